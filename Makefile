@@ -1,9 +1,86 @@
+# Everything a contributor or a build machine runs. Needs Python 3.11 or newer.
+# `make demo` and `make test` build .venv themselves the first time and whenever pyproject.toml changes.
+
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
 PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
-SITE := $(shell $(PY) -c 'import sysconfig; print(sysconfig.get_path("purelib"))' 2>/dev/null)
+READY := $(VENV)/ready-$(shell $(PYTHON) -c 'import hashlib; print(hashlib.sha256(open("pyproject.toml", "rb").read()).hexdigest()[:16])')
 PROTOS := $(wildcard proto/*.proto)
+PROTOC = $(PY) -m grpc_tools.protoc -Itarry/proto=proto \
+	-I"$$($(PY) -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
+
+.PHONY: help
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: venv
+venv: $(READY) ## the virtual environment in .venv, once for each version of pyproject.toml
+
+$(READY):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "tarry needs Python 3.11 or newer; name one with: make PYTHON=/path/to/python3" >&2; exit 1; }
+	@echo "== building $(VENV) (once; some minutes at most)"
+	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install --upgrade "pip>=25.1"
+	$(PY) -m pip install --group dev --editable .
+	@rm -f $(VENV)/ready-* && touch $@
+
+.PHONY: demo
+demo: $(READY) ## three real nodes, 20,000 messages, a leader killed: what was lost, early or late
+	@$(PY) -m tarry.chaos.demo
+
+.PHONY: test
+test: $(READY) ## all tests (ARGS="-m 'not cluster'" for the fast ones)
+	@$(PY) -m pytest $(ARGS)
+
+.PHONY: lint
+lint: $(READY) ## style of the code, its format, and the protocol's rules
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	@$(PROTOC) --descriptor_set_out=$(VENV)/protocol.binpb --include_imports --include_source_info \
+		$(PROTOS:proto/%=tarry/proto/%)
+	$(VENV)/bin/buf lint $(VENV)/protocol.binpb --config buf.yaml
+
+.PHONY: types
+types: $(READY) ## mypy, strict
+	$(VENV)/bin/mypy
 
 .PHONY: proto
-proto: ## generate the code from proto/*.proto
-	$(PY) -m grpc_tools.protoc -Itarry/proto=proto -I$(SITE) --python_out=.src --pyi_out=.src --grpc_python_out=.src $(PROTOS:proto/%=tarry/proto/%)
+proto: $(READY) ## generate the code from proto/*.proto
+	$(PROTOC) --python_out=.src --pyi_out=.src --grpc_python_out=.src $(PROTOS:proto/%=tarry/proto/%)
+
+.PHONY: proto-check
+proto-check: $(READY) ## prove that the committed generated code is current
+	@fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; \
+	$(PROTOC) --python_out="$$fresh" --pyi_out="$$fresh" --grpc_python_out="$$fresh" $(PROTOS:proto/%=tarry/proto/%); \
+	for made in "$$fresh"/tarry/proto/*; do \
+		cmp "$$made" "proto/$${made##*/}" || { echo "run 'make proto' and commit" >&2; exit 1; }; \
+	done; \
+	for kept in proto/*_pb2*; do \
+		test -e "$$fresh/tarry/proto/$${kept##*/}" || { echo "$$kept has no .proto any more" >&2; exit 1; }; \
+	done; \
+	echo "generated code is current"
+
+.PHONY: format
+format: $(READY) ## mend what ruff can mend
+	$(VENV)/bin/ruff check --fix .
+	$(VENV)/bin/ruff format .
+
+.PHONY: bench
+bench: $(READY) ## benchmarks of the parts (each prints one JSON object last)
+	@for file in bench/*.py; do \
+		grep -q '__main__' "$$file" || continue; \
+		name=$$(basename "$$file" .py); echo "== $$name"; $(PY) -m "tarry.bench.$$name"; \
+	done
+
+.PHONY: check
+check: lint types proto-check test ## what has to pass before a change lands
+
+.PHONY: clean
+clean: ## remove what was built, the virtual environment too
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist out .src/*.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,237 @@
+"""The shape of the project, held by tests: who imports whom, how long a file is, what a name may be."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDERS = ("proto", "wheel", "replication", "node", "client", "chaos", "spark", "bench")
+
+# folder -> the other folders of ours that it may import, each "folder" or "folder.module"
+MAY_IMPORT = {
+    "proto": set[str](),
+    "wheel": {"proto.message_id"},  # a message's id is the same text at a client and in the wheel
+    "replication": {"wheel", "proto"},
+    "client": {"proto"},
+    "node": {"replication", "wheel", "proto"},
+    "chaos": {"client", "proto"},
+    "bench": {"client", "proto", "wheel", "replication"},  # parts are measured by themselves, too
+    "spark": {"proto"},
+}
+COMMAND_LINE = re.compile(r"node/(__main__|console\w*)\.py")  # these few files of node may import client
+
+# third-party package -> the only files or folders that may import it
+FENCES = {
+    "pysyncobj": ("replication/engine.py",),
+    "lmdb": ("replication/journal.py", "replication/state_store.py"),
+    "grpc": ("replication/transport.py", "node/", "client/", "chaos/", "bench/", "proto/"),
+    "pyspark": ("spark/",),
+}
+NOWHERE = {
+    "pickle",
+    "cPickle",
+    "marshal",
+    "shelve",
+    "dill",
+}  # nothing of ours unpickles, from a socket or a disk
+
+# a folder that must stay pure -> what would make it impure
+PURE = {
+    "wheel": {"asyncio", "socket", "threading", "multiprocessing", "subprocess", "random", "secrets", "time"}
+}
+
+LINES_MAX = 320
+BANNED_NAMES = {"utils", "util", "helpers", "helper", "common", "manager", "base", "misc"}
+UNFINISHED = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|X" + r"XX)\b")
+OF_ONE_MACHINE = re.compile(
+    r"/(?:wo"
+    + r"rk|ro"
+    + r"ot|fa"
+    + r"rm)/|/ho"
+    + r"me/\w|index"
+    + r"-url|find"
+    + r"-links|pypi\.o"
+    + r"rg|PIP"
+    + r"_"
+)
+
+
+@dataclass(frozen=True)
+class Import:
+    file: str  # from the root, with slashes
+    line: int
+    module: str  # dotted, absolute
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line} imports {self.module}"
+
+
+def generated(path: Path) -> bool:
+    return "_pb2" in path.name
+
+
+@cache
+def sources(folder: str) -> tuple[Path, ...]:
+    return tuple(sorted(path for path in (ROOT / folder).rglob("*.py") if not generated(path)))
+
+
+def imports_in(path: Path, text: str) -> Iterator[Import]:
+    """Yield every import of a file, wherever in it; `from a import b` counts as a.b."""
+    name = path.relative_to(ROOT).as_posix()
+    package = ["tarry", *name.split("/")[:-1]]
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield Import(name, node.lineno, alias.name)
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) - node.level + 1] if node.level else []
+            origin = ".".join([*above, *(node.module.split(".") if node.module else [])])
+            for alias in node.names:
+                yield Import(name, node.lineno, f"{origin}.{alias.name}")
+
+
+@cache
+def imports(folder: str) -> tuple[Import, ...]:
+    return tuple(found for path in sources(folder) for found in imports_in(path, path.read_text()))
+
+
+def crosses_a_border(found: Import) -> bool:
+    """Say whether the import of one of our folders by another is outside MAY_IMPORT."""
+    parts = found.module.split(".")
+    if parts[0] != "tarry" or len(parts) < 2:
+        return False
+    folder = found.file.split("/")[0]
+    allowed = MAY_IMPORT[folder] | ({"client"} if COMMAND_LINE.fullmatch(found.file) else set())
+    return parts[1] != folder and parts[1] not in allowed and ".".join(parts[1:3]) not in allowed
+
+
+def jumps_a_fence(found: Import) -> bool:
+    """Say whether the import is of a third-party package kept to a few files, from outside them."""
+    package = found.module.split(".")[0]
+    return package in NOWHERE or not found.file.startswith(FENCES.get(package, ("",)))
+
+
+def stains(found: Import) -> bool:
+    return found.module.split(".")[0] in PURE.get(found.file.split("/")[0], ())
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_a_folder_imports_only_the_folders_below_it(folder: str) -> None:
+    assert [str(found) for found in imports(folder) if crosses_a_border(found)] == []
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_third_party_packages_stay_behind_their_fences(folder: str) -> None:
+    assert [str(found) for found in imports(folder) if jumps_a_fence(found)] == []
+
+
+@pytest.mark.parametrize("folder", PURE)
+def test_pure_folders_know_no_network_clock_thread_or_chance(folder: str) -> None:
+    assert [str(found) for found in imports(folder) if stains(found)] == []
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_our_own_code_is_imported_under_one_name_only(folder: str) -> None:
+    bare = [str(found) for found in imports(folder) if found.module.split(".")[0] in FOLDERS]
+    assert bare == [], f"import it as tarry.<folder>: {bare}"
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "rule"),
+    [
+        ("wheel/a.py", "from tarry.node import config", crosses_a_border),
+        ("replication/a.py", "def f():\n    import tarry.client.producer", crosses_a_border),
+        ("node/app.py", "from tarry.client import producer", crosses_a_border),
+        ("chaos/a.py", "from ..node import config", crosses_a_border),
+        ("wheel/a.py", "from tarry.proto import tarry_log_pb2", crosses_a_border),
+        ("replication/driver.py", "import pysyncobj.node", jumps_a_fence),
+        ("node/a.py", "import lmdb", jumps_a_fence),
+        ("replication/driver.py", "from grpc import aio", jumps_a_fence),
+        ("client/a.py", "from pickle import loads", jumps_a_fence),
+        ("wheel/a.py", "from time import time", stains),
+    ],
+)
+def test_a_planted_violation_is_found(path: str, text: str, rule: object) -> None:
+    assert callable(rule)
+    assert any(rule(found) for found in imports_in(ROOT / path, text))
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("node/__main__.py", "from tarry.client import console"),
+        ("node/console_dev.py", "import tarry.client.local_cluster"),
+        ("wheel/a.py", "from tarry.proto.message_id import MessageId"),
+        ("replication/engine.py", "import pysyncobj"),
+        ("wheel/b.py", "from .a import f"),
+    ],
+)
+def test_what_the_rules_allow_is_allowed(path: str, text: str) -> None:
+    found = list(imports_in(ROOT / path, text))
+    assert found
+    assert not any(crosses_a_border(one) or jumps_a_fence(one) or stains(one) for one in found)
+
+
+def test_no_file_holds_more_than_one_idea_can_fill() -> None:
+    every = [path for folder in (*FOLDERS, "tests") for path in sources(folder)]
+    lengths = {path.relative_to(ROOT).as_posix(): len(path.read_text().splitlines()) for path in every}
+    assert {name: lines for name, lines in lengths.items() if lines > LINES_MAX} == {}
+
+
+def test_top_level_folders_are_namespace_packages() -> None:
+    """With an __init__.py, `python -m pytest` in the root would import ours for the bare name `wheel`."""
+    assert [folder for folder in FOLDERS if (ROOT / folder / "__init__.py").exists()] == []
+    assert [folder for folder in FOLDERS if not (ROOT / ".src/tarry" / folder).resolve().is_dir()] == []
+
+
+def test_modules_are_named_for_what_they_are() -> None:
+    every = [path for folder in (*FOLDERS, "tests") for path in sources(folder)]
+    assert [
+        str(path.relative_to(ROOT)) for path in every if BANNED_NAMES & set(re.split("[_.]", path.stem))
+    ] == []
+
+
+def text_files() -> Iterator[tuple[Path, str]]:
+    skipped = {".git", ".venv", "out", "data", "build", "dist"}
+    for path in sorted(ROOT.rglob("*")):
+        inside = path.relative_to(ROOT).parts
+        cached = any(
+            part in skipped or part.endswith((".egg-info", "_cache", "__pycache__")) for part in inside
+        )
+        if path.is_file() and not cached and inside[0] not in {".src", ".hypothesis"} and not generated(path):
+            try:
+                yield path.relative_to(ROOT), path.read_text()
+            except UnicodeDecodeError:
+                continue
+
+
+def marked(pattern: re.Pattern[str]) -> list[str]:
+    """List the lines of the tree that match, as path:line: text."""
+    return [
+        f"{path}:{number}: {line.strip()}"
+        for path, text in text_files()
+        for number, line in enumerate(text.splitlines(), 1)
+        if pattern.search(line)
+    ]
+
+
+def test_nothing_names_one_machine_or_one_registry() -> None:
+    assert marked(OF_ONE_MACHINE) == []
+
+
+def test_nothing_is_marked_unfinished() -> None:
+    assert marked(UNFINISHED) == []
+
+
+def test_no_test_sleeps_on_the_wall_clock() -> None:
+    """Tests advance a clock; only those of real processes may wait for one."""
+    asleep = re.compile(r"\btime\.sle" + r"ep\(")
+    waits = [hit for hit in marked(asleep) if hit.startswith("tests/")]
+    assert [hit for hit in waits if not hit.startswith(("tests/cluster/", "tests/chaos/"))] == []
