@@ -1,0 +1,105 @@
+"""What producers, consumers and operators saw, as values: the material of every check.
+
+A message is known by its token, a number that the producer makes up and puts into the body; so a message
+whose answer was lost can be told from one that never was. Times are read by whoever records: `*_ms` on the
+wall clock (milliseconds since the epoch), `*_mono_ms` on the monotonic clock of this machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum, auto
+
+
+class Answer(StrEnum):
+    """What a producer was told."""
+
+    ACKNOWLEDGED = auto()
+    REFUSED = auto()  # definitely not scheduled
+    UNKNOWN = auto()  # no answer: may or may not have been scheduled
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """One message as its producer knows it; `due_ms` is the earliest that it asked for."""
+
+    token: int
+    topic: str
+    due_ms: int
+    sent_ms: int
+    sent_mono_ms: int
+    answer: Answer
+    answered_ms: int
+    answered_mono_ms: int
+    id: str = ""  # of an acknowledged one
+    acknowledged_due_ms: int = 0  # as the server answered
+    reason: str = ""  # of a refusal, or why there was no answer
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """One delivery as a consumer knows it."""
+
+    token: int
+    topic: str
+    group: str
+    id: str
+    due_ms: int
+    attempt: int
+    maybe_duplicate: bool
+    received_ms: int
+    received_mono_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """A cancel that was answered with CANCELLED."""
+
+    token: int
+    answered_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something done to the cluster."""
+
+    name: str
+    node: str
+    at_ms: int
+    at_mono_ms: int
+
+
+@dataclass(slots=True)
+class History:
+    """Everything recorded in one run, in the order in which it was recorded."""
+
+    sent: list[Sent] = field(default_factory=list)
+    delivered: list[Delivered] = field(default_factory=list)
+    cancelled: list[Cancelled] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+
+    def acknowledged(self) -> Iterator[Sent]:
+        return (sent for sent in self.sent if sent.answer is Answer.ACKNOWLEDGED)
+
+    def first_deliveries(self) -> dict[tuple[str, int], Delivered]:
+        """Return the first delivery of each (group, token), by the monotonic clock."""
+        first: dict[tuple[str, int], Delivered] = {}
+        for delivery in sorted(self.delivered, key=lambda one: one.received_mono_ms):
+            first.setdefault((delivery.group, delivery.token), delivery)
+        return first
+
+    def groups(self) -> set[tuple[str, str]]:
+        """Return each (topic, group) that got anything."""
+        return {(delivery.topic, delivery.group) for delivery in self.delivered}
+
+
+def merged(histories: Iterable[History]) -> History:
+    """Return one history of all that several recorders saw."""
+    whole = History()
+    for history in histories:
+        whole.sent += history.sent
+        whole.delivered += history.delivered
+        whole.cancelled += history.cancelled
+        whole.events += history.events
+    return whole
