@@ -19,12 +19,12 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeAlias
 
 import grpc
 
@@ -45,6 +45,9 @@ if os.getppid() != parent:
     sys.exit("the process that started this node is gone")
 os.execv(sys.executable, [sys.executable, *sys.argv[2:]])
 """
+
+
+Setting: TypeAlias = "str | int | float | bool | Sequence[Setting] | Mapping[str, Setting]"
 
 
 class LocalClusterError(RuntimeError):
@@ -89,7 +92,7 @@ class LocalCluster:
 
     size: int
     folder: Path
-    settings: Mapping[str, str | int | float | bool] = field(default_factory=dict)
+    settings: Mapping[str, Setting] = field(default_factory=dict)
     ports: tuple[int, ...] = ()
     nodes: dict[str, LocalNode] = field(default_factory=dict, init=False)
 
@@ -112,12 +115,9 @@ class LocalCluster:
         self.close()
 
     def _config(self, node: LocalNode) -> str:
-        values = {"node": node.name, "data": str(node.folder), "listen": node.address, **self.settings}
         members = {other.name: other.address for other in self.nodes.values()}
-        lines = [f"{key} = {json.dumps(value)}" for key, value in values.items()]
-        return "\n".join(
-            [*lines, "", "[members]", *(f'{key} = "{value}"' for key, value in members.items()), ""]
-        )
+        own: dict[str, Setting] = {"node": node.name, "data": str(node.folder), "listen": node.address}
+        return "".join(f"{line}\n" for line in toml({**own, "members": members, **self.settings}))
 
     @property
     def addresses(self) -> str:
@@ -256,6 +256,18 @@ class LocalCluster:
 
 # a channel for one short question: no sharing of a broken connection, quick to try again
 CHANNEL = [("grpc.use_local_subchannel_pool", 1), ("grpc.initial_reconnect_backoff_ms", 50)]
+
+
+def toml(values: Mapping[str, Setting], table: str = "") -> Iterator[str]:
+    """Yield the lines of a TOML document; tables come last, where TOML wants them."""
+    tables = {key: value for key, value in values.items() if isinstance(value, Mapping)}
+    for key, value in values.items():
+        if key not in tables:
+            yield f"{json.dumps(key)} = {json.dumps(value)}"  # JSON's scalars and arrays are TOML's
+    for key, value in tables.items():
+        name = f"{table}{json.dumps(key)}"
+        yield f"[{name}]"
+        yield from toml(value, f"{name}.")
 
 
 def command(config: Path) -> tuple[str, ...]:
