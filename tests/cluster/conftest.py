@@ -1,0 +1,37 @@
+"""Real clusters for tests: three processes each, on loopback, in temporary folders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tarry.client.local_cluster import LocalCluster
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.cluster)
+
+
+def started(size: int, folder: Path) -> Iterator[LocalCluster]:
+    with LocalCluster(size, folder) as cluster:
+        cluster.start()
+        cluster.wait_until_serving()
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """Three nodes that serve, for tests that break none of them."""
+    yield from started(3, tmp_path_factory.mktemp("shared-cluster"))
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
+    """Three nodes of the test's own, to be killed as it likes."""
+    yield from started(3, tmp_path)
