@@ -1,0 +1,137 @@
+"""The text form of a message id: where the message is, so that finding it needs no lookup.
+
+    0007 0007wk3 00000c1 k
+    │    │       │       └─ check character
+    │    │       └───────── global index, 7 characters   (spaces only here)
+    │    └───────────────── hours since the epoch, 7 characters
+    └────────────────────── shard, 4 characters
+
+The digits are Crockford's base 32 (no i, l, o, u), most significant first, so ids sort as their messages'
+hours do. The check character is one Reed-Solomon symbol over GF(32): it finds every single wrong character
+and every two that changed places.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"
+SHARD_MAX: Final = 32**4 - 1
+HOUR_MAX: Final = 2**32 - 1
+GLOBAL_INDEX_MAX: Final = 2**32 - 2
+_WIDTHS: Final = (4, 7, 7)
+_DIGITS: Final = sum(_WIDTHS)
+LENGTH: Final = _DIGITS + 1
+_VALUE: Final = {character: value for value, character in enumerate(ALPHABET)}
+# What people write for what they read: Crockford's equivalents, and capitals.
+_READ_AS: Final = str.maketrans(
+    {"o": "0", "i": "1", "l": "1"}
+    | {c.upper(): c for c in ALPHABET if c.isalpha()}
+    | {"O": "0", "I": "1", "L": "1"}
+)
+
+
+class InvalidMessageId(ValueError):  # noqa: N818
+    """The text is not a message id; the message says why. Nothing was looked up: correct the id."""
+
+
+def _check_table() -> tuple[tuple[int, ...], ...]:
+    """[position][digit]: digit * a^(position + 1) in GF(32), x^5 + x^2 + 1; the check is their xor."""
+    powers = [1]
+    for _ in range(31):
+        doubled = powers[-1] << 1
+        powers.append(doubled ^ 0b100101 if doubled & 32 else doubled)
+    log = {power: exponent for exponent, power in enumerate(powers[:31])}
+    return tuple(
+        tuple(0 if digit == 0 else powers[(log[digit] + position + 1) % 31] for digit in range(32))
+        for position in range(_DIGITS)
+    )
+
+
+_CHECK: Final = _check_table()
+_CHECK_COLUMNS: Final = np.array(_CHECK, np.uint8)
+_CODE_POINTS: Final = np.array([ord(character) for character in ALPHABET], np.uint32)
+
+
+def _check_of(digits: list[int]) -> int:
+    check = 0
+    for position, digit in enumerate(digits):
+        check ^= _CHECK[position][digit]
+    return check
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class MessageId:
+    """Names a message: its shard, the hour (since the epoch) it is due in, its global index in that hour."""
+
+    shard: int
+    hour: int
+    global_index: int
+
+    def __str__(self) -> str:
+        if not (
+            0 <= self.shard <= SHARD_MAX
+            and 0 <= self.hour <= HOUR_MAX
+            and 0 <= self.global_index <= GLOBAL_INDEX_MAX
+        ):
+            raise InvalidMessageId(f"out of range: {self!r}")
+        digits = []
+        for number, width in zip((self.shard, self.hour, self.global_index), _WIDTHS, strict=True):
+            digits += [number >> (5 * place) & 31 for place in range(width - 1, -1, -1)]
+        return "".join([ALPHABET[digit] for digit in [*digits, _check_of(digits)]])
+
+    @classmethod
+    def parse(cls, text: str) -> MessageId:
+        """The id a text stands for. Raises InvalidMessageId.
+
+        Capitals, and o, i, l for 0, 1, 1, are read as meant.
+        """
+        if len(text) != LENGTH:
+            raise InvalidMessageId(f"a message id has {LENGTH} characters, not {len(text)}")
+        plain = text.translate(_READ_AS)
+        for position, character in enumerate(plain):
+            if character not in _VALUE:
+                raise InvalidMessageId(f"character {position + 1} of a message id cannot be {character!r}")
+        digits = [_VALUE[character] for character in plain]
+        if _check_of(digits[:-1]) != digits[-1]:
+            raise InvalidMessageId("the check character does not fit: the message id was mistyped or cut")
+        numbers, start = [], 0
+        for width in _WIDTHS:
+            number = 0
+            for digit in digits[start : start + width]:
+                number = number << 5 | digit
+            numbers.append(number)
+            start += width
+        shard, hour, global_index = numbers
+        if hour > HOUR_MAX or global_index > GLOBAL_INDEX_MAX:
+            raise InvalidMessageId("no message can have this hour or this global index")
+        return cls(shard, hour, global_index)
+
+
+def format_ids(shard: int, hour: NDArray[np.uint32], global_index: NDArray[np.uint32]) -> list[str]:
+    """The ids of many messages at once, as str(MessageId(...)) gives them; about 0.2 µs each.
+
+    `hour` and `global_index` have shape (n,). Raises InvalidMessageId where the shard is out of range.
+    """
+    if not 0 <= shard <= SHARD_MAX:
+        raise InvalidMessageId(f"no shard {shard}")
+    count = len(hour)
+    if count == 0:
+        return []
+    text = np.empty((LENGTH, count), np.uint32)
+    check = np.zeros(count, np.uint8)
+    columns = (np.full(count, shard, np.uint32), hour, global_index)
+    position = 0
+    for column, width in zip(columns, _WIDTHS, strict=True):
+        for place in range(width - 1, -1, -1):
+            digit = (column >> np.uint32(5 * place)) & np.uint32(31)
+            check ^= _CHECK_COLUMNS[position][digit]
+            text[position] = _CODE_POINTS[digit]
+            position += 1
+    text[position] = _CODE_POINTS[check]
+    ids: list[str] = np.ascontiguousarray(text.T).view(f"<U{LENGTH}").ravel().tolist()
+    return ids

@@ -1,0 +1,257 @@
+"""One hour's messages on disk: the delay log and the delay index.
+
+    delay.log     ┌ length u32 │ record ┐┌ length u32 │ record ┐ …     appended, never changed
+                               ▲
+    delay.index   ┌ offset ────┘ size due … ┐┌ … ┐ …                   unit k: global index k
+
+Both only grow. A record is proven by the crc32c in its unit, the index by `index_crc`, the running crc32c of
+all its bytes.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Iterator, Sequence
+from itertools import islice, repeat
+from pathlib import Path
+from typing import Final
+
+import google_crc32c
+import numpy as np
+
+from tarry.wheel.state import Flags, Masks, Numbers, Rows, WheelDamaged
+
+UNIT: Final = np.dtype(
+    [
+        ("offset", "<u8"),  # of the record in delay.log, behind its length
+        ("size", "<u4"),  # of the record
+        ("due_in_hour_ms", "<u4"),
+        ("local_index", "<u4"),  # how many units of the same second come before
+        ("pre_global_index", "<u4"),  # the one before in the same second; NONE: it is the first
+        ("topic", "<u4"),
+        ("crc32c", "<u4"),  # of the record
+        ("tag_mask", "<u8"),
+    ]
+)
+UNIT_BYTES: Final = UNIT.itemsize
+LENGTH_BYTES: Final = 4
+_BLOCK_UNITS: Final = 65_536
+_RELAX_UNITS: Final = 1_024  # each unit touched can map 64 KiB of the file
+
+
+def checksums(records: Sequence[bytes]) -> Numbers:
+    """crc32c of each record."""
+    return np.fromiter(map(google_crc32c.value, records), np.uint32, len(records))
+
+
+def lengths(records: Sequence[bytes]) -> Numbers:
+    """Bytes of each record."""
+    return np.fromiter(map(len, records), np.uint32, len(records))
+
+
+class DelayLog:
+    """The delay log and index of one hour. Files are opened by the first use and closed by `close`."""
+
+    __slots__ = (
+        "_index_fd",
+        "_log_fd",
+        "_map",
+        "_touched",
+        "_view",
+        "folder",
+        "index_crc",
+        "log_bytes",
+        "units",
+    )
+
+    def __init__(self, folder: Path, log_bytes: int = 0, units: int = 0, index_crc: int = 0) -> None:
+        self.folder = folder
+        self.log_bytes = log_bytes
+        self.units = units
+        self.index_crc = index_crc
+        self._log_fd = -1
+        self._index_fd = -1
+        self._map: mmap.mmap | None = None
+        self._view: Rows | None = None
+        self._touched = 0
+
+    @property
+    def log_path(self) -> Path:
+        return self.folder / "delay.log"
+
+    @property
+    def index_path(self) -> Path:
+        return self.folder / "delay.index"
+
+    def open(self) -> None:
+        """Open both files, creating them where they are missing. Raises OSError."""
+        if self._log_fd < 0:
+            self._log_fd = os.open(f"{self.folder}/delay.log", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        if self._index_fd < 0:
+            self._index_fd = os.open(
+                f"{self.folder}/delay.index", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644
+            )
+
+    def close(self) -> None:
+        """Close the files; the next use opens them again."""
+        self._view = self._map = None
+        if self._log_fd >= 0:
+            os.close(self._log_fd)
+        if self._index_fd >= 0:
+            os.close(self._index_fd)
+        self._log_fd = self._index_fd = -1
+
+    def append(
+        self,
+        records: Sequence[bytes],
+        *,
+        sizes: Numbers,
+        crcs: Numbers,
+        due_in_hour_ms: Numbers,
+        local_index: Numbers,
+        pre_global_index: Numbers,
+        topic: Numbers,
+        tag_mask: Masks,
+    ) -> None:
+        """Append n messages, columns of shape (n,): one write to each file. Raises OSError; then recover."""
+        self.open()
+        count = len(records)
+        rows = np.empty(count, UNIT)
+        ends = np.cumsum(sizes, dtype=np.uint64)
+        ends += np.arange(1, count + 1, dtype=np.uint64) * np.uint64(LENGTH_BYTES)
+        rows["offset"] = ends - sizes + np.uint64(self.log_bytes)
+        rows["size"] = sizes
+        rows["due_in_hour_ms"] = due_in_hour_ms
+        rows["local_index"] = local_index
+        rows["pre_global_index"] = pre_global_index
+        rows["topic"] = topic
+        rows["crc32c"] = crcs
+        rows["tag_mask"] = tag_mask
+        pieces = [b""] * (2 * count)
+        pieces[0::2] = sizes.astype("<u4").view("V4").tolist()
+        pieces[1::2] = records
+        _write(self._log_fd, b"".join(pieces), self.log_bytes, self.log_path)
+        index = rows.tobytes()
+        _write(self._index_fd, index, self.units * UNIT_BYTES, self.index_path)
+        self.log_bytes += int(ends[-1])
+        self.units += count
+        self.index_crc = google_crc32c.extend(self.index_crc, index)
+
+    def index(self) -> Rows:
+        """All units, as a read-only view of the file. Raises WheelDamaged where the file is too short."""
+        view = self._view
+        if view is None or len(view) < self.units:
+            self.open()
+            if self.units == 0:
+                return np.empty(0, UNIT)
+            try:
+                self._map = mmap.mmap(self._index_fd, self.units * UNIT_BYTES, access=mmap.ACCESS_READ)
+            except ValueError as short:
+                raise WheelDamaged(self.index_path, f"shorter than its {self.units} units") from short
+            self._view = view = np.frombuffer(self._map, UNIT)
+            self._touched = 0
+        return view[: self.units]
+
+    def units_at(self, global_index: Numbers) -> Rows:
+        """A copy of some units, shape (n,), in the order asked; each must exist."""
+        rows: Rows = self.index()[global_index]
+        self._relax(len(global_index))
+        return rows
+
+    def chain(self, last: int, count: int) -> Numbers:
+        """The `count` global indices of a second's chain that ends in `last`, ascending.
+
+        The walk is a list that feeds on itself: map reads each element as extend has just added it.
+        """
+        before = self.index()["pre_global_index"].data
+        walked = [last]
+        try:
+            walked.extend(islice(map(before.__getitem__, walked), count - 1))
+        except IndexError:
+            raise WheelDamaged(
+                self.index_path, f"a chain of {count} units breaks after {len(walked)}"
+            ) from None
+        self._relax(count)
+        return np.array(walked[::-1], np.uint32)
+
+    def due_columns(self) -> Iterator[tuple[int, Numbers]]:
+        """Every unit's due_in_hour_ms, in blocks, each with the global index it begins at."""
+        index = self.index()
+        for start in range(0, self.units, _BLOCK_UNITS):
+            yield start, np.ascontiguousarray(index["due_in_hour_ms"][start : start + _BLOCK_UNITS])
+            self._relax(_BLOCK_UNITS)
+
+    def read(self, global_index: Numbers, gap_bytes: int) -> list[bytes | None]:
+        """Records of shape (n,), in the order asked; None where one cannot be read or fails its checksum."""
+        rows = self.units_at(global_index)
+        order = None
+        if bool((rows["offset"][1:] < rows["offset"][:-1]).any()):
+            order = np.argsort(rows["offset"], kind="stable")
+            rows = rows[order]
+        offset, inside = self._inside(rows)
+        size = np.where(inside, rows["size"], 0).astype(np.int64)
+        records = self._read_runs(offset, size, gap_bytes)
+        if order is not None:
+            back = np.empty(len(order), np.intp)
+            back[order] = np.arange(len(order))
+            records = list(map(records.__getitem__, back.tolist()))
+            rows, inside = rows[back], inside[back]
+        sound = (checksums(records) == rows["crc32c"]) & inside
+        if bool(sound.all()):
+            return list(records)
+        return [record if good else None for record, good in zip(records, sound.tolist(), strict=True)]
+
+    def _inside(self, rows: Rows) -> tuple[np.ndarray[tuple[int], np.dtype[np.int64]], Flags]:
+        """Offsets, and whether each record lies within the log, which a damaged unit may deny."""
+        bound = np.uint64(self.log_bytes)
+        offset = np.minimum(rows["offset"], bound)
+        inside: Flags = (rows["offset"] <= bound) & (rows["size"] <= bound - offset)
+        return offset.astype(np.int64), inside
+
+    def _read_runs(
+        self,
+        offset: np.ndarray[tuple[int], np.dtype[np.int64]],
+        size: np.ndarray[tuple[int], np.dtype[np.int64]],
+        gap_bytes: int,
+    ) -> list[bytes]:
+        """Records by ascending offset. Neighbours are read in one call: a sequential slice costs one."""
+        self.open()
+        ends = np.maximum.accumulate(offset + size)
+        first = np.concatenate(([True], offset[1:] > ends[:-1] + gap_bytes))
+        starts = np.flatnonzero(first)
+        run_offset = offset[starts]
+        run_size = ends[np.append(starts[1:], len(offset)) - 1] - run_offset
+        try:
+            runs = list(map(os.pread, repeat(self._log_fd), run_size.tolist(), run_offset.tolist()))
+        except OSError:
+            return self._read_singly(offset.tolist(), size.tolist())
+        if list(map(len, runs)) != run_size.tolist():
+            return self._read_singly(offset.tolist(), size.tolist())
+        base = np.cumsum(run_size) - run_size - run_offset
+        begin = offset + base[np.cumsum(first) - 1]
+        together = runs[0] if len(runs) == 1 else b"".join(runs)
+        return list(map(together.__getitem__, map(slice, begin.tolist(), (begin + size).tolist())))
+
+    def _read_singly(self, offset: list[int], size: list[int]) -> list[bytes]:
+        """One call a record, after a call for many has failed: a bad sector costs only the records on it."""
+        records = []
+        for start, length in zip(offset, size, strict=True):
+            try:
+                records.append(os.pread(self._log_fd, length, start))
+            except OSError:
+                records.append(b"")
+        return records
+
+    def _relax(self, touched: int) -> None:
+        """Unmap the pages read, every so often: they stay in the page cache, outside this process."""
+        self._touched += touched
+        if self._touched >= _RELAX_UNITS and self._map is not None:
+            self._map.madvise(mmap.MADV_DONTNEED)
+            self._touched = 0
+
+
+def _write(fd: int, data: bytes, offset: int, path: Path) -> None:
+    written = os.pwrite(fd, data, offset)
+    if written != len(data):
+        raise OSError(f"{path}: {written} of {len(data)} bytes written at {offset}: no space left?")

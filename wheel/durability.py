@@ -1,0 +1,60 @@
+"""Making a captured state of the wheel durable, from any thread, while appends go on.
+
+capture() ──► sync(state) ──► the caller commits the state ──► capture() ──► sync(state) …
+(in order)    fsync the files that grew since the last sync         └─ now the hours that the committed
+                                                                       state no longer names are deleted
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from tarry.wheel.hour_partition import folder_name
+from tarry.wheel.state import HourState, WheelState
+
+
+class Durability:
+    """What is on disk for certain. Only `sync` uses it, one call at a time; it shares no open file."""
+
+    def __init__(self, folder: Path, durable: WheelState) -> None:
+        """`durable`: the state the wheel was recovered from, or the empty one."""
+        self._folder = folder
+        self._units = {hour.hour: hour.units for hour in durable.hours}
+        self._condemned: set[int] = set()
+
+    def sync(self, state: WheelState, dropped: list[int]) -> None:
+        """Force the files that `state` names to disk. Raises OSError: then `state` must not be committed.
+
+        `dropped` are the hours dropped and not deleted yet; those deleted are removed from it. To call this
+        is to say that the state of the call before has been committed.
+        """
+        grown = [hour for hour in state.hours if self._units.get(hour.hour) != hour.units]
+        created = False
+        for hour in grown:
+            created = self._sync_hour(hour) or created
+        if created:
+            _sync_path(self._folder)
+        self._units = {hour.hour: hour.units for hour in state.hours}
+        for hour_dropped in self._condemned:
+            shutil.rmtree(self._folder / folder_name(hour_dropped), ignore_errors=True)
+            dropped.remove(hour_dropped)
+        self._condemned = set(dropped).difference(self._units)
+
+    def _sync_hour(self, state: HourState) -> bool:
+        folder = self._folder / folder_name(state.hour)
+        _sync_path(folder / "delay.log")
+        _sync_path(folder / "delay.index")
+        if state.hour in self._units:
+            return False
+        _sync_path(folder)
+        return True
+
+
+def _sync_path(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,44 @@
+"""Splitting columns into groups of equal keys, with one statement per group and none per row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from operator import itemgetter
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+Selection: TypeAlias = slice | NDArray[np.intp]
+Item = TypeVar("Item")
+
+
+def starts_of(ordered: NDArray[Any]) -> NDArray[np.intp]:
+    """Where each run of equal values begins in a sorted, non-empty array."""
+    return np.concatenate(([0], np.flatnonzero(ordered[1:] != ordered[:-1]) + 1))
+
+
+def groups(keys: NDArray[Any]) -> Iterator[tuple[int, Selection]]:
+    """Each distinct key, ascending, with its rows in their order: a slice where they lie together."""
+    if len(keys) == 0:
+        return
+    if keys[0] == keys[-1] and bool((keys == keys[0]).all()):
+        yield int(keys[0]), slice(0, len(keys))
+        return
+    order = None
+    if bool((keys[1:] < keys[:-1]).any()):
+        order = np.argsort(keys, kind="stable")
+        keys = keys[order]
+    starts = starts_of(keys)
+    ends = [*starts[1:].tolist(), len(keys)]
+    for key, start, end in zip(keys[starts].tolist(), starts.tolist(), ends, strict=True):
+        yield key, slice(start, end) if order is None else order[start:end]
+
+
+def pick(items: Sequence[Item], rows: Selection) -> Sequence[Item]:
+    """The items of some rows."""
+    if isinstance(rows, slice):
+        return items if rows == slice(0, len(items)) else items[rows]
+    if len(rows) == 1:
+        return [items[rows[0]]]
+    return itemgetter(*rows.tolist())(items)  # type: ignore[no-any-return]

@@ -1,0 +1,215 @@
+"""One hour's messages: its delay log and index, its second wheel, and which of its messages are cancelled.
+
+    2026112107/    delay.log    delay.index    slots
+
+An hour partition is the unit of retention: its folder is deleted whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from pyroaring import BitMap
+
+from tarry.wheel.delay_log import UNIT_BYTES, DelayLog
+from tarry.wheel.near_queue import ENTRY
+from tarry.wheel.second_wheel import SLOTS_BYTES, SecondWheel
+from tarry.wheel.state import HOUR_MS, NONE, SECOND_MS, Flags, HourState, Masks, Numbers, Rows, WheelDamaged
+
+_SCAN_SHARE: Final = 16  # a step of a chain costs about as much as scanning this many units
+_REBUILD_UNITS_MAX: Final = 4_096  # below, reading the units costs less than reading and checking the slots
+
+
+def folder_name(hour: int) -> str:
+    """The name of an hour's folder: its UTC date and hour."""
+    return datetime.fromtimestamp(hour * 3_600, UTC).strftime("%Y%m%d%H")
+
+
+def hour_of(folder: str) -> int | None:
+    """The hour a folder's name stands for; None where it is not the name of an hour."""
+    try:
+        start = datetime.strptime(folder, "%Y%m%d%H").replace(tzinfo=UTC)
+    except ValueError:
+        return None
+    hour = int(start.timestamp()) // 3_600
+    return hour if folder_name(hour) == folder else None
+
+
+class HourPartition:
+    """The messages of one hour. Its files are open between the first use and `close`."""
+
+    __slots__ = (
+        "_cancelled_bytes",
+        "_captured",
+        "_recovered",
+        "_slots",
+        "_slots_crc",
+        "_slots_crc_units",
+        "cancelled",
+        "folder",
+        "hour",
+        "log",
+    )
+
+    def __init__(self, folder: Path, hour: int, state: HourState | None = None) -> None:
+        """An hour not there yet, or one whose files have been cut back to `state`."""
+        self.hour = hour
+        self.folder = folder
+        self._slots: SecondWheel | None = None
+        self._captured: HourState | None = None
+        self._slots_crc: int | None = None
+        self._recovered = state
+        if state is None:
+            self.log = DelayLog(folder)
+            self.cancelled = BitMap()
+            self._cancelled_bytes: bytes | None = b""
+        else:
+            self.log = DelayLog(folder, state.log_bytes, state.units, state.index_crc)
+            self.cancelled = BitMap.deserialize(state.cancelled) if state.cancelled else BitMap()
+            self._cancelled_bytes = state.cancelled
+
+    @property
+    def units(self) -> int:
+        """How many messages the hour has ever got."""
+        return self.log.units
+
+    @property
+    def seconds(self) -> SecondWheel:
+        """The second wheel, mapped; rebuilt if recovery left it in doubt. Raises OSError and WheelDamaged."""
+        if self._slots is None:
+            self._slots = SecondWheel(self.folder / "slots")
+            recovered, self._recovered = self._recovered, None
+            if recovered is not None and (
+                recovered.slots_crc is None or recovered.slots_crc != self._slots.checksum()
+            ):
+                cancelled = self.log.units_at(_numbers(self.cancelled))["due_in_hour_ms"]
+                self._slots.rebuild(self.log.due_columns(), cancelled)
+        return self._slots
+
+    def close(self) -> None:
+        """Unmap and close the files; the next use opens them again."""
+        if self._slots is not None:
+            if self.units > _REBUILD_UNITS_MAX and self._slots_crc is None:
+                self._slots_crc = self._slots.checksum()
+            self._slots = None
+        self.log.close()
+
+    def append(
+        self,
+        records: Sequence[bytes],
+        *,
+        sizes: Numbers,
+        crcs: Numbers,
+        due_in_hour_ms: Numbers,
+        topic: Numbers,
+        tag_mask: Masks,
+    ) -> int:
+        """Append n messages, columns of shape (n,); the first one's global index. Raises OSError."""
+        first = self.units
+        if first + len(records) >= NONE:
+            raise OverflowError(f"hour {self.hour} is full: {first} messages")
+        seconds = self.seconds
+        places = seconds.place((due_in_hour_ms // np.uint32(SECOND_MS)).astype(np.uint16), first)
+        self.log.append(
+            records,
+            sizes=sizes,
+            crcs=crcs,
+            due_in_hour_ms=due_in_hour_ms,
+            local_index=places.local_index,
+            pre_global_index=places.pre_global_index,
+            topic=topic,
+            tag_mask=tag_mask,
+        )
+        seconds.link(places)
+        self._captured = self._slots_crc = None
+        return first
+
+    def cancel(self, global_index: Numbers) -> None:
+        """Mark units cancelled; they must exist, be distinct and not be cancelled yet."""
+        due_in_hour_ms = self.log.units_at(global_index)["due_in_hour_ms"]
+        seconds = self.seconds  # before the set changes: mapping may rebuild the slots from it
+        self.cancelled.update(global_index)
+        seconds.cancel((due_in_hour_ms // np.uint32(SECOND_MS)).astype(np.uint16))
+        self._captured = self._slots_crc = self._cancelled_bytes = None
+
+    def is_cancelled(self, global_index: Numbers) -> Flags:
+        """Which of some units are cancelled, shape (n,)."""
+        if not self.cancelled:
+            return np.zeros(len(global_index), np.bool_)
+        return np.fromiter(
+            map(self.cancelled.__contains__, global_index.tolist()), np.bool_, len(global_index)
+        )
+
+    def collect(self, second: int) -> Rows:
+        """Every message of a second that is not cancelled: near queue entries in the order of global indices.
+
+        Walks the second's chain, or scans the index once where the second holds a large share of its hour.
+        Raises WheelDamaged where the index does not hold the second's units in their order.
+        """
+        last, count = self.seconds.chain(second)
+        if count == 0:
+            return np.empty(0, ENTRY)
+        scan = count * _SCAN_SHARE > self.units
+        global_index = self._scan(second) if scan else self.log.chain(last, count)
+        units = self.log.units_at(global_index)
+        if (
+            len(units) != count
+            or bool((units["due_in_hour_ms"] // SECOND_MS != second).any())
+            or bool((units["local_index"] != np.arange(count)).any())
+        ):
+            raise WheelDamaged(self.log.index_path, f"second {second} is not the {count} units its slot says")
+        entries = np.empty(count, ENTRY)
+        entries["due_ms"] = units["due_in_hour_ms"]
+        entries["due_ms"] += self.hour * HOUR_MS
+        entries["global_index"] = global_index
+        entries["topic"] = units["topic"]
+        entries["tag_mask"] = units["tag_mask"]
+        return entries[~self.is_cancelled(global_index)] if self.cancelled else entries
+
+    def _scan(self, second: int) -> Numbers:
+        low, high = np.uint32(second * SECOND_MS), np.uint32(second * SECOND_MS + SECOND_MS)
+        found = [np.flatnonzero((due >= low) & (due < high)) + start for start, due in self.log.due_columns()]
+        return np.concatenate(found).astype(np.uint32)
+
+    def capture(self, pending: int) -> HourState:
+        """What a checkpoint must hold of this hour; the same value as long as nothing changes."""
+        captured = self._captured
+        if captured is not None and captured.pending == pending:
+            return captured
+        if self._cancelled_bytes is None:
+            self._cancelled_bytes = self.cancelled.serialize()
+        self._captured = HourState(
+            self.hour,
+            self.log.log_bytes,
+            self.units,
+            self.log.index_crc,
+            self._checksum_of_slots(),
+            pending,
+            self._cancelled_bytes,
+        )
+        return self._captured
+
+    def _checksum_of_slots(self) -> int | None:
+        if self._recovered is not None:
+            return self._recovered.slots_crc
+        if self.units <= _REBUILD_UNITS_MAX:
+            return None
+        if self._slots_crc is None and self._slots is not None:
+            self._slots_crc = self._slots.checksum()
+        return self._slots_crc
+
+    def cancelled_bytes(self) -> bytes:
+        """The cancelled global indices, ascending, u32 each: equal sets give equal bytes."""
+        return _numbers(self.cancelled).tobytes()
+
+    def disk_bytes(self) -> int:
+        """Bytes of its files."""
+        return self.log.log_bytes + self.units * UNIT_BYTES + SLOTS_BYTES
+
+
+def _numbers(bitmap: BitMap) -> Numbers:
+    return np.frombuffer(bitmap.to_array(), np.uint32)

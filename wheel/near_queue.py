@@ -1,0 +1,155 @@
+"""The near queue: the next seconds, loaded, in compact arrays of 24 bytes a message.
+
+    end ─────────────────────────────────────────────┐ (exclusive)
+    second  1417          1418          1419         ▼
+            main ▒▒▒▒▒    main ▒▒▒▒▒▒   main ▒▒      on disk only
+            late ░ ░      late          late ░
+
+Everything pending that is due before `end` is here. What a second held when it was loaded is `main`, sorted;
+what has come since is `late`, sorted when it is needed. Late messages of a millisecond follow main's, for
+their global indices are larger, so a stable merge by due time is the order of release.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import Final
+
+import numpy as np
+
+from tarry.wheel.grouping import groups
+from tarry.wheel.state import SECOND_MS, Flags, Rows
+
+ENTRY: Final = np.dtype(
+    [("due_ms", "<i8"), ("global_index", "<u4"), ("topic", "<u4"), ("tag_mask", "<u8")],
+)
+_NOTHING: Final[Rows] = np.empty(0, ENTRY)
+
+
+def by_due(entries: Rows) -> Rows:
+    """Entries of one second, in the order of their global indices, sorted by due time."""
+    in_second = (entries["due_ms"] % SECOND_MS).astype(
+        np.uint16
+    )  # 16 bits make numpy's stable sort a radix sort
+    if bool((in_second[1:] >= in_second[:-1]).all()):
+        return entries
+    return entries[np.argsort(in_second, kind="stable")]
+
+
+class _Second:
+    """The loaded messages of one second."""
+
+    __slots__ = ("late", "main")
+
+    def __init__(self, main: Rows) -> None:
+        self.main = main
+        self.late: list[Rows] = []
+
+    def __len__(self) -> int:
+        return len(self.main) + sum(map(len, self.late))
+
+    def head(self, until_ms: int, limit: int) -> tuple[Rows, Flags | None]:
+        """The first entries due by `until_ms`, at most `limit`; which of them are main's, where not all."""
+        main = _due_by(self.main, until_ms, limit)
+        if not self.late:
+            return main, None
+        if len(self.late) > 1:
+            self.late = [by_due(np.concatenate(self.late))]
+        late = _due_by(self.late[0], until_ms, limit)
+        if len(late) == 0:
+            return main, None
+        order = np.argsort(np.concatenate((main["due_ms"], late["due_ms"])), kind="stable")[:limit]
+        return np.concatenate((main, late))[order], order < len(main)
+
+    def drop(self, main: int, late: int) -> None:
+        self.main = self.main[main:]
+        if late:
+            rest = self.late[0][late:]
+            self.late = [rest] if len(rest) else []
+
+    def first_due_ms(self) -> int:
+        heads = [*map(_earliest, self.late)]
+        if len(self.main):
+            heads.append(int(self.main["due_ms"][0]))
+        return min(heads)
+
+
+class NearQueue:
+    """Loaded seconds. `end` is the first second that is not."""
+
+    __slots__ = ("_main_shown", "_seconds", "_shown", "count", "end")
+
+    def __init__(self, end: int) -> None:
+        self.end = end
+        self.count = 0
+        self._seconds: dict[int, _Second] = {}
+        self._shown = 0
+        self._main_shown: Flags | None = None
+
+    def load(self, second: int, entries: Rows) -> None:
+        """Take in all of a second at or after `end`, by global index; between, nothing is pending."""
+        self.end = second + 1
+        if len(entries):
+            self._seconds[second] = _Second(by_due(entries))
+            self.count += len(entries)
+
+    def add(self, entries: Rows) -> None:
+        """Take in new messages, as appended; those due from `end` on are left to the disk."""
+        due = entries["due_ms"]
+        near = due < self.end * SECOND_MS
+        if not bool(near.all()):
+            entries = entries[near]
+            due = entries["due_ms"]
+        for second, rows in groups(due // SECOND_MS):
+            part = by_due(entries[rows])
+            held = self._seconds.get(second)
+            if held is None:
+                self._seconds[second] = _Second(part)
+            else:
+                held.late.append(part)
+        self.count += len(entries)
+
+    def head(self, until_ms: int, limit: int) -> Rows:
+        """The next entries due by `until_ms` in order of release: at least one if there are any, at most
+        `limit`.
+        """
+        self._shown, self._main_shown = 0, None
+        if not self._seconds:
+            return _NOTHING
+        entries, self._main_shown = self._seconds[min(self._seconds)].head(until_ms, limit)
+        self._shown = len(entries)
+        return entries
+
+    def drop(self, count: int) -> None:
+        """Forget the first `count` of what `head` last showed."""
+        second = min(self._seconds)
+        held = self._seconds[second]
+        main = count if self._main_shown is None else int(self._main_shown[:count].sum())
+        held.drop(main, count - main)
+        self.count -= count
+        if len(held) == 0:
+            del self._seconds[second]
+
+    def shed(self, messages_max: int) -> None:
+        """Leave the latest seconds to the disk until at most `messages_max` are held, or one second."""
+        while self.count > messages_max and len(self._seconds) > 1:
+            self.end = max(self._seconds)
+            self.count -= len(self._seconds.pop(self.end))
+
+    def first_due_ms(self) -> int | None:
+        """The earliest due time held."""
+        return self._seconds[min(self._seconds)].first_due_ms() if self._seconds else None
+
+    def of_second(self, second: int) -> Rows:
+        """Everything held of one second, in no order."""
+        held = self._seconds.get(second)
+        return np.concatenate((held.main, *held.late)) if held else _NOTHING
+
+
+def _due_by(entries: Rows, until_ms: int, limit: int) -> Rows:
+    """The head of sorted entries; bisect reads the column in place, where searchsorted would copy it."""
+    return entries[: bisect_right(entries["due_ms"].data, until_ms, 0, min(limit, len(entries)))]
+
+
+def _earliest(entries: Rows) -> int:
+    return int(entries["due_ms"][0])

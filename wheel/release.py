@@ -1,0 +1,201 @@
+"""Releasing: the cut, and the near queue that runs ahead of it.
+
+cut                near end
+ │▒▒ ▒▒▒  ▒  ▒▒ ▒ ▒▒│   ░     ░░       ░      ░░░░░░░
+ └── in the near ───┘└── on disk: only which seconds have any is known
+     queue, sorted
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from tarry.wheel.hour_wheel import HourWheel
+from tarry.wheel.near_queue import ENTRY, NearQueue
+from tarry.wheel.state import (
+    HOUR_MS,
+    HOUR_SECONDS,
+    NONE,
+    SECOND_MS,
+    Cut,
+    Flags,
+    Rows,
+    Taken,
+    Times,
+    WheelSettings,
+)
+
+_SLICE: Final = 256  # entries looked at together at least, so that a run of cancelled ones is passed quickly
+_AHEAD_MESSAGES_MAX: Final = 8_192  # loaded ahead by one take, so that no take pays for ten seconds
+_PEEK_MESSAGES_MAX: Final = 4_096  # a second with more gives its beginning as its first due time
+
+
+class Release:
+    """What has been released, and what comes next. `hours` counts the pending."""
+
+    __slots__ = ("_hours", "_near", "_next_beyond", "_settings", "cut", "local_index")
+
+    def __init__(self, hours: HourWheel, settings: WheelSettings, cut: Cut, local_index: int) -> None:
+        self._hours = hours
+        self._settings = settings
+        self.cut = cut
+        self.local_index = local_index
+        self._near = NearQueue(cut.due_ms // SECOND_MS)
+        # A time nothing beyond the near queue is due before; None: not known; NONE_DUE: there is nothing.
+        self._next_beyond: int | None = None
+
+    def overdue(self, due_ms: Times) -> Flags:
+        """Which of new messages, shape (n,), come at or behind the cut."""
+        return due_ms <= self.cut.due_ms if self.cut.complete else due_ms < self.cut.due_ms
+
+    def arrive(self, entries: Rows) -> None:
+        """Take note of new pending messages, in the order they were appended."""
+        if len(entries) == 0:
+            return
+        if self._next_beyond is not None:
+            beyond = entries["due_ms"][entries["due_ms"] >= self._near.end * SECOND_MS]
+            if len(beyond):
+                self._next_beyond = min(self._next_beyond, int(beyond.min()))
+        self._near.add(entries)
+        self._shed()
+
+    def _shed(self) -> None:
+        end = self._near.end
+        self._near.shed(self._settings.near_messages_max)
+        if self._near.end != end:
+            self._next_beyond = None
+
+    def take(self, until_ms: int, count: int) -> Taken:
+        """See `Wheel.take`."""
+        if until_ms < self.cut.due_ms or (until_ms == self.cut.due_ms and self.cut.complete):
+            return _taken([])
+        parts: list[Rows] = []
+        wanted = count
+        while (found := self._next_live(until_ms, max(wanted, _SLICE))) is not None:
+            if wanted == 0:
+                break
+            head, live = found
+            chosen = np.flatnonzero(live)[:wanted]
+            self._near.drop(int(chosen[-1]) + 1)
+            parts.append(head[chosen])
+            wanted -= len(chosen)
+        taken = _taken(parts)
+        if found is None:
+            self._move(Cut(until_ms, NONE), taken)
+        elif len(taken):
+            self._move(Cut(int(taken.due_ms[-1]), int(taken.global_index[-1])), taken)
+        self._next_beyond = None
+        self._load_ahead()
+        return taken
+
+    def _next_live(self, until_ms: int, limit: int) -> tuple[Rows, Flags] | None:
+        """The next entries due by `until_ms`, and which are live: at least one. None: there are none."""
+        while True:
+            self._load_until(until_ms)
+            head = self._near.head(until_ms, limit)
+            if len(head) == 0:
+                return None
+            partition = self._hours.must(int(head["due_ms"][0]) // HOUR_MS)
+            live = ~partition.is_cancelled(head["global_index"])
+            if bool(live.any()):
+                return head, live
+            self._near.drop(len(head))
+
+    def _load_until(self, until_ms: int) -> None:
+        """If the near queue is empty, load the first second with messages that begins by `until_ms`."""
+        until_end = until_ms // SECOND_MS + 1
+        while self._near.count == 0 and self._near.end < until_end:
+            second = self._hours.first_live_second(self._near.end)
+            if second is None or second >= until_end:
+                self._near.end = until_end
+            else:
+                self._near.load(second, self.pending_on_disk(second))
+
+    def _load_ahead(self) -> None:
+        """Load the seconds within `near_ms` of the cut, while there is room, a bounded number of messages a
+        call.
+        """
+        target = (self.cut.due_ms + self._settings.near_ms) // SECOND_MS
+        room = self._settings.near_messages_max // 2 - self._near.count
+        budget = min(_AHEAD_MESSAGES_MAX, room)
+        while self._near.end < target:
+            second = self._hours.first_live_second(self._near.end)
+            if second is None or second >= target:
+                self._near.end = target
+                return
+            self._near.end = second
+            size = self._hours.must(second // HOUR_SECONDS).seconds.live_at(second % HOUR_SECONDS)
+            if size > budget and (size > room or budget < _AHEAD_MESSAGES_MAX):
+                return
+            self._near.load(second, self.pending_on_disk(second))
+            room -= size
+            budget -= size
+
+    def _move(self, cut: Cut, taken: Taken) -> None:
+        if len(taken):
+            hours, counts = np.unique(taken.hour, return_counts=True)
+            for hour, count in zip(hours.tolist(), counts.tolist(), strict=True):
+                self._hours.pending.add(hour, -count)
+        tick = cut.due_ms // SECOND_MS
+        if tick != self.cut.due_ms // SECOND_MS:
+            self.local_index = 0
+        self.local_index += len(taken) - int(np.searchsorted(taken.due_ms, tick * SECOND_MS))
+        self.cut = cut
+
+    def pending_of(self, second: int) -> Rows:
+        """Everything pending of a second (since the epoch), in no order."""
+        if second >= self._near.end:
+            return self.pending_on_disk(second)
+        held = self._near.of_second(second)
+        partition = self._hours.find(second // HOUR_SECONDS)
+        return held[~partition.is_cancelled(held["global_index"])] if partition is not None else held
+
+    def pending_on_disk(self, second: int) -> Rows:
+        """Everything pending of a second (since the epoch), by global index, read from its hour."""
+        entries = self._hours.must(second // HOUR_SECONDS).collect(second % HOUR_SECONDS)
+        if second > self.cut.due_ms // SECOND_MS:
+            return entries
+        due = entries["due_ms"]
+        behind = (due < self.cut.due_ms) | (
+            (due == self.cut.due_ms) & (entries["global_index"] <= self.cut.global_index)
+        )
+        ahead: Rows = entries[~behind]
+        return ahead
+
+    def next_due_ms(self) -> int | None:
+        """See `Wheel.next_due_ms`."""
+        if self._hours.pending.total == 0:
+            return None
+        near = self._near.first_due_ms()
+        if near is not None:
+            return near
+        if self._next_beyond is None:
+            self._next_beyond = self._peek()
+        return self._next_beyond
+
+    def _peek(self) -> int | None:
+        """The first time anything on disk beyond the near queue is due."""
+        second = self._hours.first_live_second(self._near.end)
+        while second is not None:
+            partition = self._hours.must(second // HOUR_SECONDS)
+            if partition.seconds.chain(second % HOUR_SECONDS)[1] > _PEEK_MESSAGES_MAX:
+                return max(second * SECOND_MS, self.cut.due_ms)
+            pending = self.pending_on_disk(second)
+            if len(pending):
+                return int(pending["due_ms"].min())
+            second = self._hours.first_live_second(second + 1)
+        return None
+
+
+def _taken(parts: list[Rows]) -> Taken:
+    entries = np.concatenate(parts) if parts else np.empty(0, ENTRY)
+    due = np.ascontiguousarray(entries["due_ms"])
+    return Taken(
+        due,
+        (due // HOUR_MS).astype(np.uint32),
+        np.ascontiguousarray(entries["global_index"]),
+        np.ascontiguousarray(entries["topic"]),
+        np.ascontiguousarray(entries["tag_mask"]),
+    )

@@ -1,0 +1,137 @@
+"""The lower wheel: 3,600 slots of one second for one open hour.
+
+A slot is the head of its second's chain: the newest unit's global index, whence each unit's pre-global index
+leads to the one before.
+
+    slots   … │ 1417: {head 6, count 3, cancelled 1} │ …
+                         └── unit 6 ── pre ─► unit 4 ── pre ─► unit 0 ── pre ─► NONE
+
+The file is mapped, and never forced to disk: everything in it follows from the delay index and the cancelled
+set, and after a crash it is rebuilt from them unless its checksum proves it current.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import google_crc32c
+import numpy as np
+from numpy.typing import NDArray
+
+from tarry.wheel.grouping import starts_of
+from tarry.wheel.state import HOUR_SECONDS, SECOND_MS, Numbers
+
+SLOT: Final = np.dtype(
+    [
+        (
+            "next_to_head",
+            "<i8",
+        ),  # global index of the second's newest unit, plus 1; 0: none, so a sparse file is empty
+        ("count", "<u4"),  # units of the second, whatever became of them
+        ("cancelled", "<u4"),  # of those, cancelled
+    ]
+)
+SLOTS_BYTES: Final = SLOT.itemsize * HOUR_SECONDS
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Places:
+    """Where new units come in their seconds' chains; nothing is changed until `SecondWheel.link`."""
+
+    local_index: Numbers
+    pre_global_index: Numbers
+    second: NDArray[np.uint16]
+    newest: NDArray[np.int64]
+    added: NDArray[np.intp]
+
+
+class SecondWheel:
+    """The mapped slots of one hour."""
+
+    __slots__ = ("_cancelled", "_count", "_head", "_map")
+
+    def __init__(self, path: Path) -> None:
+        """Map the file, created empty where it is missing or has a wrong size. Raises OSError."""
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            if os.fstat(fd).st_size != SLOTS_BYTES:
+                os.ftruncate(fd, 0)
+                os.ftruncate(fd, SLOTS_BYTES)
+            self._map = mmap.mmap(fd, SLOTS_BYTES)
+        finally:
+            os.close(fd)
+        slots = np.frombuffer(self._map, SLOT)
+        self._head = slots["next_to_head"]
+        self._count = slots["count"]
+        self._cancelled = slots["cancelled"]
+
+    def place(self, second: NDArray[np.uint16], first: int) -> Places:
+        """Chain n units, global indices from `first` on, of these seconds (0 to 3,599), shape (n,)."""
+        order = np.argsort(second, kind="stable")
+        ordered = second[order]
+        starts = starts_of(ordered)
+        ends = np.append(starts[1:], len(second))
+        added = ends - starts
+        distinct = ordered[starts]
+        chained = order + first
+        rank = np.arange(len(second)) + np.repeat(self._count[distinct] - starts, added)
+        before = np.empty(len(second), np.int64)
+        before[1:] = chained[:-1]
+        before[starts] = self._head[distinct] - 1
+        local_index = np.empty(len(second), np.uint32)
+        pre_global_index = np.empty(len(second), np.uint32)
+        local_index[order] = rank
+        pre_global_index[order] = before.astype(np.uint32)  # -1 becomes NONE
+        return Places(local_index, pre_global_index, distinct, chained[ends - 1], added)
+
+    def link(self, places: Places) -> None:
+        """Make placed units the heads of their seconds, once they are written."""
+        self._head[places.second] = places.newest + 1
+        self._count[places.second] += places.added.astype(np.uint32)
+
+    def cancel(self, second: NDArray[np.uint16]) -> None:
+        """Count newly cancelled units of these seconds."""
+        np.add.at(self._cancelled, second, np.uint32(1))
+
+    def chain(self, second: int) -> tuple[int, int]:
+        """The second's newest global index (-1: none) and how many units it has."""
+        return int(self._head[second]) - 1, int(self._count[second])
+
+    def live(self) -> Numbers:
+        """How many units of each second are not cancelled, u4[3600]."""
+        live: Numbers = self._count - self._cancelled
+        return live
+
+    def live_at(self, second: int) -> int:
+        """How many units of one second are not cancelled."""
+        return int(self._count[second]) - int(self._cancelled[second])
+
+    def first_live(self, second: int) -> int | None:
+        """The first second at or after `second` with a unit that is not cancelled."""
+        some = self._count[second:] > self._cancelled[second:]
+        at = int(some.argmax())
+        return second + at if at < len(some) and bool(some[at]) else None
+
+    def checksum(self) -> int:
+        """crc32c of all slots."""
+        return int(google_crc32c.value(self._map[:]))
+
+    def rebuild(self, due_columns: Iterable[tuple[int, Numbers]], cancelled_due: Numbers) -> None:
+        """Set every slot from the index's due_in_hour_ms, in blocks, and from that of the cancelled units."""
+        head = np.zeros(HOUR_SECONDS, np.int64)
+        count = np.zeros(HOUR_SECONDS, np.int64)
+        for start, due_in_hour_ms in due_columns:
+            second = due_in_hour_ms // np.uint32(SECOND_MS)
+            np.maximum.at(head, second, np.arange(start + 1, start + 1 + len(second)))
+            count += np.bincount(second, minlength=HOUR_SECONDS)
+        cancelled = np.bincount(cancelled_due // np.uint32(SECOND_MS), minlength=HOUR_SECONDS)
+        for column, values in ((self._head, head), (self._count, count), (self._cancelled, cancelled)):
+            changed = np.flatnonzero(
+                column != values
+            )  # a store to an untouched page would give it disk space
+            column[changed] = values[changed]

@@ -1,0 +1,139 @@
+"""The values the wheel takes and gives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+HOUR_MS: Final = 3_600_000
+SECOND_MS: Final = 1_000
+HOUR_SECONDS: Final = 3_600
+NONE: Final = 0xFFFF_FFFF
+"""As a global index: none; in a cut: behind every message of its millisecond."""
+
+Times: TypeAlias = NDArray[np.int64]
+Numbers: TypeAlias = NDArray[np.uint32]
+Masks: TypeAlias = NDArray[np.uint64]
+Flags: TypeAlias = NDArray[np.bool_]
+Rows: TypeAlias = NDArray[np.void]
+
+
+@dataclass(frozen=True, slots=True)
+class WheelSettings:
+    """Bounds on what the wheel keeps in memory and open. None of them changes a result."""
+
+    near_ms: int = 10_000
+    """How far past the cut the near queue is loaded."""
+    near_messages_max: int = 131_072
+    """How many messages the near queue holds (24 bytes each); one second alone may exceed it."""
+    hours_open_max: int = 64
+    """Hours whose files are open: 4 descriptors and 57,600 bytes of slots each, at most."""
+    read_gap_bytes: int = 2_048
+    """Records of the log this close to one another are read in one call."""
+
+
+class Cut(NamedTuple):
+    """Everything with (due_ms, global_index) at or below has been released, or was overdue on arrival."""
+
+    due_ms: int
+    global_index: int
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing of `due_ms` is left."""
+        return self.global_index == NONE
+
+
+NOTHING_RELEASED: Final = Cut(0, NONE)
+
+
+class MessageState(IntEnum):
+    """Where one message is in its life, as far as the wheel knows."""
+
+    PENDING = 1
+    RELEASED = 2
+    CANCELLED = 3
+    NOT_FOUND = 4
+
+
+class CancelOutcome(IntEnum):
+    """The definite answer to one cancel."""
+
+    CANCELLED = 1
+    ALREADY_RELEASED = 2
+    NOT_FOUND = 3
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Appended:
+    """Where the messages of one append are, each array of shape (n,), in the order they were given."""
+
+    hour: Numbers
+    global_index: Numbers
+    overdue: Flags
+    """At or before the cut: released on arrival, never to be taken."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Taken:
+    """Messages released, each array of shape (n,), in (due_ms, hour, global_index) order."""
+
+    due_ms: Times
+    hour: Numbers
+    global_index: Numbers
+    topic: Numbers
+    tag_mask: Masks
+
+    def __len__(self) -> int:
+        return len(self.due_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class HourState:
+    """What a checkpoint holds of one hour partition."""
+
+    hour: int
+    log_bytes: int
+    units: int
+    index_crc: int
+    slots_crc: int | None
+    """None: rebuilding this hour's slots is cheaper than checking them."""
+    pending: int
+    cancelled: bytes
+    """A serialized roaring bitmap of global indices; empty where none is cancelled."""
+
+
+@dataclass(frozen=True, slots=True)
+class WheelState:
+    """What a checkpoint holds of the wheel; its default is the empty wheel."""
+
+    hours: tuple[HourState, ...] = ()
+    cut: Cut = NOTHING_RELEASED
+    local_index: int = 0
+    floor_hour: int = 0
+
+    @property
+    def tick(self) -> int:
+        """The second of the cut."""
+        return self.cut.due_ms // SECOND_MS
+
+    @property
+    def pending(self) -> int:
+        """Messages appended and neither released nor cancelled."""
+        return sum(hour.pending for hour in self.hours)
+
+
+class WheelDamaged(Exception):  # noqa: N818
+    """The file `path` of the wheel is not what its state says: replace this replica's data by a peer's."""
+
+    def __init__(self, path: object, what: str) -> None:
+        super().__init__(f"{path}: {what}")
+        self.path = path
+
+
+class UnknownMessage(LookupError):  # noqa: N818
+    """No such message was ever appended, or its hour has been dropped."""

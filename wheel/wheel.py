@@ -1,0 +1,252 @@
+"""The wheel: messages in, by due time; messages out, in the order of their due times; nothing else.
+
+    append ──► hour wheel ──► hour partition: delay log, delay index, second wheel
+                   │                  │ a second at a time, when it is within 10 s of the cut
+    take ◄── near queue ◄─────────────┘
+
+                 released │ pending
+    ──────────────────────┼────────────────────► (due_ms, global index)
+                         cut
+
+It knows files, and no clock: everything it answers follows from the calls it got. Two wheels that got the
+same calls are equal, whatever they hold in memory, and whether or not one of them was recovered in between.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tarry.wheel.cancelling import cancel, state_of
+from tarry.wheel.delay_log import UNIT, checksums, lengths
+from tarry.wheel.durability import Durability
+from tarry.wheel.grouping import groups, pick
+from tarry.wheel.hour_partition import HourPartition
+from tarry.wheel.hour_wheel import HourWheel
+from tarry.wheel.near_queue import ENTRY
+from tarry.wheel.release import Release
+from tarry.wheel.state import (
+    HOUR_MS,
+    HOUR_SECONDS,
+    SECOND_MS,
+    Appended,
+    Cut,
+    Masks,
+    MessageState,
+    Numbers,
+    Rows,
+    Taken,
+    Times,
+    UnknownMessage,
+    WheelSettings,
+    WheelState,
+)
+
+
+class Wheel:
+    """The pending messages of one replica, in `folder`, which holds one folder per hour.
+
+    An OSError or WheelDamaged out of a call leaves the files as `recover` can use them, and this object
+    unusable.
+    """
+
+    def __init__(self, folder: Path, settings: WheelSettings) -> None:
+        """An empty wheel in an empty or missing folder. Raises WheelDamaged where the folder holds hours."""
+        self._begin(folder, settings, HourWheel(folder, settings), WheelState())
+
+    def _begin(self, folder: Path, settings: WheelSettings, hours: HourWheel, state: WheelState) -> None:
+        self._settings = settings
+        self._hours = hours
+        self._floor_hour = state.floor_hour
+        self._release = Release(hours, settings, state.cut, state.local_index)
+        self._durability = Durability(folder, state)
+
+    @classmethod
+    def recover(cls, folder: Path, settings: WheelSettings, state: WheelState) -> Wheel:
+        """The wheel as it was when `state` was captured; `WheelState()` is the empty one.
+
+        Raises WheelDamaged where a file is missing or too short, OSError where it cannot be read or cut.
+        Costs a look at two files per hour; slots are checked, and the index read, when an hour is first
+        used.
+        """
+        wheel = cls.__new__(cls)
+        wheel._begin(folder, settings, HourWheel.recover(folder, settings, state.hours), state)
+        return wheel
+
+    # Changes
+
+    def append(self, due_ms: Times, topic: Numbers, tag_mask: Masks, records: Sequence[bytes]) -> Appended:
+        """Take in n messages; columns of shape (n,). Linear in n, whatever is pending. Raises OSError.
+
+        One due in an hour that is not kept any more is stored, overdue, at the start of the first that is.
+        """
+        due = np.maximum(due_ms, self._floor_hour * HOUR_MS)
+        hour = (due // HOUR_MS).astype(np.uint32)
+        overdue = self._release.overdue(due)
+        global_index = np.empty(len(records), np.uint32)
+        sizes, crcs = lengths(records), checksums(records)
+        in_hour_ms = (due % HOUR_MS).astype(np.uint32)
+        for at, rows in groups(hour):
+            first = self._hours.ensure(at).append(
+                pick(records, rows),
+                sizes=sizes[rows],
+                crcs=crcs[rows],
+                due_in_hour_ms=in_hour_ms[rows],
+                topic=topic[rows],
+                tag_mask=tag_mask[rows],
+            )
+            late = overdue[rows]
+            global_index[rows] = np.arange(first, first + len(late), dtype=np.uint32)
+            self._hours.pending.add(at, len(late) - int(late.sum()))
+        entries = np.empty(len(records), ENTRY)
+        entries["due_ms"] = due
+        entries["global_index"] = global_index
+        entries["topic"] = topic
+        entries["tag_mask"] = tag_mask
+        self._release.arrive(entries[~overdue] if bool(overdue.any()) else entries)
+        return Appended(hour, global_index, overdue)
+
+    def take(self, until_ms: int, count: int) -> Taken:
+        """Release at most `count` messages due by `until_ms`, in (due_ms, hour, global index) order.
+
+        The cut follows: where nothing pending is left by `until_ms` it is (until_ms, NONE), otherwise the
+        last message taken. Behind the cut there is nothing to take, and nothing changes. Costs what it
+        returns, plus a second's chain when one is loaded.
+        """
+        return self._release.take(until_ms, count)
+
+    def cancel(self, hour: Numbers, global_index: Numbers) -> NDArray[np.uint8]:
+        """Cancel messages, ids of shape (n,): a CancelOutcome each. To cancel twice is to have cancelled."""
+        return cancel(self._hours, self._release.cut, hour, global_index)
+
+    def drop_hour(self, hour: int) -> None:
+        """Forget an hour. Raises ValueError where it does not lie wholly behind the cut."""
+        if (hour + 1) * HOUR_MS > self._release.cut.due_ms:
+            raise ValueError(f"hour {hour} is not behind the cut {self._release.cut}")
+        self._floor_hour = max(self._floor_hour, hour + 1)
+        self._hours.drop(hour)
+
+    # What there is
+
+    @property
+    def cut(self) -> Cut:
+        """(due_ms, global_index): all at or below is released. It never moves back."""
+        return self._release.cut
+
+    @property
+    def tick(self) -> int:
+        """The second of the cut."""
+        return self._release.cut.due_ms // SECOND_MS
+
+    @property
+    def local_index(self) -> int:
+        """How many messages of the tick's second have been taken."""
+        return self._release.local_index
+
+    @property
+    def floor_hour(self) -> int:
+        """The first hour that has not been dropped; nothing is stored before."""
+        return self._floor_hour
+
+    @property
+    def pending(self) -> int:
+        """Messages appended and neither released nor cancelled."""
+        return self._hours.pending.total
+
+    def next_due_ms(self) -> int | None:
+        """A time nothing is due before; None where nothing is pending.
+
+        It is the earliest due time, but for cancelled messages and for seconds of more than 4,096 messages.
+        """
+        return self._release.next_due_ms()
+
+    def state(self, hour: int, global_index: int) -> MessageState:
+        """Where a message is in its life."""
+        return state_of(self._hours, self._release.cut, hour, global_index)
+
+    def units(self, hour: Numbers, global_index: Numbers) -> Rows:
+        """The index units of messages, UNIT[n], in the order asked; due_ms = hour * HOUR_MS + due_in_hour_ms.
+
+        Raises UnknownMessage where one does not exist.
+        """
+        rows = np.empty(len(hour), UNIT)
+        for at, chosen in groups(hour):
+            rows[chosen] = self._known(at, global_index[chosen]).log.units_at(global_index[chosen])
+        return rows
+
+    def read(self, hour: Numbers, global_index: Numbers) -> list[bytes | None]:
+        """The records of messages in the order asked; None where one is damaged. Raises UnknownMessage."""
+        gap = self._settings.read_gap_bytes
+        records: list[bytes | None] = []
+        order = []
+        for at, chosen in groups(hour):
+            records += self._known(at, global_index[chosen]).log.read(global_index[chosen], gap)
+            if not isinstance(chosen, slice):
+                order.append(chosen)
+        if not order:
+            return records
+        back = np.argsort(np.concatenate(order))
+        return list(map(records.__getitem__, back.tolist()))
+
+    def _known(self, hour: int, global_index: Numbers) -> HourPartition:
+        partition = self._hours.find(hour)
+        if partition is None or int(global_index.max()) >= partition.units:
+            raise UnknownMessage(f"hour {hour} has no message {int(global_index.max())}")
+        return partition
+
+    def pending_per_second(self, hour: int) -> Numbers:
+        """How many messages of each second of an hour are pending, u4[3600]."""
+        partition = self._hours.find(hour)
+        if partition is None or self._hours.pending.of(hour) == 0:
+            return np.zeros(HOUR_SECONDS, np.uint32)
+        live = partition.seconds.live()
+        passed = self.tick - hour * HOUR_SECONDS
+        if passed >= 0:
+            live[:passed] = 0
+            live[passed] = len(self._release.pending_of(self.tick))
+        return live
+
+    def pending_per_hour(self) -> dict[int, int]:
+        """How many messages are pending in each hour that has any, in order."""
+        return self._hours.pending.counts()
+
+    def hours(self) -> tuple[int, ...]:
+        """The hours there are, ascending."""
+        return self._hours.hours()
+
+    def disk_bytes(self) -> int:
+        """Bytes of all files."""
+        return sum(map(HourPartition.disk_bytes, self._hours))
+
+    def digest(self) -> bytes:
+        """32 bytes that are equal for wheels that got the same calls, and hardly ever otherwise."""
+        hasher = hashlib.blake2b(digest_size=32)
+        hasher.update(repr((self.cut, self.local_index, self._floor_hour)).encode())
+        for partition in self._hours:
+            log = partition.log
+            pending = self._hours.pending.of(partition.hour)
+            hasher.update(repr((partition.hour, log.units, log.log_bytes, log.index_crc, pending)).encode())
+            hasher.update(partition.cancelled_bytes())
+        return hasher.digest()
+
+    # Lasting
+
+    def capture(self) -> WheelState:
+        """What a checkpoint must hold, beside the files, to recover the wheel as it is now."""
+        return WheelState(self._hours.capture(), self.cut, self.local_index, self._floor_hour)
+
+    def sync(self, state: WheelState) -> None:
+        """Force to disk the files `state` needs; from any thread while this one goes on, one call at a time.
+
+        States must come in the order they were captured in, and each be committed before the next call, which
+        deletes the hours dropped before. Raises OSError: then the state must not be committed.
+        """
+        self._durability.sync(state, self._hours.dropped)
+
+    def close(self) -> None:
+        """Close every file. What was appended since the last sync is in them, and not yet certain to stay."""
+        self._hours.close()
