@@ -94,6 +94,7 @@ class LocalCluster:
     folder: Path
     settings: Mapping[str, Setting] = field(default_factory=dict)
     ports: tuple[int, ...] = ()
+    token: str = ""  # to ask nodes with, where they want one
     nodes: dict[str, LocalNode] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
@@ -203,7 +204,9 @@ class LocalCluster:
             stub = tarry_operator_pb2_grpc.OperatorServiceStub(channel)
             try:
                 answer: tarry_operator_pb2.ClusterStatusResponse = stub.ClusterStatus(
-                    tarry_operator_pb2.ClusterStatusRequest(), timeout=timeout_s
+                    tarry_operator_pb2.ClusterStatusRequest(),
+                    timeout=timeout_s,
+                    metadata=[("authorization", f"Bearer {self.token}")] if self.token else None,
                 )
             except grpc.RpcError:
                 return None

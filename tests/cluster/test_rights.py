@@ -1,0 +1,85 @@
+"""Bearer tokens: who may do what on which topic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import grpc
+import pytest
+
+from tarry.client.local_cluster import LocalCluster, Setting
+from tarry.proto.tarry_consumer_pb2 import ConsumeRequest, Subscribe
+from tarry.proto.tarry_message_pb2 import Record
+from tarry.proto.tarry_operator_pb2 import TransferLeadershipRequest
+from tarry.proto.tarry_producer_pb2 import CancelRequest, ScheduleRequest
+from tests.cluster.wire import TIMEOUT_S, Wire, refusal, wire
+
+TOKENS: dict[str, Setting] = {
+    "shop": {"produce": ["orders.*"], "consume": ["orders.*"]},
+    "audit": {"consume": ["*"]},
+    "root": {"produce": ["*"], "consume": ["*"], "operate": True},
+}
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wire]:
+    settings: dict[str, Setting] = {"tokens": TOKENS, "peer_token": "between-nodes"}
+    with LocalCluster(2, tmp_path_factory.mktemp("rights"), settings, token="root") as cluster:
+        cluster.start()
+        leader = cluster.wait_until_serving()
+        with wire(cluster.nodes[leader].address) as stubs:
+            yield stubs
+
+
+def bearing(token: str | None) -> list[tuple[str, str]]:
+    return [] if token is None else [("authorization", f"Bearer {token}")]
+
+
+def schedule(node: Wire, topic: str, token: str | None) -> str:
+    request = ScheduleRequest(topic=topic, record=Record(body=b"x"), delay_ms=60_000)
+    answer = node.producer.Schedule(request, timeout=TIMEOUT_S, metadata=bearing(token))
+    return str(answer.id)
+
+
+@pytest.mark.parametrize("token", [None, "", "wrong", "shop ", "between-nodes"])
+def test_a_missing_or_unknown_token_is_refused(node: Wire, token: str | None) -> None:
+    with pytest.raises(grpc.RpcError) as caught:
+        schedule(node, "orders.new", token)
+    said = refusal(caught.value)
+    assert (said.reason, said.code) == ("UNAUTHENTICATED", grpc.StatusCode.UNAUTHENTICATED)
+
+
+@pytest.mark.parametrize(
+    ("token", "topic"), [("shop", "payments"), ("shop", "order"), ("audit", "orders.new")]
+)
+def test_a_token_without_the_right_is_refused(node: Wire, token: str, topic: str) -> None:
+    with pytest.raises(grpc.RpcError) as caught:
+        schedule(node, topic, token)
+    said = refusal(caught.value)
+    assert (said.reason, said.code) == ("PERMISSION_DENIED", grpc.StatusCode.PERMISSION_DENIED)
+
+
+def test_a_token_with_the_right_is_served(node: Wire) -> None:
+    assert schedule(node, "orders.new", "shop")
+
+
+def test_a_stranger_s_message_cannot_be_cancelled(node: Wire) -> None:
+    theirs = schedule(node, "payments", "root")
+    with pytest.raises(grpc.RpcError) as caught:
+        node.producer.Cancel(CancelRequest(ids=[theirs]), timeout=TIMEOUT_S, metadata=bearing("shop"))
+    assert refusal(caught.value).reason == "PERMISSION_DENIED"
+
+
+def test_a_topic_cannot_be_consumed_without_the_right(node: Wire) -> None:
+    request = ConsumeRequest(subscribe=Subscribe(topic="payments", group="g", credit=1))
+    with pytest.raises(grpc.RpcError) as caught:
+        next(node.consumer.Consume(iter([request]), timeout=TIMEOUT_S, metadata=bearing("shop")))
+    assert refusal(caught.value).reason == "PERMISSION_DENIED"
+
+
+def test_only_an_operator_moves_leadership(node: Wire) -> None:
+    with pytest.raises(grpc.RpcError) as caught:
+        node.operator.TransferLeadership(
+            TransferLeadershipRequest(), timeout=TIMEOUT_S, metadata=bearing("shop")
+        )
+    assert refusal(caught.value).reason == "PERMISSION_DENIED"
