@@ -1,0 +1,118 @@
+"""The client, async: ``connect`` and what it gives. ``tarry.client.sync`` is its blocking twin."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+from tarry.client.answers import CancelOutcome, MessageState, Scheduled, ScheduledBatch, StoredMessage
+from tarry.client.consumer import Consumer
+from tarry.client.delivery import Message, MessageBatch, Stamp
+from tarry.client.errors import TarryError
+from tarry.client.hand import AckOutcome
+from tarry.client.nodes import Nodes
+from tarry.client.operator import ClusterStatus, Operator, Transferred
+from tarry.client.producer import Producer
+from tarry.client.settings import Settings, Tls, parse_servers
+
+__all__ = [
+    "AckOutcome",
+    "CancelOutcome",
+    "Client",
+    "ClusterStatus",
+    "Consumer",
+    "Message",
+    "MessageBatch",
+    "MessageState",
+    "Operator",
+    "Producer",
+    "Scheduled",
+    "ScheduledBatch",
+    "Settings",
+    "Stamp",
+    "StoredMessage",
+    "TarryError",
+    "Tls",
+    "Transferred",
+    "connect",
+]
+
+
+class Client:
+    """One cluster, from one event loop. Closing it closes what it gave out."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._nodes: Nodes | None = None
+        self._opened: list[Producer | Consumer] = []
+
+    def producer(self) -> Producer:
+        """Return a new producer, with an id of its own."""
+        producer = Producer(self._cluster())
+        self._opened.append(producer)
+        return producer
+
+    def consumer(
+        self,
+        topic: str,
+        group: str,
+        *,
+        tags: Iterable[str] = (),
+        credit: int = 1_000,
+        lease_ms: int = 0,
+        name: str = "",
+        dedupe: bool = False,
+    ) -> Consumer:
+        """Return a new consumer; ``async with`` subscribes it.
+
+        ``tags``: only messages with any of these; none: all. ``credit``:
+        messages in hand at once. ``lease_ms``: how long a message may stay in
+        hand before it is delivered again; 0: the cluster's default. ``name``:
+        stable over reconnects, unique in the group. ``dedupe``: keep back what
+        was handed out before.
+        """
+        consumer = Consumer(
+            self._cluster(),
+            topic,
+            group,
+            tags=tags,
+            credit=credit,
+            lease_ms=lease_ms,
+            name=name,
+            dedupe=dedupe,
+        )
+        self._opened.append(consumer)
+        return consumer
+
+    def operator(self) -> Operator:
+        """Return an operator."""
+        return Operator(self._cluster())
+
+    async def close(self) -> None:
+        """Close producers (after their answers) and consumers, then the connections."""
+        opened, self._opened = self._opened, []
+        await asyncio.gather(*(each.close() for each in opened))
+        if self._nodes is not None:
+            await self._nodes.close()
+
+    async def __aenter__(self) -> Client:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def _cluster(self) -> Nodes:
+        if self._nodes is None:  # not before there is a running event loop
+            self._nodes = Nodes(self.settings)
+        return self._nodes
+
+
+def connect(servers: str | Iterable[str], **settings: Any) -> Client:
+    """Return a client of the cluster that has these addresses, ``"host:port,host:port"`` or a sequence.
+
+    One address is enough; the others are learned. Further arguments are fields
+    of Settings. Nothing is connected before the first call. Raises ValueError
+    for a malformed address or setting.
+    """
+    return Client(Settings(servers=parse_servers(servers), **settings))

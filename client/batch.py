@@ -1,0 +1,152 @@
+"""Builds batch requests from columns: the three ways to name a time, bulk and pieces.
+
+A column of times is put into the request as the bytes in which protobuf packs
+it (field tag, length, little-endian values): parsing those costs 2 ns a value,
+extending the field from a list 70 ns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from itertools import accumulate, repeat
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tarry.client.errors import InvalidBatch, InvalidTime
+from tarry.client.records import body_records, record, varint
+from tarry.proto.tags import tag_mask
+from tarry.proto.tarry_producer_pb2 import ScheduleBatchRequest
+
+
+class Time(Enum):
+    """Which of the three columns of times a request uses: its field's tag and its values' type."""
+
+    DUE_MS = (ScheduleBatchRequest.DUE_MS_FIELD_NUMBER, "<i8")
+    DELAY_MS = (ScheduleBatchRequest.DELAY_MS_FIELD_NUMBER, "<i8")
+    DELAY_LEVEL = (ScheduleBatchRequest.DELAY_LEVEL_FIELD_NUMBER, "<u4")
+
+    def __init__(self, field: int, dtype: str) -> None:
+        self.tag = bytes([field << 3 | 2])
+        self.dtype = np.dtype(dtype)
+
+
+@dataclass(slots=True)
+class Batch:
+    """Messages to schedule, as columns of n; all share one way to name their time."""
+
+    time: Time
+    times: NDArray[np.int64] | NDArray[np.uint32]
+    topics: Sequence[str]
+    topic: Sequence[int] | None
+    """Positions in topics; None: all are of topics[0]."""
+    tag_mask: Sequence[int] | None
+    records: Sequence[bytes]
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def request(self, producer: str, sequence: int) -> ScheduleBatchRequest:
+        """Return the request for all of it."""
+        request = ScheduleBatchRequest(
+            producer=producer,
+            sequence=sequence,
+            topics=self.topics,
+            topic=self.topic,
+            tag_mask=self.tag_mask,
+            records=self.records,
+        )
+        packed = self.times.tobytes()
+        request.MergeFromString(self.time.tag + varint(len(packed)) + packed)
+        return request
+
+    def part(self, start: int, stop: int) -> Batch:
+        """Return the messages from ``start`` to before ``stop``."""
+        return Batch(
+            self.time,
+            self.times[start:stop],
+            self.topics,
+            None if self.topic is None else self.topic[start:stop],
+            None if self.tag_mask is None else self.tag_mask[start:stop],
+            self.records[start:stop],
+        )
+
+    def cuts(self, messages_max: int, bytes_max: int) -> Iterator[tuple[int, int]]:
+        """Yield (start, stop) of pieces within both limits; a single message may exceed bytes_max."""
+        ends = np.fromiter(accumulate(map(len, self.records)), np.int64, len(self))
+        start = 0
+        while start < len(self):
+            before = int(ends[start - 1]) if start else 0
+            by_bytes = int(np.searchsorted(ends, before + bytes_max, side="right"))
+            stop = min(max(by_bytes, start + 1), start + messages_max, len(self))
+            yield start, stop
+            start = stop
+
+
+def time_of(
+    due_ms: ArrayLike | None, delay_ms: ArrayLike | None, delay_level: ArrayLike | None
+) -> tuple[Time, ArrayLike]:
+    """Return the one way to name the time that was used; raises InvalidTime for none or several."""
+    if due_ms is not None and delay_ms is None and delay_level is None:
+        return Time.DUE_MS, due_ms
+    if delay_ms is not None and due_ms is None and delay_level is None:
+        return Time.DELAY_MS, delay_ms
+    if delay_level is not None and due_ms is None and delay_ms is None:
+        return Time.DELAY_LEVEL, delay_level
+    if due_ms is None and delay_ms is None and delay_level is None:
+        raise InvalidTime("DUE_MISSING", "give one of due_ms, delay_ms and delay_level")
+    raise InvalidTime("DUE_AMBIGUOUS", "give only one of due_ms, delay_ms and delay_level")
+
+
+def time_column(time: Time, times: ArrayLike, count: int) -> NDArray[np.int64] | NDArray[np.uint32]:
+    """Return a contiguous column of ``count`` times; one number stands for all.
+
+    Raises InvalidTime for numbers that do not fit the column (no rounding, no
+    wrapping), InvalidBatch for a column of another length.
+    """
+    try:
+        given = np.asarray(times)
+    except OverflowError as error:
+        raise InvalidTime("DUE_INVALID", f"a time does not fit 64 bits: {error}") from error
+    if given.dtype.kind not in "iu":
+        raise InvalidTime(
+            "DUE_INVALID", f"times must be integers (milliseconds or levels), not {given.dtype}"
+        )
+    if given.ndim == 0:
+        given = np.full(count, given)
+    if given.shape != (count,):
+        raise InvalidBatch("COLUMNS_DIFFER", f"{count} messages but times of shape {given.shape}")
+    limits = np.iinfo(time.dtype)
+    if count and (int(given.min()) < limits.min or int(given.max()) > limits.max):
+        reason = "DELAY_LEVEL_UNKNOWN" if time is Time.DELAY_LEVEL else "DUE_INVALID"
+        raise InvalidTime(reason, f"a {time.name.lower()} is outside {limits.min} to {limits.max}")
+    return np.ascontiguousarray(given, dtype=time.dtype)
+
+
+def batch_of(
+    topic: str,
+    bodies: Sequence[bytes],
+    time: Time,
+    times: ArrayLike,
+    tags: Sequence[Sequence[str]] | None,
+    keys: Sequence[Sequence[str]] | None,
+    properties: Sequence[Mapping[str, str]] | None,
+) -> Batch:
+    """Return the batch of columns; a column given as None is empty for every message.
+
+    Raises InvalidBatch for columns of unequal length, InvalidTime as time_column.
+    """
+    count = len(bodies)
+    for name, column in (("tags", tags), ("keys", keys), ("properties", properties)):
+        if column is not None and len(column) != count:
+            raise InvalidBatch("COLUMNS_DIFFER", f"{count} bodies but {len(column)} {name}")
+    if tags is None and keys is None and properties is None:
+        records = body_records(bodies)
+    else:
+        records = list(
+            map(record, bodies, tags or repeat(()), keys or repeat(()), properties or repeat(None))
+        )
+    masks = list(map(tag_mask, tags)) if tags else None
+    return Batch(time, time_column(time, times, count), [topic], None, masks, records)

@@ -1,0 +1,120 @@
+"""Unary calls with retries: another node, after a pause, until the deadline."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+import grpc
+from grpc import aio
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
+
+from tarry.client.errors import OutcomeUnknown, Overloaded, Refused, TarryError, Unavailable
+from tarry.client.nodes import Node, Nodes
+from tarry.client.status import error_of_call
+
+REDIRECTS_MAX: Final = 3
+"""Redirects followed without a pause: two nodes may name each other during an election."""
+PAUSE_MS_MAX: Final = 1_000
+
+RequestT = TypeVar("RequestT")
+ResponseT = TypeVar("ResponseT")
+
+
+def pause_s(error: BaseException | None, attempt: int, pace_ms: int) -> float:
+    """Return how long to wait after the attempt (from 1) that ended with this error.
+
+    None for a redirect; the server's own figure and up to half more where it
+    gave one; else full jitter up to pace * 2**attempt (AWS Architecture Blog,
+    "Exponential Backoff and Jitter").
+    """
+    if isinstance(error, TarryError):
+        if error.facts.get("leader") and attempt <= REDIRECTS_MAX:
+            return 0.0
+        if error.retry_ms is not None:
+            return error.retry_ms * random.uniform(1.0, 1.5) / 1_000
+    return random.uniform(0, min(PAUSE_MS_MAX, pace_ms * 2 ** min(attempt, 10))) / 1_000
+
+
+class Calls:
+    """Calls any unary method of the cluster."""
+
+    def __init__(self, nodes: Nodes) -> None:
+        self._nodes = nodes
+        self._settings = nodes.settings
+
+    async def call(
+        self,
+        method: Callable[[Node], aio.UnaryUnaryMultiCallable[RequestT, ResponseT]],
+        request: RequestT,
+        *,
+        deadline_ms: int | None = None,
+        changes: bool = True,
+        once: bool = False,
+    ) -> ResponseT:
+        """Return the answer. ``method`` names it on a node's stubs.
+
+        Retries are safe only for requests that may be repeated; ``once`` never
+        repeats one that may have been done. Raises Refused at once; at the
+        deadline Unavailable or Overloaded if surely nothing was done, else
+        OutcomeUnknown (never for a request that changes nothing).
+        """
+        deadline = time.monotonic() + (deadline_ms or self._settings.deadline_ms) / 1_000
+        unknown: OutcomeUnknown | None = None
+        retrying = AsyncRetrying(
+            retry=retry_if_exception(lambda error: _worth_retrying(error, once)),
+            wait=self._pause_s,
+            stop=lambda state: time.monotonic() + state.upcoming_sleep >= deadline,
+            reraise=True,
+        )
+        try:
+            async for attempt in retrying:
+                with attempt:
+                    try:
+                        return await self._attempt(method, request, deadline)
+                    except OutcomeUnknown as error:
+                        unknown = error
+                        raise
+        except (Unavailable, Overloaded, OutcomeUnknown, Refused) as error:
+            raise _final(error, unknown, changes) from error
+        raise AssertionError("a retry ends with an answer or an error")
+
+    async def _attempt(
+        self,
+        method: Callable[[Node], aio.UnaryUnaryMultiCallable[RequestT, ResponseT]],
+        request: RequestT,
+        deadline: float,
+    ) -> ResponseT:
+        nodes = self._nodes
+        node = await nodes.pick(max(1.0, (deadline - time.monotonic()) * 1_000))
+        started = time.monotonic()
+        timeout_s = max(0.001, min(self._settings.attempt_ms / 1_000, deadline - started))
+        try:
+            response = await method(node)(request, timeout=timeout_s, metadata=nodes.metadata)
+        except grpc.aio.AioRpcError as failure:
+            error = error_of_call(failure)
+            nodes.learn(node.address, error)
+            raise error from failure
+        nodes.answered(node.address, (time.monotonic() - started) * 1_000)
+        return response
+
+    def _pause_s(self, state: RetryCallState) -> float:
+        error = state.outcome.exception() if state.outcome else None
+        return pause_s(error, state.attempt_number, self._settings.pace_ms)
+
+
+def _worth_retrying(error: BaseException, once: bool) -> bool:
+    if isinstance(error, OutcomeUnknown):
+        return not once and error.reason != "SEQUENCE_TOO_OLD"
+    return isinstance(error, Unavailable | Overloaded)
+
+
+def _final(error: TarryError, unknown: OutcomeUnknown | None, changes: bool) -> TarryError:
+    # One attempt that may have been done outweighs a later one that surely was not.
+    if unknown is None:
+        return error
+    if changes:
+        return unknown if isinstance(error, OutcomeUnknown) else OutcomeUnknown(error.reason, error.text)
+    return Unavailable(error.reason, error.text) if isinstance(error, OutcomeUnknown) else error

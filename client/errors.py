@@ -1,0 +1,156 @@
+"""What can go wrong, as exceptions: one base, one class for each thing a caller can do about it.
+
+Every error carries the server's reason (UPPER_SNAKE), its text, its facts (for
+instance ``leader`` or ``due_ms_max``) and, where the server gave one, the time
+after which trying again makes sense.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+
+class TarryError(Exception):
+    """Base of all errors of the client. ``str()`` is a sentence for people."""
+
+    def __init__(
+        self,
+        reason: str,
+        text: str,
+        facts: Mapping[str, str] = MappingProxyType({}),
+        retry_ms: int | None = None,
+    ) -> None:
+        super().__init__(text)
+        self.reason = reason
+        self.text = text
+        self.facts = facts
+        self.retry_ms = retry_ms
+
+    def __str__(self) -> str:
+        return f"{self.reason}: {self.text}"
+
+
+class Refused(TarryError):
+    """The cluster said no and did nothing. The same request would be refused again: change it."""
+
+
+class InvalidTime(Refused):
+    """The due time, delay or delay level cannot be used. Give exactly one, within the limits in ``facts``."""
+
+
+class InvalidName(Refused):
+    """A topic, group, consumer, producer or tag has an illegal name. Use the characters the text names."""
+
+
+class InvalidBatch(Refused):
+    """The request's columns or records do not fit together. A fault of the sending program."""
+
+
+class TooLarge(Refused):
+    """A body, a batch, or a number of tags, keys or properties is over its limit. Send less."""
+
+
+class InvalidId(Refused):
+    """This is no message id, or one with a typing error. Copy it whole."""
+
+
+class NotFound(Refused):
+    """No message has this id: never scheduled here, or already removed with its hour."""
+
+
+class Damaged(Refused):
+    """The message's stored bytes fail their checksum on the leader. Ask the operator to repair the node."""
+
+
+class NotPermitted(Refused):
+    """The bearer token is missing, unknown or lacks the right. Use another token."""
+
+
+class InvalidSubscription(Refused):
+    """Topic, group, credit, lease or an acked offset cannot be used. Change the consumer's settings."""
+
+
+class ConsumerReplaced(Refused):
+    """Another consumer has subscribed under this one's name. Give each its own name."""
+
+
+class TransferRefused(Refused):
+    """Leadership stays where it is. The text says why; choose another target or try later."""
+
+
+class Overloaded(TarryError):
+    """The cluster has no room now and did nothing. Try again after ``retry_ms``, and send less at once."""
+
+
+class Unavailable(TarryError):
+    """No node could serve in time, and nothing was done. Try again later, or check the servers."""
+
+
+class OutcomeUnknown(TarryError):
+    """No answer came in time: it may have been done or not. Calling again may do it twice."""
+
+
+class PartlyScheduled(TarryError):
+    """A batch sent in pieces was taken in part.
+
+    ``pieces`` holds one ScheduledBatch or error for each, in order; ``starts``
+    the position of each piece's first message in the batch.
+    """
+
+    def __init__(self, text: str, starts: list[int], pieces: list[object]) -> None:
+        super().__init__("PARTLY_SCHEDULED", text)
+        self.starts = starts
+        self.pieces = pieces
+
+
+class Closed(TarryError):
+    """The producer, consumer or client was closed before this call. Open a new one."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__("CLOSED", f"the {what} is closed")
+
+
+_REASONS: Final[Mapping[type[TarryError], tuple[str, ...]]] = {
+    InvalidTime: (
+        "DUE_MISSING",
+        "DUE_AMBIGUOUS",
+        "DUE_AND_DELAY",
+        "DUE_INVALID",
+        "DUE_TOO_FAR",
+        "DELAY_NEGATIVE",
+        "DELAY_LEVEL_UNKNOWN",
+    ),
+    InvalidName: ("TOPIC_INVALID", "GROUP_INVALID", "CONSUMER_INVALID", "PRODUCER_INVALID", "TAG_INVALID"),
+    InvalidBatch: ("BATCH_EMPTY", "COLUMNS_DIFFER", "RECORD_INVALID", "REQUEST_EMPTY"),
+    TooLarge: (
+        "BATCH_TOO_LARGE",
+        "BODY_TOO_LARGE",
+        "RECORD_TOO_LARGE",
+        "TOO_MANY_PROPERTIES",
+        "TOO_MANY_KEYS",
+        "TOO_MANY_TAGS",
+    ),
+    InvalidId: ("ID_MALFORMED",),
+    NotFound: ("MESSAGE_NOT_FOUND",),
+    Damaged: ("MESSAGE_DAMAGED",),
+    NotPermitted: ("UNAUTHENTICATED", "PERMISSION_DENIED"),
+    InvalidSubscription: (
+        "SUBSCRIBE_FIRST",
+        "SUBSCRIBED_TWICE",
+        "CREDIT_INVALID",
+        "LEASE_INVALID",
+        "QUEUE_UNKNOWN",
+        "OFFSET_NOT_DELIVERED",
+    ),
+    ConsumerReplaced: ("CONSUMER_REPLACED",),
+    TransferRefused: ("TRANSFER_REFUSED",),
+    Overloaded: ("OVERLOADED", "TOO_MANY_STREAMS", "CONSUMER_TOO_SLOW"),
+    Unavailable: ("NOT_LEADER", "NO_LEADER", "SHUTTING_DOWN"),
+    OutcomeUnknown: ("OUTCOME_UNKNOWN", "SEQUENCE_TOO_OLD"),
+}
+
+CLASS_OF_REASON: Final[Mapping[str, type[TarryError]]] = {
+    reason: family for family, reasons in _REASONS.items() for reason in reasons
+}

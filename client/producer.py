@@ -1,0 +1,303 @@
+"""A producer: schedules messages one by one or in bulk, cancels them, looks them up.
+
+Every request carries the producer's id and a sequence, kept over retries, so
+that a retry finds the answer to the first attempt instead of scheduling twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from numpy.typing import ArrayLike
+
+from tarry.client.answers import CancelOutcome, Scheduled, ScheduledBatch, StoredMessage
+from tarry.client.batch import Batch, Time, batch_of, time_of
+from tarry.client.calls import Calls
+from tarry.client.errors import (
+    Closed,
+    InvalidTime,
+    OutcomeUnknown,
+    Overloaded,
+    PartlyScheduled,
+    Refused,
+    TarryError,
+)
+from tarry.client.gathering import Gathered, Gathering, Waiter
+from tarry.client.nodes import Nodes
+from tarry.client.records import record
+from tarry.client.sequences import Sequences
+from tarry.proto import tarry_producer_pb2 as producer_pb
+from tarry.proto.tags import tag_mask
+
+_RANGES = {
+    Time.DUE_MS: (-(1 << 63), 1 << 63),
+    Time.DELAY_MS: (-(1 << 63), 1 << 63),
+    Time.DELAY_LEVEL: (0, 1 << 32),
+}
+
+
+class Producer:
+    """Schedules messages. Made by ``Client.producer``; may be shared by any number of tasks."""
+
+    def __init__(self, nodes: Nodes) -> None:
+        self.id = uuid.uuid4().hex
+        self.one_way_errors = 0
+        """Messages of ``schedule_one_way`` that were not scheduled, or perhaps not."""
+        self.one_way_last_error: BaseException | None = None
+        self._settings = nodes.settings
+        self._calls = Calls(nodes)
+        self._sequences = Sequences(nodes.settings.in_flight_max)
+        self._gathering = Gathering(nodes.settings, self._send_gathered)
+        self._one_way = _OneWay(self)
+        self._closed = False
+
+    def schedule(
+        self,
+        topic: str,
+        body: bytes = b"",
+        *,
+        due_ms: int | None = None,
+        delay_ms: int | None = None,
+        delay_level: int | None = None,
+        tags: Sequence[str] = (),
+        keys: Sequence[str] = (),
+        properties: Mapping[str, str] | None = None,
+    ) -> asyncio.Future[Scheduled]:
+        """Schedule one message; await what is returned.
+
+        Give exactly one of ``due_ms`` (ms since the epoch, UTC), ``delay_ms``
+        (from the cluster's now) and ``delay_level`` (1 is the first of the
+        cluster's table). Messages scheduled in one turn of the event loop share
+        a request. Cancelling the future does not cancel the message.
+
+        Raises (when awaited) Refused, Overloaded, Unavailable or OutcomeUnknown;
+        InvalidTime, Closed, and Overloaded for too many waiting, at once.
+        """
+        answer: asyncio.Future[Scheduled] = asyncio.get_running_loop().create_future()
+        self._put(topic, body, due_ms, delay_ms, delay_level, tags, keys, properties, answer)
+        return answer
+
+    def schedule_soon(
+        self,
+        topic: str,
+        body: bytes = b"",
+        *,
+        on_done: Callable[[Scheduled | BaseException], None],
+        due_ms: int | None = None,
+        delay_ms: int | None = None,
+        delay_level: int | None = None,
+        tags: Sequence[str] = (),
+        keys: Sequence[str] = (),
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        """Schedule one message as ``schedule`` does; ``on_done`` is called with the answer or the error."""
+        self._put(topic, body, due_ms, delay_ms, delay_level, tags, keys, properties, _Callback(on_done))
+
+    def schedule_one_way(
+        self,
+        topic: str,
+        body: bytes = b"",
+        *,
+        due_ms: int | None = None,
+        delay_ms: int | None = None,
+        delay_level: int | None = None,
+        tags: Sequence[str] = (),
+        keys: Sequence[str] = (),
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        """Schedule one message and do not care: errors are only counted, in ``one_way_errors``."""
+        try:
+            self._put(topic, body, due_ms, delay_ms, delay_level, tags, keys, properties, self._one_way)
+        except Closed:
+            raise
+        except TarryError as error:
+            self._one_way.set_exception(error)
+
+    async def schedule_batch(
+        self,
+        topic: str,
+        bodies: Sequence[bytes],
+        *,
+        due_ms: ArrayLike | None = None,
+        delay_ms: ArrayLike | None = None,
+        delay_level: ArrayLike | None = None,
+        tags: Sequence[Sequence[str]] | None = None,
+        keys: Sequence[Sequence[str]] | None = None,
+        properties: Sequence[Mapping[str, str]] | None = None,
+    ) -> ScheduledBatch:
+        """Schedule n messages: all of them or none, up to ``batch_messages_max`` and ``batch_bytes_max``.
+
+        More are sent in pieces, several at a time, each of which is all or
+        none. A time is one number for all or a column of n (list or array);
+        the other columns have n or are None.
+
+        Raises what ``schedule`` does, and PartlyScheduled where some pieces of
+        several were taken and others were not.
+        """
+        self._check_open()
+        time, times = time_of(due_ms, delay_ms, delay_level)
+        batch = batch_of(topic, bodies, time, times, tags, keys, properties)
+        cuts = list(batch.cuts(self._settings.batch_messages_max, self._settings.batch_bytes_max))
+        if len(cuts) <= 1:
+            return await self._send(batch)
+        pieces = await asyncio.gather(
+            *(self._send(batch.part(start, stop)) for start, stop in cuts), return_exceptions=True
+        )
+        return _joined([start for start, _ in cuts], pieces)
+
+    async def cancel(self, message_id: str) -> CancelOutcome:
+        """Cancel a pending message. The outcome is definite and linearizable."""
+        return (await self.cancel_many([message_id]))[0]
+
+    async def cancel_many(self, message_ids: Iterable[str]) -> list[CancelOutcome]:
+        """Cancel pending messages; one outcome for each id, in order."""
+        request = producer_pb.CancelRequest(ids=message_ids)
+        response = await self._calls.call(lambda node: node.producer.Cancel, request)
+        return list(map(CancelOutcome.of, response.outcomes))
+
+    async def get(self, message_id: str) -> StoredMessage:
+        """Return a message as of now (linearizable). Raises NotFound, InvalidId, Damaged."""
+        request = producer_pb.GetRequest(id=message_id)
+        response = await self._calls.call(lambda node: node.producer.Get, request, changes=False)
+        return StoredMessage.of(response)
+
+    async def flush(self) -> None:
+        """Return when every single message given so far has its answer."""
+        await self._gathering.drain()
+
+    async def close(self) -> None:
+        """Take no more, and return when what was given has its answer."""
+        self._closed = True
+        await self.flush()
+
+    async def __aenter__(self) -> Producer:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Closed("producer")
+
+    def _put(
+        self,
+        topic: str,
+        body: bytes,
+        due_ms: int | None,
+        delay_ms: int | None,
+        delay_level: int | None,
+        tags: Sequence[str],
+        keys: Sequence[str],
+        properties: Mapping[str, str] | None,
+        waiter: Waiter,
+    ) -> None:
+        self._check_open()
+        if delay_ms is not None and due_ms is None and delay_level is None:
+            time, value = Time.DELAY_MS, delay_ms
+        else:
+            time, value = time_of(due_ms, delay_ms, delay_level)  # type: ignore[assignment]
+        low, high = _RANGES[time]
+        if not isinstance(value, int) or not low <= value < high:
+            raise InvalidTime(
+                "DUE_INVALID", f"{time.name.lower()} must be an integer of its range, not {value!r}"
+            )
+        if not isinstance(topic, str) or not isinstance(body, bytes | bytearray | memoryview):
+            raise TypeError("topic must be a str and body bytes")
+        topic.encode()  # raises here, not in a request shared with others
+        if self._gathering.waiting >= self._settings.waiting_messages_max:
+            raise Overloaded(
+                "PRODUCER_FULL", f"{self._gathering.waiting} messages wait for their answer", {}, 10
+            )
+        serialized = record(bytes(body), tags, keys, properties)
+        self._gathering.put(time, topic, value, tag_mask(tags) if tags else 0, serialized, waiter)
+
+    async def _send(self, batch: Batch) -> ScheduledBatch:
+        sequence = await self._sequences.take()
+        try:
+            request = batch.request(self.id, sequence)
+            response = await self._calls.call(lambda node: node.producer.ScheduleBatch, request)
+        finally:
+            self._sequences.answered(sequence)
+        return ScheduledBatch.of(response)
+
+    async def _send_gathered(self, gathered: Gathered) -> None:
+        await self._send_to_waiters(gathered.batch(), gathered.waiters)
+
+    async def _send_to_waiters(self, batch: Batch, waiters: list[Waiter]) -> None:
+        try:
+            answer = await self._send(batch)
+        except Refused as error:
+            if len(batch) == 1:
+                _tell(waiters, error)
+                return
+            # These messages share a request by chance: the bad one must not take the others with it.
+            half = len(batch) // 2
+            await asyncio.gather(
+                self._send_to_waiters(batch.part(0, half), waiters[:half]),
+                self._send_to_waiters(batch.part(half, len(batch)), waiters[half:]),
+            )
+        except TarryError as error:
+            _tell(waiters, error)
+        else:
+            for waiter, scheduled in zip(waiters, answer.rows(), strict=True):
+                if not waiter.done():
+                    waiter.set_result(scheduled)
+
+
+class _Callback:
+    """A waiter that calls back from the event loop, so that what it raises goes to the loop's handler."""
+
+    __slots__ = ("_on_done",)
+
+    def __init__(self, on_done: Callable[[Scheduled | BaseException], None]) -> None:
+        self._on_done = on_done
+
+    def done(self) -> bool:
+        return False
+
+    def set_result(self, result: Scheduled, /) -> None:
+        asyncio.get_running_loop().call_soon(self._on_done, result)
+
+    def set_exception(self, exception: BaseException, /) -> None:
+        asyncio.get_running_loop().call_soon(self._on_done, exception)
+
+
+class _OneWay:
+    """The waiter of all one-way messages: counts errors."""
+
+    def __init__(self, producer: Producer) -> None:
+        self._producer = producer
+
+    def done(self) -> bool:
+        return True
+
+    def set_result(self, result: Scheduled, /) -> None:
+        raise AssertionError("a waiter that is done is not told results")
+
+    def set_exception(self, exception: BaseException, /) -> None:
+        self._producer.one_way_errors += 1
+        self._producer.one_way_last_error = exception
+
+
+def _tell(waiters: list[Waiter], error: TarryError) -> None:
+    for waiter in waiters:
+        if isinstance(waiter, _OneWay) or not waiter.done():
+            # Each its own copy: one exception raised in many tasks would mix their tracebacks.
+            waiter.set_exception(type(error)(error.reason, error.text, error.facts, error.retry_ms))
+
+
+def _joined(starts: list[int], pieces: Sequence[ScheduledBatch | BaseException]) -> ScheduledBatch:
+    taken = [piece for piece in pieces if isinstance(piece, ScheduledBatch)]
+    if len(taken) == len(pieces):
+        return ScheduledBatch.joined(taken)
+    errors = [piece for piece in pieces if isinstance(piece, BaseException)]
+    fault = next((error for error in errors if not isinstance(error, TarryError)), None)
+    if fault is not None:
+        raise fault
+    if not taken and not any(isinstance(error, OutcomeUnknown) for error in errors):
+        raise errors[0]
+    text = f"{len(taken)} of {len(pieces)} pieces were taken; the first error: {errors[0]}"
+    raise PartlyScheduled(text, starts, list(pieces)) from errors[0]

@@ -1,0 +1,85 @@
+"""Records: what a message is, serialized once by the client and delivered as the same bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import repeat
+from operator import add, itemgetter
+from typing import Final
+
+from tarry.proto.tarry_message_pb2 import Record
+
+_BODY_TAG: Final = Record.BODY_FIELD_NUMBER << 3 | 2
+_BODY_TAG_BYTES: Final = bytes([_BODY_TAG])
+
+
+def varint(value: int) -> bytes:
+    """Return a protobuf varint of a number >= 0."""
+    parts = bytearray()
+    while value > 0x7F:
+        parts.append(value & 0x7F | 0x80)
+        value >>= 7
+    parts.append(value)
+    return bytes(parts)
+
+
+class _Prefixes(dict[int, bytes]):
+    """What stands before a body of each length in a record that has only a body."""
+
+    LENGTHS_MAX: Final = 65_536
+
+    def __missing__(self, length: int) -> bytes:
+        if len(self) >= self.LENGTHS_MAX:
+            self.clear()
+        prefix = self[length] = _BODY_TAG_BYTES + varint(length)
+        return prefix
+
+
+_PREFIXES: Final = _Prefixes()
+
+
+def body_record(body: bytes) -> bytes:
+    """Return the record of a message that is only a body."""
+    return _PREFIXES[len(body)] + body
+
+
+def body_records(bodies: Sequence[bytes]) -> list[bytes]:
+    """Return one record a body, without a Python statement for each."""
+    return list(map(add, map(_PREFIXES.__getitem__, map(len, bodies)), bodies))
+
+
+def record(
+    body: bytes, tags: Sequence[str], keys: Sequence[str], properties: Mapping[str, str] | None
+) -> bytes:
+    """Return the record of any message."""
+    if not (tags or keys or properties):
+        return _PREFIXES[len(body)] + body
+    # Deterministic: equal messages have equal bytes, map fields included.
+    return Record(body=body, tags=tags, keys=keys, properties=properties).SerializeToString(
+        deterministic=True
+    )
+
+
+def body_of(serialized: bytes) -> bytes:
+    """Return the body of a record; without parsing it where it is only a short body.
+
+    Raises google.protobuf.message.DecodeError for bytes that are no record.
+    """
+    size = len(serialized)
+    # The tag and the length take 2 bytes where the body has up to 127, 3 up to 16,383, 4 up to 2,097,151.
+    head = 2 if size <= 129 else 3 if size <= 16_386 else 4 if size <= 2_097_155 else 0
+    if head and size >= head and serialized.startswith(_PREFIXES[size - head]):
+        return serialized[head:]
+    return Record.FromString(serialized).body
+
+
+def bodies_of(serialized: Sequence[bytes]) -> list[bytes]:
+    """Return one body a record; without a statement for each where all are equally long bodies only."""
+    if not serialized:
+        return []
+    body_bytes = len(body_of(serialized[0]))
+    prefix = _PREFIXES[body_bytes]
+    alike = set(map(len, serialized)) == {len(prefix) + body_bytes}
+    if alike and all(map(bytes.startswith, serialized, repeat(prefix))):
+        return list(map(itemgetter(slice(len(prefix), None)), serialized))
+    return list(map(body_of, serialized))

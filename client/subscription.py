@@ -1,0 +1,210 @@
+"""One consumer's stream: opened at the leader, opened again wherever the leader is next."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+import grpc
+from grpc import aio
+
+from tarry.client.calls import pause_s
+from tarry.client.errors import OutcomeUnknown, Overloaded, Refused, TarryError, Unavailable
+from tarry.client.hand import Hand
+from tarry.client.nodes import Nodes
+from tarry.client.status import error_of_call
+from tarry.proto import tarry_consumer_pb2 as consumer_pb
+
+Stream = aio.StreamStreamCall[consumer_pb.ConsumeRequest, consumer_pb.ConsumeResponse]
+EOF: Final[Any] = aio.EOF  # type: ignore[attr-defined]
+SUBSCRIBE_MS: Final = 2_000
+"""How long a node may take to answer Subscribe."""
+
+
+class Subscription:
+    """Keeps one stream open until closed. What it receives goes to callbacks, what it sends is ``hand``'s."""
+
+    def __init__(
+        self,
+        nodes: Nodes,
+        hand: Hand,
+        subscribe: consumer_pb.Subscribe,
+        on_deliveries: Callable[[consumer_pb.Deliveries], None],
+        on_resumed: Callable[[int], None],
+        on_failed: Callable[[TarryError], None],
+    ) -> None:
+        self.opened = 0
+        """Times that a node took the subscription."""
+        self.lease_ms = 0
+        self._nodes = nodes
+        self._settings = nodes.settings
+        self._hand = hand
+        self._subscribe = subscribe
+        self._on_deliveries = on_deliveries
+        self._on_resumed = on_resumed
+        self._on_failed = on_failed
+        self._stream: Stream | None = None
+        self._address = ""
+        self._term = 0
+        self._open = False
+        self._closing = False
+        self._heard = 0.0
+        self._to_write = asyncio.Event()
+        self._settled = asyncio.Event()
+        self._first: asyncio.Future[None] | None = None
+        self._last_error: TarryError | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Open the stream. Raises Refused at once, the last error at the deadline."""
+        self._first = asyncio.get_running_loop().create_future()
+        self._tasks = [
+            asyncio.create_task(self._keep_open()),
+            asyncio.create_task(self._write()),
+            asyncio.create_task(self._watch()),
+        ]
+        try:
+            await asyncio.wait_for(asyncio.shield(self._first), self._settings.deadline_ms / 1_000)
+        except TimeoutError:
+            await self.close(0)
+            error = self._last_error or Unavailable("NO_LEADER", "no node took the subscription in time")
+            raise error from None
+        except TarryError:
+            await self.close(0)
+            raise
+
+    def wake(self) -> None:
+        """Send what ``hand`` has to send, in the loop's next turn."""
+        self._to_write.set()
+
+    async def close(self, within_ms: int) -> None:
+        """Wait for the answers to what was sent, end the stream, stop."""
+        deadline = time.monotonic() + within_ms / 1_000
+        while (
+            self._hand.unsettled and self._tasks and not self._tasks[0].done() and time.monotonic() < deadline
+        ):
+            self._settled.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._settled.wait(), max(0.001, deadline - time.monotonic()))
+        self._closing = True
+        if self._stream is not None and self._open:
+            with contextlib.suppress(aio.AioRpcError, asyncio.InvalidStateError, TimeoutError):
+                # The server sees an orderly end, so that it gives what is in hand to others at once.
+                await asyncio.wait_for(self._stream.done_writing(), 1)
+                if self._tasks:
+                    await asyncio.wait(self._tasks[:1], timeout=max(0.1, deadline - time.monotonic()))
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._hand.abandon()
+
+    async def _keep_open(self) -> None:
+        failures = 0
+        while not self._closing:
+            opened = self.opened
+            try:
+                await self._one_stream()
+                return
+            except aio.AioRpcError as failure:
+                error = error_of_call(failure)
+                self._nodes.learn(self._address, error)
+            except TarryError as found_none:
+                error = found_none
+            finally:
+                self._open = False
+            self._last_error = error
+            if isinstance(error, Refused):
+                self._give_up(error)
+                return
+            failures = 1 if self.opened > opened else failures + 1
+            if failures > 1 or isinstance(error, Overloaded):
+                await asyncio.sleep(pause_s(error, failures, self._settings.pace_ms))
+
+    def _give_up(self, error: TarryError) -> None:
+        self._hand.abandon()
+        self._settled.set()
+        if self._first is not None and not self._first.done():
+            self._first.set_exception(error)
+        else:
+            self._on_failed(error)
+
+    async def _one_stream(self) -> None:
+        node = await self._nodes.pick(self._settings.deadline_ms)
+        self._address = node.address
+        stream: Stream = node.consumer.Consume(metadata=self._nodes.metadata)
+        self._stream = stream
+        try:
+            subscribe = consumer_pb.Subscribe()
+            subscribe.CopyFrom(self._subscribe)
+            subscribe.credit = self._hand.credit_to_start()
+            subscribe.holding.extend(self._hand.holding())
+            await asyncio.wait_for(self._begin(stream, subscribe), SUBSCRIBE_MS / 1_000)
+            response: Any
+            while (response := await stream.read()) is not EOF:
+                self._heard = time.monotonic()
+                self._take(response)
+        except TimeoutError as silent:
+            self._nodes.avoidance.failed(self._address)
+            raise OutcomeUnknown("DEADLINE_EXCEEDED", f"{self._address} does not answer") from silent
+        except asyncio.CancelledError:
+            if stream.cancelled() and not self._closing:  # by _watch, not by close
+                raise Unavailable("UNREACHABLE", f"{self._address} leads no more") from None
+            raise
+        finally:
+            stream.cancel()
+        if not self._closing:
+            raise Unavailable("NOT_LEADER", f"{self._address} ended the stream")
+
+    async def _begin(self, stream: Stream, subscribe: consumer_pb.Subscribe) -> None:
+        await stream.write(consumer_pb.ConsumeRequest(subscribe=subscribe))
+        response: Any = await stream.read()
+        if response is EOF or response.WhichOneof("response") != "subscribed":
+            raise Unavailable("NOT_LEADER", f"{self._address} did not take the subscription")
+        subscribed = response.subscribed
+        self._heard = time.monotonic()
+        self._term, self.lease_ms = subscribed.term, subscribed.lease_ms
+        resumed = {holding.queue: frozenset(holding.offset) for holding in subscribed.resumed}
+        self._on_resumed(self._hand.subscribed(resumed))
+        self.opened += 1
+        self._open = True
+        self._to_write.set()
+        if self._first is not None and not self._first.done():
+            self._first.set_result(None)
+
+    def _take(self, response: consumer_pb.ConsumeResponse) -> None:
+        kind = response.WhichOneof("response")
+        if kind == "deliveries":
+            self._on_deliveries(response.deliveries)
+        elif kind == "acked":
+            self._hand.answered(response.acked)
+            if not self._hand.unsettled:
+                self._settled.set()
+        if self._hand.wants_to_send:
+            self._to_write.set()
+
+    async def _write(self) -> None:
+        while True:
+            await self._to_write.wait()
+            self._to_write.clear()
+            stream = self._stream
+            if not self._open or stream is None:
+                continue
+            for request in self._hand.outgoing():
+                try:
+                    await stream.write(request)
+                except (aio.AioRpcError, asyncio.InvalidStateError, grpc.aio.UsageError):
+                    break  # the reader learns why; what was not sent goes on the next stream
+
+    async def _watch(self) -> None:
+        """Notice a leader that is silent because it is one no more: paused, or cut off."""
+        watch_s = self._settings.watch_ms / 1_000
+        while True:
+            await asyncio.sleep(watch_s)
+            if self._open and time.monotonic() - self._heard >= watch_s:
+                term = await self._nodes.ask_other(self._address)
+                if term > self._term and self._open and self._stream is not None:
+                    self._nodes.leader_lost(self._address)
+                    self._stream.cancel()
