@@ -1,0 +1,208 @@
+"""`make demo`: three real nodes, a load of delayed messages, a leader killed in the middle of it.
+
+    0 s ── schedule 20,000 messages with delays of 0 to 20 s, and consume them ── 20 s ── … ── 40 s
+                6 s kill -9 the leader      11 s start it again      15 s hand leadership over
+
+What was lost or early is computed from what the producers and consumers wrote down themselves; nothing that
+a node says about itself counts. Exit code 1 if either is not zero.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import tempfile
+from collections.abc import Callable, Coroutine
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from tarry.chaos import checks
+from tarry.chaos.cluster import Cluster, mono_ms
+from tarry.chaos.traffic import Load, Traffic, plan
+from tarry.client.aio import connect
+
+LOAD = Load(
+    messages=20_000, topics=("orders", "payments", "reminders"), spread_ms=20_000, delay_ms_max=20_000
+)
+GROUP = "demo"
+KILL_S, RESTART_S, TRANSFER_S = 6, 11, 15
+PATIENCE_S = 15.0
+QUIET_S = 2.0  # between lines of progress where there is no terminal
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The last line of the demo."""
+
+    scheduled: int
+    acknowledged: int
+    delivered: int
+    lost: int
+    early: int
+    duplicates: int
+    unmarked_duplicates: int
+    unexpected: int
+    lateness_p50_ms: int
+    lateness_p99_ms: int
+    lateness_max_ms: int
+    failover_ms: int | None
+    transfer_ms: int
+    elections: int
+    seconds: float
+
+    @property
+    def kept(self) -> bool:
+        return not (self.lost or self.early)
+
+
+class Demo:
+    """One run on a cluster that serves."""
+
+    def __init__(self, cluster: Cluster, load: Load, console: Console) -> None:
+        self.cluster = cluster
+        self.load = load
+        self.console = console
+        self.traffic = Traffic(connect(cluster.addresses), load.body_bytes)
+        self.killed_mono_ms = 0
+        self.transfer_ms = 0
+
+    async def run(self) -> Result:
+        started_ms = mono_ms()
+        term = await self.cluster.term()
+        groups = [(topic, GROUP) for topic in self.load.topics]
+        async with (
+            self.traffic.client,
+            self.traffic.consuming(self.load.topics, GROUP),
+            asyncio.TaskGroup() as tasks,
+        ):
+            progress = tasks.create_task(self.show())
+            faults = tasks.create_task(self.faults())
+            await self.traffic.produce(plan(self.load))
+            await faults
+            await self.traffic.settle(PATIENCE_S)
+            progress.cancel()
+        history = self.traffic.history
+        late = checks.lateness(history)
+        duplicates = checks.duplicates(history)
+        return Result(
+            scheduled=len(history.sent),
+            acknowledged=sum(1 for _ in history.acknowledged()),
+            delivered=len(history.first_deliveries()),
+            lost=len(checks.lost(history, groups)),
+            early=len(checks.early(history)),
+            duplicates=duplicates.count,
+            unmarked_duplicates=len(duplicates.unmarked),
+            unexpected=len(checks.unexpected(history)),
+            lateness_p50_ms=late.p50_ms,
+            lateness_p99_ms=late.p99_ms,
+            lateness_max_ms=late.max_ms,
+            failover_ms=checks.outage_ms(history, self.killed_mono_ms),
+            transfer_ms=self.transfer_ms,
+            elections=await self.cluster.term() - term,
+            seconds=round((mono_ms() - started_ms) / 1_000, 1),
+        )
+
+    async def faults(self) -> None:
+        """Kill the leader, start it again, hand leadership over; each at its moment."""
+        start_ms = mono_ms()
+        leader = await self.cluster.leader()
+
+        async def kill() -> None:
+            self.killed_mono_ms = self.cluster.kill(leader).at_mono_ms
+            self.say(f"[bold red]kill -9[/] {leader}, the leader")
+            self.say(f"{await self.cluster.leader()} leads, {mono_ms() - self.killed_mono_ms} ms later")
+
+        async def restart() -> None:
+            self.cluster.start(leader)
+            self.say(f"{leader} is started again, on the data it has")
+
+        async def transfer() -> None:
+            await self.cluster.serving()
+            asked_ms = mono_ms()
+            answer = await self.traffic.client.operator().transfer(leader)
+            self.transfer_ms = mono_ms() - asked_ms
+            self.say(f"leadership handed to {answer.leader} as asked, in {self.transfer_ms} ms")
+
+        steps: list[tuple[int, Callable[[], Coroutine[object, object, None]]]] = [
+            (KILL_S, kill),
+            (RESTART_S, restart),
+            (TRANSFER_S, transfer),
+        ]
+        for at_s, step in steps:
+            await asyncio.sleep(max(0.0, at_s - (mono_ms() - start_ms) / 1_000))
+            await step()
+
+    def say(self, text: str) -> None:
+        self.console.print(f"  [dim]{len(self.traffic.history.sent):6,} answered[/]  {text}", highlight=False)
+
+    async def show(self) -> None:
+        """Show how far it is: bars in a terminal, a line now and then elsewhere."""
+        history = self.traffic.history
+        if not self.console.is_terminal:
+            while True:
+                await asyncio.sleep(QUIET_S)
+                self.say(f"{len(history.delivered):6,} delivered")
+        columns = (
+            TextColumn("{task.description:>10}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+        )
+        with Progress(*columns, console=self.console) as bars:
+            scheduled = bars.add_task("scheduled", total=self.load.messages)
+            delivered = bars.add_task("delivered", total=self.load.messages)
+            while True:
+                await asyncio.sleep(0.1)
+                bars.update(scheduled, completed=len(history.sent))
+                bars.update(delivered, completed=len(history.delivered))
+
+
+def show_result(result: Result, console: Console) -> None:
+    def good(count: int) -> str:
+        return "[green]0[/]" if count == 0 else f"[bold red]{count}[/]"
+
+    table = Table("what", "figure", title="what the producers and consumers saw")
+    table.add_row("scheduled / acknowledged", f"{result.scheduled:,} / {result.acknowledged:,}")
+    table.add_row("delivered", f"{result.delivered:,}")
+    table.add_row("lost", good(result.lost))
+    table.add_row("early", good(result.early))
+    table.add_row("duplicates", f"{result.duplicates} ({result.unmarked_duplicates} of them not marked)")
+    table.add_row(
+        "lateness p50 / p99 / max",
+        _ms(result.lateness_p50_ms, result.lateness_p99_ms, result.lateness_max_ms),
+    )
+    table.add_row("kill -9 to next acknowledged schedule", _ms(result.failover_ms))
+    table.add_row("planned transfer", _ms(result.transfer_ms))
+    table.add_row("elections", str(result.elections))
+    console.print(table)
+
+
+def _ms(*values: int | None) -> str:
+    return " / ".join("never" if value is None else f"{value:,} ms" for value in values)
+
+
+async def run(load: Load, console: Console) -> Result:
+    with tempfile.TemporaryDirectory(prefix="tarry-demo-") as folder:
+        console.print(f"starting three nodes in {folder}", highlight=False)
+        async with Cluster(3, Path(folder)) as cluster:
+            console.print(
+                f"scheduling {load.messages:,} messages, delays 0 to {load.delay_ms_max // 1_000} s"
+            )
+            return await Demo(cluster, load, console).run()
+
+
+def main() -> int:
+    console = Console()
+    result = asyncio.run(run(LOAD, console))
+    show_result(result, console)
+    print(json.dumps(asdict(result)), flush=True)
+    return 0 if result.kept else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
