@@ -1,0 +1,226 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class ExchangeResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class PeerFrame(_message.Message):
+    __slots__ = ("cluster", "sender", "receiver", "incarnation", "boot", "epoch", "sequence", "crc32c", "messages")
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    SENDER_FIELD_NUMBER: _ClassVar[int]
+    RECEIVER_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    BOOT_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    CRC32C_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    cluster: str
+    sender: str
+    receiver: str
+    incarnation: int
+    boot: int
+    epoch: int
+    sequence: int
+    crc32c: int
+    messages: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, cluster: _Optional[str] = ..., sender: _Optional[str] = ..., receiver: _Optional[str] = ..., incarnation: _Optional[int] = ..., boot: _Optional[int] = ..., epoch: _Optional[int] = ..., sequence: _Optional[int] = ..., crc32c: _Optional[int] = ..., messages: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
+class PeerMessage(_message.Message):
+    __slots__ = ("append", "appended", "vote_request", "vote", "pre_vote_request", "pre_vote", "term_notice", "timeout_now", "heartbeat", "heartbeat_reply", "need_snapshot")
+    APPEND_FIELD_NUMBER: _ClassVar[int]
+    APPENDED_FIELD_NUMBER: _ClassVar[int]
+    VOTE_REQUEST_FIELD_NUMBER: _ClassVar[int]
+    VOTE_FIELD_NUMBER: _ClassVar[int]
+    PRE_VOTE_REQUEST_FIELD_NUMBER: _ClassVar[int]
+    PRE_VOTE_FIELD_NUMBER: _ClassVar[int]
+    TERM_NOTICE_FIELD_NUMBER: _ClassVar[int]
+    TIMEOUT_NOW_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_REPLY_FIELD_NUMBER: _ClassVar[int]
+    NEED_SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
+    append: Append
+    appended: Appended
+    vote_request: VoteRequest
+    vote: Vote
+    pre_vote_request: PreVoteRequest
+    pre_vote: PreVote
+    term_notice: TermNotice
+    timeout_now: TimeoutNow
+    heartbeat: Heartbeat
+    heartbeat_reply: HeartbeatReply
+    need_snapshot: NeedSnapshot
+    def __init__(self, append: _Optional[_Union[Append, _Mapping]] = ..., appended: _Optional[_Union[Appended, _Mapping]] = ..., vote_request: _Optional[_Union[VoteRequest, _Mapping]] = ..., vote: _Optional[_Union[Vote, _Mapping]] = ..., pre_vote_request: _Optional[_Union[PreVoteRequest, _Mapping]] = ..., pre_vote: _Optional[_Union[PreVote, _Mapping]] = ..., term_notice: _Optional[_Union[TermNotice, _Mapping]] = ..., timeout_now: _Optional[_Union[TimeoutNow, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., heartbeat_reply: _Optional[_Union[HeartbeatReply, _Mapping]] = ..., need_snapshot: _Optional[_Union[NeedSnapshot, _Mapping]] = ...) -> None: ...
+
+class LoggedEntry(_message.Message):
+    __slots__ = ("term", "payload")
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    PAYLOAD_FIELD_NUMBER: _ClassVar[int]
+    term: int
+    payload: bytes
+    def __init__(self, term: _Optional[int] = ..., payload: _Optional[bytes] = ...) -> None: ...
+
+class Append(_message.Message):
+    __slots__ = ("term", "prev_index", "prev_term", "commit_index", "sequence", "entries")
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    PREV_INDEX_FIELD_NUMBER: _ClassVar[int]
+    PREV_TERM_FIELD_NUMBER: _ClassVar[int]
+    COMMIT_INDEX_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    term: int
+    prev_index: int
+    prev_term: int
+    commit_index: int
+    sequence: int
+    entries: _containers.RepeatedCompositeFieldContainer[LoggedEntry]
+    def __init__(self, term: _Optional[int] = ..., prev_index: _Optional[int] = ..., prev_term: _Optional[int] = ..., commit_index: _Optional[int] = ..., sequence: _Optional[int] = ..., entries: _Optional[_Iterable[_Union[LoggedEntry, _Mapping]]] = ...) -> None: ...
+
+class Appended(_message.Message):
+    __slots__ = ("term", "sequence", "next_index", "success", "reset")
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    NEXT_INDEX_FIELD_NUMBER: _ClassVar[int]
+    SUCCESS_FIELD_NUMBER: _ClassVar[int]
+    RESET_FIELD_NUMBER: _ClassVar[int]
+    term: int
+    sequence: int
+    next_index: int
+    success: bool
+    reset: bool
+    def __init__(self, term: _Optional[int] = ..., sequence: _Optional[int] = ..., next_index: _Optional[int] = ..., success: _Optional[bool] = ..., reset: _Optional[bool] = ...) -> None: ...
+
+class VoteRequest(_message.Message):
+    __slots__ = ("term", "last_index", "last_term", "transfer", "transfer_number")
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    LAST_INDEX_FIELD_NUMBER: _ClassVar[int]
+    LAST_TERM_FIELD_NUMBER: _ClassVar[int]
+    TRANSFER_FIELD_NUMBER: _ClassVar[int]
+    TRANSFER_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    term: int
+    last_index: int
+    last_term: int
+    transfer: bool
+    transfer_number: int
+    def __init__(self, term: _Optional[int] = ..., last_index: _Optional[int] = ..., last_term: _Optional[int] = ..., transfer: _Optional[bool] = ..., transfer_number: _Optional[int] = ...) -> None: ...
+
+class Vote(_message.Message):
+    __slots__ = ("term",)
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    term: int
+    def __init__(self, term: _Optional[int] = ...) -> None: ...
+
+class PreVoteRequest(_message.Message):
+    __slots__ = ("term", "round", "last_index", "last_term")
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    LAST_INDEX_FIELD_NUMBER: _ClassVar[int]
+    LAST_TERM_FIELD_NUMBER: _ClassVar[int]
+    term: int
+    round: int
+    last_index: int
+    last_term: int
+    def __init__(self, term: _Optional[int] = ..., round: _Optional[int] = ..., last_index: _Optional[int] = ..., last_term: _Optional[int] = ...) -> None: ...
+
+class PreVote(_message.Message):
+    __slots__ = ("round",)
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    round: int
+    def __init__(self, round: _Optional[int] = ...) -> None: ...
+
+class TermNotice(_message.Message):
+    __slots__ = ("term",)
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    term: int
+    def __init__(self, term: _Optional[int] = ...) -> None: ...
+
+class TimeoutNow(_message.Message):
+    __slots__ = ("term", "transfer_number")
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    TRANSFER_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    term: int
+    transfer_number: int
+    def __init__(self, term: _Optional[int] = ..., transfer_number: _Optional[int] = ...) -> None: ...
+
+class Heartbeat(_message.Message):
+    __slots__ = ("term", "sent", "wall_ms", "transfer_number", "state")
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    SENT_FIELD_NUMBER: _ClassVar[int]
+    WALL_MS_FIELD_NUMBER: _ClassVar[int]
+    TRANSFER_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    term: int
+    sent: float
+    wall_ms: int
+    transfer_number: int
+    state: bytes
+    def __init__(self, term: _Optional[int] = ..., sent: _Optional[float] = ..., wall_ms: _Optional[int] = ..., transfer_number: _Optional[int] = ..., state: _Optional[bytes] = ...) -> None: ...
+
+class HeartbeatReply(_message.Message):
+    __slots__ = ("term", "sent", "wall_ms")
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    SENT_FIELD_NUMBER: _ClassVar[int]
+    WALL_MS_FIELD_NUMBER: _ClassVar[int]
+    term: int
+    sent: float
+    wall_ms: int
+    def __init__(self, term: _Optional[int] = ..., sent: _Optional[float] = ..., wall_ms: _Optional[int] = ...) -> None: ...
+
+class NeedSnapshot(_message.Message):
+    __slots__ = ("term", "first_index")
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    FIRST_INDEX_FIELD_NUMBER: _ClassVar[int]
+    term: int
+    first_index: int
+    def __init__(self, term: _Optional[int] = ..., first_index: _Optional[int] = ...) -> None: ...
+
+class MembershipChange(_message.Message):
+    __slots__ = ("remove", "node", "address")
+    REMOVE_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    remove: bool
+    node: str
+    address: str
+    def __init__(self, remove: _Optional[bool] = ..., node: _Optional[str] = ..., address: _Optional[str] = ...) -> None: ...
+
+class MemberList(_message.Message):
+    __slots__ = ("addresses",)
+    class AddressesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    ADDRESSES_FIELD_NUMBER: _ClassVar[int]
+    addresses: _containers.ScalarMap[str, str]
+    def __init__(self, addresses: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class JournalHead(_message.Message):
+    __slots__ = ("incarnation", "boot", "term", "voted_for", "commit_index", "first_index", "last_index", "last_chain", "members")
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    BOOT_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    VOTED_FOR_FIELD_NUMBER: _ClassVar[int]
+    COMMIT_INDEX_FIELD_NUMBER: _ClassVar[int]
+    FIRST_INDEX_FIELD_NUMBER: _ClassVar[int]
+    LAST_INDEX_FIELD_NUMBER: _ClassVar[int]
+    LAST_CHAIN_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    incarnation: int
+    boot: int
+    term: int
+    voted_for: str
+    commit_index: int
+    first_index: int
+    last_index: int
+    last_chain: int
+    members: MemberList
+    def __init__(self, incarnation: _Optional[int] = ..., boot: _Optional[int] = ..., term: _Optional[int] = ..., voted_for: _Optional[str] = ..., commit_index: _Optional[int] = ..., first_index: _Optional[int] = ..., last_index: _Optional[int] = ..., last_chain: _Optional[int] = ..., members: _Optional[_Union[MemberList, _Mapping]] = ...) -> None: ...

@@ -1,0 +1,59 @@
+"""Handing leadership over so that nothing is lost, doubled, or served by two.
+
+    IDLE ─► DRAINING ─► TELLING ─► HANDING_OVER ─► (another leads)
+      ▲         │           │            │
+      └─────────┴───────────┴────────────┘ deadline: leadership goes on
+
+Draining: no proposals; all that is in the log is committed, applied, and on the target. Telling: the target
+answers a heartbeat with the dispatcher's last state. Handing over: the lease is given up, and the target is
+told to campaign (dissertation §3.10), again and again until it leads.
+
+The request to campaign may arrive late, after this leader has gone on. So each attempt has a number,
+heartbeats carry the latest, and whoever has answered a heartbeat takes part in no election of a lower one:
+the lease that counts only such answers cannot overlap a late election.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+
+class Phase(enum.Enum):
+    IDLE = 0
+    DRAINING = 1
+    TELLING = 2
+    HANDING_OVER = 3
+
+
+@dataclass(slots=True)
+class Transfer:
+    number: int = 0
+    phase: Phase = Phase.IDLE
+    target: str = ""
+    deadline: float = 0.0
+    told_at: float = 0.0
+    resend_at: float = 0.0
+
+    def lead(self) -> None:
+        """A new leadership starts from zero: numbers are compared within a term only."""
+        self.number, self.phase = 0, Phase.IDLE
+
+    def begin(self, target: str, deadline: float) -> None:
+        self.number += 1
+        self.phase, self.target, self.deadline = Phase.DRAINING, target, deadline
+
+    def tell(self, now: float) -> None:
+        self.phase, self.told_at = Phase.TELLING, now
+
+    def hand_over(self) -> None:
+        self.phase, self.resend_at = Phase.HANDING_OVER, 0.0
+
+    def give_up(self) -> None:
+        """Elections that this attempt may still cause are void from here on."""
+        self.number += 1
+        self.phase = Phase.IDLE
+
+    @property
+    def running(self) -> bool:
+        return self.phase is not Phase.IDLE

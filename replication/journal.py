@@ -1,0 +1,452 @@
+"""The Raft log of one replica: entries, term, vote and commit index, in one storage.
+
+Changes are staged in memory and written together, once per turn of the driver:
+
+    add, delete, set term … ─► stage() ─► write(batch) in a thread ─► mark_durable(batch)
+
+Nothing that rests on a change may leave the replica before `mark_durable`. Only a bounded tail of
+entries stays in memory; older ones are read on demand, so a slice costs nothing until it is read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias, overload
+
+import google_crc32c
+
+from tarry.proto.tarry_peer_pb2 import JournalHead, MemberList
+
+Entry: TypeAlias = tuple[bytes, int, int]
+"""Payload (kind byte first), index, term: the shape in which pysyncobj knows an entry."""
+
+MEMBERSHIP = 2
+NO_OP_PAYLOAD = b"\x01"
+
+_HEADER = struct.Struct("<QIQ")  # term, crc32c of the payload, chain
+_LINK = struct.Struct("<QQQI")  # chain before, index, term, crc32c
+_CRC = struct.Struct("<I")
+
+
+class JournalDamaged(Exception):
+    """A synced record is not what was written. The replica must not start: what it has promised may be
+    gone. Replace its disk and let it join anew as a learner."""
+
+
+class JournalMisused(Exception):
+    """A change that would lose committed entries, or the last two: a bug. The process must end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What one write makes durable, in this order: delete from, put, delete below, head."""
+
+    delete_from: int | None
+    puts: Sequence[tuple[int, bytes]]
+    delete_below: int | None
+    head: bytes
+    last_index: int
+    term: int
+
+
+class Storage(Protocol):
+    """Where a journal rests. Any error other than those named is fatal to the process."""
+
+    def read_head(self) -> bytes | None: ...
+
+    def read(self, index: int) -> bytes | None: ...
+
+    def scan(self, first: int) -> Iterator[tuple[int, bytes]]:
+        """All records from index `first` on, in order."""
+
+    def write(self, batch: Batch) -> None:
+        """All of the batch or none of it; durable on return."""
+
+    def close(self) -> None: ...
+
+
+@dataclass(slots=True)
+class _Staged:
+    delete_from: int | None = None
+    puts: dict[int, bytes] = field(default_factory=dict)
+    delete_below: int | None = None
+    head: bool = False
+
+    def any(self) -> bool:
+        return self.head or bool(self.puts) or self.delete_from is not None or self.delete_below is not None
+
+
+class Journal:
+    """Positions (`journal[0]`) are pysyncobj's, indices are Raft's; `first_index` is the difference."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        *,
+        incarnation: int,
+        tail_bytes_max: int = 64 << 20,
+        tail_entries_max: int = 16_384,
+    ) -> None:
+        """Opens what `storage` holds and checks every record.
+
+        `incarnation`: any random 64-bit number; used only where the storage is empty.
+        Raises JournalDamaged.
+        """
+        self._storage = storage
+        self._tail_bytes_max = tail_bytes_max
+        self._tail_entries_max = tail_entries_max
+        self._tail: dict[int, Entry] = {}
+        self._tail_bytes = 0
+        self._staged = _Staged(head=True)
+        self._chains: dict[int, int] = {}  # of the entries in the tail
+        self._changes: dict[int, bytes] = {}  # membership payloads by index
+        self._head = _read_head(storage)
+        if self._head.incarnation == 0:
+            self._head.incarnation = incarnation
+        self._head.boot += 1
+        self._first, self._last = self._head.first_index, self._head.last_index
+        self._last_chain = self._head.last_chain
+        self._last_term = 0
+        self._load()
+        self._head.commit_index = min(self._head.commit_index, self._last)
+        self.durable_index = self._last
+        self.durable_term = self._head.term
+
+    # What it holds
+
+    @property
+    def incarnation(self) -> int:
+        return self._head.incarnation
+
+    @property
+    def boot(self) -> int:
+        """Number of this opening, from 1; durable after the first write."""
+        return self._head.boot
+
+    @property
+    def first_index(self) -> int:
+        return self._first
+
+    @property
+    def last_index(self) -> int:
+        """0: empty."""
+        return self._last
+
+    @property
+    def last_term(self) -> int:
+        return self._last_term
+
+    @property
+    def term(self) -> int:
+        return self._head.term
+
+    @property
+    def voted_for(self) -> str | None:
+        return self._head.voted_for or None
+
+    @property
+    def commit_index(self) -> int:
+        """Never above what is durable here: a commit index may outlive entries only through a fault."""
+        return max(1, min(self._head.commit_index, self.durable_index))
+
+    @property
+    def members(self) -> Mapping[str, str] | None:
+        """Addresses by node as of `first_index`; None: never told."""
+        return dict(self._head.members.addresses) if self._head.HasField("members") else None
+
+    @property
+    def membership_changes(self) -> Sequence[tuple[int, bytes]]:
+        """(index, payload) of the membership entries in the log, in order, committed or not."""
+        return sorted(self._changes.items())
+
+    def entry(self, index: int) -> Entry:
+        """Raises IndexError outside first_index … last_index, JournalDamaged."""
+        held = self._tail.get(index)
+        if held is not None:
+            return held
+        if not self._first <= index <= self._last:
+            raise IndexError(index)
+        return self._read(index)[0]
+
+    def term_at(self, index: int) -> int | None:
+        """None: not in the journal."""
+        return self.entry(index)[2] if self._first <= index <= self._last else None
+
+    def chain_at(self, index: int) -> int:
+        """A hash over all entries up to `index`: equal on two replicas if and only if their logs are."""
+        chain = self._chains.get(index)
+        return chain if chain is not None else self._read(index)[1]
+
+    # Changes
+
+    def append(self, payload: bytes, index: int, term: int) -> None:
+        if self._last and index != self._last + 1:
+            raise JournalMisused(f"entry {index} after {self._last}")
+        crc = google_crc32c.value(payload)
+        chain = _chain(self._last_chain, index, term, crc)
+        self._staged.puts[index] = _HEADER.pack(term, crc, chain) + payload
+        if not self._last:
+            self._first = index
+        self._take_in((payload, index, term), chain)
+
+    def delete_from(self, index: int) -> None:
+        """Removes the entries from `index` on, none of which may be committed."""
+        if index <= max(self._head.commit_index, self._first):
+            raise JournalMisused(f"deletes from {index}; committed {self._head.commit_index}")
+        before = index - 1
+        self._last_chain, self._last_term = self.chain_at(before), self.entry(before)[2]
+        for gone in range(index, self._last + 1):
+            self._forget(gone)
+            self._staged.puts.pop(gone, None)
+            self._changes.pop(gone, None)
+        if index <= self.durable_index:
+            staged = self._staged.delete_from
+            self._staged.delete_from = index if staged is None else min(staged, index)
+            self.durable_index = before
+        self._last = before
+        self._staged.head = True
+
+    def compact(self, index: int, members: Mapping[str, str]) -> None:
+        """Moves the start to `index` (at most the last but one), copying nothing.
+
+        `members`: addresses by node as of the new start.
+        """
+        first = min(index, self._last - 1)
+        if first <= self._first:
+            return
+        if first > self._head.commit_index:
+            raise JournalMisused(f"compacts to {first}; committed {self._head.commit_index}")
+        self._drop_below(first)
+        self._head.members.CopyFrom(MemberList(addresses=members))
+
+    def reset(self, index: int, term: int, chain: int, members: Mapping[str, str]) -> None:
+        """Forgets everything but term and vote: the state up to `index` came as a snapshot.
+
+        The entry left at `index` is a mark: its payload is neither sent nor applied.
+        """
+        if index <= self._head.commit_index:
+            raise JournalMisused(f"resets to {index}; committed {self._head.commit_index}")
+        self._tail.clear()
+        self._chains.clear()
+        self._changes.clear()
+        self._tail_bytes = 0
+        crc = google_crc32c.value(NO_OP_PAYLOAD)
+        self._staged = _Staged(
+            delete_from=0, puts={index: _HEADER.pack(term, crc, chain) + NO_OP_PAYLOAD}, head=True
+        )
+        self._first = index
+        self._take_in((NO_OP_PAYLOAD, index, term), chain)
+        self._head.commit_index = index
+        self._head.members.CopyFrom(MemberList(addresses=members))
+
+    def set_term(self, term: int, voted_for: str | None) -> None:
+        if term < self._head.term:
+            raise JournalMisused(f"term {term} after {self._head.term}")
+        self._head.term, self._head.voted_for = term, voted_for or ""
+        self._staged.head = True
+
+    def set_commit_index(self, index: int) -> None:
+        """Written with the next change; alone it is not worth a sync, for Raft can always learn it anew."""
+        self._head.commit_index = max(self._head.commit_index, index)
+
+    # Durability
+
+    @property
+    def dirty(self) -> bool:
+        return self._staged.any()
+
+    def stage(self) -> Batch | None:
+        """What has changed since the last call; None: nothing that needs a write."""
+        staged = self._staged
+        if not staged.any():
+            return None
+        self._staged = _Staged()
+        head = self._head
+        head.first_index, head.last_index, head.last_chain = self._first, self._last, self._last_chain
+        return Batch(
+            staged.delete_from,
+            list(staged.puts.items()),
+            staged.delete_below,
+            _seal(head.SerializeToString(deterministic=True)),
+            self._last,
+            head.term,
+        )
+
+    def write(self, batch: Batch) -> None:
+        """Blocks until durable. May run in a thread while the journal is read, not while it is written."""
+        self._storage.write(batch)
+
+    def mark_durable(self, batch: Batch) -> None:
+        self.durable_index, self.durable_term = batch.last_index, batch.term
+        self._trim()
+
+    def close(self) -> None:
+        self._storage.close()
+
+    # pysyncobj's names for the same
+
+    def add(self, command: bytes, idx: int, term: int) -> None:
+        self.append(command, idx, term)
+
+    def deleteEntriesFrom(self, entryFrom: int) -> None:  # noqa: N802, N803
+        if entryFrom < len(self):
+            self.delete_from(self._first + entryFrom)
+
+    def deleteEntriesTo(self, entryTo: int) -> None:  # noqa: N802, N803
+        raise JournalMisused("the engine never compacts by itself")
+
+    def clear(self) -> None:
+        raise JournalMisused("the engine never clears the journal")
+
+    def setRaftCommitIndex(self, raftCommitIndex: int) -> None:  # noqa: N802, N803
+        self.set_commit_index(raftCommitIndex)
+
+    def getRaftCommitIndex(self) -> int:  # noqa: N802
+        return self.commit_index
+
+    def setCurrentTerm(self, term: int, votedForNodeId: str | None) -> None:  # noqa: N802, N803
+        self.set_term(term, votedForNodeId)
+
+    def getCurrentTerm(self) -> int:  # noqa: N802
+        return self.term
+
+    def getVotedForNodeId(self) -> str | None:  # noqa: N802
+        return self.voted_for
+
+    def onOneSecondTimer(self) -> None:  # noqa: N802
+        """Nothing: every turn of the driver writes."""
+
+    def _destroy(self) -> None:
+        """Nothing: the driver owns the journal."""
+
+    def __len__(self) -> int:
+        return self._last - self._first + 1 if self._last else 0
+
+    @overload
+    def __getitem__(self, item: int) -> Entry: ...
+
+    @overload
+    def __getitem__(self, item: slice) -> LazySlice: ...
+
+    def __getitem__(self, item: int | slice) -> Entry | LazySlice:
+        if isinstance(item, slice):
+            start, stop, _ = item.indices(len(self))
+            return LazySlice(self, self._first + start, self._first + max(start, stop))
+        return self.entry((self._first if item >= 0 else self._last + 1) + item)
+
+    # Inside
+
+    def _load(self) -> None:
+        chain, end = None, self._head.last_index
+        self._last = 0
+        for index, value in self._storage.scan(self._first):
+            if index > end:  # left by a write that never ended: its head would say so
+                self._staged.delete_from = end + 1
+                break
+            entry, stored = _decode(index, value)
+            payload, _, term = entry
+            if chain is not None:
+                if stored != _chain(chain, index, term, google_crc32c.value(payload)):
+                    raise JournalDamaged(f"entry {index} does not follow the one before it")
+            elif index != self._first:
+                raise JournalDamaged(f"starts at {index} instead of {self._first}")
+            chain, self._last_term = stored, term
+            self._take_in(entry, stored)
+            self._trim(self._last)
+        if end and (self._last, chain) != (end, self._head.last_chain):
+            raise JournalDamaged(f"ends at {self._last} instead of {end}")
+
+    def _read(self, index: int) -> tuple[Entry, int]:
+        value = self._storage.read(index)
+        if value is None:
+            raise JournalDamaged(f"entry {index} is missing")
+        return _decode(index, value)
+
+    def _take_in(self, entry: Entry, chain: int) -> None:
+        payload, index, term = entry
+        self._tail[index] = entry
+        self._chains[index] = chain
+        self._tail_bytes += len(payload)
+        if payload[0] == MEMBERSHIP:
+            self._changes[index] = payload
+        self._last, self._last_term, self._last_chain = index, term, chain
+
+    def _forget(self, index: int) -> None:
+        held = self._tail.pop(index, None)
+        if held is not None:
+            self._tail_bytes -= len(held[0])
+            del self._chains[index]
+
+    def _trim(self, durable: int | None = None) -> None:
+        durable = self.durable_index if durable is None else durable
+        while self._tail_bytes > self._tail_bytes_max or len(self._tail) > self._tail_entries_max:
+            oldest = next(iter(self._tail))
+            if oldest >= min(self._last, durable):
+                return
+            self._forget(oldest)
+
+    def _drop_below(self, first: int) -> None:
+        for gone in [index for index in self._tail if index < first]:
+            self._forget(gone)
+            self._staged.puts.pop(gone, None)
+        for gone in [index for index in self._changes if index < first]:
+            del self._changes[gone]
+        self._first = self._staged.delete_below = first
+        self._staged.head = True
+
+
+class LazySlice(Sequence[Entry]):
+    """Entries `start` … `stop - 1` (indices), each read when asked for."""
+
+    __slots__ = ("_journal", "_start", "_stop")
+
+    def __init__(self, journal: Journal, start: int, stop: int) -> None:
+        self._journal, self._start, self._stop = journal, start, stop
+
+    def __len__(self) -> int:
+        return self._stop - self._start
+
+    @overload
+    def __getitem__(self, item: int) -> Entry: ...
+
+    @overload
+    def __getitem__(self, item: slice) -> LazySlice: ...
+
+    def __getitem__(self, item: int | slice) -> Entry | LazySlice:
+        if isinstance(item, slice):
+            start, stop, _ = item.indices(len(self))
+            return LazySlice(self._journal, self._start + start, self._start + max(start, stop))
+        if not -len(self) <= item < len(self):
+            raise IndexError(item)
+        return self._journal.entry((self._start if item >= 0 else self._stop) + item)
+
+
+def _chain(before: int, index: int, term: int, crc: int) -> int:
+    digest = hashlib.blake2b(_LINK.pack(before, index, term, crc), digest_size=8).digest()
+    return int.from_bytes(digest, "little")
+
+
+def _decode(index: int, value: bytes) -> tuple[Entry, int]:
+    if len(value) <= _HEADER.size:
+        raise JournalDamaged(f"entry {index} is cut short")
+    term, crc, chain = _HEADER.unpack_from(value)
+    payload = value[_HEADER.size :]
+    if google_crc32c.value(payload) != crc:
+        raise JournalDamaged(f"entry {index}: checksum")
+    return (payload, index, term), chain
+
+
+def _seal(head: bytes) -> bytes:
+    return _CRC.pack(google_crc32c.value(head)) + head
+
+
+def _read_head(storage: Storage) -> JournalHead:
+    sealed = storage.read_head()
+    if sealed is None:
+        return JournalHead()
+    if len(sealed) < _CRC.size or _seal(sealed[_CRC.size :]) != sealed:
+        raise JournalDamaged("head: checksum")
+    return JournalHead.FromString(sealed[_CRC.size :])

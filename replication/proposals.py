@@ -1,0 +1,85 @@
+"""Commands that wait to be proposed, and those under way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+from tarry.proto.tarry_log_pb2 import LogEntry
+from tarry.replication.settings import ReplicationSettings
+from tarry.replication.status import CommandTooLarge, NotLeader, Overloaded, Unknown
+
+Answers = list[asyncio.Future[Any]]
+
+
+class Proposals:
+    """Waiting commands become entries, as many as fit each; entries are answered when applied here."""
+
+    def __init__(self, settings: ReplicationSettings) -> None:
+        self._settings = settings
+        self._waiting: deque[tuple[bytes, asyncio.Future[Any]]] = deque()
+        self._waiting_bytes = 0
+        self._under_way: dict[int, tuple[int, Answers]] = {}  # by index: term, answers
+
+    @property
+    def waiting(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def under_way(self) -> int:
+        """Entries."""
+        return len(self._under_way)
+
+    def put(self, command: bytes, answer: asyncio.Future[Any]) -> None:
+        """Raises CommandTooLarge, Overloaded."""
+        settings = self._settings
+        if len(command) > settings.command_bytes_max:
+            raise CommandTooLarge(f"{len(command)} bytes; at most {settings.command_bytes_max}")
+        full = self._waiting_bytes + len(command) > settings.waiting_bytes_max
+        if full or len(self._waiting) >= settings.waiting_commands_max:
+            raise Overloaded(settings.overload_retry_ms)
+        self._waiting.append((command, answer))
+        self._waiting_bytes += len(command)
+
+    def take(self) -> tuple[bytes, Answers]:
+        """A serialized LogEntry of what has waited longest, and whom to answer. Something must wait."""
+        commands: list[bytes] = []
+        answers: Answers = []
+        room_bytes = self._settings.entry_bytes_max
+        while self._waiting and len(commands) < self._settings.entry_commands_max:
+            if commands and len(self._waiting[0][0]) > room_bytes:
+                break
+            command, answer = self._waiting.popleft()
+            self._waiting_bytes -= len(command)
+            room_bytes -= len(command)
+            if not answer.cancelled():  # given up before it was proposed
+                commands.append(command)
+                answers.append(answer)
+        return LogEntry(commands=commands).SerializeToString(), answers
+
+    def proposed(self, index: int, term: int, answers: Answers) -> None:
+        self._under_way[index] = (term, answers)
+
+    def applied(self, index: int, term: int, outcomes: Sequence[Any]) -> None:
+        proposed_term, answers = self._under_way.pop(index, (term, []))
+        if proposed_term != term:  # another leader's entry took the place: ours can never be committed
+            _refuse(answers, NotLeader(None))
+            return
+        for answer, outcome in zip(answers, outcomes, strict=False):
+            if not answer.done():
+                answer.set_result(outcome)
+
+    def lose_leadership(self, leader: str | None) -> None:
+        waiting, self._waiting, self._waiting_bytes = self._waiting, deque(), 0
+        under_way, self._under_way = self._under_way, {}
+        _refuse([answer for _, answer in waiting], NotLeader(leader))
+        for _, answers in under_way.values():
+            _refuse(answers, Unknown("leadership was lost while the command was under way"))
+
+
+def _refuse(answers: Answers, refusal: Exception) -> None:
+    for answer in answers:
+        if not answer.done():
+            answer.set_exception(refusal)

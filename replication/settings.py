@@ -1,0 +1,63 @@
+"""The numbers that consensus runs by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicationSettings:
+    """Durations in ms, sizes in bytes. Equal on all members, or the lease's safety is lost.
+
+    Raises ValueError on numbers that contradict each other.
+    """
+
+    cluster: str = "tarry"
+    heartbeat_ms: int = 50
+    commit_notice_ms: int = 10  # followers learn a commit index at the latest this long after the leader
+    election_min_ms: int = 300
+    election_max_ms: int = 600
+    election_retry_ms: int = 60  # between rounds of pre-votes that did not win
+    fallback_ms: int = 250  # a leader that hears no majority for this long steps down
+    clock_rate_error: float = 0.05  # how much faster one member's clock may run than another's
+    command_bytes_max: int = 1 << 20
+    entry_bytes_max: int = 1 << 20  # of what is coalesced; a single command may fill it
+    entry_commands_max: int = 4096
+    entries_in_flight_max: int = 8
+    waiting_commands_max: int = 65_536
+    waiting_bytes_max: int = 64 << 20
+    overload_retry_ms: int = 50
+    append_bytes_max: int = 2 << 20
+    window_bytes_max: int = 16 << 20  # appended to one peer and not yet answered
+    peer_queue_bytes_max: int = 32 << 20
+    peer_queue_messages_max: int = 4096
+    frame_bytes_max: int = 8 << 20
+    apply_budget_ms: float = 5.0  # of one turn, so that heartbeats go out under any backlog
+    turn_messages_max: int = 256
+    transfer_resend_ms: int = 100
+    learner_lag_max: int = 64  # entries; a learner this close may become a member
+
+    def __post_init__(self) -> None:
+        demands = {
+            "election_min_ms must exceed 3 heartbeats": self.election_min_ms > 3 * self.heartbeat_ms,
+            "election_max_ms must exceed election_min_ms": self.election_max_ms > self.election_min_ms,
+            "fallback_ms must lie between a heartbeat and election_min_ms": (
+                self.heartbeat_ms < self.fallback_ms < self.election_min_ms
+            ),
+            "clock_rate_error must lie in 0 … 0.5": 0 <= self.clock_rate_error < 0.5,
+            "append_bytes_max must exceed the largest entry": (
+                self.append_bytes_max > max(self.entry_bytes_max, self.command_bytes_max) + 4096
+            ),
+            "frame_bytes_max must exceed the largest append": (
+                self.frame_bytes_max > self.append_bytes_max + self.entry_bytes_max + (1 << 16)
+            ),
+        }
+        for demand, met in demands.items():
+            if not met:
+                raise ValueError(demand)
+
+    @property
+    def lease_ms(self) -> float:
+        """From the sending of a heartbeat that a majority answered: shorter, by any member's clock, than
+        the time for which those who answered elect nobody else."""
+        return self.election_min_ms * (1 - self.clock_rate_error)

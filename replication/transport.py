@@ -1,0 +1,270 @@
+"""Peers over gRPC: each node opens one stream to each peer and says everything on it, in order.
+
+        send ─► bounded queue ─► [frame] ─► stream ─► PeerServicer ─► receive
+
+What does not fit the queue is dropped; Raft sends it again. A broken stream is opened anew, with a capped
+back-off; its queue is dropped with it, so that nothing old is said late.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import grpc
+import grpc.aio
+
+from tarry.proto.tarry_peer_pb2 import ExchangeResponse, PeerMessage
+from tarry.replication.settings import ReplicationSettings
+from tarry.replication.wire import FrameRefused, Identity, Inbound, Outbound
+
+SERVICE = "tarry.v1.PeerService"
+_EXCHANGE = f"/{SERVICE}/Exchange"
+_BACK_OFF_MIN_S = 0.02
+_BACK_OFF_MAX_S = 1.0
+_FRAME_OVERHEAD_BYTES = 1 << 16
+
+
+class Transport(Protocol):
+    """Carries messages to peers; in order, at most once, perhaps not at all."""
+
+    def start(
+        self,
+        identity: Identity,
+        receive: Callable[[str, list[PeerMessage]], None],
+        link: Callable[[str, bool], None],
+    ) -> None:
+        """`receive(peer, messages)` and `link(peer, up)` are called on the event loop."""
+
+    def set_peers(self, addresses: Mapping[str, str]) -> None: ...
+
+    def send(self, peer: str, messages: Sequence[bytes]) -> bool:
+        """False: dropped."""
+
+    async def stop(self) -> None: ...
+
+
+class GrpcTransport:
+    def __init__(
+        self,
+        *,
+        settings: ReplicationSettings,
+        rng: random.Random,
+        credentials: grpc.ChannelCredentials | None = None,
+    ) -> None:
+        """`credentials` None: plain text."""
+        self._settings = settings
+        self._rng = rng
+        self._credentials = credentials
+        self._identity = Identity("", "", 0, 0)
+        self._link: Callable[[str, bool], None] = lambda peer, up: None
+        self._ways: dict[str, _Way] = {}
+        self.servicer = PeerServicer()
+        self.dropped = 0
+
+    def start(
+        self,
+        identity: Identity,
+        receive: Callable[[str, list[PeerMessage]], None],
+        link: Callable[[str, bool], None],
+    ) -> None:
+        self._identity = identity
+        self._link = link
+        self.servicer.start(Inbound(identity.cluster, identity.node), receive)
+
+    def set_peers(self, addresses: Mapping[str, str]) -> None:
+        for peer, way in list(self._ways.items()):
+            if addresses.get(peer) != way.address:
+                del self._ways[peer]
+                way.cancel()
+        for peer, address in addresses.items():
+            if peer not in self._ways:
+                outbound = Outbound(self._identity, peer)
+                channel = self._channel(address)
+                way = _Way(peer, address, outbound, channel, self._link, self._settings, self._rng)
+                self._ways[peer] = way
+
+    def send(self, peer: str, messages: Sequence[bytes]) -> bool:
+        way = self._ways.get(peer)
+        if way is None or not way.put(messages):
+            self.dropped += len(messages)
+            return False
+        return True
+
+    async def stop(self) -> None:
+        self.servicer.stop()
+        ways, self._ways = list(self._ways.values()), {}
+        for way in ways:
+            way.cancel()
+        await asyncio.gather(*(way.ended() for way in ways))
+
+    def _channel(self, address: str) -> grpc.aio.Channel:
+        options = channel_options(self._settings)
+        if self._credentials is None:
+            return grpc.aio.insecure_channel(address, options=options)
+        return grpc.aio.secure_channel(address, self._credentials, options=options)
+
+
+class _Way:
+    """The stream to one peer and what waits for it."""
+
+    def __init__(
+        self,
+        peer: str,
+        address: str,
+        outbound: Outbound,
+        channel: grpc.aio.Channel,
+        link: Callable[[str, bool], None],
+        settings: ReplicationSettings,
+        rng: random.Random,
+    ) -> None:
+        self.address = address
+        self._peer = peer
+        self._outbound = outbound
+        self._channel = channel
+        self._link = link
+        self._settings = settings
+        self._rng = rng
+        self._waiting: deque[bytes] = deque()
+        self._waiting_bytes = 0
+        self._up = False
+        self._wake = asyncio.Event()
+        self._task = asyncio.get_running_loop().create_task(self._run(), name=f"peer-{peer}")
+
+    def put(self, messages: Sequence[bytes]) -> bool:
+        size_bytes = sum(map(len, messages))
+        fits = self._waiting_bytes + size_bytes <= self._settings.peer_queue_bytes_max
+        if not self._up or not fits or len(self._waiting) >= self._settings.peer_queue_messages_max:
+            return False
+        self._waiting.extend(messages)
+        self._waiting_bytes += size_bytes
+        self._wake.set()
+        return True
+
+    def cancel(self) -> None:
+        self._task.cancel()
+
+    async def ended(self) -> None:
+        await asyncio.wait([self._task])
+
+    async def _run(self) -> None:
+        back_off_s = _BACK_OFF_MIN_S
+        try:
+            while True:
+                try:
+                    await self._stream()
+                except grpc.aio.AioRpcError:
+                    pass  # the peer is away or refuses: told by the link
+                except asyncio.InvalidStateError:
+                    pass  # the call ended while a frame was being written
+                back_off_s = _BACK_OFF_MIN_S if self._up else min(_BACK_OFF_MAX_S, back_off_s * 2)
+                self._set_up(False)
+                await asyncio.sleep(back_off_s * (0.5 + self._rng.random()))
+        finally:
+            self._set_up(False)
+            await self._channel.close(None)
+
+    async def _stream(self) -> None:
+        exchange = self._channel.stream_unary(_EXCHANGE, None, ExchangeResponse.FromString)  # sealed already
+        call = exchange(None, wait_for_ready=False)
+        closed = asyncio.Event()
+
+        def close(_: object) -> None:
+            closed.set()
+            self._wake.set()
+
+        call.add_done_callback(close)
+        try:
+            await call.wait_for_connection()
+            self._outbound.begin()
+            self._set_up(True)
+            while not closed.is_set():
+                self._wake.clear()
+                while self._waiting:
+                    await call.write(self._outbound.seal(self._take()))
+                await self._wake.wait()
+        finally:
+            call.cancel()
+
+    def _take(self) -> list[bytes]:
+        """As much as one frame holds; at least one message."""
+        messages: list[bytes] = []
+        room_bytes = self._settings.frame_bytes_max - _FRAME_OVERHEAD_BYTES
+        while self._waiting and (not messages or len(self._waiting[0]) <= room_bytes):
+            message = self._waiting.popleft()
+            room_bytes -= len(message)
+            self._waiting_bytes -= len(message)
+            messages.append(message)
+        return messages
+
+    def _set_up(self, up: bool) -> None:
+        if not up:
+            self._waiting.clear()
+            self._waiting_bytes = 0
+        if up != self._up:
+            self._up = up
+            self._link(self._peer, up)
+
+
+class PeerServicer:
+    """The receiving side; the node adds `handler()` to its one server."""
+
+    def __init__(self) -> None:
+        self._inbound: Inbound | None = None
+        self._receive: Callable[[str, list[PeerMessage]], None] = lambda peer, messages: None
+
+    def start(self, inbound: Inbound, receive: Callable[[str, list[PeerMessage]], None]) -> None:
+        self._inbound, self._receive = inbound, receive
+
+    def stop(self) -> None:
+        self._inbound = None
+
+    def handler(self) -> grpc.GenericRpcHandler[Any, Any]:
+        exchange = grpc.stream_unary_rpc_method_handler(
+            self._exchange, response_serializer=ExchangeResponse.SerializeToString
+        )
+        return grpc.method_handlers_generic_handler(SERVICE, {"Exchange": exchange})
+
+    async def _exchange(
+        self, frames: AsyncIterator[bytes], context: grpc.aio.ServicerContext[Any, Any]
+    ) -> ExchangeResponse:
+        async for frame in frames:
+            if self._inbound is None:
+                await context.abort(grpc.StatusCode.UNAVAILABLE, "the replica is not running")
+            try:
+                peer, messages = self._inbound.open(frame)
+            except FrameRefused as refused:
+                await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(refused))
+            self._receive(peer, messages)
+        return ExchangeResponse()
+
+
+def channel_options(settings: ReplicationSettings) -> list[tuple[str, int]]:
+    """For peers; `server_options` is the other side."""
+    return [
+        ("grpc.max_send_message_length", settings.frame_bytes_max),
+        ("grpc.max_receive_message_length", settings.frame_bytes_max),
+        ("grpc.keepalive_time_ms", 2_000),  # a peer that vanished without a word
+        ("grpc.keepalive_timeout_ms", 1_000),
+        ("grpc.http2.max_pings_without_data", 0),
+        ("grpc.http2.bdp_probe", 1),
+        ("grpc.initial_reconnect_backoff_ms", 20),
+        ("grpc.min_reconnect_backoff_ms", 20),
+        ("grpc.max_reconnect_backoff_ms", 500),
+        ("grpc.use_local_subchannel_pool", 1),
+        ("grpc.enable_http_proxy", 0),
+    ]
+
+
+def server_options(settings: ReplicationSettings) -> list[tuple[str, int]]:
+    """What the node's server needs so that peers may speak as they do."""
+    return [
+        ("grpc.max_send_message_length", settings.frame_bytes_max),
+        ("grpc.max_receive_message_length", settings.frame_bytes_max),
+        ("grpc.http2.min_ping_interval_without_data_ms", 1_000),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.so_reuseport", 0),
+    ]

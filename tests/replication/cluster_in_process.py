@@ -1,0 +1,138 @@
+"""Replicas over real gRPC and LMDB in one process."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import grpc.aio
+
+from tarry.replication.driver import Driver
+from tarry.replication.journal import Journal
+from tarry.replication.journal_lmdb import LmdbStorage
+from tarry.replication.settings import ReplicationSettings
+from tarry.replication.status import Role
+from tarry.replication.transport import GrpcTransport, server_options
+
+
+class RealClock:
+    def monotonic(self) -> float:
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+    def wall_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+
+class Recorder:
+    """A machine whose state is the list of commands; the outcome of each is its place."""
+
+    def __init__(self) -> None:
+        self.applied_index = 0
+        self.commands: list[bytes] = []
+
+    def apply(self, index: int, term: int, commands: Sequence[bytes]) -> Sequence[int]:
+        assert index == self.applied_index + 1
+        self.applied_index = index
+        first = len(self.commands)
+        self.commands.extend(commands)
+        return range(first, len(self.commands))
+
+
+class Replica:
+    def __init__(self, name: str, folder: Path, settings: ReplicationSettings) -> None:
+        self.name = name
+        self.folder = folder
+        self.settings = settings
+        self.machine = Recorder()
+        self.heard: list[bytes] = []
+        self.roles: list[Role] = []
+        self.address = "127.0.0.1:0"
+
+    async def listen(self) -> None:
+        self.transport = GrpcTransport(settings=self.settings, rng=random.Random(self.name))
+        self.server = grpc.aio.server(options=server_options(self.settings))
+        self.server.add_generic_rpc_handlers((self.transport.servicer.handler(),))
+        port = self.server.add_insecure_port(self.address)
+        self.address = f"127.0.0.1:{port}"
+        await self.server.start()
+
+    def start(self, members: dict[str, str]) -> None:
+        self.journal = Journal(LmdbStorage(self.folder / self.name), incarnation=hash(self.name) % 2**64)
+        self.driver = Driver(
+            node=self.name,
+            members=members,
+            journal=self.journal,
+            machine=self.machine,
+            transport=self.transport,
+            clock=RealClock(),
+            rng=random.Random(self.name),
+            settings=self.settings,
+            heartbeat=lambda: b"state of " + self.name.encode(),
+            on_heartbeat=lambda leader, state: self.heard.append(state),
+            on_role=self.roles.append,
+        )
+        self.task = asyncio.create_task(self.driver.run())
+
+    async def stop(self) -> None:
+        await self.driver.stop()
+        await self.task
+        await self.server.stop(None)
+        self.journal.close()
+
+
+class Cluster:
+    def __init__(self, folder: Path, names: Sequence[str] = ("n1", "n2", "n3")) -> None:
+        self.settings = ReplicationSettings()
+        self.replicas = {name: Replica(name, folder, self.settings) for name in names}
+        self.running: set[str] = set()
+
+    async def __aenter__(self) -> Cluster:
+        for replica in self.replicas.values():
+            await replica.listen()
+        for name, replica in self.replicas.items():
+            replica.start(self.members)
+            self.running.add(name)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for name in list(self.running):
+            await self.stop(name)
+
+    @property
+    def members(self) -> dict[str, str]:
+        return {name: replica.address for name, replica in self.replicas.items()}
+
+    async def stop(self, name: str) -> None:
+        self.running.discard(name)
+        await self.replicas[name].stop()
+
+    async def restart(self, name: str) -> None:
+        """With an empty machine: everything comes from the journal."""
+        replica = self.replicas[name]
+        replica.machine = Recorder()
+        await replica.listen()
+        replica.start(self.members)
+        self.running.add(name)
+
+    async def leader(self, *but: str) -> Replica:
+        async def serving() -> Replica:
+            while True:
+                for name in self.running - set(but):
+                    replica = self.replicas[name]
+                    if replica.task.done():
+                        replica.task.result()
+                    if replica.driver.may_serve():
+                        return replica
+                await asyncio.sleep(0.005)
+
+        return await asyncio.wait_for(serving(), 10)
+
+    async def until_equal(self) -> None:
+        async def equal() -> None:
+            while len({tuple(self.replicas[name].machine.commands) for name in self.running}) > 1:  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+
+        await asyncio.wait_for(equal(), 10)

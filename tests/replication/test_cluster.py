@@ -1,0 +1,100 @@
+"""Three replicas over gRPC on loopback, with real disks and clocks."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tarry.replication.status import NotLeader, Role
+from tests.replication.cluster_in_process import Cluster
+
+
+async def test_a_cluster_elects_commits_and_applies_everywhere(tmp_path: Path) -> None:
+    async with Cluster(tmp_path) as cluster:
+        leader = await cluster.leader()
+        places = await asyncio.gather(*(leader.driver.propose(b"%d" % i) for i in range(100)))
+        assert places == list(range(100))
+        await leader.driver.read_barrier()
+        await cluster.until_equal()
+        assert leader.machine.commands == [b"%d" % i for i in range(100)]
+
+
+async def test_a_follower_refuses_a_proposal_and_names_the_leader(tmp_path: Path) -> None:
+    async with Cluster(tmp_path) as cluster:
+        leader = await cluster.leader()
+        await leader.driver.propose(b"one")
+        await cluster.until_equal()
+        follower = next(cluster.replicas[name] for name in cluster.running if name != leader.name)
+        with pytest.raises(NotLeader) as refused:
+            await follower.driver.propose(b"two")
+        assert refused.value.leader == leader.name
+
+
+async def test_what_was_acknowledged_survives_the_loss_of_the_leader_and_its_return(tmp_path: Path) -> None:
+    async with Cluster(tmp_path) as cluster:
+        first = await cluster.leader()
+        for i in range(10):
+            await first.driver.propose(b"%d" % i)
+        await cluster.stop(first.name)
+        second = await cluster.leader()
+        assert second.machine.commands[:10] == [b"%d" % i for i in range(10)]
+        await second.driver.propose(b"more")
+        await cluster.restart(first.name)
+        await cluster.until_equal()
+        assert cluster.replicas[first.name].machine.commands[-1] == b"more"
+
+
+async def test_a_cluster_that_stops_whole_comes_back_with_everything(tmp_path: Path) -> None:
+    async with Cluster(tmp_path) as cluster:
+        leader = await cluster.leader()
+        await asyncio.gather(*(leader.driver.propose(b"%d" % i) for i in range(50)))
+        for name in list(cluster.running):
+            await cluster.stop(name)
+        for name in cluster.replicas:
+            await cluster.restart(name)
+        leader = await cluster.leader()
+        assert leader.machine.commands == [b"%d" % i for i in range(50)]
+        terms = [cluster.replicas[name].driver.status().term for name in cluster.running]
+        assert min(terms) >= 2
+
+
+async def test_heartbeats_bring_the_leaders_state_and_clock_to_every_follower(tmp_path: Path) -> None:
+    async with Cluster(tmp_path) as cluster:
+        leader = await cluster.leader()
+        await leader.driver.propose(b"one")
+        followers = [cluster.replicas[name] for name in cluster.running if name != leader.name]
+        for follower in followers:
+            assert b"state of " + leader.name.encode() in follower.heard
+        for peer in leader.driver.status().peers.values():
+            assert peer.clock_offset_ms is not None
+            assert abs(peer.clock_offset_ms) < 50
+            assert peer.rtt_ms is not None
+
+
+async def test_a_transfer_hands_over_under_load_and_loses_nothing(tmp_path: Path) -> None:
+    async with Cluster(tmp_path) as cluster:
+        leader = await cluster.leader()
+        load = [asyncio.create_task(leader.driver.propose(b"%d" % i)) for i in range(500)]
+        target = next(name for name in sorted(cluster.running) if name != leader.name)
+        done = await leader.driver.transfer(target, 5_000)
+        assert done.leader == target
+        results = await asyncio.gather(*load, return_exceptions=True)
+        assert all(isinstance(result, int | NotLeader) for result in results)
+        successor = await cluster.leader()
+        assert successor.name == target
+        await successor.driver.propose(b"last")
+        await cluster.until_equal()
+        acknowledged = {b"%d" % i for i, result in enumerate(results) if isinstance(result, int)}
+        refused = {b"%d" % i for i, result in enumerate(results) if not isinstance(result, int)}
+        assert acknowledged <= set(successor.machine.commands)
+        assert not refused & set(successor.machine.commands)
+        assert leader.roles[-1] is Role.FOLLOWER
+
+
+async def test_a_single_node_serves_alone(tmp_path: Path) -> None:
+    async with Cluster(tmp_path, ["n1"]) as cluster:
+        leader = await cluster.leader()
+        assert await leader.driver.propose(b"one") == 0
+        await leader.driver.read_barrier()

@@ -1,0 +1,262 @@
+"""The journal over LMDB: what is written is there again; what is damaged is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import lmdb
+import pytest
+
+from tarry.replication.journal import Journal, JournalDamaged, JournalMisused
+from tarry.replication.journal_lmdb import LmdbStorage
+
+Open = Callable[..., Journal]
+
+
+@pytest.fixture
+def open_journal(tmp_path: Path) -> Open:
+    def open_(**numbers: int) -> Journal:
+        return Journal(LmdbStorage(tmp_path / "journal", map_bytes=1 << 20), incarnation=7, **numbers)
+
+    return open_
+
+
+def sync(journal: Journal) -> None:
+    batch = journal.stage()
+    assert batch is not None
+    journal.write(batch)
+    journal.mark_durable(batch)
+
+
+def fill(journal: Journal, last: int, term: int = 1) -> None:
+    for index in range(journal.last_index + 1, last + 1):
+        journal.append(b"\0entry %d" % index, index, term)
+
+
+def test_entries_term_and_vote_are_there_after_reopening(open_journal: Open) -> None:
+    journal = open_journal()
+    fill(journal, 10)
+    journal.set_term(4, "n2")
+    journal.set_commit_index(8)
+    sync(journal)
+    chain = journal.chain_at(10)
+    journal.close()
+    journal = open_journal()
+    assert (journal.first_index, journal.last_index, journal.last_term) == (1, 10, 1)
+    assert (journal.term, journal.voted_for, journal.commit_index) == (4, "n2", 8)
+    assert journal[-1] == (b"\0entry 10", 10, 1)
+    assert journal.chain_at(10) == chain
+
+
+def test_each_opening_has_a_higher_boot_number_and_the_same_incarnation(open_journal: Open) -> None:
+    boots = []
+    for _ in range(3):
+        journal = open_journal()
+        sync(journal)
+        boots.append((journal.incarnation, journal.boot))
+        journal.close()
+    assert boots == [(7, 1), (7, 2), (7, 3)]
+
+
+def test_what_was_not_written_is_gone_after_reopening(open_journal: Open) -> None:
+    journal = open_journal()
+    fill(journal, 5)
+    sync(journal)
+    fill(journal, 9)
+    journal.set_term(3, None)
+    journal.stage()
+    journal.close()
+    journal = open_journal()
+    assert (journal.last_index, journal.term) == (5, 0)
+
+
+def test_deleting_the_end_and_appending_anew_leaves_only_the_new(open_journal: Open) -> None:
+    journal = open_journal()
+    fill(journal, 10)
+    sync(journal)
+    journal.delete_from(6)
+    fill(journal, 8, term=2)
+    sync(journal)
+    journal.close()
+    journal = open_journal()
+    assert [entry[1:] for entry in journal[:]] == [(i, 1 if i < 6 else 2) for i in range(1, 9)]
+
+
+def test_deleting_what_was_appended_in_the_same_turn_writes_neither(open_journal: Open) -> None:
+    journal = open_journal()
+    fill(journal, 3)
+    sync(journal)
+    fill(journal, 6)
+    journal.delete_from(5)
+    batch = journal.stage()
+    assert batch is not None
+    assert [index for index, _ in batch.puts] == [4]
+    assert batch.last_index == 4
+
+
+def test_the_chain_tells_apart_logs_that_differ_anywhere(open_journal: Open) -> None:
+    journal = open_journal()
+    fill(journal, 10)
+    chain = journal.chain_at(10)
+    journal.delete_from(4)
+    fill(journal, 10, term=2)
+    assert journal.chain_at(10) != chain
+
+
+def test_committed_entries_cannot_be_deleted(open_journal: Open) -> None:
+    journal = open_journal()
+    fill(journal, 10)
+    journal.set_commit_index(6)
+    with pytest.raises(JournalMisused):
+        journal.delete_from(6)
+    journal.delete_from(7)
+
+
+def test_compacting_moves_the_start_and_keeps_at_least_two_entries(open_journal: Open) -> None:
+    journal = open_journal()
+    fill(journal, 10)
+    journal.set_commit_index(10)
+    sync(journal)
+    journal.compact(6, {"n1": "a"})
+    sync(journal)
+    assert (journal.first_index, len(journal), journal[0][1]) == (6, 5, 6)
+    journal.compact(100, {"n1": "a", "n2": "b"})
+    sync(journal)
+    journal.close()
+    journal = open_journal()
+    assert (journal.first_index, journal.last_index) == (9, 10)
+    assert journal.members == {"n1": "a", "n2": "b"}
+
+
+def test_what_is_not_committed_cannot_be_compacted(open_journal: Open) -> None:
+    journal = open_journal()
+    fill(journal, 10)
+    journal.set_commit_index(4)
+    with pytest.raises(JournalMisused):
+        journal.compact(6, {})
+
+
+def test_a_reset_leaves_a_mark_from_which_the_log_goes_on(open_journal: Open) -> None:
+    journal = open_journal()
+    fill(journal, 5)
+    journal.set_term(3, "n3")
+    sync(journal)
+    journal.reset(100, 2, chain=42, members={"n1": "a"})
+    journal.append(b"\0next", 101, 3)
+    sync(journal)
+    chain = journal.chain_at(101)
+    journal.close()
+    journal = open_journal()
+    assert (journal.first_index, journal.last_index, journal.term_at(100), journal.commit_index) == (
+        100,
+        101,
+        2,
+        100,
+    )
+    assert (journal.term, journal.voted_for) == (3, "n3")
+    assert (journal.chain_at(100), journal.chain_at(101)) == (42, chain)
+
+
+def test_a_reset_to_what_is_already_committed_is_refused(open_journal: Open) -> None:
+    journal = open_journal()
+    fill(journal, 5)
+    journal.set_commit_index(5)
+    with pytest.raises(JournalMisused):
+        journal.reset(5, 1, chain=1, members={})
+
+
+def test_memory_holds_only_the_tail_and_the_rest_is_read_on_demand(open_journal: Open) -> None:
+    journal = open_journal(tail_entries_max=8)
+    fill(journal, 100)
+    sync(journal)
+    assert len(journal._tail) == 8
+    assert journal.entry(3) == (b"\0entry 3", 3, 1)
+    assert [entry[1] for entry in journal[10:13]] == [11, 12, 13]
+
+
+def test_entries_not_yet_durable_stay_in_memory_whatever_the_bound(open_journal: Open) -> None:
+    journal = open_journal(tail_entries_max=8)
+    fill(journal, 50)
+    assert [entry[1] for entry in journal[:]] == list(range(1, 51))
+
+
+def test_a_commit_index_never_exceeds_what_is_durable(open_journal: Open) -> None:
+    journal = open_journal()
+    fill(journal, 5)
+    sync(journal)
+    fill(journal, 9)
+    journal.set_commit_index(9)
+    assert journal.commit_index == 5
+
+
+def test_membership_entries_are_found_again_and_forgotten_when_deleted(open_journal: Open) -> None:
+    journal = open_journal()
+    fill(journal, 3)
+    journal.append(b"\x02change", 4, 1)
+    sync(journal)
+    journal.close()
+    journal = open_journal()
+    assert journal.membership_changes == [(4, b"\x02change")]
+    journal.delete_from(4)
+    assert journal.membership_changes == []
+
+
+def test_a_flipped_bit_anywhere_in_an_entry_is_refused_at_the_start(
+    tmp_path: Path, open_journal: Open
+) -> None:
+    journal = open_journal()
+    fill(journal, 5)
+    sync(journal)
+    journal.close()
+    with lmdb.open(str(tmp_path / "journal"), max_dbs=2) as env:
+        entries = env.open_db(b"entries")
+        with env.begin(write=True, db=entries) as txn:
+            key = (3).to_bytes(8, "big")
+            value = bytearray(txn.get(key) or b"")
+            value[-1] ^= 1
+            txn.put(key, bytes(value))
+    with pytest.raises(JournalDamaged, match="entry 3"):
+        open_journal()
+
+
+@pytest.mark.parametrize("missing", [1, 3, 5])
+def test_a_missing_entry_is_refused_at_the_start(tmp_path: Path, open_journal: Open, missing: int) -> None:
+    journal = open_journal()
+    fill(journal, 5)
+    sync(journal)
+    journal.close()
+    with lmdb.open(str(tmp_path / "journal"), max_dbs=2) as env:
+        entries = env.open_db(b"entries")
+        with env.begin(write=True, db=entries) as txn:
+            txn.delete(missing.to_bytes(8, "big"))
+    with pytest.raises(JournalDamaged):
+        open_journal()
+
+
+def test_entries_beyond_the_head_are_of_a_write_that_never_ended_and_are_cut(
+    tmp_path: Path, open_journal: Open
+) -> None:
+    journal = open_journal()
+    fill(journal, 5)
+    sync(journal)
+    journal.close()
+    with lmdb.open(str(tmp_path / "journal"), max_dbs=2) as env:
+        entries = env.open_db(b"entries")
+        with env.begin(write=True, db=entries) as txn:
+            txn.put((6).to_bytes(8, "big"), b"half an entry")
+    journal = open_journal()
+    assert journal.last_index == 5
+    fill(journal, 6)
+    sync(journal)
+    journal.close()
+    assert open_journal().entry(6) == (b"\0entry 6", 6, 1)
+
+
+def test_the_map_grows_when_it_is_full(open_journal: Open) -> None:
+    journal = open_journal()
+    for index in range(1, 9):
+        journal.append(b"\0" + bytes(1 << 20), index, 1)
+        sync(journal)
+    journal.close()
+    assert open_journal().last_index == 8

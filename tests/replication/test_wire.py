@@ -1,0 +1,79 @@
+"""Frames are let through at most once, in order, from whom they say."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tarry.proto.tarry_peer_pb2 import PeerFrame, PeerMessage, Vote
+from tarry.replication.wire import FrameRefused, Identity, Inbound, Outbound
+
+MESSAGE = PeerMessage(vote=Vote(term=3)).SerializeToString()
+
+
+def outbound(boot: int = 1, incarnation: int = 7) -> Outbound:
+    way = Outbound(Identity("tarry", "n1", incarnation, boot), "n2")
+    way.begin()
+    return way
+
+
+def inbound() -> Inbound:
+    return Inbound("tarry", "n2")
+
+
+def test_a_frame_brings_its_messages() -> None:
+    peer, messages = inbound().open(outbound().seal([MESSAGE, MESSAGE]))
+    assert peer == "n1"
+    assert [message.vote.term for message in messages] == [3, 3]
+
+
+def test_a_repeated_or_overtaken_frame_brings_nothing() -> None:
+    way, arrivals = outbound(), inbound()
+    first, second = way.seal([MESSAGE]), way.seal([MESSAGE])
+    assert arrivals.open(second)[1]
+    assert arrivals.open(second)[1] == []
+    assert arrivals.open(first)[1] == []
+    assert arrivals.out_of_date == 2
+
+
+def test_what_is_left_of_an_earlier_stream_brings_nothing() -> None:
+    way, arrivals = outbound(), inbound()
+    left = [way.seal([MESSAGE]) for _ in range(5)][-1]
+    way.begin()
+    assert arrivals.open(way.seal([MESSAGE]))[1]
+    assert arrivals.open(left)[1] == []
+
+
+def test_what_is_left_of_an_earlier_start_brings_nothing() -> None:
+    before, arrivals = outbound(boot=1), inbound()
+    left = before.seal([MESSAGE])
+    assert arrivals.open(outbound(boot=2).seal([MESSAGE]))[1]
+    assert arrivals.open(left)[1] == []
+
+
+def test_a_replaced_disk_is_a_new_sender_and_the_old_one_is_over() -> None:
+    arrivals = inbound()
+    old = outbound(boot=9, incarnation=7)
+    assert arrivals.open(old.seal([MESSAGE]))[1]
+    assert arrivals.open(outbound(boot=1, incarnation=8).seal([MESSAGE]))[1]
+    assert arrivals.open(old.seal([MESSAGE]))[1] == []
+
+
+@pytest.mark.parametrize("change", [{"cluster": "other"}, {"receiver": "n3"}, {"sender": ""}, {"crc32c": 1}])
+def test_a_frame_of_another_cluster_for_another_node_or_with_a_wrong_checksum_is_refused(
+    change: dict[str, object],
+) -> None:
+    frame = PeerFrame.FromString(outbound().seal([MESSAGE]))
+    for field, value in change.items():
+        setattr(frame, field, value)
+    arrivals = inbound()
+    with pytest.raises(FrameRefused):
+        arrivals.open(frame.SerializeToString())
+    assert arrivals.refused == 1
+
+
+@given(st.binary(max_size=200))
+def test_garbage_is_refused(garbage: bytes) -> None:
+    with pytest.raises(FrameRefused):
+        inbound().open(garbage)
