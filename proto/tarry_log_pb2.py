@@ -22,47 +22,61 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from tarry.proto import tarry_consumer_pb2 as tarry_dot_proto_dot_tarry__consumer__pb2
+from tarry.proto import tarry_message_pb2 as tarry_dot_proto_dot_tarry__message__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1btarry/proto/tarry_log.proto\x12\x08tarry.v1\"\x1c\n\x08LogEntry\x12\x10\n\x08\x63ommands\x18\x01 \x03(\x0c\"B\n\x0fScheduleCommand\x12\x0e\n\x06now_ms\x18\x01 \x01(\x10\x12\x0f\n\x07request\x18\x02 \x01(\x0c\x12\x0e\n\x06\x64ue_ms\x18\x03 \x01(\x0c\"A\n\x0eReleaseCommand\x12\x10\n\x08until_ms\x18\x01 \x01(\x10\x12\r\n\x05\x63ount\x18\x02 \x01(\r\x12\x0e\n\x06now_ms\x18\x03 \x01(\x10\":\n\nAckCommand\x12\r\n\x05group\x18\x01 \x01(\t\x12\r\n\x05queue\x18\x02 \x01(\r\x12\x0e\n\x06offset\x18\x03 \x01(\x0c\"\x93\x01\n\x0cRetryCommand\x12\r\n\x05group\x18\x01 \x01(\t\x12\r\n\x05queue\x18\x02 \x01(\r\x12\x0e\n\x06offset\x18\x03 \x01(\x0c\x12\x0e\n\x06\x64ue_ms\x18\x04 \x01(\x0c\x12\x0f\n\x07\x61ttempt\x18\x05 \x01(\x0c\x12\x0e\n\x06reason\x18\x06 \x01(\r\x12\x0e\n\x06now_ms\x18\x07 \x01(\x10\x12\x14\n\x0c\x61ttempts_max\x18\x08 \x01(\r\"3\n\rCancelCommand\x12\x0c\n\x04hour\x18\x01 \x01(\x0c\x12\x14\n\x0cglobal_index\x18\x02 \x01(\x0c\"0\n\x10SubscribeCommand\x12\r\n\x05topic\x18\x01 \x01(\t\x12\r\n\x05group\x18\x02 \x01(\t\"\r\n\x0bReadCommand\"x\n\rDispatchState\x12\x0c\n\x04term\x18\x01 \x01(\x04\x12\x0c\n\x04tick\x18\x02 \x01(\x10\x12\x13\n\x0blocal_index\x18\x03 \x01(\x04\x12\x13\n\x0b\x66rontier_ms\x18\x04 \x01(\x10\x12!\n\x07\x63ursors\x18\x05 \x03(\x0b\x32\x10.tarry.v1.Cursor\"I\n\x06\x43ursor\x12\r\n\x05group\x18\x01 \x01(\t\x12\r\n\x05queue\x18\x02 \x01(\r\x12\x0e\n\x06offset\x18\x03 \x01(\x04\x12\x11\n\tconsumers\x18\x04 \x03(\t\"\x9e\x02\n\nCheckpoint\x12\x15\n\rapplied_index\x18\x01 \x01(\x04\x12\x14\n\x0c\x61pplied_term\x18\x02 \x01(\x04\x12(\n\x05wheel\x18\x03 \x01(\x0b\x32\x19.tarry.v1.WheelCheckpoint\x12)\n\x06queues\x18\x04 \x03(\x0b\x32\x19.tarry.v1.QueueCheckpoint\x12)\n\x06groups\x18\x05 \x03(\x0b\x32\x19.tarry.v1.GroupCheckpoint\x12/\n\tproducers\x18\x06 \x03(\x0b\x32\x1c.tarry.v1.ProducerCheckpoint\x12\x0c\n\x04tick\x18\x07 \x01(\x10\x12\x13\n\x0blocal_index\x18\x08 \x01(\x04\x12\x0f\n\x07pending\x18\t \x01(\x04\"h\n\x0fWheelCheckpoint\x12\'\n\x05hours\x18\x01 \x03(\x0b\x32\x18.tarry.v1.HourCheckpoint\x12\x12\n\ncut_due_ms\x18\x02 \x01(\x10\x12\x18\n\x10\x63ut_global_index\x18\x03 \x01(\x07\"f\n\x0eHourCheckpoint\x12\x0c\n\x04hour\x18\x01 \x01(\r\x12\x11\n\tlog_bytes\x18\x02 \x01(\x04\x12\r\n\x05units\x18\x03 \x01(\x04\x12\x11\n\tindex_crc\x18\x04 \x01(\r\x12\x11\n\tcancelled\x18\x05 \x01(\x0c\"Z\n\x0fQueueCheckpoint\x12\r\n\x05queue\x18\x01 \x01(\r\x12\r\n\x05topic\x18\x02 \x01(\t\x12\r\n\x05group\x18\x03 \x01(\t\x12\r\n\x05units\x18\x04 \x01(\x04\x12\x0b\n\x03\x63rc\x18\x05 \x01(\r\"M\n\x0fGroupCheckpoint\x12\r\n\x05group\x18\x01 \x01(\t\x12\r\n\x05queue\x18\x02 \x01(\r\x12\r\n\x05\x66loor\x18\x03 \x01(\x04\x12\r\n\x05\x61\x63ked\x18\x04 \x01(\x0c\"Z\n\x12ProducerCheckpoint\x12\x10\n\x08producer\x18\x01 \x01(\t\x12\x0f\n\x07seen_ms\x18\x02 \x01(\x10\x12!\n\x07\x61nswers\x18\x03 \x03(\x0b\x32\x10.tarry.v1.Answer\",\n\x06\x41nswer\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x10\n\x08response\x18\x02 \x01(\x0c\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1btarry/proto/tarry_log.proto\x12\x08tarry.v1\x1a tarry/proto/tarry_consumer.proto\x1a\x1ftarry/proto/tarry_message.proto\"\x1c\n\x08LogEntry\x12\x10\n\x08\x63ommands\x18\x01 \x03(\x0c\"\xae\x01\n\x0fScheduleColumns\x12\x10\n\x08producer\x18\x01 \x01(\t\x12\x10\n\x08sequence\x18\x02 \x01(\x04\x12\x0e\n\x06topics\x18\x03 \x03(\t\x12\r\n\x05topic\x18\x04 \x01(\x0c\x12\x0e\n\x06\x64ue_ms\x18\x05 \x01(\x0c\x12\x10\n\x08\x64\x65lay_ms\x18\x06 \x01(\x0c\x12\x13\n\x0b\x64\x65lay_level\x18\x07 \x01(\x0c\x12\x10\n\x08tag_mask\x18\x08 \x01(\x0c\x12\x0f\n\x07records\x18\t \x03(\x0c\"x\n\x10ScheduledColumns\x12\r\n\x05shard\x18\x01 \x01(\r\x12\x0c\n\x04hour\x18\x02 \x01(\x0c\x12\x14\n\x0cglobal_index\x18\x03 \x01(\x0c\x12\x0e\n\x06\x64ue_ms\x18\x04 \x01(\x0c\x12\x0f\n\x07overdue\x18\x05 \x01(\x0c\x12\x10\n\x08repeated\x18\x06 \x01(\x08\"\xfc\x01\n\x11\x44\x65liveriesColumns\x12\r\n\x05shard\x18\x01 \x01(\r\x12\r\n\x05queue\x18\x02 \x01(\r\x12\r\n\x05topic\x18\x03 \x01(\t\x12\x0e\n\x06offset\x18\x04 \x01(\x0c\x12\x0c\n\x04hour\x18\x05 \x01(\x0c\x12\x14\n\x0cglobal_index\x18\x06 \x01(\x0c\x12\x0e\n\x06\x64ue_ms\x18\x07 \x01(\x0c\x12\x13\n\x0breleased_ms\x18\x08 \x01(\x0c\x12\x0f\n\x07\x61ttempt\x18\t \x01(\x0c\x12\x17\n\x0fmaybe_duplicate\x18\n \x01(\x0c\x12\x0f\n\x07records\x18\x0b \x03(\x0c\x12&\n\x05stamp\x18\x0c \x01(\x0b\x32\x17.tarry.v1.DispatchStamp\"B\n\x0f\x43onsumedColumns\x12/\n\ndeliveries\x18\x02 \x01(\x0b\x32\x1b.tarry.v1.DeliveriesColumns\"/\n\rStreamRequest\x12\x0f\n\x07request\x18\x01 \x01(\x04\x12\r\n\x05\x62\x61tch\x18\x02 \x01(\x0c\"3\n\x0eStreamResponse\x12\x0f\n\x07request\x18\x01 \x01(\x04\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x02 \x01(\x0c\"3\n\x0e\x43heckedRecords\x12!\n\x07records\x18\t \x03(\x0b\x32\x10.tarry.v1.Record\"]\n\x0fScheduleCommand\x12\x0e\n\x06now_ms\x18\x01 \x01(\x10\x12*\n\x07request\x18\x02 \x01(\x0b\x32\x19.tarry.v1.ScheduleColumns\x12\x0e\n\x06\x64ue_ms\x18\x03 \x01(\x0c\"A\n\x0eReleaseCommand\x12\x10\n\x08until_ms\x18\x01 \x01(\x10\x12\r\n\x05\x63ount\x18\x02 \x01(\r\x12\x0e\n\x06now_ms\x18\x03 \x01(\x10\":\n\nAckCommand\x12\r\n\x05group\x18\x01 \x01(\t\x12\r\n\x05queue\x18\x02 \x01(\r\x12\x0e\n\x06offset\x18\x03 \x01(\x0c\"\x8d\x01\n\x0cRetryCommand\x12\r\n\x05group\x18\x01 \x01(\t\x12\r\n\x05queue\x18\x02 \x01(\r\x12\x0e\n\x06offset\x18\x03 \x01(\x0c\x12\x0e\n\x06\x64ue_ms\x18\x04 \x01(\x0c\x12\x10\n\x08tag_mask\x18\x05 \x01(\x0c\x12\x0f\n\x07records\x18\x06 \x03(\x0c\x12\x0c\n\x04\x64\x65\x61\x64\x18\x07 \x01(\x08\x12\x0e\n\x06now_ms\x18\x08 \x01(\x10\"3\n\rCancelCommand\x12\x0c\n\x04hour\x18\x01 \x01(\x0c\x12\x14\n\x0cglobal_index\x18\x02 \x01(\x0c\"0\n\x10SubscribeCommand\x12\r\n\x05topic\x18\x01 \x01(\t\x12\r\n\x05group\x18\x02 \x01(\t\"\x88\x01\n\rDispatchState\x12\x0c\n\x04term\x18\x01 \x01(\x04\x12\x0c\n\x04tick\x18\x02 \x01(\x10\x12\x13\n\x0blocal_index\x18\x03 \x01(\x04\x12\x13\n\x0b\x66rontier_ms\x18\x04 \x01(\x10\x12!\n\x07\x63ursors\x18\x05 \x03(\x0b\x32\x10.tarry.v1.Cursor\x12\x0e\n\x06now_ms\x18\x06 \x01(\x10\"I\n\x06\x43ursor\x12\r\n\x05group\x18\x01 \x01(\t\x12\r\n\x05queue\x18\x02 \x01(\r\x12\x0e\n\x06offset\x18\x03 \x01(\x04\x12\x11\n\tconsumers\x18\x04 \x03(\t\"\xea\x01\n\nCheckpoint\x12\x15\n\rapplied_index\x18\x01 \x01(\x04\x12\x14\n\x0c\x61pplied_term\x18\x02 \x01(\x04\x12(\n\x05wheel\x18\x03 \x01(\x0b\x32\x19.tarry.v1.WheelCheckpoint\x12)\n\x06queues\x18\x04 \x03(\x0b\x32\x19.tarry.v1.QueueCheckpoint\x12)\n\x06groups\x18\x05 \x03(\x0b\x32\x19.tarry.v1.GroupCheckpoint\x12/\n\tproducers\x18\x06 \x03(\x0b\x32\x1c.tarry.v1.ProducerCheckpoint\"\x91\x01\n\x0fWheelCheckpoint\x12\'\n\x05hours\x18\x01 \x03(\x0b\x32\x18.tarry.v1.HourCheckpoint\x12\x12\n\ncut_due_ms\x18\x02 \x01(\x10\x12\x18\n\x10\x63ut_global_index\x18\x03 \x01(\x07\x12\x13\n\x0blocal_index\x18\x04 \x01(\x04\x12\x12\n\nfloor_hour\x18\x05 \x01(\r\"\x9d\x01\n\x0eHourCheckpoint\x12\x0c\n\x04hour\x18\x01 \x01(\r\x12\x11\n\tlog_bytes\x18\x02 \x01(\x04\x12\r\n\x05units\x18\x03 \x01(\x04\x12\x11\n\tindex_crc\x18\x04 \x01(\r\x12\x16\n\tslots_crc\x18\x05 \x01(\rH\x00\x88\x01\x01\x12\x0f\n\x07pending\x18\x06 \x01(\x04\x12\x11\n\tcancelled\x18\x07 \x01(\x0c\x42\x0c\n\n_slots_crc\"Z\n\x0fQueueCheckpoint\x12\r\n\x05queue\x18\x01 \x01(\r\x12\r\n\x05topic\x18\x02 \x01(\t\x12\r\n\x05group\x18\x03 \x01(\t\x12\r\n\x05units\x18\x04 \x01(\x04\x12\x0b\n\x03\x63rc\x18\x05 \x01(\r\"M\n\x0fGroupCheckpoint\x12\r\n\x05group\x18\x01 \x01(\t\x12\r\n\x05queue\x18\x02 \x01(\r\x12\r\n\x05\x66loor\x18\x03 \x01(\x04\x12\r\n\x05\x61\x63ked\x18\x04 \x01(\x0c\"Z\n\x12ProducerCheckpoint\x12\x10\n\x08producer\x18\x01 \x01(\t\x12\x0f\n\x07highest\x18\x02 \x01(\x04\x12!\n\x07\x61nswers\x18\x03 \x03(\x0b\x32\x10.tarry.v1.Answer\"G\n\x06\x41nswer\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\r\n\x05hours\x18\x02 \x01(\x0c\x12\r\n\x05\x66irst\x18\x03 \x01(\x0c\x12\r\n\x05which\x18\x04 \x01(\x0c\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tarry.proto.tarry_log_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_LOGENTRY']._serialized_start=41
-  _globals['_LOGENTRY']._serialized_end=69
-  _globals['_SCHEDULECOMMAND']._serialized_start=71
-  _globals['_SCHEDULECOMMAND']._serialized_end=137
-  _globals['_RELEASECOMMAND']._serialized_start=139
-  _globals['_RELEASECOMMAND']._serialized_end=204
-  _globals['_ACKCOMMAND']._serialized_start=206
-  _globals['_ACKCOMMAND']._serialized_end=264
-  _globals['_RETRYCOMMAND']._serialized_start=267
-  _globals['_RETRYCOMMAND']._serialized_end=414
-  _globals['_CANCELCOMMAND']._serialized_start=416
-  _globals['_CANCELCOMMAND']._serialized_end=467
-  _globals['_SUBSCRIBECOMMAND']._serialized_start=469
-  _globals['_SUBSCRIBECOMMAND']._serialized_end=517
-  _globals['_READCOMMAND']._serialized_start=519
-  _globals['_READCOMMAND']._serialized_end=532
-  _globals['_DISPATCHSTATE']._serialized_start=534
-  _globals['_DISPATCHSTATE']._serialized_end=654
-  _globals['_CURSOR']._serialized_start=656
-  _globals['_CURSOR']._serialized_end=729
-  _globals['_CHECKPOINT']._serialized_start=732
-  _globals['_CHECKPOINT']._serialized_end=1018
-  _globals['_WHEELCHECKPOINT']._serialized_start=1020
-  _globals['_WHEELCHECKPOINT']._serialized_end=1124
-  _globals['_HOURCHECKPOINT']._serialized_start=1126
-  _globals['_HOURCHECKPOINT']._serialized_end=1228
-  _globals['_QUEUECHECKPOINT']._serialized_start=1230
-  _globals['_QUEUECHECKPOINT']._serialized_end=1320
-  _globals['_GROUPCHECKPOINT']._serialized_start=1322
-  _globals['_GROUPCHECKPOINT']._serialized_end=1399
-  _globals['_PRODUCERCHECKPOINT']._serialized_start=1401
-  _globals['_PRODUCERCHECKPOINT']._serialized_end=1491
-  _globals['_ANSWER']._serialized_start=1493
-  _globals['_ANSWER']._serialized_end=1537
+  _globals['_LOGENTRY']._serialized_start=108
+  _globals['_LOGENTRY']._serialized_end=136
+  _globals['_SCHEDULECOLUMNS']._serialized_start=139
+  _globals['_SCHEDULECOLUMNS']._serialized_end=313
+  _globals['_SCHEDULEDCOLUMNS']._serialized_start=315
+  _globals['_SCHEDULEDCOLUMNS']._serialized_end=435
+  _globals['_DELIVERIESCOLUMNS']._serialized_start=438
+  _globals['_DELIVERIESCOLUMNS']._serialized_end=690
+  _globals['_CONSUMEDCOLUMNS']._serialized_start=692
+  _globals['_CONSUMEDCOLUMNS']._serialized_end=758
+  _globals['_STREAMREQUEST']._serialized_start=760
+  _globals['_STREAMREQUEST']._serialized_end=807
+  _globals['_STREAMRESPONSE']._serialized_start=809
+  _globals['_STREAMRESPONSE']._serialized_end=860
+  _globals['_CHECKEDRECORDS']._serialized_start=862
+  _globals['_CHECKEDRECORDS']._serialized_end=913
+  _globals['_SCHEDULECOMMAND']._serialized_start=915
+  _globals['_SCHEDULECOMMAND']._serialized_end=1008
+  _globals['_RELEASECOMMAND']._serialized_start=1010
+  _globals['_RELEASECOMMAND']._serialized_end=1075
+  _globals['_ACKCOMMAND']._serialized_start=1077
+  _globals['_ACKCOMMAND']._serialized_end=1135
+  _globals['_RETRYCOMMAND']._serialized_start=1138
+  _globals['_RETRYCOMMAND']._serialized_end=1279
+  _globals['_CANCELCOMMAND']._serialized_start=1281
+  _globals['_CANCELCOMMAND']._serialized_end=1332
+  _globals['_SUBSCRIBECOMMAND']._serialized_start=1334
+  _globals['_SUBSCRIBECOMMAND']._serialized_end=1382
+  _globals['_DISPATCHSTATE']._serialized_start=1385
+  _globals['_DISPATCHSTATE']._serialized_end=1521
+  _globals['_CURSOR']._serialized_start=1523
+  _globals['_CURSOR']._serialized_end=1596
+  _globals['_CHECKPOINT']._serialized_start=1599
+  _globals['_CHECKPOINT']._serialized_end=1833
+  _globals['_WHEELCHECKPOINT']._serialized_start=1836
+  _globals['_WHEELCHECKPOINT']._serialized_end=1981
+  _globals['_HOURCHECKPOINT']._serialized_start=1984
+  _globals['_HOURCHECKPOINT']._serialized_end=2141
+  _globals['_QUEUECHECKPOINT']._serialized_start=2143
+  _globals['_QUEUECHECKPOINT']._serialized_end=2233
+  _globals['_GROUPCHECKPOINT']._serialized_start=2235
+  _globals['_GROUPCHECKPOINT']._serialized_end=2312
+  _globals['_PRODUCERCHECKPOINT']._serialized_start=2314
+  _globals['_PRODUCERCHECKPOINT']._serialized_end=2404
+  _globals['_ANSWER']._serialized_start=2406
+  _globals['_ANSWER']._serialized_end=2477
 # @@protoc_insertion_point(module_scope)

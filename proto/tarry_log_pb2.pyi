@@ -1,3 +1,5 @@
+from tarry.proto import tarry_consumer_pb2 as _tarry_consumer_pb2
+from tarry.proto import tarry_message_pb2 as _tarry_message_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -12,15 +14,109 @@ class LogEntry(_message.Message):
     commands: _containers.RepeatedScalarFieldContainer[bytes]
     def __init__(self, commands: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
+class ScheduleColumns(_message.Message):
+    __slots__ = ("producer", "sequence", "topics", "topic", "due_ms", "delay_ms", "delay_level", "tag_mask", "records")
+    PRODUCER_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    DUE_MS_FIELD_NUMBER: _ClassVar[int]
+    DELAY_MS_FIELD_NUMBER: _ClassVar[int]
+    DELAY_LEVEL_FIELD_NUMBER: _ClassVar[int]
+    TAG_MASK_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    producer: str
+    sequence: int
+    topics: _containers.RepeatedScalarFieldContainer[str]
+    topic: bytes
+    due_ms: bytes
+    delay_ms: bytes
+    delay_level: bytes
+    tag_mask: bytes
+    records: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, producer: _Optional[str] = ..., sequence: _Optional[int] = ..., topics: _Optional[_Iterable[str]] = ..., topic: _Optional[bytes] = ..., due_ms: _Optional[bytes] = ..., delay_ms: _Optional[bytes] = ..., delay_level: _Optional[bytes] = ..., tag_mask: _Optional[bytes] = ..., records: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
+class ScheduledColumns(_message.Message):
+    __slots__ = ("shard", "hour", "global_index", "due_ms", "overdue", "repeated")
+    SHARD_FIELD_NUMBER: _ClassVar[int]
+    HOUR_FIELD_NUMBER: _ClassVar[int]
+    GLOBAL_INDEX_FIELD_NUMBER: _ClassVar[int]
+    DUE_MS_FIELD_NUMBER: _ClassVar[int]
+    OVERDUE_FIELD_NUMBER: _ClassVar[int]
+    REPEATED_FIELD_NUMBER: _ClassVar[int]
+    shard: int
+    hour: bytes
+    global_index: bytes
+    due_ms: bytes
+    overdue: bytes
+    repeated: bool
+    def __init__(self, shard: _Optional[int] = ..., hour: _Optional[bytes] = ..., global_index: _Optional[bytes] = ..., due_ms: _Optional[bytes] = ..., overdue: _Optional[bytes] = ..., repeated: _Optional[bool] = ...) -> None: ...
+
+class DeliveriesColumns(_message.Message):
+    __slots__ = ("shard", "queue", "topic", "offset", "hour", "global_index", "due_ms", "released_ms", "attempt", "maybe_duplicate", "records", "stamp")
+    SHARD_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    HOUR_FIELD_NUMBER: _ClassVar[int]
+    GLOBAL_INDEX_FIELD_NUMBER: _ClassVar[int]
+    DUE_MS_FIELD_NUMBER: _ClassVar[int]
+    RELEASED_MS_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    MAYBE_DUPLICATE_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    STAMP_FIELD_NUMBER: _ClassVar[int]
+    shard: int
+    queue: int
+    topic: str
+    offset: bytes
+    hour: bytes
+    global_index: bytes
+    due_ms: bytes
+    released_ms: bytes
+    attempt: bytes
+    maybe_duplicate: bytes
+    records: _containers.RepeatedScalarFieldContainer[bytes]
+    stamp: _tarry_consumer_pb2.DispatchStamp
+    def __init__(self, shard: _Optional[int] = ..., queue: _Optional[int] = ..., topic: _Optional[str] = ..., offset: _Optional[bytes] = ..., hour: _Optional[bytes] = ..., global_index: _Optional[bytes] = ..., due_ms: _Optional[bytes] = ..., released_ms: _Optional[bytes] = ..., attempt: _Optional[bytes] = ..., maybe_duplicate: _Optional[bytes] = ..., records: _Optional[_Iterable[bytes]] = ..., stamp: _Optional[_Union[_tarry_consumer_pb2.DispatchStamp, _Mapping]] = ...) -> None: ...
+
+class ConsumedColumns(_message.Message):
+    __slots__ = ("deliveries",)
+    DELIVERIES_FIELD_NUMBER: _ClassVar[int]
+    deliveries: DeliveriesColumns
+    def __init__(self, deliveries: _Optional[_Union[DeliveriesColumns, _Mapping]] = ...) -> None: ...
+
+class StreamRequest(_message.Message):
+    __slots__ = ("request", "batch")
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    BATCH_FIELD_NUMBER: _ClassVar[int]
+    request: int
+    batch: bytes
+    def __init__(self, request: _Optional[int] = ..., batch: _Optional[bytes] = ...) -> None: ...
+
+class StreamResponse(_message.Message):
+    __slots__ = ("request", "accepted")
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    ACCEPTED_FIELD_NUMBER: _ClassVar[int]
+    request: int
+    accepted: bytes
+    def __init__(self, request: _Optional[int] = ..., accepted: _Optional[bytes] = ...) -> None: ...
+
+class CheckedRecords(_message.Message):
+    __slots__ = ("records",)
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    records: _containers.RepeatedCompositeFieldContainer[_tarry_message_pb2.Record]
+    def __init__(self, records: _Optional[_Iterable[_Union[_tarry_message_pb2.Record, _Mapping]]] = ...) -> None: ...
+
 class ScheduleCommand(_message.Message):
     __slots__ = ("now_ms", "request", "due_ms")
     NOW_MS_FIELD_NUMBER: _ClassVar[int]
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     DUE_MS_FIELD_NUMBER: _ClassVar[int]
     now_ms: int
-    request: bytes
+    request: ScheduleColumns
     due_ms: bytes
-    def __init__(self, now_ms: _Optional[int] = ..., request: _Optional[bytes] = ..., due_ms: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, now_ms: _Optional[int] = ..., request: _Optional[_Union[ScheduleColumns, _Mapping]] = ..., due_ms: _Optional[bytes] = ...) -> None: ...
 
 class ReleaseCommand(_message.Message):
     __slots__ = ("until_ms", "count", "now_ms")
@@ -43,24 +139,24 @@ class AckCommand(_message.Message):
     def __init__(self, group: _Optional[str] = ..., queue: _Optional[int] = ..., offset: _Optional[bytes] = ...) -> None: ...
 
 class RetryCommand(_message.Message):
-    __slots__ = ("group", "queue", "offset", "due_ms", "attempt", "reason", "now_ms", "attempts_max")
+    __slots__ = ("group", "queue", "offset", "due_ms", "tag_mask", "records", "dead", "now_ms")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     DUE_MS_FIELD_NUMBER: _ClassVar[int]
-    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
-    REASON_FIELD_NUMBER: _ClassVar[int]
+    TAG_MASK_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    DEAD_FIELD_NUMBER: _ClassVar[int]
     NOW_MS_FIELD_NUMBER: _ClassVar[int]
-    ATTEMPTS_MAX_FIELD_NUMBER: _ClassVar[int]
     group: str
     queue: int
     offset: bytes
     due_ms: bytes
-    attempt: bytes
-    reason: int
+    tag_mask: bytes
+    records: _containers.RepeatedScalarFieldContainer[bytes]
+    dead: bool
     now_ms: int
-    attempts_max: int
-    def __init__(self, group: _Optional[str] = ..., queue: _Optional[int] = ..., offset: _Optional[bytes] = ..., due_ms: _Optional[bytes] = ..., attempt: _Optional[bytes] = ..., reason: _Optional[int] = ..., now_ms: _Optional[int] = ..., attempts_max: _Optional[int] = ...) -> None: ...
+    def __init__(self, group: _Optional[str] = ..., queue: _Optional[int] = ..., offset: _Optional[bytes] = ..., due_ms: _Optional[bytes] = ..., tag_mask: _Optional[bytes] = ..., records: _Optional[_Iterable[bytes]] = ..., dead: _Optional[bool] = ..., now_ms: _Optional[int] = ...) -> None: ...
 
 class CancelCommand(_message.Message):
     __slots__ = ("hour", "global_index")
@@ -78,23 +174,21 @@ class SubscribeCommand(_message.Message):
     group: str
     def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ...) -> None: ...
 
-class ReadCommand(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
-
 class DispatchState(_message.Message):
-    __slots__ = ("term", "tick", "local_index", "frontier_ms", "cursors")
+    __slots__ = ("term", "tick", "local_index", "frontier_ms", "cursors", "now_ms")
     TERM_FIELD_NUMBER: _ClassVar[int]
     TICK_FIELD_NUMBER: _ClassVar[int]
     LOCAL_INDEX_FIELD_NUMBER: _ClassVar[int]
     FRONTIER_MS_FIELD_NUMBER: _ClassVar[int]
     CURSORS_FIELD_NUMBER: _ClassVar[int]
+    NOW_MS_FIELD_NUMBER: _ClassVar[int]
     term: int
     tick: int
     local_index: int
     frontier_ms: int
     cursors: _containers.RepeatedCompositeFieldContainer[Cursor]
-    def __init__(self, term: _Optional[int] = ..., tick: _Optional[int] = ..., local_index: _Optional[int] = ..., frontier_ms: _Optional[int] = ..., cursors: _Optional[_Iterable[_Union[Cursor, _Mapping]]] = ...) -> None: ...
+    now_ms: int
+    def __init__(self, term: _Optional[int] = ..., tick: _Optional[int] = ..., local_index: _Optional[int] = ..., frontier_ms: _Optional[int] = ..., cursors: _Optional[_Iterable[_Union[Cursor, _Mapping]]] = ..., now_ms: _Optional[int] = ...) -> None: ...
 
 class Cursor(_message.Message):
     __slots__ = ("group", "queue", "offset", "consumers")
@@ -109,50 +203,52 @@ class Cursor(_message.Message):
     def __init__(self, group: _Optional[str] = ..., queue: _Optional[int] = ..., offset: _Optional[int] = ..., consumers: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Checkpoint(_message.Message):
-    __slots__ = ("applied_index", "applied_term", "wheel", "queues", "groups", "producers", "tick", "local_index", "pending")
+    __slots__ = ("applied_index", "applied_term", "wheel", "queues", "groups", "producers")
     APPLIED_INDEX_FIELD_NUMBER: _ClassVar[int]
     APPLIED_TERM_FIELD_NUMBER: _ClassVar[int]
     WHEEL_FIELD_NUMBER: _ClassVar[int]
     QUEUES_FIELD_NUMBER: _ClassVar[int]
     GROUPS_FIELD_NUMBER: _ClassVar[int]
     PRODUCERS_FIELD_NUMBER: _ClassVar[int]
-    TICK_FIELD_NUMBER: _ClassVar[int]
-    LOCAL_INDEX_FIELD_NUMBER: _ClassVar[int]
-    PENDING_FIELD_NUMBER: _ClassVar[int]
     applied_index: int
     applied_term: int
     wheel: WheelCheckpoint
     queues: _containers.RepeatedCompositeFieldContainer[QueueCheckpoint]
     groups: _containers.RepeatedCompositeFieldContainer[GroupCheckpoint]
     producers: _containers.RepeatedCompositeFieldContainer[ProducerCheckpoint]
-    tick: int
-    local_index: int
-    pending: int
-    def __init__(self, applied_index: _Optional[int] = ..., applied_term: _Optional[int] = ..., wheel: _Optional[_Union[WheelCheckpoint, _Mapping]] = ..., queues: _Optional[_Iterable[_Union[QueueCheckpoint, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[GroupCheckpoint, _Mapping]]] = ..., producers: _Optional[_Iterable[_Union[ProducerCheckpoint, _Mapping]]] = ..., tick: _Optional[int] = ..., local_index: _Optional[int] = ..., pending: _Optional[int] = ...) -> None: ...
+    def __init__(self, applied_index: _Optional[int] = ..., applied_term: _Optional[int] = ..., wheel: _Optional[_Union[WheelCheckpoint, _Mapping]] = ..., queues: _Optional[_Iterable[_Union[QueueCheckpoint, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[GroupCheckpoint, _Mapping]]] = ..., producers: _Optional[_Iterable[_Union[ProducerCheckpoint, _Mapping]]] = ...) -> None: ...
 
 class WheelCheckpoint(_message.Message):
-    __slots__ = ("hours", "cut_due_ms", "cut_global_index")
+    __slots__ = ("hours", "cut_due_ms", "cut_global_index", "local_index", "floor_hour")
     HOURS_FIELD_NUMBER: _ClassVar[int]
     CUT_DUE_MS_FIELD_NUMBER: _ClassVar[int]
     CUT_GLOBAL_INDEX_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_INDEX_FIELD_NUMBER: _ClassVar[int]
+    FLOOR_HOUR_FIELD_NUMBER: _ClassVar[int]
     hours: _containers.RepeatedCompositeFieldContainer[HourCheckpoint]
     cut_due_ms: int
     cut_global_index: int
-    def __init__(self, hours: _Optional[_Iterable[_Union[HourCheckpoint, _Mapping]]] = ..., cut_due_ms: _Optional[int] = ..., cut_global_index: _Optional[int] = ...) -> None: ...
+    local_index: int
+    floor_hour: int
+    def __init__(self, hours: _Optional[_Iterable[_Union[HourCheckpoint, _Mapping]]] = ..., cut_due_ms: _Optional[int] = ..., cut_global_index: _Optional[int] = ..., local_index: _Optional[int] = ..., floor_hour: _Optional[int] = ...) -> None: ...
 
 class HourCheckpoint(_message.Message):
-    __slots__ = ("hour", "log_bytes", "units", "index_crc", "cancelled")
+    __slots__ = ("hour", "log_bytes", "units", "index_crc", "slots_crc", "pending", "cancelled")
     HOUR_FIELD_NUMBER: _ClassVar[int]
     LOG_BYTES_FIELD_NUMBER: _ClassVar[int]
     UNITS_FIELD_NUMBER: _ClassVar[int]
     INDEX_CRC_FIELD_NUMBER: _ClassVar[int]
+    SLOTS_CRC_FIELD_NUMBER: _ClassVar[int]
+    PENDING_FIELD_NUMBER: _ClassVar[int]
     CANCELLED_FIELD_NUMBER: _ClassVar[int]
     hour: int
     log_bytes: int
     units: int
     index_crc: int
+    slots_crc: int
+    pending: int
     cancelled: bytes
-    def __init__(self, hour: _Optional[int] = ..., log_bytes: _Optional[int] = ..., units: _Optional[int] = ..., index_crc: _Optional[int] = ..., cancelled: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, hour: _Optional[int] = ..., log_bytes: _Optional[int] = ..., units: _Optional[int] = ..., index_crc: _Optional[int] = ..., slots_crc: _Optional[int] = ..., pending: _Optional[int] = ..., cancelled: _Optional[bytes] = ...) -> None: ...
 
 class QueueCheckpoint(_message.Message):
     __slots__ = ("queue", "topic", "group", "units", "crc")
@@ -181,19 +277,23 @@ class GroupCheckpoint(_message.Message):
     def __init__(self, group: _Optional[str] = ..., queue: _Optional[int] = ..., floor: _Optional[int] = ..., acked: _Optional[bytes] = ...) -> None: ...
 
 class ProducerCheckpoint(_message.Message):
-    __slots__ = ("producer", "seen_ms", "answers")
+    __slots__ = ("producer", "highest", "answers")
     PRODUCER_FIELD_NUMBER: _ClassVar[int]
-    SEEN_MS_FIELD_NUMBER: _ClassVar[int]
+    HIGHEST_FIELD_NUMBER: _ClassVar[int]
     ANSWERS_FIELD_NUMBER: _ClassVar[int]
     producer: str
-    seen_ms: int
+    highest: int
     answers: _containers.RepeatedCompositeFieldContainer[Answer]
-    def __init__(self, producer: _Optional[str] = ..., seen_ms: _Optional[int] = ..., answers: _Optional[_Iterable[_Union[Answer, _Mapping]]] = ...) -> None: ...
+    def __init__(self, producer: _Optional[str] = ..., highest: _Optional[int] = ..., answers: _Optional[_Iterable[_Union[Answer, _Mapping]]] = ...) -> None: ...
 
 class Answer(_message.Message):
-    __slots__ = ("sequence", "response")
+    __slots__ = ("sequence", "hours", "first", "which")
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
-    RESPONSE_FIELD_NUMBER: _ClassVar[int]
+    HOURS_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    WHICH_FIELD_NUMBER: _ClassVar[int]
     sequence: int
-    response: bytes
-    def __init__(self, sequence: _Optional[int] = ..., response: _Optional[bytes] = ...) -> None: ...
+    hours: bytes
+    first: bytes
+    which: bytes
+    def __init__(self, sequence: _Optional[int] = ..., hours: _Optional[bytes] = ..., first: _Optional[bytes] = ..., which: _Optional[bytes] = ...) -> None: ...

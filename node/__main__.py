@@ -1,0 +1,74 @@
+"""The command line ``tarry``: the client's commands, and those that run nodes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from pydantic import ValidationError
+
+from tarry.node import config as node_config
+from tarry.node.console_dev import dev
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+
+
+@app.callback()
+def tarry() -> None:
+    """A replicated delayed-message service: hand it a message and a due time."""
+
+
+@app.command()
+def node(
+    config: Annotated[Path | None, typer.Option(help="TOML file; see the README for its keys.")] = None,
+    name: Annotated[str | None, typer.Option("--node", help="This node's name.")] = None,
+    data: Annotated[Path | None, typer.Option(help="Folder for the node's data.")] = None,
+    listen: Annotated[str | None, typer.Option(help="host:port for clients and peers.")] = None,
+    member: Annotated[
+        list[str] | None, typer.Option(help="name=host:port of a node of the cluster; once for each.")
+    ] = None,
+    log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
+) -> None:
+    """Run a node until SIGTERM. Flags win over the environment (TARRY_…), which wins over the file.
+
+    Exit codes: 0 ended as asked, 1 failed while running, 2 the configuration is wrong.
+    """
+    from tarry.node.app import serve
+    from tarry.node.log import configure
+
+    given: dict[str, Any] = {"node": name, "data": data, "listen": listen, "log_level": log_level}
+    flags = {key: value for key, value in given.items() if value is not None}
+    if member:
+        flags["members"] = dict(_member(text) for text in member)
+    try:
+        settings = node_config.load(config, flags)
+    except ValidationError as error:
+        for problem in error.errors():
+            where = ".".join(map(str, problem["loc"])) or "configuration"
+            typer.echo(f"{where}: {problem['msg']}", err=True)
+        raise typer.Exit(2) from None
+    except (OSError, ValueError) as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(2) from None
+    configure(settings.node, settings.log_level, as_json=settings.log_json)
+    serve(settings)
+
+
+def _member(text: str) -> tuple[str, str]:
+    name, separator, address = text.partition("=")
+    if not separator:
+        raise typer.BadParameter(f"{text!r} is not name=host:port", param_hint="--member")
+    return name, address
+
+
+app.command()(dev)
+
+
+def main() -> None:
+    """Run the command line."""
+    app()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,259 @@
+"""A node: the whole object graph, from the data folder up to the one port."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import grpc
+import structlog
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1._async import HealthServicer
+from grpc_reflection.v1alpha import reflection
+
+from tarry.node.auth import Authorizer
+from tarry.node.checkpoints import Checkpoints
+from tarry.node.clock import Clock, ClusterTime, SystemClock
+from tarry.node.config import NodeConfig
+from tarry.node.forwarding import Forwarding
+from tarry.node.intake import Intake
+from tarry.node.leadership import Leadership
+from tarry.node.services.consumer import ConsumerService
+from tarry.node.services.handlers import LeaderCalls
+from tarry.node.services.operator import OperatorService
+from tarry.node.services.producer import ProducerService
+from tarry.node.tls import channel_credentials, server_credentials
+from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.replication.driver import Driver
+from tarry.replication.journal import Journal
+from tarry.replication.journal_lmdb import LmdbStorage
+from tarry.replication.machine import Machine, MachineSettings, Outcome
+from tarry.replication.refusal import Reason, Refusal
+from tarry.replication.settings import ReplicationSettings
+from tarry.replication.status import Role
+from tarry.replication.transport import GrpcTransport, channel_options, server_options
+
+log = structlog.get_logger()
+
+STOP_GRACE_S: Final = 2.0
+COMMAND_OVERHEAD_BYTES: Final = 64 << 10
+SERVICES: Final = ("tarry.v1.ProducerService", "tarry.v1.ConsumerService", "tarry.v1.OperatorService")
+
+
+class Node:
+    """One node of a cluster. ``run`` until ``stop``, or until something fails that must end the process."""
+
+    def __init__(self, config: NodeConfig, clock: Clock | None = None) -> None:
+        """Open the data folder and recover.
+
+        Raises:
+            JournalDamaged, CheckpointDamaged, WheelDamaged, QueueDamaged: the node must not start with
+                this data; restore it from a peer.
+            StateMismatch: journal and checkpoint do not belong together.
+        """
+        self.config = config
+        self._clock = clock or SystemClock()
+        config.data.mkdir(parents=True, exist_ok=True)
+        self.time = ClusterTime(self._clock)
+        self.machine = Machine(config.data, MachineSettings(shard=config.shard))
+        settings = _replication_settings(config)
+        journal = Journal(LmdbStorage(config.data / "journal"), incarnation=random.getrandbits(63) or 1)
+        self._transport = GrpcTransport(
+            settings=settings, rng=random.Random(), credentials=channel_credentials(config.tls)
+        )
+        self.driver = Driver(
+            node=config.node,
+            members=config.members,
+            journal=journal,
+            machine=_Observed(self),
+            transport=self._transport,
+            clock=_Seconds(self._clock),
+            rng=random.Random(),
+            settings=settings,
+            heartbeat=self._heartbeat,
+            on_heartbeat=self._hear,
+            on_role=self._on_role,
+        )
+        self._journal = journal
+        self._settings = settings
+        self.leadership = Leadership(config, self.machine, self.driver, self.time)
+        self._checkpoints = Checkpoints(self.machine, config.dispatch)
+        options = channel_options(settings)
+        self._forwarding = Forwarding(channel_credentials(config.tls), options)
+        self._health = HealthServicer()
+        self._server = self._make_server()
+        self._stopping = asyncio.Event()
+
+    async def run(self) -> None:
+        """Serve until ``stop``; raises what must end the process."""
+        await self._server.start()
+        log.info("listening", address=self.config.listen, data=str(self.config.data))
+        tasks = [
+            asyncio.create_task(work, name=name)
+            for name, work in {
+                "consensus": self.driver.run(),
+                "leadership": self.leadership.run(),
+                "checkpoints": self._checkpoints.run(),
+                "pulse": self._pulse(),
+                "stop": self._stopping.wait(),
+            }.items()
+        ]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            await self._shut_down(tasks)
+
+    def stop(self) -> None:
+        """End ``run`` gracefully: leadership is handed on, calls may end, a checkpoint is written."""
+        self._stopping.set()
+
+    def _make_server(self) -> grpc.aio.Server:
+        config = self.config
+        authorizer = Authorizer(config.tokens)
+        calls = LeaderCalls(self.driver.may_serve, self.leadership.not_leader, self._forwarding)
+        producer = ProducerService(
+            shard=config.shard,
+            intake=Intake(config.limits, config.delay_levels_ms),
+            machine=self.machine,
+            driver=self.driver,
+            time=self.time,
+            authorizer=authorizer,
+            calls=calls,
+        )
+        consumer = ConsumerService(
+            config, self.driver, authorizer, lambda: self.leadership.delivery, self.leadership.not_leader
+        )
+        operator = OperatorService(
+            self.machine, self.driver, self.time, authorizer, lambda: self.leadership.delivery, calls
+        )
+        server = grpc.aio.server(options=server_options(self._settings))
+        server.add_generic_rpc_handlers(
+            (
+                producer.handlers(),
+                consumer.handlers(),
+                operator.handlers(),
+                self._transport.servicer.handler(),
+            )
+        )
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        reflection.enable_server_reflection((*SERVICES, reflection.SERVICE_NAME), server)
+        credentials = server_credentials(config.tls)
+        if credentials is None:
+            bound = server.add_insecure_port(config.listen)
+            if not config.listen.startswith(("127.", "localhost", "[::1]")):
+                log.warning("no TLS on an address that others can reach", listen=config.listen)
+        else:
+            bound = server.add_secure_port(config.listen, credentials)
+        if bound == 0:
+            raise OSError(f"cannot listen on {config.listen}: the port is taken, or not this machine's")
+        return server
+
+    async def _shut_down(self, tasks: Sequence[asyncio.Task[Any]]) -> None:
+        if self.leadership.delivery is not None:
+            self.leadership.delivery.end(Refusal(Reason.SHUTTING_DOWN, "this node stops", retry_ms=100))
+        await self._server.stop(STOP_GRACE_S)
+        await self.driver.stop()
+        consensus, *others = tasks
+        for task in others:
+            task.cancel()
+        await asyncio.wait(others)
+        if not consensus.done():
+            await consensus
+        await self._forwarding.close()
+        await self._checkpoints.write()
+        self.machine.close()
+        self._journal.close()
+        log.info("stopped")
+
+    async def _pulse(self) -> None:
+        """Every heartbeat: keep cluster time, notice that the lease came or went, tell the health service."""
+        period_s = self._settings.heartbeat_ms / 1000
+        shown = None
+        while True:
+            status = self.driver.status()
+            if status.role is Role.LEADER:
+                offsets = [p.clock_offset_ms for p in status.peers.values() if p.clock_offset_ms is not None]
+                self.time.update(offsets)
+            self.leadership.look()
+            serving = status.leader is not None
+            if serving is not shown:
+                shown = serving
+                state = health_pb2.HealthCheckResponse.ServingStatus
+                value = state.SERVING if serving else state.NOT_SERVING
+                for service in ("", *SERVICES):
+                    await self._health.set(service, value)
+            await asyncio.sleep(period_s)
+
+    def _heartbeat(self) -> bytes:
+        return self.leadership.dispatch_state().SerializeToString()
+
+    def _hear(self, leader: str, payload: bytes) -> None:
+        state = log_pb.DispatchState.FromString(payload)
+        self.leadership.hear(state)
+        self.time.adopt(state.now_ms)
+
+    def _on_role(self, role: Role) -> None:
+        log.info("role", role=role.value, term=self.driver.status().term)
+        self.leadership.look()
+
+
+class _Observed:
+    """The machine as the log drives it; the node hears of every entry."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    @property
+    def applied_index(self) -> int:
+        return self._node.machine.applied_index
+
+    def apply(self, index: int, term: int, commands: Sequence[bytes]) -> Sequence[Outcome]:
+        outcomes = self._node.machine.apply(index, term, commands)
+        if commands:
+            self._node.leadership.applied()
+        return outcomes
+
+
+class _Seconds:
+    """The clock as consensus reads it."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def monotonic(self) -> float:
+        return self._clock.monotonic_ms() / 1000
+
+    def wall_ms(self) -> int:
+        return self._clock.wall_ms()
+
+
+def _replication_settings(config: NodeConfig) -> ReplicationSettings:
+    command_bytes = config.limits.batch_bytes_max + 16 * config.limits.batch_messages_max
+    command_bytes_max = command_bytes + COMMAND_OVERHEAD_BYTES
+    return replace(
+        ReplicationSettings(),
+        cluster=config.cluster,
+        heartbeat_ms=config.dispatch.period_ms,
+        command_bytes_max=command_bytes_max,
+        append_bytes_max=command_bytes_max + (1 << 20),
+        frame_bytes_max=2 * command_bytes_max + (4 << 20),
+    )
+
+
+def serve(config: NodeConfig) -> None:
+    """Run a node in this process until SIGTERM or SIGINT."""
+    asyncio.run(_serve(config))
+
+
+async def _serve(config: NodeConfig) -> None:
+    node = Node(config)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, node.stop)
+    await node.run()

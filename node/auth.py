@@ -1,0 +1,62 @@
+"""Bearer tokens and what each may do."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+
+from tarry.node.calls import CallContext
+from tarry.node.config import Token
+from tarry.replication.refusal import Reason, Refusal
+
+
+class Right(StrEnum):
+    """What a token may do; the first two by topic."""
+
+    PRODUCE = "produce"
+    CONSUME = "consume"
+    OPERATE = "operate"
+
+
+class Authorizer:
+    """Says who may do what. With no tokens configured everybody may do everything."""
+
+    def __init__(self, tokens: Mapping[str, Token]) -> None:
+        self._tokens = tokens
+
+    @property
+    def on(self) -> bool:
+        """Whether tokens are asked for."""
+        return bool(self._tokens)
+
+    def refusal(self, context: CallContext, right: Right, topics: Iterable[str] = ()) -> Refusal | None:
+        """Return why the caller may not, None if it may."""
+        if not self.on:
+            return None
+        token = self._token(context)
+        if token is None:
+            text = "send metadata 'authorization: Bearer TOKEN' with a token that this cluster knows"
+            return Refusal(Reason.UNAUTHENTICATED, text)
+        if right is Right.OPERATE:
+            allowed = token.operate
+            what = "operate the cluster"
+        else:
+            patterns = token.produce if right is Right.PRODUCE else token.consume
+            refused = [topic for topic in topics if not any(_matches(p, topic) for p in patterns)]
+            allowed = not refused
+            what = f"{right.value} {', '.join(refused)}"
+        return None if allowed else Refusal(Reason.PERMISSION_DENIED, f"this token may not {what}")
+
+    def _token(self, context: CallContext) -> Token | None:
+        shown = dict(context.invocation_metadata() or ()).get("authorization", "")
+        given = shown.removeprefix("Bearer ").encode() if isinstance(shown, str) else b""
+        found = None
+        for secret, token in self._tokens.items():  # all of them, in constant time each
+            if hmac.compare_digest(secret.encode(), given):
+                found = token
+        return found
+
+
+def _matches(pattern: str, topic: str) -> bool:
+    return topic.startswith(pattern[:-1]) if pattern.endswith("*") else topic == pattern

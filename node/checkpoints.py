@@ -1,0 +1,37 @@
+"""Checkpoints: now and then the state is made durable, so that a restart replays little."""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+
+from tarry.node.config import Dispatch
+from tarry.replication.machine import Machine
+
+log = structlog.get_logger()
+
+
+class Checkpoints:
+    """Writes a checkpoint every ``checkpoint_ms`` in which something was applied."""
+
+    def __init__(self, machine: Machine, settings: Dispatch) -> None:
+        self._machine = machine
+        self._settings = settings
+        self._written = machine.applied_index
+        self._writing = asyncio.Lock()
+
+    async def run(self) -> None:
+        """Write until cancelled. Raises OSError: the disk is broken, and the process must end."""
+        while True:
+            await asyncio.sleep(self._settings.checkpoint_ms / 1000)
+            if self._machine.applied_index > self._written:
+                await self.write()
+
+    async def write(self) -> None:
+        """Write one now: captured on the loop, synced in a thread."""
+        async with self._writing:
+            captured = self._machine.capture()
+            await asyncio.shield(asyncio.to_thread(self._machine.write, captured))
+            self._written = captured.applied_index
+            log.debug("checkpoint", applied_index=captured.applied_index, bytes=len(captured.checkpoint))

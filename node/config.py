@@ -1,0 +1,152 @@
+"""Configuration of a node: one typed object from a TOML file, the environment and flags.
+
+Order of precedence: flags, then environment (``TARRY_LIMITS__BODY_BYTES_MAX=1000``),
+then the file, then the defaults here. A key that does not exist is an error.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+CLASSIC_DELAY_LEVELS_MS = tuple(
+    seconds * 1000
+    for seconds in (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
+)
+BACK_OFF_MS = (1_000, 5_000, 10_000, 30_000, 60_000, 120_000, 300_000, 600_000, 1_800_000, 3_600_000)
+
+Count = Annotated[int, Field(ge=1)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Limits(_Section):
+    """What a request may ask for. Every refusal names the limit that it hit."""
+
+    topic_chars_max: Count = 200
+    group_chars_max: Count = 100
+    body_bytes_max: Count = 256 << 10
+    properties_max: int = Field(default=64, ge=0)
+    keys_max: int = Field(default=16, ge=0)
+    tags_max: int = Field(default=16, ge=0)
+    record_overhead_bytes_max: Count = 64 << 10  # tags, keys and properties together
+    batch_messages_max: Annotated[int, Field(ge=1, le=65_536)] = 4_096
+    batch_bytes_max: Count = 4 << 20
+    cancel_ids_max: Count = 4_096
+    due_horizon_ms: Count = 100 * 365 * 86_400_000  # how far ahead a due time may lie
+    stream_requests_max: Count = 32  # in flight on one ScheduleStream
+    consumers_max: Count = 1_000  # consumer streams on one node
+    credit_max: Count = 100_000
+
+
+class Delivery(_Section):
+    """Leases, retries and the hand-over."""
+
+    lease_ms: Count = 30_000
+    lease_ms_min: Count = 100
+    lease_ms_max: Count = 12 * 3_600_000
+    attempts_max: Count = 16
+    back_off_ms: tuple[Count, ...] = BACK_OFF_MS
+    batch_messages_max: Count = 1_000  # handed over in one response
+    batch_bytes_max: Count = 1 << 20
+
+
+class Dispatch(_Section):
+    """The release of due messages."""
+
+    period_ms: Count = 50  # between releases, and between dispatch states to followers
+    commit_ms: Count = 50  # allowed for committing a release before its first message is due
+    slice_messages_max: Count = 10_000  # of one release
+    checkpoint_ms: Count = 5_000
+    checkpoint_bytes: Count = 64 << 20
+
+
+class Tls(_Section):
+    """Certificates; all three make it mutual."""
+
+    certificate: Path
+    key: Path
+    authority: Path | None = None
+
+
+class Token(_Section):
+    """Rights of one bearer token: topic patterns with ``*`` at the end, by right."""
+
+    produce: tuple[str, ...] = ()
+    consume: tuple[str, ...] = ()
+    operate: bool = False
+
+
+class NodeConfig(BaseSettings):
+    """A node. ``members`` names every node of the cluster with its address, itself included."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="TARRY_", env_nested_delimiter="__", extra="forbid", frozen=True
+    )
+
+    node: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")
+    data: Path
+    listen: str = Field(pattern=r"^.+:\d{1,5}$")
+    members: dict[str, str]
+    cluster: str = "tarry"  # nodes of another cluster are not listened to
+    shard: int = Field(default=0, ge=0, le=4095)
+    delay_levels_ms: tuple[Count, ...] = CLASSIC_DELAY_LEVELS_MS
+    limits: Limits = Limits()
+    delivery: Delivery = Delivery()
+    dispatch: Dispatch = Dispatch()
+    tls: Tls | None = None
+    tokens: dict[str, Token] = {}
+    peer_token: str = ""  # what nodes show each other where tokens are on
+    log_level: str = "info"
+    log_json: bool = True
+
+    @field_validator("data")
+    @classmethod
+    def _absolute(cls, data: Path) -> Path:
+        return data.absolute()
+
+    @model_validator(mode="after")
+    def _whole(self) -> NodeConfig:
+        if self.node not in self.members:
+            raise ValueError(f'members does not name this node: add {self.node} = "{self.listen}" to it')
+        if self.tokens and not self.peer_token:
+            raise ValueError("tokens are on: set peer_token, the same on every node, or peers are refused")
+        return self
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Flags, environment, file."""
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+
+
+def load(path: Path | None, flags: dict[str, Any]) -> NodeConfig:
+    """Return the configuration from the file (if any), the environment and the flags.
+
+    Raises:
+        ValueError: a key is unknown or a value wrong; the text says which.
+        OSError: the file cannot be read.
+    """
+    if path is not None and not path.is_file():
+        raise FileNotFoundError(f"{path}: no such configuration file")
+
+    class FromFile(NodeConfig):
+        model_config = SettingsConfigDict(toml_file=path)
+
+    return FromFile(**flags)

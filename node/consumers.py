@@ -1,0 +1,55 @@
+"""A consumer at the leader: its credit, its filter, and what is on the way to it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Final
+
+from tarry.replication.refusal import Refusal
+
+OUTGOING_BYTES_MAX: Final = 4 << 20
+"""A consumer that reads too slowly gets nothing more while so much waits for it."""
+
+
+@dataclass(eq=False, slots=True)
+class Consumer:
+    """One consumer stream. The delivery puts responses in, the stream's writer takes them out."""
+
+    name: str
+    topic: str
+    group: str
+    lease_ms: int
+    credit: int
+    tags: frozenset[str] = frozenset()
+    outgoing_bytes: int = 0
+    ended: Refusal | None = None
+    _outgoing: deque[bytes] = field(default_factory=deque)
+    _readable: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def wants(self) -> int:
+        """Return how many messages may be sent now."""
+        return 0 if self.ended or self.outgoing_bytes >= OUTGOING_BYTES_MAX else self.credit
+
+    def send(self, response: bytes) -> None:
+        """Queue a serialized ConsumeResponse."""
+        self._outgoing.append(response)
+        self.outgoing_bytes += len(response)
+        self._readable.set()
+
+    def end(self, refusal: Refusal) -> None:
+        """End the stream with this status once the writer comes to it."""
+        self.ended = self.ended or refusal
+        self._readable.set()
+
+    async def next_response(self) -> bytes | None:
+        """Return the next response to write, None where the stream has been ended."""
+        while not self._outgoing and self.ended is None:
+            self._readable.clear()
+            await self._readable.wait()
+        if self.ended is not None:
+            return None
+        response = self._outgoing.popleft()
+        self.outgoing_bytes -= len(response)
+        return response

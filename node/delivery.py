@@ -1,0 +1,86 @@
+"""Delivery at the leader: all groups, as long as it leads."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from google.protobuf.message import Message
+
+from tarry.node.clock import ClusterTime
+from tarry.node.config import NodeConfig
+from tarry.node.consumers import Consumer
+from tarry.node.group_delivery import GroupDelivery
+from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.replication.machine import Machine
+from tarry.replication.refusal import Refusal
+
+Propose: TypeAlias = Callable[[Message], Awaitable[Any]]
+Spawn: TypeAlias = Callable[[Awaitable[None]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What delivery stands on."""
+
+    config: NodeConfig
+    machine: Machine
+    time: ClusterTime
+    propose: Propose
+    may_serve: Callable[[], bool]
+    spawn: Spawn  # runs a task that ends with the leadership
+
+
+class Delivery:
+    """Hands released messages to consumers; made anew for each leadership."""
+
+    def __init__(self, context: Context, term: int, inherited: Iterable[log_pb.Cursor]) -> None:
+        self.term = term
+        self._context = context
+        self._inherited = {(c.group, c.queue): c for c in inherited}
+        self._until_ms = context.time.now_ms() + context.config.delivery.lease_ms
+        self._groups: dict[tuple[str, str], GroupDelivery] = {}
+        self._by_queue: dict[int, set[GroupDelivery]] = {}
+
+    @property
+    def consumers(self) -> int:
+        """How many consumer streams are open."""
+        return sum(len(group.consumers) for group in self._groups.values())
+
+    def group(self, topic: str, group: str, queue: int, retry_queue: int) -> GroupDelivery:
+        """Return the group of the topic, opened if it is not."""
+        known = self._groups.get((topic, group))
+        if known is None:
+            known = GroupDelivery(self._context, self.term, topic, group, (queue, retry_queue))
+            for number in (queue, retry_queue):
+                self._by_queue.setdefault(number, set()).add(known)
+                cursor = self._inherited.pop((group, number), None)
+                if cursor is not None:
+                    known.inherit(number, cursor.offset, cursor.consumers, self._until_ms)
+            self._groups[topic, group] = known
+        return known
+
+    def find(self, topic: str, group: str) -> GroupDelivery | None:
+        """Return the group of the topic if a consumer has been there."""
+        return self._groups.get((topic, group))
+
+    def released(self, queues: Iterable[int]) -> None:
+        """Hand over what is due of what was just released to these queues."""
+        for queue in queues:
+            for group in self._by_queue.get(queue, ()):
+                group.pump()
+
+    def cursors(self) -> list[log_pb.Cursor]:
+        """Return the cursors of all groups, for the dispatch state."""
+        opened = [cursor for group in self._groups.values() for cursor in group.cursors()]
+        return [*self._inherited.values(), *opened]
+
+    def end(self, refusal: Refusal) -> None:
+        """End all consumer streams: leadership is gone, or the node stops."""
+        for group in self._groups.values():
+            group.end(refusal)
+
+    def open_consumers(self) -> list[Consumer]:
+        """Return all consumers."""
+        return [consumer for group in self._groups.values() for consumer in group.consumers]

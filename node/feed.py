@@ -1,0 +1,197 @@
+"""Feed: one group on one queue, at the leader. What waits, what is in whose hands.
+
+    queue ──load──► waiting, sorted by (due, offset) ──take──► in hand, leased ──► acked / retried
+                        ▲                                          │
+                        └───────── given back ─────────────────────┘
+    after a failover: offsets below the old leader's cursor are held, for they may be in hand
+
+No clock, no network: times come as arguments, what is to be done goes back as values.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from itertools import repeat
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tarry.replication.groups import Acknowledged
+from tarry.replication.ready_queue import UNIT, ReadyQueue
+
+WINDOW: Final = 8_192
+"""Units loaded ahead of what is handed over."""
+
+WAITING: Final = np.dtype([*UNIT.descr, ("offset", "<u8"), ("maybe_duplicate", "u1")])
+EMPTY: Final = np.empty(0, dtype=WAITING)
+
+
+@dataclass(eq=False, slots=True)
+class Batch:
+    """What was handed over at once, under one lease."""
+
+    consumer: str
+    offsets: NDArray[np.uint64]
+    until_ms: int
+    left: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.left = len(self.offsets)
+
+
+class Feed:
+    """One group on one queue; lives as long as the leadership."""
+
+    def __init__(self, queue: ReadyQueue, group: str, acknowledged: Acknowledged) -> None:
+        self.queue = queue
+        self.group = group
+        self.cursor = acknowledged.floor  # highest offset + 1 ever handed over
+        self.tag_mask = 0  # pass over what has none of these bits; 0: take all
+        self.held_until_ms: int | None = None
+        self._acknowledged = acknowledged
+        self._next = acknowledged.floor
+        self._waiting = EMPTY
+        self._in_hand: dict[int, Batch] = {}
+        self._held: NDArray[np.uint64] = np.empty(0, dtype=np.uint64)
+
+    @property
+    def in_hand(self) -> int:
+        """How many messages are in consumers' hands."""
+        return len(self._in_hand)
+
+    def hold(self, cursor: int, until_ms: int) -> None:
+        """Hold what an earlier leader may have handed over, up to its cursor, for a lease."""
+        self.cursor = max(self.cursor, cursor)
+        offsets = np.arange(self._next, min(cursor, self.queue.units), dtype=np.uint64)
+        self._held = offsets[~self._acknowledged.contains(offsets)]
+        self._next = max(self._next, cursor)
+        if len(self._held):
+            self.held_until_ms = until_ms
+
+    def end_hold(self) -> int:
+        """Give what is still held out again, marked; return how many."""
+        held = np.sort(self._held)
+        self._held = held[:0]
+        self.held_until_ms = None
+        self._wait(held[~self._acknowledged.contains(held)], maybe_duplicate=True)
+        return len(held)
+
+    def load(self) -> NDArray[np.uint64]:
+        """Fill the window from the queue; return the offsets passed over by the filter."""
+        passed = [np.empty(0, dtype=np.uint64)]
+        while len(self._waiting) < WINDOW and self._next < self.queue.units:
+            units = self.queue.read(self._next, WINDOW)
+            offsets = np.arange(self._next, self._next + len(units), dtype=np.uint64)
+            self._next += len(units)
+            wanted = ~self._acknowledged.contains(offsets)
+            if self._in_hand:  # a resumed delivery may lie ahead of the window
+                wanted &= ~np.fromiter(map(self._in_hand.__contains__, offsets.tolist()), bool, len(offsets))
+            if self.tag_mask:
+                matches = (units["tag_mask"] & np.uint64(self.tag_mask)) != 0
+                passed.append(offsets[wanted & ~matches])
+                wanted &= matches
+            self._merge(units[wanted], offsets[wanted], maybe_duplicate=False)
+        return np.concatenate(passed)
+
+    def next_due_ms(self) -> int | None:
+        """Return when the first of what waits is due."""
+        return int(self._waiting["due_ms"][0]) if len(self._waiting) else None
+
+    def due(self, now_ms: int) -> int:
+        """Return how many of the window are due."""
+        return int(np.searchsorted(self._waiting["due_ms"], now_ms, side="right"))
+
+    def take(self, now_ms: int, count: int) -> NDArray[np.void]:
+        """Return (and no longer hold as waiting) up to count due messages, shape (n,), dtype WAITING."""
+        n = min(count, self.due(now_ms))
+        taken, self._waiting = self._waiting[:n], self._waiting[n:]
+        return taken
+
+    def hand(self, offsets: NDArray[np.uint64], consumer: str, until_ms: int) -> Batch:
+        """Record that the consumer holds the offsets until the lease is over."""
+        batch = Batch(consumer, offsets, until_ms)
+        self._in_hand.update(zip(offsets.tolist(), repeat(batch)))
+        self.cursor = max(self.cursor, int(offsets.max()) + 1)
+        return batch
+
+    def take_back(self, consumer: str, offsets: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """The consumer is done with the offsets: return which were its own, and are no longer in hand."""
+        listed = offsets.tolist()
+        batches = list(map(self._in_hand.pop, listed, repeat(None)))
+        counts = Counter(batches)
+        own = np.ones(len(listed), dtype=np.bool_)
+        for batch, count in counts.items():
+            if batch is not None and batch.consumer == consumer:
+                batch.left -= count
+                continue
+            others = np.array([other is batch for other in batches], dtype=np.bool_)
+            own &= ~others
+            if batch is not None:
+                self._in_hand.update(zip(offsets[others].tolist(), repeat(batch)))
+        return own
+
+    def expire(self, batch: Batch) -> NDArray[np.uint64]:
+        """The batch's lease is over: return what of it is still in hand, and is so no more."""
+        if batch.left == 0:
+            return batch.offsets[:0]
+        still = [o for o in batch.offsets.tolist() if self._in_hand.get(o) is batch]
+        for offset in still:
+            del self._in_hand[offset]
+        batch.left = 0
+        return np.array(still, dtype=np.uint64)
+
+    def of_consumer(self, consumer: str) -> NDArray[np.uint64]:
+        """Return the offsets that the consumer has in hand."""
+        mine = [offset for offset, batch in self._in_hand.items() if batch.consumer == consumer]
+        return np.array(sorted(mine), dtype=np.uint64)
+
+    def give_back(self, consumer: str, keep: NDArray[np.uint64]) -> None:
+        """Let go what the consumer has in hand, but for ``keep``: it goes out again, marked."""
+        lost = np.setdiff1d(self.of_consumer(consumer), keep)
+        if len(lost):
+            self.take_back(consumer, lost)
+            self._wait(lost, maybe_duplicate=True)
+
+    def resume(self, consumer: str, offsets: NDArray[np.uint64], until_ms: int) -> Batch | None:
+        """Let a reconnected consumer keep what it still has in hand; return what of it goes on.
+
+        Not kept: what is acknowledged, in another's hand by now, or never was in the queue.
+        """
+        offsets = np.unique(offsets)
+        offsets = offsets[offsets < np.uint64(self.queue.units)]
+        offsets = offsets[~self._acknowledged.contains(offsets)]
+        owners = [self._in_hand.get(offset) for offset in offsets.tolist()]
+        free = np.array([owner is None or owner.consumer == consumer for owner in owners], dtype=np.bool_)
+        offsets = offsets[free] if len(offsets) else offsets
+        if not len(offsets):
+            return None
+        self._held = np.setdiff1d(self._held, offsets)
+        self._waiting = self._waiting[~np.isin(self._waiting["offset"], offsets)]
+        mine = np.intersect1d(offsets, self.of_consumer(consumer))
+        if len(mine):
+            self.take_back(consumer, mine)
+        return self.hand(offsets, consumer, until_ms)
+
+    def refuse(self, taken: NDArray[np.void]) -> None:
+        """Put back what ``take`` returned."""
+        self._waiting = np.concatenate([taken, self._waiting])
+
+    def _wait(self, offsets: NDArray[np.uint64], *, maybe_duplicate: bool) -> None:
+        self._merge(self.queue.at(offsets), offsets, maybe_duplicate=maybe_duplicate)
+
+    def _merge(self, units: NDArray[np.void], offsets: NDArray[np.uint64], *, maybe_duplicate: bool) -> None:
+        if not len(units):
+            return
+        more = np.empty(len(units), dtype=WAITING)
+        for name in UNIT.names or ():
+            more[name] = units[name]
+        more["offset"] = offsets
+        more["maybe_duplicate"] = maybe_duplicate
+        ordered = bool(np.all(np.diff(more["due_ms"]) >= 0))
+        if len(self._waiting):
+            ordered &= bool(self._waiting["due_ms"][-1] <= more["due_ms"][0])
+            ordered &= bool(self._waiting["offset"][-1] < more["offset"][0])
+            more = np.concatenate([self._waiting, more])
+        self._waiting = more if ordered else more[np.lexsort((more["offset"], more["due_ms"]))]

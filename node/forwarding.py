@@ -1,0 +1,62 @@
+"""Forwarding: a follower passes a unary call on to the leader, bytes in, bytes out."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import grpc
+
+from tarry.node.calls import CallContext
+from tarry.node.status import DETAILS_KEY, abort
+from tarry.replication.refusal import Reason, Refusal
+
+FORWARDED_KEY: Final = "tarry-forwarded"
+"""Metadata of a forwarded call: it is not forwarded again."""
+DEADLINE_S: Final = 10.0
+"""Of a forwarded call whose client gave none."""
+
+
+class Forwarding:
+    """Channels to the other members, opened when needed."""
+
+    def __init__(self, credentials: grpc.ChannelCredentials | None, options: list[tuple[str, int]]) -> None:
+        self._credentials = credentials
+        self._options = options
+        self._channels: dict[str, grpc.aio.Channel] = {}
+
+    async def forward(self, address: str, path: str, raw: bytes, context: CallContext) -> bytes | Refusal:
+        """Return the leader's answer; its statuses end this call as they came."""
+        call = self._channel(address).unary_unary(path, None, None)
+        shown = dict(context.invocation_metadata() or ()).get("authorization")  # type: ignore[arg-type]
+        passed = (("authorization", shown),) if shown else ()
+        remaining = context.time_remaining()
+        try:
+            return await call(
+                raw,
+                metadata=((FORWARDED_KEY, "1"), *passed),
+                timeout=DEADLINE_S if remaining is None else remaining,
+            )
+        except grpc.aio.AioRpcError as error:
+            details = dict(error.trailing_metadata() or ()).get(DETAILS_KEY)
+            if details:
+                await context.abort(error.code(), error.details() or "", ((DETAILS_KEY, details),))
+            if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+                await context.abort(error.code(), "the leader did not answer within the deadline")
+            text = f"the leader at {address} cannot be reached: {error.details()}"
+            await abort(context, Refusal(Reason.OUTCOME_UNKNOWN, text, retry_ms=100))
+
+    def _channel(self, address: str) -> grpc.aio.Channel:
+        channel = self._channels.get(address)
+        if channel is None:
+            channel = (
+                grpc.aio.insecure_channel(address, options=self._options)
+                if self._credentials is None
+                else grpc.aio.secure_channel(address, self._credentials, options=self._options)
+            )
+            self._channels[address] = channel
+        return channel
+
+    async def close(self) -> None:
+        """Close all channels."""
+        for channel in self._channels.values():
+            await channel.close(None)

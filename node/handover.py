@@ -1,0 +1,124 @@
+"""The hand-over: due units become one columnar response, the stored records as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias, cast
+
+import numpy as np
+from google.protobuf.message import DecodeError
+from numpy.typing import NDArray
+
+from tarry.proto import tarry_consumer_pb2 as consumer_pb
+from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.proto.message_id import MessageId
+from tarry.proto.tarry_message_pb2 import Record, Retried
+from tarry.replication.ready_queue import ReadyQueue
+
+Read: TypeAlias = Callable[[NDArray[np.uint32], NDArray[np.uint32]], Sequence[bytes | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class HandoverBatch:
+    """What goes to one consumer at once; columns of shape (n,)."""
+
+    shard: int
+    queue: int
+    units: NDArray[np.void]  # dtype feed.WAITING
+    hour: NDArray[np.uint32]  # with global_index: of the first message, also for a retry
+    global_index: NDArray[np.uint32]
+    attempt: NDArray[np.uint32]
+    records: list[bytes]
+    passed: NDArray[np.uint64]  # offsets that the exact check of the filter left out
+    damaged: list[str]  # ids whose record does not match its checksum
+
+    def first(self, n: int) -> HandoverBatch:
+        """Return the same with only the first n messages."""
+        return HandoverBatch(
+            self.shard,
+            self.queue,
+            self.units[:n],
+            self.hour[:n],
+            self.global_index[:n],
+            self.attempt[:n],
+            self.records[:n],
+            self.passed,
+            self.damaged,
+        )
+
+
+def build(
+    shard: int, queue: ReadyQueue, units: NDArray[np.void], read: Read, tags: frozenset[str]
+) -> HandoverBatch:
+    """Read the records of the units; leave out what is damaged or does not match the tags."""
+    hour, global_index = units["hour"], units["global_index"]
+    records = read(hour, global_index)
+    attempt = np.ones(len(units), dtype=np.uint32)
+    passed = np.empty(0, dtype=np.uint64)
+    damaged: list[str] = []
+    if None in records:
+        whole = np.array([record is not None for record in records], dtype=np.bool_)
+        damaged = [
+            str(MessageId(shard, int(unit["hour"]), int(unit["global_index"]))) for unit in units[~whole]
+        ]
+        units, hour, global_index, attempt = units[whole], hour[whole], global_index[whole], attempt[whole]
+        records = [record for record in records if record is not None]
+    sound = cast("list[bytes]", records)
+    if queue.group:
+        copies = [Retried.FromString(record) for record in sound]
+        hour = np.array([copy.hour for copy in copies], dtype=np.uint32)
+        global_index = np.array([copy.global_index for copy in copies], dtype=np.uint32)
+        attempt = np.array([copy.attempt for copy in copies], dtype=np.uint32)
+        sound = [copy.record for copy in copies]
+    if tags:
+        matches = np.array([not tags.isdisjoint(_tags(record)) for record in sound], dtype=np.bool_)
+        passed = units["offset"][~matches]
+        units, hour, global_index, attempt = (
+            units[matches], hour[matches], global_index[matches], attempt[matches],
+        )  # fmt: skip
+        sound = [record for record, match in zip(sound, matches.tolist(), strict=True) if match]
+    return HandoverBatch(
+        shard,
+        queue.queue,
+        units,
+        hour,
+        global_index,
+        attempt,
+        sound,
+        passed,
+        damaged,
+    )
+
+
+def within(batch: HandoverBatch, bytes_max: int) -> int:
+    """Return how many of the batch's messages fit into bytes_max; at least one."""
+    sizes = np.fromiter(map(len, batch.records), dtype=np.int64, count=len(batch.records))
+    return max(1, int(np.searchsorted(np.cumsum(sizes), bytes_max, side="right")))
+
+
+def serialize(batch: HandoverBatch, topic: str, stamp: consumer_pb.DispatchStamp) -> bytes:
+    """Return the batch as a serialized ConsumeResponse."""
+    duplicates = np.flatnonzero(batch.units["maybe_duplicate"])
+    columns = log_pb.DeliveriesColumns(
+        shard=batch.shard,
+        queue=batch.queue,
+        topic=topic,
+        offset=batch.units["offset"].tobytes(),
+        hour=batch.hour.astype("<u4").tobytes(),
+        global_index=batch.global_index.astype("<u4").tobytes(),
+        due_ms=batch.units["due_ms"].tobytes(),
+        released_ms=batch.units["released_ms"].tobytes(),
+        attempt=batch.attempt.tobytes() if (batch.attempt != 1).any() else b"",
+        maybe_duplicate=duplicates.astype("<u4").tobytes(),
+        records=batch.records,
+        stamp=stamp,
+    )
+    return log_pb.ConsumedColumns(deliveries=columns).SerializeToString()
+
+
+def _tags(record: bytes) -> Sequence[str]:
+    try:
+        return Record.FromString(record).tags
+    except DecodeError:
+        return ()

@@ -1,0 +1,193 @@
+"""Intake: a schedule request as it came, checked against the limits, becomes a command.
+
+The checks cost a few C calls a batch, not a statement a message: one protobuf
+parse proves that every record parses, and columns are looked at whole.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from operator import attrgetter
+from typing import Any, Final
+
+import numpy as np
+from google.protobuf.message import DecodeError
+from numpy.typing import NDArray
+
+from tarry.node.config import Limits
+from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.proto import tarry_producer_pb2 as producer_pb
+from tarry.proto.tags import tag_mask
+from tarry.replication.refusal import Reason, Refusal
+
+NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+PRODUCER_CHARS_MAX: Final = 64
+I8: Final = np.dtype("<i8")
+U4: Final = np.dtype("<u4")
+
+
+@lru_cache(maxsize=4096)
+def check_name(name: str, chars_max: int, reason: Reason, what: str) -> Refusal | None:
+    """Return why a topic's or group's name will not do."""
+    if not name:
+        return Refusal(reason, f"the {what} is empty: name one")
+    if len(name) > chars_max:
+        return Refusal(reason, f"the {what} has {len(name)} characters, more than {chars_max}")
+    if NAME.fullmatch(name) is None:
+        text = f"the {what} {name[:80]!r} has characters other than letters, digits, '_', '-' and '.'"
+        return Refusal(reason, text + ", or begins with '-' or '.'")
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Intake:
+    """Checks requests; knows the limits and the table of delay levels, no clock."""
+
+    limits: Limits
+    delay_levels_ms: tuple[int, ...]
+
+    def batch(self, raw: bytes, now_ms: int) -> log_pb.ScheduleCommand | Refusal:
+        """Return the command for a serialized ScheduleBatchRequest."""
+        if len(raw) > self.limits.batch_bytes_max:
+            text = f"the batch has {len(raw)} bytes, more than {self.limits.batch_bytes_max}: split it"
+            return Refusal(Reason.BATCH_TOO_LARGE, text)
+        try:
+            request = log_pb.ScheduleColumns.FromString(raw)
+        except DecodeError:
+            return Refusal(Reason.RECORD_INVALID, "the request is not a ScheduleBatchRequest")
+        return self._columns(request, raw, now_ms)
+
+    def one(self, request: producer_pb.ScheduleRequest, now_ms: int) -> log_pb.ScheduleCommand | Refusal:
+        """Return the command for a single message."""
+        record = request.record.SerializeToString()
+        columns = log_pb.ScheduleColumns(
+            producer=request.producer,
+            sequence=request.sequence,
+            topics=[request.topic],
+            due_ms=_column(request, "due_ms", I8),
+            delay_ms=_column(request, "delay_ms", I8),
+            delay_level=_column(request, "delay_level", U4),
+            tag_mask=np.array([tag_mask(request.record.tags)], dtype="<u8").tobytes(),
+            records=[record],
+        )
+        return self._columns(columns, columns.SerializeToString(), now_ms)
+
+    def _columns(
+        self, request: log_pb.ScheduleColumns, raw: bytes, now_ms: int
+    ) -> log_pb.ScheduleCommand | Refusal:
+        n = len(request.records)
+        if not _aligned(request, n):  # legal protobuf may come unpacked or in pieces: pack it
+            request = _repacked(raw)
+            if not _aligned(request, n):
+                text = f"{n} records, and a column that has another length: one value for each record"
+                return Refusal(Reason.COLUMNS_DIFFER, text)
+        due = self._due(request, n, now_ms)
+        refusal = self._size(n) or self._names(request) or (due if isinstance(due, Refusal) else None)
+        refusal = refusal or self._records(request.records, raw)
+        if refusal is not None or isinstance(due, Refusal):
+            return refusal or due  # type: ignore[return-value]
+        command = log_pb.ScheduleCommand(now_ms=now_ms, request=request)
+        if not request.due_ms:
+            command.due_ms = due.tobytes()
+            command.request.ClearField("delay_ms")
+            command.request.ClearField("delay_level")
+        return command
+
+    def _size(self, n: int) -> Refusal | None:
+        if n == 0:
+            return Refusal(Reason.BATCH_EMPTY, "the batch holds no record")
+        if n > self.limits.batch_messages_max:
+            text = f"the batch has {n} messages, more than {self.limits.batch_messages_max}: split it"
+            return Refusal(Reason.BATCH_TOO_LARGE, text)
+        return None
+
+    def _names(self, request: log_pb.ScheduleColumns) -> Refusal | None:
+        if len(request.producer) > PRODUCER_CHARS_MAX or (request.producer and request.sequence == 0):
+            text = f"a producer has 1 to {PRODUCER_CHARS_MAX} characters and numbers its requests from 1"
+            return Refusal(Reason.PRODUCER_INVALID, text)
+        if not request.topics:
+            return Refusal(Reason.TOPIC_INVALID, "the topic is empty: name one")
+        if request.topic and int(np.frombuffer(request.topic, U4).max()) >= len(request.topics):
+            return Refusal(Reason.COLUMNS_DIFFER, "a message's topic is not in the request's topics")
+        for topic in request.topics:
+            refusal = check_name(topic, self.limits.topic_chars_max, Reason.TOPIC_INVALID, "topic")
+            if refusal is not None:
+                return refusal
+        return None
+
+    def _due(self, request: log_pb.ScheduleColumns, n: int, now_ms: int) -> NDArray[np.int64] | Refusal:
+        given = [name for name in ("due_ms", "delay_ms", "delay_level") if getattr(request, name)]
+        if len(given) > 1:
+            return Refusal(Reason.DUE_AMBIGUOUS, f"{' and '.join(given)} are given: give one of them")
+        if not given:
+            return Refusal(Reason.DUE_MISSING, "give one of due_ms, delay_ms and delay_level")
+        horizon = self.limits.due_horizon_ms
+        if request.delay_level:
+            levels = np.frombuffer(request.delay_level, U4)
+            wrong = (levels < 1) | (levels > len(self.delay_levels_ms))
+            if wrong.any():
+                text = f"delay level {levels[wrong.argmax()]} is none of 1 to {len(self.delay_levels_ms)}"
+                return _at(wrong, Reason.DELAY_LEVEL_UNKNOWN, text)
+            return now_ms + np.array(self.delay_levels_ms, dtype=I8)[levels.astype(np.intp) - 1]
+        if request.delay_ms:
+            delay = np.frombuffer(request.delay_ms, I8)
+            if (wrong := delay < 0).any():
+                text = f"the delay {delay[wrong.argmax()]} ms is negative: 0 is at once"
+                return _at(wrong, Reason.DELAY_NEGATIVE, text)
+            if (wrong := delay > horizon).any():
+                text = f"the delay {delay[wrong.argmax()]} ms is more than {horizon} ms"
+                return _at(wrong, Reason.DUE_TOO_FAR, text)
+            return now_ms + delay
+        due = np.frombuffer(request.due_ms, I8)
+        if (wrong := due < 0).any():
+            text = f"due_ms {due[wrong.argmax()]} is negative: it counts from the epoch, UTC"
+            return _at(wrong, Reason.DUE_INVALID, text)
+        if (wrong := due > now_ms + horizon).any():
+            text = f"due_ms {due[wrong.argmax()]} is more than {horizon} ms ahead: is it in ms?"
+            return _at(wrong, Reason.DUE_TOO_FAR, text)
+        return due
+
+    def _records(self, records: Iterable[bytes], raw: bytes) -> Refusal | None:
+        try:
+            checked = log_pb.CheckedRecords.FromString(raw).records
+        except DecodeError:
+            return Refusal(Reason.RECORD_INVALID, "a record is not a serialized tarry.v1.Record")
+        limits = self.limits
+        return (
+            _most(map(len, map(attrgetter("body"), checked)), limits.body_bytes_max, Reason.RECORD_TOO_LARGE,
+                  "a body of {} bytes, more than {}: keep it elsewhere and send where")
+            or _most(map(len, records), limits.body_bytes_max + limits.record_overhead_bytes_max,
+                     Reason.RECORD_TOO_LARGE, "a record of {} bytes, more than {}")
+            or _most(map(len, map(attrgetter("properties"), checked)), limits.properties_max,
+                     Reason.TOO_MANY_PROPERTIES, "{} properties, more than {}")
+            or _most(map(len, map(attrgetter("keys"), checked)), limits.keys_max,
+                     Reason.TOO_MANY_KEYS, "{} keys, more than {}")
+            or _most(map(len, map(attrgetter("tags"), checked)), limits.tags_max,
+                     Reason.TOO_MANY_TAGS, "{} tags, more than {}")
+        )  # fmt: skip
+
+
+def _most(values: Iterable[int], limit: int, reason: Reason, text: str) -> Refusal | None:
+    most = max(values)
+    return Refusal(reason, text.format(most, limit)) if most > limit else None
+
+
+def _at(wrong: NDArray[np.bool_], reason: Reason, text: str) -> Refusal:
+    return Refusal(reason, text, {"position": str(int(wrong.argmax()))})
+
+
+def _aligned(request: log_pb.ScheduleColumns, n: int) -> bool:
+    widths = {"topic": 4, "due_ms": 8, "delay_ms": 8, "delay_level": 4, "tag_mask": 8}
+    return all(len(getattr(request, name)) in (0, n * width) for name, width in widths.items())
+
+
+def _repacked(raw: bytes) -> log_pb.ScheduleColumns:
+    packed = producer_pb.ScheduleBatchRequest.FromString(raw).SerializeToString()
+    return log_pb.ScheduleColumns.FromString(packed)
+
+
+def _column(request: Any, name: str, dtype: np.dtype[Any]) -> bytes:
+    return np.array([getattr(request, name)], dtype=dtype).tobytes() if request.HasField(name) else b""

@@ -1,0 +1,153 @@
+"""Leadership: what runs only while this node may serve as leader.
+
+Begins when the node leads, holds the lease and has applied all that was
+committed before it; ends at once when any of that is over. Everything volatile
+(who has what in hand) is made anew each time and thrown away at the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Iterable
+from typing import Any
+
+import structlog
+from google.protobuf.message import Message
+
+from tarry.node.clock import ClusterTime
+from tarry.node.config import NodeConfig
+from tarry.node.delivery import Context, Delivery
+from tarry.node.dispatcher import Dispatcher
+from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.replication import command as command_codec
+from tarry.replication.driver import Driver
+from tarry.replication.machine import Machine
+from tarry.replication.refusal import Reason, Refusal
+from tarry.replication.status import NotLeader, Overloaded, Role, Unknown
+
+log = structlog.get_logger()
+
+
+class Leadership:
+    """Starts and stops the dispatcher and the delivery as leadership comes and goes."""
+
+    def __init__(self, config: NodeConfig, machine: Machine, driver: Driver, time: ClusterTime) -> None:
+        self.delivery: Delivery | None = None
+        self._dispatcher: Dispatcher | None = None
+        self._config = config
+        self._machine = machine
+        self._driver = driver
+        self._time = time
+        self._changed = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._failed: asyncio.Future[None] | None = None
+        self._lost = asyncio.Event()
+        self._heard = log_pb.DispatchState()
+
+    def hear(self, state: log_pb.DispatchState) -> None:
+        """Keep what the leader says of its dispatch; a new leader starts from it."""
+        self._heard = state
+
+    def dispatch_state(self) -> log_pb.DispatchState:
+        """Return this leader's dispatch state, for its followers."""
+        wheel = self._machine.wheel
+        return log_pb.DispatchState(
+            term=self.delivery.term if self.delivery else 0,
+            tick=wheel.tick,
+            local_index=wheel.local_index,
+            frontier_ms=self._machine.frontier_ms,
+            now_ms=self._time.now_ms(),
+            cursors=self.delivery.cursors() if self.delivery else self._heard.cursors,
+        )
+
+    def look(self) -> None:
+        """Something about the role may have changed."""
+        self._changed.set()
+        if self.delivery is not None and not self._leads():
+            self._lost.set()
+
+    def applied(self) -> None:
+        """An entry has been applied: hand over what it released, wake the dispatcher if need be."""
+        changed: Iterable[int] = self._machine.queues.take_changed()
+        if self.delivery is not None:
+            self.delivery.released(changed)
+        if self._dispatcher is not None:
+            self._dispatcher.inserted()
+
+    async def run(self) -> None:
+        """Run until cancelled. Raises what a task of a leadership raised unexpectedly."""
+        while True:
+            self._changed.clear()
+            if self._driver.may_serve():
+                await self._lead()
+            else:
+                await self._changed.wait()
+
+    async def _lead(self) -> None:
+        term = self._driver.status().term
+        self._lost.clear()
+        self._failed = asyncio.get_running_loop().create_future()
+        context = Context(
+            config=self._config,
+            machine=self._machine,
+            time=self._time,
+            propose=self._propose,
+            may_serve=self._driver.may_serve,
+            spawn=self._spawn,
+        )
+        self.delivery = Delivery(context, term, self._heard.cursors)
+        self._dispatcher = Dispatcher(self._machine, self._time, self._config.dispatch, self._propose)
+        log.info("leading", term=term)
+        self._spawn(self._dispatcher.run())
+        lost = asyncio.ensure_future(self._lost.wait())
+        failed: asyncio.Future[Any] = self._failed
+        try:
+            await asyncio.wait((lost, failed), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            lost.cancel()
+            self._heard = self.dispatch_state()
+            delivery, self.delivery, self._dispatcher = self.delivery, None, None
+            delivery.end(self.not_leader())
+            for task in list(self._tasks):
+                task.cancel()
+            log.info("no longer leading", term=term)
+        if self._failed.done():
+            self._failed.result()
+
+    def not_leader(self) -> Refusal:
+        """Return the refusal that says who leads, as far as this node knows."""
+        status = self._driver.status()
+        if status.leader is None or status.leader == status.node:
+            return Refusal(Reason.NO_LEADER, "the cluster has no leader right now: try again", retry_ms=100)
+        address = status.members.get(status.leader, "")
+        text = f"{status.node} does not lead: {status.leader} at {address} does"
+        facts = {"leader": address, "leader_node": status.leader}
+        return Refusal(Reason.NOT_LEADER, text, facts, retry_ms=20)
+
+    def _leads(self) -> bool:
+        status = self._driver.status()
+        term = self.delivery.term if self.delivery else None
+        return status.role is Role.LEADER and status.term == term
+
+    def _spawn(self, work: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(self._watched(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _watched(self, work: Awaitable[None]) -> None:
+        try:
+            await work
+        except (NotLeader, Unknown):
+            self.look()
+        except Exception as error:  # noqa: BLE001  the top of a task: the process ends with it
+            if self._failed is not None and not self._failed.done():
+                self._failed.set_exception(error)
+
+    async def _propose(self, payload: Message) -> Any:
+        """Propose what the leader itself decided; overload is waited out."""
+        command = command_codec.encode(payload)
+        while True:
+            try:
+                return await self._driver.propose(command)
+            except Overloaded as overloaded:
+                await asyncio.sleep(overloaded.retry_ms / 1000)

@@ -1,0 +1,72 @@
+"""gRPC handlers over raw bytes, with the same edges for every call.
+
+Each call is authorized, counted against shutdown, forwarded if this node does
+not lead, and ends with an answer or a status with details: never hangs, never guesses.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeAlias
+
+import grpc
+
+from tarry.node.calls import CallContext, MethodHandler
+from tarry.node.forwarding import FORWARDED_KEY, Forwarding
+from tarry.node.status import abort
+from tarry.replication.refusal import Reason, Refusal
+from tarry.replication.status import NotLeader, Overloaded, Unknown
+
+Answer: TypeAlias = bytes | Refusal
+Local: TypeAlias = Callable[[bytes, CallContext], Awaitable[Answer]]
+
+UNKNOWN_OUTCOME: Final = Refusal(
+    Reason.OUTCOME_UNKNOWN,
+    "leadership changed before the answer: the request may or may not have been done; "
+    "repeat it with the same producer and sequence",
+    retry_ms=100,
+)
+
+
+def refusal_of(error: Overloaded | Unknown) -> Refusal:
+    """Return the refusal for what the log says to a proposal."""
+    if isinstance(error, Overloaded):
+        text = "too much waits to be replicated: try again later"
+        return Refusal(Reason.OVERLOADED, text, retry_ms=error.retry_ms)
+    return UNKNOWN_OUTCOME
+
+
+class LeaderCalls:
+    """Makes handlers for unary calls that only the leader can answer."""
+
+    def __init__(
+        self, may_serve: Callable[[], bool], not_leader: Callable[[], Refusal], forwarding: Forwarding
+    ) -> None:
+        self._may_serve = may_serve
+        self._not_leader = not_leader
+        self._forwarding = forwarding
+
+    def unary(self, path: str, local: Local) -> MethodHandler:
+        """Return the handler of a call, answered here or by the leader."""
+
+        async def handle(raw: bytes, context: CallContext) -> bytes:
+            answer = await self.answer(path, raw, context, local)
+            return await abort(context, answer) if isinstance(answer, Refusal) else answer
+
+        return grpc.unary_unary_rpc_method_handler(handle)
+
+    async def answer(self, path: str, raw: bytes, context: CallContext, local: Local) -> Answer:
+        """Return the answer of this node if it leads, else of the leader."""
+        if self._may_serve():
+            try:
+                return await local(raw, context)
+            except NotLeader:
+                await asyncio.sleep(0)  # certainly not done: the new leader may be asked
+            except (Overloaded, Unknown) as error:
+                return refusal_of(error)
+        refusal = self._not_leader()
+        metadata = context.invocation_metadata() or ()
+        if refusal.reason is not Reason.NOT_LEADER or any(key == FORWARDED_KEY for key, _ in metadata):
+            return refusal
+        return await self._forwarding.forward(refusal.facts["leader"], path, raw, context)

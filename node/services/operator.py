@@ -1,0 +1,123 @@
+"""OperatorService: what a cluster is doing, and who leads it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.metadata import version
+from typing import Final
+
+import grpc
+
+from tarry.node.auth import Authorizer, Right
+from tarry.node.calls import CallContext, ServiceHandler
+from tarry.node.clock import ClusterTime
+from tarry.node.delivery import Delivery
+from tarry.node.services.handlers import Answer, LeaderCalls
+from tarry.proto import tarry_operator_pb2 as pb
+from tarry.replication.driver import Driver
+from tarry.replication.machine import Machine
+from tarry.replication.refusal import Reason, Refusal
+from tarry.replication.status import TransferRefused
+
+SERVICE: Final = "tarry.v1.OperatorService"
+TRANSFER_DEADLINE_MS: Final = 5_000
+
+
+class OperatorService:
+    """Answers operators."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        driver: Driver,
+        time: ClusterTime,
+        authorizer: Authorizer,
+        delivery: Callable[[], Delivery | None],
+        calls: LeaderCalls,
+    ) -> None:
+        self._machine = machine
+        self._driver = driver
+        self._time = time
+        self._authorizer = authorizer
+        self._delivery = delivery
+        self._calls = calls
+
+    def handlers(self) -> ServiceHandler:
+        """Return the service's handlers for a grpc.aio server."""
+        path = f"/{SERVICE}/TransferLeadership"
+        methods = {
+            "ClusterStatus": grpc.unary_unary_rpc_method_handler(self._cluster_status),
+            "TransferLeadership": self._calls.unary(path, self._transfer),
+        }
+        return grpc.method_handlers_generic_handler(SERVICE, methods)
+
+    async def _cluster_status(self, raw: bytes, context: CallContext) -> bytes:
+        status = self._driver.status()
+        wheel, queues = self._machine.wheel, self._machine.queues
+        peers = status.peers
+        members = [
+            pb.Member(
+                node=node,
+                address=address,
+                connected=node == status.node or peers[node].connected,
+                match_index=status.last_index if node == status.node else peers[node].match_index,
+                clock_offset_ms=0 if node == status.node else round(peers[node].clock_offset_ms or 0),
+            )
+            for node, address in sorted(status.members.items())
+        ]
+        return pb.ClusterStatusResponse(
+            node=status.node,
+            leader=status.leader or "",
+            term=status.term,
+            commit_index=status.commit_index,
+            applied_index=status.applied_index,
+            members=members,
+            pending=wheel.pending,
+            ready=queues.unacknowledged(),
+            frontier_ms=self._machine.frontier_ms,
+            tick=wheel.tick,
+            local_index=wheel.local_index,
+            now_ms=self._time.now_ms(),
+            topics=self._topics(),
+            version=version("tarry"),
+            lease=status.may_serve,
+            state_digest=self._machine.digest(),
+        ).SerializeToString()
+
+    def _topics(self) -> list[pb.TopicStatus]:
+        queues, delivery = self._machine.queues, self._delivery()
+        topics = []
+        for queue in queues:
+            if queue.group:
+                continue
+            topic = pb.TopicStatus(topic=queue.topic, released=queue.units)
+            for group in queues.groups_of(queue.queue):
+                main = queues.acknowledged[group, queue.queue]
+                retry = queues.of(queue.topic, group)
+                done = queues.acknowledged[group, retry.queue]
+                at_leader = delivery.find(queue.topic, group) if delivery else None
+                topic.groups.add(
+                    group=group,
+                    floor=main.floor,
+                    acked_above_floor=len(main.acked),
+                    retrying=retry.units - done.floor - len(done.acked),
+                    consumers=len(at_leader.consumers) if at_leader else 0,
+                    in_hand=sum(f.in_hand for f in at_leader.feeds.values()) if at_leader else 0,
+                )
+            topics.append(topic)
+        return topics
+
+    async def _transfer(self, raw: bytes, context: CallContext) -> Answer:
+        refusal = self._authorizer.refusal(context, Right.OPERATE)
+        if refusal is not None:
+            return refusal
+        request = pb.TransferLeadershipRequest.FromString(raw)
+        deadline_ms = request.deadline_ms or TRANSFER_DEADLINE_MS
+        try:
+            done = await self._driver.transfer(request.target or None, deadline_ms)
+        except TransferRefused as refused:
+            facts = {"cause": refused.reason.value}
+            return Refusal(Reason.TRANSFER_REFUSED, str(refused), facts, retry_ms=200)
+        return pb.TransferLeadershipResponse(
+            leader=done.leader, term=done.term, pause_ms=done.pause_ms
+        ).SerializeToString()

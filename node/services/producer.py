@@ -1,0 +1,222 @@
+"""ProducerService: schedule, cancel, get."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable
+from typing import Final, TypeVar
+
+import grpc
+import numpy as np
+from google.protobuf.message import DecodeError, Message
+
+from tarry.node.auth import Authorizer, Right
+from tarry.node.calls import CallContext, ServiceHandler
+from tarry.node.clock import ClusterTime
+from tarry.node.intake import Intake
+from tarry.node.services.handlers import Answer, LeaderCalls
+from tarry.node.status import abort, status_of
+from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.proto import tarry_producer_pb2 as pb
+from tarry.proto.message_id import InvalidMessageId, MessageId
+from tarry.proto.tarry_message_pb2 import MessageState, Record, Retried
+from tarry.replication import command as command_codec
+from tarry.replication.driver import Driver
+from tarry.replication.machine import Cancelled, Machine
+from tarry.replication.refusal import Reason, Refusal
+from tarry.replication.scheduling import Scheduled
+from tarry.wheel.state import CancelOutcome
+from tarry.wheel.state import MessageState as WheelMessageState
+
+M = TypeVar("M", bound=Message)
+
+SERVICE: Final = "tarry.v1.ProducerService"
+NOT_FOUND_TEXT: Final = "no message has this id: it was never given, or the message's hour has been deleted"
+
+CANCEL_OUTCOMES: Final = np.zeros(8, dtype=np.uint32)
+CANCEL_OUTCOMES[CancelOutcome.CANCELLED] = pb.CANCEL_OUTCOME_CANCELLED
+CANCEL_OUTCOMES[CancelOutcome.ALREADY_RELEASED] = pb.CANCEL_OUTCOME_ALREADY_RELEASED
+CANCEL_OUTCOMES[CancelOutcome.NOT_FOUND] = pb.CANCEL_OUTCOME_NOT_FOUND
+
+STATES: Final = {
+    WheelMessageState.PENDING: MessageState.MESSAGE_STATE_PENDING,
+    WheelMessageState.RELEASED: MessageState.MESSAGE_STATE_RELEASED,
+    WheelMessageState.CANCELLED: MessageState.MESSAGE_STATE_CANCELLED,
+}
+
+
+class ProducerService:
+    """Answers producers; all but the checks is in the log and the state machine."""
+
+    def __init__(
+        self,
+        *,
+        shard: int,
+        intake: Intake,
+        machine: Machine,
+        driver: Driver,
+        time: ClusterTime,
+        authorizer: Authorizer,
+        calls: LeaderCalls,
+    ) -> None:
+        self._shard = shard
+        self._intake = intake
+        self._machine = machine
+        self._driver = driver
+        self._time = time
+        self._authorizer = authorizer
+        self._calls = calls
+
+    def handlers(self) -> ServiceHandler:
+        """Return the service's handlers for a grpc.aio server."""
+        unary = {
+            "Schedule": self._schedule,
+            "ScheduleBatch": self._schedule_batch,
+            "Cancel": self._cancel,
+            "Get": self._get,
+        }
+        methods = {name: self._calls.unary(f"/{SERVICE}/{name}", local) for name, local in unary.items()}
+        methods["ScheduleStream"] = grpc.stream_stream_rpc_method_handler(self._schedule_stream)
+        return grpc.method_handlers_generic_handler(SERVICE, methods)
+
+    async def _schedule(self, raw: bytes, context: CallContext) -> Answer:
+        request = _parse(pb.ScheduleRequest, raw)
+        if isinstance(request, Refusal):
+            return request
+        answer = await self._propose(self._intake.one(request, self._time.now_ms()), context)
+        if isinstance(answer, Refusal):
+            return answer
+        batch = pb.ScheduleBatchResponse.FromString(answer)
+        return pb.ScheduleResponse(
+            id=str(MessageId(batch.shard, batch.hour[0], batch.global_index[0])),
+            due_ms=batch.due_ms[0],
+            overdue=bool(batch.overdue),
+            repeated=batch.repeated,
+        ).SerializeToString()
+
+    async def _schedule_batch(self, raw: bytes, context: CallContext) -> Answer:
+        return await self._propose(self._intake.batch(raw, self._time.now_ms()), context)
+
+    async def _propose(self, command: log_pb.ScheduleCommand | Refusal, context: CallContext) -> Answer:
+        if isinstance(command, Refusal):
+            return command
+        refusal = self._authorizer.refusal(context, Right.PRODUCE, command.request.topics)
+        if refusal is not None:
+            return refusal
+        outcome: Scheduled | Refusal = await self._driver.propose(command_codec.encode(command))
+        return outcome if isinstance(outcome, Refusal) else outcome.response
+
+    async def _schedule_stream(
+        self, requests: AsyncIterator[bytes], context: CallContext
+    ) -> AsyncIterator[bytes]:
+        """Answer in order; read on only while few enough requests are in flight."""
+        path = f"/{SERVICE}/ScheduleBatch"
+        flying: asyncio.Queue[tuple[int, Awaitable[Answer]] | Refusal | None] = asyncio.Queue(
+            self._intake.limits.stream_requests_max
+        )
+
+        async def read() -> None:
+            async for raw in requests:
+                request = _parse(log_pb.StreamRequest, raw)
+                if isinstance(request, Refusal):
+                    await flying.put(request)
+                    return
+                answer = self._calls.answer(path, request.batch, context, self._schedule_batch)
+                await flying.put((request.request, asyncio.ensure_future(answer)))
+            await flying.put(None)
+
+        reader = asyncio.ensure_future(read())
+        try:
+            while (item := await flying.get()) is not None:
+                if isinstance(item, Refusal):
+                    await abort(context, item)
+                number, pending = item
+                answer = await pending
+                if isinstance(answer, Refusal):
+                    refused = pb.ScheduleStreamResponse(request=number, refused=status_of(answer))
+                    yield refused.SerializeToString()
+                else:
+                    accepted = log_pb.StreamResponse(request=number, accepted=answer)
+                    yield accepted.SerializeToString()
+        finally:
+            reader.cancel()
+
+    async def _cancel(self, raw: bytes, context: CallContext) -> Answer:
+        request = _parse(pb.CancelRequest, raw)
+        if isinstance(request, Refusal):
+            return request
+        limit = self._intake.limits.cancel_ids_max
+        if not request.ids or len(request.ids) > limit:
+            reason = Reason.BATCH_TOO_LARGE if request.ids else Reason.REQUEST_EMPTY
+            return Refusal(reason, f"{len(request.ids)} ids: give 1 to {limit}")
+        parsed = self._ids(list(request.ids))
+        if isinstance(parsed, Refusal):
+            return parsed
+        refusal = self._authorizer.refusal(context, Right.PRODUCE, self._topics(parsed))
+        if refusal is not None:
+            return refusal
+        command = log_pb.CancelCommand(
+            hour=np.array([i.hour for i in parsed], dtype="<u4").tobytes(),
+            global_index=np.array([i.global_index for i in parsed], dtype="<u4").tobytes(),
+        )
+        outcome: Cancelled | Refusal = await self._driver.propose(command_codec.encode(command))
+        if isinstance(outcome, Refusal):
+            return outcome
+        return pb.CancelResponse(outcomes=CANCEL_OUTCOMES[outcome.outcomes].tolist()).SerializeToString()
+
+    async def _get(self, raw: bytes, context: CallContext) -> Answer:
+        request = _parse(pb.GetRequest, raw)
+        if isinstance(request, Refusal):
+            return request
+        parsed = self._ids([request.id])
+        if isinstance(parsed, Refusal):
+            return parsed
+        await self._driver.read_barrier()
+        found = parsed[0]
+        state = self._machine.wheel.state(found.hour, found.global_index)
+        if state not in STATES:
+            return Refusal(Reason.MESSAGE_NOT_FOUND, NOT_FOUND_TEXT)
+        refusal = self._authorizer.refusal(context, Right.PRODUCE, self._topics(parsed))
+        if refusal is not None:
+            return refusal
+        hour = np.array([found.hour], dtype=np.uint32)
+        index = np.array([found.global_index], dtype=np.uint32)
+        queue = self._machine.queues[int(self._machine.wheel.units(hour, index)["topic"][0])]
+        record = self._machine.wheel.read(hour, index)[0]
+        if record is None:
+            return Refusal(Reason.MESSAGE_DAMAGED, "the message's record does not match its checksum here")
+        stored = Retried.FromString(record).record if queue.group else record
+        return pb.GetResponse(
+            id=request.id,
+            topic=queue.topic,
+            due_ms=int(self._machine.due_ms(hour, index)[0]),
+            state=STATES[state],
+            record=Record.FromString(stored),
+        ).SerializeToString()
+
+    def _ids(self, texts: list[str]) -> list[MessageId] | Refusal:
+        try:
+            parsed = [MessageId.parse(text) for text in texts]
+        except InvalidMessageId as error:
+            return Refusal(Reason.ID_MALFORMED, str(error))
+        for found in parsed:
+            if found.shard != self._shard:
+                text = f"{found} belongs to shard {found.shard}; this cluster is shard {self._shard}"
+                return Refusal(Reason.MESSAGE_NOT_FOUND, text)
+        return parsed
+
+    def _topics(self, ids: list[MessageId]) -> list[str]:
+        if not self._authorizer.on:
+            return []
+        wheel, queues = self._machine.wheel, self._machine.queues
+        known = [i for i in ids if wheel.state(i.hour, i.global_index) in STATES]
+        hour = np.array([i.hour for i in known], dtype=np.uint32)
+        index = np.array([i.global_index for i in known], dtype=np.uint32)
+        return [queues[number].topic for number in np.unique(wheel.units(hour, index)["topic"]).tolist()]
+
+
+def _parse(kind: type[M], raw: bytes) -> M | Refusal:
+    try:
+        return kind.FromString(raw)
+    except DecodeError:
+        return Refusal(Reason.RECORD_INVALID, f"the request is not a {kind.DESCRIPTOR.full_name}")

@@ -1,0 +1,65 @@
+"""From refusals to gRPC statuses with google.rpc details."""
+
+from __future__ import annotations
+
+from typing import Final, NoReturn
+
+import grpc
+from google.protobuf import any_pb2, duration_pb2
+from google.rpc import error_details_pb2, status_pb2
+
+from tarry.node.calls import CallContext
+from tarry.replication.refusal import Reason, Refusal
+
+DOMAIN: Final = "tarry"
+DETAILS_KEY: Final = "grpc-status-details-bin"
+
+CODES: Final[dict[Reason, grpc.StatusCode]] = {
+    Reason.MESSAGE_NOT_FOUND: grpc.StatusCode.NOT_FOUND,
+    Reason.QUEUE_UNKNOWN: grpc.StatusCode.NOT_FOUND,
+    Reason.MESSAGE_DAMAGED: grpc.StatusCode.DATA_LOSS,
+    Reason.SUBSCRIBE_FIRST: grpc.StatusCode.FAILED_PRECONDITION,
+    Reason.SUBSCRIBED_TWICE: grpc.StatusCode.FAILED_PRECONDITION,
+    Reason.TRANSFER_REFUSED: grpc.StatusCode.FAILED_PRECONDITION,
+    Reason.SEQUENCE_TOO_OLD: grpc.StatusCode.FAILED_PRECONDITION,
+    Reason.NOT_LEADER: grpc.StatusCode.UNAVAILABLE,
+    Reason.NO_LEADER: grpc.StatusCode.UNAVAILABLE,
+    Reason.OUTCOME_UNKNOWN: grpc.StatusCode.UNAVAILABLE,
+    Reason.SHUTTING_DOWN: grpc.StatusCode.UNAVAILABLE,
+    Reason.OVERLOADED: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    Reason.TOO_MANY_STREAMS: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    Reason.CONSUMER_TOO_SLOW: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    Reason.CONSUMER_REPLACED: grpc.StatusCode.ABORTED,
+    Reason.UNAUTHENTICATED: grpc.StatusCode.UNAUTHENTICATED,
+    Reason.PERMISSION_DENIED: grpc.StatusCode.PERMISSION_DENIED,
+}
+"""What is not here is INVALID_ARGUMENT."""
+
+
+def status_of(refusal: Refusal) -> status_pb2.Status:
+    """Return the google.rpc.Status: code, text, ErrorInfo and, where a retry helps, RetryInfo."""
+    code = CODES.get(refusal.reason, grpc.StatusCode.INVALID_ARGUMENT)
+    status = status_pb2.Status(code=code.value[0], message=refusal.text)
+    _pack(
+        status.details,
+        error_details_pb2.ErrorInfo(reason=refusal.reason.value, domain=DOMAIN, metadata=dict(refusal.facts)),
+    )
+    if refusal.retry_ms is not None:
+        delay = duration_pb2.Duration()
+        delay.FromMilliseconds(refusal.retry_ms)
+        _pack(status.details, error_details_pb2.RetryInfo(retry_delay=delay))
+    return status
+
+
+async def abort(context: CallContext, refusal: Refusal) -> NoReturn:
+    """End the call with the refusal's status."""
+    status = status_of(refusal)
+    code = CODES.get(refusal.reason, grpc.StatusCode.INVALID_ARGUMENT)
+    await context.abort(code, refusal.text, ((DETAILS_KEY, status.SerializeToString()),))
+    raise AssertionError("abort returned")
+
+
+def _pack(details: list[any_pb2.Any], message: error_details_pb2.ErrorInfo) -> None:
+    packed = any_pb2.Any()
+    packed.Pack(message)
+    details.append(packed)

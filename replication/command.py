@@ -1,0 +1,49 @@
+"""Commands: what the log holds, an opcode byte and a protobuf payload.
+
+A command is decided by the leader and applied by every replica. Times and
+everything read from outside come inside it, so that applying is deterministic.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final
+
+from google.protobuf.message import DecodeError, Message
+
+from tarry.proto import tarry_log_pb2 as log_pb
+
+
+class Opcode(IntEnum):
+    """First byte of a command; the numbers are for ever."""
+
+    SCHEDULE = 1
+    RELEASE = 2
+    ACK = 3
+    RETRY = 4
+    CANCEL = 5
+    SUBSCRIBE = 6
+
+
+PAYLOADS: Final[dict[Opcode, type[Message]]] = {
+    Opcode.SCHEDULE: log_pb.ScheduleCommand,
+    Opcode.RELEASE: log_pb.ReleaseCommand,
+    Opcode.ACK: log_pb.AckCommand,
+    Opcode.RETRY: log_pb.RetryCommand,
+    Opcode.CANCEL: log_pb.CancelCommand,
+    Opcode.SUBSCRIBE: log_pb.SubscribeCommand,
+}
+OPCODE_OF: Final = {payload: opcode for opcode, payload in PAYLOADS.items()}
+
+
+def encode(payload: Message) -> bytes:
+    """Return the command's bytes: opcode, then the payload."""
+    return bytes((OPCODE_OF[type(payload)],)) + payload.SerializeToString()
+
+
+def decode(command: bytes) -> Message | None:
+    """Return the payload, or None where the bytes are no command of ours."""
+    try:
+        return PAYLOADS[Opcode(command[0])].FromString(command[1:])
+    except (IndexError, ValueError, KeyError, DecodeError):
+        return None

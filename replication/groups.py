@@ -1,0 +1,64 @@
+"""Consumer groups: what each has acknowledged, as a floor and a compressed set.
+
+Everything below the floor is acknowledged; above it, the set says. Cost follows
+the number of acknowledgements, not of messages (Pulsar's individual acks and
+Kafka's committed offset, in one).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from pyroaring import BitMap64
+
+
+class Acknowledged:
+    """The acknowledged offsets of one group in one queue."""
+
+    __slots__ = ("acked", "floor")
+
+    def __init__(self, floor: int = 0, acked: bytes = b"") -> None:
+        self.floor = floor
+        self.acked = BitMap64.deserialize(acked) if acked else BitMap64()
+
+    def add(self, offsets: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """Acknowledge offsets; return which of them had been before.
+
+        Args:
+            offsets: shape (n,), distinct or not; a second of a kind is stale.
+        """
+        n = len(offsets)
+        if n and int(offsets[0]) == self.floor and bool(np.all(np.diff(offsets) == 1)) and not self.acked:
+            self.floor += n  # in order, nothing above: the common case
+            return np.zeros(n, dtype=np.bool_)
+        stale = self.contains(offsets)
+        distinct = np.zeros(n, dtype=np.bool_)
+        distinct[np.unique(offsets, return_index=True)[1]] = True
+        stale |= ~distinct
+        self.acked.update(offsets[~stale].tolist())
+        self._raise_floor()
+        return stale
+
+    def contains(self, offsets: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """Return which of the offsets, shape (n,), are acknowledged."""
+        known = offsets < np.uint64(self.floor)
+        if self.acked:
+            known |= np.fromiter(map(self.acked.__contains__, offsets.tolist()), np.bool_, len(offsets))
+        return known
+
+    def serialize(self) -> bytes:
+        """Return the set above the floor as a roaring bitmap, b"" where empty."""
+        return bytes(self.acked.serialize()) if self.acked else b""
+
+    def _raise_floor(self) -> None:
+        run = 0  # length of the run of acknowledged offsets from the floor on
+        step = 1
+        while step and len(self.acked):
+            if self.acked.rank(self.floor + run + step - 1) == run + step:
+                run += step
+                step *= 2
+            else:
+                step //= 2
+        if run:
+            self.acked.remove_range(self.floor, self.floor + run)
+            self.floor += run

@@ -1,0 +1,58 @@
+"""The life of a message, as one table.
+
+The state machine keeps to it, the documents show it, and the reconciliation
+checks ledgers against it.
+
+    scheduled ─► PENDING ─► RELEASED ─► (each group) READY ─► IN_HAND ─► ACKED
+                    └─► CANCELLED                    ▲ ▲         ├─► RETRYING ─► READY, in the retry queue
+                                                     │ └─────────┤
+                                                 failover        └─► DEAD ─► its dead-letter topic
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+
+class State(StrEnum):
+    """Where a message is; from READY on, for one consumer group."""
+
+    PENDING = "pending"
+    CANCELLED = "cancelled"
+    RELEASED = "released"
+    READY = "ready"
+    IN_HAND = "in_hand"
+    ACKED = "acked"
+    RETRYING = "retrying"
+    DEAD = "dead"
+
+
+class Event(StrEnum):
+    """What moves it."""
+
+    SCHEDULE = "schedule"
+    CANCEL = "cancel"
+    RELEASE = "release"
+    DELIVER = "deliver"
+    ACK = "ack"
+    NACK = "nack"
+    LEASE_EXPIRE = "lease_expire"
+    ATTEMPTS_END = "attempts_end"
+    FAILOVER = "failover"
+
+
+TRANSITIONS: Final[dict[tuple[State | None, Event], State]] = {
+    (None, Event.SCHEDULE): State.PENDING,
+    (State.PENDING, Event.CANCEL): State.CANCELLED,
+    (State.PENDING, Event.RELEASE): State.RELEASED,
+    (State.READY, Event.DELIVER): State.IN_HAND,
+    (State.IN_HAND, Event.ACK): State.ACKED,
+    (State.IN_HAND, Event.NACK): State.RETRYING,
+    (State.IN_HAND, Event.LEASE_EXPIRE): State.RETRYING,
+    (State.IN_HAND, Event.ATTEMPTS_END): State.DEAD,
+    (State.IN_HAND, Event.FAILOVER): State.READY,
+    (State.RETRYING, Event.RELEASE): State.READY,
+}
+"""(state, event) -> next state; a pair that is not here does not happen.
+RELEASED is where every group's READY begins."""

@@ -1,0 +1,278 @@
+"""The replicated state machine: commands in, outcomes out.
+
+    apply(index, term, commands) -> outcomes
+
+Total and deterministic: no clock, no randomness, no exception for bad input. What a
+replica is after an entry depends on the entries alone. An exception here is a bug
+or a broken disk, and ends the process: a replica must never skip an entry.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import groupby
+from pathlib import Path
+from typing import Final, TypeAlias
+
+import numpy as np
+from google.protobuf.message import Message
+from numpy.typing import NDArray
+
+from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.replication import command as command_codec
+from tarry.replication.command import Opcode
+from tarry.replication.producers import Producers
+from tarry.replication.queues import Queues
+from tarry.replication.refusal import Reason, Refusal
+from tarry.replication.scheduling import Scheduled, Scheduling, due_ms
+from tarry.replication.state_store import StateStore
+from tarry.wheel.state import Cut, HourState, WheelSettings, WheelState
+from tarry.wheel.wheel import Wheel
+
+DEAD_LETTER_TOPIC: Final = "dlq.{group}.{topic}"
+
+
+@dataclass(frozen=True, slots=True)
+class MachineSettings:
+    """Equal on all nodes of a cluster: they decide what applying does."""
+
+    shard: int = 0
+    wheel: WheelSettings = field(default_factory=WheelSettings)
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """Outcome of a release: how many went to their ready queues."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Acked:
+    """Outcome of an ack or a retry: the offsets that had been done before, shape (k,)."""
+
+    stale: NDArray[np.uint64]
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """Outcome of a cancel: a wheel CancelOutcome for each message, shape (n,)."""
+
+    outcomes: NDArray[np.uint8]
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribed:
+    """Outcome of a subscribe: the numbers of the topic's queue and of the group's retry queue."""
+
+    queue: int
+    retry_queue: int
+
+
+Outcome: TypeAlias = Scheduled | Released | Acked | Cancelled | Subscribed | Refusal
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """A checkpoint to be written: taken on the event loop, written by a thread."""
+
+    checkpoint: bytes
+    wheel: WheelState
+    touched: tuple[Path, ...]
+    applied_index: int
+
+
+class Machine:
+    """State of one replica: wheel, ready queues, groups, producers."""
+
+    def __init__(self, folder: Path, settings: MachineSettings) -> None:
+        """Open the folder and recover its last checkpoint, or start empty.
+
+        Raises:
+            CheckpointDamaged, WheelDamaged, QueueDamaged: restore the node from a peer.
+        """
+        self.folder = folder
+        self._store = StateStore(folder / "state")
+        stored = self._store.load()
+        checkpoint = log_pb.Checkpoint.FromString(stored) if stored else log_pb.Checkpoint()
+        self.applied_index = checkpoint.applied_index
+        self.applied_term = checkpoint.applied_term
+        wheel_state = _wheel_state(checkpoint)
+        self.wheel = Wheel.recover(folder / "hours", settings.wheel, wheel_state)
+        self.queues = Queues(folder / "ready")
+        self.queues.recover(checkpoint)
+        self.producers = Producers()
+        self.producers.recover(checkpoint.producers)
+        self._scheduling = Scheduling(settings.shard, self.wheel, self.queues, self.producers)
+
+    def apply(self, index: int, term: int, commands: Sequence[bytes]) -> list[Outcome]:
+        """Apply one log entry; return an outcome for each of its commands."""
+        outcomes: list[Outcome] = []
+        for is_schedule, run in groupby(commands, key=_is_schedule):
+            if is_schedule:
+                outcomes.extend(self._scheduling.apply([_schedule(c) for c in run]))
+            else:
+                outcomes.extend(self._one(command_codec.decode(c)) for c in run)
+        self.applied_index, self.applied_term = index, term
+        return outcomes
+
+    def _one(self, payload: Message | None) -> Outcome:
+        match payload:
+            case log_pb.ReleaseCommand():
+                return self._release(payload)
+            case log_pb.AckCommand():
+                return self._ack(payload.group, payload.queue, np.frombuffer(payload.offset, dtype="<u8"))
+            case log_pb.RetryCommand():
+                return self._retry(payload)
+            case log_pb.CancelCommand():
+                return self._cancel(payload)
+            case log_pb.SubscribeCommand():
+                self.queues.subscribe(payload.topic, payload.group)
+                queue = self.queues.of(payload.topic).queue
+                return Subscribed(queue, self.queues.of(payload.topic, payload.group).queue)
+            case _:
+                return Refusal(Reason.RECORD_INVALID, "not a command this version knows")
+
+    def _release(self, command: log_pb.ReleaseCommand) -> Released:
+        taken = self.wheel.take(command.until_ms, command.count)
+        self.queues.release(
+            taken.topic, taken.due_ms, taken.hour, taken.global_index, taken.tag_mask, command.now_ms
+        )
+        return Released(len(taken.hour))
+
+    def _ack(self, group: str, queue: int, offsets: NDArray[np.uint64]) -> Acked | Refusal:
+        acknowledged = self.queues.acknowledged.get((group, queue))
+        if acknowledged is None:
+            return Refusal(Reason.QUEUE_UNKNOWN, f"group {group!r} does not consume queue {queue}")
+        if len(offsets) and int(offsets.max()) >= self.queues[queue].units:
+            return Refusal(Reason.OFFSET_NOT_DELIVERED, "an offset is past the end of the queue")
+        return Acked(offsets[acknowledged.add(offsets)])
+
+    def _retry(self, command: log_pb.RetryCommand) -> Acked | Refusal:
+        offsets = np.frombuffer(command.offset, dtype="<u8")
+        due_ms = np.frombuffer(command.due_ms, dtype="<i8")
+        mask = np.frombuffer(command.tag_mask, dtype="<u8")
+        if not len(offsets) == len(due_ms) == len(mask) == len(command.records):
+            return Refusal(Reason.COLUMNS_DIFFER, "the command's columns differ in length")
+        acked = self._ack(command.group, command.queue, offsets)
+        if isinstance(acked, Refusal):
+            return acked
+        topic = self.queues[command.queue].topic
+        if command.dead:
+            target = self.queues.of(DEAD_LETTER_TOPIC.format(group=command.group, topic=topic))
+        else:
+            target = self.queues.of(topic, command.group)
+        keep = np.flatnonzero(~np.isin(offsets, acked.stale))
+        if len(keep):
+            self._scheduling.place(
+                np.maximum(due_ms[keep], command.now_ms),
+                np.full(len(keep), target.queue, dtype=np.uint32),
+                mask[keep],
+                [command.records[i] for i in keep.tolist()],
+                command.now_ms,
+            )
+        return acked
+
+    def _cancel(self, command: log_pb.CancelCommand) -> Cancelled | Refusal:
+        hour = np.frombuffer(command.hour, dtype="<u4")
+        global_index = np.frombuffer(command.global_index, dtype="<u4")
+        if len(hour) != len(global_index):
+            return Refusal(Reason.COLUMNS_DIFFER, "the command's columns differ in length")
+        return Cancelled(self.wheel.cancel(hour, global_index))
+
+    def capture(self) -> Captured:
+        """Return a checkpoint of now; ``write`` makes it durable."""
+        state = self.wheel.capture()
+        checkpoint = log_pb.Checkpoint(
+            applied_index=self.applied_index,
+            applied_term=self.applied_term,
+            wheel=_wheel_checkpoint(state),
+            producers=self.producers.capture(),
+        )
+        self.queues.capture(checkpoint)
+        return Captured(
+            checkpoint.SerializeToString(), state, tuple(self.queues.take_touched()), self.applied_index
+        )
+
+    def write(self, captured: Captured) -> None:
+        """Sync the files, then store the checkpoint. For a thread; one call at a time."""
+        self.wheel.sync(captured.wheel)
+        for path in {*captured.touched, *(path.parent for path in captured.touched)}:
+            _sync(path)
+        self._store.save(captured.checkpoint)
+
+    @property
+    def frontier_ms(self) -> int:
+        """The due time, ms since the epoch, up to which everything has been released."""
+        cut = self.wheel.cut
+        return cut.due_ms if cut.complete else cut.due_ms - 1
+
+    def due_ms(self, hour: NDArray[np.uint32], global_index: NDArray[np.uint32]) -> NDArray[np.int64]:
+        """Return messages' due times, shape (n,). Raises UnknownMessage."""
+        return due_ms(self.wheel, hour, global_index)
+
+    def digest(self) -> bytes:
+        """Return 16 bytes that are equal on replicas that applied the same entries."""
+        tables = log_pb.Checkpoint(applied_index=self.applied_index, producers=self.producers.capture())
+        self.queues.capture(tables)
+        blake = hashlib.blake2b(self.wheel.digest(), digest_size=16)
+        blake.update(tables.SerializeToString(deterministic=True))
+        return blake.digest()
+
+    def close(self) -> None:
+        """Close all files; nothing is written."""
+        self.wheel.close()
+        self.queues.close()
+        self._store.close()
+
+
+def _is_schedule(command: bytes) -> bool:
+    return command[:1] == bytes((Opcode.SCHEDULE,))
+
+
+def _schedule(command: bytes) -> log_pb.ScheduleCommand | Refusal:
+    payload = command_codec.decode(command)
+    if isinstance(payload, log_pb.ScheduleCommand):
+        return payload
+    return Refusal(Reason.RECORD_INVALID, "not a schedule command")
+
+
+def _sync(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _wheel_state(checkpoint: log_pb.Checkpoint) -> WheelState:
+    if not checkpoint.HasField("wheel"):
+        return WheelState()
+    wheel = checkpoint.wheel
+    hours = (
+        HourState(
+            hour=h.hour,
+            log_bytes=h.log_bytes,
+            units=h.units,
+            index_crc=h.index_crc,
+            slots_crc=h.slots_crc if h.HasField("slots_crc") else None,
+            pending=h.pending,
+            cancelled=h.cancelled,
+        )
+        for h in wheel.hours
+    )
+    cut = Cut(wheel.cut_due_ms, wheel.cut_global_index)
+    return WheelState(tuple(hours), cut, wheel.local_index, wheel.floor_hour)
+
+
+def _wheel_checkpoint(state: WheelState) -> log_pb.WheelCheckpoint:
+    return log_pb.WheelCheckpoint(
+        hours=(log_pb.HourCheckpoint(**asdict(hour)) for hour in state.hours),
+        cut_due_ms=state.cut.due_ms,
+        cut_global_index=state.cut.global_index,
+        local_index=state.local_index,
+        floor_hour=state.floor_hour,
+    )

@@ -1,0 +1,137 @@
+"""All ready queues and who has acknowledged what in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.replication.groups import Acknowledged
+from tarry.replication.ready_queue import UNIT, QueueState, ReadyQueue
+
+
+class Queues:
+    """Queue number -> ready queue, and (group, queue) -> what is acknowledged.
+
+    Numbers are given in the order of creation, which is the order of the log,
+    so they are equal on all replicas.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._queues: list[ReadyQueue] = []
+        self._by_name: dict[tuple[str, str], int] = {}
+        self.acknowledged: dict[tuple[str, int], Acknowledged] = {}
+        self._changed: set[int] = set()
+
+    def __len__(self) -> int:
+        return len(self._queues)
+
+    def __getitem__(self, queue: int) -> ReadyQueue:
+        return self._queues[queue]
+
+    def __iter__(self) -> Iterator[ReadyQueue]:
+        return iter(self._queues)
+
+    def find(self, topic: str, group: str = "") -> ReadyQueue | None:
+        """Return the queue of the topic, or with a group its retry queue of it."""
+        queue = self._by_name.get((topic, group))
+        return None if queue is None else self._queues[queue]
+
+    def of(self, topic: str, group: str = "") -> ReadyQueue:
+        """Return that queue, made if it is new."""
+        known = self.find(topic, group)
+        if known is None:
+            known = ReadyQueue(self._folder, len(self._queues), topic, group)
+            self._by_name[topic, group] = known.queue
+            self._queues.append(known)
+        return known
+
+    def groups_of(self, queue: int) -> list[str]:
+        """Return the groups that consume a queue."""
+        return sorted(group for group, of in self.acknowledged if of == queue)
+
+    def subscribe(self, topic: str, group: str) -> None:
+        """Make the group of the topic, and its retry queue, unless they are there."""
+        queue = self.of(topic).queue
+        if (group, queue) not in self.acknowledged:
+            self.acknowledged[group, queue] = Acknowledged()
+            self.acknowledged[group, self.of(topic, group).queue] = Acknowledged()
+
+    def release(
+        self,
+        queue: NDArray[np.uint32],
+        due_ms: NDArray[np.int64],
+        hour: NDArray[np.uint32],
+        global_index: NDArray[np.uint32],
+        tag_mask: NDArray[np.uint64],
+        now_ms: int,
+    ) -> None:
+        """Append messages, columns of shape (n,), to their queues, in the order given."""
+        units = np.empty(len(queue), dtype=UNIT)
+        units["due_ms"] = due_ms
+        units["released_ms"] = now_ms
+        units["hour"] = hour
+        units["global_index"] = global_index
+        units["tag_mask"] = tag_mask
+        if len(queue) and queue[0] == queue[-1] and bool(np.all(queue == queue[0])):
+            self._append(int(queue[0]), units)
+            return
+        order = np.argsort(queue, kind="stable")
+        numbers, starts = np.unique(queue[order], return_index=True)
+        for number, part in zip(numbers.tolist(), np.split(units[order], starts[1:]), strict=True):
+            self._append(number, part)
+
+    def take_changed(self) -> set[int]:
+        """Return the queues appended to since the last call."""
+        changed, self._changed = self._changed, set()
+        return changed
+
+    def unacknowledged(self) -> int:
+        """Return how many released messages some group has yet to acknowledge."""
+        return sum(
+            self._queues[queue].units - acknowledged.floor - len(acknowledged.acked)
+            for (_, queue), acknowledged in self.acknowledged.items()
+        )
+
+    def capture(self, checkpoint: log_pb.Checkpoint) -> None:
+        """Write the tables into a checkpoint."""
+        for queue in self._queues:
+            state = queue.capture()
+            checkpoint.queues.add(
+                queue=queue.queue, topic=queue.topic, group=queue.group, units=state.units, crc=state.crc
+            )
+        for (group, number), acknowledged in sorted(self.acknowledged.items()):
+            checkpoint.groups.add(
+                group=group, queue=number, floor=acknowledged.floor, acked=acknowledged.serialize()
+            )
+
+    def recover(self, checkpoint: log_pb.Checkpoint) -> None:
+        """Become what ``capture`` saw; files are cut back to it.
+
+        Raises:
+            QueueDamaged: a file is shorter than the checkpoint says.
+        """
+        for state in checkpoint.queues:
+            self.of(state.topic, state.group).recover(QueueState(state.units, state.crc))
+        for group in checkpoint.groups:
+            self.acknowledged[group.group, group.queue] = Acknowledged(group.floor, group.acked)
+        for path in self._folder.iterdir() if self._folder.exists() else ():
+            if path.name.isdigit() and int(path.name) >= len(self._queues):
+                ReadyQueue(self._folder, int(path.name), "").delete()  # made after the checkpoint: made again
+
+    def take_touched(self) -> list[Path]:
+        """Return the files written since the last call."""
+        return [path for queue in self._queues for path in queue.take_touched()]
+
+    def close(self) -> None:
+        """Close all files."""
+        for queue in self._queues:
+            queue.close()
+
+    def _append(self, queue: int, units: NDArray[np.void]) -> None:
+        self._queues[queue].append(units)
+        self._changed.add(queue)

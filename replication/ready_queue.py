@@ -1,0 +1,175 @@
+"""Ready queue: released messages of one topic, in release order.
+
+Append-only segments of 32-byte units; a unit's number is its offset, for ever.
+
+    ready/<queue>/<first offset, 16 hex digits>.ready
+
+A queue with a group is that group's retry queue of the topic: same form, seen
+by nobody else (the idea of RocketMQ's %RETRY% topics).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import google_crc32c
+import numpy as np
+from numpy.typing import NDArray
+
+UNIT: Final = np.dtype(
+    [
+        ("due_ms", "<i8"),  # when it may be handed over
+        ("released_ms", "<i8"),  # the leader's cluster time of the release
+        ("hour", "<u4"),  # with global_index: where the message rests
+        ("global_index", "<u4"),
+        ("tag_mask", "<u8"),
+    ]
+)
+UNIT_BYTES: Final = UNIT.itemsize
+SEGMENT_UNITS: Final = 1 << 20
+SEGMENT_NAME: Final = re.compile(r"[0-9a-f]{16}\.ready")
+
+
+@dataclass(frozen=True, slots=True)
+class QueueState:
+    """What a checkpoint holds of a queue."""
+
+    units: int
+    crc: int
+
+
+class QueueDamaged(Exception):
+    """A queue's files are shorter than the checkpoint says: restore the node from a peer."""
+
+
+class ReadyQueue:
+    """One queue: ``append`` at the end, ``read`` anywhere."""
+
+    def __init__(self, folder: Path, queue: int, topic: str, group: str = "") -> None:
+        self.queue = queue
+        self.topic = topic
+        self.group = group
+        self._folder = folder / str(queue)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._fds: dict[int, int] = {}
+        self._touched: set[int] = set()
+        self.units = 0
+        self._crc = 0
+
+    def append(self, units: NDArray[np.void]) -> int:
+        """Append units (shape (n,), dtype UNIT) and return the offset of the first."""
+        first = self.units
+        data = units.tobytes()
+        self._crc = google_crc32c.extend(self._crc, data)
+        done = 0
+        while done < len(units):
+            segment, start = divmod(self.units, SEGMENT_UNITS)
+            count = min(len(units) - done, SEGMENT_UNITS - start)
+            part = memoryview(data)[done * UNIT_BYTES : (done + count) * UNIT_BYTES]
+            _write_all(self._fd(segment), part, start * UNIT_BYTES)
+            self._touched.add(segment)
+            self.units += count
+            done += count
+        return first
+
+    def read(self, offset: int, count: int) -> NDArray[np.void]:
+        """Return up to count units from offset on, fewer at the end."""
+        count = max(0, min(count, self.units - offset))
+        parts = []
+        while count > 0:
+            segment, start = divmod(offset, SEGMENT_UNITS)
+            here = min(count, SEGMENT_UNITS - start)
+            data = os.pread(self._fd(segment), here * UNIT_BYTES, start * UNIT_BYTES)
+            parts.append(np.frombuffer(data, dtype=UNIT))
+            offset += here
+            count -= here
+        if len(parts) == 1:
+            return parts[0]
+        return np.concatenate(parts) if parts else np.empty(0, dtype=UNIT)
+
+    def at(self, offsets: NDArray[np.uint64]) -> NDArray[np.void]:
+        """Return the units at the given offsets, which must be below ``units``."""
+        if len(offsets) == 0:
+            return np.empty(0, dtype=UNIT)
+        low, high = int(offsets.min()), int(offsets.max())
+        if high - low < 4 * len(offsets) + 64:
+            return self.read(low, high - low + 1)[(offsets - np.uint64(low)).astype(np.intp)]
+        return np.concatenate([self.read(int(offset), 1) for offset in offsets])
+
+    def capture(self) -> QueueState:
+        """Return what a checkpoint must hold."""
+        return QueueState(self.units, self._crc)
+
+    def take_touched(self) -> list[Path]:
+        """Return the files written since the last call, to be synced."""
+        touched = [self._path(segment) for segment in sorted(self._touched)]
+        self._touched.clear()
+        return touched
+
+    def recover(self, state: QueueState) -> None:
+        """Cut the files back to the checkpoint's length.
+
+        Raises:
+            QueueDamaged: the files hold less than the checkpoint says.
+        """
+        self.close()
+        last, rest = divmod(state.units, SEGMENT_UNITS)
+        for path in self._folder.iterdir():
+            if SEGMENT_NAME.fullmatch(path.name) is None:
+                continue
+            segment = int(path.name[:16], 16) // SEGMENT_UNITS
+            wanted = SEGMENT_UNITS if segment < last else rest if segment == last else 0
+            size = path.stat().st_size
+            if size < wanted * UNIT_BYTES:
+                raise QueueDamaged(f"{path}: {size} bytes, checkpoint says {wanted * UNIT_BYTES}")
+            os.truncate(path, wanted * UNIT_BYTES)
+        self.units = state.units
+        self._crc = state.crc
+        if state.units:
+            first = (state.units - 1) // SEGMENT_UNITS
+            if not self._path(first).exists():
+                raise QueueDamaged(f"{self._path(first)} is missing")
+
+    def files(self) -> list[tuple[Path, int]]:
+        """Return (file, bytes in use) of every segment that holds units."""
+        segments = range((self.units + SEGMENT_UNITS - 1) // SEGMENT_UNITS)
+        return [
+            (self._path(s), min(SEGMENT_UNITS, self.units - s * SEGMENT_UNITS) * UNIT_BYTES)
+            for s in segments
+            if self._path(s).exists()
+        ]
+
+    def delete(self) -> None:
+        """Close and remove the files."""
+        self.close()
+        shutil.rmtree(self._folder)
+
+    def close(self) -> None:
+        """Close the files."""
+        for fd in self._fds.values():
+            os.close(fd)
+        self._fds.clear()
+
+    def _path(self, segment: int) -> Path:
+        return self._folder / f"{segment * SEGMENT_UNITS:016x}.ready"
+
+    def _fd(self, segment: int) -> int:
+        fd = self._fds.get(segment)
+        if fd is None:
+            if len(self._fds) >= 2:  # the one written and the one read
+                os.close(self._fds.pop(next(iter(self._fds))))
+            fd = os.open(self._path(segment), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._fds[segment] = fd
+        return fd
+
+
+def _write_all(fd: int, data: memoryview, position: int) -> None:
+    while data:
+        written = os.pwrite(fd, data, position)
+        data = data[written:]
+        position += written

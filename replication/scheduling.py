@@ -1,0 +1,180 @@
+"""Scheduling: from commands to columns for the wheel, and back to answers.
+
+All schedule commands of a log entry become one append to the wheel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.replication import producers
+from tarry.replication.queues import Queues
+from tarry.replication.refusal import Reason, Refusal
+from tarry.wheel.state import HOUR_MS, Appended, UnknownMessage
+from tarry.wheel.wheel import Wheel
+
+DUE_MS_MAX: Final = 100_000_000 * 86_400_000
+"""The latest due time that can be stored (year 275,760); the leader's horizon is far below."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduled:
+    """The answer to a schedule command: ScheduleBatchResponse, serialized."""
+
+    response: bytes
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One schedule command as columns of shape (n,)."""
+
+    request: log_pb.ScheduleColumns
+    due_ms: NDArray[np.int64]
+    past: NDArray[np.bool_]
+    queue: NDArray[np.uint32]
+    tag_mask: NDArray[np.uint64]
+
+
+def read(command: log_pb.ScheduleCommand, queues: Queues) -> Part | Refusal:
+    """Return the command's columns; makes topics that are new.
+
+    A due time in the past becomes the command's now: the message is due at once.
+    """
+    request = command.request
+    n = len(request.records)
+    due = np.frombuffer(command.due_ms or request.due_ms, dtype="<i8")
+    topic = np.frombuffer(request.topic, dtype="<u4") if request.topic else np.zeros(n, dtype=np.uint32)
+    mask = np.frombuffer(request.tag_mask, dtype="<u8") if request.tag_mask else np.zeros(n, dtype=np.uint64)
+    if not len(due) == len(topic) == len(mask) == n:
+        return Refusal(Reason.COLUMNS_DIFFER, "the request's columns differ in length")
+    if n == 0 or not request.topics or int(topic.max()) >= len(request.topics):
+        return Refusal(Reason.COLUMNS_DIFFER, "a message names a topic that the request does not")
+    numbers = np.fromiter((queues.of(name).queue for name in request.topics), np.uint32, len(request.topics))
+    past = due < command.now_ms
+    return Part(request, np.clip(due, command.now_ms, DUE_MS_MAX), past, numbers[topic], mask)
+
+
+def due_ms(wheel: Wheel, hour: NDArray[np.uint32], global_index: NDArray[np.uint32]) -> NDArray[np.int64]:
+    """Return messages' due times, shape (n,). Raises UnknownMessage."""
+    in_hour: NDArray[np.uint32] = wheel.units(hour, global_index)["due_in_hour_ms"]
+    return hour.astype(np.int64) * HOUR_MS + in_hour.astype(np.int64)
+
+
+class Scheduling:
+    """Applies schedule commands to the wheel, the queues and the producers' table."""
+
+    def __init__(self, shard: int, wheel: Wheel, queues: Queues, known: producers.Producers) -> None:
+        self._shard = shard
+        self._wheel = wheel
+        self._queues = queues
+        self._producers = known
+
+    def apply(self, commands: Sequence[log_pb.ScheduleCommand | Refusal]) -> list[Scheduled | Refusal]:
+        """Apply the commands in order; an answer each."""
+        outcomes: list[Scheduled | Refusal] = []
+        parts: list[Part] = []
+        places: list[int] = []
+        taken: set[tuple[str, int]] = set()
+        now_ms = 0
+        for command in commands:
+            if isinstance(command, Refusal):
+                outcomes.append(command)
+                continue
+            key = (command.request.producer, command.request.sequence)
+            if key in taken:  # the same request twice in one entry: the first must be in the table before
+                self._append(parts, places, outcomes, now_ms)
+                parts, places, taken = [], [], set()
+            known = self._known(*key) if key[0] else None
+            part = known or read(command, self._queues)
+            if isinstance(part, Part):
+                taken.add(key) if key[0] else None
+                places.append(len(outcomes))
+                parts.append(part)
+                now_ms = command.now_ms
+                outcomes.append(Scheduled(b"", 0))
+            else:
+                outcomes.append(part)
+        self._append(parts, places, outcomes, now_ms)
+        return outcomes
+
+    def _known(self, producer: str, sequence: int) -> Scheduled | Refusal | None:
+        answer = self._producers.answer(producer, sequence)
+        if answer is not None:
+            hour, global_index = producers.unpack(answer)
+            try:
+                known_ms = due_ms(self._wheel, hour, global_index)
+            except UnknownMessage:  # its hour has been deleted: released long ago
+                known_ms = hour.astype(np.int64) * HOUR_MS
+            return self._answer(hour, global_index, known_ms, np.empty(0, np.uint32), repeated=True)
+        if self._producers.too_old(producer, sequence):
+            text = f"request {sequence} of this producer may have been answered, and the answer is forgotten"
+            return Refusal(Reason.SEQUENCE_TOO_OLD, text + ": keep fewer requests in flight")
+        return None
+
+    def _append(
+        self, parts: list[Part], places: list[int], outcomes: list[Scheduled | Refusal], now_ms: int
+    ) -> None:
+        if not parts:
+            return
+        one = len(parts) == 1
+        due_ms = parts[0].due_ms if one else np.concatenate([p.due_ms for p in parts])
+        queue = parts[0].queue if one else np.concatenate([p.queue for p in parts])
+        mask = parts[0].tag_mask if one else np.concatenate([p.tag_mask for p in parts])
+        records = list(chain.from_iterable(part.request.records for part in parts))
+        done = self.place(due_ms, queue, mask, records, now_ms)
+        start = 0
+        for part, place in zip(parts, places, strict=True):
+            end = start + len(part.due_ms)
+            hour, index = done.hour[start:end], done.global_index[start:end]
+            outcomes[place] = self._answer(
+                hour, index, part.due_ms, np.flatnonzero(part.past).astype(np.uint32), repeated=False
+            )
+            if part.request.producer:
+                kept = producers.pack(part.request.sequence, hour, index)
+                self._producers.remember(part.request.producer, kept)
+            start = end
+
+    def place(
+        self,
+        due_ms: NDArray[np.int64],
+        queue: NDArray[np.uint32],
+        tag_mask: NDArray[np.uint64],
+        records: Sequence[bytes],
+        now_ms: int,
+    ) -> Appended:
+        """Put messages, columns of shape (n,), into the wheel; what is past release goes on at once."""
+        done = self._wheel.append(due_ms, queue, tag_mask, records)
+        if bool(done.overdue.any()):
+            late = np.flatnonzero(done.overdue)
+            late = late[np.argsort(due_ms[late], kind="stable")]
+            self._queues.release(
+                queue[late], due_ms[late], done.hour[late], done.global_index[late], tag_mask[late], now_ms
+            )
+        return done
+
+    def _answer(
+        self,
+        hour: NDArray[np.uint32],
+        global_index: NDArray[np.uint32],
+        due_ms: NDArray[np.int64],
+        overdue: NDArray[np.uint32],
+        *,
+        repeated: bool,
+    ) -> Scheduled:
+        columns = log_pb.ScheduledColumns(
+            shard=self._shard,
+            hour=hour.astype("<u4").tobytes(),
+            global_index=global_index.astype("<u4").tobytes(),
+            due_ms=due_ms.astype("<i8").tobytes(),
+            overdue=overdue.astype("<u4").tobytes(),
+            repeated=repeated,
+        )
+        return Scheduled(columns.SerializeToString(), len(hour))
