@@ -243,6 +243,14 @@ class DelayLog:
                 records.append(b"")
         return records
 
+    def repair(self, global_index: int, record: bytes) -> bool:
+        """Write a record again; False, and nothing done, where its bytes are not the record's."""
+        unit = self.index()[global_index]
+        if len(record) != unit["size"] or google_crc32c.value(record) != unit["crc32c"]:
+            return False
+        _write(self._log_fd, record, int(unit["offset"]), self.log_path)
+        return True
+
     def _relax(self, touched: int) -> None:
         """Unmap the pages read, every so often: they stay in the page cache, outside this process."""
         self._touched += touched

@@ -127,7 +127,7 @@ class WheelState:
         return sum(hour.pending for hour in self.hours)
 
 
-class WheelDamaged(Exception):  # noqa: N818
+class WheelDamaged(Exception):
     """The file `path` of the wheel is not what its state says: replace this replica's data by a peer's."""
 
     def __init__(self, path: object, what: str) -> None:
@@ -135,5 +135,5 @@ class WheelDamaged(Exception):  # noqa: N818
         self.path = path
 
 
-class UnknownMessage(LookupError):  # noqa: N818
+class UnknownMessage(LookupError):
     """No such message was ever appended, or its hour has been dropped."""

@@ -25,16 +25,18 @@ from tarry.wheel.cancelling import cancel, state_of
 from tarry.wheel.delay_log import UNIT, checksums, lengths
 from tarry.wheel.durability import Durability
 from tarry.wheel.grouping import groups, pick
-from tarry.wheel.hour_partition import HourPartition
+from tarry.wheel.hour_partition import HourPartition, folder_name
 from tarry.wheel.hour_wheel import HourWheel
 from tarry.wheel.near_queue import ENTRY
 from tarry.wheel.release import Release
+from tarry.wheel.scrub import damaged
 from tarry.wheel.state import (
     HOUR_MS,
     HOUR_SECONDS,
     SECOND_MS,
     Appended,
     Cut,
+    HourState,
     Masks,
     MessageState,
     Numbers,
@@ -59,6 +61,7 @@ class Wheel:
         self._begin(folder, settings, HourWheel(folder, settings), WheelState())
 
     def _begin(self, folder: Path, settings: WheelSettings, hours: HourWheel, state: WheelState) -> None:
+        self._folder = folder
         self._settings = settings
         self._hours = hours
         self._floor_hour = state.floor_hour
@@ -197,6 +200,17 @@ class Wheel:
         if partition is None or int(global_index.max()) >= partition.units:
             raise UnknownMessage(f"hour {hour} has no message {int(global_index.max())}")
         return partition
+
+    def verify(self, state: HourState) -> Numbers:
+        """The global indices of the damaged records of a captured hour, u4[k]; from any thread.
+
+        Reads the hour's files whole. Raises WheelDamaged where the index itself is damaged.
+        """
+        return damaged(self._folder / folder_name(state.hour), state, self._settings.read_gap_bytes)
+
+    def repair(self, hour: int, global_index: int, record: bytes) -> bool:
+        """Write a record again, from a peer's bytes; False, and nothing done, where they are not its own."""
+        return self._known(hour, np.array([global_index], np.uint32)).log.repair(global_index, record)
 
     def pending_per_second(self, hour: int) -> Numbers:
         """How many messages of each second of an hour are pending, u4[3600]."""

@@ -1,0 +1,105 @@
+"""Costs that must not grow: Python statements with the batch, open files with the hours."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tarry.wheel.near_queue import ENTRY
+from tarry.wheel.second_wheel import SLOT, SLOTS_BYTES
+from tarry.wheel.state import HOUR_MS, WheelSettings
+from tarry.wheel.wheel import Wheel
+from tests.wheel.sorted_list import START_MS
+
+
+def lines_run(action: Callable[[], Any]) -> int:
+    """How many Python lines of the wheel an action runs."""
+    count = 0
+
+    def trace(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal count
+        count += event == "line" and "/wheel/" in frame.f_code.co_filename
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        action()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+def grow(folder: Path, count: int, spread_ms: int, hours: int) -> dict[str, int]:
+    """Lines run by each call on `count` messages spread over `spread_ms` of each of `hours`."""
+    random = np.random.default_rng(2)
+    due = START_MS + random.integers(0, spread_ms, count) + random.integers(0, hours, count) * HOUR_MS
+    due[:hours] = START_MS + np.arange(hours) * HOUR_MS
+    topic, mask, records = np.zeros(count, np.uint32), np.zeros(count, np.uint64), [b"record"] * count
+    wheel = Wheel(folder, WheelSettings())
+    lines = {}
+
+    def note(name: str, action: Callable[[], Any]) -> Any:
+        results = []
+        lines[name] = lines_run(lambda: results.append(action()))
+        return results[0]
+
+    where = note("append", lambda: wheel.append(due, topic, mask, records))
+    note("units", lambda: wheel.units(where.hour, where.global_index))
+    note("read", lambda: wheel.read(where.hour, where.global_index))
+    note("cancel", lambda: wheel.cancel(where.hour[::3], where.global_index[::3]))
+    state = note("capture", wheel.capture)
+    wheel = note("recover", lambda: Wheel.recover(folder, WheelSettings(), state))
+    note("count", lambda: wheel.pending_per_second(START_MS // HOUR_MS))
+    taken = note("take", lambda: wheel.take(START_MS + hours * HOUR_MS, count))
+    assert len(taken) == count - len(range(0, count, 3))
+    return lines
+
+
+@pytest.mark.parametrize(("spread_ms", "hours"), [(1_000, 1), (3_000, 1), (2_000, 3)])
+def test_no_call_runs_a_python_statement_per_message(tmp_path: Path, spread_ms: int, hours: int) -> None:
+    few = grow(tmp_path / "few", 1_000, spread_ms, hours)
+    many = grow(tmp_path / "many", 10_000, spread_ms, hours)
+    more = {name: many[name] - few[name] for name in few}
+    assert {name: lines for name, lines in more.items() if lines > 30} == {}
+    assert all(few.values())
+
+
+def test_a_slice_of_a_second_costs_the_same_however_large_the_second(tmp_path: Path) -> None:
+    lines = []
+    for count in (5_000, 50_000):
+        wheel = Wheel(tmp_path / str(count), WheelSettings())
+        due = np.full(count, START_MS)
+        wheel.append(due, np.zeros(count, np.uint32), np.zeros(count, np.uint64), [b""] * count)
+        wheel.take(START_MS, 1)
+        lines.append([lines_run(lambda: wheel.take(START_MS, 100)) for _ in range(20)])  # noqa: B023
+    assert lines[0] == lines[1]
+
+
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_open_files_are_bounded_however_many_hours_are_touched(tmp_path: Path) -> None:
+    wheel = Wheel(tmp_path, WheelSettings(hours_open_max=8))
+    due = START_MS + np.arange(300) * HOUR_MS
+    before = open_files()
+    where = wheel.append(due, np.zeros(300, np.uint32), np.zeros(300, np.uint64), [b"x"] * 300)
+    assert wheel.read(where.hour, where.global_index) == [b"x"] * 300
+    wheel.cancel(where.hour[::2], where.global_index[::2])
+    assert len(wheel.take(int(due[-1]), 1_000)) == 150
+    assert open_files() - before <= 8 * 4
+    wheel.close()
+    assert open_files() == before
+
+
+def test_sizes_are_as_promised() -> None:
+    assert SLOTS_BYTES == 57_600
+    assert SLOT.itemsize == 16
+    assert ENTRY.itemsize == 24

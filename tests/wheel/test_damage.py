@@ -1,0 +1,148 @@
+"""A damaged record stops nothing but itself; a damaged index stops the replica, and says which file it is."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tarry.wheel.delay_log import UNIT, UNIT_BYTES
+from tarry.wheel.hour_partition import folder_name
+from tarry.wheel.state import HOUR_MS, UnknownMessage, WheelDamaged, WheelSettings
+from tarry.wheel.wheel import Wheel
+from tests.wheel.sorted_list import START_MS, append, ids, u4
+
+SETTINGS = WheelSettings()
+HOUR = START_MS // HOUR_MS
+FOLDER = folder_name(HOUR)
+
+
+def patch(path: Path, offset: int, change: Callable[[int], int]) -> None:
+    with path.open("r+b") as file:
+        file.seek(offset)
+        (byte,) = file.read(1)
+        file.seek(offset)
+        file.write(bytes([change(byte)]))
+
+
+def in_unit(index: int, field: str, byte: int = 0) -> int:
+    return index * UNIT_BYTES + UNIT.fields[field][1] + byte  # type: ignore[index]
+
+
+@pytest.fixture
+def wheel(tmp_path: Path) -> Wheel:
+    wheel = Wheel(tmp_path, SETTINGS)
+    append(
+        wheel, [START_MS + 1_000 * index for index in range(5)], [b"record %d" % index for index in range(5)]
+    )
+    return wheel
+
+
+def read(wheel: Wheel, *indices: int) -> list[bytes | None]:
+    return wheel.read(u4(*[HOUR] * len(indices)), u4(*indices))
+
+
+def test_records_come_back_in_the_order_asked_as_often_as_asked(wheel: Wheel) -> None:
+    assert read(wheel, 3, 0, 3, 4) == [b"record 3", b"record 0", b"record 3", b"record 4"]
+    assert read(wheel) == []
+
+
+def test_records_of_several_hours_are_read_in_the_order_asked(wheel: Wheel) -> None:
+    later = append(wheel, [START_MS + HOUR_MS * at for at in (2, 1)], [b"two", b"one"])
+    names = [later[0], (HOUR, 1), later[1], (HOUR, 0)]
+    assert wheel.read(*ids(names)) == [b"two", b"record 1", b"one", b"record 0"]
+    assert wheel.read(*ids(sorted(names))) == [b"record 0", b"record 1", b"one", b"two"]
+    assert wheel.units(*ids(names))["size"].tolist() == [3, 8, 3, 8]
+
+
+def test_an_empty_record_and_one_of_64_mib_are_records(tmp_path: Path) -> None:
+    wheel = Wheel(tmp_path, SETTINGS)
+    large = os.urandom(1 << 20) * 64
+    append(wheel, [START_MS] * 3, [b"", large, b""])
+    assert read(wheel, 2, 1, 0) == [b"", large, b""]
+
+
+def test_a_record_with_a_flipped_bit_is_none_and_the_others_are_read(wheel: Wheel, tmp_path: Path) -> None:
+    patch(tmp_path / FOLDER / "delay.log", 2 * 12 + 4 + 3, lambda byte: byte ^ 1)
+    assert read(wheel, 0, 1, 2, 3, 4) == [b"record 0", b"record 1", None, b"record 3", b"record 4"]
+
+
+def test_a_log_cut_short_while_in_use_loses_only_what_was_cut(wheel: Wheel, tmp_path: Path) -> None:
+    os.truncate(tmp_path / FOLDER / "delay.log", 2 * 12 + 6)
+    assert read(wheel, 4, 0, 1, 2) == [None, b"record 0", b"record 1", None]
+
+
+@pytest.mark.parametrize("field", ["offset", "size"])
+def test_a_unit_that_points_outside_the_log_gives_none(wheel: Wheel, tmp_path: Path, field: str) -> None:
+    patch(tmp_path / FOLDER / "delay.index", in_unit(2, field, byte=3), lambda _: 0xFF)
+    assert read(wheel, 1, 2, 3) == [b"record 1", None, b"record 3"]
+
+
+def test_a_sector_that_cannot_be_read_costs_only_its_records(
+    wheel: Wheel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = os.pread
+
+    def bad_at_30(fd: int, size: int, offset: int) -> bytes:
+        if offset <= 30 < offset + size:
+            raise OSError(errno.EIO, "bad sector")
+        return whole(fd, size, offset)
+
+    monkeypatch.setattr(os, "pread", bad_at_30)
+    assert read(wheel, 0, 1, 2, 3) == [b"record 0", b"record 1", None, b"record 3"]
+
+
+def test_a_message_that_never_was_is_unknown(wheel: Wheel) -> None:
+    with pytest.raises(UnknownMessage, match="has no message 5"):
+        read(wheel, 0, 5)
+    with pytest.raises(UnknownMessage):
+        wheel.units(u4(HOUR + 1), u4(0))
+
+
+@pytest.mark.parametrize("name", ["delay.log", "delay.index"])
+@pytest.mark.parametrize("how", ["short", "missing"])
+def test_a_file_shorter_than_the_checkpoint_says_is_named(
+    wheel: Wheel, tmp_path: Path, name: str, how: str
+) -> None:
+    state = wheel.capture()
+    path = tmp_path / FOLDER / name
+    if how == "short":
+        os.truncate(path, path.stat().st_size - 1)
+    else:
+        path.unlink()
+    with pytest.raises(WheelDamaged, match=name) as caught:
+        Wheel.recover(tmp_path, SETTINGS, state)
+    assert caught.value.path == path
+
+
+@pytest.mark.parametrize("field", ["due_in_hour_ms", "local_index", "pre_global_index"])
+def test_a_chain_that_does_not_hold_what_its_slot_says_is_damage(tmp_path: Path, field: str) -> None:
+    wheel = Wheel(tmp_path, SETTINGS)
+    append(wheel, [START_MS] * 10 + [START_MS + 1_000 * index for index in range(1, 400)])
+    patch(tmp_path / FOLDER / "delay.index", in_unit(5, field, byte=2), lambda byte: byte ^ 0x10)
+    with pytest.raises(WheelDamaged, match=r"delay\.index"):
+        wheel.take(START_MS + 500_000, 1_000)
+
+
+def test_verifying_an_hour_finds_every_kind_of_damage(wheel: Wheel, tmp_path: Path) -> None:
+    (state,) = wheel.capture().hours
+    assert wheel.verify(state).tolist() == []
+    patch(tmp_path / FOLDER / "delay.log", 2 * 12 + 4 + 3, lambda byte: byte ^ 1)
+    assert wheel.verify(state).tolist() == [2]
+    patch(tmp_path / FOLDER / "delay.index", in_unit(4, "tag_mask"), lambda byte: byte ^ 1)
+    with pytest.raises(WheelDamaged, match=r"delay\.index"):
+        wheel.verify(state)
+
+
+def test_a_damaged_record_is_repaired_by_the_bytes_of_a_peer_and_by_no_others(
+    wheel: Wheel, tmp_path: Path
+) -> None:
+    patch(tmp_path / FOLDER / "delay.log", 2 * 12 + 4 + 3, lambda byte: byte ^ 1)
+    assert not wheel.repair(HOUR, 2, b"record 3")
+    assert not wheel.repair(HOUR, 2, b"record 2 and more")
+    assert read(wheel, 2) == [None]
+    assert wheel.repair(HOUR, 2, b"record 2")
+    assert read(wheel, 1, 2, 3) == [b"record 1", b"record 2", b"record 3"]

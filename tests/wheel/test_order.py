@@ -1,0 +1,185 @@
+"""The wheel is a sorted list, whatever is done to it, whatever it may keep in memory, and across crashes."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    multiple,
+    precondition,
+    rule,
+)
+
+from tarry.wheel.state import HOUR_MS, WheelSettings, WheelState
+from tarry.wheel.wheel import Wheel
+from tests.wheel.sorted_list import START_MS, SortedList, append, ids, rows
+
+ROOMY = WheelSettings()
+TIGHT = WheelSettings(near_ms=2_000, near_messages_max=6, hours_open_max=1, read_gap_bytes=0)
+
+# Few distinct times, on and beside the edges of seconds and hours, so that they meet; and some far ones.
+near_times = st.builds(
+    lambda hour, second, ms: START_MS + hour * HOUR_MS + second * 1000 + ms,
+    st.integers(-1, 1),
+    st.sampled_from([0, 1, 2, 9, 10, 11, 3598, 3599]),
+    st.sampled_from([0, 1, 500, 999]),
+)
+far_times = st.builds(lambda days: START_MS + days * 24 * HOUR_MS - 1, st.integers(1, 36_600))
+times = near_times | near_times | near_times | far_times
+
+
+class WheelAndList(RuleBasedStateMachine):
+    names = Bundle("names")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = tempfile.TemporaryDirectory()
+        self.list = SortedList()
+        self.commands: list[Callable[[Wheel], Any]] = []
+        self.synced = WheelState()
+
+    @initialize(options=st.sampled_from([ROOMY, TIGHT]))
+    def start(self, options: WheelSettings) -> None:
+        self.options = options
+        self.path = Path(self.folder.name) / "hours"
+        self.wheel = Wheel(self.path, options)
+
+    def do(self, command: Callable[[Wheel], Any]) -> Any:
+        self.commands.append(command)
+        return command(self.wheel)
+
+    @rule(target=names, due_ms=st.lists(times, min_size=0, max_size=12))
+    def append(self, due_ms: list[int]) -> Any:
+        got = self.do(lambda wheel: append(wheel, due_ms))
+        assert got == self.list.append(due_ms)
+        return multiple(*got)
+
+    @rule(until_ms=times, count=st.sampled_from([0, 1, 2, 5, 1000]))
+    def take(self, until_ms: int, count: int) -> None:
+        assert rows(self.do(lambda wheel: wheel.take(until_ms, count))) == self.list.take(until_ms, count)
+
+    @rule(until_ms=times)
+    def take_all(self, until_ms: int) -> None:
+        assert rows(self.do(lambda wheel: wheel.take(until_ms, 10**6))) == self.list.take(until_ms, 10**6)
+
+    @rule(chosen=st.lists(names, min_size=1, max_size=6))
+    def cancel(self, chosen: list[tuple[int, int]]) -> None:
+        expected = [self.list.cancel([name])[0] for name in chosen]
+        assert self.do(lambda wheel: wheel.cancel(*ids(chosen))).tolist() == expected
+
+    @rule(hour=st.integers(-2, 1))
+    def drop_hour(self, hour: int) -> None:
+        dropped = START_MS // HOUR_MS + hour
+        if (dropped + 1) * HOUR_MS <= self.list.cut.due_ms:
+            self.do(lambda wheel: wheel.drop_hour(dropped))
+            self.list.drop_hour(dropped)
+        else:
+            with pytest.raises(ValueError, match="not behind the cut"):
+                self.wheel.drop_hour(dropped)
+
+    @rule()
+    def checkpoint(self) -> None:
+        self.synced = self.wheel.capture()
+        self.wheel.sync(self.synced)
+        self.commands.clear()
+
+    @rule(closed=st.booleans())
+    def crash_and_recover(self, closed: bool) -> None:
+        if closed:
+            self.wheel.close()
+        before = self.wheel.digest()
+        self.wheel = Wheel.recover(self.path, self.options, self.synced)
+        for command in self.commands:
+            command(self.wheel)
+        assert self.wheel.digest() == before
+
+    @rule(hour=st.integers(-1, 1))
+    def count_seconds(self, hour: int) -> None:
+        at = START_MS // HOUR_MS + hour
+        expected = [0] * 3600
+        for due, _ in self.list.pending:
+            if due // HOUR_MS == at:
+                expected[due % HOUR_MS // 1000] += 1
+        assert self.wheel.pending_per_second(at).tolist() == expected
+
+    @rule(name=names)
+    def look(self, name: tuple[int, int]) -> None:
+        if name in self.list.states:
+            assert self.wheel.state(*name) == self.list.states[name]
+            (record,) = self.wheel.read(*ids([name]))
+            (unit,) = self.wheel.units(*ids([name]))
+            due_ms = name[0] * HOUR_MS + int(unit["due_in_hour_ms"])
+            assert record is not None and int(record[4:]) <= due_ms
+
+    @invariant()
+    def counts_agree(self) -> None:
+        if not hasattr(self, "wheel"):
+            return
+        assert self.wheel.pending == len(self.list.pending)
+        assert sum(self.wheel.pending_per_hour().values()) == len(self.list.pending)
+        assert set(self.wheel.hours()) == set(self.list.sizes)
+        assert (self.wheel.cut, self.wheel.tick) == (self.list.cut, self.list.cut.due_ms // 1000)
+        assert self.wheel.local_index == self.list.local_index
+
+    @invariant()
+    @precondition(lambda self: hasattr(self, "wheel"))
+    def next_due_is_never_late(self) -> None:
+        due = self.wheel.next_due_ms()
+        if self.list.pending:
+            assert due is not None and due <= self.list.pending[0][0]
+        else:
+            assert due is None
+
+    def teardown(self) -> None:
+        self.wheel.close()
+        self.folder.cleanup()
+
+
+TestTheWheelIsASortedListAcrossAnyCalls = WheelAndList.TestCase
+TestTheWheelIsASortedListAcrossAnyCalls.settings = settings(
+    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_is_kept_in_memory_and_when_it_is_loaded_changes_no_answer(tmp_path: Path, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    wheels = [Wheel(tmp_path / "roomy", ROOMY), Wheel(tmp_path / "tight", TIGHT)]
+    now = START_MS
+    for _ in range(60):
+        due = (now + random.exponential(random.choice([500, 20_000, 4e6]), 40)).astype(np.int64).tolist()
+        assert append(wheels[0], due) == append(wheels[1], due)
+        now += int(random.integers(0, 30_000))
+        count = int(random.integers(1, 200))
+        taken = [rows(wheel.take(now, count)) for wheel in wheels]
+        assert taken[0] == taken[1]
+        assert wheels[0].cut == wheels[1].cut
+        assert wheels[0].digest() == wheels[1].digest()
+
+
+def test_many_messages_of_few_seconds_come_out_sorted_in_slices(tmp_path: Path) -> None:
+    random = np.random.default_rng(5)
+    wheel, expected = Wheel(tmp_path, ROOMY), []
+    for _ in range(40):
+        due = START_MS + random.integers(0, 3_000, 1_000)
+        for at, name in zip(due.tolist(), append(wheel, due.tolist()), strict=True):
+            expected.append((at, *name))
+    taken = []
+    while slice_taken := rows(wheel.take(START_MS + 3_000, 4_096)):
+        taken += slice_taken
+        late = START_MS + random.integers(2_900, 3_100, 10)
+        for at, name in zip(late.tolist(), append(wheel, late.tolist()), strict=True):
+            if at <= START_MS + 3_000 and (at, name[1]) > wheel.cut:
+                expected.append((at, *name))
+    assert taken == sorted(expected)

@@ -1,0 +1,190 @@
+"""The wheel after a crash is the wheel at the checkpoint, and every replay leads from there to the same."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tarry.wheel.hour_partition import folder_name
+from tarry.wheel.second_wheel import SLOTS_BYTES
+from tarry.wheel.state import HOUR_MS, MessageState, WheelDamaged, WheelSettings, WheelState
+from tarry.wheel.wheel import Wheel
+from tests.wheel.sorted_list import START_MS, append, ids, rows
+
+SETTINGS = WheelSettings()
+HOUR = START_MS // HOUR_MS
+FOLDER = folder_name(HOUR)
+
+
+def spread(count: int, seed: int = 1) -> list[int]:
+    due: list[int] = np.random.default_rng(seed).integers(START_MS, START_MS + HOUR_MS, count).tolist()
+    return due
+
+
+def checkpoint(wheel: Wheel) -> WheelState:
+    state = wheel.capture()
+    wheel.sync(state)
+    return state
+
+
+def test_what_came_after_the_checkpoint_is_cut_off(tmp_path: Path) -> None:
+    wheel = Wheel(tmp_path, SETTINGS)
+    names = append(wheel, spread(100))
+    state = checkpoint(wheel)
+    digest = wheel.digest()
+    append(wheel, spread(50, seed=2))
+    append(wheel, [START_MS + 5 * HOUR_MS])
+    wheel.cancel(*ids(names[:10]))
+    wheel.take(START_MS + 60_000, 10)
+    again = Wheel.recover(tmp_path, SETTINGS, state)
+    assert again.digest() == digest
+    assert again.hours() == (HOUR,)
+    assert [path.name for path in tmp_path.iterdir()] == [FOLDER]
+    assert len(rows(again.take(START_MS + HOUR_MS, 1_000))) == 100
+
+
+@pytest.mark.parametrize("count", [50, 10_000], ids=["few", "more than the slots are checked for"])
+def test_slots_that_ran_ahead_of_the_index_are_rebuilt(tmp_path: Path, count: int) -> None:
+    wheel = Wheel(tmp_path, SETTINGS)
+    names = append(wheel, spread(count))
+    wheel.cancel(*ids(names[:20]))
+    state = checkpoint(wheel)
+    slots = (tmp_path / FOLDER / "slots").read_bytes()
+    more = spread(500, seed=3)
+    append(wheel, more)
+    wheel.cancel(*ids(names[20:40]))
+    digest, ahead = wheel.digest(), (tmp_path / FOLDER / "slots").read_bytes()
+    assert ahead != slots
+    again = Wheel.recover(tmp_path, SETTINGS, state)
+    assert again.pending_per_second(HOUR).sum() == count - 20
+    assert (tmp_path / FOLDER / "slots").read_bytes() == slots
+    append(again, more)
+    again.cancel(*ids(names[20:40]))
+    assert again.digest() == digest
+    assert (tmp_path / FOLDER / "slots").read_bytes() == ahead
+
+
+@pytest.mark.parametrize("damage", ["missing", "zeroed", "garbage", "short"])
+def test_slots_are_never_trusted_because_they_follow_from_the_index(tmp_path: Path, damage: str) -> None:
+    wheel = Wheel(tmp_path, SETTINGS)
+    append(wheel, spread(10_000))
+    state = checkpoint(wheel)
+    expected = wheel.pending_per_second(HOUR).tolist()
+    slots = tmp_path / FOLDER / "slots"
+    sound = slots.read_bytes()
+    match damage:
+        case "missing":
+            slots.unlink()
+        case "zeroed":
+            slots.write_bytes(bytes(SLOTS_BYTES))
+        case "garbage":
+            slots.write_bytes(os.urandom(SLOTS_BYTES))
+        case "short":
+            slots.write_bytes(sound[:1_000])
+    again = Wheel.recover(tmp_path, SETTINGS, state)
+    assert again.pending_per_second(HOUR).tolist() == expected
+    assert slots.read_bytes() == sound
+
+
+def test_recovering_again_before_an_hour_was_used_finds_the_same(tmp_path: Path) -> None:
+    wheel = Wheel(tmp_path, SETTINGS)
+    append(wheel, spread(10_000))
+    state = checkpoint(wheel)
+    append(wheel, spread(10, seed=4))
+    untouched = Wheel.recover(tmp_path, SETTINGS, state)
+    state_again = checkpoint(untouched)
+    assert state_again == state
+    again = Wheel.recover(tmp_path, SETTINGS, state_again)
+    assert again.pending_per_second(HOUR).sum() == 10_000
+    assert len(rows(again.take(START_MS + HOUR_MS, 20_000))) == 10_000
+
+
+def test_a_partly_released_second_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    wheel = Wheel(tmp_path, SETTINGS)
+    append(wheel, [START_MS + 5] * 10)
+    wheel.take(START_MS + 5, 4)
+    state = checkpoint(wheel)
+    assert (state.cut, state.local_index, state.pending) == ((START_MS + 5, 3), 4, 6)
+    again = Wheel.recover(tmp_path, SETTINGS, state)
+    assert [index for _, _, index in rows(again.take(START_MS + 5, 100))] == [4, 5, 6, 7, 8, 9]
+    assert again.local_index == 10
+
+
+def test_a_wheel_is_not_started_afresh_over_the_messages_of_another(tmp_path: Path) -> None:
+    append(Wheel(tmp_path, SETTINGS), [START_MS])
+    with pytest.raises(WheelDamaged, match=FOLDER):
+        Wheel(tmp_path, SETTINGS)
+    assert Wheel.recover(tmp_path, SETTINGS, WheelState()).hours() == ()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_dropped_hour_stays_on_disk_while_a_checkpoint_may_name_it(tmp_path: Path) -> None:
+    wheel = Wheel(tmp_path, SETTINGS)
+    append(wheel, [START_MS, START_MS + 2 * HOUR_MS])
+    wheel.take(START_MS + HOUR_MS, 10)
+    named = checkpoint(wheel)
+    wheel.drop_hour(HOUR)
+    assert wheel.hours() == (HOUR + 2,)
+    crashed = shutil.copytree(tmp_path, tmp_path.parent / "crashed")
+    assert Wheel.recover(crashed, SETTINGS, named).hours() == (HOUR, HOUR + 2)
+    checkpoint(wheel)
+    assert (tmp_path / FOLDER).exists()
+    checkpoint(wheel)
+    assert not (tmp_path / FOLDER).exists()
+    assert wheel.state(HOUR, 0) is MessageState.NOT_FOUND
+
+
+def test_a_message_for_a_dropped_hour_is_stored_overdue_in_the_first_hour_kept(tmp_path: Path) -> None:
+    wheel = Wheel(tmp_path, SETTINGS)
+    wheel.take(START_MS + 2 * HOUR_MS, 10)
+    wheel.drop_hour(HOUR)
+    where = wheel.append(
+        np.array([START_MS]), np.zeros(1, np.uint32), np.zeros(1, np.uint64), [b"as late as that"]
+    )
+    assert (where.hour.tolist(), where.overdue.tolist()) == ([HOUR + 1], [True])
+    assert wheel.floor_hour == HOUR + 1
+    assert wheel.read(where.hour, where.global_index) == [b"as late as that"]
+
+
+def test_a_full_disk_is_an_error_of_the_call_and_recovery_finds_all_that_was_promised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheel = Wheel(tmp_path, SETTINGS)
+    append(wheel, spread(100))
+    state = checkpoint(wheel)
+    whole = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, at: whole(fd, data[: len(data) // 2], at))
+    with pytest.raises(OSError, match=r"delay\.log"):
+        append(wheel, spread(10, seed=2))
+    monkeypatch.undo()
+    again = Wheel.recover(tmp_path, SETTINGS, state)
+    assert len(rows(again.take(START_MS + HOUR_MS, 1_000))) == 100
+
+
+def test_syncing_forces_only_what_has_grown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    forced: list[str] = []
+    sync = os.fsync
+
+    def note(fd: int) -> None:
+        forced.append(os.path.relpath(Path(f"/proc/self/fd/{fd}").readlink(), tmp_path.resolve()))
+        sync(fd)
+
+    monkeypatch.setattr(os, "fsync", note)
+    wheel = Wheel(tmp_path, SETTINGS)
+    append(wheel, [START_MS, START_MS + HOUR_MS])
+    checkpoint(wheel)
+    later = folder_name(HOUR + 1)
+    assert sorted(forced) == sorted(
+        [".", FOLDER, later, *(f"{hour}/delay.{of}" for hour in (FOLDER, later) for of in ("log", "index"))]
+    )
+    forced.clear()
+    append(wheel, [START_MS + HOUR_MS])
+    checkpoint(wheel)
+    assert forced == [f"{later}/delay.log", f"{later}/delay.index"]
+    forced.clear()
+    checkpoint(wheel)
+    assert forced == []

@@ -1,0 +1,47 @@
+"""Looking for silent damage in an hour's files, from any thread, and mending records from a peer's bytes.
+
+Only bytes below the captured lengths are looked at; those never change, so appends may go on meanwhile.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import google_crc32c
+import numpy as np
+
+from tarry.wheel.delay_log import UNIT_BYTES, DelayLog
+from tarry.wheel.state import HourState, Numbers, WheelDamaged
+
+_BLOCK_BYTES: Final = 1 << 20
+_BLOCK_UNITS: Final = 4_096
+
+
+def damaged(folder: Path, state: HourState, gap_bytes: int) -> Numbers:
+    """The global indices of an hour's damaged records. Raises OSError, and WheelDamaged for its index."""
+    log = DelayLog(folder, state.log_bytes, state.units, state.index_crc)
+    _prove_index(log)
+    found = []
+    try:
+        for start in range(0, state.units, _BLOCK_UNITS):
+            block = np.arange(start, min(start + _BLOCK_UNITS, state.units), dtype=np.uint32)
+            records = log.read(block, gap_bytes)
+            if None in records:
+                found.append(block[[record is None for record in records]])
+    finally:
+        log.close()
+    return np.concatenate(found) if found else np.empty(0, np.uint32)
+
+
+def _prove_index(log: DelayLog) -> None:
+    left, crc = log.units * UNIT_BYTES, 0
+    with log.index_path.open("rb") as file:
+        while left > 0:
+            block = file.read(min(left, _BLOCK_BYTES))
+            if not block:
+                raise WheelDamaged(log.index_path, f"{left} bytes too short")
+            crc = google_crc32c.extend(crc, block)
+            left -= len(block)
+    if crc != log.index_crc:
+        raise WheelDamaged(log.index_path, f"crc32c {crc:08x}, where {log.index_crc:08x} should be")
