@@ -336,7 +336,7 @@ class Driver:
             connected=consensus.linked(peer),
             voting=peer in consensus.voters,
             match_index=consensus.match_index(peer) if consensus.role is Role.LEADER else 0,
-            clock_offset_ms=clock.offset_ms if clock else None,
+            clock_offset_ms=clock.offset_ms(self._clock) if clock else None,
             rtt_ms=clock.rtt_ms if clock else None,
             heard_ms_ago=None if heard is None else (self._clock.monotonic() - heard) * 1000,
         )

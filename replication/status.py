@@ -22,7 +22,7 @@ class PeerStatus:
     match_index: int
     """0 where not known (not the leader)."""
     clock_offset_ms: float | None
-    """The peer's wall clock minus ours; None: not measured."""
+    """The peer's wall clock minus ours, 0 within the error of measuring; None: not measured."""
     rtt_ms: float | None
     """None: not measured (followers measure no round trip)."""
     heard_ms_ago: float | None
