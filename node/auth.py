@@ -6,7 +6,7 @@ import hmac
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
-from tarry.node.calls import CallContext
+from tarry.node.calls import CallContext, metadata_value
 from tarry.node.config import Token
 from tarry.replication.refusal import Reason, Refusal
 
@@ -49,7 +49,7 @@ class Authorizer:
         return None if allowed else Refusal(Reason.PERMISSION_DENIED, f"this token may not {what}")
 
     def _token(self, context: CallContext) -> Token | None:
-        shown = dict(context.invocation_metadata() or ()).get("authorization", "")
+        shown = metadata_value(context.invocation_metadata(), "authorization")
         given = shown.removeprefix("Bearer ").encode() if isinstance(shown, str) else b""
         found = None
         for secret, token in self._tokens.items():  # all of them, in constant time each

@@ -1,4 +1,6 @@
-"""Names for gRPC's generic types, as used all over the edge."""
+"""gRPC's generic types by shorter names, and its metadata."""
+
+from __future__ import annotations
 
 from typing import Any, TypeAlias
 
@@ -7,3 +9,8 @@ import grpc
 CallContext: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 MethodHandler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 ServiceHandler: TypeAlias = "grpc.GenericRpcHandler[Any, Any]"
+
+
+def metadata_value(metadata: Any, key: str) -> Any:
+    """Return the value of a key in a call's metadata (pairs, or None), None where it is not there."""
+    return dict(metadata or ()).get(key)

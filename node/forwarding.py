@@ -6,7 +6,7 @@ from typing import Final
 
 import grpc
 
-from tarry.node.calls import CallContext
+from tarry.node.calls import CallContext, metadata_value
 from tarry.node.status import DETAILS_KEY, abort
 from tarry.replication.refusal import Reason, Refusal
 
@@ -27,17 +27,18 @@ class Forwarding:
     async def forward(self, address: str, path: str, raw: bytes, context: CallContext) -> bytes | Refusal:
         """Return the leader's answer; its statuses end this call as they came."""
         call = self._channel(address).unary_unary(path, None, None)
-        shown = dict(context.invocation_metadata() or ()).get("authorization")  # type: ignore[arg-type]
+        shown = metadata_value(context.invocation_metadata(), "authorization")
         passed = (("authorization", shown),) if shown else ()
         remaining = context.time_remaining()
         try:
-            return await call(
+            answer: bytes = await call(
                 raw,
                 metadata=((FORWARDED_KEY, "1"), *passed),
                 timeout=DEADLINE_S if remaining is None else remaining,
             )
+            return answer
         except grpc.aio.AioRpcError as error:
-            details = dict(error.trailing_metadata() or ()).get(DETAILS_KEY)
+            details = metadata_value(error.trailing_metadata(), DETAILS_KEY)
             if details:
                 await context.abort(error.code(), error.details() or "", ((DETAILS_KEY, details),))
             if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:

@@ -71,13 +71,15 @@ class Queues:
         now_ms: int,
     ) -> None:
         """Append messages, columns of shape (n,), to their queues, in the order given."""
+        if not len(queue):
+            return
         units = np.empty(len(queue), dtype=UNIT)
         units["due_ms"] = due_ms
         units["released_ms"] = now_ms
         units["hour"] = hour
         units["global_index"] = global_index
         units["tag_mask"] = tag_mask
-        if len(queue) and queue[0] == queue[-1] and bool(np.all(queue == queue[0])):
+        if queue[0] == queue[-1] and bool(np.all(queue == queue[0])):
             self._append(int(queue[0]), units)
             return
         order = np.argsort(queue, kind="stable")

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 import grpc
 
-from tarry.node.calls import CallContext, MethodHandler
+from tarry.node.calls import CallContext, MethodHandler, metadata_value
 from tarry.node.forwarding import FORWARDED_KEY, Forwarding
 from tarry.node.status import abort
 from tarry.replication.refusal import Reason, Refusal
@@ -66,7 +66,7 @@ class LeaderCalls:
             except (Overloaded, Unknown) as error:
                 return refusal_of(error)
         refusal = self._not_leader()
-        metadata = context.invocation_metadata() or ()
-        if refusal.reason is not Reason.NOT_LEADER or any(key == FORWARDED_KEY for key, _ in metadata):
+        forwarded = metadata_value(context.invocation_metadata(), FORWARDED_KEY)
+        if refusal.reason is not Reason.NOT_LEADER or forwarded:
             return refusal
         return await self._forwarding.forward(refusal.facts["leader"], path, raw, context)

@@ -1,0 +1,88 @@
+"""Cluster time with clocks that lie."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tarry.node.clock import ClusterTime
+
+
+class HandClock:
+    """A clock moved by hand."""
+
+    def __init__(self) -> None:
+        self.monotonic = 0.0
+        self.wall_offset = 1_000_000
+
+    def monotonic_ms(self) -> float:
+        return self.monotonic
+
+    def wall_ms(self) -> int:
+        return int(self.monotonic) + self.wall_offset
+
+
+def test_it_runs_with_the_monotonic_clock() -> None:
+    clock = HandClock()
+    time = ClusterTime(clock)
+    clock.monotonic += 250
+    assert time.now_ms() == 1_000_250
+
+
+def test_the_own_clock_jumping_ahead_moves_nothing_while_two_peers_agree() -> None:
+    clock = HandClock()
+    time = ClusterTime(clock)
+    clock.wall_offset += 86_400_000
+    time.update([-86_400_000, -86_400_000])
+    assert time.now_ms() == 1_000_000
+    assert time.own_offset_ms == 86_400_000
+
+
+def test_one_peer_a_day_ahead_moves_nothing() -> None:
+    clock = HandClock()
+    time = ClusterTime(clock)
+    time.update([86_400_000, 0])
+    assert time.now_ms() == 1_000_000
+
+
+def test_of_two_clocks_the_earlier_counts() -> None:
+    time = ClusterTime(HandClock())
+    time.update([600_000])
+    assert time.now_ms() == 1_000_000
+
+
+def test_it_stands_still_rather_than_run_back() -> None:
+    clock = HandClock()
+    time = ClusterTime(clock)
+    before = time.now_ms()
+    time.update([-5_000, -5_000])
+    clock.monotonic += 1_000
+    assert time.now_ms() == before
+    clock.monotonic += 5_000
+    assert time.now_ms() == before + 1_000
+
+
+def test_a_follower_takes_over_the_leaders_time() -> None:
+    time = ClusterTime(HandClock())
+    time.adopt(1_060_000)
+    assert time.now_ms() == 1_060_000
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 1_000),
+            st.integers(-10**6, 10**6),
+            st.integers(-10**6, 10**6),
+            st.integers(-10**6, 10**6),
+        )
+    )
+)
+def test_it_never_runs_back_whatever_the_clocks_do(steps: list[tuple[int, int, int, int]]) -> None:
+    clock = HandClock()
+    time = ClusterTime(clock)
+    last = time.now_ms()
+    for passed, own, one, other in steps:
+        clock.monotonic += passed
+        clock.wall_offset = 1_000_000 + own
+        time.update([one, other])
+        assert time.now_ms() >= last
+        last = time.now_ms()

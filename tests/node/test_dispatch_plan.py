@@ -1,0 +1,60 @@
+"""The rhythm of releases, without a clock."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tarry.node.config import Dispatch
+from tarry.node.dispatcher import Plan, Realign, plan, realign
+
+SETTINGS = Dispatch(period_ms=50, commit_ms=50)
+
+
+def test_nothing_pending_sleeps_until_woken() -> None:
+    assert plan(1_000, 500, None, SETTINGS) == Plan(None, None)
+
+
+def test_far_away_sleeps_until_the_commit_allowance_before_the_due_time() -> None:
+    assert plan(1_000, 500, 10_000, SETTINGS) == Plan(None, 8_950)
+
+
+def test_near_is_released_one_period_and_the_allowance_ahead() -> None:
+    assert plan(1_000, 500, 1_040, SETTINGS) == Plan(1_100, None)
+
+
+def test_a_steady_stream_needs_one_release_a_period() -> None:
+    frontier, releases = 0, 0
+    for now in range(1_000, 2_000):
+        todo = plan(now, frontier, max(frontier + 1, now), SETTINGS)
+        if todo.until_ms is not None:
+            frontier, releases = todo.until_ms, releases + 1
+    assert releases == 20
+
+
+@given(now=st.integers(0, 10**6), frontier=st.integers(0, 10**6), wait=st.integers(1, 10**6))
+def test_a_plan_releases_what_is_due_within_the_allowance_or_sleeps_until_it_is(
+    now: int, frontier: int, wait: int
+) -> None:
+    next_due = frontier + wait
+    todo = plan(now, frontier, next_due, SETTINGS)
+    if todo.until_ms is None:
+        assert todo.sleep_ms is not None
+        assert 0 < todo.sleep_ms
+        assert now + todo.sleep_ms <= max(next_due, now + 1)
+    else:
+        assert frontier < todo.until_ms <= now + SETTINGS.period_ms + SETTINGS.commit_ms
+
+
+@pytest.mark.parametrize(
+    ("now", "frontier", "next_due", "case"),
+    [
+        (1_000, 5_000, 6_000, Realign.BEHIND),
+        (5_000, 1_000, 2_000, Realign.AHEAD),
+        (5_000, 1_000, 9_000, Realign.ALIGNED),
+        (5_000, 5_060, None, Realign.ALIGNED),
+    ],
+)
+def test_a_new_leader_tells_a_clock_behind_from_a_backlog(
+    now: int, frontier: int, next_due: int | None, case: Realign
+) -> None:
+    assert realign(now, frontier, next_due, ahead_ms=100) is case

@@ -1,0 +1,87 @@
+"""Commands for tests of the state machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.proto.tarry_message_pb2 import Record
+from tarry.replication import command
+
+NOW_MS = 1_795_000_000_000
+
+
+def record(body: bytes) -> bytes:
+    return Record(body=body).SerializeToString()
+
+
+def schedule(
+    due_ms: Sequence[int],
+    *,
+    topic: str = "t",
+    producer: str = "",
+    sequence: int = 0,
+    now_ms: int = NOW_MS,
+    bodies: Sequence[bytes] | None = None,
+) -> bytes:
+    bodies = bodies or [b"%d" % due for due in due_ms]
+    return command.encode(
+        log_pb.ScheduleCommand(
+            now_ms=now_ms,
+            request=log_pb.ScheduleColumns(
+                producer=producer,
+                sequence=sequence,
+                topics=[topic],
+                due_ms=np.array(due_ms, dtype="<i8").tobytes(),
+                records=[record(body) for body in bodies],
+            ),
+        )
+    )
+
+
+def release(until_ms: int, count: int = 10_000, now_ms: int = NOW_MS) -> bytes:
+    return command.encode(log_pb.ReleaseCommand(until_ms=until_ms, count=count, now_ms=now_ms))
+
+
+def subscribe(topic: str = "t", group: str = "g") -> bytes:
+    return command.encode(log_pb.SubscribeCommand(topic=topic, group=group))
+
+
+def ack(offsets: Sequence[int], *, group: str = "g", queue: int = 0) -> bytes:
+    column = np.array(offsets, dtype="<u8").tobytes()
+    return command.encode(log_pb.AckCommand(group=group, queue=queue, offset=column))
+
+
+def retry(
+    offsets: Sequence[int],
+    due_ms: int,
+    *,
+    group: str = "g",
+    queue: int = 0,
+    dead: bool = False,
+    now_ms: int = NOW_MS,
+) -> bytes:
+    n = len(offsets)
+    return command.encode(
+        log_pb.RetryCommand(
+            group=group,
+            queue=queue,
+            offset=np.array(offsets, dtype="<u8").tobytes(),
+            due_ms=np.full(n, due_ms, dtype="<i8").tobytes(),
+            tag_mask=np.zeros(n, dtype="<u8").tobytes(),
+            records=[record(b"again")] * n,
+            dead=dead,
+            now_ms=now_ms,
+        )
+    )
+
+
+def cancel(ids: Sequence[tuple[int, int]]) -> bytes:
+    return command.encode(
+        log_pb.CancelCommand(
+            hour=np.array([hour for hour, _ in ids], dtype="<u4").tobytes(),
+            global_index=np.array([index for _, index in ids], dtype="<u4").tobytes(),
+        )
+    )
