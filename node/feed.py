@@ -54,6 +54,7 @@ class Feed:
         self._next = acknowledged.floor
         self._waiting = EMPTY
         self._in_hand: dict[int, Batch] = {}
+        self._ahead: set[int] = set()  # resumed though never loaded: the old leader handed them over
         self._held: NDArray[np.uint64] = np.empty(0, dtype=np.uint64)
 
     @property
@@ -86,8 +87,9 @@ class Feed:
             offsets = np.arange(self._next, self._next + len(units), dtype=np.uint64)
             self._next += len(units)
             wanted = ~self._acknowledged.contains(offsets)
-            if self._in_hand:  # a resumed delivery may lie ahead of the window
-                wanted &= ~np.fromiter(map(self._in_hand.__contains__, offsets.tolist()), bool, len(offsets))
+            if self._ahead:
+                wanted &= ~np.isin(offsets, np.array(sorted(self._ahead), dtype=np.uint64))
+                self._ahead = {offset for offset in self._ahead if offset >= self._next}
             if self.tag_mask:
                 matches = (units["tag_mask"] & np.uint64(self.tag_mask)) != 0
                 passed.append(offsets[wanted & ~matches])
@@ -169,6 +171,7 @@ class Feed:
             return None
         self._held = np.setdiff1d(self._held, offsets)
         self._waiting = self._waiting[~np.isin(self._waiting["offset"], offsets)]
+        self._ahead.update(offsets[offsets >= np.uint64(self._next)].tolist())
         mine = np.intersect1d(offsets, self.of_consumer(consumer))
         if len(mine):
             self.take_back(consumer, mine)
