@@ -6,14 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
-from typing import NamedTuple
+from itertools import repeat
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tarry.proto import tarry_message_pb2 as message_pb
 from tarry.proto import tarry_producer_pb2 as producer_pb
-from tarry.proto.message_id import format_ids
+from tarry.proto.message_id import MessageId, format_ids
+
+FEW: Final = 10
+"""Ids up to which one by one is quicker than columns (measured: 6 µs each against 80 µs at once)."""
 
 
 class Scheduled(NamedTuple):
@@ -54,14 +58,7 @@ class ScheduledBatch:
     @cached_property
     def ids(self) -> list[str]:
         """The messages' ids."""
-        return format_ids(self.shard, self.hour, self.global_index)
-
-    def rows(self) -> list[Scheduled]:
-        """Return one Scheduled a message."""
-        overdue = np.zeros(len(self), dtype=bool)
-        overdue[self.overdue] = True
-        repeated = [self.repeated] * len(self)
-        return list(map(Scheduled, self.ids, self.due_ms.tolist(), overdue.tolist(), repeated))
+        return ids_of(self.shard, self.hour, self.global_index)
 
     @classmethod
     def of(cls, response: producer_pb.ScheduleBatchResponse) -> ScheduledBatch:
@@ -89,6 +86,24 @@ class ScheduledBatch:
             np.concatenate([piece.overdue + start for piece, start in zip(pieces, starts, strict=True)]),
             any(piece.repeated for piece in pieces),
         )
+
+
+def ids_of(shard: int, hour: NDArray[np.uint32], global_index: NDArray[np.uint32]) -> list[str]:
+    """Return the text form of many ids; columns have shape (n,)."""
+    if len(hour) > FEW:
+        return format_ids(shard, hour, global_index)
+    return list(map(str, map(MessageId, repeat(shard), hour.tolist(), global_index.tolist())))
+
+
+def rows_of(response: producer_pb.ScheduleBatchResponse) -> list[Scheduled]:
+    """Return one Scheduled a message."""
+    hour = np.array(response.hour, dtype=np.uint32)
+    global_index = np.array(response.global_index, dtype=np.uint32)
+    overdue = [False] * len(hour)
+    for position in response.overdue:
+        overdue[position] = True
+    ids = ids_of(response.shard, hour, global_index)
+    return list(map(Scheduled, ids, response.due_ms, overdue, repeat(response.repeated)))
 
 
 class CancelOutcome(StrEnum):

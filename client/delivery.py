@@ -11,10 +11,10 @@ from typing import NamedTuple, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from tarry.client.answers import ids_of
 from tarry.client.hand import AckOutcome, Verdict
 from tarry.client.records import bodies_of, body_of
 from tarry.proto import tarry_consumer_pb2 as consumer_pb
-from tarry.proto.message_id import format_ids
 from tarry.proto.tarry_message_pb2 import Record
 
 Number = TypeVar("Number", bound=np.generic)
@@ -84,7 +84,7 @@ class MessageBatch:
     def ids(self) -> list[str]:
         """Message ids; a retried message keeps its first id."""
         hours, indices = self._column("hour", np.uint32), self._column("global_index", np.uint32)
-        return format_ids(self._deliveries.shard, hours, indices)
+        return ids_of(self._deliveries.shard, hours, indices)
 
     @cached_property
     def due_ms(self) -> NDArray[np.int64]:

@@ -10,21 +10,13 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from tarry.client.answers import Scheduled
 from tarry.client.batch import Batch, Time
 from tarry.client.settings import Settings
-
-
-class Waiter(Protocol):
-    """Who is told what became of one message: a future, a callback, or the counter of one-way errors."""
-
-    def done(self) -> bool: ...
-    def set_result(self, result: Scheduled, /) -> None: ...
-    def set_exception(self, exception: BaseException, /) -> None: ...
+from tarry.client.waiters import Waiter
 
 
 class Gathered:

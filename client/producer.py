@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
 
 from numpy.typing import ArrayLike
 
-from tarry.client.answers import CancelOutcome, Scheduled, ScheduledBatch, StoredMessage
+from tarry.client.answers import CancelOutcome, Scheduled, ScheduledBatch, StoredMessage, rows_of
 from tarry.client.batch import Batch, Time, batch_of, time_of
 from tarry.client.calls import Calls
 from tarry.client.errors import (
@@ -24,10 +25,11 @@ from tarry.client.errors import (
     Refused,
     TarryError,
 )
-from tarry.client.gathering import Gathered, Gathering, Waiter
+from tarry.client.gathering import Gathered, Gathering
 from tarry.client.nodes import Nodes
 from tarry.client.records import record
 from tarry.client.sequences import Sequences
+from tarry.client.waiters import Callback, OneWay, Waiter, tell
 from tarry.proto import tarry_producer_pb2 as producer_pb
 from tarry.proto.tags import tag_mask
 
@@ -43,15 +45,22 @@ class Producer:
 
     def __init__(self, nodes: Nodes) -> None:
         self.id = uuid.uuid4().hex
-        self.one_way_errors = 0
-        """Messages of ``schedule_one_way`` that were not scheduled, or perhaps not."""
-        self.one_way_last_error: BaseException | None = None
         self._settings = nodes.settings
         self._calls = Calls(nodes)
         self._sequences = Sequences(nodes.settings.in_flight_max)
         self._gathering = Gathering(nodes.settings, self._send_gathered)
-        self._one_way = _OneWay(self)
+        self._one_way = OneWay()
         self._closed = False
+
+    @property
+    def one_way_errors(self) -> int:
+        """Messages of ``schedule_one_way`` that were not scheduled, or perhaps not."""
+        return self._one_way.errors
+
+    @property
+    def one_way_last_error(self) -> BaseException | None:
+        """The last of these errors."""
+        return self._one_way.last_error
 
     def schedule(
         self,
@@ -93,7 +102,7 @@ class Producer:
         properties: Mapping[str, str] | None = None,
     ) -> None:
         """Schedule one message as ``schedule`` does; ``on_done`` is called with the answer or the error."""
-        self._put(topic, body, due_ms, delay_ms, delay_level, tags, keys, properties, _Callback(on_done))
+        self._put(topic, body, due_ms, delay_ms, delay_level, tags, keys, properties, Callback(on_done))
 
     def schedule_one_way(
         self,
@@ -141,9 +150,9 @@ class Producer:
         batch = batch_of(topic, bodies, time, times, tags, keys, properties)
         cuts = list(batch.cuts(self._settings.batch_messages_max, self._settings.batch_bytes_max))
         if len(cuts) <= 1:
-            return await self._send(batch)
+            return ScheduledBatch.of(await self._send(batch))
         pieces = await asyncio.gather(
-            *(self._send(batch.part(start, stop)) for start, stop in cuts), return_exceptions=True
+            *(self._send_piece(batch, start, stop) for start, stop in cuts), return_exceptions=True
         )
         return _joined([start for start, _ in cuts], pieces)
 
@@ -153,9 +162,13 @@ class Producer:
 
     async def cancel_many(self, message_ids: Iterable[str]) -> list[CancelOutcome]:
         """Cancel pending messages; one outcome for each id, in order."""
-        request = producer_pb.CancelRequest(ids=message_ids)
-        response = await self._calls.call(lambda node: node.producer.Cancel, request)
-        return list(map(CancelOutcome.of, response.outcomes))
+        ids = list(message_ids)
+        outcomes: list[CancelOutcome] = []
+        for start in range(0, len(ids), self._settings.batch_messages_max):
+            request = producer_pb.CancelRequest(ids=ids[start : start + self._settings.batch_messages_max])
+            response = await self._calls.call(lambda node: node.producer.Cancel, request)
+            outcomes += map(CancelOutcome.of, response.outcomes)
+        return outcomes
 
     async def get(self, message_id: str) -> StoredMessage:
         """Return a message as of now (linearizable). Raises NotFound, InvalidId, Damaged."""
@@ -214,79 +227,48 @@ class Producer:
         serialized = record(bytes(body), tags, keys, properties)
         self._gathering.put(time, topic, value, tag_mask(tags) if tags else 0, serialized, waiter)
 
-    async def _send(self, batch: Batch) -> ScheduledBatch:
+    async def _send(self, batch: Batch) -> producer_pb.ScheduleBatchResponse:
         sequence = await self._sequences.take()
         try:
             request = batch.request(self.id, sequence)
-            response = await self._calls.call(lambda node: node.producer.ScheduleBatch, request)
+            return await self._calls.call(lambda node: node.producer.ScheduleBatch, request)
         finally:
             self._sequences.answered(sequence)
-        return ScheduledBatch.of(response)
+
+    async def _send_piece(self, batch: Batch, start: int, stop: int) -> ScheduledBatch:
+        return ScheduledBatch.of(await self._send(batch.part(start, stop)))
 
     async def _send_gathered(self, gathered: Gathered) -> None:
         await self._send_to_waiters(gathered.batch(), gathered.waiters)
 
     async def _send_to_waiters(self, batch: Batch, waiters: list[Waiter]) -> None:
         try:
-            answer = await self._send(batch)
+            response = await self._send(batch)
         except Refused as error:
             if len(batch) == 1:
-                _tell(waiters, error)
+                tell(waiters, error)
                 return
             # These messages share a request by chance: the bad one must not take the others with it.
-            half = len(batch) // 2
             await asyncio.gather(
-                self._send_to_waiters(batch.part(0, half), waiters[:half]),
-                self._send_to_waiters(batch.part(half, len(batch)), waiters[half:]),
+                *(
+                    self._send_to_waiters(batch.part(start, stop), waiters[start:stop])
+                    for start, stop in _around(error, len(batch))
+                )
             )
         except TarryError as error:
-            _tell(waiters, error)
+            tell(waiters, error)
         else:
-            for waiter, scheduled in zip(waiters, answer.rows(), strict=True):
+            for waiter, scheduled in zip(waiters, rows_of(response), strict=True):
                 if not waiter.done():
                     waiter.set_result(scheduled)
 
 
-class _Callback:
-    """A waiter that calls back from the event loop, so that what it raises goes to the loop's handler."""
-
-    __slots__ = ("_on_done",)
-
-    def __init__(self, on_done: Callable[[Scheduled | BaseException], None]) -> None:
-        self._on_done = on_done
-
-    def done(self) -> bool:
-        return False
-
-    def set_result(self, result: Scheduled, /) -> None:
-        asyncio.get_running_loop().call_soon(self._on_done, result)
-
-    def set_exception(self, exception: BaseException, /) -> None:
-        asyncio.get_running_loop().call_soon(self._on_done, exception)
-
-
-class _OneWay:
-    """The waiter of all one-way messages: counts errors."""
-
-    def __init__(self, producer: Producer) -> None:
-        self._producer = producer
-
-    def done(self) -> bool:
-        return True
-
-    def set_result(self, result: Scheduled, /) -> None:
-        raise AssertionError("a waiter that is done is not told results")
-
-    def set_exception(self, exception: BaseException, /) -> None:
-        self._producer.one_way_errors += 1
-        self._producer.one_way_last_error = exception
-
-
-def _tell(waiters: list[Waiter], error: TarryError) -> None:
-    for waiter in waiters:
-        if isinstance(waiter, _OneWay) or not waiter.done():
-            # Each its own copy: one exception raised in many tasks would mix their tracebacks.
-            waiter.set_exception(type(error)(error.reason, error.text, error.facts, error.retry_ms))
+def _around(error: Refused, count: int) -> list[tuple[int, int]]:
+    """Return the parts in which to send a refused batch again: halves, and the bad message alone if named."""
+    named = error.facts.get("position", "")
+    bad = int(named) if named.isdecimal() and int(named) < count else 0
+    cuts = sorted({0, bad, bad + 1, count // 2, count})
+    return list(pairwise(cuts))
 
 
 def _joined(starts: list[int], pieces: Sequence[ScheduledBatch | BaseException]) -> ScheduledBatch:

@@ -53,8 +53,8 @@ class Settings:
     waiting_messages_max: int = 200_000
     """Single messages of one producer without an answer yet; more are refused at once."""
 
-    keepalive_ms: int = 10_000
-    keepalive_timeout_ms: int = 3_000
+    keepalive_ms: int = 5_000
+    keepalive_timeout_ms: int = 2_000
     """HTTP/2 pings on open streams, so that a dead host is noticed."""
     watch_ms: int = 1_000
     """Silence of a consumer's stream after which another node is asked who leads."""
