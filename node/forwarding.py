@@ -7,7 +7,7 @@ from typing import Final
 import grpc
 
 from tarry.node.calls import CallContext, metadata_value
-from tarry.node.status import DETAILS_KEY, abort
+from tarry.node.status import DETAILS_KEY, refusal_in
 from tarry.replication.refusal import Reason, Refusal
 
 FORWARDED_KEY: Final = "tarry-forwarded"
@@ -25,7 +25,7 @@ class Forwarding:
         self._channels: dict[str, grpc.aio.Channel] = {}
 
     async def forward(self, address: str, path: str, raw: bytes, context: CallContext) -> bytes | Refusal:
-        """Return the leader's answer; its statuses end this call as they came."""
+        """Return the leader's answer, its refusals as it gave them."""
         call = self._channel(address).unary_unary(path, None, None)
         shown = metadata_value(context.invocation_metadata(), "authorization")
         passed = (("authorization", shown),) if shown else ()
@@ -39,12 +39,10 @@ class Forwarding:
             return answer
         except grpc.aio.AioRpcError as error:
             details = metadata_value(error.trailing_metadata(), DETAILS_KEY)
-            if details:
-                await context.abort(error.code(), error.details() or "", ((DETAILS_KEY, details),))
-            if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
-                await context.abort(error.code(), "the leader did not answer within the deadline")
-            text = f"the leader at {address} cannot be reached: {error.details()}"
-            await abort(context, Refusal(Reason.OUTCOME_UNKNOWN, text, retry_ms=100))
+            if isinstance(details, bytes) and (refusal := refusal_in(details)):
+                return refusal
+            text = f"the leader at {address} gave no answer: {error.code().name}, {error.details()}"
+            return Refusal(Reason.OUTCOME_UNKNOWN, text, retry_ms=100)
 
     def _channel(self, address: str) -> grpc.aio.Channel:
         channel = self._channels.get(address)

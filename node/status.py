@@ -51,6 +51,18 @@ def status_of(refusal: Refusal) -> status_pb2.Status:
     return status
 
 
+def refusal_in(details: bytes) -> Refusal | None:
+    """Return the refusal that a serialized google.rpc.Status carries; None if it is none of ours."""
+    status = status_pb2.Status.FromString(details)
+    info, retry = error_details_pb2.ErrorInfo(), error_details_pb2.RetryInfo()
+    known = [detail for detail in status.details if detail.Unpack(info) and info.reason in Reason.__members__]
+    if not known:
+        return None
+    waits = any(detail.Unpack(retry) for detail in status.details)
+    retry_ms = retry.retry_delay.ToMilliseconds() if waits else None
+    return Refusal(Reason(info.reason), status.message, dict(info.metadata), retry_ms)
+
+
 async def abort(context: CallContext, refusal: Refusal) -> NoReturn:
     """End the call with the refusal's status."""
     status = status_of(refusal)
