@@ -217,6 +217,8 @@ class _Observed:
         outcomes = self._node.machine.apply(index, term, commands)
         if commands:
             self._node.leadership.applied()
+        else:  # perhaps the leader's own first entry, with which it may serve
+            self._node.leadership.look()
         return outcomes
 
 

@@ -10,7 +10,6 @@ from google.protobuf.message import Message
 
 from tarry.node.clock import ClusterTime
 from tarry.node.config import NodeConfig
-from tarry.node.consumers import Consumer
 from tarry.node.group_delivery import GroupDelivery
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.replication.machine import Machine
@@ -71,6 +70,11 @@ class Delivery:
             for group in self._by_queue.get(queue, ()):
                 group.pump()
 
+    def pump(self) -> None:
+        """Hand over whatever is due, to every group."""
+        for group in self._groups.values():
+            group.pump()
+
     def cursors(self) -> list[log_pb.Cursor]:
         """Return the cursors of all groups, for the dispatch state."""
         opened = [cursor for group in self._groups.values() for cursor in group.cursors()]
@@ -80,7 +84,3 @@ class Delivery:
         """End all consumer streams: leadership is gone, or the node stops."""
         for group in self._groups.values():
             group.end(refusal)
-
-    def open_consumers(self) -> list[Consumer]:
-        """Return all consumers."""
-        return [consumer for group in self._groups.values() for consumer in group.consumers]

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 from google.protobuf.message import DecodeError
+from google.protobuf.unknown_fields import UnknownFieldSet
 from numpy.typing import NDArray
 
 from tarry.node.config import Limits
@@ -79,7 +80,8 @@ class Intake:
         self, request: log_pb.ScheduleColumns, raw: bytes, now_ms: int
     ) -> log_pb.ScheduleCommand | Refusal:
         n = len(request.records)
-        if not _aligned(request, n):  # legal protobuf may come unpacked or in pieces: pack it
+        # legal protobuf may come unpacked (then unknown here) or in pieces: pack it
+        if not _aligned(request, n) or len(UnknownFieldSet(request)):
             request = _repacked(raw)
             if not _aligned(request, n):
                 text = f"{n} records, and a column that has another length: one value for each record"

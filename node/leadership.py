@@ -42,6 +42,7 @@ class Leadership:
         self._tasks: set[asyncio.Task[None]] = set()
         self._failed: asyncio.Future[None] | None = None
         self._lost = asyncio.Event()
+        self._served = False
         self._heard = log_pb.DispatchState()
 
     def hear(self, state: log_pb.DispatchState) -> None:
@@ -63,8 +64,15 @@ class Leadership:
     def look(self) -> None:
         """Something about the role may have changed."""
         self._changed.set()
-        if self.delivery is not None and not self._leads():
+        if self.delivery is None:
+            return
+        if not self._leads():
             self._lost.set()
+            return
+        serves = self._driver.may_serve()
+        if serves and not self._served:  # the lease is back, or a transfer was given up
+            self.delivery.pump()
+        self._served = serves
 
     def applied(self) -> None:
         """An entry has been applied: hand over what it released, wake the dispatcher if need be."""

@@ -70,9 +70,9 @@ def test_a_follower_takes_over_the_leaders_time() -> None:
     st.lists(
         st.tuples(
             st.integers(0, 1_000),
-            st.integers(-10**6, 10**6),
-            st.integers(-10**6, 10**6),
-            st.integers(-10**6, 10**6),
+            st.integers(-(10**6), 10**6),
+            st.integers(-(10**6), 10**6),
+            st.integers(-(10**6), 10**6),
         )
     )
 )

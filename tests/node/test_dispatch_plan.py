@@ -39,7 +39,7 @@ def test_a_plan_releases_what_is_due_within_the_allowance_or_sleeps_until_it_is(
     todo = plan(now, frontier, next_due, SETTINGS)
     if todo.until_ms is None:
         assert todo.sleep_ms is not None
-        assert 0 < todo.sleep_ms
+        assert todo.sleep_ms > 0
         assert now + todo.sleep_ms <= max(next_due, now + 1)
     else:
         assert frontier < todo.until_ms <= now + SETTINGS.period_ms + SETTINGS.commit_ms

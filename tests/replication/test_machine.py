@@ -140,7 +140,8 @@ def test_a_dead_letter_goes_to_its_own_topic_at_once(fresh: Machine) -> None:
 
 
 @pytest.mark.parametrize(
-    "garbage", [b"", b"\xff\xff", b"\x01\xff", b"\x63hello", schedule([]), b"\x03\x0a\x01", ack([5]), retry([9], 1)]
+    "garbage",
+    [b"", b"\xff\xff", b"\x01\xff", b"\x63hello", schedule([]), b"\x03\x0a\x01", ack([5]), retry([9], 1)],
 )
 def test_garbage_is_a_refusal_and_changes_nothing(fresh: Machine, garbage: bytes) -> None:
     fresh.apply(1, 1, [subscribe()])

@@ -1,0 +1,171 @@
+"""Every limit at its edge, and every refusal by its reason."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+import numpy as np
+import pytest
+
+from tarry.node.config import CLASSIC_DELAY_LEVELS_MS, Limits
+from tarry.node.intake import Intake
+from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.proto.tarry_message_pb2 import Record
+from tarry.proto.tarry_producer_pb2 import ScheduleBatchRequest, ScheduleRequest
+from tarry.replication.refusal import Reason, Refusal
+
+NOW_MS = 1_795_000_000_000
+LIMITS = Limits(
+    topic_chars_max=5,
+    body_bytes_max=100,
+    properties_max=2,
+    keys_max=2,
+    tags_max=2,
+    record_overhead_bytes_max=100,
+    batch_messages_max=3,
+    batch_bytes_max=10_000,
+    due_horizon_ms=1_000_000,
+)
+INTAKE = Intake(LIMITS, CLASSIC_DELAY_LEVELS_MS)
+RECORD = Record(body=b"x").SerializeToString()
+
+
+def batch(**fields: object) -> log_pb.ScheduleCommand | Refusal:
+    given = {"topics": ["t"], "records": [RECORD], **fields}
+    return INTAKE.batch(ScheduleBatchRequest(**given).SerializeToString(), NOW_MS)  # type: ignore[arg-type]
+
+
+def one(record: Record | None = None, **fields: object) -> log_pb.ScheduleCommand | Refusal:
+    given = {"topic": "t", "delay_ms": 1, **fields}
+    return INTAKE.one(ScheduleRequest(record=record or Record(), **given), NOW_MS)  # type: ignore[arg-type]
+
+
+def due(command: log_pb.ScheduleCommand | Refusal) -> list[int]:
+    assert isinstance(command, log_pb.ScheduleCommand)
+    return np.frombuffer(command.due_ms or command.request.due_ms, dtype="<i8").tolist()
+
+
+def test_each_way_to_say_when_becomes_a_due_time() -> None:
+    assert due(batch(due_ms=[NOW_MS + 7])) == [NOW_MS + 7]
+    assert due(batch(delay_ms=[7])) == [NOW_MS + 7]
+    assert due(batch(delay_level=[18])) == [NOW_MS + 7_200_000]
+    assert due(one(delay_ms=0)) == [NOW_MS]
+
+
+def test_the_classic_eighteen_levels() -> None:
+    levels = re.findall(r"\d+[smh]", "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h")
+    unit = {"s": 1_000, "m": 60_000, "h": 3_600_000}
+    assert [int(text[:-1]) * unit[text[-1]] for text in levels] == list(CLASSIC_DELAY_LEVELS_MS)
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({}, Reason.DUE_MISSING),
+        ({"due_ms": [1], "delay_ms": [1]}, Reason.DUE_AMBIGUOUS),
+        ({"due_ms": [-1]}, Reason.DUE_INVALID),
+        ({"due_ms": [2**63 - 1]}, Reason.DUE_TOO_FAR),
+        ({"due_ms": [NOW_MS + 1_000_001]}, Reason.DUE_TOO_FAR),
+        ({"delay_ms": [-1]}, Reason.DELAY_NEGATIVE),
+        ({"delay_ms": [-(2**63)]}, Reason.DELAY_NEGATIVE),
+        ({"delay_ms": [1_000_001]}, Reason.DUE_TOO_FAR),
+        ({"delay_ms": [2**63 - 1]}, Reason.DUE_TOO_FAR),
+        ({"delay_level": [0]}, Reason.DELAY_LEVEL_UNKNOWN),
+        ({"delay_level": [19]}, Reason.DELAY_LEVEL_UNKNOWN),
+        ({"delay_ms": [1], "topics": []}, Reason.TOPIC_INVALID),
+        ({"delay_ms": [1], "topics": [""]}, Reason.TOPIC_INVALID),
+        ({"delay_ms": [1], "topics": ["a/b"]}, Reason.TOPIC_INVALID),
+        ({"delay_ms": [1], "topics": ["."]}, Reason.TOPIC_INVALID),
+        ({"delay_ms": [1], "topics": ["ü"]}, Reason.TOPIC_INVALID),
+        ({"delay_ms": [1], "topics": ["sixsix"]}, Reason.TOPIC_INVALID),
+        ({"delay_ms": [1], "topic": [1]}, Reason.COLUMNS_DIFFER),
+        ({"delay_ms": [1, 2]}, Reason.COLUMNS_DIFFER),
+        ({"delay_ms": [1], "tag_mask": [1, 2]}, Reason.COLUMNS_DIFFER),
+        ({"records": []}, Reason.BATCH_EMPTY),
+        ({"delay_ms": [1] * 4, "records": [RECORD] * 4}, Reason.BATCH_TOO_LARGE),
+        ({"delay_ms": [1], "records": [b"x" * 10_000]}, Reason.BATCH_TOO_LARGE),
+        ({"delay_ms": [1], "records": [b"\xff\xff"]}, Reason.RECORD_INVALID),
+        ({"delay_ms": [1], "producer": "p"}, Reason.PRODUCER_INVALID),
+        ({"delay_ms": [1], "producer": "p" * 65, "sequence": 1}, Reason.PRODUCER_INVALID),
+    ],
+)
+def test_a_bad_batch_is_refused_by_its_reason(fields: dict[str, object], reason: Reason) -> None:
+    refusal = batch(**fields)
+    assert isinstance(refusal, Refusal)
+    assert refusal.reason is reason
+    assert refusal.text
+
+
+@pytest.mark.parametrize(
+    ("record", "reason"),
+    [
+        (Record(body=b"x" * 101), Reason.RECORD_TOO_LARGE),
+        (Record(properties={"p": "x" * 200}), Reason.RECORD_TOO_LARGE),
+        (Record(properties={"a": "", "b": "", "c": ""}), Reason.TOO_MANY_PROPERTIES),
+        (Record(keys=["a", "b", "c"]), Reason.TOO_MANY_KEYS),
+        (Record(tags=["a", "b", "c"]), Reason.TOO_MANY_TAGS),
+    ],
+)
+def test_a_bad_record_is_refused_by_its_reason(record: Record, reason: Reason) -> None:
+    refusal = one(record)
+    assert isinstance(refusal, Refusal)
+    assert refusal.reason is reason
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        one(Record(body=b"x" * 100, tags=["a", "b"], keys=["a", "b"], properties={"a": "", "b": ""})),
+        batch(delay_ms=[1_000_000] * 3, records=[RECORD] * 3),
+        batch(delay_ms=[1], topics=["fives"]),
+        batch(due_ms=[0]),
+    ],
+)
+def test_what_just_fits_is_taken(command: object) -> None:
+    assert isinstance(command, log_pb.ScheduleCommand)
+
+
+def test_a_refusal_names_the_position_of_the_first_bad_message() -> None:
+    refusal = batch(delay_ms=[1, -5], records=[RECORD] * 2)
+    assert isinstance(refusal, Refusal)
+    assert refusal.facts == {"position": "1"}
+
+
+def test_unpacked_columns_are_legal_protobuf_and_taken() -> None:
+    record = bytes([0x4A, len(RECORD)]) + RECORD
+    unpacked = (
+        b"\x31" + (5).to_bytes(8, "little") + b"\x31" + (6).to_bytes(8, "little")
+    )  # field 6, 64-bit, twice
+    raw = b"\x1a\x01t" + unpacked + record + record
+    assert due(INTAKE.batch(raw, NOW_MS)) == [NOW_MS + 5, NOW_MS + 6]
+
+
+def test_garbage_is_refused() -> None:
+    refusal = INTAKE.batch(b"\xff" * 50, NOW_MS)
+    assert isinstance(refusal, Refusal)
+    assert refusal.reason is Reason.RECORD_INVALID
+
+
+def test_a_batch_costs_no_statement_a_message() -> None:
+    intake = Intake(Limits(), CLASSIC_DELAY_LEVELS_MS)
+
+    def lines(n: int) -> int:
+        request = ScheduleBatchRequest(topics=["t"], delay_ms=[5] * n, records=[RECORD] * n)
+        raw = request.SerializeToString()
+        count = 0
+
+        def trace(frame: object, event: str, arg: object) -> object:
+            nonlocal count
+            count += event == "line"
+            return trace
+
+        sys.settrace(trace)
+        try:
+            intake.batch(raw, NOW_MS)
+        finally:
+            sys.settrace(None)
+        return count
+
+    lines(10)
+    assert lines(10) == lines(1_000)
