@@ -80,7 +80,7 @@ class OperatorService:
             now_ms=self._time.now_ms(),
             topics=self._topics(),
             version=version("tarry"),
-            lease=status.may_serve,
+            lease=status.may_serve and self._delivery() is not None,
             state_digest=self._machine.digest(),
         ).SerializeToString()
 
