@@ -172,6 +172,64 @@ class HeartbeatReply(_message.Message):
     wall_ms: int
     def __init__(self, term: _Optional[int] = ..., sent: _Optional[float] = ..., wall_ms: _Optional[int] = ...) -> None: ...
 
+class FetchSnapshotRequest(_message.Message):
+    __slots__ = ("cluster", "node")
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    cluster: str
+    node: str
+    def __init__(self, cluster: _Optional[str] = ..., node: _Optional[str] = ...) -> None: ...
+
+class FetchSnapshotResponse(_message.Message):
+    __slots__ = ("manifest", "chunk")
+    MANIFEST_FIELD_NUMBER: _ClassVar[int]
+    CHUNK_FIELD_NUMBER: _ClassVar[int]
+    manifest: SnapshotManifest
+    chunk: SnapshotChunk
+    def __init__(self, manifest: _Optional[_Union[SnapshotManifest, _Mapping]] = ..., chunk: _Optional[_Union[SnapshotChunk, _Mapping]] = ...) -> None: ...
+
+class SnapshotManifest(_message.Message):
+    __slots__ = ("position", "files")
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    FILES_FIELD_NUMBER: _ClassVar[int]
+    position: LogPosition
+    files: _containers.RepeatedCompositeFieldContainer[SnapshotFile]
+    def __init__(self, position: _Optional[_Union[LogPosition, _Mapping]] = ..., files: _Optional[_Iterable[_Union[SnapshotFile, _Mapping]]] = ...) -> None: ...
+
+class SnapshotFile(_message.Message):
+    __slots__ = ("name", "size_bytes", "crc32c")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    CRC32C_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    size_bytes: int
+    crc32c: int
+    def __init__(self, name: _Optional[str] = ..., size_bytes: _Optional[int] = ..., crc32c: _Optional[int] = ...) -> None: ...
+
+class SnapshotChunk(_message.Message):
+    __slots__ = ("file", "offset", "data", "crc32c")
+    FILE_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    CRC32C_FIELD_NUMBER: _ClassVar[int]
+    file: int
+    offset: int
+    data: bytes
+    crc32c: int
+    def __init__(self, file: _Optional[int] = ..., offset: _Optional[int] = ..., data: _Optional[bytes] = ..., crc32c: _Optional[int] = ...) -> None: ...
+
+class LogPosition(_message.Message):
+    __slots__ = ("index", "term", "chain", "members")
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    CHAIN_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    index: int
+    term: int
+    chain: int
+    members: MemberList
+    def __init__(self, index: _Optional[int] = ..., term: _Optional[int] = ..., chain: _Optional[int] = ..., members: _Optional[_Union[MemberList, _Mapping]] = ...) -> None: ...
+
 class NeedSnapshot(_message.Message):
     __slots__ = ("term", "first_index")
     TERM_FIELD_NUMBER: _ClassVar[int]
@@ -204,7 +262,7 @@ class MemberList(_message.Message):
     def __init__(self, addresses: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class JournalHead(_message.Message):
-    __slots__ = ("incarnation", "boot", "term", "voted_for", "commit_index", "first_index", "last_index", "last_chain", "members")
+    __slots__ = ("incarnation", "boot", "term", "voted_for", "commit_index", "first_index", "last_index", "last_chain", "members", "installing")
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     BOOT_FIELD_NUMBER: _ClassVar[int]
     TERM_FIELD_NUMBER: _ClassVar[int]
@@ -214,6 +272,7 @@ class JournalHead(_message.Message):
     LAST_INDEX_FIELD_NUMBER: _ClassVar[int]
     LAST_CHAIN_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    INSTALLING_FIELD_NUMBER: _ClassVar[int]
     incarnation: int
     boot: int
     term: int
@@ -223,4 +282,5 @@ class JournalHead(_message.Message):
     last_index: int
     last_chain: int
     members: MemberList
-    def __init__(self, incarnation: _Optional[int] = ..., boot: _Optional[int] = ..., term: _Optional[int] = ..., voted_for: _Optional[str] = ..., commit_index: _Optional[int] = ..., first_index: _Optional[int] = ..., last_index: _Optional[int] = ..., last_chain: _Optional[int] = ..., members: _Optional[_Union[MemberList, _Mapping]] = ...) -> None: ...
+    installing: LogPosition
+    def __init__(self, incarnation: _Optional[int] = ..., boot: _Optional[int] = ..., term: _Optional[int] = ..., voted_for: _Optional[str] = ..., commit_index: _Optional[int] = ..., first_index: _Optional[int] = ..., last_index: _Optional[int] = ..., last_chain: _Optional[int] = ..., members: _Optional[_Union[MemberList, _Mapping]] = ..., installing: _Optional[_Union[LogPosition, _Mapping]] = ...) -> None: ...

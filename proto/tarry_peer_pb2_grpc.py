@@ -41,6 +41,11 @@ class PeerServiceStub:
                 request_serializer=tarry_dot_proto_dot_tarry__peer__pb2.PeerFrame.SerializeToString,
                 response_deserializer=tarry_dot_proto_dot_tarry__peer__pb2.ExchangeResponse.FromString,
                 _registered_method=True)
+        self.FetchSnapshot = channel.unary_stream(
+                '/tarry.v1.PeerService/FetchSnapshot',
+                request_serializer=tarry_dot_proto_dot_tarry__peer__pb2.FetchSnapshotRequest.SerializeToString,
+                response_deserializer=tarry_dot_proto_dot_tarry__peer__pb2.FetchSnapshotResponse.FromString,
+                _registered_method=True)
 
 
 class PeerServiceServicer:
@@ -55,6 +60,13 @@ class PeerServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def FetchSnapshot(self, request, context):
+        """FetchSnapshot streams a replica's state: a manifest, then the files' bytes in order.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_PeerServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -62,6 +74,11 @@ def add_PeerServiceServicer_to_server(servicer, server):
                     servicer.Exchange,
                     request_deserializer=tarry_dot_proto_dot_tarry__peer__pb2.PeerFrame.FromString,
                     response_serializer=tarry_dot_proto_dot_tarry__peer__pb2.ExchangeResponse.SerializeToString,
+            ),
+            'FetchSnapshot': grpc.unary_stream_rpc_method_handler(
+                    servicer.FetchSnapshot,
+                    request_deserializer=tarry_dot_proto_dot_tarry__peer__pb2.FetchSnapshotRequest.FromString,
+                    response_serializer=tarry_dot_proto_dot_tarry__peer__pb2.FetchSnapshotResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -93,6 +110,33 @@ class PeerService:
             '/tarry.v1.PeerService/Exchange',
             tarry_dot_proto_dot_tarry__peer__pb2.PeerFrame.SerializeToString,
             tarry_dot_proto_dot_tarry__peer__pb2.ExchangeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FetchSnapshot(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/tarry.v1.PeerService/FetchSnapshot',
+            tarry_dot_proto_dot_tarry__peer__pb2.FetchSnapshotRequest.SerializeToString,
+            tarry_dot_proto_dot_tarry__peer__pb2.FetchSnapshotResponse.FromString,
             options,
             channel_credentials,
             insecure,

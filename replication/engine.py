@@ -20,7 +20,9 @@ from pysyncobj.transport import Transport
 
 from tarry.proto.tarry_peer_pb2 import MembershipChange
 from tarry.replication.guard import audit
-from tarry.replication.journal import MEMBERSHIP, Entry, Journal
+from tarry.replication.journal import Entry, Journal
+from tarry.replication.journal_records import MEMBERSHIP
+from tarry.replication.journal_view import JournalView
 from tarry.replication.settings import ReplicationSettings
 from tarry.replication.status import Role
 
@@ -372,5 +374,5 @@ def _conf(settings: ReplicationSettings, journal: Journal) -> SyncObjConf:
         fullDumpFile=None,
         logCompactionMinEntries=10**9,
         dynamicMembershipChange=True,
-        journalFile=journal,
+        journalFile=JournalView(journal),
     )

@@ -10,62 +10,31 @@ entries stays in memory; older ones are read on demand, so a slice costs nothing
 
 from __future__ import annotations
 
-import hashlib
-import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias, overload
 
-import google_crc32c
+from tarry.proto.tarry_peer_pb2 import LogPosition, MemberList
+from tarry.replication.journal_records import (
+    MEMBERSHIP,
+    NO_OP_PAYLOAD,
+    Batch,
+    Entry,
+    JournalDamaged,
+    Sizes,
+    Storage,
+    decode,
+    encode,
+    follows,
+    mark,
+    read_head,
+    seal,
+)
 
-from tarry.proto.tarry_peer_pb2 import JournalHead, MemberList
-
-Entry: TypeAlias = tuple[bytes, int, int]
-"""Payload (kind byte first), index, term: the shape in which pysyncobj knows an entry."""
-
-MEMBERSHIP = 2
-NO_OP_PAYLOAD = b"\x01"
-
-_HEADER = struct.Struct("<QIQ")  # term, crc32c of the payload, chain
-_LINK = struct.Struct("<QQQI")  # chain before, index, term, crc32c
-_CRC = struct.Struct("<I")
-
-
-class JournalDamaged(Exception):
-    """A synced record is not what was written. The replica must not start: what it has promised may be
-    gone. Replace its disk and let it join anew as a learner."""
+__all__ = ["Batch", "Entry", "Journal", "JournalDamaged", "JournalMisused", "Storage"]
 
 
 class JournalMisused(Exception):
     """A change that would lose committed entries, or the last two: a bug. The process must end."""
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """What one write makes durable, in this order: delete from, put, delete below, head."""
-
-    delete_from: int | None
-    puts: Sequence[tuple[int, bytes]]
-    delete_below: int | None
-    head: bytes
-    last_index: int
-    term: int
-
-
-class Storage(Protocol):
-    """Where a journal rests. Any error other than those named is fatal to the process."""
-
-    def read_head(self) -> bytes | None: ...
-
-    def read(self, index: int) -> bytes | None: ...
-
-    def scan(self, first: int) -> Iterator[tuple[int, bytes]]:
-        """All records from index `first` on, in order."""
-
-    def write(self, batch: Batch) -> None:
-        """All of the batch or none of it; durable on return."""
-
-    def close(self) -> None: ...
 
 
 @dataclass(slots=True)
@@ -80,7 +49,7 @@ class _Staged:
 
 
 class Journal:
-    """Positions (`journal[0]`) are pysyncobj's, indices are Raft's; `first_index` is the difference."""
+    """Entries are named by their Raft index."""
 
     def __init__(
         self,
@@ -100,10 +69,11 @@ class Journal:
         self._tail_entries_max = tail_entries_max
         self._tail: dict[int, Entry] = {}
         self._tail_bytes = 0
+        self._sizes = Sizes()
         self._staged = _Staged(head=True)
         self._chains: dict[int, int] = {}  # of the entries in the tail
         self._changes: dict[int, bytes] = {}  # membership payloads by index
-        self._head = _read_head(storage)
+        self._head = read_head(storage)
         if self._head.incarnation == 0:
             self._head.incarnation = incarnation
         self._head.boot += 1
@@ -185,9 +155,7 @@ class Journal:
     def append(self, payload: bytes, index: int, term: int) -> None:
         if self._last and index != self._last + 1:
             raise JournalMisused(f"entry {index} after {self._last}")
-        crc = google_crc32c.value(payload)
-        chain = _chain(self._last_chain, index, term, crc)
-        self._staged.puts[index] = _HEADER.pack(term, crc, chain) + payload
+        self._staged.puts[index], chain = encode(payload, index, term, self._last_chain)
         if not self._last:
             self._first = index
         self._take_in((payload, index, term), chain)
@@ -198,6 +166,7 @@ class Journal:
             raise JournalMisused(f"deletes from {index}; committed {self._head.commit_index}")
         before = index - 1
         self._last_chain, self._last_term = self.chain_at(before), self.entry(before)[2]
+        self._sizes.cut(index - self._first)
         for gone in range(index, self._last + 1):
             self._forget(gone)
             self._staged.puts.pop(gone, None)
@@ -208,6 +177,10 @@ class Journal:
             self.durable_index = before
         self._last = before
         self._staged.head = True
+
+    def start_retaining(self, index: int, bytes_max: int) -> int:
+        """Where the journal may start so that `index` is in it and what comes before stays in bounds."""
+        return self._sizes.start_retaining(self._first, index, bytes_max)
 
     def compact(self, index: int, members: Mapping[str, str]) -> None:
         """Moves the start to `index` (at most the last but one), copying nothing.
@@ -222,25 +195,42 @@ class Journal:
         self._drop_below(first)
         self._head.members.CopyFrom(MemberList(addresses=members))
 
-    def reset(self, index: int, term: int, chain: int, members: Mapping[str, str]) -> None:
-        """Forgets everything but term and vote: the state up to `index` came as a snapshot.
+    def prepare_reset(self, position: LogPosition) -> None:
+        """Notes that a state at `position` is about to replace this replica's; `reset` follows."""
+        if position.index <= self._head.commit_index:
+            raise JournalMisused(f"resets to {position.index}; committed {self._head.commit_index}")
+        self._head.installing.CopyFrom(position)
+        self._staged.head = True
 
-        The entry left at `index` is a mark: its payload is neither sent nor applied.
+    @property
+    def installing(self) -> LogPosition | None:
+        """Where `reset` was going to when the process ended."""
+        return self._head.installing if self._head.HasField("installing") else None
+
+    def abandon_reset(self) -> None:
+        self._head.ClearField("installing")
+        self._staged.head = True
+
+    def reset(self) -> None:
+        """The state came as a snapshot: the log goes on from there. Term and vote stay.
+
+        Where the log contains the snapshot's last entry, what follows it stays too, for it may have been
+        acknowledged to a leader (Raft §7). Else only a mark is left: it is neither sent nor applied.
         """
-        if index <= self._head.commit_index:
-            raise JournalMisused(f"resets to {index}; committed {self._head.commit_index}")
-        self._tail.clear()
-        self._chains.clear()
-        self._changes.clear()
-        self._tail_bytes = 0
-        crc = google_crc32c.value(NO_OP_PAYLOAD)
-        self._staged = _Staged(
-            delete_from=0, puts={index: _HEADER.pack(term, crc, chain) + NO_OP_PAYLOAD}, head=True
-        )
-        self._first = index
-        self._take_in((NO_OP_PAYLOAD, index, term), chain)
-        self._head.commit_index = index
+        position = LogPosition.FromString(self._head.installing.SerializeToString())
+        self.abandon_reset()
+        self._head.boot += 1  # nothing said before may be taken as said after
+        if self.term_at(position.index) == position.term and position.index > self._first:
+            self._head.commit_index = position.index
+            self._drop_below(position.index)
+        else:
+            self._start_at(position)
+        self._head.members.CopyFrom(position.members)
+
+    def set_members(self, members: Mapping[str, str]) -> None:
+        """Addresses by node, of a cluster's first start."""
         self._head.members.CopyFrom(MemberList(addresses=members))
+        self._staged.head = True
 
     def set_term(self, term: int, voted_for: str | None) -> None:
         if term < self._head.term:
@@ -270,7 +260,7 @@ class Journal:
             staged.delete_from,
             list(staged.puts.items()),
             staged.delete_below,
-            _seal(head.SerializeToString(deterministic=True)),
+            seal(head.SerializeToString(deterministic=True)),
             self._last,
             head.term,
         )
@@ -286,57 +276,6 @@ class Journal:
     def close(self) -> None:
         self._storage.close()
 
-    # pysyncobj's names for the same
-
-    def add(self, command: bytes, idx: int, term: int) -> None:
-        self.append(command, idx, term)
-
-    def deleteEntriesFrom(self, entryFrom: int) -> None:  # noqa: N802, N803
-        if entryFrom < len(self):
-            self.delete_from(self._first + entryFrom)
-
-    def deleteEntriesTo(self, entryTo: int) -> None:  # noqa: N802, N803
-        raise JournalMisused("the engine never compacts by itself")
-
-    def clear(self) -> None:
-        raise JournalMisused("the engine never clears the journal")
-
-    def setRaftCommitIndex(self, raftCommitIndex: int) -> None:  # noqa: N802, N803
-        self.set_commit_index(raftCommitIndex)
-
-    def getRaftCommitIndex(self) -> int:  # noqa: N802
-        return self.commit_index
-
-    def setCurrentTerm(self, term: int, votedForNodeId: str | None) -> None:  # noqa: N802, N803
-        self.set_term(term, votedForNodeId)
-
-    def getCurrentTerm(self) -> int:  # noqa: N802
-        return self.term
-
-    def getVotedForNodeId(self) -> str | None:  # noqa: N802
-        return self.voted_for
-
-    def onOneSecondTimer(self) -> None:  # noqa: N802
-        """Nothing: every turn of the driver writes."""
-
-    def _destroy(self) -> None:
-        """Nothing: the driver owns the journal."""
-
-    def __len__(self) -> int:
-        return self._last - self._first + 1 if self._last else 0
-
-    @overload
-    def __getitem__(self, item: int) -> Entry: ...
-
-    @overload
-    def __getitem__(self, item: slice) -> LazySlice: ...
-
-    def __getitem__(self, item: int | slice) -> Entry | LazySlice:
-        if isinstance(item, slice):
-            start, stop, _ = item.indices(len(self))
-            return LazySlice(self, self._first + start, self._first + max(start, stop))
-        return self.entry((self._first if item >= 0 else self._last + 1) + item)
-
     # Inside
 
     def _load(self) -> None:
@@ -346,14 +285,13 @@ class Journal:
             if index > end:  # left by a write that never ended: its head would say so
                 self._staged.delete_from = end + 1
                 break
-            entry, stored = _decode(index, value)
-            payload, _, term = entry
+            entry, stored = decode(index, value)
             if chain is not None:
-                if stored != _chain(chain, index, term, google_crc32c.value(payload)):
+                if not follows(entry, stored, chain):
                     raise JournalDamaged(f"entry {index} does not follow the one before it")
             elif index != self._first:
                 raise JournalDamaged(f"starts at {index} instead of {self._first}")
-            chain, self._last_term = stored, term
+            chain = stored
             self._take_in(entry, stored)
             self._trim(self._last)
         if end and (self._last, chain) != (end, self._head.last_chain):
@@ -363,11 +301,12 @@ class Journal:
         value = self._storage.read(index)
         if value is None:
             raise JournalDamaged(f"entry {index} is missing")
-        return _decode(index, value)
+        return decode(index, value)
 
     def _take_in(self, entry: Entry, chain: int) -> None:
         payload, index, term = entry
         self._tail[index] = entry
+        self._sizes.push(len(payload))
         self._chains[index] = chain
         self._tail_bytes += len(payload)
         if payload[0] == MEMBERSHIP:
@@ -388,7 +327,20 @@ class Journal:
                 return
             self._forget(oldest)
 
+    def _start_at(self, position: LogPosition) -> None:
+        index, term, chain = position.index, position.term, position.chain
+        self._tail.clear()
+        self._chains.clear()
+        self._changes.clear()
+        self._tail_bytes = self.durable_index = 0
+        self._staged = _Staged(delete_from=0, puts={index: mark(term, chain)}, head=True)
+        self._first = index
+        self._sizes = Sizes()
+        self._take_in((NO_OP_PAYLOAD, index, term), chain)
+        self._head.commit_index = index
+
     def _drop_below(self, first: int) -> None:
+        self._sizes.drop(first - self._first)
         for gone in [index for index in self._tail if index < first]:
             self._forget(gone)
             self._staged.puts.pop(gone, None)
@@ -396,57 +348,3 @@ class Journal:
             del self._changes[gone]
         self._first = self._staged.delete_below = first
         self._staged.head = True
-
-
-class LazySlice(Sequence[Entry]):
-    """Entries `start` … `stop - 1` (indices), each read when asked for."""
-
-    __slots__ = ("_journal", "_start", "_stop")
-
-    def __init__(self, journal: Journal, start: int, stop: int) -> None:
-        self._journal, self._start, self._stop = journal, start, stop
-
-    def __len__(self) -> int:
-        return self._stop - self._start
-
-    @overload
-    def __getitem__(self, item: int) -> Entry: ...
-
-    @overload
-    def __getitem__(self, item: slice) -> LazySlice: ...
-
-    def __getitem__(self, item: int | slice) -> Entry | LazySlice:
-        if isinstance(item, slice):
-            start, stop, _ = item.indices(len(self))
-            return LazySlice(self._journal, self._start + start, self._start + max(start, stop))
-        if not -len(self) <= item < len(self):
-            raise IndexError(item)
-        return self._journal.entry((self._start if item >= 0 else self._stop) + item)
-
-
-def _chain(before: int, index: int, term: int, crc: int) -> int:
-    digest = hashlib.blake2b(_LINK.pack(before, index, term, crc), digest_size=8).digest()
-    return int.from_bytes(digest, "little")
-
-
-def _decode(index: int, value: bytes) -> tuple[Entry, int]:
-    if len(value) <= _HEADER.size:
-        raise JournalDamaged(f"entry {index} is cut short")
-    term, crc, chain = _HEADER.unpack_from(value)
-    payload = value[_HEADER.size :]
-    if google_crc32c.value(payload) != crc:
-        raise JournalDamaged(f"entry {index}: checksum")
-    return (payload, index, term), chain
-
-
-def _seal(head: bytes) -> bytes:
-    return _CRC.pack(google_crc32c.value(head)) + head
-
-
-def _read_head(storage: Storage) -> JournalHead:
-    sealed = storage.read_head()
-    if sealed is None:
-        return JournalHead()
-    if len(sealed) < _CRC.size or _seal(sealed[_CRC.size :]) != sealed:
-        raise JournalDamaged("head: checksum")
-    return JournalHead.FromString(sealed[_CRC.size :])

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import lmdb
 
-from tarry.replication.journal import Batch
+from tarry.replication.journal_records import Batch
 
 _KEY = struct.Struct(">Q")
 _HEAD = b"head"

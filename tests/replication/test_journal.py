@@ -8,8 +8,10 @@ from pathlib import Path
 import lmdb
 import pytest
 
+from tarry.proto.tarry_peer_pb2 import LogPosition, MemberList
 from tarry.replication.journal import Journal, JournalDamaged, JournalMisused
 from tarry.replication.journal_lmdb import LmdbStorage
+from tarry.replication.journal_view import JournalView
 
 Open = Callable[..., Journal]
 
@@ -45,7 +47,7 @@ def test_entries_term_and_vote_are_there_after_reopening(open_journal: Open) -> 
     journal = open_journal()
     assert (journal.first_index, journal.last_index, journal.last_term) == (1, 10, 1)
     assert (journal.term, journal.voted_for, journal.commit_index) == (4, "n2", 8)
-    assert journal[-1] == (b"\0entry 10", 10, 1)
+    assert journal.entry(journal.last_index) == (b"\0entry 10", 10, 1)
     assert journal.chain_at(10) == chain
 
 
@@ -80,7 +82,7 @@ def test_deleting_the_end_and_appending_anew_leaves_only_the_new(open_journal: O
     sync(journal)
     journal.close()
     journal = open_journal()
-    assert [entry[1:] for entry in journal[:]] == [(i, 1 if i < 6 else 2) for i in range(1, 9)]
+    assert [entry[1:] for entry in JournalView(journal)[:]] == [(i, 1 if i < 6 else 2) for i in range(1, 9)]
 
 
 def test_deleting_what_was_appended_in_the_same_turn_writes_neither(open_journal: Open) -> None:
@@ -120,7 +122,7 @@ def test_compacting_moves_the_start_and_keeps_at_least_two_entries(open_journal:
     sync(journal)
     journal.compact(6, {"n1": "a"})
     sync(journal)
-    assert (journal.first_index, len(journal), journal[0][1]) == (6, 5, 6)
+    assert (journal.first_index, len(JournalView(journal)), JournalView(journal)[0][1]) == (6, 5, 6)
     journal.compact(100, {"n1": "a", "n2": "b"})
     sync(journal)
     journal.close()
@@ -137,12 +139,18 @@ def test_what_is_not_committed_cannot_be_compacted(open_journal: Open) -> None:
         journal.compact(6, {})
 
 
+def position(index: int, term: int) -> LogPosition:
+    return LogPosition(index=index, term=term, chain=42, members=MemberList(addresses={"n1": "a"}))
+
+
 def test_a_reset_leaves_a_mark_from_which_the_log_goes_on(open_journal: Open) -> None:
     journal = open_journal()
     fill(journal, 5)
     journal.set_term(3, "n3")
     sync(journal)
-    journal.reset(100, 2, chain=42, members={"n1": "a"})
+    journal.prepare_reset(position(100, 2))
+    sync(journal)
+    journal.reset()
     journal.append(b"\0next", 101, 3)
     sync(journal)
     chain = journal.chain_at(101)
@@ -154,8 +162,46 @@ def test_a_reset_leaves_a_mark_from_which_the_log_goes_on(open_journal: Open) ->
         2,
         100,
     )
-    assert (journal.term, journal.voted_for) == (3, "n3")
+    assert (journal.term, journal.voted_for, journal.installing) == (3, "n3", None)
     assert (journal.chain_at(100), journal.chain_at(101)) == (42, chain)
+    assert journal.members == {"n1": "a"}
+
+
+def test_a_reset_to_an_entry_that_the_log_contains_keeps_what_follows_it(open_journal: Open) -> None:
+    """It may have been acknowledged (Raft section 7)."""
+    journal = open_journal()
+    fill(journal, 10)
+    sync(journal)
+    journal.prepare_reset(position(6, 1))
+    journal.reset()
+    sync(journal)
+    journal.close()
+    journal = open_journal()
+    assert (journal.first_index, journal.last_index, journal.commit_index) == (6, 10, 6)
+    assert journal.entry(10) == (b"\0entry 10", 10, 1)
+
+
+def test_a_reset_to_an_entry_of_another_term_drops_what_follows_it(open_journal: Open) -> None:
+    journal = open_journal()
+    fill(journal, 10)
+    sync(journal)
+    journal.prepare_reset(position(6, 2))
+    journal.reset()
+    sync(journal)
+    journal.close()
+    journal = open_journal()
+    assert (journal.first_index, journal.last_index, journal.last_term) == (6, 6, 2)
+
+
+def test_an_announced_reset_is_remembered_until_it_is_done(open_journal: Open) -> None:
+    journal = open_journal()
+    fill(journal, 5)
+    journal.prepare_reset(position(100, 2))
+    sync(journal)
+    journal.close()
+    journal = open_journal()
+    assert journal.installing == position(100, 2)
+    assert journal.last_index == 5
 
 
 def test_a_reset_to_what_is_already_committed_is_refused(open_journal: Open) -> None:
@@ -163,7 +209,20 @@ def test_a_reset_to_what_is_already_committed_is_refused(open_journal: Open) -> 
     fill(journal, 5)
     journal.set_commit_index(5)
     with pytest.raises(JournalMisused):
-        journal.reset(5, 1, chain=1, members={})
+        journal.prepare_reset(position(5, 1))
+
+
+def test_what_is_worth_keeping_before_a_point_is_measured_in_bytes(open_journal: Open) -> None:
+    journal = open_journal()
+    for index in range(1, 21):
+        journal.append(b"\0" + bytes(99), index, 1)
+    assert journal.start_retaining(20, bytes_max=500) == 15
+    assert journal.start_retaining(20, bytes_max=10**9) == 1
+    journal.set_commit_index(20)
+    journal.compact(10, {})
+    assert journal.start_retaining(20, bytes_max=500) == 15
+    journal.delete_from(21)
+    assert journal.start_retaining(20, bytes_max=10**9) == 10
 
 
 def test_memory_holds_only_the_tail_and_the_rest_is_read_on_demand(open_journal: Open) -> None:
@@ -172,13 +231,13 @@ def test_memory_holds_only_the_tail_and_the_rest_is_read_on_demand(open_journal:
     sync(journal)
     assert len(journal._tail) == 8
     assert journal.entry(3) == (b"\0entry 3", 3, 1)
-    assert [entry[1] for entry in journal[10:13]] == [11, 12, 13]
+    assert [entry[1] for entry in JournalView(journal)[10:13]] == [11, 12, 13]
 
 
 def test_entries_not_yet_durable_stay_in_memory_whatever_the_bound(open_journal: Open) -> None:
     journal = open_journal(tail_entries_max=8)
     fill(journal, 50)
-    assert [entry[1] for entry in journal[:]] == list(range(1, 51))
+    assert [entry[1] for entry in JournalView(journal)[:]] == list(range(1, 51))
 
 
 def test_a_commit_index_never_exceeds_what_is_durable(open_journal: Open) -> None:
