@@ -196,7 +196,7 @@ def test_consumers_that_stop_reading_cost_neither_memory_nor_others(
     leader = next(one for one in shared_cluster.nodes.values() if one.address == leader_address)
     assert leader.process is not None
     process = psutil.Process(leader.process.pid)
-    messages, silent, body = 200, 8, bytes(200_000)  # 40 MB for each
+    messages, silent, body = 100, 8, bytes(200_000)  # 20 MB for each
 
     def own_bytes() -> int:
         memory = process.memory_info()
@@ -216,7 +216,7 @@ def test_consumers_that_stop_reading_cost_neither_memory_nor_others(
         assert all(stream.next().HasField("subscribed") for stream in idle)
         load(other, topic)
         grown = own_bytes() - before
-    assert grown < 128 * MIB, f"{grown / MIB:.0f} MiB more for clients that do not read"
+    assert grown < 96 * MIB, f"{grown / MIB:.0f} MiB more for clients that do not read"
     for stream in idle:
         stream.end()
 

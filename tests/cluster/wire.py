@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +19,20 @@ from tarry.proto import (
 )
 
 TIMEOUT_S = 10.0
+RETRIES = {  # gRPC's own, for a leadership that moves while a machine is busy
+    "methodConfig": [
+        {
+            "name": [{}],
+            "retryPolicy": {
+                "maxAttempts": 5,
+                "initialBackoff": "0.2s",
+                "maxBackoff": "1s",
+                "backoffMultiplier": 2,
+                "retryableStatusCodes": ["UNAVAILABLE"],
+            },
+        }
+    ]
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +57,11 @@ class Wire:
 
 @contextmanager
 def wire(address: str) -> Iterator[Wire]:
-    options = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_send_message_length", -1)]
+    options = [
+        ("grpc.use_local_subchannel_pool", 1),
+        ("grpc.max_send_message_length", -1),
+        ("grpc.service_config", json.dumps(RETRIES)),
+    ]
     with grpc.insecure_channel(address, options) as channel:
         yield Wire(channel)
 
