@@ -20,6 +20,7 @@ from typing import Final
 import google_crc32c
 import numpy as np
 
+from tarry.wheel.residency import Residency
 from tarry.wheel.state import Flags, Masks, Numbers, Rows, WheelDamaged
 
 UNIT: Final = np.dtype(
@@ -36,8 +37,7 @@ UNIT: Final = np.dtype(
 )
 UNIT_BYTES: Final = UNIT.itemsize
 LENGTH_BYTES: Final = 4
-_BLOCK_UNITS: Final = 65_536
-_RELAX_UNITS: Final = 1_024  # each unit touched can map 64 KiB of the file
+BLOCK_UNITS: Final = 16_384
 
 
 def checksums(records: Sequence[bytes]) -> Numbers:
@@ -57,7 +57,7 @@ class DelayLog:
         "_index_fd",
         "_log_fd",
         "_map",
-        "_touched",
+        "_residency",
         "_view",
         "folder",
         "index_crc",
@@ -65,7 +65,9 @@ class DelayLog:
         "units",
     )
 
-    def __init__(self, folder: Path, log_bytes: int = 0, units: int = 0, index_crc: int = 0) -> None:
+    def __init__(
+        self, folder: Path, residency: Residency, log_bytes: int = 0, units: int = 0, index_crc: int = 0
+    ) -> None:
         self.folder = folder
         self.log_bytes = log_bytes
         self.units = units
@@ -74,7 +76,7 @@ class DelayLog:
         self._index_fd = -1
         self._map: mmap.mmap | None = None
         self._view: Rows | None = None
-        self._touched = 0
+        self._residency = residency
 
     @property
     def log_path(self) -> Path:
@@ -95,7 +97,7 @@ class DelayLog:
 
     def close(self) -> None:
         """Close the files; the next use opens them again."""
-        self._view = self._map = None
+        self._unmap()
         if self._log_fd >= 0:
             os.close(self._log_fd)
         if self._index_fd >= 0:
@@ -145,18 +147,24 @@ class DelayLog:
             self.open()
             if self.units == 0:
                 return np.empty(0, UNIT)
+            self._unmap()
             try:
                 self._map = mmap.mmap(self._index_fd, self.units * UNIT_BYTES, access=mmap.ACCESS_READ)
             except ValueError as short:
                 raise WheelDamaged(self.index_path, f"shorter than its {self.units} units") from short
             self._view = view = np.frombuffer(self._map, UNIT)
-            self._touched = 0
         return view[: self.units]
+
+    def _unmap(self) -> None:
+        if self._map is not None:
+            self._residency.forget(self._map)
+        self._view = self._map = None
 
     def units_at(self, global_index: Numbers) -> Rows:
         """A copy of some units, shape (n,), in the order asked; each must exist."""
         rows: Rows = self.index()[global_index]
-        self._relax(len(global_index))
+        if self._map is not None:
+            self._residency.scattered(self._map, global_index, UNIT_BYTES)
         return rows
 
     def chain(self, last: int, count: int) -> Numbers:
@@ -172,15 +180,20 @@ class DelayLog:
             raise WheelDamaged(
                 self.index_path, f"a chain of {count} units breaks after {len(walked)}"
             ) from None
-        self._relax(count)
-        return np.array(walked[::-1], np.uint32)
+        return np.array(walked[::-1], np.uint32)  # whoever follows it reads the units, which counts the pages
+
+    def block(self, start: int, end: int) -> Rows:
+        """A view of the units from `start` to `end`, to be read at once."""
+        rows = self.index()[start:end]
+        if self._map is not None:
+            self._residency.consecutive(self._map, len(rows) * UNIT_BYTES)
+        return rows
 
     def due_columns(self) -> Iterator[tuple[int, Numbers]]:
         """Every unit's due_in_hour_ms, in blocks, each with the global index it begins at."""
-        index = self.index()
-        for start in range(0, self.units, _BLOCK_UNITS):
-            yield start, np.ascontiguousarray(index["due_in_hour_ms"][start : start + _BLOCK_UNITS])
-            self._relax(_BLOCK_UNITS)
+        for start in range(0, self.units, BLOCK_UNITS):
+            block = self.block(start, min(start + BLOCK_UNITS, self.units))
+            yield start, np.ascontiguousarray(block["due_in_hour_ms"])
 
     def read(self, global_index: Numbers, gap_bytes: int) -> list[bytes | None]:
         """Records of shape (n,), in the order asked; None where one cannot be read or fails its checksum."""
@@ -250,13 +263,6 @@ class DelayLog:
             return False
         _write(self._log_fd, record, int(unit["offset"]), self.log_path)
         return True
-
-    def _relax(self, touched: int) -> None:
-        """Unmap the pages read, every so often: they stay in the page cache, outside this process."""
-        self._touched += touched
-        if self._touched >= _RELAX_UNITS and self._map is not None:
-            self._map.madvise(mmap.MADV_DONTNEED)
-            self._touched = 0
 
 
 def _write(fd: int, data: bytes, offset: int, path: Path) -> None:

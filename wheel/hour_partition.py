@@ -17,10 +17,10 @@ from pyroaring import BitMap
 
 from tarry.wheel.delay_log import UNIT_BYTES, DelayLog
 from tarry.wheel.near_queue import ENTRY
+from tarry.wheel.residency import Residency
 from tarry.wheel.second_wheel import SLOTS_BYTES, SecondWheel
-from tarry.wheel.state import HOUR_MS, NONE, SECOND_MS, Flags, HourState, Masks, Numbers, Rows, WheelDamaged
+from tarry.wheel.state import HOUR_MS, NONE, SECOND_MS, Flags, HourState, Masks, Numbers, Rows
 
-_SCAN_SHARE: Final = 16  # a step of a chain costs about as much as scanning this many units
 _REBUILD_UNITS_MAX: Final = 4_096  # below, reading the units costs less than reading and checking the slots
 
 
@@ -48,14 +48,13 @@ class HourPartition:
         "_recovered",
         "_slots",
         "_slots_crc",
-        "_slots_crc_units",
         "cancelled",
         "folder",
         "hour",
         "log",
     )
 
-    def __init__(self, folder: Path, hour: int, state: HourState | None = None) -> None:
+    def __init__(self, folder: Path, hour: int, residency: Residency, state: HourState | None = None) -> None:
         """An hour not there yet, or one whose files have been cut back to `state`."""
         self.hour = hour
         self.folder = folder
@@ -64,11 +63,11 @@ class HourPartition:
         self._slots_crc: int | None = None
         self._recovered = state
         if state is None:
-            self.log = DelayLog(folder)
+            self.log = DelayLog(folder, residency)
             self.cancelled = BitMap()
             self._cancelled_bytes: bytes | None = b""
         else:
-            self.log = DelayLog(folder, state.log_bytes, state.units, state.index_crc)
+            self.log = DelayLog(folder, residency, state.log_bytes, state.units, state.index_crc)
             self.cancelled = BitMap.deserialize(state.cancelled) if state.cancelled else BitMap()
             self._cancelled_bytes = state.cancelled
 
@@ -144,36 +143,20 @@ class HourPartition:
             map(self.cancelled.__contains__, global_index.tolist()), np.bool_, len(global_index)
         )
 
-    def collect(self, second: int) -> Rows:
-        """Every message of a second that is not cancelled: near queue entries in the order of global indices.
-
-        Walks the second's chain, or scans the index once where the second holds a large share of its hour.
-        Raises WheelDamaged where the index does not hold the second's units in their order.
-        """
+    def chain(self, second: int) -> Numbers:
+        """The global indices of a second's units, ascending. Raises WheelDamaged."""
         last, count = self.seconds.chain(second)
-        if count == 0:
-            return np.empty(0, ENTRY)
-        scan = count * _SCAN_SHARE > self.units
-        global_index = self._scan(second) if scan else self.log.chain(last, count)
-        units = self.log.units_at(global_index)
-        if (
-            len(units) != count
-            or bool((units["due_in_hour_ms"] // SECOND_MS != second).any())
-            or bool((units["local_index"] != np.arange(count)).any())
-        ):
-            raise WheelDamaged(self.log.index_path, f"second {second} is not the {count} units its slot says")
-        entries = np.empty(count, ENTRY)
+        return self.log.chain(last, count) if count else np.empty(0, np.uint32)
+
+    def entries(self, units: Rows, global_index: Numbers) -> Rows:
+        """Units as near queue entries."""
+        entries = np.empty(len(units), ENTRY)
         entries["due_ms"] = units["due_in_hour_ms"]
         entries["due_ms"] += self.hour * HOUR_MS
         entries["global_index"] = global_index
         entries["topic"] = units["topic"]
         entries["tag_mask"] = units["tag_mask"]
-        return entries[~self.is_cancelled(global_index)] if self.cancelled else entries
-
-    def _scan(self, second: int) -> Numbers:
-        low, high = np.uint32(second * SECOND_MS), np.uint32(second * SECOND_MS + SECOND_MS)
-        found = [np.flatnonzero((due >= low) & (due < high)) + start for start, due in self.log.due_columns()]
-        return np.concatenate(found).astype(np.uint32)
+        return entries
 
     def capture(self, pending: int) -> HourState:
         """What a checkpoint must hold of this hour; the same value as long as nothing changes."""

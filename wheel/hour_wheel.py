@@ -16,13 +16,14 @@ from pathlib import Path
 from tarry.wheel.delay_log import UNIT_BYTES
 from tarry.wheel.hour_partition import HourPartition, folder_name, hour_of
 from tarry.wheel.next_due import PendingHours
+from tarry.wheel.residency import Residency
 from tarry.wheel.state import HOUR_SECONDS, HourState, WheelDamaged, WheelSettings
 
 
 class HourWheel:
     """The hour partitions of one folder."""
 
-    __slots__ = ("_folder", "_open", "_open_max", "_partitions", "dropped", "pending")
+    __slots__ = ("_folder", "_open", "_open_max", "_partitions", "_residency", "dropped", "pending")
 
     def __init__(self, folder: Path, settings: WheelSettings) -> None:
         """An empty wheel. Raises WheelDamaged where the folder holds hours: `recover` is for those."""
@@ -34,6 +35,7 @@ class HourWheel:
     def _start(self, folder: Path, settings: WheelSettings) -> None:
         self._folder = folder
         self._open_max = settings.hours_open_max
+        self._residency = Residency(settings.resident_bytes_max)
         self._partitions: dict[int, HourPartition] = {}
         self._open: OrderedDict[int, HourPartition] = OrderedDict()
         self.pending = PendingHours()
@@ -46,7 +48,7 @@ class HourWheel:
         wheel = cls.__new__(cls)
         wheel._start(folder, settings)
         for state in states:
-            partition = HourPartition(folder / folder_name(state.hour), state.hour, state)
+            partition = HourPartition(folder / folder_name(state.hour), state.hour, wheel._residency, state)
             _cut(partition.log.log_path, state.log_bytes)
             _cut(partition.log.index_path, state.units * UNIT_BYTES)
             wheel._partitions[state.hour] = partition
@@ -75,7 +77,7 @@ class HourWheel:
         """The partition of an hour, created where there is none, open from now on. Raises OSError."""
         partition = self._partitions.get(hour)
         if partition is None:
-            partition = HourPartition(self._folder / folder_name(hour), hour)
+            partition = HourPartition(self._folder / folder_name(hour), hour, self._residency)
             partition.folder.mkdir()
             self._partitions[hour] = partition
         self._use(partition)

@@ -86,12 +86,12 @@ class NearQueue:
         self._shown = 0
         self._main_shown: Flags | None = None
 
-    def load(self, second: int, entries: Rows) -> None:
-        """Take in all of a second at or after `end`, by global index; between, nothing is pending."""
-        self.end = second + 1
-        if len(entries):
-            self._seconds[second] = _Second(by_due(entries))
-            self.count += len(entries)
+    def load(self, end: int, entries: Rows) -> None:
+        """Take in everything pending from this end to the next, each second's by global index."""
+        for second, rows in groups(entries["due_ms"] // SECOND_MS):
+            self._seconds[second] = _Second(by_due(entries[rows]))
+        self.end = end
+        self.count += len(entries)
 
     def add(self, entries: Rows) -> None:
         """Take in new messages, as appended; those due from `end` on are left to the disk."""

@@ -12,6 +12,8 @@ from typing import Final
 
 import numpy as np
 
+from tarry.wheel.harvest import Harvest, collect, plan
+from tarry.wheel.hour_partition import HourPartition
 from tarry.wheel.hour_wheel import HourWheel
 from tarry.wheel.near_queue import ENTRY, NearQueue
 from tarry.wheel.state import (
@@ -28,14 +30,17 @@ from tarry.wheel.state import (
 )
 
 _SLICE: Final = 256  # entries looked at together at least, so that a run of cancelled ones is passed quickly
-_AHEAD_MESSAGES_MAX: Final = 8_192  # loaded ahead by one take, so that no take pays for ten seconds
+_AHEAD_MESSAGES_MAX: Final = 2_048  # of chains loaded ahead by one take, and of units passed over ahead by
+_AHEAD_UNITS_MAX: Final = (
+    131_072  # one take: about 2 ms and half of one, so that no take pays for ten seconds
+)
 _PEEK_MESSAGES_MAX: Final = 4_096  # a second with more gives its beginning as its first due time
 
 
 class Release:
     """What has been released, and what comes next. `hours` counts the pending."""
 
-    __slots__ = ("_hours", "_near", "_next_beyond", "_settings", "cut", "local_index")
+    __slots__ = ("_harvest", "_hours", "_near", "_next_beyond", "_settings", "cut", "local_index")
 
     def __init__(self, hours: HourWheel, settings: WheelSettings, cut: Cut, local_index: int) -> None:
         self._hours = hours
@@ -43,7 +48,8 @@ class Release:
         self.cut = cut
         self.local_index = local_index
         self._near = NearQueue(cut.due_ms // SECOND_MS)
-        # A time nothing beyond the near queue is due before; None: not known; NONE_DUE: there is nothing.
+        self._harvest: Harvest | None = None
+        # A time nothing beyond the near queue is due before; None: not known, or nothing.
         self._next_beyond: int | None = None
 
     def overdue(self, due_ms: Times) -> Flags:
@@ -104,34 +110,48 @@ class Release:
             self._near.drop(len(head))
 
     def _load_until(self, until_ms: int) -> None:
-        """If the near queue is empty, load the first second with messages that begins by `until_ms`."""
+        """If the near queue is empty, load the first window with messages that begins by `until_ms`."""
         until_end = until_ms // SECOND_MS + 1
         while self._near.count == 0 and self._near.end < until_end:
             second = self._hours.first_live_second(self._near.end)
             if second is None or second >= until_end:
                 self._near.end = until_end
             else:
-                self._near.load(second, self.pending_on_disk(second))
+                self._near.end = second
+                self._load(self._settings.near_messages_max // 2, units_max=NONE)
 
     def _load_ahead(self) -> None:
-        """Load the seconds within `near_ms` of the cut, while there is room, a bounded number of messages a
-        call.
-        """
+        """Load what lies within `near_ms` of the cut, while there is room, a bounded amount a call."""
         target = (self.cut.due_ms + self._settings.near_ms) // SECOND_MS
-        room = self._settings.near_messages_max // 2 - self._near.count
-        budget = min(_AHEAD_MESSAGES_MAX, room)
-        while self._near.end < target:
+        before = self._near.count
+        while self._near.end < target and self._near.count < before + _AHEAD_MESSAGES_MAX:
             second = self._hours.first_live_second(self._near.end)
             if second is None or second >= target:
                 self._near.end = target
                 return
             self._near.end = second
-            size = self._hours.must(second // HOUR_SECONDS).seconds.live_at(second % HOUR_SECONDS)
-            if size > budget and (size > room or budget < _AHEAD_MESSAGES_MAX):
+            if not self._load(self._settings.near_messages_max // 2 - self._near.count, _AHEAD_UNITS_MAX):
                 return
-            self._near.load(second, self.pending_on_disk(second))
-            room -= size
-            budget -= size
+
+    def _load(self, room: int, units_max: int) -> bool:
+        """Load the window from the near queue's end on; False: no room, or more steps are to come."""
+        near = self._near
+        partition = self._hours.must(near.end // HOUR_SECONDS)
+        if self._harvest is None or self._harvest.first != near.end:
+            window = plan(partition, near.end, room)
+            if window.messages > room and near.count:
+                return False
+            if not window.in_one_pass:
+                near.load(
+                    window.end, self._pending_of(partition, collect(partition, near.end % HOUR_SECONDS))
+                )
+                return True
+            self._harvest = Harvest(partition, window)
+        if not self._harvest.step(units_max):
+            return False
+        near.load(self._harvest.end, self._pending_of(partition, self._harvest.entries()))
+        self._harvest = None
+        return True
 
     def _move(self, cut: Cut, taken: Taken) -> None:
         if len(taken):
@@ -144,25 +164,23 @@ class Release:
         self.local_index += len(taken) - int(np.searchsorted(taken.due_ms, tick * SECOND_MS))
         self.cut = cut
 
-    def pending_of(self, second: int) -> Rows:
+    def pending_in(self, second: int) -> Rows:
         """Everything pending of a second (since the epoch), in no order."""
-        if second >= self._near.end:
-            return self.pending_on_disk(second)
-        held = self._near.of_second(second)
-        partition = self._hours.find(second // HOUR_SECONDS)
-        return held[~partition.is_cancelled(held["global_index"])] if partition is not None else held
+        partition = self._hours.must(second // HOUR_SECONDS)
+        if second < self._near.end:
+            return self._pending_of(partition, self._near.of_second(second))
+        return self._pending_of(partition, collect(partition, second % HOUR_SECONDS))
 
-    def pending_on_disk(self, second: int) -> Rows:
-        """Everything pending of a second (since the epoch), by global index, read from its hour."""
-        entries = self._hours.must(second // HOUR_SECONDS).collect(second % HOUR_SECONDS)
-        if second > self.cut.due_ms // SECOND_MS:
+    def _pending_of(self, partition: HourPartition, entries: Rows) -> Rows:
+        """Those entries of an hour that are pending, in their order."""
+        index, due = entries["global_index"], entries["due_ms"]
+        if partition.cancelled:
+            entries = entries[~partition.is_cancelled(index)]
+            index, due = entries["global_index"], entries["due_ms"]
+        if partition.hour > self.cut.due_ms // HOUR_MS:
             return entries
-        due = entries["due_ms"]
-        behind = (due < self.cut.due_ms) | (
-            (due == self.cut.due_ms) & (entries["global_index"] <= self.cut.global_index)
-        )
-        ahead: Rows = entries[~behind]
-        return ahead
+        ahead = (due > self.cut.due_ms) | ((due == self.cut.due_ms) & (index > self.cut.global_index))
+        return entries if bool(ahead.all()) else entries[ahead]
 
     def next_due_ms(self) -> int | None:
         """See `Wheel.next_due_ms`."""
@@ -182,7 +200,7 @@ class Release:
             partition = self._hours.must(second // HOUR_SECONDS)
             if partition.seconds.chain(second % HOUR_SECONDS)[1] > _PEEK_MESSAGES_MAX:
                 return max(second * SECOND_MS, self.cut.due_ms)
-            pending = self.pending_on_disk(second)
+            pending = self.pending_in(second)
             if len(pending):
                 return int(pending["due_ms"].min())
             second = self._hours.first_live_second(second + 1)

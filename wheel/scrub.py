@@ -12,6 +12,7 @@ import google_crc32c
 import numpy as np
 
 from tarry.wheel.delay_log import UNIT_BYTES, DelayLog
+from tarry.wheel.residency import Residency
 from tarry.wheel.state import HourState, Numbers, WheelDamaged
 
 _BLOCK_BYTES: Final = 1 << 20
@@ -20,7 +21,7 @@ _BLOCK_UNITS: Final = 4_096
 
 def damaged(folder: Path, state: HourState, gap_bytes: int) -> Numbers:
     """The global indices of an hour's damaged records. Raises OSError, and WheelDamaged for its index."""
-    log = DelayLog(folder, state.log_bytes, state.units, state.index_crc)
+    log = DelayLog(folder, Residency(_BLOCK_BYTES), state.log_bytes, state.units, state.index_crc)
     _prove_index(log)
     found = []
     try:

@@ -102,6 +102,10 @@ class SecondWheel:
         """The second's newest global index (-1: none) and how many units it has."""
         return int(self._head[second]) - 1, int(self._count[second])
 
+    def counts(self) -> Numbers:
+        """How many units each second has, whatever became of them, u4[3600]; a view."""
+        return self._count
+
     def live(self) -> Numbers:
         """How many units of each second are not cancelled, u4[3600]."""
         live: Numbers = self._count - self._cancelled

@@ -27,9 +27,11 @@ class WheelSettings:
     """Bounds on what the wheel keeps in memory and open. None of them changes a result."""
 
     near_ms: int = 10_000
-    """How far past the cut the near queue is loaded."""
-    near_messages_max: int = 131_072
+    """How far past the cut the near queue is loaded at least, if there is room."""
+    near_messages_max: int = 262_144
     """How many messages the near queue holds (24 bytes each); one second alone may exceed it."""
+    resident_bytes_max: int = 33_554_432
+    """How much of the mapped indices stays in this process's memory."""
     hours_open_max: int = 64
     """Hours whose files are open: 4 descriptors and 57,600 bytes of slots each, at most."""
     read_gap_bytes: int = 2_048

@@ -221,7 +221,7 @@ class Wheel:
         passed = self.tick - hour * HOUR_SECONDS
         if passed >= 0:
             live[:passed] = 0
-            live[passed] = len(self._release.pending_of(self.tick))
+            live[passed] = len(self._release.pending_in(self.tick))
         return live
 
     def pending_per_hour(self) -> dict[int, int]:

@@ -124,6 +124,14 @@ def test_a_chain_that_does_not_hold_what_its_slot_says_is_damage(tmp_path: Path,
     append(wheel, [START_MS] * 10 + [START_MS + 1_000 * index for index in range(1, 400)])
     patch(tmp_path / FOLDER / "delay.index", in_unit(5, field, byte=2), lambda byte: byte ^ 0x10)
     with pytest.raises(WheelDamaged, match=r"delay\.index"):
+        wheel.next_due_ms()
+
+
+def test_a_pass_that_does_not_find_what_the_slots_say_is_damage(tmp_path: Path) -> None:
+    wheel = Wheel(tmp_path, SETTINGS)
+    append(wheel, [START_MS + 1_000 * (index // 10) for index in range(400)])
+    patch(tmp_path / FOLDER / "delay.index", in_unit(5, "due_in_hour_ms", byte=1), lambda byte: byte ^ 0x10)
+    with pytest.raises(WheelDamaged, match=r"delay\.index"):
         wheel.take(START_MS + 500_000, 1_000)
 
 

@@ -26,7 +26,29 @@ from tarry.wheel.wheel import Wheel
 from tests.wheel.sorted_list import START_MS, SortedList, append, ids, rows
 
 ROOMY = WheelSettings()
-TIGHT = WheelSettings(near_ms=2_000, near_messages_max=6, hours_open_max=1, read_gap_bytes=0)
+TIGHT = WheelSettings(
+    near_ms=2_000, near_messages_max=6, hours_open_max=1, read_gap_bytes=0, resident_bytes_max=0
+)
+
+# How seconds are collected is chosen by cost; here every way is taken with few messages.
+BY_COST: dict[str, int] = {}
+ALONG_CHAINS = {"harvest.CHAIN_STEP_UNITS": 0, "harvest.CHAIN_START_UNITS": 0}
+IN_SMALL_STEPS = {"release._AHEAD_UNITS_MAX": 2, "release._AHEAD_MESSAGES_MAX": 1, "harvest.BLOCK_UNITS": 1}
+SCATTERED = {
+    "harvest.CHAIN_STEP_UNITS": 1,
+    "harvest.CHAIN_START_UNITS": 0,
+    "harvest._SAMPLE_UNITS": 2,
+    "harvest._DENSE_UNITS": 0,
+}
+WAYS = [BY_COST, ALONG_CHAINS, IN_SMALL_STEPS, SCATTERED]
+
+
+def collect_by(way: dict[str, int]) -> pytest.MonkeyPatch:
+    patch = pytest.MonkeyPatch()
+    for name, value in way.items():
+        patch.setattr(f"tarry.wheel.{name}", value)
+    return patch
+
 
 # Few distinct times, on and beside the edges of seconds and hours, so that they meet; and some far ones.
 near_times = st.builds(
@@ -49,9 +71,10 @@ class WheelAndList(RuleBasedStateMachine):
         self.commands: list[Callable[[Wheel], Any]] = []
         self.synced = WheelState()
 
-    @initialize(options=st.sampled_from([ROOMY, TIGHT]))
-    def start(self, options: WheelSettings) -> None:
+    @initialize(options=st.sampled_from([ROOMY, TIGHT]), way=st.sampled_from(WAYS))
+    def start(self, options: WheelSettings, way: dict[str, int]) -> None:
         self.options = options
+        self.way = collect_by(way)
         self.path = Path(self.folder.name) / "hours"
         self.wheel = Wheel(self.path, options)
 
@@ -143,6 +166,7 @@ class WheelAndList(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         self.wheel.close()
+        self.way.undo()
         self.folder.cleanup()
 
 
@@ -152,9 +176,12 @@ TestTheWheelIsASortedListAcrossAnyCalls.settings = settings(
 )
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_what_is_kept_in_memory_and_when_it_is_loaded_changes_no_answer(tmp_path: Path, seed: int) -> None:
-    random = np.random.default_rng(seed)
+@pytest.mark.parametrize("way", WAYS, ids=["by cost", "along chains", "in small steps", "scattered"])
+def test_what_is_kept_in_memory_and_when_it_is_loaded_changes_no_answer(
+    tmp_path: Path, way: dict[str, int], request: pytest.FixtureRequest
+) -> None:
+    request.addfinalizer(collect_by(way).undo)
+    random = np.random.default_rng(4)
     wheels = [Wheel(tmp_path / "roomy", ROOMY), Wheel(tmp_path / "tight", TIGHT)]
     now = START_MS
     for _ in range(60):

@@ -1,0 +1,115 @@
+"""Collecting seconds from the disk: along their chains, or by one pass over the hour's index.
+
+A chain visits its units wherever they lie; a pass reads the index from end to end, at a three-hundredth of
+the cost per unit, and can be made in steps, so that nobody waits for the whole of it.
+
+    index    │▒░▒▒░▒░░▒▒░░▒▒░▒│▒░░▒ …       ▒ due in the window
+             └── seen so far ─┘position
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from tarry.wheel.delay_log import BLOCK_UNITS
+from tarry.wheel.hour_partition import HourPartition
+from tarry.wheel.near_queue import ENTRY
+from tarry.wheel.state import HOUR_SECONDS, SECOND_MS, Rows, WheelDamaged
+
+CHAIN_STEP_UNITS: Final = 256  # a step of a scattered chain costs as much as a pass over so many units
+CHAIN_START_UNITS: Final = 8_192  # and to begin one, as much as over so many
+_SAMPLE_UNITS: Final = 256
+_DENSE_UNITS: Final = 16  # a chain whose units lie this close is walked from page to page
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A window of an hour's seconds and how best to collect it."""
+
+    first: int
+    """Second since the epoch, as is `end`."""
+    end: int
+    messages: int
+    in_one_pass: bool
+
+
+def plan(partition: HourPartition, first: int, room: int) -> Plan:
+    """The longest window from `first` with at most `room` messages; one second where no pass pays."""
+    begin = first - partition.hour * HOUR_SECONDS
+    live = partition.seconds.live()[begin:]
+    total = np.cumsum(live, dtype=np.int64)
+    length = max(1, int(np.searchsorted(total, room, side="right")))
+    messages = int(total[length - 1])
+    chains = int(np.count_nonzero(live[:length]))
+    if partition.units < messages * CHAIN_STEP_UNITS + chains * CHAIN_START_UNITS:
+        return Plan(first, first + length, messages, in_one_pass=True)
+    return Plan(first, first + 1, int(live[0]), in_one_pass=False)
+
+
+class Harvest:
+    """A pass under way. Units appended meanwhile are seen too: they come behind the position."""
+
+    __slots__ = ("_found", "_partition", "_position", "end", "first")
+
+    def __init__(self, partition: HourPartition, window: Plan) -> None:
+        self.first = window.first
+        self.end = window.end
+        self._partition = partition
+        self._position = 0
+        self._found: list[Rows] = []
+
+    def step(self, units_max: int) -> bool:
+        """Look at up to `units_max` more units, roughly; whether all there are have been seen."""
+        log = self._partition.log
+        until = min(log.units, self._position + units_max)
+        low = (self.first % HOUR_SECONDS) * SECOND_MS
+        width = np.uint32((self.end - self.first) * SECOND_MS)
+        while self._position < until:
+            block = log.block(self._position, min(until, self._position + BLOCK_UNITS))
+            chosen = np.flatnonzero(np.ascontiguousarray(block["due_in_hour_ms"]) - np.uint32(low) < width)
+            if len(chosen):
+                self._found.append(
+                    self._partition.entries(block[chosen], (chosen + self._position).astype(np.uint32))
+                )
+            self._position += len(block)
+        return self._position == log.units
+
+    def entries(self) -> Rows:
+        """What was found, cancelled or not, sorted by (second, global index), once all has been seen.
+
+        Raises WheelDamaged where it is not what the slots count.
+        """
+        found = np.concatenate(self._found) if self._found else np.empty(0, ENTRY)
+        second = (found["due_ms"] // SECOND_MS - self.first).astype(np.uint16)  # 16 bits: a radix sort
+        counts = np.bincount(second, minlength=self.end - self.first)
+        begin = self.first % HOUR_SECONDS
+        if bool((counts != self._partition.seconds.counts()[begin : begin + len(counts)]).any()):
+            raise WheelDamaged(self._partition.log.index_path, "units are not of the seconds their slots say")
+        return found.take(np.argsort(second, kind="stable"))
+
+
+def collect(partition: HourPartition, second: int) -> Rows:
+    """One second of an hour (0 to 3,599), cancelled or not: near queue entries by global index.
+
+    Walks the second's chain, or makes a pass where the chain is long and scattered. Raises WheelDamaged where
+    the index does not hold what the slot says.
+    """
+    log = partition.log
+    last, count = partition.seconds.chain(second)
+    if count > _SAMPLE_UNITS and log.units < count * CHAIN_STEP_UNITS:
+        span = last - int(log.chain(last, _SAMPLE_UNITS)[0])
+        if span > _SAMPLE_UNITS * _DENSE_UNITS:
+            first = partition.hour * HOUR_SECONDS + second
+            harvest = Harvest(partition, Plan(first, first + 1, count, in_one_pass=True))
+            harvest.step(log.units)
+            return harvest.entries()
+    global_index = partition.chain(second)
+    units = log.units_at(global_index)
+    if bool((units["due_in_hour_ms"] // SECOND_MS != second).any()) or bool(
+        (units["local_index"] != np.arange(count)).any()
+    ):
+        raise WheelDamaged(log.index_path, f"second {second} is not the {count} units its slot says")
+    return partition.entries(units, global_index)

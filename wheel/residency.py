@@ -1,0 +1,54 @@
+"""How much of the mapped indices may be resident in this process.
+
+A page read through a mapping counts as this process's memory until it is unmapped, although the page cache
+could take it back. So that memory stays flat, however many messages are looked at, all mappings share one
+bound: past it their pages are let go. The data stays in the page cache.
+"""
+
+from __future__ import annotations
+
+import mmap
+from typing import Final
+
+import numpy as np
+
+from tarry.wheel.state import Numbers
+
+_AROUND_BYTES: Final = 65_536  # Linux maps this much around each page touched, where it is cached
+
+
+class Residency:
+    """The mapped pages of one wheel, at most `bytes_max` of them resident, as an estimate from what was
+    touched.
+    """
+
+    __slots__ = ("_maps", "_max", "_touched")
+
+    def __init__(self, bytes_max: int) -> None:
+        self._max = bytes_max // _AROUND_BYTES
+        self._touched = 0
+        self._maps: set[mmap.mmap] = set()
+
+    def scattered(self, pages: mmap.mmap, rows: Numbers, row_bytes: int) -> None:
+        """Some rows of a mapping have been read."""
+        if len(rows) == 0:
+            return
+        around = rows // np.uint32(_AROUND_BYTES // row_bytes)
+        self._touch(pages, 1 + int(np.count_nonzero(around[1:] != around[:-1])))
+
+    def consecutive(self, pages: mmap.mmap, length_bytes: int) -> None:
+        """A stretch of a mapping has been read."""
+        self._touch(pages, 1 + length_bytes // _AROUND_BYTES)
+
+    def forget(self, pages: mmap.mmap) -> None:
+        """A mapping is going to be unmapped."""
+        self._maps.discard(pages)
+
+    def _touch(self, pages: mmap.mmap, count: int) -> None:
+        self._maps.add(pages)
+        self._touched += count
+        if self._touched > self._max:
+            for mapped in self._maps:
+                mapped.madvise(mmap.MADV_DONTNEED)
+            self._maps.clear()
+            self._touched = 0
