@@ -27,10 +27,21 @@ class Consumer:
     ended: Refusal | None = None
     _outgoing: deque[bytes] = field(default_factory=deque)
     _readable: asyncio.Event = field(default_factory=asyncio.Event)
+    _throttled: bool = False
 
     def wants(self) -> int:
         """Return how many messages may be sent now."""
-        return 0 if self.ended or self.outgoing_bytes >= OUTGOING_BYTES_MAX else self.credit
+        if self.outgoing_bytes >= OUTGOING_BYTES_MAX:
+            self._throttled = True
+            return 0
+        return 0 if self.ended else self.credit
+
+    def caught_up(self) -> bool:
+        """Return (once) that the consumer has read enough to be sent more, after it was too slow."""
+        if self._throttled and self.outgoing_bytes < OUTGOING_BYTES_MAX // 2:
+            self._throttled = False
+            return True
+        return False
 
     def send(self, response: bytes) -> None:
         """Queue a serialized ConsumeResponse."""

@@ -72,9 +72,8 @@ class ConsumerService:
         reader = asyncio.ensure_future(self._read(requests, session))
         try:
             while (response := await session.consumer.next_response()) is not None:
-                slow = session.consumer.wants() == 0
                 yield response
-                if slow and session.consumer.wants():
+                if session.consumer.caught_up():
                     session.group.pump()
         finally:
             reader.cancel()
