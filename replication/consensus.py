@@ -17,7 +17,7 @@ from tarry.proto.tarry_peer_pb2 import (
     Appended,
     Heartbeat,
     HeartbeatReply,
-    LoggedEntry,
+    MembershipChange,
     NeedSnapshot,
     PeerMessage,
     PreVote,
@@ -27,7 +27,7 @@ from tarry.proto.tarry_peer_pb2 import (
     Vote,
     VoteRequest,
 )
-from tarry.replication.engine import Clock, Engine
+from tarry.replication.engine import Clock, Engine, membership_payload
 from tarry.replication.guard import appends
 from tarry.replication.guard.flow import Flow
 from tarry.replication.guard.lease import Lease
@@ -35,6 +35,7 @@ from tarry.replication.guard.peer_clock import PeerClock
 from tarry.replication.guard.transfer import Phase, Transfer
 from tarry.replication.guard.votes import Ballot, Contact, PreVotes, up_to_date
 from tarry.replication.journal import Journal
+from tarry.replication.membership import Membership
 from tarry.replication.settings import ReplicationSettings
 from tarry.replication.status import Role
 
@@ -48,7 +49,7 @@ class Consensus:
         self,
         *,
         node: str,
-        members: Mapping[str, str],
+        membership: Membership,
         journal: Journal,
         clock: Clock,
         rng: random.Random,
@@ -56,8 +57,8 @@ class Consensus:
         applied_index: int,
         heartbeat: Callable[[], bytes],
     ) -> None:
-        """`members`: addresses by node, of a cluster's first start; afterwards the journal's count."""
         self.node = node
+        self._membership = membership
         self._journal = journal
         self._clock = clock
         self._rng = rng
@@ -76,9 +77,10 @@ class Consensus:
         self.transfer = Transfer()
         self._campaign_transfer: int | None = None
         self._heartbeat_at = 0.0
+        self._snapshot_source: str | None = None
         self._engine = Engine(
             node=node,
-            members=journal.members or members,
+            members=journal.members or {},
             journal=journal,
             clock=clock,
             rng=rng,
@@ -133,6 +135,13 @@ class Consensus:
         """A leader without a lease takes nothing on: it may have been replaced."""
         return self.role is Role.LEADER and not self.transfer.running and self._lease.valid(now, self.voters)
 
+    @property
+    def no_op_index(self) -> int:
+        return self._engine.no_op_index
+
+    def knows_commits_by_lease(self, now: float) -> bool:
+        return self.has_lease(now) and self.commit_index >= self.no_op_index
+
     def confirmed_since(self, since: float) -> bool:
         """Whether a majority has answered a heartbeat sent at `since` or later, and earlier terms' commits
         are known."""
@@ -160,6 +169,22 @@ class Consensus:
     def append(self, payload: bytes) -> int | None:
         """Index of the new entry; None: refused."""
         return self._engine.append(payload)
+
+    def change_membership(self, change: MembershipChange) -> int | None:
+        """Index of the new entry; None: refused, an earlier change or this term's no-op being uncommitted."""
+        return None if self.transfer.running else self._engine.append(membership_payload(change))
+
+    def add_learner(self, node: str) -> None:
+        self._engine.add_learner(node)
+        self._engine.reach(node, node in self._linked)
+
+    def drop_learner(self, node: str) -> None:
+        self._engine.drop_learner(node)
+
+    def take_snapshot_source(self) -> str | None:
+        """The leader that has said that this replica needs a snapshot."""
+        source, self._snapshot_source = self._snapshot_source, None
+        return source
 
     def applied(self, index: int) -> None:
         self._applied = index
@@ -253,6 +278,7 @@ class Consensus:
     def _on_need_snapshot(self, peer: str, need: NeedSnapshot) -> None:
         if not self._is_stale(peer, need.term) and need.term == self.term:
             self._hear_leader(peer, need.term)
+            self._snapshot_source = peer
 
     # Elections
 
@@ -262,8 +288,9 @@ class Consensus:
         if self._contact.fresh(now):
             self._engine.retry_election_at(self._contact.heard + self._settings.election_min_ms / 1000)
             return
-        retry_s = self._settings.election_retry_ms / 1000
-        self._engine.retry_election_at(now + retry_s * (1 + self._rng.random()))
+        self._engine.retry_election_at(now + self._retry_s() * (1 + self._rng.random()))
+        if not self._votes():
+            return
         request = PreVoteRequest(
             term=self.term + 1,
             round=self._pre_votes.begin(),
@@ -273,6 +300,15 @@ class Consensus:
         for voter in sorted(self.voters):
             self._send(voter, pre_vote_request=request)
         self._campaign_if_won()
+
+    def _retry_s(self) -> float:
+        """Soon at first, for others may have heard the leader a little longer; then ever more rarely."""
+        retry_ms = self._settings.election_retry_ms << min(8, self._pre_votes.rounds_lost)
+        return min(retry_ms, self._settings.election_min_ms) / 1000
+
+    def _votes(self) -> bool:
+        """Whether this replica is a member, not a learner nor removed (L12)."""
+        return self.node in self._membership.current()
 
     def _on_pre_vote_request(self, peer: str, request: PreVoteRequest) -> None:
         if request.term <= self.term:
@@ -348,6 +384,7 @@ class Consensus:
     def _hear_leader(self, peer: str, term: int) -> None:
         self._contact.hear(peer, term, self._clock.monotonic())
         self._pre_votes.cancel()
+        self._pre_votes.rounds_lost = 0
 
     # Heartbeats
 
@@ -414,7 +451,7 @@ class Consensus:
 
     def _on_timeout_now(self, peer: str, request: TimeoutNow) -> None:
         current = request.term == self.term and self.leader == peer and self.role is Role.FOLLOWER
-        if current and self._contact.allows_transfer(request.transfer_number):
+        if current and self._votes() and self._contact.allows_transfer(request.transfer_number):
             self._campaign(request.transfer_number)
 
     # Inside
@@ -429,6 +466,8 @@ class Consensus:
         self.transfer.lead()
         self._pre_votes.cancel()
         self._heartbeat_at = 0.0
+        for learner in self.learners:
+            self._engine.drop_learner(learner)
         for flow in self._flows.values():
             flow.forget()
 
@@ -461,15 +500,15 @@ class Consensus:
             return
         entries = message["entries"]
         size_bytes = sum(len(entry[0]) for entry in entries)
-        append = Append(
-            term=message["term"],
-            prev_index=message["prevLogIdx"],
-            prev_term=message["prevLogTerm"],
-            commit_index=message["commit_index"],
-            sequence=flow.sent(size_bytes, now),
-            entries=[LoggedEntry(term=entry[2], payload=entry[0]) for entry in entries],
-        )
-        self._send(peer, append=append)
+        sent = PeerMessage()
+        append = sent.append  # filled in place: a copy of a megabyte costs as much as sending it
+        append.term = message["term"]
+        append.prev_index, append.prev_term = message["prevLogIdx"], message["prevLogTerm"]
+        append.commit_index = message["commit_index"]
+        append.sequence = flow.sent(size_bytes, now)
+        for payload, _, term in entries:
+            append.entries.add(term=term, payload=payload)
+        self._outbox.append((peer, sent))
         if not flow.open(now):
             self._engine.reach(peer, False)
 

@@ -12,25 +12,25 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 from tarry.proto.tarry_log_pb2 import LogEntry
-from tarry.proto.tarry_peer_pb2 import PeerMessage
+from tarry.proto.tarry_peer_pb2 import FetchSnapshotResponse, PeerMessage
+from tarry.replication import handing_over, reading, snapshot
 from tarry.replication.consensus import Consensus
+from tarry.replication.core import Core, RunBlocking
 from tarry.replication.engine import Clock, check_source, entry_payload, is_regular
+from tarry.replication.installing import Installing
+from tarry.replication.joining import Joining
 from tarry.replication.journal import Batch, Journal
+from tarry.replication.journal_records import StorageFull
+from tarry.replication.membership import Membership
 from tarry.replication.proposals import Proposals
 from tarry.replication.settings import ReplicationSettings
-from tarry.replication.status import (
-    NotLeader,
-    PeerStatus,
-    ReplicationStatus,
-    Role,
-    Transferred,
-    TransferRefusal,
-    TransferRefused,
-)
+from tarry.replication.snapshot import SnapshotSink, SnapshotSource
+from tarry.replication.status import PeerStatus, ReplicationStatus, Role, Transferred
 from tarry.replication.transport import Transport
 from tarry.replication.wire import Identity
 
@@ -66,151 +66,154 @@ class Driver:
         heartbeat: Callable[[], bytes],
         on_heartbeat: Callable[[str, bytes], None],
         on_role: Callable[[Role], None],
-        run_blocking: Callable[[Callable[[], None]], Awaitable[None]] | None = None,
+        snapshot_source: SnapshotSource | None = None,
+        snapshot_sink: SnapshotSink | None = None,
+        run_blocking: RunBlocking | None = None,
         allow_unaudited_engine: bool = False,
     ) -> None:
-        """`members`: addresses by node, of the cluster's first start; afterwards the journal's count.
+        """`members`: addresses by node, of the cluster's first start; afterwards the journal's count. A node
+        that is to join a running cluster is not among them.
         `run_blocking`: how disk work leaves the event loop; None: a thread of the loop's.
 
         Raises StateMismatch, audit.NotAudited.
         """
         if not allow_unaudited_engine:
             check_source()
-        if not journal.first_index - 1 <= machine.applied_index <= journal.last_index:
-            raise StateMismatch(
-                f"applied {machine.applied_index}; journal {journal.first_index} … {journal.last_index}"
-            )
-        self._node = node
-        self._addresses = dict(members)
         self._journal = journal
         self._machine = machine
         self._transport = transport
         self._clock = clock
+        self._rng = rng
         self._settings = settings
+        self._heartbeat = heartbeat
         self._on_heartbeat = on_heartbeat
         self._on_role = on_role
         self._run_blocking = run_blocking or _in_thread
+        self._snapshot_source = snapshot_source
         self._proposals = Proposals(settings)
         self._inbound: deque[tuple[str, PeerMessage]] = deque()
-        self._wake = asyncio.Event()
-        self._turned = asyncio.Condition()
-        self._stopping = False
-        self._role = Role.FOLLOWER
-        self._consensus = Consensus(
+        self._leadership: tuple[Role, int] = (Role.FOLLOWER, 0)
+        self._compact_to = 0
+        self._node = node
+        self._membership = Membership(journal, members)
+        self._finish_installing()
+        self._core = Core(
             node=node,
-            members=members,
             journal=journal,
+            membership=self._membership,
+            consensus=self._new_consensus(),
             clock=clock,
-            rng=rng,
             settings=settings,
-            applied_index=machine.applied_index,
-            heartbeat=heartbeat,
+            run_blocking=self._run_blocking,
+            applied=machine.applied_index,
         )
-        self._applied = machine.applied_index
+        self._joining = Joining(self._core, self._set_peers)
+        self._installing = Installing(self._core, transport, snapshot_sink)
 
     async def run(self) -> None:
         """Until stopped. Raises on anything unexpected: the process must then end."""
-        journal, settings = self._journal, self._settings
-        await self._write(journal.stage())  # the boot number is durable before anything is said with it
-        identity = Identity(settings.cluster, self._node, journal.incarnation, journal.boot)
-        self._transport.start(identity, self._receive, self._link)
+        core = self._core
+        await self._write(self._journal.stage())  # the boot number is durable before anything is said with it
+        self._transport.start(self._identity(), self._receive, self._link, self._serve_snapshot)
         try:
-            self._transport.set_peers(self._peers())
-            while not self._stopping:
+            self._set_peers()
+            while not core.stopping:
                 await self._wait()
                 await self._turn()
         finally:
+            core.stopping = True
+            self._installing.cancel()
             self._proposals.lose_leadership(None)
             await self._transport.stop()
-            await self._notify()
+            core.end_turn()
 
     async def stop(self) -> None:
         """Returns at once; `run` ends after its turn."""
-        self._stopping = True
-        self._wake.set()
+        self._core.stopping = True
+        self._core.wake.set()
 
     async def propose(self, command: bytes) -> Any:
         """The machine's outcome of the command, once it is committed and applied here.
 
         Raises NotLeader, Unknown, Overloaded, CommandTooLarge. A cancelled call may still be applied.
         """
-        if self._consensus.role is not Role.LEADER or self._stopping:
-            raise NotLeader(self._other_leader())
+        if self._core.consensus.role is not Role.LEADER or self._core.stopping:
+            raise self._core.not_leader()
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._proposals.put(command, answer)
-        self._wake.set()
+        self._core.wake.set()
         return await answer
 
     async def read_barrier(self) -> None:
         """Returns when the state here contains everything acknowledged before the call. Raises NotLeader."""
-        since, term = self._clock.monotonic(), self._consensus.term
-        floor = self._consensus.commit_index
-        while not (self._applied >= floor and self._is_current(since)):
-            if self._consensus.role is not Role.LEADER or self._consensus.term != term or self._stopping:
-                raise NotLeader(self._other_leader())
-            await self._next_turn()
-        if self._consensus.role is not Role.LEADER or self._consensus.term != term:
-            raise NotLeader(self._other_leader())
+        await reading.read_barrier(self._core)
 
     def may_serve(self) -> bool:
         """Leads, nobody else can lead, and everything committed before is applied here. True only for the
         moment in which it is asked."""
-        return self._consensus.may_serve(self._clock.monotonic())
+        return self._core.consensus.may_serve(self._clock.monotonic())
 
     async def transfer(self, target: str | None, deadline_ms: int) -> Transferred:
         """Hands leadership over; `target` None: the member that has most. Raises TransferRefused."""
-        consensus, begun = self._consensus, self._clock.monotonic()
-        chosen = self._transfer_target(target)
-        term, deadline = consensus.term, begun + deadline_ms / 1000
-        consensus.begin_transfer(chosen, deadline)
-        self._wake.set()
-        while consensus.role is Role.LEADER and consensus.term == term:
-            if not consensus.transfer.running or self._stopping:
-                raise TransferRefused(TransferRefusal.TIMED_OUT, f"{chosen} did not take over")
-            await self._next_turn()
-        while consensus.leader is None or consensus.term == term:
-            if self._clock.monotonic() >= deadline or self._stopping:
-                raise TransferRefused(TransferRefusal.TIMED_OUT, "given up, and nobody leads yet")
-            await self._next_turn()
-        pause_ms = round((self._clock.monotonic() - begun) * 1000)
-        return Transferred(consensus.leader, consensus.term, pause_ms)
+        return await handing_over.transfer(self._core, target, deadline_ms)
+
+    async def add(self, node: str, address: str, deadline_ms: int) -> None:
+        """Makes a running node a member, once it has learnt the log. Raises MembershipRefused, NotLeader,
+        Unknown."""
+        await self._joining.add(node, address, deadline_ms)
+
+    async def remove(self, node: str) -> None:
+        """Raises MembershipRefused, NotLeader, Unknown."""
+        await self._joining.remove(node)
+
+    def compact(self, index: int) -> None:
+        """The machine needs no entry up to `index` any more: its durable state contains them. Some are kept
+        for slow followers; the rest goes with the next turn."""
+        self._compact_to = max(self._compact_to, index)
 
     def status(self) -> ReplicationStatus:
-        consensus, journal = self._consensus, self._journal
+        core, consensus, journal = self._core, self._core.consensus, self._journal
         return ReplicationStatus(
             node=self._node,
             role=consensus.role,
             leader=consensus.leader,
             term=consensus.term,
             commit_index=consensus.commit_index,
-            applied_index=self._applied,
+            applied_index=core.applied,
             first_index=journal.first_index,
             last_index=journal.last_index,
-            members=dict(self._addresses),
-            peers={peer: self._peer_status(peer) for peer in self._peers()},
+            members=self._membership.current(),
+            peers={peer: self._peer_status(peer, address) for peer, address in self._peers().items()},
             may_serve=self.may_serve(),
         )
 
     # The turn
 
     async def _wait(self) -> None:
-        if self._wake.is_set():
+        wake = self._core.wake
+        timeout_s = self._core.consensus.next_deadline() - self._clock.monotonic() + _TIMER_SLACK_S
+        if wake.is_set() or timeout_s <= _TIMER_SLACK_S:
             await asyncio.sleep(0)  # others' turn, even under load
             return
-        timeout_s = self._consensus.next_deadline() - self._clock.monotonic()
-        if timeout_s > 0:
-            loop = asyncio.get_running_loop()
-            timer = loop.call_later(timeout_s, self._wake.set)
-            await self._wake.wait()
-            timer.cancel()
+        timer = asyncio.get_running_loop().call_later(timeout_s, wake.set)
+        await wake.wait()
+        timer.cancel()
 
     async def _turn(self) -> None:
-        self._wake.clear()
-        consensus, journal = self._consensus, self._journal
+        core, journal = self._core, self._journal
+        core.wake.clear()
+        if self._installing.ready:
+            await self._install()
+        consensus = core.consensus
+        changes = len(journal.membership_changes)
         for _ in range(min(len(self._inbound), self._settings.turn_messages_max)):
             consensus.receive(*self._inbound.popleft())
         self._propose()
         consensus.tick()
+        self._compact()
+        source = consensus.take_snapshot_source()
+        if source is not None:
+            self._installing.ask(source)
         outbox = consensus.take_outbox()
         batch = journal.stage()
         if batch is None:
@@ -221,17 +224,19 @@ class Driver:
             self._send(early)
             writing = asyncio.ensure_future(self._write(batch))
             try:
-                self._apply()
+                self._apply()  # what was durable before this turn
             finally:
                 await writing
             self._send(late)
+        if len(journal.membership_changes) != changes:
+            self._set_peers()
         self._tell()
-        if self._inbound or self._applied < min(consensus.commit_index, journal.durable_index):
-            self._wake.set()
-        await self._notify()
+        if self._inbound or core.applied < min(consensus.commit_index, journal.durable_index):
+            core.wake.set()
+        core.end_turn()
 
     def _propose(self) -> None:
-        proposals, consensus = self._proposals, self._consensus
+        proposals, consensus = self._proposals, self._core.consensus
         if not consensus.may_propose(self._clock.monotonic()):
             return
         while proposals.waiting and proposals.under_way < self._settings.entries_in_flight_max:
@@ -243,7 +248,9 @@ class Driver:
                 raise StateMismatch("the engine refused a proposal while it leads")
             proposals.proposed(index, consensus.term, answers)
 
-    def _split(self, outbox: list[tuple[str, PeerMessage]]) -> tuple[list[Any], list[Any]]:
+    def _split(
+        self, outbox: list[tuple[str, PeerMessage]]
+    ) -> tuple[list[tuple[str, PeerMessage]], list[tuple[str, PeerMessage]]]:
         """What promises nothing: appends of a term, and with a commit index, that are durable here."""
         durable_term, durable_index = self._journal.durable_term, self._journal.durable_index
         early: list[tuple[str, PeerMessage]] = []
@@ -262,77 +269,126 @@ class Driver:
             self._transport.send(peer, messages)
 
     async def _write(self, batch: Batch | None) -> None:
-        if batch is not None:
-            await self._run_blocking(lambda: self._journal.write(batch))
-            self._journal.mark_durable(batch)
+        while batch is not None:
+            try:
+                await self._run_blocking(partial(self._journal.write, batch))
+            except StorageFull:
+                self._journal.grow()
+            else:
+                self._journal.mark_durable(batch)
+                return
 
     def _apply(self) -> None:
         """Applies what is committed and durable here, for as long as the budget lasts."""
-        limit = min(self._consensus.commit_index, self._journal.durable_index)
-        if self._applied >= limit:
+        core, journal = self._core, self._journal
+        limit = min(core.consensus.commit_index, journal.durable_index)
+        if core.applied >= limit:
             return
         stop = self._clock.monotonic() + self._settings.apply_budget_ms / 1000
-        while self._applied < limit:
-            entry = self._journal.entry(self._applied + 1)
+        while core.applied < limit:
+            entry = journal.entry(core.applied + 1)
             payload, index, term = entry
             commands = LogEntry.FromString(payload[1:]).commands if is_regular(entry) else ()
             outcomes = self._machine.apply(index, term, commands)
-            self._applied = index
+            core.applied = index
             self._proposals.applied(index, term, outcomes)
             if self._clock.monotonic() >= stop:
                 break
-        self._consensus.applied(self._applied)
+        core.consensus.applied(core.applied)
         if self._proposals.waiting:
-            self._wake.set()
+            core.wake.set()
+
+    def _compact(self) -> None:
+        index, self._compact_to = self._compact_to, 0
+        if self._journal.first_index < index <= self._core.applied:
+            first = self._journal.start_retaining(index, self._settings.retained_bytes_max)
+            self._journal.compact(first, self._membership.at(first))
 
     def _tell(self) -> None:
         """Everybody who wants to know what has changed."""
-        for leader, state in self._consensus.take_heard():
+        consensus = self._core.consensus
+        for leader, state in consensus.take_heard():
             self._on_heartbeat(leader, state)
-        role = self._consensus.role
-        if role is not self._role:
-            self._role = role
-            if role is not Role.LEADER:
-                self._proposals.lose_leadership(self._other_leader())
-            self._on_role(role)
+        before, self._leadership = self._leadership, (consensus.role, consensus.term)
+        if before == self._leadership:
+            return
+        if before[0] is Role.LEADER:
+            self._proposals.lose_leadership(self._core.not_leader().leader)
+        if before[0] is not consensus.role:
+            self._on_role(consensus.role)
+
+    # Snapshots
+
+    async def _install(self) -> None:
+        """A state has arrived: swaps it in, and starts consensus anew where it stands."""
+        if not await self._installing.install(self._write):
+            return
+        core, linked = self._core, [peer for peer in self._peers() if self._core.consensus.linked(peer)]
+        if self._machine.applied_index != self._journal.first_index:
+            raise StateMismatch(
+                f"installed {self._journal.first_index}; applied {self._machine.applied_index}"
+            )
+        core.applied = self._machine.applied_index
+        core.consensus = self._new_consensus()
+        self._inbound.clear()
+        self._transport.restart(self._identity())
+        self._set_peers()
+        for peer in linked:
+            core.consensus.link(peer, True)
+
+    def _finish_installing(self) -> None:
+        """The process may have ended between the swap of the state and the journal's new start."""
+        journal, applied = self._journal, self._machine.applied_index
+        if journal.installing is not None:
+            if applied >= journal.installing.index:
+                journal.reset()
+            else:
+                journal.abandon_reset()
+        if not journal.first_index - 1 <= applied <= journal.last_index:
+            raise StateMismatch(f"applied {applied}; journal {journal.first_index} … {journal.last_index}")
+
+    def _serve_snapshot(self) -> AsyncIterator[FetchSnapshotResponse]:
+        return snapshot.serve(self._core, self._snapshot_source)
 
     # Inside
 
+    def _new_consensus(self) -> Consensus:
+        return Consensus(
+            node=self._node,
+            membership=self._membership,
+            journal=self._journal,
+            clock=self._clock,
+            rng=self._rng,
+            settings=self._settings,
+            applied_index=self._machine.applied_index,
+            heartbeat=self._heartbeat,
+        )
+
+    def _identity(self) -> Identity:
+        journal = self._journal
+        return Identity(self._settings.cluster, self._node, journal.incarnation, journal.boot)
+
     def _receive(self, peer: str, messages: list[PeerMessage]) -> None:
         self._inbound.extend((peer, message) for message in messages)
-        self._wake.set()
+        self._core.wake.set()
 
     def _link(self, peer: str, up: bool) -> None:
-        self._consensus.link(peer, up)
-        self._wake.set()
+        self._core.consensus.link(peer, up)
+        self._core.wake.set()
 
-    def _is_current(self, since: float) -> bool:
-        consensus = self._consensus
-        known = consensus.confirmed_since(since)
-        return known or (consensus.has_lease(self._clock.monotonic()) and consensus.confirmed_since(0.0))
-
-    def _transfer_target(self, target: str | None) -> str:
-        consensus = self._consensus
-        if consensus.role is not Role.LEADER:
-            raise TransferRefused(TransferRefusal.NOT_LEADER, f"{consensus.leader} leads")
-        if consensus.transfer.running:
-            raise TransferRefused(TransferRefusal.BUSY, f"already going to {consensus.transfer.target}")
-        linked = [peer for peer in sorted(consensus.voters) if consensus.linked(peer)]
-        if target is None and linked:
-            return max(linked, key=consensus.match_index)
-        if target is None or target not in linked:
-            raise TransferRefused(TransferRefusal.NO_TARGET, f"{target or 'no member'} is not connected")
-        return target
+    def _set_peers(self) -> None:
+        self._transport.set_peers(self._peers())
 
     def _peers(self) -> dict[str, str]:
-        return {peer: address for peer, address in self._addresses.items() if peer != self._node}
+        named = {**self._membership.named(), **self._joining.newcomers}
+        return {peer: address for peer, address in named.items() if peer != self._node}
 
-    def _peer_status(self, peer: str) -> PeerStatus:
-        consensus = self._consensus
+    def _peer_status(self, peer: str, address: str) -> PeerStatus:
+        consensus = self._core.consensus
         clock = consensus.peer_clocks.get(peer)
         heard = clock.heard if clock else None
         return PeerStatus(
-            address=self._addresses[peer],
+            address=address,
             connected=consensus.linked(peer),
             voting=peer in consensus.voters,
             match_index=consensus.match_index(peer) if consensus.role is Role.LEADER else 0,
@@ -341,18 +397,9 @@ class Driver:
             heard_ms_ago=None if heard is None else (self._clock.monotonic() - heard) * 1000,
         )
 
-    def _other_leader(self) -> str | None:
-        leader = self._consensus.leader
-        return None if leader == self._node else leader
 
-    async def _next_turn(self) -> None:
-        async with self._turned:
-            await self._turned.wait()
-
-    async def _notify(self) -> None:
-        async with self._turned:
-            self._turned.notify_all()
+_TIMER_SLACK_S = 0.0001  # the engine's comparisons are strict: at its deadline it is not yet due
 
 
-async def _in_thread(work: Callable[[], None]) -> None:
-    await asyncio.get_running_loop().run_in_executor(None, work)
+async def _in_thread(work: Callable[[], Any]) -> Any:
+    return await asyncio.get_running_loop().run_in_executor(None, work)

@@ -187,8 +187,9 @@ class Engine:
             clock.monotonic(),
         )
         self._nodes: dict[str, Node] = {}
-        for _, payload in journal.membership_changes:  # effective once in the log, not once applied (S19)
+        for index, payload in journal.membership_changes:  # effective once in the log, not once applied (S19)
             self._raft.change_cluster(payload)
+            self._raft.change_index = index
         self.advance_commit(applied_index)
         self.applied(applied_index)
 
@@ -327,6 +328,9 @@ class Engine:
 
     def drop_learner(self, peer: str) -> None:
         self._raft._SyncObj__readonlyNodes.discard(self._node(peer))
+        if peer not in self.voters:
+            self._raft._SyncObj__raftNextIndex.pop(self._node(peer), None)
+            self._raft._SyncObj__raftMatchIndex.pop(self._node(peer), None)
 
     def _enter(self) -> _Raft:
         """The engine reads time from a global of its module; several engines may live in one process."""

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import lmdb
 
-from tarry.replication.journal_records import Batch
+from tarry.replication.journal_records import Batch, StorageFull
 
 _KEY = struct.Struct(">Q")
 _HEAD = b"head"
 
 
 class LmdbStorage:
-    """Entries by big-endian index, and the head. The map grows by itself; its file is sparse.
+    """Entries by big-endian index, and the head. The map's file is sparse.
 
     An error from LMDB is fatal: after a failed sync the kernel may have dropped the dirty pages, and a
     second try would report success for what is gone (Rebello et al., ATC 2020).
@@ -51,13 +51,13 @@ class LmdbStorage:
                 yield _KEY.unpack(key)[0], value
 
     def write(self, batch: Batch) -> None:
-        while True:
-            try:
-                self._write(batch)
-            except lmdb.MapFullError:
-                self._env.set_mapsize(self._env.info()["map_size"] * 2)
-            else:
-                return
+        try:
+            self._write(batch)
+        except lmdb.MapFullError as full:
+            raise StorageFull from full
+
+    def grow(self) -> None:
+        self._env.set_mapsize(self._env.info()["map_size"] * 2)
 
     def close(self) -> None:
         self._env.close()

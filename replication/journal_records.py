@@ -31,6 +31,10 @@ _LINK = struct.Struct("<QQQI")  # chain before, index, term, crc32c
 _CRC = struct.Struct("<I")
 
 
+class StorageFull(Exception):
+    """`Storage.grow()`, then write again."""
+
+
 class JournalDamaged(Exception):
     """A synced record is not what was written. The replica must not start: what it has promised may be
     gone. Replace its disk and let it join anew as a learner."""
@@ -59,7 +63,10 @@ class Storage(Protocol):
         """All records from index `first` on, in order."""
 
     def write(self, batch: Batch) -> None:
-        """All of the batch or none of it; durable on return."""
+        """All of the batch or none of it; durable on return. Raises StorageFull, nothing having changed."""
+
+    def grow(self) -> None:
+        """Makes room. Nobody may be reading or writing meanwhile."""
 
     def close(self) -> None: ...
 

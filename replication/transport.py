@@ -12,20 +12,29 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import grpc
 import grpc.aio
 
-from tarry.proto.tarry_peer_pb2 import ExchangeResponse, PeerMessage
+from tarry.proto.tarry_peer_pb2 import (
+    ExchangeResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    PeerMessage,
+)
 from tarry.replication.settings import ReplicationSettings
+from tarry.replication.snapshot import SnapshotFailed
 from tarry.replication.wire import FrameRefused, Identity, Inbound, Outbound
 
 SERVICE = "tarry.v1.PeerService"
 _EXCHANGE = f"/{SERVICE}/Exchange"
+_FETCH = f"/{SERVICE}/FetchSnapshot"
 _BACK_OFF_MIN_S = 0.02
 _BACK_OFF_MAX_S = 1.0
 _FRAME_OVERHEAD_BYTES = 1 << 16
+
+ServeSnapshot: TypeAlias = Callable[[], AsyncIterator[FetchSnapshotResponse]]
 
 
 class Transport(Protocol):
@@ -36,13 +45,20 @@ class Transport(Protocol):
         identity: Identity,
         receive: Callable[[str, list[PeerMessage]], None],
         link: Callable[[str, bool], None],
+        serve_snapshot: ServeSnapshot,
     ) -> None:
         """`receive(peer, messages)` and `link(peer, up)` are called on the event loop."""
+
+    def restart(self, identity: Identity) -> None:
+        """From here on speaks as another start of the same node."""
 
     def set_peers(self, addresses: Mapping[str, str]) -> None: ...
 
     def send(self, peer: str, messages: Sequence[bytes]) -> bool:
         """False: dropped."""
+
+    def fetch_snapshot(self, peer: str) -> AsyncIterator[FetchSnapshotResponse]:
+        """Raises SnapshotFailed."""
 
     async def stop(self) -> None: ...
 
@@ -70,10 +86,31 @@ class GrpcTransport:
         identity: Identity,
         receive: Callable[[str, list[PeerMessage]], None],
         link: Callable[[str, bool], None],
+        serve_snapshot: ServeSnapshot,
     ) -> None:
         self._identity = identity
         self._link = link
-        self.servicer.start(Inbound(identity.cluster, identity.node), receive)
+        self.servicer.start(Inbound(identity.cluster, identity.node), receive, serve_snapshot)
+
+    def restart(self, identity: Identity) -> None:
+        self._identity = identity
+        for way in self._ways.values():
+            way.outbound = Outbound(identity, way.outbound.receiver)
+            way.outbound.begin()
+
+    async def fetch_snapshot(self, peer: str) -> AsyncIterator[FetchSnapshotResponse]:
+        way = self._ways.get(peer)
+        if way is None:
+            raise SnapshotFailed(f"{peer} is not a peer")
+        request = FetchSnapshotRequest(cluster=self._identity.cluster, node=self._identity.node)
+        fetch = way.channel.unary_stream(
+            _FETCH, FetchSnapshotRequest.SerializeToString, FetchSnapshotResponse.FromString
+        )
+        try:
+            async for part in fetch(request):
+                yield part
+        except grpc.aio.AioRpcError as error:
+            raise SnapshotFailed(f"{peer}: {error.code().name} {error.details()}") from error
 
     def set_peers(self, addresses: Mapping[str, str]) -> None:
         for peer, way in list(self._ways.items()):
@@ -123,8 +160,8 @@ class _Way:
     ) -> None:
         self.address = address
         self._peer = peer
-        self._outbound = outbound
-        self._channel = channel
+        self.outbound = outbound
+        self.channel = channel
         self._link = link
         self._settings = settings
         self._rng = rng
@@ -165,10 +202,10 @@ class _Way:
                 await asyncio.sleep(back_off_s * (0.5 + self._rng.random()))
         finally:
             self._set_up(False)
-            await self._channel.close(None)
+            await self.channel.close(None)
 
     async def _stream(self) -> None:
-        exchange = self._channel.stream_unary(_EXCHANGE, None, ExchangeResponse.FromString)  # sealed already
+        exchange = self.channel.stream_unary(_EXCHANGE, None, ExchangeResponse.FromString)  # sealed already
         call = exchange(None, wait_for_ready=False)
         closed = asyncio.Event()
 
@@ -179,12 +216,12 @@ class _Way:
         call.add_done_callback(close)
         try:
             await call.wait_for_connection()
-            self._outbound.begin()
+            self.outbound.begin()
             self._set_up(True)
             while not closed.is_set():
                 self._wake.clear()
                 while self._waiting:
-                    await call.write(self._outbound.seal(self._take()))
+                    await call.write(self.outbound.seal(self._take()))
                 await self._wake.wait()
         finally:
             call.cancel()
@@ -215,9 +252,15 @@ class PeerServicer:
     def __init__(self) -> None:
         self._inbound: Inbound | None = None
         self._receive: Callable[[str, list[PeerMessage]], None] = lambda peer, messages: None
+        self._serve_snapshot: ServeSnapshot | None = None
 
-    def start(self, inbound: Inbound, receive: Callable[[str, list[PeerMessage]], None]) -> None:
-        self._inbound, self._receive = inbound, receive
+    def start(
+        self,
+        inbound: Inbound,
+        receive: Callable[[str, list[PeerMessage]], None],
+        serve_snapshot: ServeSnapshot,
+    ) -> None:
+        self._inbound, self._receive, self._serve_snapshot = inbound, receive, serve_snapshot
 
     def stop(self) -> None:
         self._inbound = None
@@ -226,7 +269,12 @@ class PeerServicer:
         exchange = grpc.stream_unary_rpc_method_handler(
             self._exchange, response_serializer=ExchangeResponse.SerializeToString
         )
-        return grpc.method_handlers_generic_handler(SERVICE, {"Exchange": exchange})
+        fetch = grpc.unary_stream_rpc_method_handler(
+            self._fetch_snapshot,
+            request_deserializer=FetchSnapshotRequest.FromString,
+            response_serializer=FetchSnapshotResponse.SerializeToString,
+        )
+        return grpc.method_handlers_generic_handler(SERVICE, {"Exchange": exchange, "FetchSnapshot": fetch})
 
     async def _exchange(
         self, frames: AsyncIterator[bytes], context: grpc.aio.ServicerContext[Any, Any]
@@ -240,6 +288,19 @@ class PeerServicer:
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(refused))
             self._receive(peer, messages)
         return ExchangeResponse()
+
+    async def _fetch_snapshot(
+        self, request: FetchSnapshotRequest, context: grpc.aio.ServicerContext[Any, Any]
+    ) -> AsyncIterator[FetchSnapshotResponse]:
+        if self._inbound is None or self._serve_snapshot is None:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "the replica is not running")
+        if request.cluster != self._inbound.cluster:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"not of {request.cluster}")
+        try:
+            async for part in self._serve_snapshot():
+                yield part
+        except SnapshotFailed as failed:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, str(failed))
 
 
 def channel_options(settings: ReplicationSettings) -> list[tuple[str, int]]:

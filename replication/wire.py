@@ -73,7 +73,7 @@ class Inbound:
     """What one receiver has let through, by sender."""
 
     def __init__(self, cluster: str, node: str) -> None:
-        self._cluster = cluster
+        self.cluster = cluster
         self._node = node
         self._seen: dict[str, _Seen] = {}
         self.refused = 0
@@ -86,7 +86,7 @@ class Inbound:
             messages = [PeerMessage.FromString(message) for message in frame.messages]
         except DecodeError as error:
             raise self._refusal("not a frame") from error
-        if (frame.cluster, frame.receiver) != (self._cluster, self._node) or not frame.sender:
+        if (frame.cluster, frame.receiver) != (self.cluster, self._node) or not frame.sender:
             raise self._refusal(f"from {frame.sender} for {frame.receiver} of {frame.cluster}")
         if frame.crc32c != _crc32c(frame.messages):
             raise self._refusal("checksum")

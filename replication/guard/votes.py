@@ -41,11 +41,13 @@ class PreVotes:
     """One candidate's rounds of asking. A grant counts once, for its own round, from a member."""
 
     round: int = 0
+    rounds_lost: int = 0
     open: bool = False
     granted: set[str] = field(default_factory=set)
 
     def begin(self) -> int:
         self.round += 1
+        self.rounds_lost += self.open
         self.open = True
         self.granted.clear()
         return self.round

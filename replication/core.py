@@ -1,0 +1,60 @@
+"""What the procedures of one replica share: its parts, and the turns in which they change."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from tarry.replication.consensus import Consensus
+from tarry.replication.engine import Clock
+from tarry.replication.journal import Journal
+from tarry.replication.membership import Membership
+from tarry.replication.settings import ReplicationSettings
+from tarry.replication.status import NotLeader, Role
+
+
+class RunBlocking(Protocol):
+    def __call__(self, work: Callable[[], Any], /) -> Awaitable[Any]:
+        """Runs `work` off the event loop; gives back what it does."""
+
+
+@dataclass(slots=True)
+class Core:
+    node: str
+    journal: Journal
+    membership: Membership
+    consensus: Consensus
+    """Another object after a snapshot: ask for it anew in every turn."""
+    clock: Clock
+    settings: ReplicationSettings
+    run_blocking: RunBlocking
+    applied: int
+    stopping: bool = False
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
+    _waiters: list[asyncio.Future[None]] = field(default_factory=list)
+
+    def now(self) -> float:
+        return self.clock.monotonic()
+
+    def leads(self, term: int) -> bool:
+        """In that very term, so without a break."""
+        consensus = self.consensus
+        return consensus.role is Role.LEADER and consensus.term == term and not self.stopping
+
+    def not_leader(self) -> NotLeader:
+        leader = self.consensus.leader
+        return NotLeader(None if leader == self.node else leader)
+
+    async def next_turn(self) -> None:
+        """Until the end of a turn."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        await waiter
+
+    def end_turn(self) -> None:
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)

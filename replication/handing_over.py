@@ -1,0 +1,38 @@
+"""A planned transfer, seen from the leader that gives up; the rules are in guard/transfer.py."""
+
+from __future__ import annotations
+
+from tarry.replication.core import Core
+from tarry.replication.status import Role, Transferred, TransferRefusal, TransferRefused
+
+
+async def transfer(core: Core, target: str | None, deadline_ms: int) -> Transferred:
+    """`target` None: the member that has most. Raises TransferRefused."""
+    begun, term = core.now(), core.consensus.term
+    chosen = _choose(core, target)
+    deadline = begun + deadline_ms / 1000
+    core.consensus.begin_transfer(chosen, deadline)
+    core.wake.set()
+    while core.leads(term):
+        if not core.consensus.transfer.running:
+            raise TransferRefused(TransferRefusal.TIMED_OUT, f"{chosen} did not take over")
+        await core.next_turn()
+    while core.consensus.leader is None or core.consensus.term == term:
+        if core.now() >= deadline or core.stopping:
+            raise TransferRefused(TransferRefusal.TIMED_OUT, "given up, and nobody leads yet")
+        await core.next_turn()
+    return Transferred(core.consensus.leader, core.consensus.term, round((core.now() - begun) * 1000))
+
+
+def _choose(core: Core, target: str | None) -> str:
+    consensus = core.consensus
+    if consensus.role is not Role.LEADER:
+        raise TransferRefused(TransferRefusal.NOT_LEADER, f"{consensus.leader} leads")
+    if consensus.transfer.running:
+        raise TransferRefused(TransferRefusal.BUSY, f"already going to {consensus.transfer.target}")
+    linked = [peer for peer in sorted(consensus.voters) if consensus.linked(peer)]
+    if target is None and linked:
+        return max(linked, key=consensus.match_index)
+    if target is None or target not in linked:
+        raise TransferRefused(TransferRefusal.NO_TARGET, f"{target or 'no member'} is not connected")
+    return target

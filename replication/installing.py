@@ -1,0 +1,65 @@
+"""A follower's way from "you need a snapshot" to a state that has been swapped in."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from tarry.proto.tarry_peer_pb2 import LogPosition
+from tarry.replication import snapshot
+from tarry.replication.core import Core
+from tarry.replication.journal import Batch
+from tarry.replication.snapshot import SnapshotFailed, SnapshotSink
+from tarry.replication.transport import Transport
+
+
+class Installing:
+    """Fetches beside the turns; installs within one, while nothing else happens."""
+
+    def __init__(self, core: Core, transport: Transport, sink: SnapshotSink | None) -> None:
+        self._core = core
+        self._transport = transport
+        self._sink = sink
+        self._fetching: asyncio.Task[None] | None = None
+        self._arrived: LogPosition | None = None
+
+    @property
+    def ready(self) -> bool:
+        return self._arrived is not None
+
+    def ask(self, peer: str) -> None:
+        """The peer, a leader, says that we need its state. Asked again while it is on its way, waits."""
+        if self._sink is not None and self._fetching is None and self._arrived is None:
+            self._fetching = asyncio.get_running_loop().create_task(self._fetch(peer), name="snapshot")
+
+    async def install(self, write: Callable[[Batch | None], Awaitable[None]]) -> bool:
+        """False: it is no longer needed, or could not be swapped in."""
+        position, self._arrived = self._arrived, None
+        journal, sink = self._core.journal, self._sink
+        if position is None or sink is None or position.index <= self._core.consensus.commit_index:
+            return False  # what is committed here is never taken back (S4)
+        journal.prepare_reset(position)
+        await write(journal.stage())
+        try:
+            await self._core.run_blocking(sink.install)
+        except SnapshotFailed:
+            journal.abandon_reset()
+            return False
+        journal.reset()
+        await write(journal.stage())
+        return True
+
+    def cancel(self) -> None:
+        if self._fetching is not None:
+            self._fetching.cancel()
+
+    async def _fetch(self, peer: str) -> None:
+        try:
+            if self._sink is not None:
+                parts = self._transport.fetch_snapshot(peer)
+                self._arrived = await snapshot.fetch(parts, self._sink, self._core.run_blocking)
+                self._core.wake.set()
+        except SnapshotFailed:
+            await asyncio.sleep(self._core.settings.snapshot_retry_ms / 1000)
+        finally:
+            self._fetching = None

@@ -1,0 +1,85 @@
+"""Members that come and go, one at a time.
+
+A newcomer first learns: it is sent everything and counts for nothing, until it has (nearly) all of the log.
+Only then does an entry make it a member, so that no majority ever waits for an empty disk
+(dissertation §4.2.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tarry.proto.tarry_peer_pb2 import MembershipChange
+from tarry.replication.core import Core
+from tarry.replication.status import MembershipRefused, Role, Unknown
+
+
+class Joining:
+    def __init__(self, core: Core, set_peers: Callable[[], None]) -> None:
+        """`set_peers`: tells the transport that `addresses` has changed."""
+        self._core = core
+        self._set_peers = set_peers
+        self._running = False
+        self.newcomers: dict[str, str] = {}
+        """Addresses by node, of learners that are not in the log yet."""
+
+    async def add(self, node: str, address: str, deadline_ms: int) -> None:
+        """Returns once the node is a member. Raises MembershipRefused, NotLeader, Unknown."""
+        if node in self._core.membership.current():
+            raise MembershipRefused(f"{node} is a member")
+        self._begin()
+        self.newcomers[node] = address
+        self._set_peers()
+        try:
+            await self._teach(node, self._core.now() + deadline_ms / 1000)
+            await self._change(MembershipChange(node=node, address=address))
+        finally:
+            self._running = False
+            del self.newcomers[node]
+            self._core.consensus.drop_learner(node)
+            self._set_peers()
+
+    async def remove(self, node: str) -> None:
+        """Returns once the node is no member. Raises MembershipRefused, NotLeader, Unknown."""
+        if node == self._core.node:
+            raise MembershipRefused("a leader cannot remove itself; transfer leadership first")
+        if node not in self._core.membership.current():
+            raise MembershipRefused(f"{node} is no member")
+        self._begin()
+        try:
+            await self._change(MembershipChange(node=node, remove=True))
+        finally:
+            self._running = False
+
+    def _begin(self) -> None:
+        if self._core.consensus.role is not Role.LEADER:
+            raise self._core.not_leader()
+        if self._running:
+            raise MembershipRefused("another change is running")
+        self._running = True
+
+    async def _teach(self, node: str, deadline: float) -> None:
+        core, term = self._core, self._core.consensus.term
+        core.consensus.add_learner(node)
+        core.wake.set()
+        lag = core.journal.last_index
+        while lag > core.settings.learner_lag_max or core.consensus.match_index(node) == 0:
+            if core.now() >= deadline:
+                raise MembershipRefused(f"{node} has not caught up: it lacks {lag} entries")
+            await core.next_turn()
+            if not core.leads(term):
+                raise core.not_leader()
+            lag = core.journal.last_index - core.consensus.match_index(node)
+
+    async def _change(self, change: MembershipChange) -> None:
+        core, term = self._core, self._core.consensus.term
+        if not core.leads(term):
+            raise core.not_leader()
+        index = core.consensus.change_membership(change)
+        if index is None:
+            raise MembershipRefused("an earlier change is not committed yet")
+        core.wake.set()
+        while core.applied < index:
+            if not core.leads(term):
+                raise Unknown("leadership was lost while the change was under way")
+            await core.next_turn()

@@ -1,0 +1,180 @@
+"""A whole state in place of a log that is no longer there.
+
+    follower                                      leader
+       │◄───────────── NeedSnapshot ─────────────────│  what it lacks is not in the journal any more
+       │────────────── FetchSnapshot ───────────────►│
+       │◄── manifest, chunks (each with checksum) ───│  SnapshotSource
+       │ SnapshotSink: side folder, verified, synced
+       │ journal: "installing" ─► sink.install() ─► journal starts at the snapshot
+
+The engine's own snapshots are never used: they commit what they did not verify, load damage, and lower what
+was acknowledged (S2-S4, S9, S10, S17).
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+import google_crc32c
+
+from tarry.proto.tarry_peer_pb2 import (
+    FetchSnapshotResponse,
+    LogPosition,
+    SnapshotChunk,
+    SnapshotManifest,
+)
+from tarry.proto.tarry_peer_pb2 import SnapshotFile as SnapshotFileProto
+from tarry.replication.core import Core, RunBlocking
+
+CHUNK_BYTES = 512 << 10
+
+
+class SnapshotFailed(Exception):
+    """The state could not be brought over. Nothing has changed here; it will be asked for again."""
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotFile:
+    name: str
+    size_bytes: int
+    crc32c: int
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    index: int
+    """Applied index of the state."""
+    files: Sequence[SnapshotFile]
+
+
+class OpenSnapshot(Protocol):
+    """A state that stays as it is while it is read, whatever happens to the machine."""
+
+    @property
+    def manifest(self) -> Manifest: ...
+
+    def read(self, file: int, offset: int, size_bytes: int) -> bytes:
+        """Blocks. `file`: its place in the manifest."""
+
+    def close(self) -> None: ...
+
+
+class SnapshotSource(Protocol):
+    async def open_snapshot(self) -> OpenSnapshot:
+        """Of the machine's latest durable state, whose index must still be in the journal."""
+
+
+class SnapshotSink(Protocol):
+    """Where a state arrives. All of it blocks."""
+
+    def begin(self, manifest: Manifest) -> None:
+        """Empties the side folder: an earlier arrival that was not installed is over."""
+
+    def write(self, file: int, offset: int, data: bytes) -> None: ...
+
+    def install(self) -> None:
+        """Syncs the side folder and swaps it in for the machine's state, atomically also under a power
+        loss; the machine's `applied_index` is the manifest's from then on. Raises SnapshotFailed only
+        before anything has changed."""
+
+
+async def serve(core: Core, source: SnapshotSource | None) -> AsyncIterator[FetchSnapshotResponse]:
+    """Raises SnapshotFailed."""
+    if source is None:
+        raise SnapshotFailed("this replica serves no snapshots")
+    opened = await source.open_snapshot()
+    try:
+        manifest = opened.manifest
+        yield FetchSnapshotResponse(manifest=_manifest_message(core, manifest))
+        for place, file in enumerate(manifest.files):
+            for offset in range(0, file.size_bytes, CHUNK_BYTES):
+                size_bytes = min(CHUNK_BYTES, file.size_bytes - offset)
+                data = await core.run_blocking(partial(opened.read, place, offset, size_bytes))
+                crc = google_crc32c.value(data)
+                yield FetchSnapshotResponse(
+                    chunk=SnapshotChunk(file=place, offset=offset, data=data, crc32c=crc)
+                )
+    finally:
+        opened.close()
+
+
+def _manifest_message(core: Core, manifest: Manifest) -> SnapshotManifest:
+    journal, index = core.journal, manifest.index
+    term = journal.term_at(index)
+    if term is None or index > core.consensus.commit_index:
+        raise SnapshotFailed(f"entry {index} is not in the journal")
+    position = LogPosition(index=index, term=term, chain=journal.chain_at(index))
+    position.members.addresses.update(core.membership.at(index))
+    files = [
+        SnapshotFileProto(name=file.name, size_bytes=file.size_bytes, crc32c=file.crc32c)
+        for file in manifest.files
+    ]
+    return SnapshotManifest(position=position, files=files)
+
+
+async def fetch(
+    parts: AsyncIterator[FetchSnapshotResponse],
+    sink: SnapshotSink,
+    run_blocking: RunBlocking,
+) -> LogPosition:
+    """Brings a state into the sink, checked byte by byte; it only has to be installed.
+
+    Raises SnapshotFailed where something is missing, doubled, out of order or damaged.
+    """
+    position: LogPosition | None = None
+    arrival: _Arrival | None = None
+    async for part in parts:
+        if part.HasField("manifest"):
+            if arrival is not None:
+                raise SnapshotFailed("a second manifest")
+            position = part.manifest.position
+            arrival = _Arrival(part.manifest)
+            manifest = arrival.manifest
+            await run_blocking(partial(sink.begin, manifest))
+        elif arrival is None:
+            raise SnapshotFailed("no manifest")
+        else:
+            arrival.take(part.chunk)
+            chunk = part.chunk
+            await run_blocking(partial(sink.write, chunk.file, chunk.offset, chunk.data))
+    if arrival is None or position is None:
+        raise SnapshotFailed("nothing came")
+    arrival.check_complete()
+    return position
+
+
+class _Arrival:
+    """What must come next, and the checksum of what has come."""
+
+    def __init__(self, message: SnapshotManifest) -> None:
+        files = [SnapshotFile(file.name, file.size_bytes, file.crc32c) for file in message.files]
+        self.manifest = Manifest(message.position.index, files)
+        self._file = 0
+        self._offset = 0
+        self._crc = 0
+        self._skip_complete()
+
+    def take(self, chunk: SnapshotChunk) -> None:
+        if (chunk.file, chunk.offset) != (self._file, self._offset) or not chunk.data:
+            raise SnapshotFailed(
+                f"file {chunk.file} at {chunk.offset} instead of {self._file} at {self._offset}"
+            )
+        if chunk.crc32c != google_crc32c.value(chunk.data):
+            raise SnapshotFailed(f"file {chunk.file} at {chunk.offset}: checksum")
+        self._crc = google_crc32c.extend(self._crc, chunk.data)
+        self._offset += len(chunk.data)
+        self._skip_complete()
+
+    def check_complete(self) -> None:
+        if self._file < len(self.manifest.files):
+            raise SnapshotFailed(f"ended in {self.manifest.files[self._file].name} at {self._offset}")
+
+    def _skip_complete(self) -> None:
+        files = self.manifest.files
+        while self._file < len(files) and self._offset == files[self._file].size_bytes:
+            if self._crc != files[self._file].crc32c:
+                raise SnapshotFailed(f"{files[self._file].name}: checksum")
+            self._file, self._offset, self._crc = self._file + 1, 0, 0
