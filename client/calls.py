@@ -88,7 +88,8 @@ class Calls:
         deadline: float,
     ) -> ResponseT:
         nodes = self._nodes
-        node = await nodes.pick(max(1.0, (deadline - time.monotonic()) * 1_000))
+        # Half of what is left is for the search, so that a node may still say why there is no leader.
+        node = await nodes.pick(max(1.0, (deadline - time.monotonic()) * 500))
         started = time.monotonic()
         timeout_s = max(0.001, min(self._settings.attempt_ms / 1_000, deadline - started))
         try:

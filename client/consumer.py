@@ -118,7 +118,8 @@ class Consumer:
     async def __anext__(self) -> Message:
         """Return the next message; ends after ``close``. Raises Refused when the cluster ends it."""
         while not self._messages:
-            self._messages.extend(await self._next_batch())
+            batch = await self._next_batch()
+            self._messages.extend(batch)  # looked up only now: a reconnect may have replaced it
         return self._messages.popleft()
 
     async def batches(self) -> AsyncIterator[MessageBatch]:

@@ -1,0 +1,90 @@
+"""Records: the quick ways give what protobuf gives."""
+
+from __future__ import annotations
+
+import pytest
+from google.protobuf.message import DecodeError
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tarry.client.records import bodies_of, body_of, body_record, body_records, record, varint
+from tarry.proto.tags import tag_bit, tag_mask
+from tarry.proto.tarry_message_pb2 import Record
+
+texts = st.lists(st.text(max_size=8), max_size=3)
+
+
+@given(st.binary(max_size=300))
+def test_a_record_of_a_body_reads_as_protobuf_s_own(body: bytes) -> None:
+    assert Record.FromString(body_record(body)) == Record(body=body)
+    assert body_of(body_record(body)) == body
+    assert body_of(Record(body=body).SerializeToString()) == body
+
+
+@pytest.mark.parametrize("length", [0, 1, 127, 128, 16_383, 16_384, 2_097_151, 2_097_152])
+def test_bodies_at_the_edges_of_the_length_s_encoding_come_back_whole(length: int) -> None:
+    body = b"x" * length
+    assert Record.FromString(body_record(body)).body == body
+    assert body_of(body_record(body)) == body
+
+
+@given(
+    st.binary(max_size=40),
+    texts,
+    texts,
+    st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=3),
+)
+def test_any_message_reads_as_it_was_written(
+    body: bytes, tags: list[str], keys: list[str], properties: dict[str, str]
+) -> None:
+    written = record(body, tags, keys, properties)
+    read = Record.FromString(written)
+    assert (read.body, list(read.tags), list(read.keys), dict(read.properties)) == (
+        body,
+        tags,
+        keys,
+        properties,
+    )
+    assert body_of(written) == body
+
+
+@given(st.lists(st.tuples(st.binary(max_size=20), texts), max_size=20))
+def test_many_bodies_are_read_as_one_by_one(messages: list[tuple[bytes, list[str]]]) -> None:
+    written = [record(body, tags, (), None) for body, tags in messages]
+    assert bodies_of(written) == [body for body, _ in messages]
+
+
+@given(st.lists(st.binary(min_size=130, max_size=130), max_size=10))
+def test_bodies_of_one_length_are_read_as_one_by_one(bodies: list[bytes]) -> None:
+    assert bodies_of(body_records(bodies)) == bodies
+
+
+def test_a_record_of_equal_size_that_is_no_bare_body_is_not_mistaken_for_one() -> None:
+    tagged = Record(tags=["ab"]).SerializeToString()
+    bare = body_record(b"ab")
+    assert len(tagged) == len(bare)
+    assert bodies_of([bare, tagged]) == [b"ab", b""]
+
+
+def test_bytes_that_are_no_record_are_an_error() -> None:
+    with pytest.raises(DecodeError):
+        body_of(b"\x22\xff\xff")
+
+
+@pytest.mark.parametrize(
+    ("value", "encoded"), [(0, b"\0"), (127, b"\x7f"), (128, b"\x80\x01"), (300, b"\xac\x02")]
+)
+def test_varints_are_protobuf_s(value: int, encoded: bytes) -> None:
+    assert varint(value) == encoded
+
+
+@given(texts)
+def test_a_mask_holds_the_bit_of_every_tag_and_no_other(tags: list[str]) -> None:
+    mask = tag_mask(tags)
+    assert 0 <= mask < 1 << 64
+    assert all(mask & tag_bit(tag) for tag in tags)
+    assert mask.bit_count() == len({tag_bit(tag) for tag in tags})
+
+
+def test_tag_bits_are_what_they_were_when_messages_were_stored() -> None:
+    assert [tag_bit(tag) for tag in ("", "paid", "a", "b")] == [1 << 0, 1 << 17, 1 << 48, 1 << 4]
