@@ -1,0 +1,91 @@
+"""docker-compose.yml against the real command line and the real configuration."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import yaml
+
+from tarry.node.__main__ import app
+from tarry.node.config import NodeConfig, load
+
+ROOT = Path(__file__).resolve().parents[2]
+COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
+ENTRYPOINT = "tarry"
+
+
+def parse(arguments: list[str]) -> str:
+    """Parse arguments as the command line would and return the command; raises click's UsageError."""
+    group = typer.main.get_command(app)
+    context = group.make_context(ENTRYPOINT, list(arguments), resilient_parsing=False)
+    name, command, rest = group.resolve_command(context, [*context._protected_args, *context.args])  # type: ignore[attr-defined]
+    command.make_context(name, rest, parent=context)
+    return str(name)
+
+
+def config_of(name: str, folder: Path) -> NodeConfig:
+    file = folder / f"{name}.toml"
+    file.write_text(COMPOSE["configs"][name]["content"])
+    return load(file, {})
+
+
+def test_the_image_runs_the_command_line() -> None:
+    assert f'ENTRYPOINT ["{ENTRYPOINT}"]' in (ROOT / "Dockerfile").read_text().splitlines()
+
+
+def test_the_image_has_the_python_that_the_project_needs() -> None:
+    images = re.findall(r"^FROM python:(\d+)\.(\d+)", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    assert images
+    assert all((int(major), int(minor)) >= (3, 11) for major, minor in images)
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_every_service_runs_a_node_with_its_configuration(name: str, tmp_path: Path) -> None:
+    service = SERVICES[name]
+    assert parse(service["command"]) == "node"
+    mounted = {config["target"]: config["source"] for config in service["configs"]}
+    assert mounted[service["command"][service["command"].index("--config") + 1]] == name
+    assert config_of(name, tmp_path).node == name
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_every_service_is_asked_for_its_health_at_its_own_port(name: str, tmp_path: Path) -> None:
+    kind, executable, *arguments = SERVICES[name]["healthcheck"]["test"]
+    assert (kind, executable) == ("CMD", ENTRYPOINT)
+    assert parse(arguments) == "status"
+    port = config_of(name, tmp_path).listen.rpartition(":")[2]
+    assert arguments[arguments.index("--server") + 1] == f"127.0.0.1:{port}"
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_every_service_keeps_its_data_and_comes_back(name: str, tmp_path: Path) -> None:
+    service = SERVICES[name]
+    assert service["restart"] == "unless-stopped"
+    assert service["volumes"] == [f"{name}:{config_of(name, tmp_path).data}"]
+    assert name in COMPOSE["volumes"]
+
+
+def test_the_nodes_are_one_cluster(tmp_path: Path) -> None:
+    configs = {name: config_of(name, tmp_path) for name in SERVICES}
+    assert len(configs) == 3
+    members = next(iter(configs.values())).members
+    assert all(config.members == members for config in configs.values())
+    ports = {name: config.listen.rpartition(":")[2] for name, config in configs.items()}
+    assert members == {name: f"{name}:{port}" for name, port in ports.items()}
+
+
+def test_every_node_is_published_on_this_machine_only() -> None:
+    published = [port for service in SERVICES.values() for port in service["ports"]]
+    assert len(set(published)) == len(published)
+    assert all(port.startswith("127.0.0.1:") for port in published)
+
+
+def test_a_wrong_command_would_be_noticed() -> None:
+    for wrong in (["node", "--conf", "x"], ["nodes"], ["status", "--sever", "x"]):
+        with pytest.raises(Exception, match=r"No such (option|command)"):
+            parse(wrong)
