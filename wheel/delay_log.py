@@ -162,7 +162,7 @@ class DelayLog:
 
     def units_at(self, global_index: Numbers) -> Rows:
         """A copy of some units, shape (n,), in the order asked; each must exist."""
-        rows: Rows = self.index()[global_index]
+        rows: Rows = self.index().take(global_index)
         if self._map is not None:
             self._residency.scattered(self._map, global_index, UNIT_BYTES)
         return rows

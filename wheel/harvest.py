@@ -72,7 +72,7 @@ class Harvest:
             chosen = np.flatnonzero(np.ascontiguousarray(block["due_in_hour_ms"]) - np.uint32(low) < width)
             if len(chosen):
                 self._found.append(
-                    self._partition.entries(block[chosen], (chosen + self._position).astype(np.uint32))
+                    self._partition.entries(block.take(chosen), (chosen + self._position).astype(np.uint32))
                 )
             self._position += len(block)
         return self._position == log.units

@@ -12,6 +12,7 @@ from typing import Final
 
 import numpy as np
 
+from tarry.wheel.grouping import groups
 from tarry.wheel.harvest import Harvest, collect, plan
 from tarry.wheel.hour_partition import HourPartition
 from tarry.wheel.hour_wheel import HourWheel
@@ -34,6 +35,7 @@ _AHEAD_MESSAGES_MAX: Final = 2_048  # of chains loaded ahead by one take, and of
 _AHEAD_UNITS_MAX: Final = (
     131_072  # one take: about 2 ms and half of one, so that no take pays for ten seconds
 )
+_NOTHING: Final[Rows] = np.empty(0, ENTRY)
 _PEEK_MESSAGES_MAX: Final = 4_096  # a second with more gives its beginning as its first due time
 
 
@@ -83,10 +85,15 @@ class Release:
             if wanted == 0:
                 break
             head, live = found
-            chosen = np.flatnonzero(live)[:wanted]
-            self._near.drop(int(chosen[-1]) + 1)
-            parts.append(head[chosen])
-            wanted -= len(chosen)
+            if live is None:
+                head = head[:wanted]
+                self._near.drop(len(head))
+            else:
+                chosen = np.flatnonzero(live)[:wanted]
+                head = head.take(chosen)
+                self._near.drop(int(chosen[-1]) + 1)
+            parts.append(head)
+            wanted -= len(head)
         taken = _taken(parts)
         if found is None:
             self._move(Cut(until_ms, NONE), taken)
@@ -96,14 +103,16 @@ class Release:
         self._load_ahead()
         return taken
 
-    def _next_live(self, until_ms: int, limit: int) -> tuple[Rows, Flags] | None:
-        """The next entries due by `until_ms`, and which are live: at least one. None: there are none."""
+    def _next_live(self, until_ms: int, limit: int) -> tuple[Rows, Flags | None] | None:
+        """The next entries due by `until_ms`, and which, if not all, are live. None: there are none."""
         while True:
             self._load_until(until_ms)
             head = self._near.head(until_ms, limit)
             if len(head) == 0:
                 return None
             partition = self._hours.must(int(head["due_ms"][0]) // HOUR_MS)
+            if not partition.cancelled:
+                return head, None
             live = ~partition.is_cancelled(head["global_index"])
             if bool(live.any()):
                 return head, live
@@ -155,9 +164,8 @@ class Release:
 
     def _move(self, cut: Cut, taken: Taken) -> None:
         if len(taken):
-            hours, counts = np.unique(taken.hour, return_counts=True)
-            for hour, count in zip(hours.tolist(), counts.tolist(), strict=True):
-                self._hours.pending.add(hour, -count)
+            for hour, rows in groups(taken.hour):
+                self._hours.pending.add(hour, -len(taken.hour[rows]))
         tick = cut.due_ms // SECOND_MS
         if tick != self.cut.due_ms // SECOND_MS:
             self.local_index = 0
@@ -208,7 +216,7 @@ class Release:
 
 
 def _taken(parts: list[Rows]) -> Taken:
-    entries = np.concatenate(parts) if parts else np.empty(0, ENTRY)
+    entries = parts[0] if len(parts) == 1 else np.concatenate(parts or [_NOTHING])
     due = np.ascontiguousarray(entries["due_ms"])
     return Taken(
         due,
