@@ -7,25 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 import yaml
 
-from tarry.node.__main__ import app
 from tarry.node.config import NodeConfig, load
+from tests.cluster.command_line import NAME, parsed_command
 
 ROOT = Path(__file__).resolve().parents[2]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
-ENTRYPOINT = "tarry"
-
-
-def parse(arguments: list[str]) -> str:
-    """Parse arguments as the command line would and return the command; raises click's UsageError."""
-    group = typer.main.get_command(app)
-    context = group.make_context(ENTRYPOINT, list(arguments), resilient_parsing=False)
-    name, command, rest = group.resolve_command(context, [*context._protected_args, *context.args])  # type: ignore[attr-defined]
-    command.make_context(name, rest, parent=context)
-    return str(name)
 
 
 def config_of(name: str, folder: Path) -> NodeConfig:
@@ -35,7 +24,7 @@ def config_of(name: str, folder: Path) -> NodeConfig:
 
 
 def test_the_image_runs_the_command_line() -> None:
-    assert f'ENTRYPOINT ["{ENTRYPOINT}"]' in (ROOT / "Dockerfile").read_text().splitlines()
+    assert f'ENTRYPOINT ["{NAME}"]' in (ROOT / "Dockerfile").read_text().splitlines()
 
 
 def test_the_image_has_the_python_that_the_project_needs() -> None:
@@ -47,7 +36,7 @@ def test_the_image_has_the_python_that_the_project_needs() -> None:
 @pytest.mark.parametrize("name", SERVICES)
 def test_every_service_runs_a_node_with_its_configuration(name: str, tmp_path: Path) -> None:
     service = SERVICES[name]
-    assert parse(service["command"]) == "node"
+    assert parsed_command(service["command"]) == "node"
     mounted = {config["target"]: config["source"] for config in service["configs"]}
     assert mounted[service["command"][service["command"].index("--config") + 1]] == name
     assert config_of(name, tmp_path).node == name
@@ -56,8 +45,8 @@ def test_every_service_runs_a_node_with_its_configuration(name: str, tmp_path: P
 @pytest.mark.parametrize("name", SERVICES)
 def test_every_service_is_asked_for_its_health_at_its_own_port(name: str, tmp_path: Path) -> None:
     kind, executable, *arguments = SERVICES[name]["healthcheck"]["test"]
-    assert (kind, executable) == ("CMD", ENTRYPOINT)
-    assert parse(arguments) == "status"
+    assert (kind, executable) == ("CMD", NAME)
+    assert parsed_command(arguments) == "status"
     port = config_of(name, tmp_path).listen.rpartition(":")[2]
     assert arguments[arguments.index("--server") + 1] == f"127.0.0.1:{port}"
 
@@ -88,4 +77,4 @@ def test_every_node_is_published_on_this_machine_only() -> None:
 def test_a_wrong_command_would_be_noticed() -> None:
     for wrong in (["node", "--conf", "x"], ["nodes"], ["status", "--sever", "x"]):
         with pytest.raises(Exception, match=r"No such (option|command)"):
-            parse(wrong)
+            parsed_command(wrong)
