@@ -133,9 +133,9 @@ class DelayLog:
         pieces = [b""] * (2 * count)
         pieces[0::2] = sizes.astype("<u4").view("V4").tolist()
         pieces[1::2] = records
-        _write(self._log_fd, b"".join(pieces), self.log_bytes, self.log_path)
+        self._write(self._log_fd, b"".join(pieces), self.log_bytes)
         index = rows.tobytes()
-        _write(self._index_fd, index, self.units * UNIT_BYTES, self.index_path)
+        self._write(self._index_fd, index, self.units * UNIT_BYTES)
         self.log_bytes += int(ends[-1])
         self.units += count
         self.index_crc = google_crc32c.extend(self.index_crc, index)
@@ -261,11 +261,11 @@ class DelayLog:
         unit = self.index()[global_index]
         if len(record) != unit["size"] or google_crc32c.value(record) != unit["crc32c"]:
             return False
-        _write(self._log_fd, record, int(unit["offset"]), self.log_path)
+        self._write(self._log_fd, record, int(unit["offset"]))
         return True
 
-
-def _write(fd: int, data: bytes, offset: int, path: Path) -> None:
-    written = os.pwrite(fd, data, offset)
-    if written != len(data):
-        raise OSError(f"{path}: {written} of {len(data)} bytes written at {offset}: no space left?")
+    def _write(self, fd: int, data: bytes, offset: int) -> None:
+        written = os.pwrite(fd, data, offset)
+        if written != len(data):
+            path = self.log_path if fd == self._log_fd else self.index_path
+            raise OSError(f"{path}: {written} of {len(data)} bytes written at {offset}: no space left?")

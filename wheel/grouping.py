@@ -15,7 +15,9 @@ Item = TypeVar("Item")
 
 def starts_of(ordered: NDArray[Any]) -> NDArray[np.intp]:
     """Where each run of equal values begins in a sorted, non-empty array."""
-    return np.concatenate(([0], np.flatnonzero(ordered[1:] != ordered[:-1]) + 1))
+    begins = np.ones(len(ordered), np.bool_)
+    np.not_equal(ordered[1:], ordered[:-1], out=begins[1:])
+    return np.flatnonzero(begins)
 
 
 def groups(keys: NDArray[Any]) -> Iterator[tuple[int, Selection]]:

@@ -80,7 +80,7 @@ class HourPartition:
     def seconds(self) -> SecondWheel:
         """The second wheel, mapped; rebuilt if recovery left it in doubt. Raises OSError and WheelDamaged."""
         if self._slots is None:
-            self._slots = SecondWheel(self.folder / "slots")
+            self._slots = SecondWheel(f"{self.folder}/slots")
             recovered, self._recovered = self._recovered, None
             if recovered is not None and (
                 recovered.slots_crc is None or recovered.slots_crc != self._slots.checksum()

@@ -16,7 +16,6 @@ import mmap
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 import google_crc32c
@@ -55,7 +54,7 @@ class SecondWheel:
 
     __slots__ = ("_cancelled", "_count", "_head", "_map")
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: str) -> None:
         """Map the file, created empty where it is missing or has a wrong size. Raises OSError."""
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
@@ -72,6 +71,8 @@ class SecondWheel:
 
     def place(self, second: NDArray[np.uint16], first: int) -> Places:
         """Chain n units, global indices from `first` on, of these seconds (0 to 3,599), shape (n,)."""
+        if len(second) == 1:
+            return self._place_one(second, first)
         order = np.argsort(second, kind="stable")
         ordered = second[order]
         starts = starts_of(ordered)
@@ -88,6 +89,17 @@ class SecondWheel:
         local_index[order] = rank
         pre_global_index[order] = before.astype(np.uint32)  # -1 becomes NONE
         return Places(local_index, pre_global_index, distinct, chained[ends - 1], added)
+
+    def _place_one(self, second: NDArray[np.uint16], first: int) -> Places:
+        """As `place` does: most hours get one message, where a batch is spread over months."""
+        before = self._head[second] - 1
+        return Places(
+            self._count[second],
+            before.astype(np.uint32),
+            second,
+            np.array([first], np.int64),
+            np.array([1], np.intp),
+        )
 
     def link(self, places: Places) -> None:
         """Make placed units the heads of their seconds, once they are written."""
