@@ -117,7 +117,7 @@ def processes_of(cluster: LocalCluster) -> list[psutil.Process]:
 
 
 def rss_bytes(cluster: LocalCluster) -> int:
-    """Return the largest memory of a node that is its own: the pages of mapped files are the kernel's to drop."""
+    """Return the most memory that is one node's own; pages of mapped files are the kernel's to drop."""
     return max(process.memory_full_info().uss for process in processes_of(cluster))
 
 
@@ -180,11 +180,13 @@ def _percentiles(name: str, values: Iterable[float]) -> dict[str, float]:
 def main() -> None:
     """Run it all."""
     console.print(f"three nodes and one client on {os.cpu_count()} cores")
-    with tempfile.TemporaryDirectory(prefix="tarry-bench-") as folder:
-        with LocalCluster(3, Path(folder)) as cluster:
-            cluster.start()
-            cluster.wait_until_serving()
-            figures = asyncio.run(measure(cluster))
+    with (
+        tempfile.TemporaryDirectory(prefix="tarry-bench-") as folder,
+        LocalCluster(3, Path(folder)) as cluster,
+    ):
+        cluster.start()
+        cluster.wait_until_serving()
+        figures = asyncio.run(measure(cluster))
     table = Table("figure", "value")
     for name, value in figures.items():
         table.add_row(name, f"{value:,.2f}")

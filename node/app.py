@@ -34,6 +34,8 @@ from tarry.replication.journal_lmdb import LmdbStorage
 from tarry.replication.machine import Machine, MachineSettings, Outcome
 from tarry.replication.refusal import Reason, Refusal
 from tarry.replication.settings import ReplicationSettings
+from tarry.replication.state_folder import StateFolder
+from tarry.replication.state_transfer import StateSink, StateSource
 from tarry.replication.status import Role
 from tarry.replication.transport import GrpcTransport, channel_options, server_options
 
@@ -59,7 +61,9 @@ class Node:
         self._clock = clock or SystemClock()
         config.data.mkdir(parents=True, exist_ok=True)
         self.time = ClusterTime(self._clock)
-        self.machine = Machine(config.data, MachineSettings(shard=config.shard))
+        folder = StateFolder(config.data)
+        self.machine = Machine(folder.path, MachineSettings(shard=config.shard))
+        self._checkpoints = Checkpoints(self.machine, config.dispatch, self._compact)
         settings = _replication_settings(config)
         journal = Journal(LmdbStorage(config.data / "journal"), incarnation=random.getrandbits(63) or 1)
         self._transport = GrpcTransport(
@@ -77,11 +81,12 @@ class Node:
             heartbeat=self._heartbeat,
             on_heartbeat=self._hear,
             on_role=self._on_role,
+            snapshot_source=StateSource(self.machine, self._checkpoints.write),
+            snapshot_sink=StateSink(self.machine, folder),
         )
         self._journal = journal
         self._settings = settings
         self.leadership = Leadership(config, self.machine, self.driver, self.time)
-        self._checkpoints = Checkpoints(self.machine, config.dispatch)
         options = channel_options(settings)
         self._forwarding = Forwarding(channel_credentials(config.tls), options)
         self._health = HealthServicer()
@@ -197,6 +202,9 @@ class Node:
         state = log_pb.DispatchState.FromString(payload)
         self.leadership.hear(state)
         self.time.adopt(state.now_ms)
+
+    def _compact(self, index: int) -> None:
+        self.driver.compact(index)
 
     def _on_role(self, role: Role) -> None:
         log.info("role", role=role.value, term=self.driver.status().term)

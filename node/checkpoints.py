@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import structlog
 
 from tarry.node.config import Dispatch
-from tarry.replication.machine import Machine
+from tarry.replication.machine import Captured, Machine
 
 log = structlog.get_logger()
 
@@ -15,8 +16,10 @@ log = structlog.get_logger()
 class Checkpoints:
     """Writes a checkpoint every ``checkpoint_ms`` in which something was applied."""
 
-    def __init__(self, machine: Machine, settings: Dispatch) -> None:
+    def __init__(self, machine: Machine, settings: Dispatch, compact: Callable[[int], None]) -> None:
+        """``compact`` is told the index that need not be replayed any more."""
         self._machine = machine
+        self._compact = compact
         self._settings = settings
         self._written = machine.applied_index
         self._writing = asyncio.Lock()
@@ -28,10 +31,12 @@ class Checkpoints:
             if self._machine.applied_index > self._written:
                 await self.write()
 
-    async def write(self) -> None:
-        """Write one now: captured on the loop, synced in a thread."""
+    async def write(self) -> Captured:
+        """Write one now, captured on the loop and synced in a thread; return it."""
         async with self._writing:
             captured = self._machine.capture()
             await asyncio.shield(asyncio.to_thread(self._machine.write, captured))
             self._written = captured.applied_index
+            self._compact(captured.applied_index)
             log.debug("checkpoint", applied_index=captured.applied_index, bytes=len(captured.checkpoint))
+            return captured

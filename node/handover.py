@@ -14,7 +14,7 @@ from tarry.proto import tarry_consumer_pb2 as consumer_pb
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.message_id import MessageId
 from tarry.proto.tarry_message_pb2 import Record, Retried
-from tarry.replication.ready_queue import ReadyQueue
+from tarry.replication.ready_queue import ReadyQueue, released_ms
 
 Read: TypeAlias = Callable[[NDArray[np.uint32], NDArray[np.uint32]], Sequence[bytes | None]]
 
@@ -108,7 +108,7 @@ def serialize(batch: HandoverBatch, topic: str, stamp: consumer_pb.DispatchStamp
         hour=batch.hour.astype("<u4").tobytes(),
         global_index=batch.global_index.astype("<u4").tobytes(),
         due_ms=batch.units["due_ms"].tobytes(),
-        released_ms=batch.units["released_ms"].tobytes(),
+        released_ms=released_ms(batch.units).tobytes(),
         attempt=batch.attempt.tobytes() if (batch.attempt != 1).any() else b"",
         maybe_duplicate=duplicates.astype("<u4").tobytes(),
         records=batch.records,

@@ -24,35 +24,53 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n tarry/proto/tarry_consumer.proto\x12\x08tarry.v1\"\xa7\x01\n\x0e\x43onsumeRequest\x12(\n\tsubscribe\x18\x01 \x01(\x0b\x32\x13.tarry.v1.SubscribeH\x00\x12\"\n\x06\x63redit\x18\x02 \x01(\x0b\x32\x10.tarry.v1.CreditH\x00\x12\x1c\n\x03\x61\x63k\x18\x03 \x01(\x0b\x32\r.tarry.v1.AckH\x00\x12\x1e\n\x04nack\x18\x04 \x01(\x0b\x32\x0e.tarry.v1.NackH\x00\x42\t\n\x07request\"\x8f\x01\n\tSubscribe\x12\r\n\x05topic\x18\x01 \x01(\t\x12\r\n\x05group\x18\x02 \x01(\t\x12\x10\n\x08\x63onsumer\x18\x03 \x01(\t\x12\x0e\n\x06\x63redit\x18\x04 \x01(\r\x12\x10\n\x08lease_ms\x18\x05 \x01(\r\x12\x0c\n\x04tags\x18\x06 \x03(\t\x12\"\n\x07holding\x18\x07 \x03(\x0b\x32\x11.tarry.v1.Holding\"(\n\x07Holding\x12\r\n\x05queue\x18\x01 \x01(\r\x12\x0e\n\x06offset\x18\x02 \x03(\x06\"\x1a\n\x06\x43redit\x12\x10\n\x08messages\x18\x01 \x01(\r\"5\n\x03\x41\x63k\x12\x0f\n\x07request\x18\x01 \x01(\x04\x12\r\n\x05queue\x18\x02 \x01(\r\x12\x0e\n\x06offset\x18\x03 \x03(\x06\"Z\n\x04Nack\x12\x0f\n\x07request\x18\x01 \x01(\x04\x12\r\n\x05queue\x18\x02 \x01(\r\x12\x0e\n\x06offset\x18\x03 \x03(\x06\x12\x15\n\x08\x64\x65lay_ms\x18\x04 \x01(\rH\x00\x88\x01\x01\x42\x0b\n\t_delay_ms\"\x97\x01\n\x0f\x43onsumeResponse\x12*\n\nsubscribed\x18\x01 \x01(\x0b\x32\x14.tarry.v1.SubscribedH\x00\x12*\n\ndeliveries\x18\x02 \x01(\x0b\x32\x14.tarry.v1.DeliveriesH\x00\x12 \n\x05\x61\x63ked\x18\x03 \x01(\x0b\x32\x0f.tarry.v1.AckedH\x00\x42\n\n\x08response\"p\n\nSubscribed\x12\x10\n\x08\x63onsumer\x18\x01 \x01(\t\x12\x10\n\x08lease_ms\x18\x02 \x01(\r\x12\x0c\n\x04node\x18\x03 \x01(\t\x12\x0c\n\x04term\x18\x04 \x01(\x04\x12\"\n\x07resumed\x18\x05 \x03(\x0b\x32\x11.tarry.v1.Holding\"\xf5\x01\n\nDeliveries\x12\r\n\x05shard\x18\x01 \x01(\r\x12\r\n\x05queue\x18\x02 \x01(\r\x12\r\n\x05topic\x18\x03 \x01(\t\x12\x0e\n\x06offset\x18\x04 \x03(\x06\x12\x0c\n\x04hour\x18\x05 \x03(\x07\x12\x14\n\x0cglobal_index\x18\x06 \x03(\x07\x12\x0e\n\x06\x64ue_ms\x18\x07 \x03(\x10\x12\x13\n\x0breleased_ms\x18\x08 \x03(\x10\x12\x0f\n\x07\x61ttempt\x18\t \x03(\x07\x12\x17\n\x0fmaybe_duplicate\x18\n \x03(\x07\x12\x0f\n\x07records\x18\x0b \x03(\x0c\x12&\n\x05stamp\x18\x0c \x01(\x0b\x32\x17.tarry.v1.DispatchStamp\"N\n\rDispatchStamp\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0c\n\x04term\x18\x02 \x01(\x04\x12\x0c\n\x04tick\x18\x03 \x01(\x12\x12\x13\n\x0blocal_index\x18\x04 \x01(\x04\"6\n\x05\x41\x63ked\x12\x0f\n\x07request\x18\x01 \x01(\x04\x12\r\n\x05queue\x18\x02 \x01(\r\x12\r\n\x05stale\x18\x03 \x03(\x06\x32U\n\x0f\x43onsumerService\x12\x42\n\x07\x43onsume\x12\x18.tarry.v1.ConsumeRequest\x1a\x19.tarry.v1.ConsumeResponse(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n tarry/proto/tarry_consumer.proto\x12\x08tarry.v1\"\xac\x01\n\x0eReceiveRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\r\n\x05group\x18\x02 \x01(\t\x12\x10\n\x08\x63onsumer\x18\x03 \x01(\t\x12\x14\n\x0cmessages_max\x18\x04 \x01(\r\x12\x0f\n\x07wait_ms\x18\x05 \x01(\r\x12\x10\n\x08lease_ms\x18\x06 \x01(\r\x12\x0c\n\x04tags\x18\x07 \x03(\t\x12#\n\x05start\x18\x08 \x01(\x0b\x32\x14.tarry.v1.GroupStart\";\n\x0fReceiveResponse\x12(\n\ndeliveries\x18\x01 \x03(\x0b\x32\x14.tarry.v1.Deliveries\"[\n\nAckRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\r\n\x05group\x18\x02 \x01(\t\x12\x10\n\x08\x63onsumer\x18\x03 \x01(\t\x12\r\n\x05queue\x18\x04 \x01(\r\x12\x0e\n\x06offset\x18\x05 \x03(\x06\"\x80\x01\n\x0bNackRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\r\n\x05group\x18\x02 \x01(\t\x12\x10\n\x08\x63onsumer\x18\x03 \x01(\t\x12\r\n\x05queue\x18\x04 \x01(\r\x12\x0e\n\x06offset\x18\x05 \x03(\x06\x12\x15\n\x08\x64\x65lay_ms\x18\x06 \x01(\rH\x00\x88\x01\x01\x42\x0b\n\t_delay_ms\"p\n\rExtendRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\r\n\x05group\x18\x02 \x01(\t\x12\x10\n\x08\x63onsumer\x18\x03 \x01(\t\x12\r\n\x05queue\x18\x04 \x01(\r\x12\x0e\n\x06offset\x18\x05 \x03(\x06\x12\x10\n\x08lease_ms\x18\x06 \x01(\r\"\x1c\n\x0b\x41\x63kResponse\x12\r\n\x05stale\x18\x01 \x03(\x06\"<\n\nGroupStart\x12\x1d\n\x02\x61t\x18\x01 \x01(\x0e\x32\x11.tarry.v1.StartAt\x12\x0f\n\x07time_ms\x18\x02 \x01(\x12\"\xcb\x01\n\x0e\x43onsumeRequest\x12(\n\tsubscribe\x18\x01 \x01(\x0b\x32\x13.tarry.v1.SubscribeH\x00\x12\"\n\x06\x63redit\x18\x02 \x01(\x0b\x32\x10.tarry.v1.CreditH\x00\x12\x1c\n\x03\x61\x63k\x18\x03 \x01(\x0b\x32\r.tarry.v1.AckH\x00\x12\x1e\n\x04nack\x18\x04 \x01(\x0b\x32\x0e.tarry.v1.NackH\x00\x12\"\n\x06\x65xtend\x18\x05 \x01(\x0b\x32\x10.tarry.v1.ExtendH\x00\x42\t\n\x07request\"\xe2\x01\n\tSubscribe\x12\r\n\x05topic\x18\x01 \x01(\t\x12\r\n\x05group\x18\x02 \x01(\t\x12\x10\n\x08\x63onsumer\x18\x03 \x01(\t\x12\x0e\n\x06\x63redit\x18\x04 \x01(\r\x12\x10\n\x08lease_ms\x18\x05 \x01(\r\x12\x0c\n\x04tags\x18\x06 \x03(\t\x12\"\n\x07holding\x18\x07 \x03(\x0b\x32\x11.tarry.v1.Holding\x12\x19\n\x11in_hand_bytes_max\x18\x08 \x01(\x04\x12#\n\x05start\x18\t \x01(\x0b\x32\x14.tarry.v1.GroupStart\x12\x11\n\tbroadcast\x18\n \x01(\x08\"(\n\x07Holding\x12\r\n\x05queue\x18\x01 \x01(\r\x12\x0e\n\x06offset\x18\x02 \x03(\x06\"\x1a\n\x06\x43redit\x12\x10\n\x08messages\x18\x01 \x01(\r\"5\n\x03\x41\x63k\x12\x0f\n\x07request\x18\x01 \x01(\x04\x12\r\n\x05queue\x18\x02 \x01(\r\x12\x0e\n\x06offset\x18\x03 \x03(\x06\"Z\n\x04Nack\x12\x0f\n\x07request\x18\x01 \x01(\x04\x12\r\n\x05queue\x18\x02 \x01(\r\x12\x0e\n\x06offset\x18\x03 \x03(\x06\x12\x15\n\x08\x64\x65lay_ms\x18\x04 \x01(\rH\x00\x88\x01\x01\x42\x0b\n\t_delay_ms\"J\n\x06\x45xtend\x12\x0f\n\x07request\x18\x01 \x01(\x04\x12\r\n\x05queue\x18\x02 \x01(\r\x12\x0e\n\x06offset\x18\x03 \x03(\x06\x12\x10\n\x08lease_ms\x18\x04 \x01(\r\"\x97\x01\n\x0f\x43onsumeResponse\x12*\n\nsubscribed\x18\x01 \x01(\x0b\x32\x14.tarry.v1.SubscribedH\x00\x12*\n\ndeliveries\x18\x02 \x01(\x0b\x32\x14.tarry.v1.DeliveriesH\x00\x12 \n\x05\x61\x63ked\x18\x03 \x01(\x0b\x32\x0f.tarry.v1.AckedH\x00\x42\n\n\x08response\"p\n\nSubscribed\x12\x10\n\x08\x63onsumer\x18\x01 \x01(\t\x12\x10\n\x08lease_ms\x18\x02 \x01(\r\x12\x0c\n\x04node\x18\x03 \x01(\t\x12\x0c\n\x04term\x18\x04 \x01(\x04\x12\"\n\x07resumed\x18\x05 \x03(\x0b\x32\x11.tarry.v1.Holding\"\xf5\x01\n\nDeliveries\x12\r\n\x05shard\x18\x01 \x01(\r\x12\r\n\x05queue\x18\x02 \x01(\r\x12\r\n\x05topic\x18\x03 \x01(\t\x12\x0e\n\x06offset\x18\x04 \x03(\x06\x12\x0c\n\x04hour\x18\x05 \x03(\x07\x12\x14\n\x0cglobal_index\x18\x06 \x03(\x07\x12\x0e\n\x06\x64ue_ms\x18\x07 \x03(\x10\x12\x13\n\x0breleased_ms\x18\x08 \x03(\x10\x12\x0f\n\x07\x61ttempt\x18\t \x03(\x07\x12\x17\n\x0fmaybe_duplicate\x18\n \x03(\x07\x12\x0f\n\x07records\x18\x0b \x03(\x0c\x12&\n\x05stamp\x18\x0c \x01(\x0b\x32\x17.tarry.v1.DispatchStamp\"N\n\rDispatchStamp\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0c\n\x04term\x18\x02 \x01(\x04\x12\x0c\n\x04tick\x18\x03 \x01(\x12\x12\x13\n\x0blocal_index\x18\x04 \x01(\x04\"6\n\x05\x41\x63ked\x12\x0f\n\x07request\x18\x01 \x01(\x04\x12\r\n\x05queue\x18\x02 \x01(\r\x12\r\n\x05stale\x18\x03 \x03(\x06*b\n\x07StartAt\x12\x18\n\x14START_AT_UNSPECIFIED\x10\x00\x12\x15\n\x11START_AT_EARLIEST\x10\x01\x12\x13\n\x0fSTART_AT_LATEST\x10\x02\x12\x11\n\rSTART_AT_TIME\x10\x03\x32\xb9\x02\n\x0f\x43onsumerService\x12\x42\n\x07\x43onsume\x12\x18.tarry.v1.ConsumeRequest\x1a\x19.tarry.v1.ConsumeResponse(\x01\x30\x01\x12>\n\x07Receive\x12\x18.tarry.v1.ReceiveRequest\x1a\x19.tarry.v1.ReceiveResponse\x12\x32\n\x03\x41\x63k\x12\x14.tarry.v1.AckRequest\x1a\x15.tarry.v1.AckResponse\x12\x34\n\x04Nack\x12\x15.tarry.v1.NackRequest\x1a\x15.tarry.v1.AckResponse\x12\x38\n\x06\x45xtend\x12\x17.tarry.v1.ExtendRequest\x1a\x15.tarry.v1.AckResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tarry.proto.tarry_consumer_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_CONSUMEREQUEST']._serialized_start=47
-  _globals['_CONSUMEREQUEST']._serialized_end=214
-  _globals['_SUBSCRIBE']._serialized_start=217
-  _globals['_SUBSCRIBE']._serialized_end=360
-  _globals['_HOLDING']._serialized_start=362
-  _globals['_HOLDING']._serialized_end=402
-  _globals['_CREDIT']._serialized_start=404
-  _globals['_CREDIT']._serialized_end=430
-  _globals['_ACK']._serialized_start=432
-  _globals['_ACK']._serialized_end=485
-  _globals['_NACK']._serialized_start=487
-  _globals['_NACK']._serialized_end=577
-  _globals['_CONSUMERESPONSE']._serialized_start=580
-  _globals['_CONSUMERESPONSE']._serialized_end=731
-  _globals['_SUBSCRIBED']._serialized_start=733
-  _globals['_SUBSCRIBED']._serialized_end=845
-  _globals['_DELIVERIES']._serialized_start=848
-  _globals['_DELIVERIES']._serialized_end=1093
-  _globals['_DISPATCHSTAMP']._serialized_start=1095
-  _globals['_DISPATCHSTAMP']._serialized_end=1173
-  _globals['_ACKED']._serialized_start=1175
-  _globals['_ACKED']._serialized_end=1229
-  _globals['_CONSUMERSERVICE']._serialized_start=1231
-  _globals['_CONSUMERSERVICE']._serialized_end=1316
+  _globals['_STARTAT']._serialized_start=2092
+  _globals['_STARTAT']._serialized_end=2190
+  _globals['_RECEIVEREQUEST']._serialized_start=47
+  _globals['_RECEIVEREQUEST']._serialized_end=219
+  _globals['_RECEIVERESPONSE']._serialized_start=221
+  _globals['_RECEIVERESPONSE']._serialized_end=280
+  _globals['_ACKREQUEST']._serialized_start=282
+  _globals['_ACKREQUEST']._serialized_end=373
+  _globals['_NACKREQUEST']._serialized_start=376
+  _globals['_NACKREQUEST']._serialized_end=504
+  _globals['_EXTENDREQUEST']._serialized_start=506
+  _globals['_EXTENDREQUEST']._serialized_end=618
+  _globals['_ACKRESPONSE']._serialized_start=620
+  _globals['_ACKRESPONSE']._serialized_end=648
+  _globals['_GROUPSTART']._serialized_start=650
+  _globals['_GROUPSTART']._serialized_end=710
+  _globals['_CONSUMEREQUEST']._serialized_start=713
+  _globals['_CONSUMEREQUEST']._serialized_end=916
+  _globals['_SUBSCRIBE']._serialized_start=919
+  _globals['_SUBSCRIBE']._serialized_end=1145
+  _globals['_HOLDING']._serialized_start=1147
+  _globals['_HOLDING']._serialized_end=1187
+  _globals['_CREDIT']._serialized_start=1189
+  _globals['_CREDIT']._serialized_end=1215
+  _globals['_ACK']._serialized_start=1217
+  _globals['_ACK']._serialized_end=1270
+  _globals['_NACK']._serialized_start=1272
+  _globals['_NACK']._serialized_end=1362
+  _globals['_EXTEND']._serialized_start=1364
+  _globals['_EXTEND']._serialized_end=1438
+  _globals['_CONSUMERESPONSE']._serialized_start=1441
+  _globals['_CONSUMERESPONSE']._serialized_end=1592
+  _globals['_SUBSCRIBED']._serialized_start=1594
+  _globals['_SUBSCRIBED']._serialized_end=1706
+  _globals['_DELIVERIES']._serialized_start=1709
+  _globals['_DELIVERIES']._serialized_end=1954
+  _globals['_DISPATCHSTAMP']._serialized_start=1956
+  _globals['_DISPATCHSTAMP']._serialized_end=2034
+  _globals['_ACKED']._serialized_start=2036
+  _globals['_ACKED']._serialized_end=2090
+  _globals['_CONSUMERSERVICE']._serialized_start=2193
+  _globals['_CONSUMERSERVICE']._serialized_end=2506
 # @@protoc_insertion_point(module_scope)

@@ -1,4 +1,5 @@
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
@@ -6,20 +7,119 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class StartAt(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    START_AT_UNSPECIFIED: _ClassVar[StartAt]
+    START_AT_EARLIEST: _ClassVar[StartAt]
+    START_AT_LATEST: _ClassVar[StartAt]
+    START_AT_TIME: _ClassVar[StartAt]
+START_AT_UNSPECIFIED: StartAt
+START_AT_EARLIEST: StartAt
+START_AT_LATEST: StartAt
+START_AT_TIME: StartAt
+
+class ReceiveRequest(_message.Message):
+    __slots__ = ("topic", "group", "consumer", "messages_max", "wait_ms", "lease_ms", "tags", "start")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    CONSUMER_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_MAX_FIELD_NUMBER: _ClassVar[int]
+    WAIT_MS_FIELD_NUMBER: _ClassVar[int]
+    LEASE_MS_FIELD_NUMBER: _ClassVar[int]
+    TAGS_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    group: str
+    consumer: str
+    messages_max: int
+    wait_ms: int
+    lease_ms: int
+    tags: _containers.RepeatedScalarFieldContainer[str]
+    start: GroupStart
+    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., consumer: _Optional[str] = ..., messages_max: _Optional[int] = ..., wait_ms: _Optional[int] = ..., lease_ms: _Optional[int] = ..., tags: _Optional[_Iterable[str]] = ..., start: _Optional[_Union[GroupStart, _Mapping]] = ...) -> None: ...
+
+class ReceiveResponse(_message.Message):
+    __slots__ = ("deliveries",)
+    DELIVERIES_FIELD_NUMBER: _ClassVar[int]
+    deliveries: _containers.RepeatedCompositeFieldContainer[Deliveries]
+    def __init__(self, deliveries: _Optional[_Iterable[_Union[Deliveries, _Mapping]]] = ...) -> None: ...
+
+class AckRequest(_message.Message):
+    __slots__ = ("topic", "group", "consumer", "queue", "offset")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    CONSUMER_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    group: str
+    consumer: str
+    queue: int
+    offset: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., consumer: _Optional[str] = ..., queue: _Optional[int] = ..., offset: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class NackRequest(_message.Message):
+    __slots__ = ("topic", "group", "consumer", "queue", "offset", "delay_ms")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    CONSUMER_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    DELAY_MS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    group: str
+    consumer: str
+    queue: int
+    offset: _containers.RepeatedScalarFieldContainer[int]
+    delay_ms: int
+    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., consumer: _Optional[str] = ..., queue: _Optional[int] = ..., offset: _Optional[_Iterable[int]] = ..., delay_ms: _Optional[int] = ...) -> None: ...
+
+class ExtendRequest(_message.Message):
+    __slots__ = ("topic", "group", "consumer", "queue", "offset", "lease_ms")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    CONSUMER_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LEASE_MS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    group: str
+    consumer: str
+    queue: int
+    offset: _containers.RepeatedScalarFieldContainer[int]
+    lease_ms: int
+    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., consumer: _Optional[str] = ..., queue: _Optional[int] = ..., offset: _Optional[_Iterable[int]] = ..., lease_ms: _Optional[int] = ...) -> None: ...
+
+class AckResponse(_message.Message):
+    __slots__ = ("stale",)
+    STALE_FIELD_NUMBER: _ClassVar[int]
+    stale: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, stale: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class GroupStart(_message.Message):
+    __slots__ = ("at", "time_ms")
+    AT_FIELD_NUMBER: _ClassVar[int]
+    TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    at: StartAt
+    time_ms: int
+    def __init__(self, at: _Optional[_Union[StartAt, str]] = ..., time_ms: _Optional[int] = ...) -> None: ...
+
 class ConsumeRequest(_message.Message):
-    __slots__ = ("subscribe", "credit", "ack", "nack")
+    __slots__ = ("subscribe", "credit", "ack", "nack", "extend")
     SUBSCRIBE_FIELD_NUMBER: _ClassVar[int]
     CREDIT_FIELD_NUMBER: _ClassVar[int]
     ACK_FIELD_NUMBER: _ClassVar[int]
     NACK_FIELD_NUMBER: _ClassVar[int]
+    EXTEND_FIELD_NUMBER: _ClassVar[int]
     subscribe: Subscribe
     credit: Credit
     ack: Ack
     nack: Nack
-    def __init__(self, subscribe: _Optional[_Union[Subscribe, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., ack: _Optional[_Union[Ack, _Mapping]] = ..., nack: _Optional[_Union[Nack, _Mapping]] = ...) -> None: ...
+    extend: Extend
+    def __init__(self, subscribe: _Optional[_Union[Subscribe, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., ack: _Optional[_Union[Ack, _Mapping]] = ..., nack: _Optional[_Union[Nack, _Mapping]] = ..., extend: _Optional[_Union[Extend, _Mapping]] = ...) -> None: ...
 
 class Subscribe(_message.Message):
-    __slots__ = ("topic", "group", "consumer", "credit", "lease_ms", "tags", "holding")
+    __slots__ = ("topic", "group", "consumer", "credit", "lease_ms", "tags", "holding", "in_hand_bytes_max", "start", "broadcast")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
     CONSUMER_FIELD_NUMBER: _ClassVar[int]
@@ -27,6 +127,9 @@ class Subscribe(_message.Message):
     LEASE_MS_FIELD_NUMBER: _ClassVar[int]
     TAGS_FIELD_NUMBER: _ClassVar[int]
     HOLDING_FIELD_NUMBER: _ClassVar[int]
+    IN_HAND_BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    BROADCAST_FIELD_NUMBER: _ClassVar[int]
     topic: str
     group: str
     consumer: str
@@ -34,7 +137,10 @@ class Subscribe(_message.Message):
     lease_ms: int
     tags: _containers.RepeatedScalarFieldContainer[str]
     holding: _containers.RepeatedCompositeFieldContainer[Holding]
-    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., consumer: _Optional[str] = ..., credit: _Optional[int] = ..., lease_ms: _Optional[int] = ..., tags: _Optional[_Iterable[str]] = ..., holding: _Optional[_Iterable[_Union[Holding, _Mapping]]] = ...) -> None: ...
+    in_hand_bytes_max: int
+    start: GroupStart
+    broadcast: bool
+    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., consumer: _Optional[str] = ..., credit: _Optional[int] = ..., lease_ms: _Optional[int] = ..., tags: _Optional[_Iterable[str]] = ..., holding: _Optional[_Iterable[_Union[Holding, _Mapping]]] = ..., in_hand_bytes_max: _Optional[int] = ..., start: _Optional[_Union[GroupStart, _Mapping]] = ..., broadcast: _Optional[bool] = ...) -> None: ...
 
 class Holding(_message.Message):
     __slots__ = ("queue", "offset")
@@ -71,6 +177,18 @@ class Nack(_message.Message):
     offset: _containers.RepeatedScalarFieldContainer[int]
     delay_ms: int
     def __init__(self, request: _Optional[int] = ..., queue: _Optional[int] = ..., offset: _Optional[_Iterable[int]] = ..., delay_ms: _Optional[int] = ...) -> None: ...
+
+class Extend(_message.Message):
+    __slots__ = ("request", "queue", "offset", "lease_ms")
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LEASE_MS_FIELD_NUMBER: _ClassVar[int]
+    request: int
+    queue: int
+    offset: _containers.RepeatedScalarFieldContainer[int]
+    lease_ms: int
+    def __init__(self, request: _Optional[int] = ..., queue: _Optional[int] = ..., offset: _Optional[_Iterable[int]] = ..., lease_ms: _Optional[int] = ...) -> None: ...
 
 class ConsumeResponse(_message.Message):
     __slots__ = ("subscribed", "deliveries", "acked")

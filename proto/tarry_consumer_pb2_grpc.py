@@ -42,6 +42,26 @@ class ConsumerServiceStub:
                 request_serializer=tarry_dot_proto_dot_tarry__consumer__pb2.ConsumeRequest.SerializeToString,
                 response_deserializer=tarry_dot_proto_dot_tarry__consumer__pb2.ConsumeResponse.FromString,
                 _registered_method=True)
+        self.Receive = channel.unary_unary(
+                '/tarry.v1.ConsumerService/Receive',
+                request_serializer=tarry_dot_proto_dot_tarry__consumer__pb2.ReceiveRequest.SerializeToString,
+                response_deserializer=tarry_dot_proto_dot_tarry__consumer__pb2.ReceiveResponse.FromString,
+                _registered_method=True)
+        self.Ack = channel.unary_unary(
+                '/tarry.v1.ConsumerService/Ack',
+                request_serializer=tarry_dot_proto_dot_tarry__consumer__pb2.AckRequest.SerializeToString,
+                response_deserializer=tarry_dot_proto_dot_tarry__consumer__pb2.AckResponse.FromString,
+                _registered_method=True)
+        self.Nack = channel.unary_unary(
+                '/tarry.v1.ConsumerService/Nack',
+                request_serializer=tarry_dot_proto_dot_tarry__consumer__pb2.NackRequest.SerializeToString,
+                response_deserializer=tarry_dot_proto_dot_tarry__consumer__pb2.AckResponse.FromString,
+                _registered_method=True)
+        self.Extend = channel.unary_unary(
+                '/tarry.v1.ConsumerService/Extend',
+                request_serializer=tarry_dot_proto_dot_tarry__consumer__pb2.ExtendRequest.SerializeToString,
+                response_deserializer=tarry_dot_proto_dot_tarry__consumer__pb2.AckResponse.FromString,
+                _registered_method=True)
 
 
 class ConsumerServiceServicer:
@@ -56,6 +76,34 @@ class ConsumerServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Receive(self, request, context):
+        """Receive is the other way to consume: take what is due now, or wait for it.
+        What it returns is leased like a delivery on a stream. Any node answers
+        these four: a follower forwards to the leader.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Ack(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Nack(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Extend(self, request, context):
+        """Extend makes leases end lease_ms from now.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ConsumerServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -63,6 +111,26 @@ def add_ConsumerServiceServicer_to_server(servicer, server):
                     servicer.Consume,
                     request_deserializer=tarry_dot_proto_dot_tarry__consumer__pb2.ConsumeRequest.FromString,
                     response_serializer=tarry_dot_proto_dot_tarry__consumer__pb2.ConsumeResponse.SerializeToString,
+            ),
+            'Receive': grpc.unary_unary_rpc_method_handler(
+                    servicer.Receive,
+                    request_deserializer=tarry_dot_proto_dot_tarry__consumer__pb2.ReceiveRequest.FromString,
+                    response_serializer=tarry_dot_proto_dot_tarry__consumer__pb2.ReceiveResponse.SerializeToString,
+            ),
+            'Ack': grpc.unary_unary_rpc_method_handler(
+                    servicer.Ack,
+                    request_deserializer=tarry_dot_proto_dot_tarry__consumer__pb2.AckRequest.FromString,
+                    response_serializer=tarry_dot_proto_dot_tarry__consumer__pb2.AckResponse.SerializeToString,
+            ),
+            'Nack': grpc.unary_unary_rpc_method_handler(
+                    servicer.Nack,
+                    request_deserializer=tarry_dot_proto_dot_tarry__consumer__pb2.NackRequest.FromString,
+                    response_serializer=tarry_dot_proto_dot_tarry__consumer__pb2.AckResponse.SerializeToString,
+            ),
+            'Extend': grpc.unary_unary_rpc_method_handler(
+                    servicer.Extend,
+                    request_deserializer=tarry_dot_proto_dot_tarry__consumer__pb2.ExtendRequest.FromString,
+                    response_serializer=tarry_dot_proto_dot_tarry__consumer__pb2.AckResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -95,6 +163,114 @@ class ConsumerService:
             '/tarry.v1.ConsumerService/Consume',
             tarry_dot_proto_dot_tarry__consumer__pb2.ConsumeRequest.SerializeToString,
             tarry_dot_proto_dot_tarry__consumer__pb2.ConsumeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Receive(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tarry.v1.ConsumerService/Receive',
+            tarry_dot_proto_dot_tarry__consumer__pb2.ReceiveRequest.SerializeToString,
+            tarry_dot_proto_dot_tarry__consumer__pb2.ReceiveResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Ack(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tarry.v1.ConsumerService/Ack',
+            tarry_dot_proto_dot_tarry__consumer__pb2.AckRequest.SerializeToString,
+            tarry_dot_proto_dot_tarry__consumer__pb2.AckResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Nack(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tarry.v1.ConsumerService/Nack',
+            tarry_dot_proto_dot_tarry__consumer__pb2.NackRequest.SerializeToString,
+            tarry_dot_proto_dot_tarry__consumer__pb2.AckResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Extend(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tarry.v1.ConsumerService/Extend',
+            tarry_dot_proto_dot_tarry__consumer__pb2.ExtendRequest.SerializeToString,
+            tarry_dot_proto_dot_tarry__consumer__pb2.AckResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -167,12 +167,14 @@ class CancelCommand(_message.Message):
     def __init__(self, hour: _Optional[bytes] = ..., global_index: _Optional[bytes] = ...) -> None: ...
 
 class SubscribeCommand(_message.Message):
-    __slots__ = ("topic", "group")
+    __slots__ = ("topic", "group", "start")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
     topic: str
     group: str
-    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ...) -> None: ...
+    start: _tarry_consumer_pb2.GroupStart
+    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., start: _Optional[_Union[_tarry_consumer_pb2.GroupStart, _Mapping]] = ...) -> None: ...
 
 class DispatchState(_message.Message):
     __slots__ = ("term", "tick", "local_index", "frontier_ms", "cursors", "now_ms")
@@ -251,18 +253,20 @@ class HourCheckpoint(_message.Message):
     def __init__(self, hour: _Optional[int] = ..., log_bytes: _Optional[int] = ..., units: _Optional[int] = ..., index_crc: _Optional[int] = ..., slots_crc: _Optional[int] = ..., pending: _Optional[int] = ..., cancelled: _Optional[bytes] = ...) -> None: ...
 
 class QueueCheckpoint(_message.Message):
-    __slots__ = ("queue", "topic", "group", "units", "crc")
+    __slots__ = ("queue", "topic", "group", "first", "units", "crc")
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
     UNITS_FIELD_NUMBER: _ClassVar[int]
     CRC_FIELD_NUMBER: _ClassVar[int]
     queue: int
     topic: str
     group: str
+    first: int
     units: int
     crc: int
-    def __init__(self, queue: _Optional[int] = ..., topic: _Optional[str] = ..., group: _Optional[str] = ..., units: _Optional[int] = ..., crc: _Optional[int] = ...) -> None: ...
+    def __init__(self, queue: _Optional[int] = ..., topic: _Optional[str] = ..., group: _Optional[str] = ..., first: _Optional[int] = ..., units: _Optional[int] = ..., crc: _Optional[int] = ...) -> None: ...
 
 class GroupCheckpoint(_message.Message):
     __slots__ = ("group", "queue", "floor", "acked")

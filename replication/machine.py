@@ -10,7 +10,6 @@ or a broken disk, and ends the process: a replica must never skip an entry.
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import groupby
@@ -28,6 +27,7 @@ from tarry.replication.producers import Producers
 from tarry.replication.queues import Queues
 from tarry.replication.refusal import Reason, Refusal
 from tarry.replication.scheduling import Scheduled, Scheduling, due_ms
+from tarry.replication.state_folder import sync_path
 from tarry.replication.state_store import StateStore
 from tarry.wheel.state import Cut, HourState, WheelSettings, WheelState
 from tarry.wheel.wheel import Wheel
@@ -94,19 +94,30 @@ class Machine:
         Raises:
             CheckpointDamaged, WheelDamaged, QueueDamaged: restore the node from a peer.
         """
+        self._settings = settings
+        self._open(folder)
+
+    def _open(self, folder: Path) -> None:
         self.folder = folder
-        self._store = StateStore(folder / "state")
+        self._store = StateStore(folder / "checkpoint")
         stored = self._store.load()
         checkpoint = log_pb.Checkpoint.FromString(stored) if stored else log_pb.Checkpoint()
-        self.applied_index = checkpoint.applied_index
-        self.applied_term = checkpoint.applied_term
-        wheel_state = _wheel_state(checkpoint)
-        self.wheel = Wheel.recover(folder / "hours", settings.wheel, wheel_state)
+        self.wheel = Wheel.recover(folder / "hours", self._settings.wheel, _wheel_state(checkpoint))
         self.queues = Queues(folder / "ready")
         self.queues.recover(checkpoint)
         self.producers = Producers()
         self.producers.recover(checkpoint.producers)
-        self._scheduling = Scheduling(settings.shard, self.wheel, self.queues, self.producers)
+        self._scheduling = Scheduling(self._settings.shard, self.wheel, self.queues, self.producers)
+        self.applied_index = checkpoint.applied_index
+        self.applied_term = checkpoint.applied_term
+
+    def reopen(self, folder: Path) -> None:
+        """Become the state in another folder, which came from a peer."""
+        wheel, queues, store = self.wheel, self.queues, self._store
+        self._open(folder)
+        wheel.close()
+        queues.close()
+        store.close()
 
     def apply(self, index: int, term: int, commands: Sequence[bytes]) -> list[Outcome]:
         """Apply one log entry; return an outcome for each of its commands."""
@@ -130,7 +141,7 @@ class Machine:
             case log_pb.CancelCommand():
                 return self._cancel(payload)
             case log_pb.SubscribeCommand():
-                self.queues.subscribe(payload.topic, payload.group)
+                self.queues.subscribe(payload.topic, payload.group, payload.start)
                 queue = self.queues.of(payload.topic).queue
                 return Subscribed(queue, self.queues.of(payload.topic, payload.group).queue)
             case _:
@@ -201,7 +212,7 @@ class Machine:
         """Sync the files, then store the checkpoint. For a thread; one call at a time."""
         self.wheel.sync(captured.wheel)
         for path in {*captured.touched, *(path.parent for path in captured.touched)}:
-            _sync(path)
+            sync_path(path)
         self._store.save(captured.checkpoint)
 
     @property
@@ -238,14 +249,6 @@ def _schedule(command: bytes) -> log_pb.ScheduleCommand | Refusal:
     if isinstance(payload, log_pb.ScheduleCommand):
         return payload
     return Refusal(Reason.RECORD_INVALID, "not a schedule command")
-
-
-def _sync(path: Path) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def _wheel_state(checkpoint: log_pb.Checkpoint) -> WheelState:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.proto.tarry_consumer_pb2 import GroupStart, StartAt
 from tarry.replication.groups import Acknowledged
 from tarry.replication.ready_queue import UNIT, QueueState, ReadyQueue
 
@@ -54,11 +55,14 @@ class Queues:
         """Return the groups that consume a queue."""
         return sorted(group for group, of in self.acknowledged if of == queue)
 
-    def subscribe(self, topic: str, group: str) -> None:
+    def subscribe(self, topic: str, group: str, start: GroupStart) -> None:
         """Make the group of the topic, and its retry queue, unless they are there."""
-        queue = self.of(topic).queue
-        if (group, queue) not in self.acknowledged:
-            self.acknowledged[group, queue] = Acknowledged()
+        queue = self.of(topic)
+        if (group, queue.queue) not in self.acknowledged:
+            first = {StartAt.START_AT_LATEST: queue.units}.get(start.at, queue.first)
+            if start.at == StartAt.START_AT_TIME:
+                first = queue.find_released(start.time_ms)
+            self.acknowledged[group, queue.queue] = Acknowledged(first)
             self.acknowledged[group, self.of(topic, group).queue] = Acknowledged()
 
     def release(
@@ -75,7 +79,8 @@ class Queues:
             return
         units = np.empty(len(queue), dtype=UNIT)
         units["due_ms"] = due_ms
-        units["released_ms"] = now_ms
+        units["released_after_ms"] = np.clip(now_ms - due_ms, -(2**31), 2**31 - 1)
+        units["flags"] = 0
         units["hour"] = hour
         units["global_index"] = global_index
         units["tag_mask"] = tag_mask
@@ -104,7 +109,12 @@ class Queues:
         for queue in self._queues:
             state = queue.capture()
             checkpoint.queues.add(
-                queue=queue.queue, topic=queue.topic, group=queue.group, units=state.units, crc=state.crc
+                queue=queue.queue,
+                topic=queue.topic,
+                group=queue.group,
+                first=state.first,
+                units=state.units,
+                crc=state.crc,
             )
         for (group, number), acknowledged in sorted(self.acknowledged.items()):
             checkpoint.groups.add(
@@ -118,7 +128,7 @@ class Queues:
             QueueDamaged: a file is shorter than the checkpoint says.
         """
         for state in checkpoint.queues:
-            self.of(state.topic, state.group).recover(QueueState(state.units, state.crc))
+            self.of(state.topic, state.group).recover(QueueState(state.first, state.units, state.crc))
         for group in checkpoint.groups:
             self.acknowledged[group.group, group.queue] = Acknowledged(group.floor, group.acked)
         for path in self._folder.iterdir() if self._folder.exists() else ():

@@ -24,10 +24,11 @@ from numpy.typing import NDArray
 UNIT: Final = np.dtype(
     [
         ("due_ms", "<i8"),  # when it may be handed over
-        ("released_ms", "<i8"),  # the leader's cluster time of the release
         ("hour", "<u4"),  # with global_index: where the message rests
         ("global_index", "<u4"),
         ("tag_mask", "<u8"),
+        ("released_after_ms", "<i4"),  # the leader's cluster time of the release, minus due_ms
+        ("flags", "<u4"),
     ]
 )
 UNIT_BYTES: Final = UNIT.itemsize
@@ -39,8 +40,15 @@ SEGMENT_NAME: Final = re.compile(r"[0-9a-f]{16}\.ready")
 class QueueState:
     """What a checkpoint holds of a queue."""
 
+    first: int
     units: int
     crc: int
+
+
+def released_ms(units: NDArray[np.void]) -> NDArray[np.int64]:
+    """Return when the units, shape (n,), were released, ms since the epoch."""
+    released: NDArray[np.int64] = units["due_ms"] + units["released_after_ms"]
+    return released
 
 
 class QueueDamaged(Exception):
@@ -58,6 +66,7 @@ class ReadyQueue:
         self._folder.mkdir(parents=True, exist_ok=True)
         self._fds: dict[int, int] = {}
         self._touched: set[int] = set()
+        self.first = 0  # offsets below have been trimmed
         self.units = 0
         self._crc = 0
 
@@ -101,9 +110,32 @@ class ReadyQueue:
             return self.read(low, high - low + 1)[(offsets - np.uint64(low)).astype(np.intp)]
         return np.concatenate([self.read(int(offset), 1) for offset in offsets])
 
+    def find_released(self, time_ms: int) -> int:
+        """Return the first offset released at time_ms or later; ``units`` where none is."""
+        low, high = self.first, self.units
+        while low < high:
+            middle = (low + high) // 2
+            if int(released_ms(self.read(middle, 1))[0]) < time_ms:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def trim(self, offset: int) -> None:
+        """Forget what is below the offset; whole segments are deleted, the rest is no longer read."""
+        self.first = max(self.first, min(offset, self.units))
+        for path in sorted(self._folder.glob("*.ready")):
+            segment = int(path.name[:16], 16) // SEGMENT_UNITS
+            if (segment + 1) * SEGMENT_UNITS <= self.first:
+                fd = self._fds.pop(segment, None)
+                if fd is not None:
+                    os.close(fd)
+                self._touched.discard(segment)
+                path.unlink()
+
     def capture(self) -> QueueState:
         """Return what a checkpoint must hold."""
-        return QueueState(self.units, self._crc)
+        return QueueState(self.first, self.units, self._crc)
 
     def take_touched(self) -> list[Path]:
         """Return the files written since the last call, to be synced."""
@@ -123,26 +155,26 @@ class ReadyQueue:
             if SEGMENT_NAME.fullmatch(path.name) is None:
                 continue
             segment = int(path.name[:16], 16) // SEGMENT_UNITS
+            if (segment + 1) * SEGMENT_UNITS <= state.first:
+                path.unlink()
+                continue
             wanted = SEGMENT_UNITS if segment < last else rest if segment == last else 0
             size = path.stat().st_size
             if size < wanted * UNIT_BYTES:
                 raise QueueDamaged(f"{path}: {size} bytes, checkpoint says {wanted * UNIT_BYTES}")
             os.truncate(path, wanted * UNIT_BYTES)
+        self.first = state.first
         self.units = state.units
         self._crc = state.crc
-        if state.units:
+        if state.units > state.first:
             first = (state.units - 1) // SEGMENT_UNITS
             if not self._path(first).exists():
                 raise QueueDamaged(f"{self._path(first)} is missing")
 
-    def files(self) -> list[tuple[Path, int]]:
-        """Return (file, bytes in use) of every segment that holds units."""
-        segments = range((self.units + SEGMENT_UNITS - 1) // SEGMENT_UNITS)
-        return [
-            (self._path(s), min(SEGMENT_UNITS, self.units - s * SEGMENT_UNITS) * UNIT_BYTES)
-            for s in segments
-            if self._path(s).exists()
-        ]
+    def files(self, first: int, units: int) -> list[tuple[Path, int]]:
+        """Return (file, bytes in use) of every segment of a queue that holds offsets first to units."""
+        segments = range(first // SEGMENT_UNITS, -(-units // SEGMENT_UNITS))
+        return [(self._path(s), min(SEGMENT_UNITS, units - s * SEGMENT_UNITS) * UNIT_BYTES) for s in segments]
 
     def delete(self) -> None:
         """Close and remove the files."""

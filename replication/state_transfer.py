@@ -1,0 +1,135 @@
+"""A replica's whole state as files: what a leader gives, and what a follower takes in its place.
+
+The files are append-only, so a checkpoint and the lengths in it are a state that
+stays as it is while the machine goes on. Slots are not sent: they are rebuilt.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import google_crc32c
+
+from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.replication.machine import Captured, Machine
+from tarry.replication.snapshot import Manifest, SnapshotFailed, SnapshotFile
+from tarry.replication.state_folder import StateFolder
+from tarry.replication.state_store import StateStore
+from tarry.wheel.delay_log import UNIT_BYTES
+from tarry.wheel.hour_partition import folder_name
+
+CHECKPOINT_NAME: Final = "checkpoint.bin"
+READ_BYTES: Final = 4 << 20
+
+
+@dataclass(slots=True)
+class FilesSnapshot:
+    """A state held open: the checkpoint in memory, the other files by descriptor."""
+
+    manifest: Manifest
+    checkpoint: bytes
+    fds: list[int]
+
+    def read(self, file: int, offset: int, size_bytes: int) -> bytes:
+        """Return a part of a file of the manifest."""
+        if file == 0:
+            return self.checkpoint[offset : offset + size_bytes]
+        return os.pread(self.fds[file - 1], size_bytes, offset)
+
+    def close(self) -> None:
+        """Let the files go."""
+        for fd in self.fds:
+            os.close(fd)
+        self.fds.clear()
+
+
+class StateSource:
+    """Gives the machine's state away."""
+
+    def __init__(self, machine: Machine, checkpoint: Callable[[], Awaitable[Captured]]) -> None:
+        """``checkpoint`` writes one now and returns it."""
+        self._machine = machine
+        self._checkpoint = checkpoint
+
+    async def open_snapshot(self) -> FilesSnapshot:
+        """Return the state as of a new checkpoint. Raises SnapshotFailed where a file is gone meanwhile."""
+        captured = await self._checkpoint()
+        stored = log_pb.Checkpoint.FromString(captured.checkpoint)
+        for hour in stored.wheel.hours:
+            hour.ClearField("slots_crc")
+        root = self._machine.folder
+        files = [(f"ready/{path.parent.name}/{path.name}", size) for path, size in self._ready_files(stored)]
+        for hour in stored.wheel.hours:
+            name = f"hours/{folder_name(hour.hour)}"
+            files.append((f"{name}/delay.log", hour.log_bytes))
+            files.append((f"{name}/delay.index", hour.units * UNIT_BYTES))
+        fds: list[int] = []
+        try:
+            for name, _ in files:
+                fds.append(os.open(root / name, os.O_RDONLY | os.O_CLOEXEC))
+        except FileNotFoundError as error:
+            for fd in fds:
+                os.close(fd)
+            raise SnapshotFailed(f"{error.filename} was deleted while it was to be sent") from error
+        checkpoint = stored.SerializeToString()
+        sums = await asyncio.to_thread(
+            lambda: [_checksum(fd, size) for fd, (_, size) in zip(fds, files, strict=True)]
+        )
+        listed = [SnapshotFile(CHECKPOINT_NAME, len(checkpoint), google_crc32c.value(checkpoint))]
+        listed += [SnapshotFile(name, size, crc) for (name, size), crc in zip(files, sums, strict=True)]
+        return FilesSnapshot(Manifest(captured.applied_index, listed), checkpoint, fds)
+
+    def _ready_files(self, stored: log_pb.Checkpoint) -> list[tuple[Path, int]]:
+        queues = self._machine.queues
+        return [item for q in stored.queues for item in queues[q.queue].files(q.first, q.units)]
+
+
+class StateSink:
+    """Takes a state in place of the machine's."""
+
+    def __init__(self, machine: Machine, folder: StateFolder) -> None:
+        self._machine = machine
+        self._folder = folder
+        self._paths: list[Path] = []
+
+    def begin(self, manifest: Manifest) -> None:
+        """Empty the side folder and make the files."""
+        side = self._folder.empty_side()
+        self._paths = []
+        for file in manifest.files:
+            path = side / file.name
+            if not path.resolve().is_relative_to(side.resolve()):
+                raise SnapshotFailed(f"{file.name} leads out of the folder")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch()
+            self._paths.append(path)
+
+    def write(self, file: int, offset: int, data: bytes) -> None:
+        """Write a part of a file."""
+        with self._paths[file].open("r+b") as target:
+            target.seek(offset)
+            target.write(data)
+
+    def install(self) -> None:
+        """Put the state to use and let the machine open it."""
+        side = self._folder.side
+        arrived = side / CHECKPOINT_NAME
+        store = StateStore(side / "checkpoint")
+        store.save(arrived.read_bytes())
+        store.close()
+        arrived.unlink()
+        self._folder.promote()
+        self._machine.reopen(self._folder.path)
+        self._folder.remove_old()
+
+
+def _checksum(fd: int, size: int) -> int:
+    crc = 0
+    for offset in range(0, size, READ_BYTES):
+        crc = google_crc32c.extend(crc, os.pread(fd, min(READ_BYTES, size - offset), offset))
+    return int(crc)

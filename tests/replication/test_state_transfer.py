@@ -1,0 +1,89 @@
+"""A replica's state, brought to another one and swapped in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tarry.replication.machine import Captured, Machine, MachineSettings
+from tarry.replication.snapshot import Manifest, SnapshotFailed, SnapshotFile
+from tarry.replication.state_folder import StateFolder
+from tarry.replication.state_transfer import FilesSnapshot, StateSink, StateSource
+from tests.replication.commands import NOW_MS, ack, cancel, release, retry, schedule, subscribe
+
+
+def replica(root: Path) -> tuple[StateFolder, Machine]:
+    folder = StateFolder(root)
+    return folder, Machine(folder.path, MachineSettings())
+
+
+def load(machine: Machine) -> None:
+    machine.apply(1, 1, [subscribe(), subscribe("u", "h")])
+    machine.apply(2, 1, [schedule([NOW_MS + d * 40_000 for d in range(200)], producer="p", sequence=1)])
+    machine.apply(3, 1, [schedule([NOW_MS + d for d in range(50)], topic="u")])
+    machine.apply(4, 1, [cancel([(NOW_MS // 3_600_000, 3)]), release(NOW_MS + 4_000_000), ack([1, 2, 5])])
+    machine.apply(5, 1, [retry([7], NOW_MS + 9_000_000)])
+
+
+async def opened(machine: Machine) -> FilesSnapshot:
+    async def checkpoint() -> Captured:
+        captured = machine.capture()
+        machine.write(captured)
+        return captured
+
+    return await StateSource(machine, checkpoint).open_snapshot()
+
+
+def carry(snapshot: FilesSnapshot, sink: StateSink, chunk: int = 1_000) -> None:
+    sink.begin(snapshot.manifest)
+    for place, file in enumerate(snapshot.manifest.files):
+        for offset in range(0, file.size_bytes, chunk):
+            size = min(chunk, file.size_bytes - offset)
+            sink.write(place, offset, snapshot.read(place, offset, size))
+    snapshot.close()
+
+
+async def test_a_state_swapped_in_is_the_state_that_was_given(tmp_path: Path) -> None:
+    _, giver = replica(tmp_path / "a")
+    load(giver)
+    folder, taker = replica(tmp_path / "b")
+    taker.apply(1, 1, [schedule([NOW_MS + 1])])
+    snapshot = await opened(giver)
+    given = giver.digest()
+    giver.apply(6, 1, [schedule([NOW_MS + 5_000_000] * 10), release(NOW_MS + 8_000_000)])  # goes on meanwhile
+    sink = StateSink(taker, folder)
+    carry(snapshot, sink)
+    sink.install()
+    assert (taker.applied_index, taker.digest()) == (5, given)
+    taker.apply(6, 1, [schedule([NOW_MS + 5_000_000] * 10), release(NOW_MS + 8_000_000)])
+    assert taker.digest() == giver.digest()
+    taker.close()
+    _, again = replica(tmp_path / "b")
+    assert (again.applied_index, again.digest()) == (5, given)
+    assert sorted(p.name for p in (tmp_path / "b").iterdir()) == ["current", "state-2"]
+    again.close()
+    giver.close()
+
+
+async def test_an_interrupted_arrival_leaves_the_old_state_in_use(tmp_path: Path) -> None:
+    _, giver = replica(tmp_path / "a")
+    load(giver)
+    folder, taker = replica(tmp_path / "b")
+    taker.apply(1, 1, [schedule([NOW_MS + 1])])
+    taker.write(taker.capture())
+    before = taker.digest()
+    carry(await opened(giver), StateSink(taker, folder))
+    taker.close()  # crashed before it was installed
+    _, again = replica(tmp_path / "b")
+    assert again.digest() == before
+    assert not (tmp_path / "b" / "state-2").exists()
+    again.close()
+    giver.close()
+
+
+def test_a_name_that_leads_out_of_the_folder_is_refused(tmp_path: Path) -> None:
+    folder, taker = replica(tmp_path)
+    with pytest.raises(SnapshotFailed):
+        StateSink(taker, folder).begin(Manifest(1, [SnapshotFile("../../evil", 1, 0)]))
+    taker.close()
