@@ -21,6 +21,7 @@ from tarry.wheel.state import HOUR_SECONDS, SECOND_MS, Rows, WheelDamaged
 
 CHAIN_STEP_UNITS: Final = 256  # a step of a scattered chain costs as much as a pass over so many units
 CHAIN_START_UNITS: Final = 8_192  # and to begin one, as much as over so many
+LOAD_UNITS: Final = 16  # to load a message, as much as over so many
 _SAMPLE_UNITS: Final = 256
 _DENSE_UNITS: Final = 16  # a chain whose units lie this close is walked from page to page
 
@@ -36,17 +37,22 @@ class Plan:
     in_one_pass: bool
 
 
-def plan(partition: HourPartition, first: int, room: int) -> Plan:
-    """The longest window from `first` with at most `room` messages; one second where no pass pays."""
+def plan(partition: HourPartition, first: int, until_end: int, wanted: int, room: int) -> Plan:
+    """How to get the next `wanted` messages due before `until_end`, from second `first` on, which has some.
+
+    One second by its chain, or a window by a pass, where that costs less. The window then reaches further,
+    up to `room` messages, as far as to load them costs about what the pass did.
+    """
     begin = first - partition.hour * HOUR_SECONDS
     live = partition.seconds.live()[begin:]
     total = np.cumsum(live, dtype=np.int64)
-    length = max(1, int(np.searchsorted(total, room, side="right")))
-    messages = int(total[length - 1])
-    chains = int(np.count_nonzero(live[:length]))
-    if partition.units < messages * CHAIN_STEP_UNITS + chains * CHAIN_START_UNITS:
-        return Plan(first, first + length, messages, in_one_pass=True)
-    return Plan(first, first + 1, int(live[0]), in_one_pass=False)
+    needed = min(wanted, int(total[min(until_end - first, len(live)) - 1]))
+    chains = int(np.count_nonzero(live[: 1 + int(np.searchsorted(total, needed))]))
+    if partition.units >= needed * CHAIN_STEP_UNITS + chains * CHAIN_START_UNITS:
+        return Plan(first, first + 1, int(live[0]), in_one_pass=False)
+    worth = min(room, max(needed, partition.units // LOAD_UNITS))
+    length = max(1, int(np.searchsorted(total, worth, side="right")))
+    return Plan(first, first + length, int(total[length - 1]), in_one_pass=True)
 
 
 class Harvest:

@@ -106,7 +106,7 @@ class Release:
     def _next_live(self, until_ms: int, limit: int) -> tuple[Rows, Flags | None] | None:
         """The next entries due by `until_ms`, and which, if not all, are live. None: there are none."""
         while True:
-            self._load_until(until_ms)
+            self._load_until(until_ms, limit)
             head = self._near.head(until_ms, limit)
             if len(head) == 0:
                 return None
@@ -118,8 +118,11 @@ class Release:
                 return head, live
             self._near.drop(len(head))
 
-    def _load_until(self, until_ms: int) -> None:
-        """If the near queue is empty, load the first window with messages that begins by `until_ms`."""
+    def _load_until(self, until_ms: int, wanted: int) -> None:
+        """If the near queue is empty, load the first window with messages that begins by `until_ms`.
+
+        `wanted` is how many are going to be taken, if there are as many.
+        """
         until_end = until_ms // SECOND_MS + 1
         while self._near.count == 0 and self._near.end < until_end:
             second = self._hours.first_live_second(self._near.end)
@@ -127,7 +130,7 @@ class Release:
                 self._near.end = until_end
             else:
                 self._near.end = second
-                self._load(self._settings.near_messages_max // 2, units_max=NONE)
+                self._load(until_end, wanted, self._settings.near_messages_max // 2, units_max=NONE)
 
     def _load_ahead(self) -> None:
         """Load what lies within `near_ms` of the cut, while there is room, a bounded amount a call."""
@@ -139,15 +142,16 @@ class Release:
                 self._near.end = target
                 return
             self._near.end = second
-            if not self._load(self._settings.near_messages_max // 2 - self._near.count, _AHEAD_UNITS_MAX):
+            room = self._settings.near_messages_max // 2 - self._near.count
+            if not self._load(second + HOUR_SECONDS, room, room, _AHEAD_UNITS_MAX):
                 return
 
-    def _load(self, room: int, units_max: int) -> bool:
+    def _load(self, until_end: int, wanted: int, room: int, units_max: int) -> bool:
         """Load the window from the near queue's end on; False: no room, or more steps are to come."""
         near = self._near
         partition = self._hours.must(near.end // HOUR_SECONDS)
         if self._harvest is None or self._harvest.first != near.end:
-            window = plan(partition, near.end, room)
+            window = plan(partition, near.end, until_end, wanted, room)
             if window.messages > room and near.count:
                 return False
             if not window.in_one_pass:
