@@ -21,6 +21,7 @@ from tarry.node.clock import Clock, ClusterTime, SystemClock
 from tarry.node.config import NodeConfig
 from tarry.node.forwarding import Forwarding
 from tarry.node.intake import Intake
+from tarry.node.joining import Joining
 from tarry.node.leadership import Leadership
 from tarry.node.services.consumer import ConsumerService
 from tarry.node.services.handlers import LeaderCalls
@@ -131,9 +132,16 @@ class Node:
             authorizer=authorizer,
             calls=calls,
         )
-        consumer = ConsumerService(
-            config, self.driver, authorizer, lambda: self.leadership.delivery, self.leadership.not_leader
+        leadership = self.leadership
+        joining = Joining(
+            config,
+            self.driver,
+            authorizer,
+            lambda: leadership.delivery,
+            leadership.not_leader,
+            lambda: self.machine.queues,
         )
+        consumer = ConsumerService(config, joining, lambda: leadership.delivery, leadership.not_leader, calls)
         operator = OperatorService(
             self.machine, self.driver, self.time, authorizer, lambda: self.leadership.delivery, calls
         )

@@ -57,6 +57,8 @@ class Delivery(_Section):
     lease_ms_max: Count = 12 * 3_600_000
     attempts_max: Count = 16
     back_off_ms: tuple[Count, ...] = BACK_OFF_MS
+    wait_ms_max: Count = 30_000  # of one Receive
+    in_hand_bytes_max: Count = 64 << 20  # of one consumer
     batch_messages_max: Count = 1_000  # handed over in one response
     batch_bytes_max: Count = 1 << 20
 

@@ -23,6 +23,7 @@ class Consumer:
     lease_ms: int
     credit: int
     tags: frozenset[str] = frozenset()
+    in_hand_bytes_max: int = 64 << 20
     outgoing_bytes: int = 0
     ended: Refusal | None = None
     _outgoing: deque[bytes] = field(default_factory=deque)
@@ -54,11 +55,22 @@ class Consumer:
         self.ended = self.ended or refusal
         self._readable.set()
 
-    async def next_response(self) -> bytes | None:
-        """Return the next response to write, None where the stream has been ended."""
+    async def readable(self) -> None:
+        """Return once there is a response, or the consumer has been ended."""
         while not self._outgoing and self.ended is None:
             self._readable.clear()
             await self._readable.wait()
+
+    def take_all(self) -> list[bytes]:
+        """Return all responses that wait."""
+        responses = list(self._outgoing)
+        self._outgoing.clear()
+        self.outgoing_bytes = 0
+        return responses
+
+    async def next_response(self) -> bytes | None:
+        """Return the next response to write, None where the stream has been ended."""
+        await self.readable()
         if self.ended is not None:
             return None
         response = self._outgoing.popleft()

@@ -10,7 +10,7 @@ No clock, no network: times come as arguments, what is to be done goes back as v
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Final
@@ -35,6 +35,7 @@ class Batch:
     consumer: str
     offsets: NDArray[np.uint64]
     until_ms: int
+    bytes_each: float = 0.0  # of the records, on average
     left: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -50,6 +51,7 @@ class Feed:
         self.cursor = acknowledged.floor  # highest offset + 1 ever handed over
         self.tag_mask = 0  # pass over what has none of these bits; 0: take all
         self.held_until_ms: int | None = None
+        self.in_hand_bytes: defaultdict[str, float] = defaultdict(float)  # of records, by consumer
         self._acknowledged = acknowledged
         self._next = acknowledged.floor
         self._waiting = EMPTY
@@ -111,15 +113,22 @@ class Feed:
         taken, self._waiting = self._waiting[:n], self._waiting[n:]
         return taken
 
-    def hand(self, offsets: NDArray[np.uint64], consumer: str, until_ms: int) -> Batch:
-        """Record that the consumer holds the offsets until the lease is over."""
-        batch = Batch(consumer, offsets, until_ms)
+    def hand(self, offsets: NDArray[np.uint64], consumer: str, until_ms: int, size_bytes: float = 0) -> Batch:
+        """Record that the consumer holds the offsets, size_bytes of records, until the lease is over."""
+        batch = Batch(consumer, offsets, until_ms, size_bytes / len(offsets))
+        self.in_hand_bytes[consumer] += size_bytes
         self._in_hand.update(zip(offsets.tolist(), repeat(batch)))
         self.cursor = max(self.cursor, int(offsets.max()) + 1)
         return batch
 
     def take_back(self, consumer: str, offsets: NDArray[np.uint64]) -> NDArray[np.bool_]:
         """The consumer is done with the offsets: return which were its own, and are no longer in hand."""
+        held = np.isin(offsets, self._held)  # the old leader handed it over, perhaps to this one
+        if held.any():
+            self._held = np.setdiff1d(self._held, offsets)
+            rest = self.take_back(consumer, offsets[~held])
+            held[~held] = rest
+            return held
         listed = offsets.tolist()
         batches = list(map(self._in_hand.pop, listed, repeat(None)))
         counts = Counter(batches)
@@ -127,6 +136,7 @@ class Feed:
         for batch, count in counts.items():
             if batch is not None and batch.consumer == consumer:
                 batch.left -= count
+                self.in_hand_bytes[consumer] -= count * batch.bytes_each
                 continue
             others = np.array([other is batch for other in batches], dtype=np.bool_)
             own &= ~others
@@ -141,8 +151,21 @@ class Feed:
         still = [o for o in batch.offsets.tolist() if self._in_hand.get(o) is batch]
         for offset in still:
             del self._in_hand[offset]
+        self.in_hand_bytes[batch.consumer] -= batch.left * batch.bytes_each
         batch.left = 0
         return np.array(still, dtype=np.uint64)
+
+    def extend(
+        self, consumer: str, offsets: NDArray[np.uint64], until_ms: int
+    ) -> tuple[Batch | None, NDArray[np.uint64]]:
+        """Renew a lease: return it, and the offsets that are not in the consumer's hand."""
+        held = [self._in_hand.get(offset) for offset in offsets.tolist()]
+        sizes = np.array([batch.bytes_each if batch else 0.0 for batch in held])
+        own = self.take_back(consumer, offsets)
+        if not own.any():
+            return None, offsets
+        size = float(sizes[own].sum())
+        return self.hand(offsets[own], consumer, until_ms, size), offsets[~own]
 
     def of_consumer(self, consumer: str) -> NDArray[np.uint64]:
         """Return the offsets that the consumer has in hand."""

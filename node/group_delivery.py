@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -13,9 +12,11 @@ import numpy as np
 import structlog
 from numpy.typing import NDArray
 
-from tarry.node import handover, retries
+from tarry.node import handover
 from tarry.node.consumers import Consumer
 from tarry.node.feed import Batch, Feed
+from tarry.node.settling import Settling
+from tarry.node.status import UNKNOWN_OUTCOME
 from tarry.proto import tarry_consumer_pb2 as consumer_pb
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.tags import tag_mask
@@ -26,20 +27,6 @@ if TYPE_CHECKING:
     from tarry.node.delivery import Context
 
 log = structlog.get_logger()
-
-
-@dataclass(frozen=True, slots=True)
-class _WaitingAck:
-    consumer: Consumer
-    request: int
-    own: NDArray[np.uint64]
-    stale: NDArray[np.uint64]
-
-
-def _answer(consumer: Consumer, request: int, queue: int, stale: NDArray[np.uint64]) -> None:
-    if request:
-        acked = consumer_pb.Acked(request=request, queue=queue, stale=stale.tolist())
-        consumer.send(consumer_pb.ConsumeResponse(acked=acked).SerializeToString())
 
 
 class GroupDelivery:
@@ -60,8 +47,8 @@ class GroupDelivery:
         self._numbers = count()
         self._timer: asyncio.TimerHandle | None = None
         self._turn = 0
-        self._acks: dict[int, list[_WaitingAck]] = {}
-        self._acks_flying = False
+        self._ended = asyncio.Event()
+        self.settling = Settling(context, group, self.feeds)
 
     def inherit(self, queue: int, cursor: int, consumers: Iterable[str], until_ms: int) -> None:
         """Take over the old leader's cursor: what is below may be in hand, and is held until then."""
@@ -84,15 +71,45 @@ class GroupDelivery:
         for number, feed in self.feeds.items():
             kept = feed.resume(consumer.name, holding.get(number, np.empty(0, np.uint64)), until_ms)
             feed.give_back(consumer.name, kept.offsets if kept else np.empty(0, np.uint64))
-            feed.tag_mask = tag_mask(sorted(consumer.tags))
             if kept:
                 self._lease(feed, kept)
                 resumed[number] = kept.offsets.tolist()
-        self.consumers.append(consumer)
-        self._missing.discard(consumer.name)
+        self.attach(consumer)
         if not self._missing:
             self._end_hold()
         return resumed
+
+    def attach(self, consumer: Consumer) -> None:
+        """Add one that takes what is due once and goes again; its leases go on without it."""
+        self._set_filter(consumer)
+        self.consumers.append(consumer)
+        self._missing.discard(consumer.name)
+
+    def differs(self, consumer: Consumer) -> Refusal | None:
+        """Return why the consumer cannot join: members of a group see the same messages."""
+        others = [c for c in self.consumers if c.name != consumer.name and c.tags != consumer.tags]
+        if not others:
+            return None
+        text = f"the group's consumers ask for the tags {sorted(others[0].tags)}"
+        return Refusal(Reason.FILTER_DIFFERS, text + ": ask for the same, or use another group")
+
+    def extend(
+        self, consumer: str, queue: int, offsets: NDArray[np.uint64], lease_ms: int
+    ) -> NDArray[np.uint64] | Refusal:
+        """Make leases end lease_ms from now; return the offsets that are not the consumer's."""
+        until_ms = self._context.time.now_ms() + lease_ms
+        extended = self.settling.extend(consumer, queue, offsets, until_ms)
+        if isinstance(extended, Refusal):
+            return extended
+        batch, stale = extended
+        if batch is not None:
+            self._lease(self.feeds[queue], batch)
+            self._set_timer(self._context.time.now_ms())
+        return stale
+
+    def _set_filter(self, consumer: Consumer) -> None:
+        for feed in self.feeds.values():
+            feed.tag_mask = tag_mask(sorted(consumer.tags))
 
     def leave(self, consumer: Consumer, *, clean: bool) -> None:
         """Remove a consumer. Left cleanly, what it has in hand goes out again at once; a
@@ -106,11 +123,21 @@ class GroupDelivery:
 
     def end(self, refusal: Refusal) -> None:
         """End all streams and timers."""
+        self._ended.set()
         for consumer in self.consumers:
             consumer.end(refusal)
         self.consumers.clear()
         if self._timer is not None:
             self._timer.cancel()
+
+    async def until_end(self, pending: asyncio.Future[NDArray[np.uint64]]) -> NDArray[np.uint64] | Refusal:
+        """Return what settling answers, or why there will be no answer: the leadership is over."""
+        ended = asyncio.ensure_future(self._ended.wait())
+        try:
+            await asyncio.wait((pending, ended), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            ended.cancel()
+        return pending.result() if pending.done() else UNKNOWN_OUTCOME
 
     def cursors(self) -> list[log_pb.Cursor]:
         """Return the cursor of each feed for the dispatch state."""
@@ -130,13 +157,13 @@ class GroupDelivery:
         self._expire(now_ms)
         for number, feed in sorted(self.feeds.items(), reverse=True):  # retries first: they have waited
             passed = feed.load()
-            share = -(-feed.due(now_ms) // max(1, sum(1 for c in self.consumers if c.wants())))
+            share = -(-feed.due(now_ms) // max(1, sum(1 for c in self.consumers if self._wants(c))))
             while feed.due(now_ms) and (consumer := self._next_consumer()):
-                most = min(share, consumer.wants(), self._context.config.delivery.batch_messages_max)
+                most = min(share, self._wants(consumer), self._context.config.delivery.batch_messages_max)
                 skipped = self._hand_over(feed, consumer, now_ms, most)
                 passed = np.concatenate([passed, skipped, feed.load()])
             if len(passed):
-                self._context.spawn(self._pass_over(number, passed))
+                self._context.spawn(self.settling.pass_over(number, passed))
         self._set_timer(now_ms)
 
     def _hand_over(self, feed: Feed, consumer: Consumer, now_ms: int, most: int) -> NDArray[np.uint64]:
@@ -151,7 +178,9 @@ class GroupDelivery:
         if batch.damaged:
             log.error("record damaged", topic=self.topic, ids=batch.damaged)
         if len(batch.units):
-            lease = feed.hand(batch.units["offset"], consumer.name, now_ms + consumer.lease_ms)
+            until_ms = now_ms + consumer.lease_ms
+            size = sum(map(len, batch.records))
+            lease = feed.hand(batch.units["offset"], consumer.name, until_ms, size)
             self._lease(feed, lease)
             consumer.credit -= len(batch.units)
             stamp = consumer_pb.DispatchStamp(
@@ -166,88 +195,13 @@ class GroupDelivery:
     def _next_consumer(self) -> Consumer | None:
         for _ in self.consumers:
             self._turn = (self._turn + 1) % len(self.consumers)
-            if self.consumers[self._turn].wants():
+            if self._wants(self.consumers[self._turn]):
                 return self.consumers[self._turn]
         return None
 
-    async def _pass_over(self, queue: int, offsets: NDArray[np.uint64]) -> None:
-        command = log_pb.AckCommand(group=self.group, queue=queue, offset=offsets.astype("<u8").tobytes())
-        await self._context.propose(command)
-
-    # -- acks and nacks ------------------------------------------------------------------
-
-    def ack(
-        self, consumer: Consumer, request: int, queue: int, offsets: NDArray[np.uint64]
-    ) -> Refusal | None:
-        """Acknowledge; the consumer is answered (if request is not 0) once it is committed."""
-        feed = self.feeds.get(queue)
-        if feed is None:
-            return Refusal(Reason.QUEUE_UNKNOWN, f"queue {queue} is none of this group's")
-        own = feed.take_back(consumer.name, offsets)
-        self._acks.setdefault(queue, []).append(_WaitingAck(consumer, request, offsets[own], offsets[~own]))
-        if not self._acks_flying:
-            self._acks_flying = True
-            self._context.spawn(self._fly_acks())
-        return None
-
-    async def _fly_acks(self) -> None:
-        """Propose all acks that wait as one command a queue; more gather meanwhile."""
-        await asyncio.sleep(0)
-        while self._acks:
-            waiting, self._acks = self._acks, {}
-            for queue, acks in waiting.items():
-                offsets = np.sort(np.concatenate([ack.own for ack in acks]))
-                stale = offsets[:0]
-                if len(offsets):
-                    column = offsets.astype("<u8").tobytes()
-                    command = log_pb.AckCommand(group=self.group, queue=queue, offset=column)
-                    stale = (await self._context.propose(command)).stale
-                for ack in acks:
-                    late = np.concatenate([ack.stale, np.intersect1d(ack.own, stale)])
-                    _answer(ack.consumer, ack.request, queue, late)
-        self._acks_flying = False
-
-    def nack(
-        self, consumer: Consumer, request: int, queue: int, offsets: NDArray[np.uint64], delay_ms: int | None
-    ) -> Refusal | None:
-        """Send messages round again after a delay (None: by the back-off table)."""
-        feed = self.feeds.get(queue)
-        if feed is None:
-            return Refusal(Reason.QUEUE_UNKNOWN, f"queue {queue} is none of this group's")
-        own = feed.take_back(consumer.name, offsets)
-        self._context.spawn(self._nack(consumer, request, feed, offsets, own, delay_ms))
-        return None
-
-    async def _nack(
-        self,
-        consumer: Consumer,
-        request: int,
-        feed: Feed,
-        offsets: NDArray[np.uint64],
-        own: NDArray[np.bool_],
-        delay_ms: int | None,
-    ) -> None:
-        await self._retry(feed, offsets[own], RetryReason.RETRY_REASON_NACKED, delay_ms)
-        _answer(consumer, request, feed.queue.queue, offsets[~own])
-
-    async def _retry(
-        self, feed: Feed, offsets: NDArray[np.uint64], reason: RetryReason, delay_ms: int | None
-    ) -> None:
-        units = feed.queue.at(offsets)
-        records = self._context.machine.wheel.read(units["hour"], units["global_index"])
-        whole = np.array([record is not None for record in records], dtype=np.bool_)
-        for command in retries.commands(
-            self._context.config.shard,
-            feed.queue,
-            self.group,
-            offsets[whole],
-            [record for record in records if record is not None],
-            reason,
-            delay_ms,
-            self._context.time.now_ms(),
-            self._context.config.delivery,
-        ):
-            await self._context.propose(command)
+    def _wants(self, consumer: Consumer) -> int:
+        in_hand_bytes = sum(feed.in_hand_bytes[consumer.name] for feed in self.feeds.values())
+        return 0 if in_hand_bytes >= consumer.in_hand_bytes_max else consumer.wants()
 
     # -- leases --------------------------------------------------------------------------
 
@@ -260,7 +214,7 @@ class GroupDelivery:
             expired = feed.expire(batch)
             if len(expired):
                 reason = RetryReason.RETRY_REASON_LEASE_EXPIRED
-                self._context.spawn(self._retry(feed, expired, reason, None))
+                self._context.spawn(self.settling.retry(feed, expired, reason, None))
         if any(f.held_until_ms is not None and f.held_until_ms <= now_ms for f in self.feeds.values()):
             self._end_hold()
 
@@ -272,7 +226,7 @@ class GroupDelivery:
     def _set_timer(self, now_ms: int) -> None:
         times = [self._leases[0][0]] if self._leases else []
         times += [f.held_until_ms for f in self.feeds.values() if f.held_until_ms is not None]
-        if any(consumer.wants() for consumer in self.consumers):
+        if any(self._wants(consumer) for consumer in self.consumers):
             times += [due for f in self.feeds.values() if (due := f.next_due_ms()) is not None]
         if self._timer is not None:
             self._timer.cancel()

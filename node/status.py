@@ -16,8 +16,11 @@ DETAILS_KEY: Final = "grpc-status-details-bin"
 
 CODES: Final[dict[Reason, grpc.StatusCode]] = {
     Reason.MESSAGE_NOT_FOUND: grpc.StatusCode.NOT_FOUND,
+    Reason.TOPIC_UNKNOWN: grpc.StatusCode.NOT_FOUND,
+    Reason.GROUP_UNKNOWN: grpc.StatusCode.NOT_FOUND,
     Reason.QUEUE_UNKNOWN: grpc.StatusCode.NOT_FOUND,
     Reason.MESSAGE_DAMAGED: grpc.StatusCode.DATA_LOSS,
+    Reason.FILTER_DIFFERS: grpc.StatusCode.FAILED_PRECONDITION,
     Reason.SUBSCRIBE_FIRST: grpc.StatusCode.FAILED_PRECONDITION,
     Reason.SUBSCRIBED_TWICE: grpc.StatusCode.FAILED_PRECONDITION,
     Reason.TRANSFER_REFUSED: grpc.StatusCode.FAILED_PRECONDITION,
@@ -34,6 +37,14 @@ CODES: Final[dict[Reason, grpc.StatusCode]] = {
     Reason.PERMISSION_DENIED: grpc.StatusCode.PERMISSION_DENIED,
 }
 """What is not here is INVALID_ARGUMENT."""
+
+
+UNKNOWN_OUTCOME: Final = Refusal(
+    Reason.OUTCOME_UNKNOWN,
+    "leadership changed before the answer: the request may or may not have been done; "
+    "repeat it with the same producer and sequence",
+    retry_ms=100,
+)
 
 
 def status_of(refusal: Refusal) -> status_pb2.Status:

@@ -102,6 +102,12 @@ class StreamResponse(_message.Message):
     accepted: bytes
     def __init__(self, request: _Optional[int] = ..., accepted: _Optional[bytes] = ...) -> None: ...
 
+class ReceivedColumns(_message.Message):
+    __slots__ = ("deliveries",)
+    DELIVERIES_FIELD_NUMBER: _ClassVar[int]
+    deliveries: _containers.RepeatedCompositeFieldContainer[DeliveriesColumns]
+    def __init__(self, deliveries: _Optional[_Iterable[_Union[DeliveriesColumns, _Mapping]]] = ...) -> None: ...
+
 class CheckedRecords(_message.Message):
     __slots__ = ("records",)
     RECORDS_FIELD_NUMBER: _ClassVar[int]

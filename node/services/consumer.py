@@ -1,4 +1,4 @@
-"""ConsumerService: one stream a consumer, at the leader."""
+"""ConsumerService: one stream a consumer, or calls that receive and settle, at the leader."""
 
 from __future__ import annotations
 
@@ -6,64 +6,67 @@ import asyncio
 import uuid
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from typing import Final
+from functools import partial
+from typing import Final, TypeVar
 
 import grpc
 import numpy as np
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 from numpy.typing import NDArray
 
-from tarry.node.auth import Authorizer, Right
 from tarry.node.calls import CallContext, ServiceHandler
 from tarry.node.config import NodeConfig
 from tarry.node.consumers import Consumer
 from tarry.node.delivery import Delivery
 from tarry.node.group_delivery import GroupDelivery
-from tarry.node.intake import check_name
-from tarry.node.services.handlers import refusal_of
+from tarry.node.joining import Joining
+from tarry.node.services.handlers import Answer, LeaderCalls
 from tarry.node.status import abort
 from tarry.proto import tarry_consumer_pb2 as pb
 from tarry.proto import tarry_log_pb2 as log_pb
-from tarry.replication import command as command_codec
-from tarry.replication.driver import Driver
-from tarry.replication.machine import Subscribed
 from tarry.replication.refusal import Reason, Refusal
-from tarry.replication.status import NotLeader, Overloaded, Unknown
 
 SERVICE: Final = "tarry.v1.ConsumerService"
-NAME_CHARS_MAX: Final = 100
+
+M = TypeVar("M", bound=Message)
 
 
 @dataclass(slots=True)
 class _Session:
     """One stream, subscribed."""
 
-    delivery: Delivery
     group: GroupDelivery
     consumer: Consumer
 
 
+_LEFT: Final = Refusal(Reason.SHUTTING_DOWN, "the consumer has left")
+
+
 class ConsumerService:
-    """Serves Consume."""
+    """Serves consumers."""
 
     def __init__(
         self,
         config: NodeConfig,
-        driver: Driver,
-        authorizer: Authorizer,
+        joining: Joining,
         delivery: Callable[[], Delivery | None],
         not_leader: Callable[[], Refusal],
+        calls: LeaderCalls,
     ) -> None:
         self._config = config
-        self._driver = driver
-        self._authorizer = authorizer
+        self._joining = joining
         self._delivery = delivery
         self._not_leader = not_leader
+        self._calls = calls
 
     def handlers(self) -> ServiceHandler:
         """Return the service's handlers for a grpc.aio server."""
-        methods = {"Consume": grpc.stream_stream_rpc_method_handler(self._consume)}
+        unary = {"Receive": self._receive, "Ack": self._ack, "Nack": self._nack, "Extend": self._extend}
+        methods = {name: self._calls.unary(f"/{SERVICE}/{name}", local) for name, local in unary.items()}
+        methods["Consume"] = grpc.stream_stream_rpc_method_handler(self._consume)
         return grpc.method_handlers_generic_handler(SERVICE, methods)
+
+    # -- the stream ----------------------------------------------------------------------
 
     async def _consume(self, requests: AsyncIterator[bytes], context: CallContext) -> AsyncIterator[bytes]:
         session = await self._open(requests, context)
@@ -90,44 +93,26 @@ class ConsumerService:
             text = f"this node has {delivery.consumers} consumers, its maximum"
             return Refusal(Reason.TOO_MANY_STREAMS, text, retry_ms=5_000)
         raw = await anext(aiter(requests), None)
-        if raw is None:
-            return Refusal(Reason.SUBSCRIBE_FIRST, "the stream ended before its subscribe")
-        request = _parse(raw)
+        request = parse(pb.ConsumeRequest, raw) if raw is not None else None
         if isinstance(request, Refusal):
             return request
-        if request.WhichOneof("request") != "subscribe":
+        if request is None or request.WhichOneof("request") != "subscribe":
             return Refusal(Reason.SUBSCRIBE_FIRST, "the first request of a stream is its subscribe")
         subscribe = request.subscribe
-        refusal = self._check(subscribe) or self._authorizer.refusal(
-            context, Right.CONSUME, [subscribe.topic]
-        )
+        name = subscribe.consumer or f"c-{uuid.uuid4().hex[:12]}"
+        if subscribe.broadcast:
+            subscribe.group = f"{subscribe.group}~{name}"
+            if subscribe.start.at == pb.START_AT_UNSPECIFIED:
+                subscribe.start.at = pb.START_AT_LATEST
+        refusal = self._joining.check(context, subscribe, subscribe.broadcast)
         if refusal is not None:
             return refusal
-        command = log_pb.SubscribeCommand(topic=subscribe.topic, group=subscribe.group)
-        try:
-            queues: Subscribed | Refusal = await self._driver.propose(command_codec.encode(command))
-        except NotLeader:
-            return self._not_leader()
-        except (Overloaded, Unknown) as error:
-            return refusal_of(error)
-        if isinstance(queues, Refusal):
-            return queues
-        if self._delivery() is not delivery:
-            return self._not_leader()
-        return self._join(delivery, subscribe, queues)
-
-    def _join(self, delivery: Delivery, subscribe: pb.Subscribe, queues: Subscribed) -> _Session:
-        consumer = Consumer(
-            name=subscribe.consumer or f"c-{uuid.uuid4().hex[:12]}",
-            topic=subscribe.topic,
-            group=subscribe.group,
-            lease_ms=subscribe.lease_ms or self._config.delivery.lease_ms,
-            credit=subscribe.credit,
-            tags=frozenset(subscribe.tags),
-        )
-        group = delivery.group(subscribe.topic, subscribe.group, queues.queue, queues.retry_queue)
-        holding = {h.queue: _offsets(h.offset) for h in subscribe.holding}
-        resumed = group.join(consumer, holding)
+        consumer = self._joining.consumer(subscribe, name, subscribe.credit)
+        consumer.in_hand_bytes_max = subscribe.in_hand_bytes_max or consumer.in_hand_bytes_max
+        group = await self._joining.group(consumer, subscribe.start)
+        if isinstance(group, Refusal):
+            return group
+        resumed = group.join(consumer, {h.queue: _offsets(h.offset) for h in subscribe.holding})
         subscribed = pb.Subscribed(
             consumer=consumer.name,
             lease_ms=consumer.lease_ms,
@@ -137,71 +122,157 @@ class ConsumerService:
         )
         consumer.send(pb.ConsumeResponse(subscribed=subscribed).SerializeToString())
         group.pump()
-        return _Session(delivery, group, consumer)
-
-    def _check(self, subscribe: pb.Subscribe) -> Refusal | None:
-        limits, delivery = self._config.limits, self._config.delivery
-        refusal = check_name(
-            subscribe.topic, limits.topic_chars_max, Reason.TOPIC_INVALID, "topic"
-        ) or check_name(subscribe.group, limits.group_chars_max, Reason.GROUP_INVALID, "group")
-        if refusal is not None:
-            return refusal
-        if subscribe.consumer:
-            refusal = check_name(subscribe.consumer, NAME_CHARS_MAX, Reason.CONSUMER_INVALID, "consumer")
-        if subscribe.credit > limits.credit_max:
-            text = f"credit {subscribe.credit} is more than {limits.credit_max}"
-            refusal = refusal or Refusal(Reason.CREDIT_INVALID, text)
-        low, high = delivery.lease_ms_min, delivery.lease_ms_max
-        if subscribe.lease_ms and not low <= subscribe.lease_ms <= high:
-            text = f"lease_ms {subscribe.lease_ms} is not within {low} to {high}"
-            refusal = refusal or Refusal(Reason.LEASE_INVALID, text)
-        if len(subscribe.tags) > limits.tags_max:
-            text = f"{len(subscribe.tags)} tags, more than {limits.tags_max}"
-            refusal = refusal or Refusal(Reason.TOO_MANY_TAGS, text)
-        return refusal
+        return _Session(group, consumer)
 
     async def _read(self, requests: AsyncIterator[bytes], session: _Session) -> None:
         """Take the consumer's requests until it leaves; a bad one ends the stream."""
-        consumer, group = session.consumer, session.group
         async for raw in requests:
-            request = _parse(raw)
-            refusal = request if isinstance(request, Refusal) else self._take(request, consumer, group)
+            request = parse(pb.ConsumeRequest, raw)
+            refusal = request if isinstance(request, Refusal) else self._take(request, session)
             if refusal is not None:
-                consumer.end(refusal)
+                session.consumer.end(refusal)
                 return
-        consumer.end(_LEFT)
+        session.consumer.end(_LEFT)
 
-    def _take(self, request: pb.ConsumeRequest, consumer: Consumer, group: GroupDelivery) -> Refusal | None:
+    def _take(self, request: pb.ConsumeRequest, session: _Session) -> Refusal | None:
+        consumer, settling = session.consumer, session.group.settling
         match request.WhichOneof("request"):
             case "ack":
                 ack = request.ack
-                return group.ack(consumer, ack.request, ack.queue, _offsets(ack.offset))
-            case "credit":
-                most = self._config.limits.credit_max
-                if consumer.credit + request.credit.messages > most:
-                    return Refusal(Reason.CREDIT_INVALID, f"the credit would be more than {most}")
-                consumer.credit += request.credit.messages
-                group.pump()
-                return None
+                pending = settling.ack(consumer.name, ack.queue, _offsets(ack.offset))
             case "nack":
                 nack = request.nack
                 delay_ms = nack.delay_ms if nack.HasField("delay_ms") else None
-                return group.nack(consumer, nack.request, nack.queue, _offsets(nack.offset), delay_ms)
+                pending = settling.nack(consumer.name, nack.queue, _offsets(nack.offset), delay_ms)
+            case "extend":
+                extend = request.extend
+                return self._extend_now(
+                    extend, consumer.name, session.group, partial(_answer, consumer, extend)
+                )
+            case "credit":
+                return self._add_credit(request.credit.messages, session)
             case "subscribe":
                 return Refusal(Reason.SUBSCRIBED_TWICE, "one stream subscribes once: open another stream")
             case _:
                 return Refusal(Reason.REQUEST_EMPTY, "the request holds nothing that this version knows")
+        if isinstance(pending, Refusal):
+            return pending
+        settled = request.ack if request.HasField("ack") else request.nack
+        if settled.request:
+            pending.add_done_callback(lambda done: _answer(consumer, settled, done.result()))
+        return None
+
+    def _add_credit(self, messages: int, session: _Session) -> Refusal | None:
+        most = self._config.limits.credit_max
+        if session.consumer.credit + messages > most:
+            return Refusal(Reason.CREDIT_INVALID, f"the credit would be more than {most}")
+        session.consumer.credit += messages
+        session.group.pump()
+        return None
+
+    def _extend_now(
+        self,
+        extend: pb.Extend | pb.ExtendRequest,
+        consumer: str,
+        group: GroupDelivery,
+        answer: Callable[[NDArray[np.uint64]], None],
+    ) -> Refusal | None:
+        refusal = self._joining.check_lease(extend.lease_ms or 0)
+        if refusal is not None:
+            return refusal
+        lease_ms = extend.lease_ms or self._config.delivery.lease_ms
+        stale = group.extend(consumer, extend.queue, _offsets(extend.offset), lease_ms)
+        if isinstance(stale, Refusal):
+            return stale
+        answer(stale)
+        return None
+
+    # -- calls ---------------------------------------------------------------------------
+
+    async def _receive(self, raw: bytes, context: CallContext) -> Answer:
+        request = parse(pb.ReceiveRequest, raw)
+        if isinstance(request, Refusal):
+            return request
+        refusal = self._joining.check(context, request)
+        if refusal is not None:
+            return refusal
+        limits = self._config.delivery
+        if request.wait_ms > limits.wait_ms_max or request.messages_max > limits.batch_messages_max:
+            text = f"wait for at most {limits.wait_ms_max} ms and {limits.batch_messages_max} messages"
+            return Refusal(Reason.RECEIVE_INVALID, text)
+        if not request.consumer:
+            return Refusal(Reason.CONSUMER_INVALID, "name the consumer: its acks must name it too")
+        consumer = self._joining.consumer(request, request.consumer, request.messages_max or 1)
+        group = await self._joining.group(consumer, request.start)
+        if isinstance(group, Refusal):
+            return group
+        group.attach(consumer)
+        try:
+            group.pump()
+            async with asyncio.timeout(request.wait_ms / 1000):
+                await consumer.readable()
+        except TimeoutError:
+            pass
+        finally:
+            group.leave(consumer, clean=False)
+        if consumer.ended is not None:
+            return self._not_leader()
+        deliveries = [log_pb.ConsumedColumns.FromString(r).deliveries for r in consumer.take_all()]
+        return log_pb.ReceivedColumns(deliveries=deliveries).SerializeToString()
+
+    async def _ack(self, raw: bytes, context: CallContext) -> Answer:
+        request = parse(pb.AckRequest, raw)
+        if isinstance(request, Refusal):
+            return request
+        group = self._joining.known(context, request)
+        if isinstance(group, Refusal):
+            return group
+        pending = group.settling.ack(request.consumer, request.queue, _offsets(request.offset))
+        return await _settled(pending, group)
+
+    async def _nack(self, raw: bytes, context: CallContext) -> Answer:
+        request = parse(pb.NackRequest, raw)
+        if isinstance(request, Refusal):
+            return request
+        group = self._joining.known(context, request)
+        if isinstance(group, Refusal):
+            return group
+        delay_ms = request.delay_ms if request.HasField("delay_ms") else None
+        offsets = _offsets(request.offset)
+        return await _settled(group.settling.nack(request.consumer, request.queue, offsets, delay_ms), group)
+
+    async def _extend(self, raw: bytes, context: CallContext) -> Answer:
+        request = parse(pb.ExtendRequest, raw)
+        if isinstance(request, Refusal):
+            return request
+        group = self._joining.known(context, request)
+        if isinstance(group, Refusal):
+            return group
+        stale: list[int] = []
+        refusal = self._extend_now(request, request.consumer, group, lambda s: stale.extend(s.tolist()))
+        return refusal or pb.AckResponse(stale=stale).SerializeToString()
 
 
-_LEFT: Final = Refusal(Reason.SHUTTING_DOWN, "the consumer has left")
+async def _settled(pending: asyncio.Future[NDArray[np.uint64]] | Refusal, group: GroupDelivery) -> Answer:
+    if isinstance(pending, Refusal):
+        return pending
+    stale = await group.until_end(pending)
+    return stale if isinstance(stale, Refusal) else pb.AckResponse(stale=stale.tolist()).SerializeToString()
+
+
+def _answer(consumer: Consumer, settled: pb.Ack | pb.Nack | pb.Extend, stale: NDArray[np.uint64]) -> None:
+    if settled.request:
+        acked = pb.Acked(request=settled.request, queue=settled.queue, stale=stale.tolist())
+        consumer.send(pb.ConsumeResponse(acked=acked).SerializeToString())
 
 
 def _offsets(offsets: object) -> NDArray[np.uint64]:
     return np.unique(np.array(offsets, dtype=np.uint64))
 
 
-def _parse(raw: bytes) -> pb.ConsumeRequest | Refusal:
+def parse(kind: type[M], raw: bytes) -> M | Refusal:
+    """Return the message that the bytes are."""
     try:
-        return pb.ConsumeRequest.FromString(raw)
+        return kind.FromString(raw)
     except DecodeError:
-        return Refusal(Reason.RECORD_INVALID, "the request is not a tarry.v1.ConsumeRequest")
+        return Refusal(Reason.RECORD_INVALID, f"the request is not a {kind.DESCRIPTOR.full_name}")

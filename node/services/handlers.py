@@ -8,25 +8,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 import grpc
 
 from tarry.node.calls import CallContext, MethodHandler, metadata_value
 from tarry.node.forwarding import FORWARDED_KEY, Forwarding
-from tarry.node.status import abort
+from tarry.node.status import UNKNOWN_OUTCOME, abort
 from tarry.replication.refusal import Reason, Refusal
 from tarry.replication.status import NotLeader, Overloaded, Unknown
 
 Answer: TypeAlias = bytes | Refusal
 Local: TypeAlias = Callable[[bytes, CallContext], Awaitable[Answer]]
-
-UNKNOWN_OUTCOME: Final = Refusal(
-    Reason.OUTCOME_UNKNOWN,
-    "leadership changed before the answer: the request may or may not have been done; "
-    "repeat it with the same producer and sequence",
-    retry_ms=100,
-)
 
 
 def refusal_of(error: Overloaded | Unknown) -> Refusal:

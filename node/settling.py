@@ -1,0 +1,130 @@
+"""Settling: what consumers say of what they have in hand becomes entries of the log.
+
+Acks that arrive while one is being committed gather, and go as one command.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tarry.node import retries
+from tarry.node.feed import Batch, Feed
+from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.proto.tarry_message_pb2 import RetryReason
+from tarry.replication.refusal import Reason, Refusal
+
+if TYPE_CHECKING:
+    from tarry.node.delivery import Context
+
+Offsets: TypeAlias = NDArray[np.uint64]
+Stale: TypeAlias = "asyncio.Future[Offsets]"
+
+
+@dataclass(frozen=True, slots=True)
+class _WaitingAck:
+    own: Offsets
+    stale: Offsets
+    answer: Stale
+
+
+class Settling:
+    """Acks, nacks and extensions of one group."""
+
+    def __init__(self, context: Context, group: str, feeds: Mapping[int, Feed]) -> None:
+        self._context = context
+        self._group = group
+        self._feeds = feeds
+        self._acks: dict[int, list[_WaitingAck]] = {}
+        self._flying = False
+
+    def ack(self, consumer: str, queue: int, offsets: Offsets) -> Stale | Refusal:
+        """Acknowledge: once it is committed, the answer is the offsets that were not the consumer's."""
+        feed = self._feeds.get(queue)
+        if feed is None:
+            return self._unknown(queue)
+        own = feed.take_back(consumer, offsets)
+        waiting = _WaitingAck(offsets[own], offsets[~own], asyncio.get_running_loop().create_future())
+        self._acks.setdefault(queue, []).append(waiting)
+        if not self._flying:
+            self._flying = True
+            self._context.spawn(self._fly())
+        return waiting.answer
+
+    def nack(self, consumer: str, queue: int, offsets: Offsets, delay_ms: int | None) -> Stale | Refusal:
+        """Send messages round again after a delay (None: by the back-off table); answer as ``ack``."""
+        feed = self._feeds.get(queue)
+        if feed is None:
+            return self._unknown(queue)
+        own = feed.take_back(consumer, offsets)
+        answer: Stale = asyncio.get_running_loop().create_future()
+        self._context.spawn(self._nack(feed, offsets[own], delay_ms, answer, offsets[~own]))
+        return answer
+
+    def extend(
+        self, consumer: str, queue: int, offsets: Offsets, until_ms: int
+    ) -> tuple[Batch | None, Offsets] | Refusal:
+        """Return the renewed lease of what is the consumer's, and the offsets that are not."""
+        feed = self._feeds.get(queue)
+        if feed is None:
+            return self._unknown(queue)
+        return feed.extend(consumer, offsets, until_ms)
+
+    async def pass_over(self, queue: int, offsets: Offsets) -> None:
+        """Acknowledge for the group what its filter leaves out."""
+        column = offsets.astype("<u8").tobytes()
+        await self._context.propose(log_pb.AckCommand(group=self._group, queue=queue, offset=column))
+
+    async def retry(self, feed: Feed, offsets: Offsets, reason: RetryReason, delay_ms: int | None) -> None:
+        """Put copies of the deliveries into the wheel; those with a damaged record stay as they are."""
+        units = feed.queue.at(offsets)
+        records = self._context.machine.wheel.read(units["hour"], units["global_index"])
+        whole = np.array([record is not None for record in records], dtype=np.bool_)
+        for command in retries.commands(
+            self._context.config.shard,
+            feed.queue,
+            self._group,
+            offsets[whole],
+            [record for record in records if record is not None],
+            reason,
+            delay_ms,
+            self._context.time.now_ms(),
+            self._context.config.delivery,
+        ):
+            await self._context.propose(command)
+
+    async def _fly(self) -> None:
+        await asyncio.sleep(0)
+        while self._acks:
+            waiting, self._acks = self._acks, {}
+            for queue, acks in waiting.items():
+                offsets = np.sort(np.concatenate([ack.own for ack in acks]))
+                stale = offsets[:0]
+                if len(offsets):
+                    column = offsets.astype("<u8").tobytes()
+                    command = log_pb.AckCommand(group=self._group, queue=queue, offset=column)
+                    stale = (await self._context.propose(command)).stale
+                for ack in acks:
+                    late = np.concatenate([ack.stale, np.intersect1d(ack.own, stale)])
+                    _settle(ack.answer, late)
+        self._flying = False
+
+    async def _nack(
+        self, feed: Feed, own: Offsets, delay_ms: int | None, answer: Stale, stale: Offsets
+    ) -> None:
+        if len(own):
+            await self.retry(feed, own, RetryReason.RETRY_REASON_NACKED, delay_ms)
+        _settle(answer, stale)
+
+    def _unknown(self, queue: int) -> Refusal:
+        return Refusal(Reason.QUEUE_UNKNOWN, f"queue {queue} is none of group {self._group!r}'s")
+
+
+def _settle(answer: Stale, stale: Offsets) -> None:
+    if not answer.done():
+        answer.set_result(stale)
