@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from tarry.wheel.grouping import groups
+from tarry.wheel.grouping import groups, starts_of
 from tarry.wheel.hour_partition import HourPartition
 from tarry.wheel.hour_wheel import HourWheel
 from tarry.wheel.state import HOUR_MS, CancelOutcome, Cut, Flags, MessageState, Numbers
@@ -23,8 +23,9 @@ def cancel(hours: HourWheel, cut: Cut, hour: Numbers, global_index: Numbers) -> 
         known = chosen[exists]
         cancelled = partition.is_cancelled(known)
         pending = ~cancelled & ~_released(partition, cut, known)
-        fresh = np.unique(known[pending])
+        fresh = np.sort(known[pending])
         if len(fresh):
+            fresh = fresh[starts_of(fresh)]
             partition.cancel(fresh)
             hours.pending.add(at, -len(fresh))
         answers = outcomes[rows]

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tarry.wheel import durability
 from tarry.wheel.hour_partition import folder_name
 from tarry.wheel.second_wheel import SLOTS_BYTES
 from tarry.wheel.state import HOUR_MS, MessageState, WheelDamaged, WheelSettings, WheelState
@@ -163,6 +164,46 @@ def test_a_full_disk_is_an_error_of_the_call_and_recovery_finds_all_that_was_pro
     monkeypatch.undo()
     again = Wheel.recover(tmp_path, SETTINGS, state)
     assert len(rows(again.take(START_MS + HOUR_MS, 1_000))) == 100
+
+
+def test_many_hours_are_forced_to_disk_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    forced: list[int] = []
+    whole = durability._syncfs
+    assert whole is not None
+
+    def note(fd: int) -> int:
+        forced.append(fd)
+        return whole(fd)
+
+    monkeypatch.setattr(durability, "_syncfs", note)
+    monkeypatch.setattr(os, "fsync", lambda fd: pytest.fail("one by one"))
+    wheel = Wheel(tmp_path, SETTINGS)
+    append(wheel, [START_MS + HOUR_MS * hour for hour in range(100)])
+    state = checkpoint(wheel)
+    assert len(forced) == 1
+    assert Wheel.recover(tmp_path, SETTINGS, state).pending == 100
+
+
+def test_a_disk_that_fails_to_sync_fails_the_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheel = Wheel(tmp_path, SETTINGS)
+    append(wheel, [START_MS + HOUR_MS * hour for hour in range(100)])
+    monkeypatch.setattr(durability, "_syncfs", lambda fd: -1)
+    with pytest.raises(OSError, match=tmp_path.name):
+        wheel.sync(wheel.capture())
+
+
+def test_where_all_cannot_be_forced_at_once_each_file_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forced: list[int] = []
+    monkeypatch.setattr(durability, "_syncfs", None)
+    monkeypatch.setattr(os, "fsync", forced.append)
+    wheel = Wheel(tmp_path, SETTINGS)
+    append(wheel, [START_MS + HOUR_MS * hour for hour in range(100)])
+    wheel.sync(wheel.capture())
+    assert len(forced) == 301
 
 
 def test_syncing_forces_only_what_has_grown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
