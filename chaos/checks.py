@@ -33,7 +33,7 @@ class Lateness:
 
 
 def lost(history: History, groups: Collection[tuple[str, str]]) -> tuple[tuple[str, Sent], ...]:
-    """Return (group, message) for each acknowledged, not cancelled message that a group never got.
+    """Return (group, message) for each acknowledged message that a group never got, not cancelled perhaps.
 
     `groups` are the (topic, group) pairs that ought to have got everything of their topic, so that a
     group which got nothing at all is found as well.
@@ -82,7 +82,7 @@ def duplicates(history: History) -> Duplicates:
 
 def delivered_after_cancel(history: History) -> tuple[Delivered, ...]:
     """Return the deliveries of messages whose cancel was answered with CANCELLED, whenever they came."""
-    gone = {cancel.token for cancel in history.cancelled}
+    gone = {cancel.token for cancel in history.cancelled if cancel.certain}
     return tuple(delivery for delivery in history.delivered if delivery.token in gone)
 
 

@@ -26,11 +26,21 @@ from tarry.chaos.cluster import Cluster, mono_ms
 from tarry.chaos.traffic import Load, Traffic, plan
 from tarry.client.aio import connect
 
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """When what is done to the cluster, from the start of the load."""
+
+    kill_s: float
+    restart_s: float
+    transfer_s: float
+
+
 LOAD = Load(
     messages=20_000, topics=("orders", "payments", "reminders"), spread_ms=20_000, delay_ms_max=20_000
 )
 GROUP = "demo"
-KILL_S, RESTART_S, TRANSFER_S = 6, 11, 15
+TIMES = Times(kill_s=6, restart_s=11, transfer_s=15)
 PATIENCE_S = 15.0
 QUIET_S = 2.0  # between lines of progress where there is no terminal
 
@@ -57,15 +67,17 @@ class Result:
 
     @property
     def kept(self) -> bool:
+        """Say whether the promises were kept that have no exceptions."""
         return not (self.lost or self.early)
 
 
 class Demo:
     """One run on a cluster that serves."""
 
-    def __init__(self, cluster: Cluster, load: Load, console: Console) -> None:
+    def __init__(self, cluster: Cluster, load: Load, times: Times, console: Console) -> None:
         self.cluster = cluster
         self.load = load
+        self.times = times
         self.console = console
         self.traffic = Traffic(connect(cluster.addresses), load.body_bytes)
         self.killed_mono_ms = 0
@@ -128,10 +140,10 @@ class Demo:
             self.transfer_ms = mono_ms() - asked_ms
             self.say(f"leadership handed to {answer.leader} as asked, in {self.transfer_ms} ms")
 
-        steps: list[tuple[int, Callable[[], Coroutine[object, object, None]]]] = [
-            (KILL_S, kill),
-            (RESTART_S, restart),
-            (TRANSFER_S, transfer),
+        steps: list[tuple[float, Callable[[], Coroutine[object, object, None]]]] = [
+            (self.times.kill_s, kill),
+            (self.times.restart_s, restart),
+            (self.times.transfer_s, transfer),
         ]
         for at_s, step in steps:
             await asyncio.sleep(max(0.0, at_s - (mono_ms() - start_ms) / 1_000))
@@ -186,19 +198,20 @@ def _ms(*values: int | None) -> str:
     return " / ".join("never" if value is None else f"{value:,} ms" for value in values)
 
 
-async def run(load: Load, console: Console) -> Result:
+async def run(load: Load, times: Times, console: Console) -> Result:
     with tempfile.TemporaryDirectory(prefix="tarry-demo-") as folder:
         console.print(f"starting three nodes in {folder}", highlight=False)
         async with Cluster(3, Path(folder)) as cluster:
             console.print(
                 f"scheduling {load.messages:,} messages, delays 0 to {load.delay_ms_max // 1_000} s"
             )
-            return await Demo(cluster, load, console).run()
+            return await Demo(cluster, load, times, console).run()
 
 
-def main() -> int:
+def main(load: Load = LOAD, times: Times = TIMES) -> int:
+    """Run it, print what came of it, and return the exit code."""
     console = Console()
-    result = asyncio.run(run(LOAD, console))
+    result = asyncio.run(run(load, times, console))
     show_result(result, console)
     print(json.dumps(asdict(result)), flush=True)
     return 0 if result.kept else 1

@@ -54,10 +54,11 @@ class Delivered:
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """A cancel that was answered with CANCELLED."""
+    """A cancel that was answered with CANCELLED, or, if not certain, had no answer."""
 
     token: int
     answered_ms: int
+    certain: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from tarry.chaos.cluster import mono_ms, now_ms
-from tarry.chaos.history import Answer, Delivered, History, Sent
-from tarry.client.aio import Client, Scheduled
+from tarry.chaos.history import Answer, Cancelled, Delivered, History, Sent
+from tarry.client.aio import CancelOutcome, Client, Producer, Scheduled
 from tarry.client.errors import Overloaded, Refused, TarryError, Unavailable
 
 TOKEN = struct.Struct("<Q")
@@ -24,13 +24,17 @@ TOKEN = struct.Struct("<Q")
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How much of what is sent: `messages` evenly over `spread_ms`, each delayed by up to `delay_ms_max`."""
+    """How much of what is sent: `messages` evenly over `spread_ms`, each delayed by up to `delay_ms_max`.
+
+    `cancel_share` of those that are due after a second or more are cancelled again at once.
+    """
 
     messages: int
     topics: tuple[str, ...]
     spread_ms: int
     delay_ms_max: int
     body_bytes: int = 100
+    cancel_share: float = 0.0
     seed: int = 1
 
 
@@ -43,6 +47,7 @@ class Planned:
     at_ms: int
     delay_ms: int
     absolute: bool  # named by due time rather than by delay
+    cancel: bool  # as soon as it is acknowledged
 
 
 def plan(load: Load) -> tuple[Planned, ...]:
@@ -65,10 +70,13 @@ def plan(load: Load) -> tuple[Planned, ...]:
         return chance.randint(0, load.delay_ms_max)
 
     moments = sorted(chance.randrange(max(1, load.spread_ms)) for _ in range(load.messages))
-    return tuple(
-        Planned(token, chance.choice(load.topics), at_ms, delay_ms(at_ms), chance.random() < 0.5)
-        for token, at_ms in enumerate(moments, 1)
-    )
+
+    def planned(token: int, at_ms: int) -> Planned:
+        topic, delay = chance.choice(load.topics), delay_ms(at_ms)
+        absolute, cancel = chance.random() < 0.5, chance.random() < load.cancel_share
+        return Planned(token, topic, at_ms, delay, absolute, cancel and delay >= 1_000)
+
+    return tuple(planned(token, at_ms) for token, at_ms in enumerate(moments, 1))
 
 
 @dataclass(slots=True)
@@ -80,9 +88,9 @@ class Traffic:
     history: History = field(default_factory=History)
 
     async def produce(self, planned: Sequence[Planned]) -> None:
-        """Send the plan at its moments and return when every message has an answer."""
+        """Send the plan at its moments and return when every message and cancel has an answer."""
         start_ms = mono_ms()
-        async with self.client.producer() as producer:
+        async with self.client.producer() as producer, asyncio.TaskGroup() as cancels:
             answers: list[asyncio.Future[Scheduled]] = []
             for message in planned:
                 if (ahead_ms := message.at_ms - (mono_ms() - start_ms)) > 0:
@@ -98,6 +106,8 @@ class Traffic:
                 )
                 answer.add_done_callback(partial(self._answered, message, due_ms, sent_ms, sent_mono_ms))
                 answers.append(answer)
+                if message.cancel:
+                    cancels.create_task(self._cancel(producer, message.token, answer))
             await asyncio.gather(*answers, return_exceptions=True)
 
     def _answered(
@@ -128,6 +138,16 @@ class Traffic:
             )
         )
 
+    async def _cancel(self, producer: Producer, token: int, answer: asyncio.Future[Scheduled]) -> None:
+        try:
+            outcome = await producer.cancel((await answer).id)
+        except TarryError as error:
+            if answer_of(error) is Answer.UNKNOWN and answer.exception() is None:
+                self.history.cancelled.append(Cancelled(token, now_ms(), certain=False))
+            return
+        if outcome is CancelOutcome.CANCELLED:
+            self.history.cancelled.append(Cancelled(token, now_ms()))
+
     async def consume(self, topic: str, group: str) -> None:
         """Take everything of a topic as one consumer of a group, until cancelled."""
         async with self.client.consumer(topic, group) as consumer:
@@ -157,8 +177,9 @@ class Traffic:
                 consumer.cancel()
 
     def outstanding(self, groups: int = 1) -> int:
-        """Return how many acknowledged messages have not been delivered to all groups yet."""
-        expected = {sent.token for sent in self.history.acknowledged()}
+        """Return how many acknowledged messages, not cancelled, all groups are still to get."""
+        gone = {cancel.token for cancel in self.history.cancelled}
+        expected = {sent.token for sent in self.history.acknowledged()} - gone
         seen = {(delivery.group, delivery.token) for delivery in self.history.delivered}
         return groups * len(expected) - sum(token in expected for _, token in seen)
 

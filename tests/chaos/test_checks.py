@@ -141,6 +141,14 @@ def test_a_delivery_of_a_cancelled_message_is_found_even_before_the_cancel_was_a
     assert checks.delivered_after_cancel(history) == (history.delivered[4],)
 
 
+def test_a_cancel_without_an_answer_allows_both() -> None:
+    history = sound()
+    del history.delivered[3]
+    history.cancelled += [Cancelled(3, 2_000, certain=False), Cancelled(4, 2_000, certain=False)]
+    assert checks.lost(history, SOUND_GROUPS) == ()
+    assert checks.delivered_after_cancel(history) == ()
+
+
 def test_what_nobody_sent_is_unexpected() -> None:
     history = sound()
     history.delivered.append(delivered(77))

@@ -15,7 +15,9 @@ from tarry.chaos.history import History
 from tarry.chaos.traffic import Load, Traffic, plan
 from tarry.client.aio import connect
 
-LOAD = Load(messages=3_000, topics=("orders", "payments"), spread_ms=6_000, delay_ms_max=4_000)
+LOAD = Load(
+    messages=3_000, topics=("orders", "payments"), spread_ms=6_000, delay_ms_max=4_000, cancel_share=0.1
+)
 GROUP = "crashes"
 
 
@@ -33,6 +35,8 @@ def promises_kept(history: History, load: Load) -> None:
     assert sum(1 for _ in history.acknowledged()) == load.messages
     assert checks.lost(history, [(topic, GROUP) for topic in load.topics]) == ()
     assert checks.early(history) == ()
+    assert history.cancelled
+    assert checks.delivered_after_cancel(history) == ()
     assert checks.unexpected(history) == ()
     assert checks.ids_given_twice(history) == ()
     assert checks.duplicates(history).unmarked == ()
