@@ -231,12 +231,14 @@ class LogPosition(_message.Message):
     def __init__(self, index: _Optional[int] = ..., term: _Optional[int] = ..., chain: _Optional[int] = ..., members: _Optional[_Union[MemberList, _Mapping]] = ...) -> None: ...
 
 class NeedSnapshot(_message.Message):
-    __slots__ = ("term", "first_index")
+    __slots__ = ("term", "first_index", "sequence")
     TERM_FIELD_NUMBER: _ClassVar[int]
     FIRST_INDEX_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     term: int
     first_index: int
-    def __init__(self, term: _Optional[int] = ..., first_index: _Optional[int] = ...) -> None: ...
+    sequence: int
+    def __init__(self, term: _Optional[int] = ..., first_index: _Optional[int] = ..., sequence: _Optional[int] = ...) -> None: ...
 
 class MembershipChange(_message.Message):
     __slots__ = ("remove", "node", "address")

@@ -252,8 +252,8 @@ class Consensus:
         )
 
     def _on_appended(self, peer: str, answer: Appended) -> None:
-        if self._is_ahead(answer.term) or answer.term != self.term or self.role is not Role.LEADER:
-            return  # an answer to an earlier leadership says nothing about this one (S6)
+        if self._is_ahead(answer.term) or not self._is_of_this_leadership(answer.term):
+            return
         if peer not in self.voters | self.learners or answer.next_index > self._journal.last_index + 1:
             return
         flow, now = self._flow(peer), self._clock.monotonic()
@@ -276,9 +276,17 @@ class Consensus:
             self._engine.kick()
 
     def _on_need_snapshot(self, peer: str, need: NeedSnapshot) -> None:
-        if not self._is_stale(peer, need.term) and need.term == self.term:
-            self._hear_leader(peer, need.term)
+        """Unless there is one by now, which the leader cannot know: then it is told where to go on."""
+        if self._is_stale(peer, need.term) or need.term != self.term:
+            return
+        self._hear_leader(peer, need.term)
+        if self.commit_index < need.first_index:
             self._snapshot_source = peer
+            return
+        going_on = Appended(
+            term=self.term, sequence=need.sequence, next_index=self.commit_index + 1, reset=True
+        )
+        self._send(peer, appended=going_on)
 
     # Elections
 
@@ -312,7 +320,7 @@ class Consensus:
 
     def _on_pre_vote_request(self, peer: str, request: PreVoteRequest) -> None:
         if request.term <= self.term:
-            self._send(peer, term_notice=TermNotice(term=self.term))
+            self._notice(peer)
             return
         last = self._journal
         refused = self.role is Role.LEADER or self._contact.fresh(self._clock.monotonic())
@@ -334,7 +342,7 @@ class Consensus:
 
     def _on_vote_request(self, peer: str, request: VoteRequest) -> None:
         if request.term < self.term:
-            self._send(peer, term_notice=TermNotice(term=self.term))
+            self._notice(peer)
         elif request.term == self.term and self._journal.voted_for == peer:
             self._send(peer, vote=Vote(term=self.term))  # the first answer may have been lost (L18)
         elif self._may_elect(request):
@@ -372,8 +380,15 @@ class Consensus:
         """Said by a leader of an older term: it is told, or it would go on for ever (L16)."""
         if term >= self.term:
             return False
-        self._send(peer, term_notice=TermNotice(term=self.term))
+        self._notice(peer)
         return True
+
+    def _is_of_this_leadership(self, term: int) -> bool:
+        """An answer to an earlier leadership says nothing about this one (S6)."""
+        return term == self.term and self.role is Role.LEADER
+
+    def _notice(self, peer: str) -> None:
+        self._send(peer, term_notice=TermNotice(term=self.term))
 
     def _is_ahead(self, term: int) -> bool:
         if term <= self.term:
@@ -416,7 +431,7 @@ class Consensus:
         self._send(peer, heartbeat_reply=reply)
 
     def _on_heartbeat_reply(self, peer: str, reply: HeartbeatReply) -> None:
-        if self._is_ahead(reply.term) or reply.term != self.term or self.role is not Role.LEADER:
+        if self._is_ahead(reply.term) or not self._is_of_this_leadership(reply.term):
             return
         now = self._clock.monotonic()
         self._lease.echo(peer, reply.sent, now)
@@ -492,9 +507,9 @@ class Consensus:
     def _send_append(self, peer: str, message: dict[str, Any]) -> None:
         flow, now = self._flow(peer), self._clock.monotonic()
         if "serialized" in message:
-            self._send(
-                peer, need_snapshot=NeedSnapshot(term=self.term, first_index=self._journal.first_index)
-            )
+            first, number = self._journal.first_index, flow.sent(0, now)
+            need = NeedSnapshot(term=self.term, first_index=first, sequence=number)
+            self._send(peer, need_snapshot=need)
             flow.close_until(now + self._settings.heartbeat_ms / 1000)
             self._engine.reach(peer, False)
             return

@@ -9,6 +9,7 @@ its reason. The rules that make it safe are in guard/ and are applied in consens
 from __future__ import annotations
 
 import random
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -37,6 +38,13 @@ class Clock(Protocol):
         """Seconds. Must go on while the machine sleeps (CLOCK_BOOTTIME), or a lease outlives its term."""
 
     def wall_ms(self) -> int: ...
+
+
+class _Member(Node):  # type: ignore[misc]
+    """The engine iterates over sets of these: their order must not depend on the process's hash seed."""
+
+    def __hash__(self) -> int:
+        return zlib.crc32(self.id.encode())
 
 
 class _Seam(Transport):  # type: ignore[misc]
@@ -94,7 +102,7 @@ class _Raft(SyncObj):  # type: ignore[misc]
         self.now = now
         self.may_campaign = False
         self.change_index = 0  # of the latest membership entry in the log
-        super().__init__(Node(node), [Node(other) for other in others], conf, transport=seam)
+        super().__init__(_Member(node), [_Member(other) for other in others], conf, transport=seam)
         self._poller = _NoPoller()
         self._SyncObj__serializer = _NoDumps()
 
@@ -124,7 +132,7 @@ class _Raft(SyncObj):  # type: ignore[misc]
         if command[0] != MEMBERSHIP:
             return None
         change = MembershipChange.FromString(command[1:])
-        return "rem" if change.remove else "add", change.node, Node(change.node)
+        return "rem" if change.remove else "add", change.node, _Member(change.node)
 
     def _SyncObj__changeCluster(self, request: tuple[str, str, Node]) -> bool:  # noqa: N802
         """One change at a time: the engine checks the index of the running one but never sets it (S7)."""
@@ -341,7 +349,7 @@ class Engine:
     def _node(self, peer: str) -> Node:
         node = self._nodes.get(peer)
         if node is None:
-            node = self._nodes[peer] = Node(peer)
+            node = self._nodes[peer] = _Member(peer)
         return node
 
 

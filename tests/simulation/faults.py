@@ -1,0 +1,164 @@
+"""What goes wrong in a run: drawn from one random source, a few things at a time, with calm between."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from tarry.replication.status import TransferRefused
+from tests.simulation.network import Weather
+from tests.simulation.world import SimNode, World
+
+Fault = Callable[[World], Awaitable[None]]
+
+
+async def crash(world: World) -> None:
+    node = world.rng.choice(world.nodes)
+    world.note(f"crash {node.name}")
+    node.crash()
+    await asyncio.sleep(world.rng.uniform(0.0, 2.0))
+    restart(world, node)
+
+
+async def crash_leader(world: World) -> None:
+    node = world.leader() or world.rng.choice(world.nodes)
+    world.note(f"crash the leader {node.name}")
+    node.crash()
+    await asyncio.sleep(world.rng.uniform(0.0, 2.0))
+    restart(world, node)
+
+
+async def crash_all(world: World) -> None:
+    world.note("crash all")
+    for node in world.nodes:
+        node.crash()
+    await asyncio.sleep(world.rng.uniform(0.0, 0.5))
+    for node in world.nodes:
+        await asyncio.sleep(world.rng.uniform(0.0, 0.3))
+        restart(world, node)
+
+
+async def pause(world: World) -> None:
+    node = world.rng.choice(world.nodes)
+    world.note(f"pause {node.name}")
+    node.running.clear()
+    await asyncio.sleep(world.rng.uniform(0.05, 2.0))
+    node.running.set()
+
+
+async def isolate(world: World) -> None:
+    node, noticed = world.rng.choice(world.nodes), world.rng.random() < 0.5
+    world.note(f"isolate {node.name}, {noticed=}")
+    for other in world.nodes:
+        if other is not node:
+            world.network.cut(node.name, other.name, noticed=noticed)
+            world.network.cut(other.name, node.name, noticed=noticed)
+    await asyncio.sleep(world.rng.uniform(0.1, 3.0))
+    world.network.heal()
+
+
+async def cut_one_way(world: World) -> None:
+    sender, receiver = world.rng.sample(world.nodes, 2)
+    world.note(f"cut {sender.name} to {receiver.name}")
+    world.network.cut(sender.name, receiver.name, noticed=False)
+    await asyncio.sleep(world.rng.uniform(0.1, 3.0))
+    world.network.heal()
+
+
+async def flap(world: World) -> None:
+    one, other = world.rng.sample(world.nodes, 2)
+    world.note(f"flap {one.name} and {other.name}")
+    for _ in range(world.rng.randrange(3, 15)):
+        world.network.cut(one.name, other.name, noticed=True)
+        await asyncio.sleep(world.rng.uniform(0.01, 0.1))
+        world.network.heal()
+        await asyncio.sleep(world.rng.uniform(0.01, 0.1))
+
+
+async def storm(world: World) -> None:
+    rng = world.rng
+    world.network.weather = Weather(
+        delay_max=rng.choice([0.002, 0.02, 0.06]),
+        loss=rng.choice([0.0, 0.01, 0.1, 0.3]),
+        duplicate=rng.choice([0.0, 0.05]),
+        duplicate_delay=rng.choice([0.3, 3.0]),
+        overtake=rng.choice([0.0, 0.05]),
+    )
+    world.note(f"{world.network.weather}")
+    await asyncio.sleep(rng.uniform(0.5, 3.0))
+    world.network.weather = Weather()
+
+
+async def slow_disk(world: World) -> None:
+    node = world.rng.choice(world.nodes)
+    node.sync_s = world.rng.choice([0.005, 0.05, 0.3])
+    world.note(f"syncs of {node.name} take {node.sync_s} s")
+    await asyncio.sleep(world.rng.uniform(0.2, 2.0))
+    node.sync_s = 0.0005
+
+
+async def fail_disk(world: World) -> None:
+    node = world.rng.choice(world.nodes)
+    world.note(f"the disk of {node.name} fails")
+    node.disk.fails = True
+    await asyncio.sleep(world.rng.uniform(0.1, 1.0))
+    node.disk.fails = False
+    restart(world, node)
+
+
+async def transfer(world: World) -> None:
+    leader = world.leader()
+    if leader is None:
+        return
+    target = world.rng.choice([None, *(node.name for node in world.nodes if node is not leader)])
+    world.note(f"transfer from {leader.name} to {target}")
+    try:
+        done = await leader.driver.transfer(target, world.rng.choice([50, 500, 3000]))
+        world.note(f"transferred: {done}")
+        world.checker.sometimes["transferred"] += 1
+    except TransferRefused as refused:
+        world.note(f"transfer refused: {refused}")
+        world.checker.sometimes["transfer refused"] += 1
+
+
+async def compact(world: World) -> None:
+    for node in world.nodes:
+        if world.rng.random() < 0.7:
+            node.take_checkpoint()
+
+
+FAULTS: tuple[Fault, ...] = (
+    crash,
+    crash,
+    crash_leader,
+    crash_leader,
+    crash_all,
+    pause,
+    isolate,
+    isolate,
+    cut_one_way,
+    flap,
+    storm,
+    storm,
+    slow_disk,
+    fail_disk,
+    transfer,
+    transfer,
+    compact,
+    compact,
+    compact,
+)
+
+
+def restart(world: World, node: SimNode) -> None:
+    if not node.alive:
+        node.start(world.members)
+
+
+async def plague(world: World, until: float) -> None:
+    """One stream of faults; several may run at once."""
+    loop = asyncio.get_running_loop()
+    while loop.time() < until:
+        await asyncio.sleep(world.rng.uniform(0.05, 1.5))
+        if world.rng.random() < 0.75:
+            await world.rng.choice(FAULTS)(world)

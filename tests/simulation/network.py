@@ -1,0 +1,170 @@
+"""A network that delays, drops, repeats, overtakes and cuts, all from one random source."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tarry.proto.tarry_peer_pb2 import FetchSnapshotResponse, PeerMessage
+from tarry.replication.snapshot import SnapshotFailed
+from tarry.replication.transport import ServeSnapshot
+from tarry.replication.wire import Identity, Inbound, Outbound
+
+Watch = Callable[[str, str, bytes], None]
+
+
+@dataclass(slots=True)
+class Weather:
+    """Delays in seconds, the rest are probabilities of one frame."""
+
+    delay_min: float = 0.0002
+    delay_max: float = 0.001
+    loss: float = 0.0
+    duplicate: float = 0.0
+    duplicate_delay: float = 0.3
+    overtake: float = 0.0
+
+
+class Network:
+    def __init__(self, rng: random.Random, watch: Watch) -> None:
+        self.rng = rng
+        self.weather = Weather()
+        self.ends: dict[str, SimTransport] = {}
+        self._watch = watch
+        self._cuts: dict[tuple[str, str], bool] = {}  # (from, to): whether the ends notice
+        self._last: dict[tuple[str, str], float] = {}
+        self.frames = 0
+        self.dropped = 0
+
+    def cut(self, sender: str, receiver: str, *, noticed: bool) -> None:
+        self._cuts[sender, receiver] = noticed
+        self.refresh()
+
+    def heal(self) -> None:
+        self._cuts.clear()
+        self.refresh()
+
+    def refresh(self) -> None:
+        for end in list(self.ends.values()):
+            end.refresh()
+
+    def passes(self, sender: str, receiver: str) -> bool:
+        return (sender, receiver) not in self._cuts and receiver in self.ends
+
+    def seems_open(self, sender: str, receiver: str) -> bool:
+        there_and_back = ((sender, receiver), (receiver, sender))
+        return receiver in self.ends and not any(self._cuts.get(way, False) for way in there_and_back)
+
+    def carry(self, sender: str, receiver: str, frame: bytes) -> None:
+        rng, weather, loop = self.rng, self.weather, asyncio.get_running_loop()
+        self.frames += 1
+        if not self.passes(sender, receiver) or rng.random() < weather.loss:
+            self.dropped += 1
+            return
+        at = loop.time() + rng.uniform(weather.delay_min, weather.delay_max)
+        if rng.random() >= weather.overtake:
+            at = max(at, self._last.get((sender, receiver), 0.0) + 1e-6)
+        self._last[sender, receiver] = at
+        loop.call_at(at, self._arrive, sender, receiver, frame)
+        if rng.random() < weather.duplicate:
+            loop.call_at(at + rng.random() * weather.duplicate_delay, self._arrive, sender, receiver, frame)
+
+    def _arrive(self, sender: str, receiver: str, frame: bytes) -> None:
+        end = self.ends.get(receiver)
+        if end is not None and self.passes(sender, receiver):
+            end.arrive(frame)
+
+    def said(self, sender: str, receiver: str, message: bytes) -> None:
+        self._watch(sender, receiver, message)
+
+
+class SimTransport:
+    """One start of one node on the network."""
+
+    def __init__(self, network: Network, node: str) -> None:
+        self._network = network
+        self._node = node
+        self._ways: dict[str, Outbound] = {}
+        self._up: set[str] = set()
+        self._dead = False
+
+    def start(
+        self,
+        identity: Identity,
+        receive: Callable[[str, list[PeerMessage]], None],
+        link: Callable[[str, bool], None],
+        serve_snapshot: ServeSnapshot,
+    ) -> None:
+        self._identity, self._receive, self._link = identity, receive, link
+        self.serve_snapshot = serve_snapshot
+        self._inbound = Inbound(identity.cluster, identity.node)
+        self._network.ends[self._node] = self
+        self._network.refresh()
+
+    def restart(self, identity: Identity) -> None:
+        self._identity = identity
+        for peer in self._ways:
+            self._ways[peer] = Outbound(identity, peer)
+            self._ways[peer].begin()
+
+    def set_peers(self, addresses: Mapping[str, str]) -> None:
+        for peer in set(self._ways) - set(addresses):
+            del self._ways[peer]
+            self._up.discard(peer)
+        for peer in addresses:
+            self._ways.setdefault(peer, Outbound(self._identity, peer))
+        self.refresh()
+
+    def send(self, peer: str, messages: Sequence[bytes]) -> bool:
+        if self._dead:
+            return False
+        for message in messages:
+            self._network.said(self._node, peer, message)
+        if peer not in self._up:
+            return False
+        self._network.carry(self._node, peer, self._ways[peer].seal(messages))
+        return True
+
+    async def fetch_snapshot(self, peer: str) -> AsyncIterator[FetchSnapshotResponse]:
+        end = self._network.ends.get(peer)
+        if end is None:
+            raise SnapshotFailed(f"{peer} is away")
+        async for part in end.serve_snapshot():
+            await asyncio.sleep(0.002)
+            if self._network.ends.get(peer) is not end or not self._network.passes(peer, self._node):
+                raise SnapshotFailed(f"{peer} went away")
+            yield FetchSnapshotResponse.FromString(part.SerializeToString())
+
+    async def stop(self) -> None:
+        self.kill()
+
+    def kill(self) -> None:
+        self._dead = True
+        if self._network.ends.get(self._node) is self:
+            del self._network.ends[self._node]
+            self._network.refresh()
+
+    def arrive(self, frame: bytes) -> None:
+        peer, messages = self._inbound.open(frame)
+        if messages:
+            self._receive(peer, messages)
+
+    def refresh(self) -> None:
+        """Links follow what can be noticed of the network, after a while."""
+        delay = self._network.rng.uniform(0.002, 0.02)
+        asyncio.get_running_loop().call_later(delay, self._settle)
+
+    def _settle(self) -> None:
+        if self._dead:
+            return
+        for peer in sorted(self._ways):
+            is_open = self._network.seems_open(self._node, peer)
+            if is_open and peer not in self._up:
+                self._up.add(peer)
+                self._ways[peer].begin()
+                self._link(peer, True)
+            elif not is_open and peer in self._up:
+                self._up.discard(peer)
+                self._link(peer, False)

@@ -1,0 +1,272 @@
+"""Whole replicas in one process: real drivers, engines, guards and journals; virtual time, network, disks."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+
+from tarry.replication.driver import Driver
+from tarry.replication.journal import Batch, Journal
+from tarry.replication.settings import ReplicationSettings
+from tarry.replication.status import (
+    NotLeader,
+    Overloaded,
+    ProposalRefused,
+    Role,
+    Unknown,
+)
+from tests.simulation.checker import Checker, Violation
+from tests.simulation.disk import DiskFailed, SimDisk
+from tests.simulation.network import Network, SimTransport
+from tests.simulation.toy import Checkpoint, Toy, ToySnapshots
+
+SETTINGS = ReplicationSettings(retained_bytes_max=2000, entry_commands_max=8, window_bytes_max=64 << 10)
+
+
+class SimClock:
+    """A node's clocks: each at its own rate."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, rate: float, ahead_ms: int) -> None:
+        self._loop = loop
+        self.rate = rate
+        self.ahead_ms = ahead_ms
+
+    def monotonic(self) -> float:
+        return self._loop.time() * self.rate
+
+    def wall_ms(self) -> int:
+        return 1_800_000_000_000 + round(self._loop.time() * self.rate * 1000) + self.ahead_ms
+
+
+class WatchedDriver(Driver):
+    """Checked after every turn; stands still while its node is paused."""
+
+    after_turn: Callable[[], None]
+    running: asyncio.Event
+
+    async def _turn(self) -> None:
+        await self.running.wait()
+        await super()._turn()
+        self.after_turn()
+
+
+class SimNode:
+    """A node over all its starts: its disk, its checkpoint and its clock stay."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self.world = world
+        self.name = name
+        self.disk = SimDisk(world.rng)
+        self.checkpoint = Checkpoint()
+        rate = world.rng.uniform(1 - world.drift, 1 + world.drift)
+        self.clock = SimClock(asyncio.get_running_loop(), rate, world.rng.randrange(-5000, 5000))
+        self.alive = False
+        self.member = True
+        self.sync_s = 0.0005
+        self.running = asyncio.Event()
+        self._under_way: Batch | None = None
+
+    def start(self, members: dict[str, str]) -> None:
+        world = self.world
+        self.journal = Journal(self.disk, incarnation=world.rng.getrandbits(60), tail_entries_max=64)
+        world.checker.on_start(self)
+        self.machine = Toy(self.checkpoint, partial(world.checker.on_apply, self.name))
+        snapshots = ToySnapshots(self.machine, lambda: self.checkpoint, self._store)
+        self.transport = SimTransport(world.network, self.name)
+        self.running.set()
+        self.driver = WatchedDriver(
+            node=self.name,
+            members=members,
+            journal=self.journal,
+            machine=self.machine,
+            transport=self.transport,
+            clock=self.clock,
+            rng=random.Random(world.rng.random()),
+            settings=world.settings,
+            heartbeat=self.name.encode,
+            on_heartbeat=lambda leader, state: None,
+            on_role=self._on_role,
+            snapshot_source=snapshots,
+            snapshot_sink=snapshots,
+            run_blocking=self._run_blocking,
+        )
+        self.driver.running = self.running
+        self.driver.after_turn = partial(world.checker.after_turn, self, world.nodes)
+        self.alive = True
+        self._task = asyncio.get_running_loop().create_task(self._run(), name=self.name)
+
+    def crash(self) -> None:
+        """Power loss: what was not synced is gone, or half there."""
+        if self.alive:
+            self.alive = False
+            self.transport.kill()
+            self._task.cancel()
+            self.disk.crash(self._under_way)
+            self._under_way = None
+
+    def take_checkpoint(self) -> None:
+        if self.alive and self.running.is_set():
+            self.checkpoint = self.machine.checkpoint()
+            self.driver.compact(self.checkpoint.index)
+
+    def has_durable(self, index: int, term: int) -> bool:
+        """In its disk's records, or contained in its checkpoint."""
+        if index <= self.checkpoint.index:
+            return True
+        value = self.disk.read(index)
+        return value is not None and int.from_bytes(value[:8], "little") == term
+
+    async def _run(self) -> None:
+        try:
+            await self.driver.run()
+        except DiskFailed:
+            self.world.note(f"{self.name} ends: its disk failed")
+            self.alive = False
+            self.transport.kill()
+            self.disk.crash(None)
+        except Violation as violation:
+            self.world.fail(violation)
+        except Exception as error:  # noqa: BLE001 - whatever ends a replica here is a finding
+            self.world.fail(error)
+
+    async def _run_blocking(self, work: Callable[[], Any]) -> Any:
+        """Half of the time before it is durable, half before that is known."""
+        args = getattr(work, "args", ())
+        self._under_way = args[0] if args and isinstance(args[0], Batch) else None
+        delay_s = self.sync_s * self.world.rng.uniform(0.5, 2)
+        await asyncio.sleep(delay_s / 2)
+        if not self.alive:
+            raise asyncio.CancelledError
+        done = work()
+        self._under_way = None
+        await asyncio.sleep(delay_s / 2)
+        return done
+
+    def _store(self, checkpoint: Checkpoint) -> None:
+        self.checkpoint = checkpoint
+        self.world.checker.sometimes["snapshot installed"] += 1
+
+    def _on_role(self, role: Role) -> None:
+        self.world.note(f"{self.name} is {role.value} in term {self.driver.status().term}")
+        self.world.checker.sometimes[role.value] += 1
+
+
+class World:
+    """Must be made inside a running virtual loop."""
+
+    def __init__(self, seed: int, names: int = 3, *, settings: ReplicationSettings = SETTINGS) -> None:
+        self.rng = random.Random(seed)
+        self.settings = settings
+        self.drift = settings.clock_rate_error / 3
+        self.checker = Checker()
+        self.network = Network(random.Random(self.rng.random()), self.checker.on_said)
+        self.failure: BaseException | None = None
+        self.history: list[str] = []
+        self._failed = asyncio.Event()
+        self._commands = 0
+        self.nodes = [SimNode(self, f"n{i + 1}") for i in range(names)]
+        self.members = {node.name: f"{node.name}:1" for node in self.nodes}
+
+    def start(self) -> None:
+        for node in self.nodes:
+            node.start(self.members)
+
+    def node(self, name: str) -> SimNode:
+        return next(node for node in self.nodes if node.name == name)
+
+    def note(self, text: str) -> None:
+        self.history.append(f"{asyncio.get_running_loop().time():9.4f} {text}")
+
+    def fail(self, error: BaseException) -> None:
+        if self.failure is None:
+            self.failure = error
+            self.note(f"FAILED: {type(error).__name__}: {error}")
+        self._failed.set()
+
+    async def during(self, work: Awaitable[None]) -> None:
+        """Runs `work`, but not beyond the first failure, which is raised."""
+        task = asyncio.ensure_future(work)
+        failed = asyncio.ensure_future(self._failed.wait())
+        await asyncio.wait([task, failed], return_when=asyncio.FIRST_COMPLETED)
+        failed.cancel()
+        if self.failure is not None:
+            task.cancel()
+            raise self.failure
+        await task
+
+    def leader(self) -> SimNode | None:
+        """That may serve now."""
+        return next((node for node in self.nodes if node.alive and node.driver.may_serve()), None)
+
+    async def until_led(self, timeout_s: float = 5.0, *, but: str = "") -> SimNode:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        while loop.time() < deadline:
+            leader = self.leader()
+            if leader is not None and leader.name != but and leader.running.is_set():
+                return leader
+            await asyncio.sleep(0.005)
+        raise Violation(f"V1: nobody leads after {timeout_s} s")
+
+    async def propose(self, node: SimNode, timeout_s: float = 2.0) -> bool:
+        """One new command; whether it was acknowledged. Whatever comes is checked."""
+        self._commands += 1
+        command = b"%d" % self._commands + bytes(self.rng.randrange(200))
+        try:
+            index = await asyncio.wait_for(node.driver.propose(command), timeout_s)
+        except (NotLeader, Overloaded):
+            self.checker.on_refused(command)
+        except (Unknown, TimeoutError):
+            return False
+        except ProposalRefused as refused:
+            self.fail(refused)
+        else:
+            self.checker.on_acknowledged(command, index, self.nodes)
+            return True
+        return False
+
+    async def read(self, node: SimNode) -> None:
+        floor = self.checker.highest_acknowledged()
+        try:
+            await asyncio.wait_for(node.driver.read_barrier(), 2.0)
+        except (NotLeader, TimeoutError):
+            return
+        self.checker.on_read(node.driver.status().applied_index, floor)
+
+    async def client(self, until: float) -> None:
+        loop, rng = asyncio.get_running_loop(), self.rng
+        while loop.time() < until:
+            alive = [node for node in self.nodes if node.alive]
+            claiming = [node for node in alive if node.driver.status().role is Role.LEADER]
+            node = rng.choice(claiming or alive or self.nodes)
+            if node.alive:
+                try:
+                    await (self.read(node) if rng.random() < 0.1 else self.propose(node))
+                except Violation as violation:
+                    self.fail(violation)
+            await asyncio.sleep(rng.uniform(0.001, 0.03))
+
+    async def converge(self, timeout_s: float = 10.0) -> None:
+        """All faults are over: the cluster serves again, and its states become equal."""
+        self.network.heal()
+        for node in self.nodes:
+            node.disk.fails = False
+            node.running.set()
+            if not node.alive:
+                node.start(self.members)
+        loop = asyncio.get_running_loop()
+        await self.until_led(3.0)
+        begun = loop.time()
+        while not await self.propose(await self.until_led(3.0)):
+            if loop.time() - begun > 2.0:
+                raise Violation("V2: no write succeeds after the healing")
+        begun = loop.time()
+        while len({node.machine.applied_index for node in self.nodes}) > 1:
+            if loop.time() - begun > timeout_s:
+                where = {node.name: node.machine.applied_index for node in self.nodes}
+                raise Violation(f"V3: not converged: {where}")
+            await asyncio.sleep(0.02)
+        self.checker.at_the_end(self.nodes)
