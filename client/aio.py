@@ -8,9 +8,10 @@ from typing import Any
 
 from tarry.client.answers import CancelOutcome, MessageState, Scheduled, ScheduledBatch, StoredMessage
 from tarry.client.consumer import Consumer
-from tarry.client.delivery import Message, MessageBatch, Stamp
+from tarry.client.delivery import Stamp
 from tarry.client.errors import TarryError
 from tarry.client.hand import AckOutcome
+from tarry.client.message import Message, MessageBatch
 from tarry.client.nodes import Nodes
 from tarry.client.operator import ClusterStatus, Operator, Transferred
 from tarry.client.producer import Producer

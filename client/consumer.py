@@ -14,9 +14,10 @@ from collections import deque
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Final
 
-from tarry.client.delivery import Message, MessageBatch
+from tarry.client.delivery import View
 from tarry.client.errors import Closed, TarryError
 from tarry.client.hand import AckOutcome, Hand, Verdict
+from tarry.client.message import Message, MessageBatch
 from tarry.client.nodes import Nodes
 from tarry.client.repeats import Repeats
 from tarry.client.subscription import Subscription
@@ -118,18 +119,31 @@ class Consumer:
     async def __anext__(self) -> Message:
         """Return the next message; ends after ``close``. Raises Refused when the cluster ends it."""
         while not self._messages:
-            batch = await self._next_batch()
+            batch = await self.next_batch()
+            if batch is None:
+                raise StopAsyncIteration
             self._messages.extend(batch)  # looked up only now: a reconnect may have replaced it
         return self._messages.popleft()
 
     async def batches(self) -> AsyncIterator[MessageBatch]:
         """Yield messages in the batches in which they came: for bulk, with an ack a batch."""
-        while True:
-            try:
-                batch = await self._next_batch()
-            except StopAsyncIteration:
-                return
+        while (batch := await self.next_batch()) is not None:
             yield batch
+
+    async def next_batch(self) -> MessageBatch | None:
+        """Return the next batch; None after ``close``. Raises Refused when the cluster ends it."""
+        while not self._closed:
+            if self._batches:
+                return self._batches.popleft()
+            if self._error is not None:
+                raise self._error
+            self._arrived.clear()
+            await self._arrived.wait()
+        return None
+
+    def holds(self, message: View) -> bool:
+        """Return whether the message is in hand: not settled, and not lost in a reconnect."""
+        return self._hand.holds(message.queue, message.offset)
 
     def settle_soon(self, verdict: Verdict, offset: int) -> None:
         """Give a verdict without waiting (what ``Message.ack_soon`` calls)."""
@@ -161,21 +175,10 @@ class Consumer:
         self._subscription.wake()
         return waiter
 
-    async def _next_batch(self) -> MessageBatch:
-        while True:
-            if self._closed:
-                raise StopAsyncIteration
-            if self._batches:
-                return self._batches.popleft()
-            if self._error is not None:
-                raise self._error
-            self._arrived.clear()
-            await self._arrived.wait()
-
     def _receive(self, deliveries: consumer_pb.Deliveries) -> None:
-        batch = MessageBatch(deliveries, self, int(time.time() * 1_000))
+        batch = MessageBatch(deliveries, int(time.time() * 1_000), self)
         if self._repeats is not None:
-            batch = self._without_repeats(batch, self._repeats)
+            self._drop_repeats(batch, self._repeats)
         else:
             self._hand.received(batch.queue, batch.offsets)
         if len(batch):
@@ -183,29 +186,26 @@ class Consumer:
             self._batches.append(batch)
             self._arrived.set()
 
-    def _without_repeats(self, batch: MessageBatch, repeats: Repeats) -> MessageBatch:
+    def _drop_repeats(self, batch: MessageBatch, repeats: Repeats) -> None:
         queue, offsets = batch.queue, batch.offsets
         held, acked = self._hand.among(queue, offsets), repeats.among(queue, offsets)
         self._hand.received(queue, offsets)
         if not held and not acked:
-            return batch
+            return
         again = list(acked - held)
         self._hand.settle_many(batch.ack_verdict, again)
         self._subscription.wake()
         self.duplicates_dropped += len(held | acked)
-        return batch.only(
-            [at for at, offset in enumerate(offsets) if offset not in held and offset not in acked]
-        )
+        batch.keep([at for at, o in enumerate(offsets) if o not in held and o not in acked])
 
     def _resumed(self, lost: int) -> None:
         """The stream is open again: what was lost meanwhile and not handed out yet, must not be."""
         if lost:
             holds = self._hand.holds
             self._messages = deque(m for m in self._messages if holds(m.queue, m.offset))
-            kept = [
-                b.only([at for at, o in enumerate(b.offsets) if holds(b.queue, o)]) for b in self._batches
-            ]
-            self._batches = deque(batch for batch in kept if len(batch))
+            for batch in self._batches:
+                batch.keep([at for at, offset in enumerate(batch.offsets) if holds(batch.queue, offset)])
+            self._batches = deque(batch for batch in self._batches if len(batch))
 
     def _fail(self, error: TarryError) -> None:
         self._error = error

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from functools import cached_property
-from itertools import repeat
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tarry.client.answers import ids_of
-from tarry.client.hand import AckOutcome, Verdict
+from tarry.client.hand import Verdict
 from tarry.client.records import bodies_of, body_of
 from tarry.proto import tarry_consumer_pb2 as consumer_pb
 from tarry.proto.tarry_message_pb2 import Record
@@ -31,19 +29,10 @@ class Stamp(NamedTuple):
     """Messages of that second released so far."""
 
 
-class Settler(Protocol):
-    """Takes verdicts: the consumer that received the messages."""
+class Columns:
+    """Messages of one queue that came together. Columns have shape (n,)."""
 
-    def settle_soon(self, verdict: Verdict, offset: int) -> None: ...
-    def settle(self, verdict: Verdict, offset: int) -> asyncio.Future[AckOutcome]: ...
-    def settle_many_soon(self, verdict: Verdict, offsets: Sequence[int]) -> None: ...
-    def settle_many(self, verdict: Verdict, offsets: Sequence[int]) -> asyncio.Future[list[AckOutcome]]: ...
-
-
-class MessageBatch:
-    """Messages of one queue that came together. Columns have shape (n,); iterating gives messages."""
-
-    def __init__(self, deliveries: consumer_pb.Deliveries, settler: Settler, received_ms: int) -> None:
+    def __init__(self, deliveries: consumer_pb.Deliveries, received_ms: int) -> None:
         self.topic = deliveries.topic
         self.queue = deliveries.queue
         self.offsets: list[int] = deliveries.offset[:]
@@ -52,22 +41,16 @@ class MessageBatch:
         """By this machine's clock."""
         self.ack_verdict = Verdict(self.queue)
         self._deliveries = deliveries
-        self._settler = settler
         self._positions: list[int] | None = None
 
     def __len__(self) -> int:
         return len(self.offsets)
 
-    def __iter__(self) -> Iterator[Message]:
-        return map(Message, repeat(self), range(len(self.offsets)), self.offsets)
-
-    def only(self, positions: list[int]) -> MessageBatch:
-        """Return the batch of the messages at these positions."""
-        batch = MessageBatch(self._deliveries, self._settler, self.received_ms)
-        of_all = self._positions or range(len(self))
-        batch._positions = [of_all[position] for position in positions]
-        batch.offsets = [self.offsets[position] for position in positions]
-        return batch
+    def keep(self, positions: list[int]) -> None:
+        """Forget all messages but those at these positions. For before anyone has looked."""
+        of_all = range(len(self)) if self._positions is None else self._positions
+        self._positions = [of_all[position] for position in positions]
+        self.offsets = [self.offsets[position] for position in positions]
 
     @cached_property
     def records(self) -> list[bytes]:
@@ -116,29 +99,17 @@ class MessageBatch:
         stamp = self._deliveries.stamp
         return Stamp(stamp.node, stamp.term, stamp.tick, stamp.local_index)
 
-    def ack(self) -> asyncio.Future[list[AckOutcome]]:
-        """Acknowledge all; await the outcomes, one a message, in order."""
-        return self._settler.settle_many(self.ack_verdict, self.offsets)
-
-    def ack_soon(self) -> None:
-        """Acknowledge all without waiting."""
-        self._settler.settle_many_soon(self.ack_verdict, self.offsets)
-
-    def nack(self, delay_ms: int | None = None) -> asyncio.Future[list[AckOutcome]]:
-        """Have all delivered again after ``delay_ms``, or by the group's back-off table."""
-        return self._settler.settle_many(Verdict(self.queue, True, delay_ms), self.offsets)
-
     def _column(self, name: str, dtype: type[Number]) -> NDArray[Number]:
         column = np.array(getattr(self._deliveries, name), dtype=dtype)
         return column if self._positions is None else column[self._positions]
 
 
-class Message:
-    """One delivered message. Cheap until it is looked into."""
+class View:
+    """One message of the columns. Cheap until it is looked into."""
 
     __slots__ = ("_batch", "_position", "_record", "offset")
 
-    def __init__(self, batch: MessageBatch, position: int, offset: int) -> None:
+    def __init__(self, batch: Columns, position: int, offset: int) -> None:
         self._batch = batch
         self._position = position
         self.offset = offset
@@ -204,18 +175,6 @@ class Message:
         """Which leader handed it over."""
         return self._batch.stamp
 
-    def ack(self) -> asyncio.Future[AckOutcome]:
-        """Acknowledge; await the outcome: fsynced on a majority, or stale."""
-        return self._batch._settler.settle(self._batch.ack_verdict, self.offset)
-
-    def ack_soon(self) -> None:
-        """Acknowledge without waiting: sent with the event loop's next turn, again after a reconnect."""
-        self._batch._settler.settle_soon(self._batch.ack_verdict, self.offset)
-
-    def nack(self, delay_ms: int | None = None) -> asyncio.Future[AckOutcome]:
-        """Have it delivered again after ``delay_ms``, or by the group's back-off table."""
-        return self._batch._settler.settle(Verdict(self._batch.queue, True, delay_ms), self.offset)
-
     @property
     def _parsed(self) -> Record:
         try:
@@ -225,4 +184,4 @@ class Message:
             return self._record
 
     def __repr__(self) -> str:
-        return f"<Message {self.id} of {self.topic}, attempt {self.attempt}>"
+        return f"<{type(self).__name__} {self.id} of {self.topic}, attempt {self.attempt}>"

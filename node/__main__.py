@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 from pydantic import ValidationError
 
+from tarry.client import console
 from tarry.node import config as node_config
 from tarry.node.console_dev import dev
 
@@ -63,6 +64,7 @@ def _member(text: str) -> tuple[str, str]:
 
 
 app.command()(dev)
+app.add_typer(console.app)
 
 
 def main() -> None:

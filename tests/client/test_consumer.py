@@ -10,9 +10,10 @@ import pytest
 
 from tarry.client.aio import connect
 from tarry.client.consumer import Consumer
-from tarry.client.delivery import Message, Stamp
+from tarry.client.delivery import Stamp
 from tarry.client.errors import Closed, ConsumerReplaced, InvalidName, Unavailable
 from tarry.client.hand import AckOutcome
+from tarry.client.message import Message
 from tarry.proto.tarry_message_pb2 import Record
 from tests.client.stand_in import ClusterStandIn, GroupStandIn, refuse
 

@@ -1,0 +1,137 @@
+"""The client's commands: schedule, consume, get, cancel, status, transfer.
+
+``tarry.node`` adds those that run nodes; together they are the program ``tarry``.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tarry.client import console_consume, console_schedule
+from tarry.client.aio import Client
+from tarry.client.answers import CancelOutcome, StoredMessage
+from tarry.client.console_operator import print_status
+from tarry.client.console_options import (
+    DEFAULT_SERVERS,
+    EXIT_CODES,
+    Ca,
+    Certificate,
+    Deadline,
+    Form,
+    Key,
+    Server,
+    Token,
+    run,
+)
+from tarry.client.console_output import REFUSED, Output, body_fields, print_fields, print_json, print_rows
+from tarry.client.console_times import time_text
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app.command(epilog=EXIT_CODES)(console_schedule.schedule)
+app.command(epilog=EXIT_CODES)(console_consume.consume)
+
+
+@app.command(epilog=EXIT_CODES)
+def get(
+    message_id: Annotated[str, typer.Argument(metavar="ID", help="As schedule printed it.")],
+    output: Form = Output.TABLE,
+    server: Server = DEFAULT_SERVERS,
+    token: Token = None,
+    ca: Ca = None,
+    certificate: Certificate = None,
+    key: Key = None,
+    deadline_ms: Deadline = 15_000,
+) -> None:
+    """Show a message as it is now."""
+
+    async def work(client: Client) -> None:
+        print_fields(_fields(await client.producer().get(message_id), output), output)
+
+    run(work, output, server, token, ca, certificate, key, deadline_ms)
+
+
+@app.command(epilog="Exit code 1 also where a message was not cancelled. " + EXIT_CODES)
+def cancel(
+    message_ids: Annotated[list[str], typer.Argument(metavar="ID...", help="As schedule printed them.")],
+    output: Form = Output.TABLE,
+    server: Server = DEFAULT_SERVERS,
+    token: Token = None,
+    ca: Ca = None,
+    certificate: Certificate = None,
+    key: Key = None,
+    deadline_ms: Deadline = 15_000,
+) -> None:
+    """Cancel messages before they are due."""
+
+    async def work(client: Client) -> None:
+        outcomes = await client.producer().cancel_many(message_ids)
+        rows = [
+            {"id": message_id, "outcome": outcome.value}
+            for message_id, outcome in zip(message_ids, outcomes, strict=True)
+        ]
+        if output is Output.JSON:
+            print_json(rows)
+        else:
+            print_rows("", rows, ["id", "outcome"])
+        if any(outcome is not CancelOutcome.CANCELLED for outcome in outcomes):
+            raise typer.Exit(REFUSED)
+
+    run(work, output, server, token, ca, certificate, key, deadline_ms)
+
+
+@app.command(epilog=EXIT_CODES)
+def status(
+    output: Form = Output.TABLE,
+    server: Server = DEFAULT_SERVERS,
+    token: Token = None,
+    ca: Ca = None,
+    certificate: Certificate = None,
+    key: Key = None,
+    deadline_ms: Deadline = 15_000,
+) -> None:
+    """Show the cluster: every node's own word, what is pending, and how far groups are."""
+
+    async def work(client: Client) -> None:
+        operator = client.operator()
+        await operator.status()  # also learns the addresses of all members
+        print_status(await operator.status_of_all(), output)
+
+    run(work, output, server, token, ca, certificate, key, deadline_ms)
+
+
+@app.command(epilog=EXIT_CODES)
+def transfer(
+    to: Annotated[
+        str, typer.Option(metavar="NODE", help="Name of the node to lead; else the most advanced follower.")
+    ] = "",
+    output: Form = Output.TABLE,
+    server: Server = DEFAULT_SERVERS,
+    token: Token = None,
+    ca: Ca = None,
+    certificate: Certificate = None,
+    key: Key = None,
+    deadline_ms: Deadline = 15_000,
+) -> None:
+    """Hand leadership to another node, losing and repeating nothing."""
+
+    async def work(client: Client) -> None:
+        done = await client.operator().transfer(to)
+        print_fields({"leader": done.leader, "term": done.term, "pause_ms": done.pause_ms}, output)
+
+    run(work, output, server, token, ca, certificate, key, deadline_ms)
+
+
+def _fields(message: StoredMessage, output: Output) -> dict[str, object]:
+    due: int | str = message.due_ms if output is Output.JSON else time_text(message.due_ms)
+    return {
+        "id": message.id,
+        "topic": message.topic,
+        "state": message.state.value,
+        "due_ms" if output is Output.JSON else "due": due,
+        "tags": list(message.tags),
+        "keys": list(message.keys),
+        "properties": dict(message.properties),
+        **body_fields(message.body),
+    }

@@ -1,0 +1,80 @@
+"""Prints what ``tarry status`` found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+
+from tarry.client.console_output import Output, print_json, print_rows, words
+from tarry.client.console_times import duration_text, time_text
+from tarry.client.errors import TarryError
+from tarry.client.operator import ClusterStatus
+
+
+def print_status(answers: Mapping[str, ClusterStatus | TarryError], output: Output) -> None:
+    """Print every node's answer, or why it gave none; then what the leader says of topics."""
+    if output is Output.JSON:
+        print_json(
+            {
+                address: asdict(answer)
+                if isinstance(answer, ClusterStatus)
+                else {"error": answer.reason, "text": answer.text}
+                for address, answer in answers.items()
+            }
+        )
+        return
+    told = {address: answer for address, answer in answers.items() if isinstance(answer, ClusterStatus)}
+    print_rows("nodes", [_node(address, answer) for address, answer in answers.items()], NODE_COLUMNS)
+    best = max(
+        told.values(), key=lambda answer: (answer.lease, answer.term, answer.applied_index), default=None
+    )
+    if best is None:
+        return
+    groups = [
+        {
+            "topic": topic.topic,
+            "released": topic.released,
+            "group": group.group,
+            "acked": group.floor + group.acked_above_floor,
+            "retrying": group.retrying,
+            "consumers": group.consumers,
+            "in_hand": group.in_hand,
+        }
+        for topic in best.topics
+        for group in topic.groups
+    ]
+    groups += [
+        {"topic": topic.topic, "released": topic.released, "group": ""}
+        for topic in best.topics
+        if not topic.groups
+    ]
+    if groups:
+        print_rows("topics", sorted(groups, key=lambda row: (row["topic"], row["group"])), GROUP_COLUMNS)
+    behind_ms = max(0, best.now_ms - best.frontier_ms)
+    words().print(
+        f"{best.pending:,} pending, {best.ready:,} ready; released up to {time_text(best.frontier_ms)}"
+        + (f", {duration_text(behind_ms)} ago" if best.pending and behind_ms > 1_000 else "")
+    )
+
+
+NODE_COLUMNS = ("node", "address", "role", "term", "applied", "pending", "clock_ms", "version")
+GROUP_COLUMNS = ("topic", "released", "group", "acked", "retrying", "consumers", "in_hand")
+
+
+def _node(address: str, answer: ClusterStatus | TarryError) -> dict[str, object]:
+    if isinstance(answer, TarryError):
+        return {"address": address, "role": f"no answer: {answer.reason}"}
+    role = "leader" if answer.lease else "follower" if answer.leader else "no leader known"
+    if not answer.lease and answer.leader == answer.node:
+        role = "leader, not serving yet"
+    offsets = [abs(member.clock_offset_ms) for member in answer.members]
+    return {
+        "node": answer.node,
+        "address": address,
+        "role": role,
+        "term": answer.term,
+        "applied": answer.applied_index,
+        "pending": answer.pending,
+        "clock_ms": max(offsets, default=0),
+        "version": answer.version,
+    }

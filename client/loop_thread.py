@@ -1,0 +1,94 @@
+"""An event loop in a thread of its own, for programs that have none."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from tarry.client.errors import Closed
+
+T = TypeVar("T")
+
+
+class LoopThread:
+    """Runs coroutines for other threads. A daemon: it keeps no process up."""
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._starting = threading.Lock()
+        self._soon: deque[Callable[[], object]] = deque()
+        self._woken = False
+        self._stopped = False
+
+    @property
+    def inside(self) -> bool:
+        """Whether the caller runs in the loop's own thread: it must not wait for it."""
+        return self._thread is threading.current_thread()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Return what the coroutine returns; raises what it raises.
+
+        An interrupt (Ctrl-C) cancels it. Raises RuntimeError in the loop's own
+        thread, that is in a callback: it would wait for itself.
+        """
+        try:
+            if self.inside:
+                raise RuntimeError("a callback runs on the client's event loop and must not wait for it")
+            loop = self._running()
+        except (RuntimeError, Closed):
+            work.close()
+            raise
+        future = asyncio.run_coroutine_threadsafe(work, loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()  # of no effect where the coroutine itself ended so
+            raise
+
+    def soon(self, call: Callable[[], object]) -> None:
+        """Have the loop call this soon, in order; a burst wakes it once."""
+        self._soon.append(call)
+        if not self._woken:
+            self._woken = True
+            self._running().call_soon_threadsafe(self.drain)
+
+    def stop(self) -> None:
+        """End the loop and its thread. May be called twice."""
+        with self._starting:
+            self._stopped = True
+            loop, thread = self._loop, self._thread
+        if loop is not None and thread is not None and thread.is_alive():
+            loop.call_soon_threadsafe(loop.stop)
+            if not self.inside:
+                thread.join()
+
+    def drain(self) -> None:
+        """Call what ``soon`` was given and the loop has not come to yet. In the loop's thread only."""
+        self._woken = False  # before the calls: what is added from here on wakes again
+        for _ in range(len(self._soon)):
+            self._soon.popleft()()
+
+    def _running(self) -> asyncio.AbstractEventLoop:
+        with self._starting:
+            if self._stopped:
+                raise Closed("client")
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(
+                    target=_run, args=(self._loop,), name="tarry-client", daemon=True
+                )
+                self._thread.start()
+            return self._loop
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_forever()
+    finally:
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.close()

@@ -1,0 +1,129 @@
+"""The client, blocking: the twin of ``tarry.client.aio``, with the same names.
+
+An event loop in a background thread does the work, so that threads that
+schedule at the same time share requests, and consumers keep their stream and
+leases while the program is busy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from tarry.client import aio
+from tarry.client.answers import CancelOutcome, MessageState, Scheduled, ScheduledBatch, StoredMessage
+from tarry.client.delivery import Stamp
+from tarry.client.errors import TarryError
+from tarry.client.hand import AckOutcome
+from tarry.client.loop_thread import LoopThread
+from tarry.client.operator import ClusterStatus, Transferred
+from tarry.client.settings import Settings, Tls, parse_servers
+from tarry.client.sync_consumer import Consumer, Message, MessageBatch
+from tarry.client.sync_producer import Producer
+
+__all__ = [
+    "AckOutcome",
+    "CancelOutcome",
+    "Client",
+    "ClusterStatus",
+    "Consumer",
+    "Message",
+    "MessageBatch",
+    "MessageState",
+    "Operator",
+    "Producer",
+    "Scheduled",
+    "ScheduledBatch",
+    "Settings",
+    "Stamp",
+    "StoredMessage",
+    "TarryError",
+    "Tls",
+    "Transferred",
+    "connect",
+]
+
+
+class Operator:
+    """Asks how the cluster is, and moves leadership. Made by ``Client.operator``."""
+
+    def __init__(self, operator: aio.Operator, thread: LoopThread) -> None:
+        self._operator = operator
+        self._thread = thread
+
+    def status(self) -> ClusterStatus:
+        """Return the cluster as the leader sees it, or any node where none leads."""
+        return self._thread.run(self._operator.status())
+
+    def status_of(self, address: str, timeout_ms: int = 1_000) -> ClusterStatus:
+        """Return the cluster as the node at this address sees it. Raises TarryError where it is silent."""
+        return self._thread.run(self._operator.status_of(address, timeout_ms))
+
+    def status_of_all(self, timeout_ms: int = 1_000) -> dict[str, ClusterStatus | TarryError]:
+        """Return what each node says, or why it says nothing, by address."""
+        return self._thread.run(self._operator.status_of_all(timeout_ms))
+
+    def transfer(self, target: str = "", *, deadline_ms: int = 0) -> Transferred:
+        """Hand leadership to ``target``, as the async twin does."""
+        return self._thread.run(self._operator.transfer(target, deadline_ms=deadline_ms))
+
+
+class Client:
+    """One cluster. May be used by any number of threads. Closing it closes what it gave out."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._thread = LoopThread()
+        self._client = aio.Client(settings)
+        self._closed = False
+
+    def producer(self) -> Producer:
+        """Return a new producer, with an id of its own."""
+        return Producer(self._thread.run(_made(self._client.producer)), self._thread, self.settings)
+
+    def consumer(
+        self,
+        topic: str,
+        group: str,
+        *,
+        tags: Iterable[str] = (),
+        credit: int = 1_000,
+        lease_ms: int = 0,
+        name: str = "",
+        dedupe: bool = False,
+    ) -> Consumer:
+        """Return a new consumer; ``with`` subscribes it. Arguments as of the async twin."""
+
+        def make() -> aio.Consumer:
+            return self._client.consumer(
+                topic, group, tags=tags, credit=credit, lease_ms=lease_ms, name=name, dedupe=dedupe
+            )
+
+        return Consumer(self._thread.run(_made(make)), self._thread)
+
+    def operator(self) -> Operator:
+        """Return an operator."""
+        return Operator(self._thread.run(_made(self._client.operator)), self._thread)
+
+    def close(self) -> None:
+        """Close producers (after their answers) and consumers, then the connections and the thread."""
+        if not self._closed:
+            self._closed = True
+            self._thread.run(self._client.close())
+            self._thread.stop()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+async def _made(make: Any) -> Any:
+    # Channels and events belong to the loop in which they are made.
+    return make()
+
+
+def connect(servers: str | Iterable[str], **settings: Any) -> Client:
+    """Return a client of the cluster that has these addresses, as ``tarry.client.aio.connect`` does."""
+    return Client(Settings(servers=parse_servers(servers), **settings))
