@@ -37,7 +37,9 @@ class Plan:
     in_one_pass: bool
 
 
-def plan(partition: HourPartition, first: int, until_end: int, wanted: int, room: int) -> Plan:
+def plan(
+    partition: HourPartition, first: int, until_end: int, wanted: int, room: int, begun: Harvest | None
+) -> Plan:
     """How to get the next `wanted` messages due before `until_end`, from second `first` on, which has some.
 
     One second by its chain, or a window by a pass, where that costs less. The window then reaches further,
@@ -48,7 +50,7 @@ def plan(partition: HourPartition, first: int, until_end: int, wanted: int, room
     total = np.cumsum(live, dtype=np.int64)
     needed = min(wanted, int(total[min(until_end - first, len(live)) - 1]))
     chains = int(np.count_nonzero(live[: 1 + int(np.searchsorted(total, needed))]))
-    if partition.units >= needed * CHAIN_STEP_UNITS + chains * CHAIN_START_UNITS:
+    if (begun.left if begun else partition.units) >= needed * CHAIN_STEP_UNITS + chains * CHAIN_START_UNITS:
         return Plan(first, first + 1, int(live[0]), in_one_pass=False)
     worth = min(room, max(needed, partition.units // LOAD_UNITS))
     length = max(1, int(np.searchsorted(total, worth, side="right")))
@@ -67,6 +69,15 @@ class Harvest:
         self._position = 0
         self._found: list[Rows] = []
 
+    @property
+    def left(self) -> int:
+        """Units that are still to be looked at."""
+        return self._partition.units - self._position
+
+    def holds(self, second: int) -> bool:
+        """Whether a second lies in the window."""
+        return self.first <= second < self.end
+
     def step(self, units_max: int) -> bool:
         """Look at up to `units_max` more units, roughly; whether all there are have been seen."""
         log = self._partition.log
@@ -83,8 +94,8 @@ class Harvest:
             self._position += len(block)
         return self._position == log.units
 
-    def entries(self) -> Rows:
-        """What was found, cancelled or not, sorted by (second, global index), once all has been seen.
+    def entries(self, first: int) -> Rows:
+        """What was found from second `first` on, cancelled or not, by (second, global index), at the end.
 
         Raises WheelDamaged where it is not what the slots count.
         """
@@ -94,7 +105,8 @@ class Harvest:
         begin = self.first % HOUR_SECONDS
         if bool((counts != self._partition.seconds.counts()[begin : begin + len(counts)]).any()):
             raise WheelDamaged(self._partition.log.index_path, "units are not of the seconds their slots say")
-        return found.take(np.argsort(second, kind="stable"))
+        order = np.argsort(second, kind="stable")
+        return found.take(order[int(counts[: first - self.first].sum()) :])
 
 
 def collect(partition: HourPartition, second: int) -> Rows:
@@ -111,7 +123,7 @@ def collect(partition: HourPartition, second: int) -> Rows:
             first = partition.hour * HOUR_SECONDS + second
             harvest = Harvest(partition, Plan(first, first + 1, count, in_one_pass=True))
             harvest.step(log.units)
-            return harvest.entries()
+            return harvest.entries(first)
     global_index = partition.chain(second)
     units = log.units_at(global_index)
     if bool((units["due_in_hour_ms"] // SECOND_MS != second).any()) or bool(

@@ -21,7 +21,7 @@ from tarry.wheel.residency import Residency
 from tarry.wheel.second_wheel import SLOTS_BYTES, SecondWheel
 from tarry.wheel.state import HOUR_MS, NONE, SECOND_MS, Flags, HourState, Masks, Numbers, Rows
 
-_REBUILD_UNITS_MAX: Final = 4_096  # below, reading the units costs less than reading and checking the slots
+_UNMAPPED_UNITS_MAX: Final = 1_024  # up to so many, slots are rebuilt when they are used, and have no file
 
 
 def folder_name(hour: int) -> str:
@@ -78,21 +78,21 @@ class HourPartition:
 
     @property
     def seconds(self) -> SecondWheel:
-        """The second wheel, mapped; rebuilt if recovery left it in doubt. Raises OSError and WheelDamaged."""
+        """The second wheel, as it was or rebuilt from the index. Raises OSError and WheelDamaged."""
         if self._slots is None:
-            self._slots = SecondWheel(f"{self.folder}/slots")
-            recovered, self._recovered = self._recovered, None
-            if recovered is not None and (
-                recovered.slots_crc is None or recovered.slots_crc != self._slots.checksum()
-            ):
+            mapped = self.units > _UNMAPPED_UNITS_MAX
+            slots = SecondWheel.mapped(f"{self.folder}/slots") if mapped else SecondWheel.in_memory()
+            recovered = self._recovered
+            if not mapped or (recovered is not None and recovered.slots_crc != slots.checksum()):
                 cancelled = self.log.units_at(_numbers(self.cancelled))["due_in_hour_ms"]
-                self._slots.rebuild(self.log.due_columns(), cancelled)
+                slots.rebuild(self.log.due_columns(), cancelled)
+            self._slots, self._recovered = slots, None
         return self._slots
 
     def close(self) -> None:
         """Unmap and close the files; the next use opens them again."""
         if self._slots is not None:
-            if self.units > _REBUILD_UNITS_MAX and self._slots_crc is None:
+            if self.units > _UNMAPPED_UNITS_MAX and self._slots_crc is None:
                 self._slots_crc = self._slots.checksum()
             self._slots = None
         self.log.close()
@@ -124,6 +124,8 @@ class HourPartition:
             tag_mask=tag_mask,
         )
         seconds.link(places)
+        if first <= _UNMAPPED_UNITS_MAX < self.units:
+            self._slots = seconds.moved_to(f"{self.folder}/slots")
         self._captured = self._slots_crc = None
         return first
 
@@ -179,7 +181,7 @@ class HourPartition:
     def _checksum_of_slots(self) -> int | None:
         if self._recovered is not None:
             return self._recovered.slots_crc
-        if self.units <= _REBUILD_UNITS_MAX:
+        if self.units <= _UNMAPPED_UNITS_MAX:
             return None
         if self._slots_crc is None and self._slots is not None:
             self._slots_crc = self._slots.checksum()

@@ -31,10 +31,10 @@ from tarry.wheel.state import (
 )
 
 _SLICE: Final = 256  # entries looked at together at least, so that a run of cancelled ones is passed quickly
-_AHEAD_MESSAGES_MAX: Final = 2_048  # of chains loaded ahead by one take, and of units passed over ahead by
-_AHEAD_UNITS_MAX: Final = (
-    131_072  # one take: about 2 ms and half of one, so that no take pays for ten seconds
-)
+# What one take does ahead, so that none pays for ten seconds: some 3 ms at most, mostly nothing.
+_AHEAD_MESSAGES_MAX: Final = 2_048  # loaded along chains
+_AHEAD_UNITS_MAX: Final = 131_072  # passed over
+_AHEAD_WINDOW_MAX: Final = 32_768  # messages of a pass, loaded when it ends
 _NOTHING: Final[Rows] = np.empty(0, ENTRY)
 _PEEK_MESSAGES_MAX: Final = 4_096  # a second with more gives its beginning as its first due time
 
@@ -119,7 +119,7 @@ class Release:
             self._near.drop(len(head))
 
     def _load_until(self, until_ms: int, wanted: int) -> None:
-        """If the near queue is empty, load the first window with messages that begins by `until_ms`.
+        """If the near queue is empty, load something that is due in a second that begins by `until_ms`.
 
         `wanted` is how many are going to be taken, if there are as many.
         """
@@ -142,27 +142,26 @@ class Release:
                 self._near.end = target
                 return
             self._near.end = second
-            room = self._settings.near_messages_max // 2 - self._near.count
+            room = min(self._settings.near_messages_max // 2 - self._near.count, _AHEAD_WINDOW_MAX)
             if not self._load(second + HOUR_SECONDS, room, room, _AHEAD_UNITS_MAX):
                 return
 
     def _load(self, until_end: int, wanted: int, room: int, units_max: int) -> bool:
-        """Load the window from the near queue's end on; False: no room, or more steps are to come."""
-        near = self._near
+        """Load from the near queue's end on; False: there is no room, or more steps of a pass are to come."""
+        near, begun = self._near, self._harvest
+        if begun is not None and not begun.holds(near.end):
+            begun = self._harvest = None
         partition = self._hours.must(near.end // HOUR_SECONDS)
-        if self._harvest is None or self._harvest.first != near.end:
-            window = plan(partition, near.end, until_end, wanted, room)
-            if window.messages > room and near.count:
-                return False
-            if not window.in_one_pass:
-                near.load(
-                    window.end, self._pending_of(partition, collect(partition, near.end % HOUR_SECONDS))
-                )
-                return True
-            self._harvest = Harvest(partition, window)
-        if not self._harvest.step(units_max):
+        window = plan(partition, near.end, until_end, wanted, room, begun)
+        if window.messages > room and near.count:
             return False
-        near.load(self._harvest.end, self._pending_of(partition, self._harvest.entries()))
+        if not window.in_one_pass:
+            near.load(window.end, self._pending_of(partition, collect(partition, near.end % HOUR_SECONDS)))
+            return True
+        harvest = self._harvest = begun or Harvest(partition, window)
+        if not harvest.step(units_max):
+            return False
+        near.load(harvest.end, self._pending_of(partition, harvest.entries(near.end)))
         self._harvest = None
         return True
 

@@ -7,7 +7,8 @@ leads to the one before.
                          └── unit 6 ── pre ─► unit 4 ── pre ─► unit 0 ── pre ─► NONE
 
 The file is mapped, and never forced to disk: everything in it follows from the delay index and the cancelled
-set, and after a crash it is rebuilt from them unless its checksum proves it current.
+set, and after a crash it is rebuilt from them unless its checksum proves it current. An hour of few messages
+has none: to rebuild its slots costs no more than to map them.
 """
 
 from __future__ import annotations
@@ -50,24 +51,38 @@ class Places:
 
 
 class SecondWheel:
-    """The mapped slots of one hour."""
+    """The slots of one hour: in a mapped file, or only in memory."""
 
-    __slots__ = ("_cancelled", "_count", "_head", "_map")
+    __slots__ = ("_cancelled", "_count", "_head", "_slots")
 
-    def __init__(self, path: str) -> None:
-        """Map the file, created empty where it is missing or has a wrong size. Raises OSError."""
+    def __init__(self, slots: NDArray[np.void]) -> None:
+        self._slots = slots
+        self._head = slots["next_to_head"]
+        self._count = slots["count"]
+        self._cancelled = slots["cancelled"]
+
+    @classmethod
+    def in_memory(cls) -> SecondWheel:
+        """Empty slots that are in no file."""
+        return cls(np.zeros(HOUR_SECONDS, SLOT))
+
+    @classmethod
+    def mapped(cls, path: str) -> SecondWheel:
+        """The slots of a file, created empty where it is missing or has a wrong size. Raises OSError."""
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             if os.fstat(fd).st_size != SLOTS_BYTES:
                 os.ftruncate(fd, 0)
                 os.ftruncate(fd, SLOTS_BYTES)
-            self._map = mmap.mmap(fd, SLOTS_BYTES)
+            return cls(np.frombuffer(mmap.mmap(fd, SLOTS_BYTES), SLOT))
         finally:
             os.close(fd)
-        slots = np.frombuffer(self._map, SLOT)
-        self._head = slots["next_to_head"]
-        self._count = slots["count"]
-        self._cancelled = slots["cancelled"]
+
+    def moved_to(self, path: str) -> SecondWheel:
+        """The same slots in a file, whatever it held. Raises OSError."""
+        moved = SecondWheel.mapped(path)
+        moved._slots[:] = self._slots
+        return moved
 
     def place(self, second: NDArray[np.uint16], first: int) -> Places:
         """Chain n units, global indices from `first` on, of these seconds (0 to 3,599), shape (n,)."""
@@ -135,7 +150,7 @@ class SecondWheel:
 
     def checksum(self) -> int:
         """crc32c of all slots."""
-        return int(google_crc32c.value(self._map[:]))
+        return int(google_crc32c.value(self._slots.tobytes()))
 
     def rebuild(self, due_columns: Iterable[tuple[int, Numbers]], cancelled_due: Numbers) -> None:
         """Set every slot from the index's due_in_hour_ms, in blocks, and from that of the cancelled units."""

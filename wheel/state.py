@@ -103,7 +103,7 @@ class HourState:
     units: int
     index_crc: int
     slots_crc: int | None
-    """None: rebuilding this hour's slots is cheaper than checking them."""
+    """None: the hour's slots are rebuilt, not read."""
     pending: int
     cancelled: bytes
     """A serialized roaring bitmap of global indices; empty where none is cancelled."""

@@ -48,21 +48,19 @@ def test_what_came_after_the_checkpoint_is_cut_off(tmp_path: Path) -> None:
     assert len(rows(again.take(START_MS + HOUR_MS, 1_000))) == 100
 
 
-@pytest.mark.parametrize("count", [50, 10_000], ids=["few", "more than the slots are checked for"])
+@pytest.mark.parametrize("count", [50, 10_000], ids=["too few for a file", "many"])
 def test_slots_that_ran_ahead_of_the_index_are_rebuilt(tmp_path: Path, count: int) -> None:
     wheel = Wheel(tmp_path, SETTINGS)
     names = append(wheel, spread(count))
     wheel.cancel(*ids(names[:20]))
     state = checkpoint(wheel)
-    slots = (tmp_path / FOLDER / "slots").read_bytes()
-    more = spread(500, seed=3)
+    counts = wheel.pending_per_second(HOUR).tolist()
+    more = spread(2_000, seed=3)
     append(wheel, more)
     wheel.cancel(*ids(names[20:40]))
     digest, ahead = wheel.digest(), (tmp_path / FOLDER / "slots").read_bytes()
-    assert ahead != slots
     again = Wheel.recover(tmp_path, SETTINGS, state)
-    assert again.pending_per_second(HOUR).sum() == count - 20
-    assert (tmp_path / FOLDER / "slots").read_bytes() == slots
+    assert again.pending_per_second(HOUR).tolist() == counts
     append(again, more)
     again.cancel(*ids(names[20:40]))
     assert again.digest() == digest
