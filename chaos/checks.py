@@ -115,9 +115,17 @@ def stuck(history: History, patience_ms: int) -> tuple[Delivered, ...]:
     )
 
 
-def lateness(history: History) -> Lateness:
-    """Return how late messages came that were acknowledged before they were due."""
-    sent = {one.token: one for one in history.acknowledged() if one.answered_ms <= one.acknowledged_due_ms}
+def lateness(history: History, outside: Sequence[tuple[int, int]] = ()) -> Lateness:
+    """Return how late messages came that were acknowledged before they were due.
+
+    `outside`: leave out what was due within these spans (from, to), ms of the wall clock, ends included.
+    """
+    sent = {
+        one.token: one
+        for one in history.acknowledged()
+        if one.answered_ms <= one.acknowledged_due_ms
+        and not any(start <= one.acknowledged_due_ms <= end for start, end in outside)
+    }
     late_ms = sorted(
         delivery.received_ms - sent[delivery.token].acknowledged_due_ms
         for delivery in history.first_deliveries().values()

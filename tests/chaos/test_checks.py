@@ -197,6 +197,15 @@ def test_lateness_leaves_out_what_was_due_before_its_acknowledgement() -> None:
     assert checks.lateness(history).count == 4
 
 
+def test_lateness_outside_a_span_leaves_out_what_was_due_in_it() -> None:
+    history = sound()
+    history.sent[4] = sent(4, due_ms=6_000)
+    history.delivered[4] = delivered(4, at_ms=6_400)
+    assert checks.lateness(history).max_ms == 400
+    assert checks.lateness(history, outside=[(6_000, 7_000)]) == checks.Lateness(4, 2, 2, 2)
+    assert checks.lateness(history, outside=[(6_001, 7_000)]).count == 5
+
+
 def test_lateness_of_nothing_is_zero() -> None:
     assert checks.lateness(History()) == checks.Lateness(0, 0, 0, 0)
 
