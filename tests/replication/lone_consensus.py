@@ -1,0 +1,101 @@
+"""One replica's consensus with its peers played by the test."""
+
+from __future__ import annotations
+
+import random
+
+from tarry.proto.tarry_peer_pb2 import Append, LoggedEntry, PeerMessage, PreVote, Vote
+from tarry.replication.consensus import Consensus
+from tarry.replication.engine import entry_payload
+from tarry.replication.journal import Journal
+from tarry.replication.membership import Membership
+from tarry.replication.settings import ReplicationSettings
+from tarry.replication.status import Role
+from tests.simulation.disk import SimDisk
+
+
+class HandClock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def wall_ms(self) -> int:
+        return round(self.now * 1000)
+
+
+class Lone:
+    """n1 of n1 … n`size`; what it says is in `said`, newest last."""
+
+    def __init__(self, size: int = 3, **numbers: int) -> None:
+        self.clock = HandClock()
+        self.settings = ReplicationSettings(**numbers)  # type: ignore[arg-type]
+        self.members = {f"n{i}": f"n{i}:1" for i in range(1, size + 1)}
+        self.peers = [name for name in self.members if name != "n1"]
+        self.disk = SimDisk(random.Random(1))
+        self.said: list[tuple[str, PeerMessage]] = []
+        self.start()
+
+    def start(self) -> None:
+        self.journal = Journal(self.disk, incarnation=1)
+        self.consensus = Consensus(
+            node="n1",
+            membership=Membership(self.journal, self.members),
+            journal=self.journal,
+            clock=self.clock,
+            rng=random.Random(1),
+            settings=self.settings,
+            applied_index=0,
+            heartbeat=lambda: b"state",
+        )
+        for peer in self.peers:
+            self.consensus.link(peer, True)
+
+    def role(self) -> Role:
+        return self.consensus.role
+
+    def receive(self, peer: str, **body: object) -> list[tuple[str, PeerMessage]]:
+        """What it says to that."""
+        self.consensus.receive(peer, PeerMessage(**body))  # type: ignore[arg-type]
+        return self.settle()
+
+    def tick(self, after_s: float = 0.0) -> list[tuple[str, PeerMessage]]:
+        self.clock.now += after_s
+        self.consensus.tick()
+        return self.settle()
+
+    def settle(self) -> list[tuple[str, PeerMessage]]:
+        """Writes the journal and lets the outbox go."""
+        outbox = self.consensus.take_outbox()
+        batch = self.journal.stage()
+        if batch is not None:
+            self.journal.write(batch)
+            self.journal.mark_durable(batch)
+        self.said += outbox
+        return outbox
+
+    def lead(self) -> None:
+        """Is elected by all its peers."""
+        self.tick(after_s=1.0)
+        round_ = next(
+            m.pre_vote_request.round for _, m in reversed(self.said) if m.HasField("pre_vote_request")
+        )
+        for peer in self.peers:
+            self.receive(peer, pre_vote=PreVote(round=round_))
+        for peer in self.peers:
+            self.receive(peer, vote=Vote(term=self.consensus.term))
+        assert self.consensus.role is Role.LEADER
+        self.tick()
+
+    def follow(self, leader: str = "n2", term: int = 1, entries: int = 1) -> None:
+        """Hears a leader's first append of `entries` entries."""
+        payloads = [LoggedEntry(term=term, payload=entry_payload(b"")) for _ in range(entries)]
+        self.receive(
+            leader, append=Append(term=term, prev_index=1, prev_term=0, entries=payloads, sequence=1)
+        )
+        assert self.consensus.leader == leader
+
+
+def kinds(said: list[tuple[str, PeerMessage]]) -> list[tuple[str, str | None]]:
+    return [(peer, message.WhichOneof("body")) for peer, message in said]
