@@ -32,8 +32,20 @@ class Core:
     run_blocking: RunBlocking
     applied: int
     stopping: bool = False
+    failure: BaseException | None = None
+    """Of something beside the turns; the next turn raises it."""
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     _waiters: list[asyncio.Future[None]] = field(default_factory=list)
+
+    def fail(self, error: BaseException) -> None:
+        self.failure, self.stopping = error, True
+        self.wake.set()
+
+    def watch(self, task: asyncio.Task[None]) -> None:
+        """Done callback of a task that must not fail unseen."""
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self.fail(error)
 
     def now(self) -> float:
         return self.clock.monotonic()

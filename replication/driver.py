@@ -94,6 +94,7 @@ class Driver:
         self._inbound: deque[tuple[str, PeerMessage]] = deque()
         self._leadership: tuple[Role, int] = (Role.FOLLOWER, 0)
         self._compact_to = 0
+        self._writing: asyncio.Future[Any] | None = None
         self._node = node
         self._membership = Membership(journal, members)
         self._finish_installing()
@@ -114,17 +115,21 @@ class Driver:
         """Until stopped. Raises on anything unexpected: the process must then end."""
         core = self._core
         await self._write(self._journal.stage())  # the boot number is durable before anything is said with it
-        self._transport.start(self._identity(), self._receive, self._link, self._serve_snapshot)
+        self._transport.start(self._identity(), self._receive, self._link, self._serve_snapshot, core.fail)
         try:
             self._set_peers()
             while not core.stopping:
                 await self._wait()
                 await self._turn()
+            if core.failure is not None:
+                raise core.failure
         finally:
             core.stopping = True
             self._installing.cancel()
             self._proposals.lose_leadership(None)
             await self._transport.stop()
+            if self._writing is not None:
+                await asyncio.wait([self._writing])  # the journal may be closed after this
             core.end_turn()
 
     async def stop(self) -> None:
@@ -270,8 +275,9 @@ class Driver:
 
     async def _write(self, batch: Batch | None) -> None:
         while batch is not None:
+            self._writing = asyncio.ensure_future(self._run_blocking(partial(self._journal.write, batch)))
             try:
-                await self._run_blocking(partial(self._journal.write, batch))
+                await asyncio.shield(self._writing)  # a thread that writes cannot be cancelled
             except StorageFull:
                 self._journal.grow()
             else:

@@ -31,6 +31,7 @@ class Installing:
         """The peer, a leader, says that we need its state. Asked again while it is on its way, waits."""
         if self._sink is not None and self._fetching is None and self._arrived is None:
             self._fetching = asyncio.get_running_loop().create_task(self._fetch(peer), name="snapshot")
+            self._fetching.add_done_callback(self._core.watch)
 
     async def install(self, write: Callable[[Batch | None], Awaitable[None]]) -> bool:
         """False: it is no longer needed, or could not be swapped in."""

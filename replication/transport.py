@@ -46,8 +46,10 @@ class Transport(Protocol):
         receive: Callable[[str, list[PeerMessage]], None],
         link: Callable[[str, bool], None],
         serve_snapshot: ServeSnapshot,
+        fail: Callable[[BaseException], None],
     ) -> None:
-        """`receive(peer, messages)` and `link(peer, up)` are called on the event loop."""
+        """All are called on the event loop: `receive(peer, messages)`, `link(peer, up)`, and `fail(error)`
+        where something happened that never should."""
 
     def restart(self, identity: Identity) -> None:
         """From here on speaks as another start of the same node."""
@@ -77,6 +79,7 @@ class GrpcTransport:
         self._credentials = credentials
         self._identity = Identity("", "", 0, 0)
         self._link: Callable[[str, bool], None] = lambda peer, up: None
+        self._fail: Callable[[BaseException], None] = lambda error: None
         self._ways: dict[str, _Way] = {}
         self.servicer = PeerServicer()
         self.dropped = 0
@@ -87,9 +90,11 @@ class GrpcTransport:
         receive: Callable[[str, list[PeerMessage]], None],
         link: Callable[[str, bool], None],
         serve_snapshot: ServeSnapshot,
+        fail: Callable[[BaseException], None],
     ) -> None:
         self._identity = identity
         self._link = link
+        self._fail = fail
         self.servicer.start(Inbound(identity.cluster, identity.node), receive, serve_snapshot)
 
     def restart(self, identity: Identity) -> None:
@@ -122,6 +127,7 @@ class GrpcTransport:
                 outbound = Outbound(self._identity, peer)
                 channel = self._channel(address)
                 way = _Way(peer, address, outbound, channel, self._link, self._settings, self._rng)
+                way.task.add_done_callback(self._watch)
                 self._ways[peer] = way
 
     def send(self, peer: str, messages: Sequence[bytes]) -> bool:
@@ -137,6 +143,11 @@ class GrpcTransport:
         for way in ways:
             way.cancel()
         await asyncio.gather(*(way.ended() for way in ways))
+
+    def _watch(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._fail(error)
 
     def _channel(self, address: str) -> grpc.aio.Channel:
         options = channel_options(self._settings)
@@ -169,7 +180,7 @@ class _Way:
         self._waiting_bytes = 0
         self._up = False
         self._wake = asyncio.Event()
-        self._task = asyncio.get_running_loop().create_task(self._run(), name=f"peer-{peer}")
+        self.task = asyncio.get_running_loop().create_task(self._run(), name=f"peer-{peer}")
 
     def put(self, messages: Sequence[bytes]) -> bool:
         size_bytes = sum(map(len, messages))
@@ -182,10 +193,10 @@ class _Way:
         return True
 
     def cancel(self) -> None:
-        self._task.cancel()
+        self.task.cancel()
 
     async def ended(self) -> None:
-        await asyncio.wait([self._task])
+        await asyncio.wait([self.task])
 
     async def _run(self) -> None:
         back_off_s = _BACK_OFF_MIN_S

@@ -47,6 +47,10 @@ ABLATIONS: dict[str, tuple[tuple[Any, str, Any], ...]] = {
     "append normaliser": ((appends, "plan", _stock_plan),),
     "back-off": ((appends, "plan", _slow_plan),),
     "duplicate filter": ((Inbound, "_is_newer", lambda self, frame: True),),
+    "append normaliser and duplicate filter": (
+        (appends, "plan", _stock_plan),
+        (Inbound, "_is_newer", lambda self, frame: True),
+    ),
     "voter set": ((votes.Ballot, "counts", lambda self, peer, term, members: True),),
     "voter set and duplicate filter": (
         (votes.Ballot, "counts", lambda self, peer, term, members: True),

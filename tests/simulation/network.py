@@ -35,6 +35,7 @@ class Network:
         self._watch = watch
         self._cuts: dict[tuple[str, str], bool] = {}  # (from, to): whether the ends notice
         self._last: dict[tuple[str, str], float] = {}
+        self._held: dict[tuple[str, str], list[bytes]] = {}
         self.frames = 0
         self.dropped = 0
 
@@ -42,8 +43,18 @@ class Network:
         self._cuts[sender, receiver] = noticed
         self.refresh()
 
+    def hold(self, sender: str, receiver: str) -> None:
+        """Frames wait, in order, until they are let go."""
+        self._held[sender, receiver] = []
+
+    def let_go(self, sender: str, receiver: str) -> None:
+        for frame in self._held.pop((sender, receiver)):
+            self.carry(sender, receiver, frame)
+
     def heal(self) -> None:
         self._cuts.clear()
+        for sender, receiver in list(self._held):
+            self.let_go(sender, receiver)
         self.refresh()
 
     def refresh(self) -> None:
@@ -60,6 +71,9 @@ class Network:
     def carry(self, sender: str, receiver: str, frame: bytes) -> None:
         rng, weather, loop = self.rng, self.weather, asyncio.get_running_loop()
         self.frames += 1
+        if (sender, receiver) in self._held:
+            self._held[sender, receiver].append(frame)
+            return
         if not self.passes(sender, receiver) or rng.random() < weather.loss:
             self.dropped += 1
             return
@@ -96,6 +110,7 @@ class SimTransport:
         receive: Callable[[str, list[PeerMessage]], None],
         link: Callable[[str, bool], None],
         serve_snapshot: ServeSnapshot,
+        fail: Callable[[BaseException], None],
     ) -> None:
         self._identity, self._receive, self._link = identity, receive, link
         self.serve_snapshot = serve_snapshot

@@ -10,18 +10,20 @@ import pytest
 
 from tarry.proto.tarry_peer_pb2 import PeerFrame
 from tarry.replication import snapshot
+from tarry.replication.guard.transfer import Phase
+from tarry.replication.settings import ReplicationSettings
 from tarry.replication.snapshot import SnapshotFailed
 from tarry.replication.status import Role, TransferRefused
 from tests.simulation import virtual_loop
 from tests.simulation.network import SimTransport, Weather
-from tests.simulation.world import SimNode, World
+from tests.simulation.world import SETTINGS, SimNode, World
 
 
-def scenario(play: Callable[[World], Awaitable[None]], names: int = 3) -> World:
+def scenario(play: Callable[[World], Awaitable[None]], settings: ReplicationSettings = SETTINGS) -> World:
     """Plays it on a fresh cluster that has a leader and some entries; heals and checks at the end."""
 
     async def whole() -> World:
-        world = World(seed=1, names=names)
+        world = World(seed=1, settings=settings)
 
         async def run() -> None:
             world.start()
@@ -247,6 +249,8 @@ def test_h_hundreds_of_divergent_entries_are_replaced_within_a_second() -> None:
         old = await world.until_led()
         isolate(world, old, noticed=False)
         lost = [asyncio.ensure_future(world.propose(old)) for _ in range(400)]
+        await asyncio.sleep(0.1)
+        assert old.driver.status().last_index - old.driver.status().commit_index > 300
         await world.until_led(but=old.name)
         for _ in range(40):
             await asyncio.gather(*[world.propose(await world.until_led(but=old.name)) for _ in range(10)])
@@ -255,6 +259,46 @@ def test_h_hundreds_of_divergent_entries_are_replaced_within_a_second() -> None:
         await asyncio.sleep(1)
         assert old.driver.status().applied_index >= world.checker.highest_acknowledged()
         await asyncio.gather(*lost)
+
+    scenario(play, settings=ReplicationSettings(entry_commands_max=1, entries_in_flight_max=1000))
+
+
+def test_l16_a_member_that_has_raised_its_term_alone_is_taken_back() -> None:
+    async def play(world: World) -> None:
+        leader = await world.until_led()
+        alone = followers(world, leader)[0]
+        isolate(world, alone, noticed=False)
+        alone.driver._core.consensus._campaign(None)
+        alone.driver._core.wake.set()
+        await asyncio.sleep(0.1)
+        assert alone.driver.status().term == 2
+        world.network.heal()
+        await asyncio.sleep(2)
+        await write(world, 1)
+
+    scenario(play)
+
+
+def test_an_election_that_a_given_up_transfer_causes_late_cannot_overlap_the_leaders_lease() -> None:
+    async def play(world: World) -> None:
+        leader = await world.until_led()
+        target, third = followers(world, leader)
+        world.network.hold(target.name, third.name)
+        transfer = asyncio.ensure_future(leader.driver.transfer(target.name, 300))
+        while target.driver.status().role is not Role.CANDIDATE:
+            if leader.driver._core.consensus.transfer.phase is Phase.HANDING_OVER:
+                world.network.hold(target.name, leader.name)
+                break
+            await asyncio.sleep(0.0001)
+        with pytest.raises(TransferRefused):
+            await transfer
+        assert target.driver.status().role is Role.CANDIDATE
+        assert await world.until_led() is leader
+        world.network.cut(third.name, leader.name, noticed=False)
+        world.network.let_go(target.name, third.name)
+        for _ in range(300):
+            await asyncio.sleep(0.001)
+            world.checker.check_leases(world.nodes)
 
     scenario(play)
 
@@ -335,7 +379,7 @@ def test_every_member_is_replaced_one_by_one_and_nothing_is_lost() -> None:
             leader = await world.until_led()
             newcomer = SimNode(world, f"n{number}")
             world.nodes.append(newcomer)
-            newcomer.start(leader.driver.status().members | {})
+            newcomer.start(dict(leader.driver.status().members))
             await leader.driver.add(newcomer.name, "new", 3000)
             world.members[newcomer.name] = "new"
             if leader.name == f"n{number - 3}":

@@ -68,9 +68,11 @@ class SimNode:
         self.sync_s = 0.0005
         self.running = asyncio.Event()
         self._under_way: Batch | None = None
+        self._starts = 0
 
     def start(self, members: dict[str, str]) -> None:
         world = self.world
+        self._starts += 1
         self.journal = Journal(self.disk, incarnation=world.rng.getrandbits(60), tail_entries_max=64)
         world.checker.on_start(self)
         self.machine = Toy(self.checkpoint, partial(world.checker.on_apply, self.name))
@@ -136,10 +138,10 @@ class SimNode:
         """Half of the time before it is durable, half before that is known."""
         args = getattr(work, "args", ())
         self._under_way = args[0] if args and isinstance(args[0], Batch) else None
-        delay_s = self.sync_s * self.world.rng.uniform(0.5, 2)
+        delay_s, start = self.sync_s * self.world.rng.uniform(0.5, 2), self._starts
         await asyncio.sleep(delay_s / 2)
-        if not self.alive:
-            raise asyncio.CancelledError
+        if not self.alive or start != self._starts:
+            raise asyncio.CancelledError  # the power went first
         done = work()
         self._under_way = None
         await asyncio.sleep(delay_s / 2)
