@@ -131,6 +131,7 @@ class Node:
             time=self.time,
             authorizer=authorizer,
             calls=calls,
+            auto_create=config.topics_auto_create,
         )
         leadership = self.leadership
         joining = Joining(
@@ -143,7 +144,13 @@ class Node:
         )
         consumer = ConsumerService(config, joining, lambda: leadership.delivery, leadership.not_leader, calls)
         operator = OperatorService(
-            self.machine, self.driver, self.time, authorizer, lambda: self.leadership.delivery, calls
+            self.machine,
+            self.driver,
+            self.time,
+            authorizer,
+            lambda: leadership.delivery,
+            calls,
+            config.limits,
         )
         server = grpc.aio.server(options=server_options(self._settings))
         server.add_generic_rpc_handlers(

@@ -69,6 +69,8 @@ class Dispatch(_Section):
     period_ms: Count = 50  # between releases, and between dispatch states to followers
     commit_ms: Count = 50  # allowed for committing a release before its first message is due
     slice_messages_max: Count = 10_000  # of one release
+    retention_ms: Count = 3 * 86_400_000  # of released messages, where a topic says nothing else
+    retention_check_ms: Count = 60_000
     checkpoint_ms: Count = 5_000
     checkpoint_bytes: Count = 64 << 20
 
@@ -107,6 +109,7 @@ class NodeConfig(BaseSettings):
     delivery: Delivery = Delivery()
     dispatch: Dispatch = Dispatch()
     tls: Tls | None = None
+    topics_auto_create: bool = True  # a schedule or a subscribe makes its topic
     tokens: dict[str, Token] = {}
     peer_token: str = ""  # what nodes show each other where tokens are on
     log_level: str = "info"

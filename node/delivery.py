@@ -13,7 +13,7 @@ from tarry.node.config import NodeConfig
 from tarry.node.group_delivery import GroupDelivery
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.replication.machine import Machine
-from tarry.replication.refusal import Refusal
+from tarry.replication.refusal import Reason, Refusal
 
 Propose: TypeAlias = Callable[[Message], Awaitable[Any]]
 Spawn: TypeAlias = Callable[[Awaitable[None]], None]
@@ -59,6 +59,16 @@ class Delivery:
                     known.inherit(number, cursor.offset, cursor.consumers, self._until_ms)
             self._groups[topic, group] = known
         return known
+
+    def moved(self, topic: str, group: str) -> None:
+        """The group is at another offset, or gone."""
+        known = self._groups.get((topic, group))
+        if known is None or known.begin_again():
+            return
+        known.end(Refusal(Reason.GROUP_UNKNOWN, f"group {group!r} of topic {topic!r} has been deleted"))
+        del self._groups[topic, group]
+        for number in known.feeds:
+            self._by_queue[number].discard(known)
 
     def find(self, topic: str, group: str) -> GroupDelivery | None:
         """Return the group of the topic if a consumer has been there."""

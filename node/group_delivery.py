@@ -50,6 +50,25 @@ class GroupDelivery:
         self._ended = asyncio.Event()
         self.settling = Settling(context, group, self.feeds)
 
+    def begin_again(self) -> bool:
+        """Go on from what the log now says is acknowledged; False where the group is gone.
+
+        What is in consumers' hands counts no more: their acks will be stale.
+        """
+        tables = self._context.machine.queues
+        if any((self.group, number) not in tables.acknowledged for number in self.feeds):
+            return False
+        for number in self.feeds:
+            self.feeds[number] = Feed(tables[number], self.group, tables.acknowledged[self.group, number])
+        self._leases.clear()
+        for consumer in self.consumers[:1]:
+            self._set_filter(consumer)
+        self._context.spawn(self._pump_later())
+        return True
+
+    async def _pump_later(self) -> None:
+        self.pump()
+
     def inherit(self, queue: int, cursor: int, consumers: Iterable[str], until_ms: int) -> None:
         """Take over the old leader's cursor: what is below may be in hand, and is held until then."""
         self.feeds[queue].hold(cursor, until_ms)

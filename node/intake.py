@@ -43,6 +43,11 @@ def check_name(name: str, chars_max: int, reason: Reason, what: str) -> Refusal 
     return None
 
 
+def unknown_topic(topic: str) -> Refusal:
+    """Return the refusal for a topic that is not there and is not made on first use."""
+    return Refusal(Reason.TOPIC_UNKNOWN, f"there is no topic {topic!r}: create it")
+
+
 @dataclass(frozen=True, slots=True)
 class Intake:
     """Checks requests; knows the limits and the table of delay levels, no clock."""

@@ -11,7 +11,7 @@ from tarry.node.config import NodeConfig
 from tarry.node.consumers import Consumer
 from tarry.node.delivery import Delivery
 from tarry.node.group_delivery import GroupDelivery
-from tarry.node.intake import check_name
+from tarry.node.intake import check_name, unknown_topic
 from tarry.node.services.handlers import refusal_of
 from tarry.proto import tarry_consumer_pb2 as pb
 from tarry.proto import tarry_log_pb2 as log_pb
@@ -99,6 +99,8 @@ class Joining:
             return self._not_leader()
         group = delivery.find(consumer.topic, consumer.group)
         if group is None:
+            if not self._config.topics_auto_create and self._queues().find(consumer.topic) is None:
+                return unknown_topic(consumer.topic)
             command = log_pb.SubscribeCommand(topic=consumer.topic, group=consumer.group, start=start)
             try:
                 queues: Subscribed | Refusal = await self._driver.propose(command_codec.encode(command))

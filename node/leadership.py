@@ -18,6 +18,7 @@ from tarry.node.clock import ClusterTime
 from tarry.node.config import NodeConfig
 from tarry.node.delivery import Context, Delivery
 from tarry.node.dispatcher import Dispatcher
+from tarry.node.retention import Retention
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.replication import command as command_codec
 from tarry.replication.driver import Driver
@@ -76,8 +77,12 @@ class Leadership:
 
     def applied(self) -> None:
         """An entry has been applied: hand over what it released, wake the dispatcher if need be."""
-        changed: Iterable[int] = self._machine.queues.take_changed()
+        queues = self._machine.queues
+        changed: Iterable[int] = queues.take_changed()
+        moved = queues.take_moved()
         if self.delivery is not None:
+            for topic, group in moved:
+                self.delivery.moved(topic, group)
             self.delivery.released(changed)
         if self._dispatcher is not None:
             self._dispatcher.inserted()
@@ -107,6 +112,7 @@ class Leadership:
         self._dispatcher = Dispatcher(self._machine, self._time, self._config.dispatch, self._propose)
         log.info("leading", term=term)
         self._spawn(self._dispatcher.run())
+        self._spawn(Retention(self._machine, self._time, self._config.dispatch, self._propose).run())
         lost = asyncio.ensure_future(self._lost.wait())
         failed: asyncio.Future[Any] = self._failed
         try:

@@ -7,6 +7,7 @@ The leader builds the copies, so that replicas need not read a record to apply.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,8 @@ from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.message_id import MessageId
 from tarry.proto.tarry_message_pb2 import Record, Retried, RetryReason
 from tarry.replication.ready_queue import ReadyQueue
+
+DEAD_LETTER_TOPIC: Final = "dlq.{group}.{topic}"
 
 
 def back_off_ms(attempt: int, table: Sequence[int]) -> int:
@@ -96,7 +99,8 @@ def commands(
             due_ms=np.array(due, dtype="<i8")[positions].tobytes(),
             tag_mask=units["tag_mask"][positions].astype("<u8").tobytes(),
             records=[bodies[p] for p in positions],
-            dead=dead,
+            target_topic=DEAD_LETTER_TOPIC.format(group=group, topic=queue.topic) if dead else queue.topic,
+            target_group="" if dead else group,
             now_ms=now_ms,
         )
         for dead, positions in chosen.items()

@@ -108,7 +108,8 @@ class Settling:
                 if len(offsets):
                     column = offsets.astype("<u8").tobytes()
                     command = log_pb.AckCommand(group=self._group, queue=queue, offset=column)
-                    stale = (await self._context.propose(command)).stale
+                    done = await self._context.propose(command)
+                    stale = offsets if isinstance(done, Refusal) else done.stale  # the group is gone
                 for ack in acks:
                     late = np.concatenate([ack.stale, np.intersect1d(ack.own, stale)])
                     _settle(ack.answer, late)

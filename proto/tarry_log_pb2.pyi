@@ -1,5 +1,6 @@
 from tarry.proto import tarry_consumer_pb2 as _tarry_consumer_pb2
 from tarry.proto import tarry_message_pb2 as _tarry_message_pb2
+from tarry.proto import tarry_operator_pb2 as _tarry_operator_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -145,14 +146,15 @@ class AckCommand(_message.Message):
     def __init__(self, group: _Optional[str] = ..., queue: _Optional[int] = ..., offset: _Optional[bytes] = ...) -> None: ...
 
 class RetryCommand(_message.Message):
-    __slots__ = ("group", "queue", "offset", "due_ms", "tag_mask", "records", "dead", "now_ms")
+    __slots__ = ("group", "queue", "offset", "due_ms", "tag_mask", "records", "target_topic", "target_group", "now_ms")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     DUE_MS_FIELD_NUMBER: _ClassVar[int]
     TAG_MASK_FIELD_NUMBER: _ClassVar[int]
     RECORDS_FIELD_NUMBER: _ClassVar[int]
-    DEAD_FIELD_NUMBER: _ClassVar[int]
+    TARGET_TOPIC_FIELD_NUMBER: _ClassVar[int]
+    TARGET_GROUP_FIELD_NUMBER: _ClassVar[int]
     NOW_MS_FIELD_NUMBER: _ClassVar[int]
     group: str
     queue: int
@@ -160,9 +162,52 @@ class RetryCommand(_message.Message):
     due_ms: bytes
     tag_mask: bytes
     records: _containers.RepeatedScalarFieldContainer[bytes]
-    dead: bool
+    target_topic: str
+    target_group: str
     now_ms: int
-    def __init__(self, group: _Optional[str] = ..., queue: _Optional[int] = ..., offset: _Optional[bytes] = ..., due_ms: _Optional[bytes] = ..., tag_mask: _Optional[bytes] = ..., records: _Optional[_Iterable[bytes]] = ..., dead: _Optional[bool] = ..., now_ms: _Optional[int] = ...) -> None: ...
+    def __init__(self, group: _Optional[str] = ..., queue: _Optional[int] = ..., offset: _Optional[bytes] = ..., due_ms: _Optional[bytes] = ..., tag_mask: _Optional[bytes] = ..., records: _Optional[_Iterable[bytes]] = ..., target_topic: _Optional[str] = ..., target_group: _Optional[str] = ..., now_ms: _Optional[int] = ...) -> None: ...
+
+class TopicCommand(_message.Message):
+    __slots__ = ("topic", "settings")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    settings: _tarry_operator_pb2.TopicSettings
+    def __init__(self, topic: _Optional[str] = ..., settings: _Optional[_Union[_tarry_operator_pb2.TopicSettings, _Mapping]] = ...) -> None: ...
+
+class DeleteTopicCommand(_message.Message):
+    __slots__ = ("topic",)
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    def __init__(self, topic: _Optional[str] = ...) -> None: ...
+
+class DeleteGroupCommand(_message.Message):
+    __slots__ = ("topic", "group")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    group: str
+    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ...) -> None: ...
+
+class SeekCommand(_message.Message):
+    __slots__ = ("topic", "group", "offset")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    group: str
+    offset: int
+    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., offset: _Optional[int] = ...) -> None: ...
+
+class TrimCommand(_message.Message):
+    __slots__ = ("queue", "offset", "hour")
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    HOUR_FIELD_NUMBER: _ClassVar[int]
+    queue: bytes
+    offset: bytes
+    hour: bytes
+    def __init__(self, queue: _Optional[bytes] = ..., offset: _Optional[bytes] = ..., hour: _Optional[bytes] = ...) -> None: ...
 
 class CancelCommand(_message.Message):
     __slots__ = ("hour", "global_index")
@@ -259,20 +304,24 @@ class HourCheckpoint(_message.Message):
     def __init__(self, hour: _Optional[int] = ..., log_bytes: _Optional[int] = ..., units: _Optional[int] = ..., index_crc: _Optional[int] = ..., slots_crc: _Optional[int] = ..., pending: _Optional[int] = ..., cancelled: _Optional[bytes] = ...) -> None: ...
 
 class QueueCheckpoint(_message.Message):
-    __slots__ = ("queue", "topic", "group", "first", "units", "crc")
+    __slots__ = ("queue", "topic", "group", "first", "units", "crc", "deleted", "settings")
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
     FIRST_FIELD_NUMBER: _ClassVar[int]
     UNITS_FIELD_NUMBER: _ClassVar[int]
     CRC_FIELD_NUMBER: _ClassVar[int]
+    DELETED_FIELD_NUMBER: _ClassVar[int]
+    SETTINGS_FIELD_NUMBER: _ClassVar[int]
     queue: int
     topic: str
     group: str
     first: int
     units: int
     crc: int
-    def __init__(self, queue: _Optional[int] = ..., topic: _Optional[str] = ..., group: _Optional[str] = ..., first: _Optional[int] = ..., units: _Optional[int] = ..., crc: _Optional[int] = ...) -> None: ...
+    deleted: bool
+    settings: _tarry_operator_pb2.TopicSettings
+    def __init__(self, queue: _Optional[int] = ..., topic: _Optional[str] = ..., group: _Optional[str] = ..., first: _Optional[int] = ..., units: _Optional[int] = ..., crc: _Optional[int] = ..., deleted: _Optional[bool] = ..., settings: _Optional[_Union[_tarry_operator_pb2.TopicSettings, _Mapping]] = ...) -> None: ...
 
 class GroupCheckpoint(_message.Message):
     __slots__ = ("group", "queue", "floor", "acked")

@@ -1,3 +1,4 @@
+from tarry.proto import tarry_consumer_pb2 as _tarry_consumer_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -5,6 +6,130 @@ from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class TopicSettings(_message.Message):
+    __slots__ = ("retention_ms", "body_bytes_max")
+    RETENTION_MS_FIELD_NUMBER: _ClassVar[int]
+    BODY_BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
+    retention_ms: int
+    body_bytes_max: int
+    def __init__(self, retention_ms: _Optional[int] = ..., body_bytes_max: _Optional[int] = ...) -> None: ...
+
+class CreateTopicRequest(_message.Message):
+    __slots__ = ("topic", "settings")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    settings: TopicSettings
+    def __init__(self, topic: _Optional[str] = ..., settings: _Optional[_Union[TopicSettings, _Mapping]] = ...) -> None: ...
+
+class DescribeTopicRequest(_message.Message):
+    __slots__ = ("topic",)
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    def __init__(self, topic: _Optional[str] = ...) -> None: ...
+
+class DescribeTopicResponse(_message.Message):
+    __slots__ = ("topic", "settings")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    topic: TopicStatus
+    settings: TopicSettings
+    def __init__(self, topic: _Optional[_Union[TopicStatus, _Mapping]] = ..., settings: _Optional[_Union[TopicSettings, _Mapping]] = ...) -> None: ...
+
+class DeleteTopicRequest(_message.Message):
+    __slots__ = ("topic",)
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    def __init__(self, topic: _Optional[str] = ...) -> None: ...
+
+class DeleteTopicResponse(_message.Message):
+    __slots__ = ("released", "groups")
+    RELEASED_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    released: int
+    groups: int
+    def __init__(self, released: _Optional[int] = ..., groups: _Optional[int] = ...) -> None: ...
+
+class CreateGroupRequest(_message.Message):
+    __slots__ = ("topic", "group", "start")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    group: str
+    start: _tarry_consumer_pb2.GroupStart
+    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., start: _Optional[_Union[_tarry_consumer_pb2.GroupStart, _Mapping]] = ...) -> None: ...
+
+class CreateGroupResponse(_message.Message):
+    __slots__ = ("offset",)
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    offset: int
+    def __init__(self, offset: _Optional[int] = ...) -> None: ...
+
+class DeleteGroupRequest(_message.Message):
+    __slots__ = ("topic", "group")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    group: str
+    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ...) -> None: ...
+
+class DeleteGroupResponse(_message.Message):
+    __slots__ = ("unacknowledged",)
+    UNACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
+    unacknowledged: int
+    def __init__(self, unacknowledged: _Optional[int] = ...) -> None: ...
+
+class SeekGroupRequest(_message.Message):
+    __slots__ = ("topic", "group", "offset", "start", "dry_run")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    group: str
+    offset: int
+    start: _tarry_consumer_pb2.GroupStart
+    dry_run: bool
+    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., offset: _Optional[int] = ..., start: _Optional[_Union[_tarry_consumer_pb2.GroupStart, _Mapping]] = ..., dry_run: _Optional[bool] = ...) -> None: ...
+
+class SeekGroupResponse(_message.Message):
+    __slots__ = ("from_offset", "to_offset", "delivered_again", "skipped")
+    FROM_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    TO_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    DELIVERED_AGAIN_FIELD_NUMBER: _ClassVar[int]
+    SKIPPED_FIELD_NUMBER: _ClassVar[int]
+    from_offset: int
+    to_offset: int
+    delivered_again: int
+    skipped: int
+    def __init__(self, from_offset: _Optional[int] = ..., to_offset: _Optional[int] = ..., delivered_again: _Optional[int] = ..., skipped: _Optional[int] = ...) -> None: ...
+
+class RedriveRequest(_message.Message):
+    __slots__ = ("topic", "reason", "tags", "messages_max", "dry_run")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    TAGS_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_MAX_FIELD_NUMBER: _ClassVar[int]
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    reason: str
+    tags: _containers.RepeatedScalarFieldContainer[str]
+    messages_max: int
+    dry_run: bool
+    def __init__(self, topic: _Optional[str] = ..., reason: _Optional[str] = ..., tags: _Optional[_Iterable[str]] = ..., messages_max: _Optional[int] = ..., dry_run: _Optional[bool] = ...) -> None: ...
+
+class RedriveResponse(_message.Message):
+    __slots__ = ("looked_at", "redriven", "done")
+    LOOKED_AT_FIELD_NUMBER: _ClassVar[int]
+    REDRIVEN_FIELD_NUMBER: _ClassVar[int]
+    DONE_FIELD_NUMBER: _ClassVar[int]
+    looked_at: int
+    redriven: int
+    done: bool
+    def __init__(self, looked_at: _Optional[int] = ..., redriven: _Optional[int] = ..., done: _Optional[bool] = ...) -> None: ...
 
 class ClusterStatusRequest(_message.Message):
     __slots__ = ()
@@ -61,14 +186,16 @@ class Member(_message.Message):
     def __init__(self, node: _Optional[str] = ..., address: _Optional[str] = ..., connected: _Optional[bool] = ..., match_index: _Optional[int] = ..., clock_offset_ms: _Optional[int] = ...) -> None: ...
 
 class TopicStatus(_message.Message):
-    __slots__ = ("topic", "released", "groups")
+    __slots__ = ("topic", "released", "first_offset", "groups")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     RELEASED_FIELD_NUMBER: _ClassVar[int]
+    FIRST_OFFSET_FIELD_NUMBER: _ClassVar[int]
     GROUPS_FIELD_NUMBER: _ClassVar[int]
     topic: str
     released: int
+    first_offset: int
     groups: _containers.RepeatedCompositeFieldContainer[GroupStatus]
-    def __init__(self, topic: _Optional[str] = ..., released: _Optional[int] = ..., groups: _Optional[_Iterable[_Union[GroupStatus, _Mapping]]] = ...) -> None: ...
+    def __init__(self, topic: _Optional[str] = ..., released: _Optional[int] = ..., first_offset: _Optional[int] = ..., groups: _Optional[_Iterable[_Union[GroupStatus, _Mapping]]] = ...) -> None: ...
 
 class GroupStatus(_message.Message):
     __slots__ = ("group", "floor", "acked_above_floor", "retrying", "consumers", "in_hand")

@@ -26,7 +26,8 @@ if _version_not_supported:
 
 
 class OperatorServiceStub:
-    """Missing associated documentation comment in .proto file."""
+    """OperatorService looks after a cluster. But for ClusterStatus, the leader answers.
+    """
 
     def __init__(self, channel):
         """Constructor.
@@ -44,10 +45,46 @@ class OperatorServiceStub:
                 request_serializer=tarry_dot_proto_dot_tarry__operator__pb2.TransferLeadershipRequest.SerializeToString,
                 response_deserializer=tarry_dot_proto_dot_tarry__operator__pb2.TransferLeadershipResponse.FromString,
                 _registered_method=True)
+        self.CreateTopic = channel.unary_unary(
+                '/tarry.v1.OperatorService/CreateTopic',
+                request_serializer=tarry_dot_proto_dot_tarry__operator__pb2.CreateTopicRequest.SerializeToString,
+                response_deserializer=tarry_dot_proto_dot_tarry__operator__pb2.DescribeTopicResponse.FromString,
+                _registered_method=True)
+        self.DescribeTopic = channel.unary_unary(
+                '/tarry.v1.OperatorService/DescribeTopic',
+                request_serializer=tarry_dot_proto_dot_tarry__operator__pb2.DescribeTopicRequest.SerializeToString,
+                response_deserializer=tarry_dot_proto_dot_tarry__operator__pb2.DescribeTopicResponse.FromString,
+                _registered_method=True)
+        self.DeleteTopic = channel.unary_unary(
+                '/tarry.v1.OperatorService/DeleteTopic',
+                request_serializer=tarry_dot_proto_dot_tarry__operator__pb2.DeleteTopicRequest.SerializeToString,
+                response_deserializer=tarry_dot_proto_dot_tarry__operator__pb2.DeleteTopicResponse.FromString,
+                _registered_method=True)
+        self.CreateGroup = channel.unary_unary(
+                '/tarry.v1.OperatorService/CreateGroup',
+                request_serializer=tarry_dot_proto_dot_tarry__operator__pb2.CreateGroupRequest.SerializeToString,
+                response_deserializer=tarry_dot_proto_dot_tarry__operator__pb2.CreateGroupResponse.FromString,
+                _registered_method=True)
+        self.DeleteGroup = channel.unary_unary(
+                '/tarry.v1.OperatorService/DeleteGroup',
+                request_serializer=tarry_dot_proto_dot_tarry__operator__pb2.DeleteGroupRequest.SerializeToString,
+                response_deserializer=tarry_dot_proto_dot_tarry__operator__pb2.DeleteGroupResponse.FromString,
+                _registered_method=True)
+        self.SeekGroup = channel.unary_unary(
+                '/tarry.v1.OperatorService/SeekGroup',
+                request_serializer=tarry_dot_proto_dot_tarry__operator__pb2.SeekGroupRequest.SerializeToString,
+                response_deserializer=tarry_dot_proto_dot_tarry__operator__pb2.SeekGroupResponse.FromString,
+                _registered_method=True)
+        self.Redrive = channel.unary_stream(
+                '/tarry.v1.OperatorService/Redrive',
+                request_serializer=tarry_dot_proto_dot_tarry__operator__pb2.RedriveRequest.SerializeToString,
+                response_deserializer=tarry_dot_proto_dot_tarry__operator__pb2.RedriveResponse.FromString,
+                _registered_method=True)
 
 
 class OperatorServiceServicer:
-    """Missing associated documentation comment in .proto file."""
+    """OperatorService looks after a cluster. But for ClusterStatus, the leader answers.
+    """
 
     def ClusterStatus(self, request, context):
         """ClusterStatus as the asked node sees it.
@@ -58,6 +95,55 @@ class OperatorServiceServicer:
 
     def TransferLeadership(self, request, context):
         """TransferLeadership drains, hands over, and answers when the target leads.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CreateTopic(self, request, context):
+        """CreateTopic makes a topic, or changes the settings of one that is there.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DescribeTopic(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteTopic(self, request, context):
+        """DeleteTopic deletes a topic with everything in it: messages still in the
+        wheel are dropped when they come due.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CreateGroup(self, request, context):
+        """CreateGroup makes a group of a topic, for consumers to come.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteGroup(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SeekGroup(self, request, context):
+        """SeekGroup moves a group to another place in its topic: what lies behind is
+        delivered again, what is skipped is not delivered to it any more.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Redrive(self, request, context):
+        """Redrive gives dead letters to the groups that gave them up, once more.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -76,6 +162,41 @@ def add_OperatorServiceServicer_to_server(servicer, server):
                     request_deserializer=tarry_dot_proto_dot_tarry__operator__pb2.TransferLeadershipRequest.FromString,
                     response_serializer=tarry_dot_proto_dot_tarry__operator__pb2.TransferLeadershipResponse.SerializeToString,
             ),
+            'CreateTopic': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateTopic,
+                    request_deserializer=tarry_dot_proto_dot_tarry__operator__pb2.CreateTopicRequest.FromString,
+                    response_serializer=tarry_dot_proto_dot_tarry__operator__pb2.DescribeTopicResponse.SerializeToString,
+            ),
+            'DescribeTopic': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeTopic,
+                    request_deserializer=tarry_dot_proto_dot_tarry__operator__pb2.DescribeTopicRequest.FromString,
+                    response_serializer=tarry_dot_proto_dot_tarry__operator__pb2.DescribeTopicResponse.SerializeToString,
+            ),
+            'DeleteTopic': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteTopic,
+                    request_deserializer=tarry_dot_proto_dot_tarry__operator__pb2.DeleteTopicRequest.FromString,
+                    response_serializer=tarry_dot_proto_dot_tarry__operator__pb2.DeleteTopicResponse.SerializeToString,
+            ),
+            'CreateGroup': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateGroup,
+                    request_deserializer=tarry_dot_proto_dot_tarry__operator__pb2.CreateGroupRequest.FromString,
+                    response_serializer=tarry_dot_proto_dot_tarry__operator__pb2.CreateGroupResponse.SerializeToString,
+            ),
+            'DeleteGroup': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteGroup,
+                    request_deserializer=tarry_dot_proto_dot_tarry__operator__pb2.DeleteGroupRequest.FromString,
+                    response_serializer=tarry_dot_proto_dot_tarry__operator__pb2.DeleteGroupResponse.SerializeToString,
+            ),
+            'SeekGroup': grpc.unary_unary_rpc_method_handler(
+                    servicer.SeekGroup,
+                    request_deserializer=tarry_dot_proto_dot_tarry__operator__pb2.SeekGroupRequest.FromString,
+                    response_serializer=tarry_dot_proto_dot_tarry__operator__pb2.SeekGroupResponse.SerializeToString,
+            ),
+            'Redrive': grpc.unary_stream_rpc_method_handler(
+                    servicer.Redrive,
+                    request_deserializer=tarry_dot_proto_dot_tarry__operator__pb2.RedriveRequest.FromString,
+                    response_serializer=tarry_dot_proto_dot_tarry__operator__pb2.RedriveResponse.SerializeToString,
+            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'tarry.v1.OperatorService', rpc_method_handlers)
@@ -85,7 +206,8 @@ def add_OperatorServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class OperatorService:
-    """Missing associated documentation comment in .proto file."""
+    """OperatorService looks after a cluster. But for ClusterStatus, the leader answers.
+    """
 
     @staticmethod
     def ClusterStatus(request,
@@ -131,6 +253,195 @@ class OperatorService:
             '/tarry.v1.OperatorService/TransferLeadership',
             tarry_dot_proto_dot_tarry__operator__pb2.TransferLeadershipRequest.SerializeToString,
             tarry_dot_proto_dot_tarry__operator__pb2.TransferLeadershipResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateTopic(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tarry.v1.OperatorService/CreateTopic',
+            tarry_dot_proto_dot_tarry__operator__pb2.CreateTopicRequest.SerializeToString,
+            tarry_dot_proto_dot_tarry__operator__pb2.DescribeTopicResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeTopic(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tarry.v1.OperatorService/DescribeTopic',
+            tarry_dot_proto_dot_tarry__operator__pb2.DescribeTopicRequest.SerializeToString,
+            tarry_dot_proto_dot_tarry__operator__pb2.DescribeTopicResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteTopic(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tarry.v1.OperatorService/DeleteTopic',
+            tarry_dot_proto_dot_tarry__operator__pb2.DeleteTopicRequest.SerializeToString,
+            tarry_dot_proto_dot_tarry__operator__pb2.DeleteTopicResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateGroup(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tarry.v1.OperatorService/CreateGroup',
+            tarry_dot_proto_dot_tarry__operator__pb2.CreateGroupRequest.SerializeToString,
+            tarry_dot_proto_dot_tarry__operator__pb2.CreateGroupResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteGroup(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tarry.v1.OperatorService/DeleteGroup',
+            tarry_dot_proto_dot_tarry__operator__pb2.DeleteGroupRequest.SerializeToString,
+            tarry_dot_proto_dot_tarry__operator__pb2.DeleteGroupResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SeekGroup(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tarry.v1.OperatorService/SeekGroup',
+            tarry_dot_proto_dot_tarry__operator__pb2.SeekGroupRequest.SerializeToString,
+            tarry_dot_proto_dot_tarry__operator__pb2.SeekGroupResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Redrive(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/tarry.v1.OperatorService/Redrive',
+            tarry_dot_proto_dot_tarry__operator__pb2.RedriveRequest.SerializeToString,
+            tarry_dot_proto_dot_tarry__operator__pb2.RedriveResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -23,6 +23,11 @@ class Opcode(IntEnum):
     RETRY = 4
     CANCEL = 5
     SUBSCRIBE = 6
+    TOPIC = 7
+    DELETE_TOPIC = 8
+    DELETE_GROUP = 9
+    SEEK = 10
+    TRIM = 11
 
 
 PAYLOADS: Final[dict[Opcode, type[Message]]] = {
@@ -32,6 +37,11 @@ PAYLOADS: Final[dict[Opcode, type[Message]]] = {
     Opcode.RETRY: log_pb.RetryCommand,
     Opcode.CANCEL: log_pb.CancelCommand,
     Opcode.SUBSCRIBE: log_pb.SubscribeCommand,
+    Opcode.TOPIC: log_pb.TopicCommand,
+    Opcode.DELETE_TOPIC: log_pb.DeleteTopicCommand,
+    Opcode.DELETE_GROUP: log_pb.DeleteGroupCommand,
+    Opcode.SEEK: log_pb.SeekCommand,
+    Opcode.TRIM: log_pb.TrimCommand,
 }
 OPCODE_OF: Final = {payload: opcode for opcode, payload in PAYLOADS.items()}
 

@@ -39,6 +39,18 @@ class Acknowledged:
         self._raise_floor()
         return stale
 
+    def seek(self, offset: int) -> None:
+        """Go on at the offset: everything below counts as acknowledged, and nothing else does.
+
+        Forward, what was acknowledged above the offset stays so.
+        """
+        if offset < self.floor:
+            self.acked.clear()
+        elif self.acked:
+            self.acked.remove_range(0, offset)
+        self.floor = offset
+        self._raise_floor()
+
     def contains(self, offsets: NDArray[np.uint64]) -> NDArray[np.bool_]:
         """Return which of the offsets, shape (n,), are acknowledged."""
         known = offsets < np.uint64(self.floor)

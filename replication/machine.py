@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import groupby
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from google.protobuf.message import Message
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.replication import command as command_codec
+from tarry.replication.administration import Administration, Changed
 from tarry.replication.command import Opcode
 from tarry.replication.producers import Producers
 from tarry.replication.queues import Queues
@@ -31,8 +32,6 @@ from tarry.replication.state_folder import sync_path
 from tarry.replication.state_store import StateStore
 from tarry.wheel.state import Cut, HourState, WheelSettings, WheelState
 from tarry.wheel.wheel import Wheel
-
-DEAD_LETTER_TOPIC: Final = "dlq.{group}.{topic}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +71,7 @@ class Subscribed:
     retry_queue: int
 
 
-Outcome: TypeAlias = Scheduled | Released | Acked | Cancelled | Subscribed | Refusal
+Outcome: TypeAlias = Scheduled | Released | Acked | Cancelled | Subscribed | Changed | Refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +107,7 @@ class Machine:
         self.producers = Producers()
         self.producers.recover(checkpoint.producers)
         self._scheduling = Scheduling(self._settings.shard, self.wheel, self.queues, self.producers)
+        self._administration = Administration(self.wheel, self.queues)
         self.applied_index = checkpoint.applied_index
         self.applied_term = checkpoint.applied_term
 
@@ -140,6 +140,16 @@ class Machine:
                 return self._retry(payload)
             case log_pb.CancelCommand():
                 return self._cancel(payload)
+            case log_pb.TopicCommand():
+                return self._administration.topic(payload)
+            case log_pb.DeleteTopicCommand():
+                return self._administration.delete_topic(payload)
+            case log_pb.DeleteGroupCommand():
+                return self._administration.delete_group(payload)
+            case log_pb.SeekCommand():
+                return self._administration.seek(payload)
+            case log_pb.TrimCommand():
+                return self._administration.trim(payload)
             case log_pb.SubscribeCommand():
                 self.queues.subscribe(payload.topic, payload.group, payload.start)
                 queue = self.queues.of(payload.topic).queue
@@ -171,11 +181,7 @@ class Machine:
         acked = self._ack(command.group, command.queue, offsets)
         if isinstance(acked, Refusal):
             return acked
-        topic = self.queues[command.queue].topic
-        if command.dead:
-            target = self.queues.of(DEAD_LETTER_TOPIC.format(group=command.group, topic=topic))
-        else:
-            target = self.queues.of(topic, command.group)
+        target = self.queues.of(command.target_topic, command.target_group)
         keep = np.flatnonzero(~np.isin(offsets, acked.stale))
         if len(keep):
             self._scheduling.place(

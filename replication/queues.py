@@ -27,6 +27,7 @@ class Queues:
         self._by_name: dict[tuple[str, str], int] = {}
         self.acknowledged: dict[tuple[str, int], Acknowledged] = {}
         self._changed: set[int] = set()
+        self._moved: list[tuple[str, str]] = []
 
     def __len__(self) -> int:
         return len(self._queues)
@@ -35,7 +36,7 @@ class Queues:
         return self._queues[queue]
 
     def __iter__(self) -> Iterator[ReadyQueue]:
-        return iter(self._queues)
+        return (queue for queue in self._queues if not queue.deleted)
 
     def find(self, topic: str, group: str = "") -> ReadyQueue | None:
         """Return the queue of the topic, or with a group its retry queue of it."""
@@ -54,6 +55,38 @@ class Queues:
     def groups_of(self, queue: int) -> list[str]:
         """Return the groups that consume a queue."""
         return sorted(group for group, of in self.acknowledged if of == queue)
+
+    def delete_group(self, topic: str, group: str) -> None:
+        """Delete a group of a topic with its retry queue; it must be there."""
+        for known in (self.of(topic), self.of(topic, group)):
+            del self.acknowledged[group, known.queue]
+        self._delete(self.of(topic, group))
+        self._moved.append((topic, group))
+
+    def delete_topic(self, topic: str) -> int:
+        """Delete a topic with all its groups; it must be there. Return how many groups it had."""
+        queue = self.of(topic)
+        groups = self.groups_of(queue.queue)
+        for group in groups:
+            self.delete_group(topic, group)
+        self._delete(queue)
+        return len(groups)
+
+    def seek(self, topic: str, group: str, offset: int) -> None:
+        """Let the group go on at another offset of its topic; it must be there."""
+        queue = self.of(topic)
+        within = max(queue.first, min(offset, queue.units))
+        self.acknowledged[group, queue.queue].seek(within)
+        self._moved.append((topic, group))
+
+    def take_moved(self) -> list[tuple[str, str]]:
+        """Return the (topic, group) that were deleted or moved since the last call."""
+        moved, self._moved = self._moved, []
+        return moved
+
+    def _delete(self, queue: ReadyQueue) -> None:
+        del self._by_name[queue.topic, queue.group]
+        queue.delete()
 
     def subscribe(self, topic: str, group: str, start: GroupStart) -> None:
         """Make the group of the topic, and its retry queue, unless they are there."""
@@ -92,6 +125,15 @@ class Queues:
         for number, part in zip(numbers.tolist(), np.split(units[order], starts[1:]), strict=True):
             self._append(number, part)
 
+    def trim(self, queue: int, offset: int) -> None:
+        """Forget a queue's offsets below; a group that is not past them is moved up."""
+        self._queues[queue].trim(offset)
+        first = self._queues[queue].first
+        for (group, number), acknowledged in self.acknowledged.items():
+            if number == queue and acknowledged.floor < first:
+                acknowledged.seek(first)
+                self._moved.append((self._queues[queue].topic, group))
+
     def take_changed(self) -> set[int]:
         """Return the queues appended to since the last call."""
         changed, self._changed = self._changed, set()
@@ -115,6 +157,8 @@ class Queues:
                 first=state.first,
                 units=state.units,
                 crc=state.crc,
+                deleted=queue.deleted,
+                settings=queue.settings,
             )
         for (group, number), acknowledged in sorted(self.acknowledged.items()):
             checkpoint.groups.add(
@@ -128,7 +172,14 @@ class Queues:
             QueueDamaged: a file is shorter than the checkpoint says.
         """
         for state in checkpoint.queues:
-            self.of(state.topic, state.group).recover(QueueState(state.first, state.units, state.crc))
+            queue = ReadyQueue(self._folder, state.queue, state.topic, state.group)
+            self._queues.append(queue)
+            queue.settings = state.settings
+            queue.recover(QueueState(state.first, state.units, state.crc))
+            if state.deleted:
+                queue.delete()
+            else:
+                self._by_name[state.topic, state.group] = state.queue
         for group in checkpoint.groups:
             self.acknowledged[group.group, group.queue] = Acknowledged(group.floor, group.acked)
         for path in self._folder.iterdir() if self._folder.exists() else ():
@@ -145,5 +196,7 @@ class Queues:
             queue.close()
 
     def _append(self, queue: int, units: NDArray[np.void]) -> None:
+        if self._queues[queue].deleted:
+            return
         self._queues[queue].append(units)
         self._changed.add(queue)

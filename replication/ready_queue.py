@@ -21,6 +21,8 @@ import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
+from tarry.proto.tarry_operator_pb2 import TopicSettings
+
 UNIT: Final = np.dtype(
     [
         ("due_ms", "<i8"),  # when it may be handed over
@@ -63,9 +65,10 @@ class ReadyQueue:
         self.topic = topic
         self.group = group
         self._folder = folder / str(queue)
-        self._folder.mkdir(parents=True, exist_ok=True)
         self._fds: dict[int, int] = {}
         self._touched: set[int] = set()
+        self.settings = TopicSettings()  # of a topic's queue
+        self.deleted = False  # its number is taken for ever; nothing goes in any more
         self.first = 0  # offsets below have been trimmed
         self.units = 0
         self._crc = 0
@@ -151,7 +154,7 @@ class ReadyQueue:
         """
         self.close()
         last, rest = divmod(state.units, SEGMENT_UNITS)
-        for path in self._folder.iterdir():
+        for path in self._folder.glob("*"):
             if SEGMENT_NAME.fullmatch(path.name) is None:
                 continue
             segment = int(path.name[:16], 16) // SEGMENT_UNITS
@@ -179,7 +182,10 @@ class ReadyQueue:
     def delete(self) -> None:
         """Close and remove the files."""
         self.close()
-        shutil.rmtree(self._folder)
+        self.deleted = True
+        self.first = self.units
+        self._touched.clear()
+        shutil.rmtree(self._folder, ignore_errors=True)
 
     def close(self) -> None:
         """Close the files."""
@@ -195,6 +201,7 @@ class ReadyQueue:
         if fd is None:
             if len(self._fds) >= 2:  # the one written and the one read
                 os.close(self._fds.pop(next(iter(self._fds))))
+            self._folder.mkdir(parents=True, exist_ok=True)
             fd = os.open(self._path(segment), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             self._fds[segment] = fd
         return fd

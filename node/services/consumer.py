@@ -7,11 +7,10 @@ import uuid
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final
 
 import grpc
 import numpy as np
-from google.protobuf.message import DecodeError, Message
 from numpy.typing import NDArray
 
 from tarry.node.calls import CallContext, ServiceHandler
@@ -21,14 +20,13 @@ from tarry.node.delivery import Delivery
 from tarry.node.group_delivery import GroupDelivery
 from tarry.node.joining import Joining
 from tarry.node.services.handlers import Answer, LeaderCalls
+from tarry.node.services.parsing import parse
 from tarry.node.status import abort
 from tarry.proto import tarry_consumer_pb2 as pb
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.replication.refusal import Reason, Refusal
 
 SERVICE: Final = "tarry.v1.ConsumerService"
-
-M = TypeVar("M", bound=Message)
 
 
 @dataclass(slots=True)
@@ -268,11 +266,3 @@ def _answer(consumer: Consumer, settled: pb.Ack | pb.Nack | pb.Extend, stale: ND
 
 def _offsets(offsets: object) -> NDArray[np.uint64]:
     return np.unique(np.array(offsets, dtype=np.uint64))
-
-
-def parse(kind: type[M], raw: bytes) -> M | Refusal:
-    """Return the message that the bytes are."""
-    try:
-        return kind.FromString(raw)
-    except DecodeError:
-        return Refusal(Reason.RECORD_INVALID, f"the request is not a {kind.DESCRIPTOR.full_name}")

@@ -49,6 +49,10 @@ class LeaderCalls:
 
         return grpc.unary_unary_rpc_method_handler(handle)
 
+    def not_here(self) -> Refusal | None:
+        """Return why this node cannot answer, None if it can."""
+        return None if self._may_serve() else self._not_leader()
+
     async def answer(self, path: str, raw: bytes, context: CallContext, local: Local) -> Answer:
         """Return the answer of this node if it leads, else of the leader."""
         if self._may_serve():

@@ -11,11 +11,14 @@ import grpc
 from tarry.node.auth import Authorizer, Right
 from tarry.node.calls import CallContext, ServiceHandler
 from tarry.node.clock import ClusterTime
+from tarry.node.config import Limits
 from tarry.node.delivery import Delivery
 from tarry.node.services.handlers import Answer, LeaderCalls
+from tarry.node.services.topics import TopicCalls
 from tarry.proto import tarry_operator_pb2 as pb
 from tarry.replication.driver import Driver
 from tarry.replication.machine import Machine
+from tarry.replication.ready_queue import ReadyQueue
 from tarry.replication.refusal import Reason, Refusal
 from tarry.replication.status import TransferRefused
 
@@ -34,6 +37,7 @@ class OperatorService:
         authorizer: Authorizer,
         delivery: Callable[[], Delivery | None],
         calls: LeaderCalls,
+        limits: Limits,
     ) -> None:
         self._machine = machine
         self._driver = driver
@@ -41,6 +45,7 @@ class OperatorService:
         self._authorizer = authorizer
         self._delivery = delivery
         self._calls = calls
+        self._topic_calls = TopicCalls(machine, driver, time, authorizer, limits, calls, self._topic)
 
     def handlers(self) -> ServiceHandler:
         """Return the service's handlers for a grpc.aio server."""
@@ -48,6 +53,7 @@ class OperatorService:
         methods = {
             "ClusterStatus": grpc.unary_unary_rpc_method_handler(self._cluster_status),
             "TransferLeadership": self._calls.unary(path, self._transfer),
+            **self._topic_calls.methods(SERVICE),
         }
         return grpc.method_handlers_generic_handler(SERVICE, methods)
 
@@ -85,27 +91,25 @@ class OperatorService:
         ).SerializeToString()
 
     def _topics(self) -> list[pb.TopicStatus]:
+        return [self._topic(queue) for queue in self._machine.queues if not queue.group]
+
+    def _topic(self, queue: ReadyQueue) -> pb.TopicStatus:
         queues, delivery = self._machine.queues, self._delivery()
-        topics = []
-        for queue in queues:
-            if queue.group:
-                continue
-            topic = pb.TopicStatus(topic=queue.topic, released=queue.units)
-            for group in queues.groups_of(queue.queue):
-                main = queues.acknowledged[group, queue.queue]
-                retry = queues.of(queue.topic, group)
-                done = queues.acknowledged[group, retry.queue]
-                at_leader = delivery.find(queue.topic, group) if delivery else None
-                topic.groups.add(
-                    group=group,
-                    floor=main.floor,
-                    acked_above_floor=len(main.acked),
-                    retrying=retry.units - done.floor - len(done.acked),
-                    consumers=len(at_leader.consumers) if at_leader else 0,
-                    in_hand=sum(f.in_hand for f in at_leader.feeds.values()) if at_leader else 0,
-                )
-            topics.append(topic)
-        return topics
+        topic = pb.TopicStatus(topic=queue.topic, released=queue.units, first_offset=queue.first)
+        for group in queues.groups_of(queue.queue):
+            main = queues.acknowledged[group, queue.queue]
+            retry = queues.of(queue.topic, group)
+            done = queues.acknowledged[group, retry.queue]
+            at_leader = delivery.find(queue.topic, group) if delivery else None
+            topic.groups.add(
+                group=group,
+                floor=main.floor,
+                acked_above_floor=len(main.acked),
+                retrying=retry.units - done.floor - len(done.acked),
+                consumers=len(at_leader.consumers) if at_leader else 0,
+                in_hand=sum(f.in_hand for f in at_leader.feeds.values()) if at_leader else 0,
+            )
+        return topic
 
     async def _transfer(self, raw: bytes, context: CallContext) -> Answer:
         refusal = self._authorizer.refusal(context, Right.OPERATE)

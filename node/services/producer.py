@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable
-from typing import Final, TypeVar
+from typing import Final
 
 import grpc
 import numpy as np
-from google.protobuf.message import DecodeError, Message
 
 from tarry.node.auth import Authorizer, Right
 from tarry.node.calls import CallContext, ServiceHandler
 from tarry.node.clock import ClusterTime
-from tarry.node.intake import Intake
+from tarry.node.intake import Intake, unknown_topic
 from tarry.node.services.handlers import Answer, LeaderCalls
+from tarry.node.services.parsing import parse
 from tarry.node.status import abort, status_of
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto import tarry_producer_pb2 as pb
@@ -27,8 +27,6 @@ from tarry.replication.refusal import Reason, Refusal
 from tarry.replication.scheduling import Scheduled
 from tarry.wheel.state import CancelOutcome
 from tarry.wheel.state import MessageState as WheelMessageState
-
-M = TypeVar("M", bound=Message)
 
 SERVICE: Final = "tarry.v1.ProducerService"
 NOT_FOUND_TEXT: Final = "no message has this id: it was never given, or the message's hour has been deleted"
@@ -58,6 +56,7 @@ class ProducerService:
         time: ClusterTime,
         authorizer: Authorizer,
         calls: LeaderCalls,
+        auto_create: bool,
     ) -> None:
         self._shard = shard
         self._intake = intake
@@ -66,6 +65,7 @@ class ProducerService:
         self._time = time
         self._authorizer = authorizer
         self._calls = calls
+        self._auto_create = auto_create
 
     def handlers(self) -> ServiceHandler:
         """Return the service's handlers for a grpc.aio server."""
@@ -80,7 +80,7 @@ class ProducerService:
         return grpc.method_handlers_generic_handler(SERVICE, methods)
 
     async def _schedule(self, raw: bytes, context: CallContext) -> Answer:
-        request = _parse(pb.ScheduleRequest, raw)
+        request = parse(pb.ScheduleRequest, raw)
         if isinstance(request, Refusal):
             return request
         answer = await self._propose(self._intake.one(request, self._time.now_ms()), context)
@@ -103,8 +103,22 @@ class ProducerService:
         refusal = self._authorizer.refusal(context, Right.PRODUCE, command.request.topics)
         if refusal is not None:
             return refusal
+        refusal = self._topics_allow(command.request)
+        if refusal is not None:
+            return refusal
         outcome: Scheduled | Refusal = await self._driver.propose(command_codec.encode(command))
         return outcome if isinstance(outcome, Refusal) else outcome.response
+
+    def _topics_allow(self, request: log_pb.ScheduleColumns) -> Refusal | None:
+        for topic in request.topics:
+            queue = self._machine.queues.find(topic)
+            if queue is None and not self._auto_create:
+                return unknown_topic(topic)
+            most = queue.settings.body_bytes_max if queue is not None else 0
+            if most and max(len(Record.FromString(record).body) for record in request.records) > most:
+                text = f"a body is over the {most} bytes that topic {topic!r} allows"
+                return Refusal(Reason.RECORD_TOO_LARGE, text)
+        return None
 
     async def _schedule_stream(
         self, requests: AsyncIterator[bytes], context: CallContext
@@ -117,7 +131,7 @@ class ProducerService:
 
         async def read() -> None:
             async for raw in requests:
-                request = _parse(log_pb.StreamRequest, raw)
+                request = parse(log_pb.StreamRequest, raw)
                 if isinstance(request, Refusal):
                     await flying.put(request)
                     return
@@ -142,7 +156,7 @@ class ProducerService:
             reader.cancel()
 
     async def _cancel(self, raw: bytes, context: CallContext) -> Answer:
-        request = _parse(pb.CancelRequest, raw)
+        request = parse(pb.CancelRequest, raw)
         if isinstance(request, Refusal):
             return request
         limit = self._intake.limits.cancel_ids_max
@@ -165,7 +179,7 @@ class ProducerService:
         return pb.CancelResponse(outcomes=CANCEL_OUTCOMES[outcome.outcomes].tolist()).SerializeToString()
 
     async def _get(self, raw: bytes, context: CallContext) -> Answer:
-        request = _parse(pb.GetRequest, raw)
+        request = parse(pb.GetRequest, raw)
         if isinstance(request, Refusal):
             return request
         parsed = self._ids([request.id])
@@ -213,10 +227,3 @@ class ProducerService:
         hour = np.array([i.hour for i in known], dtype=np.uint32)
         index = np.array([i.global_index for i in known], dtype=np.uint32)
         return [queues[number].topic for number in np.unique(wheel.units(hour, index)["topic"]).tolist()]
-
-
-def _parse(kind: type[M], raw: bytes) -> M | Refusal:
-    try:
-        return kind.FromString(raw)
-    except DecodeError:
-        return Refusal(Reason.RECORD_INVALID, f"the request is not a {kind.DESCRIPTOR.full_name}")

@@ -52,7 +52,7 @@ def test_the_first_retry_wraps_the_record_and_remembers_the_message(queues: tupl
     copy = Retried.FromString(command.records[0])
     assert (copy.record, copy.attempt, copy.hour, copy.global_index) == (FIRST, 2, 500_000, 5)
     assert (copy.topic, copy.group, copy.due_ms) == ("t", "g", 78)
-    assert not command.dead
+    assert (command.target_topic, command.target_group) == ("t", "g")
     assert np.frombuffer(command.due_ms, "<i8").tolist() == [1_010]
 
 
@@ -64,7 +64,7 @@ def test_a_nack_may_say_how_long(queues: tuple) -> None:
 def test_after_the_last_attempt_it_is_a_dead_letter_with_its_history(queues: tuple) -> None:
     (command,) = build(queues[0], FIRST)
     (last,) = build(queues[1], command.records[0])
-    assert last.dead
+    assert (last.target_topic, last.target_group) == ("dlq.g.t", "")
     record = Record.FromString(last.records[0])
     assert record.body == b"hello"
     assert record.properties["a"] == "b"

@@ -72,7 +72,8 @@ def retry(
             due_ms=np.full(n, due_ms, dtype="<i8").tobytes(),
             tag_mask=np.zeros(n, dtype="<u8").tobytes(),
             records=[record(b"again")] * n,
-            dead=dead,
+            target_topic="dlq.g.t" if dead else "t",
+            target_group="" if dead else group,
             now_ms=now_ms,
         )
     )

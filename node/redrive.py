@@ -1,0 +1,139 @@
+"""Redrive: dead letters go back to the groups that gave them up, once more.
+
+What has been redriven is kept as the acknowledged set of a group of its own on
+the dead-letter topic, so that a redrive that was cut off goes on where it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from google.protobuf.message import Message
+
+from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.proto.message_id import InvalidMessageId, MessageId
+from tarry.proto.tarry_message_pb2 import Record, Retried
+from tarry.proto.tarry_operator_pb2 import RedriveRequest, RedriveResponse
+from tarry.replication.machine import Machine
+from tarry.replication.ready_queue import ReadyQueue
+from tarry.replication.refusal import Reason, Refusal
+
+GROUP: Final = "~redrive"
+BATCH: Final = 500
+OWN: Final = "tarry."
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """A dead letter, and where it goes."""
+
+    offset: int
+    topic: str
+    group: str
+    tag_mask: int
+    copy: Retried
+
+
+def read(record: bytes, offset: int, tag_mask: int, request: RedriveRequest) -> Letter | None:
+    """Return the letter, None where it is not asked for or was never ours."""
+    letter = Record.FromString(record)
+    own = {key: value for key, value in letter.properties.items() if key.startswith(OWN)}
+    if request.reason and own.get("tarry.reason") != request.reason:
+        return None
+    if request.tags and set(request.tags).isdisjoint(letter.tags):
+        return None
+    try:
+        origin = MessageId.parse(own["tarry.origin_id"])
+        topic, group, due_ms = own["tarry.origin_topic"], own["tarry.group"], int(own["tarry.origin_due_ms"])
+    except (KeyError, ValueError, InvalidMessageId):
+        return None
+    for key in own:
+        del letter.properties[key]
+    copy = Retried(
+        record=letter.SerializeToString(deterministic=True),
+        hour=origin.hour,
+        global_index=origin.global_index,
+        due_ms=due_ms,
+        attempt=1,
+        topic=topic,
+        group=group,
+    )
+    return Letter(offset, topic, group, tag_mask, copy)
+
+
+async def redrive(
+    machine: Machine,
+    propose: Callable[[Message], Awaitable[Any]],
+    now_ms: Callable[[], int],
+    request: RedriveRequest,
+) -> AsyncIterator[RedriveResponse | Refusal]:
+    """Redrive in batches; yield how far it has come, last with ``done``."""
+    queue = machine.queues.find(request.topic)
+    if queue is None:
+        yield Refusal(Reason.TOPIC_UNKNOWN, f"there is no topic {request.topic!r}")
+        return
+    if not request.dry_run:
+        await propose(log_pb.SubscribeCommand(topic=request.topic, group=GROUP))
+    progress = RedriveResponse()
+    offset = queue.first
+    while offset < queue.units and not (request.messages_max and progress.redriven >= request.messages_max):
+        offsets = np.arange(offset, min(offset + BATCH, queue.units), dtype=np.uint64)
+        offset += len(offsets)
+        letters = _letters(machine, queue, offsets, request)
+        if request.messages_max:
+            letters = letters[: request.messages_max - progress.redriven]
+        for command in [] if request.dry_run else commands(queue, letters, now_ms()):
+            await propose(command)
+        progress.looked_at += len(offsets)
+        progress.redriven += len(letters)
+        yield progress
+    progress.done = True
+    yield progress
+
+
+def _letters(
+    machine: Machine,
+    queue: ReadyQueue,
+    offsets: np.ndarray[Any, np.dtype[np.uint64]],
+    request: RedriveRequest,
+) -> list[Letter]:
+    done = machine.queues.acknowledged.get((GROUP, queue.queue))
+    if done is not None:
+        offsets = offsets[~done.contains(offsets)]
+    units = queue.at(offsets)
+    records = machine.wheel.read(units["hour"], units["global_index"])
+    letters = [
+        read(record, int(offset), int(unit["tag_mask"]), request)
+        for record, offset, unit in zip(records, offsets, units, strict=True)
+        if record is not None
+    ]
+    return [
+        letter
+        for letter in letters
+        if letter is not None and machine.queues.find(letter.topic, letter.group) is not None
+    ]
+
+
+def commands(queue: ReadyQueue, letters: list[Letter], now_ms: int) -> list[log_pb.RetryCommand]:
+    """Return a command for each group that letters go to."""
+    targets = sorted({(letter.topic, letter.group) for letter in letters})
+    result = []
+    for topic, group in targets:
+        own = [letter for letter in letters if (letter.topic, letter.group) == (topic, group)]
+        result.append(
+            log_pb.RetryCommand(
+                group=GROUP,
+                queue=queue.queue,
+                offset=np.array([letter.offset for letter in own], dtype="<u8").tobytes(),
+                due_ms=np.full(len(own), now_ms, dtype="<i8").tobytes(),
+                tag_mask=np.array([letter.tag_mask for letter in own], dtype="<u8").tobytes(),
+                records=[letter.copy.SerializeToString() for letter in own],
+                target_topic=topic,
+                target_group=group,
+                now_ms=now_ms,
+            )
+        )
+    return result

@@ -1,0 +1,193 @@
+"""The part of OperatorService that looks after topics, groups and dead letters."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Final, TypeVar
+
+import grpc
+from google.protobuf.message import Message
+
+from tarry.node.auth import Authorizer, Right
+from tarry.node.calls import CallContext, MethodHandler
+from tarry.node.clock import ClusterTime
+from tarry.node.config import Limits
+from tarry.node.intake import check_name, unknown_topic
+from tarry.node.redrive import redrive
+from tarry.node.services.handlers import Answer, LeaderCalls, refusal_of
+from tarry.node.services.parsing import parse
+from tarry.node.status import abort
+from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.proto import tarry_operator_pb2 as pb
+from tarry.proto.tarry_consumer_pb2 import StartAt
+from tarry.replication import command as command_codec
+from tarry.replication.administration import Changed
+from tarry.replication.driver import Driver
+from tarry.replication.machine import Machine
+from tarry.replication.ready_queue import ReadyQueue
+from tarry.replication.refusal import Reason, Refusal
+from tarry.replication.status import NotLeader, Overloaded, Unknown
+
+R = TypeVar("R", bound=Message)
+
+RETENTION_MS_MAX: Final = 100 * 365 * 86_400_000
+
+
+class TopicCalls:
+    """Answers operators about topics and groups."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        driver: Driver,
+        time: ClusterTime,
+        authorizer: Authorizer,
+        limits: Limits,
+        calls: LeaderCalls,
+        describe: Callable[[ReadyQueue], pb.TopicStatus],
+    ) -> None:
+        self._machine = machine
+        self._driver = driver
+        self._time = time
+        self._authorizer = authorizer
+        self._limits = limits
+        self._calls = calls
+        self._describe = describe
+
+    def methods(self, service: str) -> dict[str, MethodHandler]:
+        """Return the handlers by method name."""
+        unary = {
+            "CreateTopic": self._unary(pb.CreateTopicRequest, self._create_topic),
+            "DescribeTopic": self._unary(pb.DescribeTopicRequest, self._describe_topic),
+            "DeleteTopic": self._unary(pb.DeleteTopicRequest, self._delete_topic),
+            "CreateGroup": self._unary(pb.CreateGroupRequest, self._create_group),
+            "DeleteGroup": self._unary(pb.DeleteGroupRequest, self._delete_group),
+            "SeekGroup": self._unary(pb.SeekGroupRequest, self._seek_group),
+        }
+        handlers = {name: self._calls.unary(f"/{service}/{name}", local) for name, local in unary.items()}
+        handlers["Redrive"] = grpc.unary_stream_rpc_method_handler(self._redrive)
+        return handlers
+
+    def _unary(
+        self, kind: type[R], answer: Callable[[R], Awaitable[Message | Refusal]]
+    ) -> Callable[[bytes, CallContext], Awaitable[Answer]]:
+        async def local(raw: bytes, context: CallContext) -> Answer:
+            request = parse(kind, raw)
+            if isinstance(request, Refusal):
+                return request
+            refusal = self._authorizer.refusal(context, Right.OPERATE) or self._names(request)
+            result = refusal or await answer(request)
+            return result if isinstance(result, Refusal) else result.SerializeToString()
+
+        return local
+
+    def _names(self, request: Message) -> Refusal | None:
+        refusal = check_name(
+            getattr(request, "topic"),  # noqa: B009  every request here has one
+            self._limits.topic_chars_max,
+            Reason.TOPIC_INVALID,
+            "topic",
+        )
+        if refusal is None and "group" in request.DESCRIPTOR.fields_by_name:
+            group, _, member = getattr(request, "group").partition("~")  # noqa: B009
+            limit = self._limits.group_chars_max
+            refusal = check_name(group, limit, Reason.GROUP_INVALID, "group")
+            if refusal is None and member:
+                refusal = check_name(member, limit, Reason.GROUP_INVALID, "broadcast consumer")
+        return refusal
+
+    async def _propose(self, payload: Message) -> Changed | Refusal:
+        outcome: Changed | Refusal = await self._driver.propose(command_codec.encode(payload))
+        return outcome
+
+    async def _create_topic(self, request: pb.CreateTopicRequest) -> Message | Refusal:
+        settings = request.settings
+        if settings.retention_ms > RETENTION_MS_MAX or settings.body_bytes_max > self._limits.body_bytes_max:
+            text = f"at most retention_ms {RETENTION_MS_MAX}, body_bytes_max {self._limits.body_bytes_max}"
+            return Refusal(Reason.SETTING_INVALID, text)
+        await self._propose(log_pb.TopicCommand(topic=request.topic, settings=settings))
+        return await self._describe_topic(pb.DescribeTopicRequest(topic=request.topic))
+
+    async def _describe_topic(self, request: pb.DescribeTopicRequest) -> Message | Refusal:
+        await self._driver.read_barrier()
+        queue = self._machine.queues.find(request.topic)
+        if queue is None:
+            return unknown_topic(request.topic)
+        return pb.DescribeTopicResponse(topic=self._describe(queue), settings=queue.settings)
+
+    async def _delete_topic(self, request: pb.DeleteTopicRequest) -> Message | Refusal:
+        done = await self._propose(log_pb.DeleteTopicCommand(topic=request.topic))
+        return (
+            done
+            if isinstance(done, Refusal)
+            else pb.DeleteTopicResponse(released=done.count, groups=done.groups)
+        )
+
+    async def _create_group(self, request: pb.CreateGroupRequest) -> Message | Refusal:
+        await self._propose(
+            log_pb.SubscribeCommand(topic=request.topic, group=request.group, start=request.start)
+        )
+        queue = self._machine.queues.of(request.topic).queue
+        return pb.CreateGroupResponse(offset=self._machine.queues.acknowledged[request.group, queue].floor)
+
+    async def _delete_group(self, request: pb.DeleteGroupRequest) -> Message | Refusal:
+        done = await self._propose(log_pb.DeleteGroupCommand(topic=request.topic, group=request.group))
+        return done if isinstance(done, Refusal) else pb.DeleteGroupResponse(unacknowledged=done.count)
+
+    async def _seek_group(self, request: pb.SeekGroupRequest) -> Message | Refusal:
+        await self._driver.read_barrier()
+        queue = self._machine.queues.find(request.topic)
+        if queue is None:
+            return unknown_topic(request.topic)
+        known = self._machine.queues.acknowledged.get((request.group, queue.queue))
+        if known is None:
+            return Refusal(Reason.GROUP_UNKNOWN, f"topic {request.topic!r} has no group {request.group!r}")
+        offset = _target(queue, request)
+        if isinstance(offset, Refusal):
+            return offset
+        above = known.acked.range_cardinality(known.floor, max(offset, known.floor))
+        response = pb.SeekGroupResponse(
+            from_offset=known.floor,
+            to_offset=offset,
+            delivered_again=max(0, known.floor - offset) + (len(known.acked) if offset < known.floor else 0),
+            skipped=max(0, offset - known.floor) - above,
+        )
+        if not request.dry_run:
+            done = await self._propose(
+                log_pb.SeekCommand(topic=request.topic, group=request.group, offset=offset)
+            )
+            if isinstance(done, Refusal):
+                return done
+        return response
+
+    async def _redrive(self, raw: bytes, context: CallContext) -> AsyncIterator[bytes]:
+        request = parse(pb.RedriveRequest, raw)
+        refusal = (
+            request if isinstance(request, Refusal) else self._authorizer.refusal(context, Right.OPERATE)
+        )
+        refusal = refusal or self._calls.not_here()
+        if refusal is not None or isinstance(request, Refusal):
+            await abort(context, refusal or request)  # type: ignore[arg-type]
+        try:
+            async for progress in redrive(self._machine, self._propose, self._time.now_ms, request):
+                if isinstance(progress, Refusal):
+                    await abort(context, progress)
+                yield progress.SerializeToString()
+        except NotLeader:
+            await abort(context, self._calls.not_here() or refusal_of(Overloaded(100)))
+        except (Overloaded, Unknown) as error:
+            await abort(context, refusal_of(error))
+
+
+def _target(queue: ReadyQueue, request: pb.SeekGroupRequest) -> int | Refusal:
+    if request.WhichOneof("to") == "offset":
+        return max(queue.first, min(request.offset, queue.units))
+    match request.start.at:
+        case StartAt.START_AT_EARLIEST:
+            return queue.first
+        case StartAt.START_AT_LATEST:
+            return queue.units
+        case StartAt.START_AT_TIME:
+            return queue.find_released(request.start.time_ms)
+        case _:
+            return Refusal(Reason.SEEK_INVALID, "say where to: an offset, earliest, latest or a time")
