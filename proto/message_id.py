@@ -35,7 +35,7 @@ _READ_AS: Final = str.maketrans(
 )
 
 
-class InvalidMessageId(ValueError):  # noqa: N818
+class InvalidMessageId(ValueError):
     """The text is not a message id; the message says why. Nothing was looked up: correct the id."""
 
 
