@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import signal
 from collections.abc import Sequence
@@ -37,12 +38,13 @@ from tarry.replication.refusal import Reason, Refusal
 from tarry.replication.settings import ReplicationSettings
 from tarry.replication.state_folder import StateFolder
 from tarry.replication.state_transfer import StateSink, StateSource
-from tarry.replication.status import Role
+from tarry.replication.status import Role, TransferRefused
 from tarry.replication.transport import GrpcTransport, channel_options, server_options
 
 log = structlog.get_logger()
 
 STOP_GRACE_S: Final = 2.0
+STOP_TRANSFER_MS: Final = 2_000
 COMMAND_OVERHEAD_BYTES: Final = 64 << 10
 SERVICES: Final = ("tarry.v1.ProducerService", "tarry.v1.ConsumerService", "tarry.v1.OperatorService")
 
@@ -175,6 +177,10 @@ class Node:
         return server
 
     async def _shut_down(self, tasks: Sequence[asyncio.Task[Any]]) -> None:
+        if self.driver.may_serve() and not tasks[0].done():
+            # First of all: while open streams are given their grace, another node serves.
+            with contextlib.suppress(TransferRefused):
+                await self.driver.transfer(None, STOP_TRANSFER_MS)
         if self.leadership.delivery is not None:
             self.leadership.delivery.end(Refusal(Reason.SHUTTING_DOWN, "this node stops", retry_ms=100))
         await self._server.stop(STOP_GRACE_S)
