@@ -9,6 +9,7 @@ back-off; its queue is dropped with it, so that nothing old is said late.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -80,6 +81,7 @@ class GrpcTransport:
         self._identity = Identity("", "", 0, 0)
         self._link: Callable[[str, bool], None] = lambda peer, up: None
         self._fail: Callable[[BaseException], None] = lambda error: None
+        self._epochs = itertools.count(1)
         self._ways: dict[str, _Way] = {}
         self.servicer = PeerServicer()
         self.dropped = 0
@@ -100,7 +102,7 @@ class GrpcTransport:
     def restart(self, identity: Identity) -> None:
         self._identity = identity
         for way in self._ways.values():
-            way.outbound = Outbound(identity, way.outbound.receiver)
+            way.outbound = Outbound(identity, way.outbound.receiver, self._epochs)
             way.outbound.begin()
 
     async def fetch_snapshot(self, peer: str) -> AsyncIterator[FetchSnapshotResponse]:
@@ -124,7 +126,7 @@ class GrpcTransport:
                 way.cancel()
         for peer, address in addresses.items():
             if peer not in self._ways:
-                outbound = Outbound(self._identity, peer)
+                outbound = Outbound(self._identity, peer, self._epochs)
                 channel = self._channel(address)
                 way = _Way(peer, address, outbound, channel, self._link, self._settings, self._rng)
                 way.task.add_done_callback(self._watch)

@@ -8,7 +8,7 @@ successor has begun. So a frame counts only if it is newer than every one let th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import google_crc32c
@@ -39,12 +39,14 @@ class Outbound:
 
     identity: Identity
     receiver: str
+    epochs: Iterator[int]
+    """Of the sender's start, not of this way: a peer that was left and found again must take a later one."""
     epoch: int = 0
     sequence: int = 0
 
     def begin(self) -> None:
         """A new stream: the frames of earlier ones are out of date."""
-        self.epoch += 1
+        self.epoch = next(self.epochs)
         self.sequence = 0
 
     def seal(self, messages: Sequence[bytes]) -> bytes:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +15,7 @@ MESSAGE = PeerMessage(vote=Vote(term=3)).SerializeToString()
 
 
 def outbound(boot: int = 1, incarnation: int = 7) -> Outbound:
-    way = Outbound(Identity("tarry", "n1", incarnation, boot), "n2")
+    way = Outbound(Identity("tarry", "n1", incarnation, boot), "n2", itertools.count(1))
     way.begin()
     return way
 
@@ -43,6 +45,15 @@ def test_what_is_left_of_an_earlier_stream_brings_nothing() -> None:
     way.begin()
     assert arrivals.open(way.seal([MESSAGE]))[1]
     assert arrivals.open(left)[1] == []
+
+
+def test_a_receiver_that_was_left_and_found_again_hears_the_sender() -> None:
+    """Found by the simulator (seed 501): a removed member that was added again heard nobody."""
+    identity, epochs, arrivals = Identity("tarry", "n1", 7, 1), itertools.count(1), inbound()
+    for _ in range(2):
+        way = Outbound(identity, "n2", epochs)
+        way.begin()
+        assert arrivals.open(way.seal([MESSAGE]))[1]
 
 
 def test_what_is_left_of_an_earlier_start_brings_nothing() -> None:

@@ -89,13 +89,15 @@ class Checker:
             )
         self.last.pop(node.name, None)
 
-    def on_acknowledged(self, command: bytes, index: int, nodes: Sequence[SimNode]) -> None:
+    def on_acknowledged(self, command: bytes, index: int, leader: SimNode) -> None:
         self.acknowledged[command] = index
         _demand(self.place.get(command) == index, f"{command!r} is acknowledged but not applied")
         term = self.applied[index][0]
-        holding = sum(node.has_durable(index, term) for node in nodes)
-        voters = len([node for node in nodes if node.member])
-        _demand(2 * holding > voters, f"C9: {index} is acknowledged with {holding} of {voters} disks")
+        members = leader.world.members_of(leader)
+        holding = sum(node.has_durable(index, term) for node in members)
+        _demand(
+            2 * holding > len(members), f"C9: {index} is acknowledged by {holding} of {len(members)} disks"
+        )
 
     def on_refused(self, command: bytes) -> None:
         self.refused.add(command)

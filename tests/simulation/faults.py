@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from tarry.replication.status import TransferRefused
+from tarry.replication.status import MembershipRefused, NotLeader, TransferRefused, Unknown
 from tests.simulation.network import Weather
 from tests.simulation.world import SimNode, World
 
@@ -39,7 +39,8 @@ async def crash_all(world: World) -> None:
 
 
 async def pause(world: World) -> None:
-    node = world.rng.choice(world.nodes)
+    leader = world.leader()
+    node = leader if leader and world.rng.random() < 0.5 else world.rng.choice(world.nodes)
     world.note(f"pause {node.name}")
     node.running.clear()
     await asyncio.sleep(world.rng.uniform(0.05, 2.0))
@@ -80,7 +81,7 @@ async def storm(world: World) -> None:
     world.network.weather = Weather(
         delay_max=rng.choice([0.002, 0.02, 0.06]),
         loss=rng.choice([0.0, 0.01, 0.1, 0.3]),
-        duplicate=rng.choice([0.0, 0.05]),
+        duplicate=rng.choice([0.0, 0.05, 0.3]),
         duplicate_delay=rng.choice([0.3, 3.0]),
         overtake=rng.choice([0.0, 0.05]),
     )
@@ -121,6 +122,29 @@ async def transfer(world: World) -> None:
         world.checker.sometimes["transfer refused"] += 1
 
 
+async def change_members(world: World) -> None:
+    """A member goes, or one that has gone comes back."""
+    leader = world.leader()
+    if leader is None:
+        return
+    away = [node.name for node in world.nodes if node.name not in leader.driver.status().members]
+    others = [node.name for node in world.nodes if node is not leader]
+    change: Awaitable[None]
+    if away:
+        world.note(f"add {away[0]}")
+        change = leader.driver.add(away[0], world.members[away[0]], 2000)
+    else:
+        gone = world.rng.choice(others)
+        world.note(f"remove {gone}")
+        change = leader.driver.remove(gone)
+    try:
+        await asyncio.wait_for(change, 3.0)
+        world.checker.sometimes["members changed"] += 1
+    except (MembershipRefused, NotLeader, Unknown, TimeoutError) as refused:
+        world.note(f"members not changed: {refused!r}")
+        world.checker.sometimes["members not changed"] += 1
+
+
 async def compact(world: World) -> None:
     for node in world.nodes:
         if world.rng.random() < 0.7:
@@ -134,6 +158,7 @@ FAULTS: tuple[Fault, ...] = (
     crash_leader,
     crash_all,
     pause,
+    pause,
     isolate,
     isolate,
     cut_one_way,
@@ -144,6 +169,8 @@ FAULTS: tuple[Fault, ...] = (
     fail_disk,
     transfer,
     transfer,
+    change_members,
+    change_members,
     compact,
     compact,
     compact,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -100,6 +101,7 @@ class SimTransport:
     def __init__(self, network: Network, node: str) -> None:
         self._network = network
         self._node = node
+        self._epochs = itertools.count(1)
         self._ways: dict[str, Outbound] = {}
         self._up: set[str] = set()
         self._dead = False
@@ -121,7 +123,7 @@ class SimTransport:
     def restart(self, identity: Identity) -> None:
         self._identity = identity
         for peer in self._ways:
-            self._ways[peer] = Outbound(identity, peer)
+            self._ways[peer] = Outbound(identity, peer, self._epochs)
             self._ways[peer].begin()
 
     def set_peers(self, addresses: Mapping[str, str]) -> None:
@@ -129,7 +131,7 @@ class SimTransport:
             del self._ways[peer]
             self._up.discard(peer)
         for peer in addresses:
-            self._ways.setdefault(peer, Outbound(self._identity, peer))
+            self._ways.setdefault(peer, Outbound(self._identity, peer, self._epochs))
         self.refresh()
 
     def send(self, peer: str, messages: Sequence[bytes]) -> bool:

@@ -12,6 +12,7 @@ from tarry.replication.driver import Driver
 from tarry.replication.journal import Batch, Journal
 from tarry.replication.settings import ReplicationSettings
 from tarry.replication.status import (
+    MembershipRefused,
     NotLeader,
     Overloaded,
     ProposalRefused,
@@ -64,7 +65,6 @@ class SimNode:
         rate = world.rng.uniform(1 - world.drift, 1 + world.drift)
         self.clock = SimClock(asyncio.get_running_loop(), rate, world.rng.randrange(-5000, 5000))
         self.alive = False
-        self.member = True
         self.sync_s = 0.0005
         self.running = asyncio.Event()
         self._under_way: Batch | None = None
@@ -179,6 +179,11 @@ class World:
     def node(self, name: str) -> SimNode:
         return next(node for node in self.nodes if node.name == name)
 
+    def members_of(self, leader: SimNode) -> list[SimNode]:
+        """As the leader's log says."""
+        members = leader.driver.status().members
+        return [node for node in self.nodes if node.name in members]
+
     def note(self, text: str) -> None:
         self.history.append(f"{asyncio.get_running_loop().time():9.4f} {text}")
 
@@ -226,7 +231,7 @@ class World:
         except ProposalRefused as refused:
             self.fail(refused)
         else:
-            self.checker.on_acknowledged(command, index, self.nodes)
+            self.checker.on_acknowledged(command, index, node)
             return True
         return False
 
@@ -260,7 +265,7 @@ class World:
             if not node.alive:
                 node.start(self.members)
         loop = asyncio.get_running_loop()
-        await self.until_led(3.0)
+        await self._gather_members()
         begun = loop.time()
         while not await self.propose(await self.until_led(3.0)):
             if loop.time() - begun > 2.0:
@@ -272,3 +277,17 @@ class World:
                 raise Violation(f"V3: not converged: {where}")
             await asyncio.sleep(0.02)
         self.checker.at_the_end(self.nodes)
+
+    async def _gather_members(self) -> None:
+        """Whoever was removed comes back."""
+        for _ in range(4 * len(self.nodes)):
+            leader = await self.until_led(3.0)
+            away = sorted(set(self.members) - set(leader.driver.status().members))
+            if not away:
+                return
+            try:
+                await asyncio.wait_for(leader.driver.add(away[0], self.members[away[0]], 3000), 4.0)
+            except (MembershipRefused, NotLeader, Unknown, TimeoutError) as refused:
+                self.note(f"{away[0]} does not come back: {refused!r}")
+                await asyncio.sleep(0.1)
+        raise Violation(f"V5: {away} cannot come back")
