@@ -6,6 +6,7 @@ import asyncio
 import queue
 import time
 from collections import Counter
+from collections.abc import Iterable
 
 from tarry.client.aio import Client, Consumer, connect
 from tarry.client.local_cluster import LocalCluster, LocalNode
@@ -29,7 +30,7 @@ async def drain(consumer: Consumer, counts: Counter[str], name: str, *, ack: boo
                 batch.ack_soon()
 
 
-async def until(counts: Counter[str], names: str, total: int) -> None:
+async def until(counts: Counter[str], names: Iterable[str], total: int) -> None:
     async with asyncio.timeout(PATIENCE_S):
         while sum(counts[name] for name in names) < total:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
@@ -107,7 +108,7 @@ async def test_what_a_vanished_member_had_in_hand_comes_to_the_others_when_its_l
         await asyncio.to_thread(vanish_with, leader, "vanish", 50)
         gone_at = time.monotonic()
         task = asyncio.create_task(drain(client.consumer("vanish", "g", name="left"), counts, "left"))
-        await until(counts, "left", 50)
+        await until(counts, ("left",), 50)
         task.cancel()
     assert time.monotonic() - gone_at > 1.0
     assert counts["left"] == 50
