@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import time
 from collections.abc import Callable
@@ -92,18 +93,58 @@ class Calls:
         node = await nodes.pick(max(1.0, (deadline - time.monotonic()) * 500))
         started = time.monotonic()
         timeout_s = max(0.001, min(self._settings.attempt_ms / 1_000, deadline - started))
+        call = method(node)(request, timeout=timeout_s, metadata=nodes.metadata)
+        watch = _Watch(nodes, call, node.address)
         try:
-            response = await method(node)(request, timeout=timeout_s, metadata=nodes.metadata)
+            response = await call
         except grpc.aio.AioRpcError as failure:
             error = error_of_call(failure)
             nodes.learn(node.address, error)
             raise error from failure
+        except asyncio.CancelledError:
+            if not watch.gave_up:
+                raise
+            raise OutcomeUnknown("UNAVAILABLE", f"{node.address} leads no more") from None
+        finally:
+            watch.stop()
         nodes.answered(node.address, (time.monotonic() - started) * 1_000)
         return response
 
     def _pause_s(self, state: RetryCallState) -> float:
         error = state.outcome.exception() if state.outcome else None
         return pause_s(error, state.attempt_number, self._settings.pace_ms)
+
+
+class _Watch:
+    """Gives up a call that takes long because its node leads no more: stopped, or cut off."""
+
+    __slots__ = ("_address", "_call", "_nodes", "_task", "_term", "_timer", "gave_up")
+
+    def __init__(self, nodes: Nodes, call: aio.Call, address: str) -> None:
+        self.gave_up = False
+        self._nodes = nodes
+        self._call = call
+        self._address = address
+        self._term = nodes.term
+        self._task: asyncio.Task[None] | None = None
+        self._timer = asyncio.get_running_loop().call_later(nodes.settings.watch_ms / 1_000, self._start)
+
+    def stop(self) -> None:
+        self._timer.cancel()
+        if self._task is not None:
+            self._task.cancel()
+
+    def _start(self) -> None:
+        self._task = asyncio.create_task(self._look())
+
+    async def _look(self) -> None:
+        while True:
+            if await self._nodes.replaced(self._address, self._term):
+                break
+            await asyncio.sleep(self._nodes.settings.watch_ms / 1_000)
+        self._nodes.leader_lost(self._address)
+        self.gave_up = not self._call.done()
+        self._call.cancel()
 
 
 def _worth_retrying(error: BaseException, once: bool) -> bool:

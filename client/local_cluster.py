@@ -61,6 +61,7 @@ class LocalNode:
     name: str
     address: str
     folder: Path
+    environment: dict[str, str] = field(default_factory=dict)  # of its processes, beside ours
     process: subprocess.Popen[bytes] | None = None
     paused: bool = False
     starts: int = 0
@@ -135,6 +136,7 @@ class LocalCluster:
             with node.log.open("ab") as log:
                 node.process = subprocess.Popen(
                     [sys.executable, "-c", LAUNCH, str(os.getpid()), *command(node.config)],
+                    env={**os.environ, **node.environment},
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,

@@ -32,6 +32,9 @@ FIRST_LOOK_MS: Final = 1_000
 """How long a call waits for the leader to be found before it asks any node to forward it."""
 
 
+Asked = asyncio.Task[operator_pb.ClusterStatusResponse | None]
+
+
 class Node:
     """One node's channel and stubs."""
 
@@ -61,11 +64,14 @@ class Nodes:
         self.avoidance = Avoidance(lambda: time.monotonic() * 1_000)
         self._known: dict[str, None] = dict.fromkeys(settings.servers)
         self._nodes: dict[str, Node] = {}
-        self._asking: dict[str, asyncio.Task[int]] = {}
+        self._asking: dict[str, Asked] = {}
         self._search: asyncio.Task[str | None] | None = None
         self._found: asyncio.Future[str] | None = None
         self._may_ask = True
         self._turn = 0
+        self._names: dict[str, str] = {}
+        self._heard: operator_pb.ClusterStatusResponse | None = None
+        self._heard_at = 0.0
 
     def node(self, address: str) -> Node:
         """Return the node at an address, with its channel open."""
@@ -101,10 +107,17 @@ class Nodes:
         except TimeoutError:
             return None
 
-    async def ask_other(self, address: str) -> int:
-        """Ask one node other than this one for its term; 0 where it does not answer."""
-        others = [other for other in self.addresses() if other != address]
-        return await self._ask(others[0]) if others and self._may_ask else 0
+    async def replaced(self, address: str, term: int) -> bool:
+        """Ask another node; return whether it knows of a term after the one in which this one led.
+
+        Callers within a short time share the question.
+        """
+        if time.monotonic() - self._heard_at > 2 * self.settings.pace_ms / 1_000:
+            others = [other for other in self.addresses() if other != address]
+            self._heard_at = time.monotonic()
+            self._heard = await self._ask(others[0]) if others and self._may_ask else None
+        status = self._heard
+        return status is not None and status.term > term and not self._is_leader(status, address)
 
     def leader_lost(self, address: str) -> None:
         """Record that the node at this address leads no more."""
@@ -157,10 +170,10 @@ class Nodes:
             for task in self._asking.values():
                 task.cancel()
 
-    def _asked(self, address: str, _: asyncio.Task[int]) -> None:
+    def _asked(self, address: str, _: Asked) -> None:
         self._asking.pop(address, None)
 
-    async def _ask(self, address: str) -> int:
+    async def _ask(self, address: str) -> operator_pb.ClusterStatusResponse | None:
         started = time.monotonic()
         try:
             status: operator_pb.ClusterStatusResponse = await self.node(address).operator.ClusterStatus(
@@ -170,12 +183,21 @@ class Nodes:
             error = error_of_call(failure)
             self._may_ask = not isinstance(error, NotPermitted)
             self.learn(address, error)
-            return 0
+            return None
         self.answered(address, (time.monotonic() - started) * 1_000)
         self._learn_status(address, status)
-        return status.term
+        return status
+
+    def _is_leader(self, status: operator_pb.ClusterStatusResponse, address: str) -> bool:
+        named = self._names.get(address)
+        return (
+            status.leader == named
+            if named
+            else address in {member.address for member in status.members if member.node == status.leader}
+        )
 
     def _learn_status(self, address: str, status: operator_pb.ClusterStatusResponse) -> None:
+        self._names[address] = status.node
         if self.settings.discover:
             self._known.update(dict.fromkeys(member.address for member in status.members if member.address))
         if not status.lease:

@@ -56,8 +56,8 @@ class Settings:
     keepalive_ms: int = 5_000
     keepalive_timeout_ms: int = 2_000
     """HTTP/2 pings on open streams, so that a dead host is noticed."""
-    watch_ms: int = 1_000
-    """Silence of a consumer's stream after which another node is asked who leads."""
+    watch_ms: int = 500
+    """Silence of a stream or a call after which another node is asked who leads."""
 
     def __post_init__(self) -> None:
         if not self.servers:

@@ -204,7 +204,8 @@ class Subscription:
         while True:
             await asyncio.sleep(watch_s)
             if self._open and time.monotonic() - self._heard >= watch_s:
-                term = await self._nodes.ask_other(self._address)
-                if term > self._term and self._open and self._stream is not None:
-                    self._nodes.leader_lost(self._address)
-                    self._stream.cancel()
+                stream, address = self._stream, self._address
+                replaced = await self._nodes.replaced(address, self._term)
+                if replaced and self._open and stream is not None and stream is self._stream:
+                    self._nodes.leader_lost(address)
+                    stream.cancel()

@@ -155,6 +155,40 @@ async def test_a_silent_leader_is_left_after_one_attempt(cluster: ClusterStandIn
     assert len(cluster.scheduled) == 2
 
 
+async def test_a_call_to_a_leader_that_fell_silent_is_given_up_when_another_leads(
+    cluster: ClusterStandIn,
+) -> None:
+    async with connect(cluster.addresses, attempt_ms=15_000, watch_ms=30) as client:
+        producer = client.producer()
+        await producer.schedule("orders", b"a", delay_ms=1)
+        cluster.nodes[0].silent = True
+        cluster.lead(cluster.nodes[1])
+        await asyncio.wait_for(producer.schedule("orders", b"b", delay_ms=1), 3)
+    assert cluster.requests[-1].sequence == 2
+    assert len(cluster.scheduled) == 2
+
+
+async def test_a_call_to_a_slow_leader_is_waited_for(cluster: ClusterStandIn) -> None:
+    async def slow(*_: object) -> None:
+        asked = cluster.calls["n2.ClusterStatus"] + cluster.calls["n3.ClusterStatus"]
+        await cluster.until(
+            lambda: cluster.calls["n2.ClusterStatus"] + cluster.calls["n3.ClusterStatus"] >= asked + 3
+        )
+
+    cluster.before_schedule = slow
+    async with connect(cluster.addresses, watch_ms=110) as client:
+        scheduled = await client.producer().schedule("orders", b"a", delay_ms=1)
+    assert not scheduled.repeated
+    assert len(cluster.requests) == 1
+
+
+async def test_a_call_that_its_caller_cancels_is_cancelled(cluster: ClusterStandIn) -> None:
+    cluster.nodes[0].silent = True
+    async with connect(cluster.addresses, discover=False) as client:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(client.producer().get("0000"), 0.05)
+
+
 async def test_while_no_node_leads_a_call_waits_for_one(cluster: ClusterStandIn) -> None:
     cluster.lead(None)
     async with connect(cluster.addresses) as client:
