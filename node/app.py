@@ -124,7 +124,7 @@ class Node:
     def _make_server(self) -> grpc.aio.Server:
         config = self.config
         authorizer = Authorizer(config.tokens)
-        calls = LeaderCalls(self.driver.may_serve, self.leadership.not_leader, self._forwarding)
+        calls = LeaderCalls(self.leadership.serves, self.leadership.not_leader, self._forwarding)
         producer = ProducerService(
             shard=config.shard,
             intake=Intake(config.limits, config.delay_levels_ms),
@@ -204,8 +204,7 @@ class Node:
         while True:
             status = self.driver.status()
             if status.role is Role.LEADER:
-                offsets = [p.clock_offset_ms for p in status.peers.values() if p.clock_offset_ms is not None]
-                self.time.update(offsets)
+                self.time.update(status.clock_offsets_ms())
             self.leadership.look()
             serving = status.leader is not None
             if serving is not shown:
@@ -222,7 +221,8 @@ class Node:
     def _hear(self, leader: str, payload: bytes) -> None:
         state = log_pb.DispatchState.FromString(payload)
         self.leadership.hear(state)
-        self.time.adopt(state.now_ms)
+        if state.now_ms:
+            self.time.adopt(state.now_ms)
 
     def _compact(self, index: int) -> None:
         self.driver.compact(index)

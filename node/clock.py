@@ -1,8 +1,9 @@
 """Cluster time: the median of the members' clocks, carried forward by the monotonic one.
 
-One wrong clock among three or more moves nothing. Cluster time never runs back;
-where the median lies behind it, it stands until the median has caught up, where the
-median lies ahead, it follows at once.
+One wrong clock among three or more moves nothing. While a node leads, its cluster time
+never runs back; where the median lies behind it, it stands until the median has caught
+up, where the median lies ahead, it follows at once. A node that does not lead serves
+nobody by its time, and takes over the leader's whichever way it lies.
 """
 
 from __future__ import annotations
@@ -48,10 +49,18 @@ class ClusterTime:
         self.own_offset_ms = 0  # the node's own clock minus cluster time
 
     def now_ms(self) -> int:
-        """Return cluster time in ms since the epoch; never less than before."""
+        """Return cluster time in ms since the epoch; never less than before under the same leader."""
         now = int(self._clock.monotonic_ms() + self._anchor_ms)
         self._last_ms = max(self._last_ms, now)
         return self._last_ms
+
+    def lead(self, offsets_ms: Iterable[float]) -> None:
+        """Begin to lead: take the median of the members' clocks, wherever this node's time stood until now.
+
+        What it has seen of time may be its own clock alone, and that may be wrong.
+        """
+        self._last_ms = 0
+        self.update(offsets_ms)
 
     def update(self, offsets_ms: Iterable[float]) -> None:
         """Take the median of the members' clocks.
@@ -65,6 +74,7 @@ class ClusterTime:
 
     def adopt(self, leader_now_ms: float) -> None:
         """Take over the leader's cluster time (a follower, with every heartbeat)."""
+        self._last_ms = 0
         self._follow(leader_now_ms)
 
     def _follow(self, target_ms: float) -> None:

@@ -58,7 +58,7 @@ class Leadership:
             tick=wheel.tick,
             local_index=wheel.local_index,
             frontier_ms=self._machine.frontier_ms,
-            now_ms=self._time.now_ms(),
+            now_ms=self._time.now_ms() if self.delivery else 0,  # not before it is the members' time
             cursors=self.delivery.cursors() if self.delivery else self._heard.cursors,
         )
 
@@ -87,6 +87,10 @@ class Leadership:
         if self._dispatcher is not None:
             self._dispatcher.inserted()
 
+    def serves(self) -> bool:
+        """Whether this node answers as the leader, now."""
+        return self.delivery is not None and self._driver.may_serve()
+
     async def run(self) -> None:
         """Run until cancelled. Raises what a task of a leadership raised unexpectedly."""
         while True:
@@ -97,7 +101,9 @@ class Leadership:
                 await self._changed.wait()
 
     async def _lead(self) -> None:
-        term = self._driver.status().term
+        status = self._driver.status()
+        term = status.term
+        self._time.lead(status.clock_offsets_ms())
         self._lost.clear()
         self._failed = asyncio.get_running_loop().create_future()
         context = Context(

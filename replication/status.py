@@ -43,6 +43,10 @@ class ReplicationStatus:
     peers: Mapping[str, PeerStatus]
     may_serve: bool
 
+    def clock_offsets_ms(self) -> list[float]:
+        """Return each peer's wall clock minus ours, as far as measured."""
+        return [peer.clock_offset_ms for peer in self.peers.values() if peer.clock_offset_ms is not None]
+
 
 @dataclass(frozen=True, slots=True)
 class Transferred:

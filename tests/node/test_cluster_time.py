@@ -66,6 +66,20 @@ def test_a_follower_takes_over_the_leaders_time() -> None:
     assert time.now_ms() == 1_060_000
 
 
+def test_a_node_that_begins_to_lead_forgets_what_its_own_clock_alone_said() -> None:
+    time = ClusterTime(HandClock())
+    assert time.now_ms() == 1_000_000
+    time.lead([-600_000, -600_000])
+    assert time.now_ms() == 400_000
+
+
+def test_a_follower_takes_over_the_leaders_time_also_when_it_lies_behind() -> None:
+    time = ClusterTime(HandClock())
+    assert time.now_ms() == 1_000_000
+    time.adopt(400_000)
+    assert time.now_ms() == 400_000
+
+
 @given(
     st.lists(
         st.tuples(

@@ -1,0 +1,51 @@
+"""Wrong wall clocks for real nodes, by libfaketime: set at any time, each node its own.
+
+Only the wall clock is moved; the monotonic one, on which leases rest, stays right, as it does when an
+operator or a bad time server sets a machine's clock.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+from tarry.client.local_cluster import LocalNode
+
+
+class NoFakeTime(RuntimeError):
+    """This machine has no libfaketime that fits; the package is there for Linux on x86-64 only."""
+
+
+def library() -> Path:
+    """Return the library to preload; raises NoFakeTime."""
+    spec = find_spec("libfaketime")
+    if spec is None or spec.origin is None:
+        raise NoFakeTime("libfaketime is not installed")
+    found = Path(spec.origin).parent / "vendor/libfaketime/src/libfaketime.so.1"
+    if not found.exists():
+        raise NoFakeTime(f"libfaketime is installed without {found.name}")
+    return found
+
+
+def give_clock(node: LocalNode, ahead_ms: int = 0) -> None:
+    """Let the node's next process have a wall clock of its own, set as told."""
+    set_clock(node, ahead_ms)
+    node.environment.update(
+        {
+            "LD_PRELOAD": str(library()),
+            "FAKETIME_TIMESTAMP_FILE": str(_file(node)),
+            "FAKETIME_NO_CACHE": "1",  # read again each time: that is what lets it jump
+            "DONT_FAKE_MONOTONIC": "1",
+        }
+    )
+
+
+def set_clock(node: LocalNode, ahead_ms: int) -> None:
+    """Set the wall clock of a node that was given one: so much ahead of the right time, or behind."""
+    fresh = _file(node).with_suffix(".fresh")
+    fresh.write_text(f"{ahead_ms / 1000:+.3f}")
+    fresh.replace(_file(node))  # whole or not at all: the node reads it any time
+
+
+def _file(node: LocalNode) -> Path:
+    return node.folder.with_name(f"{node.name}.clock")
