@@ -32,6 +32,9 @@ class Contact:
     def fresh(self, now: float) -> bool:
         return now - self.heard < self.election_min_s
 
+    def void_transfers_below(self, number: int) -> None:
+        self.transfer_number = max(self.transfer_number, number)
+
     def allows_transfer(self, number: int) -> bool:
         return number >= self.transfer_number
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tarry.proto.tarry_peer_pb2 import Append
-from tarry.replication import consensus, driver
+from tarry.replication import driver, elections
 from tarry.replication.guard import appends, lease, votes
 from tarry.replication.guard.appends import Log, Plan
 from tarry.replication.status import Role
@@ -58,14 +58,14 @@ ABLATIONS: dict[str, tuple[tuple[Any, str, Any], ...]] = {
     ),
     "ack term": (
         (
-            consensus.Consensus,
-            "_is_of_this_leadership",
-            lambda self, term: self.role is Role.LEADER,
+            elections.Elections,
+            "is_of_this_leadership",
+            lambda self, term: self._engine.role is Role.LEADER,
         ),
     ),
     "pre-vote": ((votes.PreVotes, "won", lambda self, voters: self.open),),
     "stickiness": ((votes.Contact, "fresh", lambda self, now: False),),
-    "higher term": ((consensus.Consensus, "_notice", lambda self, peer: None),),
+    "higher term": ((elections.Elections, "notice", lambda self, peer: None),),
     "echoed send time": ((lease.Lease, "echo", _echo_on_arrival),),
     "lease": ((lease.Lease, "valid", lambda self, now, voters: True),),
     "transfer number": ((votes.Contact, "allows_transfer", lambda self, number: True),),

@@ -268,7 +268,7 @@ def test_l16_a_member_that_has_raised_its_term_alone_is_taken_back() -> None:
         leader = await world.until_led()
         alone = followers(world, leader)[0]
         isolate(world, alone, noticed=False)
-        alone.driver._core.consensus._campaign(None)
+        alone.driver._core.consensus.elections.campaign(None)
         alone.driver._core.wake.set()
         await asyncio.sleep(0.1)
         assert alone.driver.status().term == 2
