@@ -7,15 +7,17 @@ from collections.abc import Iterable
 from typing import Any
 
 from tarry.client.answers import CancelOutcome, MessageState, Scheduled, ScheduledBatch, StoredMessage
+from tarry.client.cluster_status import ClusterStatus
 from tarry.client.consumer import Consumer
 from tarry.client.delivery import Stamp
 from tarry.client.errors import TarryError
 from tarry.client.hand import AckOutcome
 from tarry.client.message import Message, MessageBatch
 from tarry.client.nodes import Nodes
-from tarry.client.operator import ClusterStatus, Operator, Transferred
+from tarry.client.operator import Operator, Redriven, Sought, TopicDescription, Transferred
 from tarry.client.producer import Producer
 from tarry.client.settings import Settings, Tls, parse_servers
+from tarry.client.start import Start
 
 __all__ = [
     "AckOutcome",
@@ -28,13 +30,17 @@ __all__ = [
     "MessageState",
     "Operator",
     "Producer",
+    "Redriven",
     "Scheduled",
     "ScheduledBatch",
     "Settings",
+    "Sought",
     "Stamp",
+    "Start",
     "StoredMessage",
     "TarryError",
     "Tls",
+    "TopicDescription",
     "Transferred",
     "connect",
 ]
@@ -64,6 +70,9 @@ class Client:
         lease_ms: int = 0,
         name: str = "",
         dedupe: bool = False,
+        start: Start | None = None,
+        broadcast: bool = False,
+        in_hand_bytes_max: int = 0,
     ) -> Consumer:
         """Return a new consumer; ``async with`` subscribes it.
 
@@ -71,7 +80,10 @@ class Client:
         messages in hand at once. ``lease_ms``: how long a message may stay in
         hand before it is delivered again; 0: the cluster's default. ``name``:
         stable over reconnects, unique in the group. ``dedupe``: keep back what
-        was handed out before.
+        was handed out before. ``start``: where a new group begins. ``broadcast``:
+        every consumer of the group sees every message, each (by its name) from
+        a position of its own. ``in_hand_bytes_max``: no more is sent while
+        records of so many bytes are in hand; 0: the cluster's default.
         """
         consumer = Consumer(
             self._cluster(),
@@ -82,6 +94,9 @@ class Client:
             lease_ms=lease_ms,
             name=name,
             dedupe=dedupe,
+            start=start,
+            broadcast=broadcast,
+            in_hand_bytes_max=in_hand_bytes_max,
         )
         self._opened.append(consumer)
         return consumer

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Final, TypeVar
 
 import grpc
@@ -81,6 +81,33 @@ class Calls:
         except (Unavailable, Overloaded, OutcomeUnknown, Refused) as error:
             raise _final(error, unknown, changes) from error
         raise AssertionError("a retry ends with an answer or an error")
+
+    async def stream(
+        self,
+        method: Callable[[Node], aio.UnaryStreamMultiCallable[RequestT, ResponseT]],
+        request: RequestT,
+    ) -> AsyncIterator[ResponseT]:
+        """Yield the answers of a call that only the leader takes; retried until the first answer is there."""
+        deadline = time.monotonic() + self._settings.deadline_ms / 1_000
+        attempt = 0
+        while True:
+            attempt += 1
+            node = await self._nodes.pick(self._settings.deadline_ms)
+            begun = False
+            try:
+                async for response in method(node)(request, metadata=self._nodes.metadata):
+                    begun = True
+                    yield response
+                return
+            except grpc.aio.AioRpcError as failure:
+                error = error_of_call(failure)
+                self._nodes.learn(node.address, error)
+                pause = pause_s(error, attempt, self._settings.pace_ms)
+                if begun and isinstance(error, Unavailable):
+                    raise OutcomeUnknown(error.reason, error.text) from failure
+                if begun or not _worth_retrying(error, once=True) or time.monotonic() + pause > deadline:
+                    raise error from failure
+            await asyncio.sleep(pause)
 
     async def _attempt(
         self,

@@ -1,4 +1,4 @@
-"""The client's commands: schedule, consume, get, cancel, status, transfer.
+"""The client's commands: schedule, consume, get, cancel, status, transfer, topic, group, redrive.
 
 ``tarry.node`` adds those that run nodes; together they are the program ``tarry``.
 """
@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from tarry.client import console_consume, console_schedule
+from tarry.client import console_consume, console_schedule, console_topics
 from tarry.client.aio import Client
 from tarry.client.answers import CancelOutcome, StoredMessage
 from tarry.client.console_operator import print_status
@@ -31,6 +31,9 @@ from tarry.client.console_times import time_text
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.command(epilog=EXIT_CODES)(console_schedule.schedule)
 app.command(epilog=EXIT_CODES)(console_consume.consume)
+app.command(epilog=EXIT_CODES)(console_topics.redrive)
+app.add_typer(console_topics.topic_app, name="topic")
+app.add_typer(console_topics.group_app, name="group")
 
 
 @app.command(epilog=EXIT_CODES)

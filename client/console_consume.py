@@ -21,7 +21,7 @@ from tarry.client.console_options import (
     run,
 )
 from tarry.client.console_output import Output, body_fields, out, print_json, words
-from tarry.client.console_times import duration_text, parse_duration_ms, time_text
+from tarry.client.console_times import duration_text, parse_duration_ms, parse_start, time_text
 
 
 def consume(
@@ -51,6 +51,14 @@ def consume(
             show_default="as the cluster has it",
         ),
     ] = 0,
+    start: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="WHERE",
+            help="Where a new group begins: earliest, latest, or a time.",
+        ),
+    ] = None,
     keep: Annotated[
         bool, typer.Option("--no-ack", help="Do not acknowledge: the messages will be delivered again.")
     ] = False,
@@ -67,10 +75,12 @@ def consume(
     Each is acknowledged once it is printed. A failover is ridden out.
     """
 
+    where = None if start is None else parse_start(start)
+
     async def work(client: Client) -> None:
         wanted = credit if most is None else min(credit, most)
         async with client.consumer(
-            topic, group, tags=tag or (), credit=wanted, lease_ms=lease_ms, dedupe=True
+            topic, group, tags=tag or (), credit=wanted, lease_ms=lease_ms, dedupe=True, start=where
         ) as consumer:
             printed = await _print_all(consumer, output, most, timeout_ms, acknowledge=not keep)
         if output is Output.TABLE:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 
+from tarry.client.cluster_status import ClusterStatus, TopicStatus
 from tarry.client.console_output import Output, print_json, print_rows, words
 from tarry.client.console_times import duration_text, time_text
 from tarry.client.errors import TarryError
-from tarry.client.operator import ClusterStatus
 
 
 def print_status(answers: Mapping[str, ClusterStatus | TarryError], output: Output) -> None:
@@ -30,31 +30,32 @@ def print_status(answers: Mapping[str, ClusterStatus | TarryError], output: Outp
     )
     if best is None:
         return
-    groups = [
-        {
-            "topic": topic.topic,
-            "released": topic.released,
-            "group": group.group,
-            "acked": group.floor + group.acked_above_floor,
-            "retrying": group.retrying,
-            "consumers": group.consumers,
-            "in_hand": group.in_hand,
-        }
-        for topic in best.topics
-        for group in topic.groups
-    ]
-    groups += [
-        {"topic": topic.topic, "released": topic.released, "group": ""}
-        for topic in best.topics
-        if not topic.groups
-    ]
-    if groups:
-        print_rows("topics", sorted(groups, key=lambda row: (row["topic"], row["group"])), GROUP_COLUMNS)
+    print_topics(best.topics)
     behind_ms = max(0, best.now_ms - best.frontier_ms)
     words().print(
         f"{best.pending:,} pending, {best.ready:,} ready; released up to {time_text(best.frontier_ms)}"
         + (f", {duration_text(behind_ms)} ago" if best.pending and behind_ms > 1_000 else "")
     )
+
+
+def print_topics(topics: Iterable[TopicStatus]) -> None:
+    """Print a row for each group of each topic, and for a topic without any."""
+    rows: list[dict[str, object]] = []
+    for topic in sorted(topics, key=lambda topic: topic.topic):
+        rows += [
+            {
+                "topic": topic.topic,
+                "released": topic.released,
+                "group": group.group,
+                "acked": group.floor + group.acked_above_floor,
+                "retrying": group.retrying,
+                "consumers": group.consumers,
+                "in_hand": group.in_hand,
+            }
+            for group in sorted(topic.groups, key=lambda group: group.group)
+        ] or [{"topic": topic.topic, "released": topic.released}]
+    if rows:
+        print_rows("topics", rows, GROUP_COLUMNS)
 
 
 NODE_COLUMNS = ("node", "address", "role", "term", "applied", "pending", "clock_ms", "version")

@@ -9,6 +9,8 @@ from typing import Final
 
 import typer
 
+from tarry.client.start import Start
+
 UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
 _DURATION: Final = re.compile(rf"(?:{_PART.pattern})+")
@@ -46,6 +48,15 @@ def parse_time_ms(text: str) -> int:
         time = time.replace(tzinfo=UTC)
     seconds = int(time.replace(microsecond=0).timestamp())
     return seconds * 1_000 + time.microsecond // 1_000
+
+
+def parse_start(text: str) -> Start:
+    """Return ``earliest``, ``latest``, or a time as ``parse_time_ms`` reads it."""
+    match text:
+        case "earliest" | "latest":
+            return text
+        case _:
+            return parse_time_ms(text)
 
 
 def time_text(time_ms: int) -> str:

@@ -20,6 +20,7 @@ from tarry.client.hand import AckOutcome, Hand, Verdict
 from tarry.client.message import Message, MessageBatch
 from tarry.client.nodes import Nodes
 from tarry.client.repeats import Repeats
+from tarry.client.start import Start, group_start
 from tarry.client.subscription import Subscription
 from tarry.proto import tarry_consumer_pb2 as consumer_pb
 
@@ -46,6 +47,9 @@ class Consumer:
         lease_ms: int = 0,
         name: str = "",
         dedupe: bool = False,
+        start: Start | None = None,
+        broadcast: bool = False,
+        in_hand_bytes_max: int = 0,
     ) -> None:
         if credit < 1:
             raise ValueError("credit must be at least 1")
@@ -64,7 +68,14 @@ class Consumer:
         self._error: TarryError | None = None
         self._closed = False
         subscribe = consumer_pb.Subscribe(
-            topic=topic, group=group, consumer=self.name, lease_ms=lease_ms, tags=tags
+            topic=topic,
+            group=group,
+            consumer=self.name,
+            lease_ms=lease_ms,
+            tags=tags,
+            start=None if start is None else group_start(start),
+            broadcast=broadcast,
+            in_hand_bytes_max=in_hand_bytes_max,
         )
         self._subscription = Subscription(
             nodes, self._hand, subscribe, self._receive, self._resumed, self._fail
@@ -212,7 +223,7 @@ class Consumer:
         self._arrived.set()
 
     def _note(self, verdict: Verdict, offsets: Sequence[int]) -> None:
-        if self._repeats is not None and not verdict.nack:
+        if self._repeats is not None and not verdict.nack and verdict.extend_ms is None:
             self._repeats.note(verdict.queue, offsets)
 
     def _check_open(self) -> None:

@@ -56,8 +56,12 @@ class InvalidId(Refused):
     """This is no message id, or one with a typing error. Copy it whole."""
 
 
+class InvalidSetting(Refused):
+    """A topic's setting, or the place to move a group to, cannot be used. Give another."""
+
+
 class NotFound(Refused):
-    """No message has this id: never scheduled here, or already removed with its hour."""
+    """There is no such message, topic or group: never made here, or deleted meanwhile."""
 
 
 class Damaged(Refused):
@@ -133,10 +137,13 @@ _REASONS: Final[Mapping[type[TarryError], tuple[str, ...]]] = {
         "TOO_MANY_TAGS",
     ),
     InvalidId: ("ID_MALFORMED",),
-    NotFound: ("MESSAGE_NOT_FOUND",),
+    InvalidSetting: ("SETTING_INVALID", "SEEK_INVALID"),
+    NotFound: ("MESSAGE_NOT_FOUND", "TOPIC_UNKNOWN", "GROUP_UNKNOWN"),
     Damaged: ("MESSAGE_DAMAGED",),
     NotPermitted: ("UNAUTHENTICATED", "PERMISSION_DENIED"),
     InvalidSubscription: (
+        "FILTER_DIFFERS",
+        "RECEIVE_INVALID",
         "SUBSCRIBE_FIRST",
         "SUBSCRIBED_TWICE",
         "CREDIT_INVALID",

@@ -21,7 +21,7 @@ SENT_MIN: Final = 4_000
 
 
 class AckOutcome(StrEnum):
-    """What an ack or nack came to."""
+    """What an ack, nack or extend came to."""
 
     OK = "ok"
     STALE = "stale"
@@ -31,11 +31,13 @@ class AckOutcome(StrEnum):
 
 
 class Verdict(NamedTuple):
-    """Ack or nack, of a queue: offsets with equal verdicts go as one request."""
+    """What to do with messages of a queue: ack, nack or extend; equal verdicts go as one request."""
 
     queue: int
     nack: bool = False
     delay_ms: int | None = None
+    extend_ms: int | None = None
+    """Not None: they stay in hand, with a lease of so long from now."""
 
 
 @dataclass(slots=True)
@@ -120,8 +122,9 @@ class Hand:
             if waiter is not None:
                 waiter.set_result(AckOutcome.STALE)
             return
-        held.remove(offset)
-        self._in_hand_count -= 1
+        if verdict.extend_ms is None:
+            held.remove(offset)
+            self._in_hand_count -= 1
         group = self._waiting.get(verdict)
         if group is None:
             group = self._waiting[verdict] = _Group()
@@ -138,8 +141,9 @@ class Hand:
         """Give one verdict on many deliveries of its queue."""
         held = self._in_hand.get(verdict.queue, set())
         mine = held.intersection(offsets)
-        held -= mine
-        self._in_hand_count -= len(mine)
+        if verdict.extend_ms is None:
+            held -= mine
+            self._in_hand_count -= len(mine)
         group = self._waiting.setdefault(verdict, _Group()) if mine else _Group()
         group.offsets.extend(mine)
         if len(mine) < len(offsets):
@@ -244,6 +248,11 @@ class Hand:
 
 
 def _request(request: int, verdict: Verdict, offsets: list[int]) -> consumer_pb.ConsumeRequest:
+    if verdict.extend_ms is not None:
+        extend = consumer_pb.Extend(
+            request=request, queue=verdict.queue, offset=offsets, lease_ms=verdict.extend_ms
+        )
+        return consumer_pb.ConsumeRequest(extend=extend)
     if verdict.nack:
         nack = consumer_pb.Nack(
             request=request, queue=verdict.queue, offset=offsets, delay_ms=verdict.delay_ms

@@ -42,6 +42,10 @@ class Message(View):
         """Have it delivered again after ``delay_ms``, or by the group's back-off table."""
         return self._settler.settle(Verdict(self._batch.queue, True, delay_ms), self.offset)
 
+    def extend(self, lease_ms: int) -> asyncio.Future[AckOutcome]:
+        """Keep it in hand for ``lease_ms`` from now on; await whether it still was in hand."""
+        return self._settler.settle(Verdict(self._batch.queue, extend_ms=lease_ms), self.offset)
+
 
 class MessageBatch(Columns):
     """Messages of one queue that came together; iterating gives messages."""
@@ -64,3 +68,7 @@ class MessageBatch(Columns):
     def nack(self, delay_ms: int | None = None) -> asyncio.Future[list[AckOutcome]]:
         """Have all delivered again after ``delay_ms``, or by the group's back-off table."""
         return self._settler.settle_many(Verdict(self.queue, True, delay_ms), self.offsets)
+
+    def extend(self, lease_ms: int) -> asyncio.Future[list[AckOutcome]]:
+        """Keep all in hand for ``lease_ms`` from now on; await whether each still was in hand."""
+        return self._settler.settle_many(Verdict(self.queue, extend_ms=lease_ms), self.offsets)

@@ -1,112 +1,20 @@
-"""An operator: asks how the cluster is, and moves leadership."""
+"""An operator: asks how the cluster is, moves leadership, looks after topics, groups and dead letters."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from grpc import aio
 
 from tarry.client.calls import Calls
-from tarry.client.errors import TarryError
+from tarry.client.cluster_status import ClusterStatus, TopicStatus
+from tarry.client.errors import InvalidSetting, TarryError
 from tarry.client.nodes import Nodes
+from tarry.client.start import Start, group_start
 from tarry.client.status import error_of_call
 from tarry.proto import tarry_operator_pb2 as operator_pb
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """A node as the answering node sees it."""
-
-    node: str
-    address: str
-    connected: bool
-    match_index: int
-    """Highest log index known to be on it; known to the leader only."""
-    clock_offset_ms: int
-    """Its clock minus the answering node's."""
-
-
-@dataclass(frozen=True, slots=True)
-class GroupStatus:
-    """How far a group is in a topic."""
-
-    group: str
-    floor: int
-    """Every offset below is acknowledged."""
-    acked_above_floor: int
-    retrying: int
-    consumers: int
-    in_hand: int
-
-
-@dataclass(frozen=True, slots=True)
-class TopicStatus:
-    """A topic that has released messages or groups."""
-
-    topic: str
-    released: int
-    groups: tuple[GroupStatus, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterStatus:
-    """The cluster as one node sees it."""
-
-    node: str
-    leader: str
-    """Name of the node that leads; empty where none is known."""
-    term: int
-    commit_index: int
-    applied_index: int
-    members: tuple[Member, ...]
-    pending: int
-    """Messages in the wheel."""
-    ready: int
-    """Messages released and not yet acknowledged by every group."""
-    frontier_ms: int
-    tick: int
-    local_index: int
-    now_ms: int
-    topics: tuple[TopicStatus, ...]
-    version: str
-    lease: bool
-    """The answering node leads and may serve."""
-    state_digest: str
-    """Equal on nodes of equal applied_index; hexadecimal."""
-
-    @classmethod
-    def of(cls, response: operator_pb.ClusterStatusResponse) -> ClusterStatus:
-        """Return the answer to one request."""
-        return cls(
-            node=response.node,
-            leader=response.leader,
-            term=response.term,
-            commit_index=response.commit_index,
-            applied_index=response.applied_index,
-            members=tuple(
-                Member(m.node, m.address, m.connected, m.match_index, m.clock_offset_ms)
-                for m in response.members
-            ),
-            pending=response.pending,
-            ready=response.ready,
-            frontier_ms=response.frontier_ms,
-            tick=response.tick,
-            local_index=response.local_index,
-            now_ms=response.now_ms,
-            topics=tuple(map(_topic, response.topics)),
-            version=response.version,
-            lease=response.lease,
-            state_digest=response.state_digest.hex(),
-        )
-
-
-def _topic(topic: operator_pb.TopicStatus) -> TopicStatus:
-    groups = tuple(
-        GroupStatus(g.group, g.floor, g.acked_above_floor, g.retrying, g.consumers, g.in_hand)
-        for g in topic.groups
-    )
-    return TopicStatus(topic.topic, topic.released, groups)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +25,35 @@ class Transferred:
     term: int
     pause_ms: int
     """How long no schedules were taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDescription:
+    """A topic and its settings."""
+
+    status: TopicStatus
+    retention_ms: int
+    """How long released messages are kept at least; 0: the cluster's default."""
+    body_bytes_max: int
+    """0: the nodes' limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sought:
+    """A group has moved, or in a dry run would move."""
+
+    from_offset: int
+    to_offset: int
+    delivered_again: int
+    skipped: int
+
+
+@dataclass(frozen=True, slots=True)
+class Redriven:
+    """How many dead letters were looked at, and given back to their groups."""
+
+    looked_at: int
+    redriven: int
 
 
 class Operator:
@@ -165,3 +102,93 @@ class Operator:
         request = operator_pb.TransferLeadershipRequest(target=target, deadline_ms=deadline_ms)
         response = await self._calls.call(lambda node: node.operator.TransferLeadership, request, once=True)
         return Transferred(response.leader, response.term, response.pause_ms)
+
+    async def create_topic(
+        self, topic: str, *, retention_ms: int = 0, body_bytes_max: int = 0
+    ) -> TopicDescription:
+        """Make a topic, or change the settings of one that is there; 0: the cluster's default."""
+        settings = operator_pb.TopicSettings(retention_ms=retention_ms, body_bytes_max=body_bytes_max)
+        request = operator_pb.CreateTopicRequest(topic=topic, settings=settings)
+        return _described(await self._calls.call(lambda node: node.operator.CreateTopic, request))
+
+    async def describe_topic(self, topic: str) -> TopicDescription:
+        """Return a topic, its groups and settings. Raises NotFound."""
+        request = operator_pb.DescribeTopicRequest(topic=topic)
+        call = self._calls.call(lambda node: node.operator.DescribeTopic, request, changes=False)
+        return _described(await call)
+
+    async def delete_topic(self, topic: str) -> int:
+        """Delete a topic with all in it; return how many messages its ready queue held.
+
+        Messages still in the wheel are dropped when they come due. Raises NotFound.
+        """
+        request = operator_pb.DeleteTopicRequest(topic=topic)
+        response = await self._calls.call(lambda node: node.operator.DeleteTopic, request)
+        return int(response.released)
+
+    async def create_group(self, topic: str, group: str, start: Start = "earliest") -> int:
+        """Make a group for consumers to come; return the offset where it begins, or is if it was there."""
+        request = operator_pb.CreateGroupRequest(topic=topic, group=group, start=group_start(start))
+        response = await self._calls.call(lambda node: node.operator.CreateGroup, request)
+        return int(response.offset)
+
+    async def delete_group(self, topic: str, group: str) -> int:
+        """Delete a group; return how many messages it had yet to acknowledge. Raises NotFound."""
+        request = operator_pb.DeleteGroupRequest(topic=topic, group=group)
+        response = await self._calls.call(lambda node: node.operator.DeleteGroup, request)
+        return int(response.unacknowledged)
+
+    async def seek_group(
+        self,
+        topic: str,
+        group: str,
+        to: Start | None = None,
+        *,
+        offset: int | None = None,
+        dry_run: bool = False,
+    ) -> Sought:
+        """Move a group to a place in its topic: ``to``, or an offset. Raises NotFound, InvalidSetting.
+
+        What lies behind is delivered again, what is skipped is not delivered to
+        it any more; a dry run only counts both.
+        """
+        request = operator_pb.SeekGroupRequest(topic=topic, group=group, dry_run=dry_run)
+        if offset is not None and to is None:
+            request.offset = offset
+        elif to is not None and offset is None:
+            request.start.CopyFrom(group_start(to))
+        else:
+            raise InvalidSetting("SEEK_INVALID", "give one of to and offset")
+        response = await self._calls.call(lambda node: node.operator.SeekGroup, request, changes=not dry_run)
+        return Sought(response.from_offset, response.to_offset, response.delivered_again, response.skipped)
+
+    async def redrive(
+        self,
+        topic: str,
+        *,
+        reason: str = "",
+        tags: Iterable[str] = (),
+        messages_max: int = 0,
+        dry_run: bool = False,
+        on_progress: Callable[[Redriven], None] | None = None,
+    ) -> Redriven:
+        """Give dead letters of a dead-letter topic to the groups that gave them up, once more.
+
+        ``reason``, ``tags``: only letters with these; ``messages_max`` 0: all.
+        Raises OutcomeUnknown where the leader is lost on the way: what was given
+        back by then is, and calling again goes on with the rest.
+        """
+        request = operator_pb.RedriveRequest(
+            topic=topic, reason=reason, tags=tags, messages_max=messages_max, dry_run=dry_run
+        )
+        done = Redriven(0, 0)
+        async for response in self._calls.stream(lambda node: node.operator.Redrive, request):
+            done = Redriven(response.looked_at, response.redriven)
+            if on_progress is not None:
+                on_progress(done)
+        return done
+
+
+def _described(response: operator_pb.DescribeTopicResponse) -> TopicDescription:
+    settings = response.settings
+    return TopicDescription(TopicStatus.of(response.topic), settings.retention_ms, settings.body_bytes_max)

@@ -12,13 +12,16 @@ from typing import Any
 
 from tarry.client import aio
 from tarry.client.answers import CancelOutcome, MessageState, Scheduled, ScheduledBatch, StoredMessage
+from tarry.client.cluster_status import ClusterStatus
 from tarry.client.delivery import Stamp
 from tarry.client.errors import TarryError
 from tarry.client.hand import AckOutcome
 from tarry.client.loop_thread import LoopThread
-from tarry.client.operator import ClusterStatus, Transferred
+from tarry.client.operator import Redriven, Sought, TopicDescription, Transferred
 from tarry.client.settings import Settings, Tls, parse_servers
+from tarry.client.start import Start
 from tarry.client.sync_consumer import Consumer, Message, MessageBatch
+from tarry.client.sync_operator import Operator
 from tarry.client.sync_producer import Producer
 
 __all__ = [
@@ -32,40 +35,20 @@ __all__ = [
     "MessageState",
     "Operator",
     "Producer",
+    "Redriven",
     "Scheduled",
     "ScheduledBatch",
     "Settings",
+    "Sought",
     "Stamp",
+    "Start",
     "StoredMessage",
     "TarryError",
     "Tls",
+    "TopicDescription",
     "Transferred",
     "connect",
 ]
-
-
-class Operator:
-    """Asks how the cluster is, and moves leadership. Made by ``Client.operator``."""
-
-    def __init__(self, operator: aio.Operator, thread: LoopThread) -> None:
-        self._operator = operator
-        self._thread = thread
-
-    def status(self) -> ClusterStatus:
-        """Return the cluster as the leader sees it, or any node where none leads."""
-        return self._thread.run(self._operator.status())
-
-    def status_of(self, address: str, timeout_ms: int = 1_000) -> ClusterStatus:
-        """Return the cluster as the node at this address sees it. Raises TarryError where it is silent."""
-        return self._thread.run(self._operator.status_of(address, timeout_ms))
-
-    def status_of_all(self, timeout_ms: int = 1_000) -> dict[str, ClusterStatus | TarryError]:
-        """Return what each node says, or why it says nothing, by address."""
-        return self._thread.run(self._operator.status_of_all(timeout_ms))
-
-    def transfer(self, target: str = "", *, deadline_ms: int = 0) -> Transferred:
-        """Hand leadership to ``target``, as the async twin does."""
-        return self._thread.run(self._operator.transfer(target, deadline_ms=deadline_ms))
 
 
 class Client:
@@ -91,12 +74,24 @@ class Client:
         lease_ms: int = 0,
         name: str = "",
         dedupe: bool = False,
+        start: Start | None = None,
+        broadcast: bool = False,
+        in_hand_bytes_max: int = 0,
     ) -> Consumer:
         """Return a new consumer; ``with`` subscribes it. Arguments as of the async twin."""
 
         def make() -> aio.Consumer:
             return self._client.consumer(
-                topic, group, tags=tags, credit=credit, lease_ms=lease_ms, name=name, dedupe=dedupe
+                topic,
+                group,
+                tags=tags,
+                credit=credit,
+                lease_ms=lease_ms,
+                name=name,
+                dedupe=dedupe,
+                start=start,
+                broadcast=broadcast,
+                in_hand_bytes_max=in_hand_bytes_max,
             )
 
         return Consumer(self._thread.run(_made(make)), self._thread)

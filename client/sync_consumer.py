@@ -40,6 +40,10 @@ class Message(View):
         """Have it delivered again after ``delay_ms``, or by the group's back-off table."""
         return self._thread.run(_awaited(partial(self._message.nack, delay_ms)))
 
+    def extend(self, lease_ms: int) -> AckOutcome:
+        """Keep it in hand for ``lease_ms`` from now on; return whether it still was in hand."""
+        return self._thread.run(_awaited(partial(self._message.extend, lease_ms)))
+
 
 class MessageBatch:
     """Messages of one queue that came together; iterating gives messages, ``columns`` their columns."""
@@ -75,6 +79,10 @@ class MessageBatch:
     def nack(self, delay_ms: int | None = None) -> list[AckOutcome]:
         """Have all delivered again after ``delay_ms``, or by the group's back-off table."""
         return self._thread.run(_awaited(partial(self.columns.nack, delay_ms)))
+
+    def extend(self, lease_ms: int) -> list[AckOutcome]:
+        """Keep all in hand for ``lease_ms`` from now on; return whether each still was in hand."""
+        return self._thread.run(_awaited(partial(self.columns.extend, lease_ms)))
 
 
 class Consumer:

@@ -196,3 +196,17 @@ def test_what_was_lost_and_comes_again_is_known_until_its_holder_settles_it() ->
     hand.received(3, [2])
     hand.settle(ACK, 2)
     assert hand.among(3, [2]) == set()
+
+
+async def test_an_extended_message_stays_in_hand_and_can_be_acked_after() -> None:
+    hand = held(range(2))
+    extended = asyncio.get_running_loop().create_future()
+    hand.settle(Verdict(3, extend_ms=5_000), 0, extended)
+    hand.settle(ACK, 0)
+    requests = hand.outgoing()
+    (extend,) = [r.extend for r in requests if r.HasField("extend")]
+    assert (list(extend.offset), extend.lease_ms) == ([0], 5_000)
+    assert acks(requests) == [[0]]
+    hand.answered(Acked(request=extend.request, queue=3))
+    assert extended.result() is AckOutcome.OK
+    assert hand.in_hand == 1

@@ -1,4 +1,4 @@
-"""The blocking twins, from ordinary threads, against a real node of one."""
+"""The blocking twins, from ordinary threads, against real nodes."""
 
 from __future__ import annotations
 
@@ -13,12 +13,9 @@ from tarry.client.errors import Closed, InvalidTime, NotFound, TarryError
 from tarry.client.local_cluster import LocalCluster
 
 
-@pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with LocalCluster(1, tmp_path_factory.mktemp("node")) as cluster:
-        cluster.start()
-        cluster.wait_until_serving()
-        yield cluster.addresses
+@pytest.fixture
+def servers(shared_cluster: LocalCluster) -> str:
+    return shared_cluster.addresses
 
 
 @pytest.fixture
@@ -140,10 +137,14 @@ def test_a_pending_message_can_be_looked_up_and_cancelled(client: sync.Client) -
 
 def test_an_operator_sees_the_cluster(client: sync.Client, servers: str) -> None:
     status = client.operator().status()
-    assert (status.node, status.leader, status.lease) == ("n1", "n1", True)
-    (told,) = client.operator().status_of_all().values()
-    assert isinstance(told, sync.ClusterStatus)
-    assert client.operator().status_of(servers).node == "n1"
+    assert status.lease
+    assert status.leader == status.node
+    told = client.operator().status_of_all()
+    assert sorted(told) == sorted(servers.split(","))
+    assert {answer.leader for answer in told.values() if isinstance(answer, sync.ClusterStatus)} == {
+        status.node
+    }
+    assert client.operator().status_of(servers.split(",")[1]).node == "n2"
 
 
 def test_a_closed_client_says_so(servers: str) -> None:

@@ -1,0 +1,106 @@
+"""The cluster as one node sees it, as values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tarry.proto import tarry_operator_pb2 as operator_pb
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A node as the answering node sees it."""
+
+    node: str
+    address: str
+    connected: bool
+    match_index: int
+    """Highest log index known to be on it; known to the leader only."""
+    clock_offset_ms: int
+    """Its clock minus the answering node's."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStatus:
+    """How far a group is in a topic."""
+
+    group: str
+    floor: int
+    """Every offset below is acknowledged."""
+    acked_above_floor: int
+    retrying: int
+    consumers: int
+    in_hand: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicStatus:
+    """A topic that has released messages or groups."""
+
+    topic: str
+    released: int
+    """So far: the offset of what is released next."""
+    first_offset: int
+    """Offsets below are deleted."""
+    groups: tuple[GroupStatus, ...]
+
+    @classmethod
+    def of(cls, topic: operator_pb.TopicStatus) -> TopicStatus:
+        """Return the part of an answer."""
+        groups = tuple(
+            GroupStatus(g.group, g.floor, g.acked_above_floor, g.retrying, g.consumers, g.in_hand)
+            for g in topic.groups
+        )
+        return cls(topic.topic, topic.released, topic.first_offset, groups)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterStatus:
+    """The cluster as one node sees it."""
+
+    node: str
+    leader: str
+    """Name of the node that leads; empty where none is known."""
+    term: int
+    commit_index: int
+    applied_index: int
+    members: tuple[Member, ...]
+    pending: int
+    """Messages in the wheel."""
+    ready: int
+    """Messages released and not yet acknowledged by every group."""
+    frontier_ms: int
+    tick: int
+    local_index: int
+    now_ms: int
+    topics: tuple[TopicStatus, ...]
+    version: str
+    lease: bool
+    """The answering node leads and may serve."""
+    state_digest: str
+    """Equal on nodes of equal applied_index; hexadecimal."""
+
+    @classmethod
+    def of(cls, response: operator_pb.ClusterStatusResponse) -> ClusterStatus:
+        """Return the answer to one request."""
+        return cls(
+            node=response.node,
+            leader=response.leader,
+            term=response.term,
+            commit_index=response.commit_index,
+            applied_index=response.applied_index,
+            members=tuple(
+                Member(m.node, m.address, m.connected, m.match_index, m.clock_offset_ms)
+                for m in response.members
+            ),
+            pending=response.pending,
+            ready=response.ready,
+            frontier_ms=response.frontier_ms,
+            tick=response.tick,
+            local_index=response.local_index,
+            now_ms=response.now_ms,
+            topics=tuple(map(TopicStatus.of, response.topics)),
+            version=response.version,
+            lease=response.lease,
+            state_digest=response.state_digest.hex(),
+        )

@@ -1,0 +1,92 @@
+"""The blocking operator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from tarry.client.cluster_status import ClusterStatus
+from tarry.client.errors import TarryError
+from tarry.client.loop_thread import LoopThread
+from tarry.client.operator import Operator as AsyncOperator
+from tarry.client.operator import Redriven, Sought, TopicDescription, Transferred
+from tarry.client.start import Start
+
+
+class Operator:
+    """Asks how the cluster is, and moves leadership. Made by ``Client.operator``."""
+
+    def __init__(self, operator: AsyncOperator, thread: LoopThread) -> None:
+        self._operator = operator
+        self._thread = thread
+
+    def status(self) -> ClusterStatus:
+        """Return the cluster as the leader sees it, or any node where none leads."""
+        return self._thread.run(self._operator.status())
+
+    def status_of(self, address: str, timeout_ms: int = 1_000) -> ClusterStatus:
+        """Return the cluster as the node at this address sees it. Raises TarryError where it is silent."""
+        return self._thread.run(self._operator.status_of(address, timeout_ms))
+
+    def status_of_all(self, timeout_ms: int = 1_000) -> dict[str, ClusterStatus | TarryError]:
+        """Return what each node says, or why it says nothing, by address."""
+        return self._thread.run(self._operator.status_of_all(timeout_ms))
+
+    def transfer(self, target: str = "", *, deadline_ms: int = 0) -> Transferred:
+        """Hand leadership to ``target``, as the async twin does."""
+        return self._thread.run(self._operator.transfer(target, deadline_ms=deadline_ms))
+
+    def create_topic(self, topic: str, *, retention_ms: int = 0, body_bytes_max: int = 0) -> TopicDescription:
+        """Make a topic, or change the settings of one that is there; 0: the cluster's default."""
+        return self._thread.run(
+            self._operator.create_topic(topic, retention_ms=retention_ms, body_bytes_max=body_bytes_max)
+        )
+
+    def describe_topic(self, topic: str) -> TopicDescription:
+        """Return a topic, its groups and settings. Raises NotFound."""
+        return self._thread.run(self._operator.describe_topic(topic))
+
+    def delete_topic(self, topic: str) -> int:
+        """Delete a topic with all in it; return how many messages its ready queue held."""
+        return self._thread.run(self._operator.delete_topic(topic))
+
+    def create_group(self, topic: str, group: str, start: Start = "earliest") -> int:
+        """Make a group for consumers to come; return the offset where it begins, or is if it was there."""
+        return self._thread.run(self._operator.create_group(topic, group, start))
+
+    def delete_group(self, topic: str, group: str) -> int:
+        """Delete a group; return how many messages it had yet to acknowledge."""
+        return self._thread.run(self._operator.delete_group(topic, group))
+
+    def seek_group(
+        self,
+        topic: str,
+        group: str,
+        to: Start | None = None,
+        *,
+        offset: int | None = None,
+        dry_run: bool = False,
+    ) -> Sought:
+        """Move a group to a place in its topic, as the async twin does."""
+        return self._thread.run(self._operator.seek_group(topic, group, to, offset=offset, dry_run=dry_run))
+
+    def redrive(
+        self,
+        topic: str,
+        *,
+        reason: str = "",
+        tags: Iterable[str] = (),
+        messages_max: int = 0,
+        dry_run: bool = False,
+        on_progress: Callable[[Redriven], None] | None = None,
+    ) -> Redriven:
+        """Give dead letters back, as the async twin does; ``on_progress`` runs in the client's thread."""
+        return self._thread.run(
+            self._operator.redrive(
+                topic,
+                reason=reason,
+                tags=tags,
+                messages_max=messages_max,
+                dry_run=dry_run,
+                on_progress=on_progress,
+            )
+        )

@@ -1,0 +1,210 @@
+"""Topics, groups, dead letters, leases and starts, against real nodes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from tarry.client.aio import AckOutcome, Client, Message, connect
+from tarry.client.console import app
+from tarry.client.consumer import Consumer
+from tarry.client.errors import InvalidSetting, NotFound
+from tarry.client.local_cluster import LocalCluster
+from tarry.client.operator import Redriven
+
+
+@pytest.fixture
+def servers(shared_cluster: LocalCluster) -> str:
+    return shared_cluster.addresses
+
+
+@pytest.fixture
+async def client(servers: str) -> AsyncIterator[Client]:
+    async with connect(servers) as connected:
+        yield connected
+
+
+async def take(consumer: Consumer, count: int) -> list[Message]:
+    async with asyncio.timeout(15):
+        return [await anext(consumer) for _ in range(count)]
+
+
+async def released(client: Client, topic: str, bodies: list[bytes]) -> None:
+    """Schedule messages that are due, and have one group see them all."""
+    await client.producer().schedule_batch(topic, bodies, delay_ms=0)
+    async with client.consumer(topic, "witness") as consumer:
+        for message in await take(consumer, len(bodies)):
+            message.ack_soon()
+
+
+async def test_a_topic_is_made_described_changed_and_deleted(client: Client) -> None:
+    operator = client.operator()
+    made = await operator.create_topic("made", retention_ms=60_000)
+    assert (made.status.topic, made.retention_ms, made.body_bytes_max) == ("made", 60_000, 0)
+    changed = await operator.create_topic("made", body_bytes_max=100)
+    assert changed.body_bytes_max == 100
+    await released(client, "made", [b"x"] * 3)
+    described = await operator.describe_topic("made")
+    assert described.status.released == 3
+    assert [group.group for group in described.status.groups] == ["witness"]
+    assert await operator.delete_topic("made") == 3
+    with pytest.raises(NotFound):
+        await operator.describe_topic("made")
+
+
+async def test_a_setting_over_its_limit_is_refused(client: Client) -> None:
+    with pytest.raises(InvalidSetting):
+        await client.operator().create_topic("made", body_bytes_max=1 << 40)
+
+
+async def test_a_group_starts_where_it_was_told_to(client: Client) -> None:
+    await released(client, "starts", [b"before"])
+    operator = client.operator()
+    assert await operator.create_group("starts", "late", "latest") == 1
+    assert await operator.create_group("starts", "early", "earliest") == 0
+    await client.producer().schedule("starts", b"after", delay_ms=0)
+    async with client.consumer("starts", "late") as late, client.consumer("starts", "early") as early:
+        assert [message.body for message in await take(late, 1)] == [b"after"]
+        assert [message.body for message in await take(early, 2)] == [b"before", b"after"]
+
+
+async def test_a_consumer_says_where_its_new_group_starts(client: Client) -> None:
+    await released(client, "consumer-starts", [b"before"])
+    async with client.consumer("consumer-starts", "g", start="latest") as consumer:
+        await client.producer().schedule("consumer-starts", b"after", delay_ms=0)
+        assert (await take(consumer, 1))[0].body == b"after"
+
+
+async def test_a_group_moved_back_sees_messages_again_and_a_dry_run_only_counts(client: Client) -> None:
+    await released(client, "seek", [b"0", b"1", b"2"])
+    operator = client.operator()
+    counted = await operator.seek_group("seek", "witness", "earliest", dry_run=True)
+    assert (counted.from_offset, counted.to_offset, counted.delivered_again) == (3, 0, 3)
+    assert (await operator.seek_group("seek", "witness", offset=1)).delivered_again == 2
+    async with client.consumer("seek", "witness") as consumer:
+        assert [message.body for message in await take(consumer, 2)] == [b"1", b"2"]
+    with pytest.raises(InvalidSetting):
+        await operator.seek_group("seek", "witness")
+    with pytest.raises(NotFound):
+        await operator.seek_group("seek", "nobody", "latest")
+
+
+async def test_a_group_is_deleted_with_what_it_had_not_acked(client: Client) -> None:
+    await released(client, "leave", [b"x"] * 2)
+    operator = client.operator()
+    await operator.create_group("leave", "lazy")
+    assert await operator.delete_group("leave", "lazy") == 2
+    with pytest.raises(NotFound):
+        await operator.delete_group("leave", "lazy")
+
+
+async def test_broadcast_consumers_each_see_every_message(client: Client) -> None:
+    async with (
+        client.consumer("news", "g", broadcast=True, name="one") as one,
+        client.consumer("news", "g", broadcast=True, name="two") as two,
+    ):
+        await client.producer().schedule_batch("news", [b"a", b"b"], delay_ms=0)
+        for consumer in (one, two):
+            messages = await take(consumer, 2)
+            assert [message.body for message in messages] == [b"a", b"b"]
+            assert [await message.ack() for message in messages] == [AckOutcome.OK] * 2
+
+
+async def test_an_extended_lease_keeps_a_message_in_hand(client: Client) -> None:
+    await client.producer().schedule_batch("leases", [b"extended", b"not"], delay_ms=0)
+    async with client.consumer("leases", "g", lease_ms=1_000) as consumer:
+        extended, not_extended = await take(consumer, 2)
+        assert await extended.extend(60_000) is AckOutcome.OK
+        (again,) = await take(consumer, 1)  # the lease of the other is over
+        assert (again.id, again.attempt) == (not_extended.id, 2)
+        assert await extended.ack() is AckOutcome.OK
+        assert await again.ack() is AckOutcome.OK
+
+
+async def test_a_lease_that_is_over_makes_extending_and_acking_stale(client: Client) -> None:
+    await client.producer().schedule("stale", b"x", delay_ms=0)
+    async with client.consumer("stale", "g", lease_ms=200) as consumer:
+        (first,) = await take(consumer, 1)
+        (again,) = await take(consumer, 1)  # by the back-off table: a second later
+        assert (again.id, again.attempt) == (first.id, 2)
+        assert await first.extend(1_000) is AckOutcome.STALE
+        assert await first.ack() is AckOutcome.STALE
+        assert await again.ack() is AckOutcome.OK
+
+
+@pytest.fixture
+def tarry(servers: str) -> Iterator[object]:
+    def call(*arguments: str, stdin: str | None = None) -> Result:
+        return CliRunner().invoke(app, [*arguments, "-s", servers, "-o", "json"], input=stdin)
+
+    yield call
+
+
+def test_the_commands_make_show_move_and_delete(tarry: object) -> None:
+    def done(*arguments: str) -> dict[str, object]:
+        result: Result = tarry(*arguments)  # type: ignore[operator]
+        assert result.exit_code == 0, result.output
+        value: dict[str, object] = json.loads(result.stdout)
+        return value
+
+    assert done("topic", "create", "cli", "--retention", "1h")["retention_ms"] == 3_600_000
+    assert done("group", "create", "cli", "readers", "--from", "latest")["offset"] == 0
+    done("schedule", "cli", "x", "--delay", "0s")
+    result: Result = tarry("consume", "cli", "-g", "readers", "--max", "1", "--timeout", "10s")  # type: ignore[operator]
+    assert result.exit_code == 0
+    assert done("group", "seek", "cli", "readers", "--to", "earliest", "--dry-run")["delivered_again"] == 1
+    assert done("group", "seek", "cli", "readers", "--offset", "0", "--yes")["to_offset"] == 0
+    shown = done("topic", "show", "cli")
+    assert [group["floor"] for group in shown["groups"]] == [0]  # type: ignore[attr-defined]
+    assert done("group", "delete", "cli", "readers", "-y")["unacknowledged"] == 1
+    assert done("topic", "delete", "cli", "-y")["released"] == 1
+
+
+def test_deleting_asks_first_and_a_no_changes_nothing(tarry: object) -> None:
+    assert tarry("topic", "create", "asked").exit_code == 0  # type: ignore[operator]
+    assert tarry("topic", "delete", "asked", stdin="n\n").exit_code == 1  # type: ignore[operator]
+    assert tarry("topic", "show", "asked").exit_code == 0  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("topic", "show", "nowhere"), 1),
+        (("group", "delete", "nowhere", "g", "-y"), 1),
+        (("redrive", "nowhere"), 1),
+        (("group", "seek", "t", "g", "-y"), 2),
+        (("group", "create", "t", "g", "--from", "yesterday"), 2),
+    ],
+)
+def test_what_is_not_there_is_refused_and_what_makes_no_sense_is_wrong_usage(
+    tarry: object, arguments: tuple[str, ...], code: int
+) -> None:
+    result: Result = tarry(*arguments)  # type: ignore[operator]
+    assert result.exit_code == code, result.output
+
+
+async def test_dead_letters_are_given_back_to_their_group(tmp_path: Path) -> None:
+    with LocalCluster(1, tmp_path, {"delivery": {"attempts_max": 1}}) as cluster:
+        cluster.start()
+        cluster.wait_until_serving()
+        async with connect(cluster.addresses) as client:
+            await client.producer().schedule_batch("jobs", [b"0", b"1"], delay_ms=0)
+            async with client.consumer("jobs", "g") as consumer:
+                for message in await take(consumer, 2):
+                    assert await message.nack() is AckOutcome.OK
+                async with client.consumer("dlq.g.jobs", "undertaker") as letters:
+                    dead = await take(letters, 2)
+                    assert sorted(letter.body for letter in dead) == [b"0", b"1"]
+                steps: list[Redriven] = []
+                operator = client.operator()
+                assert (await operator.redrive("dlq.g.jobs", dry_run=True)).redriven == 2
+                done = await operator.redrive("dlq.g.jobs", on_progress=steps.append)
+                assert done.redriven == 2
+                assert steps[-1] == done
+                again = await take(consumer, 2)
+                assert sorted(message.body for message in again) == [b"0", b"1"]
