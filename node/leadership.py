@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Iterable
-from typing import Any
+from typing import Any, Final
 
 import structlog
 from google.protobuf.message import Message
@@ -27,6 +27,10 @@ from tarry.replication.refusal import Reason, Refusal
 from tarry.replication.status import NotLeader, Overloaded, Role, Unknown
 
 log = structlog.get_logger()
+
+CLOCKS_WAIT_MS: Final = 300
+"""A member that says nothing for so long, though connected, is led without."""
+CLOCKS_LOOK_MS: Final = 5
 
 
 class Leadership:
@@ -95,10 +99,22 @@ class Leadership:
         """Run until cancelled. Raises what a task of a leadership raised unexpectedly."""
         while True:
             self._changed.clear()
-            if self._driver.may_serve():
+            if self._driver.may_serve() and await self._hear_clocks():
                 await self._lead()
             else:
                 await self._changed.wait()
+
+    async def _hear_clocks(self) -> bool:
+        """Wait until every member in reach has told its time; return whether this node still leads.
+
+        The lease rests on a majority, two of three; but of two clocks nobody can say which one is wrong.
+        """
+        for _ in range(CLOCKS_WAIT_MS // CLOCKS_LOOK_MS):
+            peers = self._driver.status().peers.values()
+            if not any(peer.connected and peer.clock_offset_ms is None for peer in peers):
+                break
+            await asyncio.sleep(CLOCKS_LOOK_MS / 1000)
+        return self._driver.may_serve()
 
     async def _lead(self) -> None:
         status = self._driver.status()

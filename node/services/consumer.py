@@ -27,6 +27,8 @@ from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.replication.refusal import Reason, Refusal
 
 SERVICE: Final = "tarry.v1.ConsumerService"
+BREAK_NOTICE_S: Final = 0.05
+"""A broken stream looks like one that was ended in order, until gRPC cancels the call."""
 
 
 @dataclass(slots=True)
@@ -130,6 +132,7 @@ class ConsumerService:
             if refusal is not None:
                 session.consumer.end(refusal)
                 return
+        await asyncio.sleep(BREAK_NOTICE_S)
         session.consumer.end(_LEFT)
 
     def _take(self, request: pb.ConsumeRequest, session: _Session) -> Refusal | None:

@@ -30,6 +30,12 @@ async def drain(consumer: Consumer, counts: Counter[str], name: str, *, ack: boo
                 batch.ack_soon()
 
 
+async def end(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
 async def until(counts: Counter[str], names: Iterable[str], total: int) -> None:
     async with asyncio.timeout(PATIENCE_S):
         while sum(counts[name] for name in names) < total:  # noqa: ASYNC110
@@ -45,8 +51,7 @@ async def test_two_members_get_equal_shares_within_a_tenth(shared_cluster: Local
         ]
         await schedule(client, "even", 20_000)
         await until(counts, "ab", 20_000)
-        for task in tasks:
-            task.cancel()
+        await end(tasks)
     assert counts["a"] + counts["b"] == 20_000
     assert abs(counts["a"] - counts["b"]) <= 2_000
 
@@ -64,8 +69,7 @@ async def test_a_member_that_never_acknowledges_keeps_no_more_than_its_credit(
         ]
         await schedule(client, "stuck", 5_000)
         await until(counts, "sf", 5_000)
-        for task in tasks:
-            task.cancel()
+        await end(tasks)
     assert counts["s"] <= 100
     assert counts["f"] >= 4_900
 
@@ -80,8 +84,7 @@ async def test_every_group_sees_every_message(shared_cluster: LocalCluster) -> N
         await schedule(client, "all", 1_000)
         for group in "gh":
             await until(counts, group, 1_000)
-        for task in tasks:
-            task.cancel()
+        await end(tasks)
     assert counts == {"g": 1_000, "h": 1_000}
 
 
@@ -109,6 +112,6 @@ async def test_what_a_vanished_member_had_in_hand_comes_to_the_others_when_its_l
         gone_at = time.monotonic()
         task = asyncio.create_task(drain(client.consumer("vanish", "g", name="left"), counts, "left"))
         await until(counts, ("left",), 50)
-        task.cancel()
+        await end([task])
     assert time.monotonic() - gone_at > 1.0
     assert counts["left"] == 50
