@@ -256,15 +256,24 @@ class Driver:
     def _split(
         self, outbox: list[tuple[str, PeerMessage]]
     ) -> tuple[list[tuple[str, PeerMessage]], list[tuple[str, PeerMessage]]]:
-        """What promises nothing: appends of a term, and with a commit index, that are durable here."""
-        durable_term, durable_index = self._journal.durable_term, self._journal.durable_index
+        """What promises nothing that the next power loss could take back: see `_is_free`."""
         early: list[tuple[str, PeerMessage]] = []
         late: list[tuple[str, PeerMessage]] = []
-        for peer, message in outbox:
-            append = message.append if message.HasField("append") else None
-            free = append and append.term == durable_term and append.commit_index <= durable_index
-            (early if free else late).append((peer, message))
+        for addressed in outbox:
+            (early if self._is_free(addressed[1]) else late).append(addressed)
         return early, late
+
+    def _is_free(self, message: PeerMessage) -> bool:
+        """Appends with a commit index that is durable here; heartbeats and their answers, whose promise
+        ends with the process and is made good by electing nobody right after a start. All in a durable
+        term only."""
+        term, index = self._journal.durable_term, self._journal.durable_index
+        kind = message.WhichOneof("body")
+        if kind == "append":
+            return message.append.term == term and message.append.commit_index <= index
+        if kind == "heartbeat":
+            return message.heartbeat.term == term
+        return kind == "heartbeat_reply" and message.heartbeat_reply.term == term
 
     def _send(self, outbox: list[tuple[str, PeerMessage]]) -> None:
         by_peer: dict[str, list[bytes]] = {}

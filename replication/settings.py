@@ -28,7 +28,7 @@ class ReplicationSettings:
     waiting_bytes_max: int = 64 << 20
     overload_retry_ms: int = 50
     append_bytes_max: int = 2 << 20
-    window_bytes_max: int = 16 << 20  # appended to one peer and not yet answered
+    window_bytes_max: int = 4 << 20  # appended to one peer and not yet answered: heartbeats queue behind it
     peer_queue_bytes_max: int = 32 << 20
     peer_queue_messages_max: int = 4096
     frame_bytes_max: int = 8 << 20

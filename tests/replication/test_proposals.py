@@ -1,0 +1,103 @@
+"""Commands wait, are coalesced, and are each answered with their own outcome."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tarry.proto.tarry_log_pb2 import LogEntry
+from tarry.replication.proposals import Proposals
+from tarry.replication.settings import ReplicationSettings
+from tarry.replication.status import CommandTooLarge, NotLeader, Overloaded, Unknown
+
+
+def future() -> asyncio.Future[object]:
+    return asyncio.get_running_loop().create_future()
+
+
+async def test_what_waits_becomes_one_entry_up_to_its_limits() -> None:
+    proposals = Proposals(ReplicationSettings(entry_bytes_max=100, entry_commands_max=5))
+    for _ in range(7):
+        proposals.put(b"x" * 10, future())
+    proposals.put(b"y" * 100, future())
+    sizes = []
+    while proposals.waiting:
+        entry, answers = proposals.take()
+        sizes.append(len(LogEntry.FromString(entry).commands))
+        assert len(answers) == sizes[-1]
+    assert sizes == [5, 2, 1]
+
+
+async def test_each_command_gets_its_own_outcome() -> None:
+    proposals = Proposals(ReplicationSettings())
+    answers = [future() for _ in range(3)]
+    for answer in answers:
+        proposals.put(b"x", answer)
+    _, taken = proposals.take()
+    proposals.proposed(7, 2, taken)
+    proposals.applied(7, 2, ["a", "b", "c"])
+    assert [answer.result() for answer in answers] == ["a", "b", "c"]
+    assert proposals.under_way == 0
+
+
+async def test_a_command_whose_place_was_taken_by_another_leader_never_will_be_applied() -> None:
+    proposals = Proposals(ReplicationSettings())
+    answer = future()
+    proposals.put(b"x", answer)
+    proposals.proposed(7, 2, proposals.take()[1])
+    proposals.applied(7, 3, [])
+    assert isinstance(answer.exception(), NotLeader)
+
+
+async def test_losing_leadership_tells_apart_what_was_proposed_from_what_was_not() -> None:
+    proposals = Proposals(ReplicationSettings())
+    proposed, waiting = future(), future()
+    proposals.put(b"x", proposed)
+    proposals.proposed(7, 2, proposals.take()[1])
+    proposals.put(b"x", waiting)
+    proposals.lose_leadership("n2")
+    assert isinstance(proposed.exception(), Unknown)
+    refused = waiting.exception()
+    assert isinstance(refused, NotLeader)
+    assert refused.leader == "n2"
+
+
+async def test_a_command_that_was_given_up_before_it_was_proposed_is_left_out() -> None:
+    proposals = Proposals(ReplicationSettings())
+    given_up, kept = future(), future()
+    proposals.put(b"given up", given_up)
+    proposals.put(b"kept", kept)
+    given_up.cancel()
+    entry, answers = proposals.take()
+    assert list(LogEntry.FromString(entry).commands) == [b"kept"]
+    assert answers == [kept]
+
+
+async def test_too_much_is_refused_before_memory_grows() -> None:
+    proposals = Proposals(ReplicationSettings(waiting_commands_max=2, waiting_bytes_max=100))
+    with pytest.raises(CommandTooLarge):
+        proposals.put(bytes((1 << 20) + 1), future())
+    proposals.put(bytes(60), future())
+    with pytest.raises(Overloaded) as refused:
+        proposals.put(bytes(60), future())
+    assert refused.value.retry_ms == 50
+    proposals.put(b"", future())
+    with pytest.raises(Overloaded):
+        proposals.put(b"", future())
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        {"heartbeat_ms": 100},
+        {"election_max_ms": 300},
+        {"fallback_ms": 300},
+        {"clock_rate_error": 0.5},
+        {"append_bytes_max": 1 << 20},
+        {"frame_bytes_max": 1 << 20},
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused(numbers: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match="must"):
+        ReplicationSettings(**numbers)  # type: ignore[arg-type]

@@ -1,0 +1,99 @@
+"""A state arrives whole or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import google_crc32c
+import pytest
+
+from tarry.proto.tarry_peer_pb2 import (
+    FetchSnapshotResponse,
+    LogPosition,
+    SnapshotChunk,
+    SnapshotFile,
+    SnapshotManifest,
+)
+from tarry.replication.snapshot import Manifest, SnapshotFailed, fetch
+
+FILES = {"empty": b"", "one": b"first file", "two": b"the second"}
+
+
+def parts(chunk_bytes: int = 4) -> list[FetchSnapshotResponse]:
+    files = [
+        SnapshotFile(name=name, size_bytes=len(data), crc32c=google_crc32c.value(data))
+        for name, data in FILES.items()
+    ]
+    said = [FetchSnapshotResponse(manifest=SnapshotManifest(position=LogPosition(index=7), files=files))]
+    for place, data in enumerate(FILES.values()):
+        for offset in range(0, len(data), chunk_bytes):
+            piece = data[offset : offset + chunk_bytes]
+            crc = google_crc32c.value(piece)
+            chunk = SnapshotChunk(file=place, offset=offset, data=piece, crc32c=crc)
+            said.append(FetchSnapshotResponse(chunk=chunk))
+    return said
+
+
+class Sink:
+    def __init__(self) -> None:
+        self.manifest: Manifest | None = None
+        self.data: dict[int, bytes] = {}
+
+    def begin(self, manifest: Manifest) -> None:
+        self.manifest = manifest
+
+    def write(self, file: int, offset: int, data: bytes) -> None:
+        self.data[file] = self.data.get(file, b"") + data
+
+    def install(self) -> None: ...
+
+
+async def bring(said: list[FetchSnapshotResponse], sink: Sink) -> LogPosition:
+    async def stream() -> AsyncIterator[FetchSnapshotResponse]:
+        for part in said:
+            yield part
+
+    async def at_once(work: Callable[[], Any], /) -> Any:
+        return work()
+
+    return await fetch(stream(), sink, at_once)
+
+
+async def test_files_arrive_byte_for_byte() -> None:
+    sink = Sink()
+    position = await bring(parts(), sink)
+    assert position.index == 7
+    assert sink.data == {1: b"first file", 2: b"the second"}
+
+
+@pytest.mark.parametrize("place", range(len(parts())))
+async def test_a_missing_part_is_noticed(place: int) -> None:
+    said = parts()
+    del said[place]
+    with pytest.raises(SnapshotFailed):
+        await bring(said, Sink())
+
+
+@pytest.mark.parametrize("place", range(len(parts())))
+async def test_a_doubled_part_is_noticed(place: int) -> None:
+    said = parts()
+    said.insert(place, said[place])
+    with pytest.raises(SnapshotFailed):
+        await bring(said, Sink())
+
+
+@pytest.mark.parametrize("place", range(1, len(parts())))
+async def test_a_damaged_part_is_noticed(place: int) -> None:
+    said = parts()
+    said[place].chunk.data = bytes(len(said[place].chunk.data))
+    with pytest.raises(SnapshotFailed):
+        await bring(said, Sink())
+
+
+async def test_a_part_damaged_together_with_its_checksum_is_noticed_by_the_files() -> None:
+    said = parts()
+    said[2].chunk.data = bytes(len(said[2].chunk.data))
+    said[2].chunk.crc32c = google_crc32c.value(said[2].chunk.data)
+    with pytest.raises(SnapshotFailed, match="one: checksum"):
+        await bring(said, Sink())
