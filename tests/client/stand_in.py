@@ -17,6 +17,8 @@ from google.protobuf.any_pb2 import Any as AnyMessage
 from google.rpc import error_details_pb2, status_pb2
 from grpc import aio
 
+from tarry.client.consumer import Consumer
+from tarry.client.message import Message
 from tarry.proto import tarry_consumer_pb2 as consumer_pb
 from tarry.proto import tarry_operator_pb2 as operator_pb
 from tarry.proto import tarry_producer_pb2 as producer_pb
@@ -293,3 +295,14 @@ class GroupStandIn:
     def credit(self) -> int:
         """Return the credit given after the last subscribe."""
         return sum(request.credit.messages for request in self.received)
+
+
+async def take(consumer: Consumer, count: int) -> list[Message]:
+    """Return the next messages; fails after 10 s."""
+    async with asyncio.timeout(10):
+        return [await anext(consumer) for _ in range(count)]
+
+
+async def break_off(context: Any) -> None:
+    """End a stream as a connection that breaks does."""
+    await context.abort(grpc.StatusCode.UNAVAILABLE, "Socket closed")
