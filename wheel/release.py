@@ -67,13 +67,7 @@ class Release:
             if len(beyond):
                 self._next_beyond = min(self._next_beyond, int(beyond.min()))
         self._near.add(entries)
-        self._shed()
-
-    def _shed(self) -> None:
-        end = self._near.end
         self._near.shed(self._settings.near_messages_max)
-        if self._near.end != end:
-            self._next_beyond = None
 
     def take(self, until_ms: int, count: int) -> Taken:
         """See `Wheel.take`."""
