@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from tarry.proto.tarry_peer_pb2 import Append, Appended, NeedSnapshot, PeerMessage
+from tarry.replication.clock import Clock
 from tarry.replication.elections import Elections
-from tarry.replication.engine import Clock, Engine
 from tarry.replication.guard import appends
 from tarry.replication.guard.flow import Flow
 from tarry.replication.journal import Journal
 from tarry.replication.outbox import Outbox
+from tarry.replication.raft import Engine
 from tarry.replication.settings import ReplicationSettings
 
 

@@ -15,13 +15,15 @@ from typing import Any
 
 from tarry.proto.tarry_peer_pb2 import MembershipChange, PeerMessage, Vote
 from tarry.replication.appending import Appending
+from tarry.replication.clock import Clock
 from tarry.replication.elections import ConsensusViolated, Elections
-from tarry.replication.engine import Clock, Engine, membership_payload
 from tarry.replication.guard.transfer import Phase, Transfer
 from tarry.replication.journal import Journal
 from tarry.replication.leading import Leading
 from tarry.replication.membership import Membership
 from tarry.replication.outbox import Outbox
+from tarry.replication.payload import membership_payload
+from tarry.replication.raft import Engine
 from tarry.replication.settings import ReplicationSettings
 from tarry.replication.status import Role
 

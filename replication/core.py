@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from tarry.replication.clock import Clock
 from tarry.replication.consensus import Consensus
-from tarry.replication.engine import Clock
 from tarry.replication.journal import Journal
 from tarry.replication.membership import Membership
 from tarry.replication.settings import ReplicationSettings

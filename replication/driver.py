@@ -12,43 +12,32 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
-from tarry.proto.tarry_log_pb2 import LogEntry
 from tarry.proto.tarry_peer_pb2 import FetchSnapshotResponse, PeerMessage
-from tarry.replication import handing_over, reading, snapshot
+from tarry.replication import handing_over, reading, reporting, snapshot
+from tarry.replication.applying import Applying, Machine
+from tarry.replication.clock import Clock
 from tarry.replication.consensus import Consensus
 from tarry.replication.core import Core, RunBlocking
-from tarry.replication.engine import Clock, check_source, entry_payload, is_regular
-from tarry.replication.installing import Installing
+from tarry.replication.engine import check_source
+from tarry.replication.installing import Installing, StateMismatch, finish_installing
 from tarry.replication.joining import Joining
 from tarry.replication.journal import Batch, Journal
 from tarry.replication.journal_records import StorageFull
 from tarry.replication.membership import Membership
+from tarry.replication.payload import entry_payload
 from tarry.replication.proposals import Proposals
+from tarry.replication.sending import Sending
 from tarry.replication.settings import ReplicationSettings
 from tarry.replication.snapshot import SnapshotSink, SnapshotSource
-from tarry.replication.status import PeerStatus, ReplicationStatus, Role, Transferred
+from tarry.replication.status import ReplicationStatus, Role, Transferred
 from tarry.replication.transport import Transport
 from tarry.replication.wire import Identity
 
-
-class Machine(Protocol):
-    """What the log is for."""
-
-    @property
-    def applied_index(self) -> int:
-        """Of the state as recovered; entries up to it are skipped."""
-
-    def apply(self, index: int, term: int, commands: Sequence[bytes]) -> Sequence[Any]:
-        """The outcome of each command, in order. Called for every index; without commands where the entry
-        is not ours. Total: an exception ends the process."""
-
-
-class StateMismatch(Exception):
-    """The machine's state and the journal do not belong together. The replica must not start."""
+__all__ = ["Driver", "Machine", "StateMismatch"]
 
 
 class Driver:
@@ -90,6 +79,7 @@ class Driver:
         self._on_role = on_role
         self._run_blocking = run_blocking or _in_thread
         self._snapshot_source = snapshot_source
+        self._sending = Sending(journal, transport)
         self._proposals = Proposals(settings)
         self._inbound: deque[tuple[str, PeerMessage]] = deque()
         self._leadership: tuple[Role, int] = (Role.FOLLOWER, 0)
@@ -97,7 +87,7 @@ class Driver:
         self._writing: asyncio.Future[Any] | None = None
         self._node = node
         self._membership = Membership(journal, members)
-        self._finish_installing()
+        finish_installing(journal, machine.applied_index)
         self._core = Core(
             node=node,
             journal=journal,
@@ -108,6 +98,7 @@ class Driver:
             run_blocking=self._run_blocking,
             applied=machine.applied_index,
         )
+        self._applying = Applying(self._core, machine, self._proposals)
         self._joining = Joining(self._core, self._set_peers)
         self._installing = Installing(self._core, transport, snapshot_sink)
 
@@ -177,20 +168,7 @@ class Driver:
         self._compact_to = max(self._compact_to, index)
 
     def status(self) -> ReplicationStatus:
-        core, consensus, journal = self._core, self._core.consensus, self._journal
-        return ReplicationStatus(
-            node=self._node,
-            role=consensus.role,
-            leader=consensus.leader,
-            term=consensus.term,
-            commit_index=consensus.commit_index,
-            applied_index=core.applied,
-            first_index=journal.first_index,
-            last_index=journal.last_index,
-            members=self._membership.current(),
-            peers={peer: self._peer_status(peer, address) for peer, address in self._peers().items()},
-            may_serve=self.may_serve(),
-        )
+        return reporting.status(self._core, self._peers())
 
     # The turn
 
@@ -222,17 +200,17 @@ class Driver:
         outbox = consensus.take_outbox()
         batch = journal.stage()
         if batch is None:
-            self._send(outbox)
-            self._apply()
+            self._sending.send(outbox)
+            self._applying.apply()
         else:
-            early, late = self._split(outbox)
-            self._send(early)
+            early, late = self._sending.split(outbox)
+            self._sending.send(early)
             writing = asyncio.ensure_future(self._write(batch))
             try:
-                self._apply()  # what was durable before this turn
+                self._applying.apply()  # what was durable before this turn
             finally:
                 await writing
-            self._send(late)
+            self._sending.send(late)
         if len(journal.membership_changes) != changes:
             self._set_peers()
         self._tell()
@@ -253,35 +231,6 @@ class Driver:
                 raise StateMismatch("the engine refused a proposal while it leads")
             proposals.proposed(index, consensus.term, answers)
 
-    def _split(
-        self, outbox: list[tuple[str, PeerMessage]]
-    ) -> tuple[list[tuple[str, PeerMessage]], list[tuple[str, PeerMessage]]]:
-        """What promises nothing that the next power loss could take back: see `_is_free`."""
-        early: list[tuple[str, PeerMessage]] = []
-        late: list[tuple[str, PeerMessage]] = []
-        for addressed in outbox:
-            (early if self._is_free(addressed[1]) else late).append(addressed)
-        return early, late
-
-    def _is_free(self, message: PeerMessage) -> bool:
-        """Appends with a commit index that is durable here; heartbeats and their answers, whose promise
-        ends with the process and is made good by electing nobody right after a start. All in a durable
-        term only."""
-        term, index = self._journal.durable_term, self._journal.durable_index
-        kind = message.WhichOneof("body")
-        if kind == "append":
-            return message.append.term == term and message.append.commit_index <= index
-        if kind == "heartbeat":
-            return message.heartbeat.term == term
-        return kind == "heartbeat_reply" and message.heartbeat_reply.term == term
-
-    def _send(self, outbox: list[tuple[str, PeerMessage]]) -> None:
-        by_peer: dict[str, list[bytes]] = {}
-        for peer, message in outbox:
-            by_peer.setdefault(peer, []).append(message.SerializeToString())
-        for peer, messages in by_peer.items():
-            self._transport.send(peer, messages)
-
     async def _write(self, batch: Batch | None) -> None:
         while batch is not None:
             self._writing = asyncio.ensure_future(self._run_blocking(partial(self._journal.write, batch)))
@@ -292,26 +241,6 @@ class Driver:
             else:
                 self._journal.mark_durable(batch)
                 return
-
-    def _apply(self) -> None:
-        """Applies what is committed and durable here, for as long as the budget lasts."""
-        core, journal = self._core, self._journal
-        limit = min(core.consensus.commit_index, journal.durable_index)
-        if core.applied >= limit:
-            return
-        stop = self._clock.monotonic() + self._settings.apply_budget_ms / 1000
-        while core.applied < limit:
-            entry = journal.entry(core.applied + 1)
-            payload, index, term = entry
-            commands = LogEntry.FromString(payload[1:]).commands if is_regular(entry) else ()
-            outcomes = self._machine.apply(index, term, commands)
-            core.applied = index
-            self._proposals.applied(index, term, outcomes)
-            if self._clock.monotonic() >= stop:
-                break
-        core.consensus.applied(core.applied)
-        if self._proposals.waiting:
-            core.wake.set()
 
     def _compact(self) -> None:
         index, self._compact_to = self._compact_to, 0
@@ -351,17 +280,6 @@ class Driver:
         for peer in linked:
             core.consensus.link(peer, True)
 
-    def _finish_installing(self) -> None:
-        """The process may have ended between the swap of the state and the journal's new start."""
-        journal, applied = self._journal, self._machine.applied_index
-        if journal.installing is not None:
-            if applied >= journal.installing.index:
-                journal.reset()
-            else:
-                journal.abandon_reset()
-        if not journal.first_index - 1 <= applied <= journal.last_index:
-            raise StateMismatch(f"applied {applied}; journal {journal.first_index} … {journal.last_index}")
-
     def _serve_snapshot(self) -> AsyncIterator[FetchSnapshotResponse]:
         return snapshot.serve(self._core, self._snapshot_source)
 
@@ -397,20 +315,6 @@ class Driver:
     def _peers(self) -> dict[str, str]:
         named = {**self._membership.named(), **self._joining.newcomers}
         return {peer: address for peer, address in named.items() if peer != self._node}
-
-    def _peer_status(self, peer: str, address: str) -> PeerStatus:
-        consensus = self._core.consensus
-        clock = consensus.peer_clocks.get(peer)
-        heard = clock.heard if clock else None
-        return PeerStatus(
-            address=address,
-            connected=consensus.linked(peer),
-            voting=peer in consensus.voters,
-            match_index=consensus.match_index(peer) if consensus.role is Role.LEADER else 0,
-            clock_offset_ms=clock.offset_ms(self._clock) if clock else None,
-            rtt_ms=clock.rtt_ms if clock else None,
-            heard_ms_ago=None if heard is None else (self._clock.monotonic() - heard) * 1000,
-        )
 
 
 _TIMER_SLACK_S = 0.0001  # the engine's comparisons are strict: at its deadline it is not yet due

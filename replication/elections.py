@@ -6,12 +6,13 @@ import random
 from typing import Any
 
 from tarry.proto.tarry_peer_pb2 import PreVote, PreVoteRequest, TermNotice, TimeoutNow, Vote, VoteRequest
-from tarry.replication.engine import Clock, Engine
+from tarry.replication.clock import Clock
 from tarry.replication.guard.transfer import Transfer
 from tarry.replication.guard.votes import Ballot, Contact, PreVotes, up_to_date
 from tarry.replication.journal import Journal
 from tarry.replication.membership import Membership
 from tarry.replication.outbox import Outbox
+from tarry.replication.raft import Engine
 from tarry.replication.settings import ReplicationSettings
 from tarry.replication.status import Role
 

@@ -8,11 +8,10 @@ its reason. The rules that make it safe are in guard/ and are applied in consens
 
 from __future__ import annotations
 
-import random
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pysyncobj.syncobj
 from pysyncobj import SyncObj, SyncObjConf
@@ -20,34 +19,24 @@ from pysyncobj.node import Node
 from pysyncobj.transport import Transport
 
 from tarry.proto.tarry_peer_pb2 import MembershipChange
+from tarry.replication.clock import Clock
 from tarry.replication.guard import audit
-from tarry.replication.journal import Entry, Journal
+from tarry.replication.journal import Journal
 from tarry.replication.journal_records import MEMBERSHIP
 from tarry.replication.journal_view import JournalView
 from tarry.replication.settings import ReplicationSettings
-from tarry.replication.status import Role
-
-REGULAR = 0
-ROLES = (Role.FOLLOWER, Role.CANDIDATE, Role.LEADER)  # by the engine's numbers
 
 pysyncobj.syncobj.createJournal = lambda journal: journal  # the configuration carries ours
 
 
-class Clock(Protocol):
-    def monotonic(self) -> float:
-        """Seconds. Must go on while the machine sleeps (CLOCK_BOOTTIME), or a lease outlives its term."""
-
-    def wall_ms(self) -> int: ...
-
-
-class _Member(Node):  # type: ignore[misc]
+class Member(Node):  # type: ignore[misc]
     """The engine iterates over sets of these: their order must not depend on the process's hash seed."""
 
     def __hash__(self) -> int:
         return zlib.crc32(self.id.encode())
 
 
-class _Seam(Transport):  # type: ignore[misc]
+class Seam(Transport):  # type: ignore[misc]
     """The transport that the engine sees: always ready, connects nobody, hands every message out."""
 
     ready = True
@@ -88,13 +77,13 @@ class _NoDumps:
         return None
 
 
-class _Raft(SyncObj):  # type: ignore[misc]
+class GuardedSyncObj(SyncObj):  # type: ignore[misc]
     def __init__(
         self,
         node: str,
         others: Sequence[str],
         conf: SyncObjConf,
-        seam: _Seam,
+        seam: Seam,
         timeout: Callable[[], float],
         now: float,
     ) -> None:
@@ -102,7 +91,7 @@ class _Raft(SyncObj):  # type: ignore[misc]
         self.now = now
         self.may_campaign = False
         self.change_index = 0  # of the latest membership entry in the log
-        super().__init__(_Member(node), [_Member(other) for other in others], conf, transport=seam)
+        super().__init__(Member(node), [Member(other) for other in others], conf, transport=seam)
         self._poller = _NoPoller()
         self._SyncObj__serializer = _NoDumps()
 
@@ -132,7 +121,7 @@ class _Raft(SyncObj):  # type: ignore[misc]
         if command[0] != MEMBERSHIP:
             return None
         change = MembershipChange.FromString(command[1:])
-        return "rem" if change.remove else "add", change.node, _Member(change.node)
+        return "rem" if change.remove else "add", change.node, Member(change.node)
 
     def _SyncObj__changeCluster(self, request: tuple[str, str, Node]) -> bool:  # noqa: N802
         """One change at a time: the engine checks the index of the running one but never sets it (S7)."""
@@ -165,192 +154,10 @@ class _Raft(SyncObj):  # type: ignore[misc]
         super()._SyncObj__setState(state)
 
 
-class Engine:
-    """One replica's Raft, without any of the guards. Everything happens inside a call and at its `now`."""
-
-    def __init__(
-        self,
-        *,
-        node: str,
-        members: Mapping[str, str],
-        journal: Journal,
-        clock: Clock,
-        rng: random.Random,
-        settings: ReplicationSettings,
-        applied_index: int,
-        on_send: Callable[[str, dict[str, Any]], None],
-    ) -> None:
-        """`members`: addresses by node as of the journal's first entry; later changes are in the journal."""
-        self._clock = clock
-        self._settings = settings
-        self._journal = journal
-        low, high = settings.election_min_ms / 1000, settings.election_max_ms / 1000
-        pysyncobj.syncobj.monotonicTime = clock.monotonic
-        self._raft = _Raft(
-            node,
-            [name for name in sorted(members) if name != node],
-            _conf(settings, journal),
-            _Seam(on_send),
-            lambda: low + (high - low) * rng.random(),
-            clock.monotonic(),
-        )
-        self._nodes: dict[str, Node] = {}
-        for index, payload in journal.membership_changes:  # effective once in the log, not once applied (S19)
-            self._raft.change_cluster(payload)
-            self._raft.change_index = index
-        self.advance_commit(applied_index)
-        self.applied(applied_index)
-
-    # State
-
-    @property
-    def role(self) -> Role:
-        return ROLES[self._raft._SyncObj__raftState]
-
-    @property
-    def term(self) -> int:
-        return int(self._raft._SyncObj__raftCurrentTerm)
-
-    @property
-    def leader(self) -> str | None:
-        leader = self._raft._SyncObj__raftLeader
-        return None if leader is None else str(leader.id)
-
-    @property
-    def commit_index(self) -> int:
-        return int(self._raft._SyncObj__raftCommitIndex)
-
-    @property
-    def no_op_index(self) -> int:
-        """Of this leadership. Until it is committed, nothing is known of what earlier leaders committed."""
-        return int(self._raft._SyncObj__noopIDx or 0)
-
-    @property
-    def voters(self) -> frozenset[str]:
-        """The other members."""
-        return frozenset(node.id for node in self._raft._SyncObj__otherNodes)
-
-    @property
-    def learners(self) -> frozenset[str]:
-        return frozenset(node.id for node in self._raft._SyncObj__readonlyNodes)
-
-    @property
-    def election_deadline(self) -> float:
-        return float(self._raft._SyncObj__raftElectionDeadline)
-
-    def match_index(self, peer: str) -> int:
-        return int(self._raft._SyncObj__raftMatchIndex.get(self._node(peer), 0))
-
-    def next_index(self, peer: str) -> int:
-        return int(self._raft._SyncObj__raftNextIndex.get(self._node(peer), 0))
-
-    # What happens
-
-    def deliver(self, peer: str, message: dict[str, Any]) -> None:
-        """A message that the guards have let through, in the engine's own form."""
-        self._enter()._SyncObj__onMessageReceived(self._node(peer), message)
-
-    def tick(self) -> None:
-        """Commits what a majority has, steps down without one, sends what is to be sent."""
-        self._enter()._onTick(0.0)
-
-    def campaign(self) -> None:
-        """Raises the term and asks for votes."""
-        raft = self._enter()
-        raft._SyncObj__raftElectionDeadline = 0.0
-        raft.may_campaign = True
-        raft._onTick(0.0)
-        raft.may_campaign = False
-
-    def append(self, payload: bytes) -> int | None:
-        """The entry's index; None: refused (not the leader, or a membership change while one is running)."""
-        if self.role is not Role.LEADER:
-            return None
-        before = self._journal.last_index
-        raft = self._enter()
-        raft._applyCommand(payload, None)
-        raft._checkCommandsToApply()
-        if self._journal.last_index == before:
-            return None
-        self.kick()
-        return before + 1
-
-    def kick(self) -> None:
-        """The next tick sends, due or not."""
-        self._raft._SyncObj__newAppendEntriesTime = 0.0
-
-    def kick_by(self, deadline: float) -> None:
-        self._raft._SyncObj__newAppendEntriesTime = min(self._raft._SyncObj__newAppendEntriesTime, deadline)
-
-    @property
-    def append_deadline(self) -> float:
-        return float(self._raft._SyncObj__newAppendEntriesTime)
-
-    def postpone_election(self) -> None:
-        raft = self._enter()
-        raft._SyncObj__raftElectionDeadline = raft.now + raft.timeout()
-
-    def retry_election_at(self, deadline: float) -> None:
-        self._raft._SyncObj__raftElectionDeadline = deadline
-
-    def follow(self, term: int, leader: str | None = None) -> None:
-        """A higher term was seen: becomes a follower in it, having voted for nobody (L16)."""
-        raft = self._enter()
-        if term > self.term:
-            raft._SyncObj__setCurrentTerm(term, None)
-        raft._SyncObj__setState(0)
-        raft._SyncObj__raftLeader = None if leader is None else self._node(leader)
-
-    def applied(self, index: int) -> None:
-        self._raft._SyncObj__raftLastApplied = max(1, index)
-
-    def advance_commit(self, index: int) -> None:
-        """What has been applied here was committed, whatever the journal remembers of it."""
-        if index > self.commit_index:
-            self._raft._SyncObj__raftCommitIndex = min(index, self._journal.last_index)
-            self._journal.set_commit_index(self.commit_index)
-
-    def keep_next_index(self, peer: str, index: int) -> None:
-        """Pipelining: an answer to one append does not take back the sending of those after it."""
-        following = self._raft._SyncObj__raftNextIndex
-        node = self._node(peer)
-        following[node] = max(index, following[node])
-
-    def heard(self, peer: str) -> None:
-        """A sign of life counts towards staying the leader, whatever it answers (L4)."""
-        self._raft._SyncObj__lastResponseTime[self._node(peer)] = self._clock.monotonic()
-
-    # Who may be sent to
-
-    def reach(self, peer: str, reachable: bool) -> None:
-        nodes = self._raft._SyncObj__connectedNodes
-        (nodes.add if reachable else nodes.discard)(self._node(peer))
-
-    def reachable(self, peer: str) -> bool:
-        return self._node(peer) in self._raft._SyncObj__connectedNodes
-
-    def add_learner(self, peer: str) -> None:
-        self._enter()._SyncObj__readonlyNodes.add(self._node(peer))
-        self._raft._SyncObj__raftNextIndex[self._node(peer)] = self._journal.last_index + 1
-        self._raft._SyncObj__raftMatchIndex[self._node(peer)] = 0
-
-    def drop_learner(self, peer: str) -> None:
-        self._raft._SyncObj__readonlyNodes.discard(self._node(peer))
-        if peer not in self.voters:
-            self._raft._SyncObj__raftNextIndex.pop(self._node(peer), None)
-            self._raft._SyncObj__raftMatchIndex.pop(self._node(peer), None)
-
-    def _enter(self) -> _Raft:
-        """The engine reads time from a global of its module; several engines may live in one process."""
-        pysyncobj.syncobj.monotonicTime = self._clock.monotonic
-        self._raft.now = self._clock.monotonic()
-        return self._raft
-
-    def _node(self, peer: str) -> Node:
-        node = self._nodes.get(peer)
-        if node is None:
-            node = self._nodes[peer] = _Member(peer)
-        return node
+def set_time(clock: Clock) -> None:
+    """The engine reads time from a global of its module: to be set before each call, for several engines
+    may live in one process."""
+    pysyncobj.syncobj.monotonicTime = clock.monotonic
 
 
 def check_source() -> None:
@@ -358,20 +165,7 @@ def check_source() -> None:
     audit.check(Path(pysyncobj.syncobj.__file__).parent)
 
 
-def entry_payload(commands: bytes) -> bytes:
-    """`commands`: a serialized LogEntry."""
-    return bytes((REGULAR,)) + commands
-
-
-def membership_payload(change: MembershipChange) -> bytes:
-    return bytes((MEMBERSHIP,)) + change.SerializeToString(deterministic=True)
-
-
-def is_regular(entry: Entry) -> bool:
-    return entry[0][0] == REGULAR
-
-
-def _conf(settings: ReplicationSettings, journal: Journal) -> SyncObjConf:
+def configuration(settings: ReplicationSettings, journal: Journal) -> SyncObjConf:
     return SyncObjConf(
         autoTick=False,
         appendEntriesUseBatch=True,

@@ -8,9 +8,27 @@ from collections.abc import Awaitable, Callable
 from tarry.proto.tarry_peer_pb2 import LogPosition
 from tarry.replication import snapshot
 from tarry.replication.core import Core
-from tarry.replication.journal import Batch
+from tarry.replication.journal import Batch, Journal
 from tarry.replication.snapshot import SnapshotFailed, SnapshotSink
 from tarry.replication.transport import Transport
+
+
+class StateMismatch(Exception):
+    """The machine's state and the journal do not belong together. The replica must not start."""
+
+
+def finish_installing(journal: Journal, applied: int) -> None:
+    """At the start: the process may have ended between the swap of the state and the journal's new start.
+
+    Raises StateMismatch.
+    """
+    if journal.installing is not None:
+        if applied >= journal.installing.index:
+            journal.reset()
+        else:
+            journal.abandon_reset()
+    if not journal.first_index - 1 <= applied <= journal.last_index:
+        raise StateMismatch(f"applied {applied}; journal {journal.first_index} … {journal.last_index}")
 
 
 class Installing:

@@ -11,7 +11,6 @@ entries stays in memory; older ones are read on demand, so a slice costs nothing
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 from tarry.proto.tarry_peer_pb2 import LogPosition, MemberList
 from tarry.replication.journal_records import (
@@ -21,6 +20,7 @@ from tarry.replication.journal_records import (
     Entry,
     JournalDamaged,
     Sizes,
+    Staged,
     Storage,
     decode,
     encode,
@@ -35,17 +35,6 @@ __all__ = ["Batch", "Entry", "Journal", "JournalDamaged", "JournalMisused", "Sto
 
 class JournalMisused(Exception):
     """A change that would lose committed entries, or the last two: a bug. The process must end."""
-
-
-@dataclass(slots=True)
-class _Staged:
-    delete_from: int | None = None
-    puts: dict[int, bytes] = field(default_factory=dict)
-    delete_below: int | None = None
-    head: bool = False
-
-    def any(self) -> bool:
-        return self.head or bool(self.puts) or self.delete_from is not None or self.delete_below is not None
 
 
 class Journal:
@@ -70,7 +59,7 @@ class Journal:
         self._tail: dict[int, Entry] = {}
         self._tail_bytes = 0
         self._sizes = Sizes()
-        self._staged = _Staged(head=True)
+        self._staged = Staged(head=True)
         self._chains: dict[int, int] = {}  # of the entries in the tail
         self._changes: dict[int, bytes] = {}  # membership payloads by index
         self._head = read_head(storage)
@@ -253,7 +242,7 @@ class Journal:
         staged = self._staged
         if not staged.any():
             return None
-        self._staged = _Staged()
+        self._staged = Staged()
         head = self._head
         head.first_index, head.last_index, head.last_chain = self._first, self._last, self._last_chain
         return Batch(
@@ -339,7 +328,7 @@ class Journal:
         self._chains.clear()
         self._changes.clear()
         self._tail_bytes = self.durable_index = 0
-        self._staged = _Staged(delete_from=0, puts={index: mark(term, chain)}, head=True)
+        self._staged = Staged(delete_from=0, puts={index: mark(term, chain)}, head=True)
         self._first = index
         self._sizes = Sizes()
         self._take_in((NO_OP_PAYLOAD, index, term), chain)

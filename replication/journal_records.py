@@ -13,7 +13,7 @@ import hashlib
 import struct
 from array import array
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 import google_crc32c
@@ -50,6 +50,19 @@ class Batch:
     head: bytes
     last_index: int
     term: int
+
+
+@dataclass(slots=True)
+class Staged:
+    """Changes that wait for the next batch."""
+
+    delete_from: int | None = None
+    puts: dict[int, bytes] = field(default_factory=dict)
+    delete_below: int | None = None
+    head: bool = False
+
+    def any(self) -> bool:
+        return self.head or bool(self.puts) or self.delete_from is not None or self.delete_below is not None
 
 
 class Storage(Protocol):

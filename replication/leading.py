@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tarry.proto.tarry_peer_pb2 import Heartbeat, HeartbeatReply, TimeoutNow
+from tarry.replication.clock import Clock
 from tarry.replication.elections import Elections
-from tarry.replication.engine import Clock, Engine
 from tarry.replication.guard.lease import Lease
 from tarry.replication.guard.peer_clock import PeerClock
 from tarry.replication.guard.transfer import Phase, Transfer
 from tarry.replication.journal import Journal
 from tarry.replication.outbox import Outbox
+from tarry.replication.raft import Engine
 from tarry.replication.settings import ReplicationSettings
 from tarry.replication.status import Role
 

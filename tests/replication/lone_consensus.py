@@ -6,9 +6,9 @@ import random
 
 from tarry.proto.tarry_peer_pb2 import Append, LoggedEntry, PeerMessage, PreVote, Vote
 from tarry.replication.consensus import Consensus
-from tarry.replication.engine import entry_payload
 from tarry.replication.journal import Journal
 from tarry.replication.membership import Membership
+from tarry.replication.payload import entry_payload
 from tarry.replication.settings import ReplicationSettings
 from tarry.replication.status import Role
 from tests.simulation.disk import SimDisk

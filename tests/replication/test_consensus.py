@@ -20,7 +20,7 @@ from tarry.proto.tarry_peer_pb2 import (
     VoteRequest,
 )
 from tarry.replication.consensus import ConsensusViolated
-from tarry.replication.engine import entry_payload
+from tarry.replication.payload import entry_payload
 from tarry.replication.status import Role
 from tests.replication.lone_consensus import Lone, kinds
 

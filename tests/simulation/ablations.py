@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tarry.proto.tarry_peer_pb2 import Append
-from tarry.replication import driver, elections
+from tarry.replication import elections, sending
 from tarry.replication.guard import appends, lease, votes
 from tarry.replication.guard.appends import Log, Plan
 from tarry.replication.status import Role
@@ -69,7 +69,7 @@ ABLATIONS: dict[str, tuple[tuple[Any, str, Any], ...]] = {
     "echoed send time": ((lease.Lease, "echo", _echo_on_arrival),),
     "lease": ((lease.Lease, "valid", lambda self, now, voters: True),),
     "transfer number": ((votes.Contact, "allows_transfer", lambda self, number: True),),
-    "write before saying": ((driver.Driver, "_split", lambda self, outbox: (outbox, [])),),
+    "write before saying": ((sending.Sending, "split", lambda self, outbox: (outbox, [])),),
     "fsync": ((SimDisk, "syncs", False),),
 }
 

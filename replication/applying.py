@@ -1,0 +1,50 @@
+"""What is committed reaches the machine, in order, once, and whoever proposed it is answered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from tarry.proto.tarry_log_pb2 import LogEntry
+from tarry.replication.core import Core
+from tarry.replication.payload import is_regular
+from tarry.replication.proposals import Proposals
+
+
+class Machine(Protocol):
+    """What the log is for."""
+
+    @property
+    def applied_index(self) -> int:
+        """Of the state as recovered; entries up to it are skipped."""
+
+    def apply(self, index: int, term: int, commands: Sequence[bytes]) -> Sequence[Any]:
+        """The outcome of each command, in order. Called for every index; without commands where the entry
+        is not ours. Total: an exception ends the process."""
+
+
+class Applying:
+    def __init__(self, core: Core, machine: Machine, proposals: Proposals) -> None:
+        self._core = core
+        self._machine = machine
+        self._proposals = proposals
+
+    def apply(self) -> None:
+        """Applies what is committed and durable here, for as long as the budget lasts (L14)."""
+        core, journal = self._core, self._core.journal
+        limit = min(core.consensus.commit_index, journal.durable_index)
+        if core.applied >= limit:
+            return
+        stop = core.now() + core.settings.apply_budget_ms / 1000
+        while core.applied < limit:
+            entry = journal.entry(core.applied + 1)
+            payload, index, term = entry
+            commands = LogEntry.FromString(payload[1:]).commands if is_regular(entry) else ()
+            outcomes = self._machine.apply(index, term, commands)
+            core.applied = index
+            self._proposals.applied(index, term, outcomes)
+            if core.now() >= stop:
+                break
+        core.consensus.applied(core.applied)
+        if self._proposals.waiting:
+            core.wake.set()
