@@ -22,7 +22,7 @@ from tarry.proto.tarry_producer_pb2 import ScheduleBatchRequest
 
 
 class Time(Enum):
-    """Which of the three columns of times a request uses: its field's tag and its values' type."""
+    """Which of the three columns of times a request uses: its field's tag, its values' type and range."""
 
     DUE_MS = (ScheduleBatchRequest.DUE_MS_FIELD_NUMBER, "<i8")
     DELAY_MS = (ScheduleBatchRequest.DELAY_MS_FIELD_NUMBER, "<i8")
@@ -31,6 +31,11 @@ class Time(Enum):
     def __init__(self, field: int, dtype: str) -> None:
         self.tag = bytes([field << 3 | 2])
         self.dtype = np.dtype(dtype)
+        limits = np.iinfo(self.dtype)
+        self.lowest, self.highest = int(limits.min), int(limits.max)
+
+    # Enum's own hashes the name in Python code: 0.7 µs, for each message that is gathered.
+    __hash__ = object.__hash__
 
 
 @dataclass(slots=True)
@@ -118,10 +123,9 @@ def time_column(time: Time, times: ArrayLike, count: int) -> NDArray[np.int64] |
         given = np.full(count, given)
     if given.shape != (count,):
         raise InvalidBatch("COLUMNS_DIFFER", f"{count} messages but times of shape {given.shape}")
-    limits = np.iinfo(time.dtype)
-    if count and (int(given.min()) < limits.min or int(given.max()) > limits.max):
+    if count and (int(given.min()) < time.lowest or int(given.max()) > time.highest):
         reason = "DELAY_LEVEL_UNKNOWN" if time is Time.DELAY_LEVEL else "DUE_INVALID"
-        raise InvalidTime(reason, f"a {time.name.lower()} is outside {limits.min} to {limits.max}")
+        raise InvalidTime(reason, f"a {time.name.lower()} is outside {time.lowest} to {time.highest}")
     return np.ascontiguousarray(given, dtype=time.dtype)
 
 

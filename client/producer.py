@@ -33,12 +33,6 @@ from tarry.client.waiters import Callback, OneWay, Waiter, tell
 from tarry.proto import tarry_producer_pb2 as producer_pb
 from tarry.proto.tags import tag_mask
 
-_RANGES = {
-    Time.DUE_MS: (-(1 << 63), 1 << 63),
-    Time.DELAY_MS: (-(1 << 63), 1 << 63),
-    Time.DELAY_LEVEL: (0, 1 << 32),
-}
-
 
 class Producer:
     """Schedules messages. Made by ``Client.producer``; may be shared by any number of tasks."""
@@ -212,8 +206,7 @@ class Producer:
             time, value = Time.DELAY_MS, delay_ms
         else:
             time, value = time_of(due_ms, delay_ms, delay_level)  # type: ignore[assignment]
-        low, high = _RANGES[time]
-        if not isinstance(value, int) or not low <= value < high:
+        if not isinstance(value, int) or not time.lowest <= value <= time.highest:
             raise InvalidTime(
                 "DUE_INVALID", f"{time.name.lower()} must be an integer of its range, not {value!r}"
             )
