@@ -70,3 +70,8 @@ class Core:
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
+
+
+async def in_thread(work: Callable[[], Any]) -> Any:
+    """As RunBlocking, in a thread of the loop's."""
+    return await asyncio.get_running_loop().run_in_executor(None, work)

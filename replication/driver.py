@@ -12,16 +12,16 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from tarry.proto.tarry_peer_pb2 import FetchSnapshotResponse, PeerMessage
+from tarry.proto.tarry_peer_pb2 import PeerMessage
 from tarry.replication import handing_over, reading, reporting, snapshot
 from tarry.replication.applying import Applying, Machine
 from tarry.replication.clock import Clock
 from tarry.replication.consensus import Consensus
-from tarry.replication.core import Core, RunBlocking
+from tarry.replication.core import Core, RunBlocking, in_thread
 from tarry.replication.engine import check_source
 from tarry.replication.installing import Installing, StateMismatch, finish_installing
 from tarry.replication.joining import Joining
@@ -77,7 +77,7 @@ class Driver:
         self._heartbeat = heartbeat
         self._on_heartbeat = on_heartbeat
         self._on_role = on_role
-        self._run_blocking = run_blocking or _in_thread
+        self._run_blocking = run_blocking or in_thread
         self._snapshot_source = snapshot_source
         self._sending = Sending(journal, transport)
         self._proposals = Proposals(settings)
@@ -106,7 +106,8 @@ class Driver:
         """Until stopped. Raises on anything unexpected: the process must then end."""
         core = self._core
         await self._write(self._journal.stage())  # the boot number is durable before anything is said with it
-        self._transport.start(self._identity(), self._receive, self._link, self._serve_snapshot, core.fail)
+        serve_snapshot = partial(snapshot.serve, core, self._snapshot_source)
+        self._transport.start(self._identity(), self._receive, self._link, serve_snapshot, core.fail)
         try:
             self._set_peers()
             while not core.stopping:
@@ -141,7 +142,7 @@ class Driver:
         return await answer
 
     async def read_barrier(self) -> None:
-        """Returns when the state here contains everything acknowledged before the call. Raises NotLeader."""
+        """Returns when the state here has everything acknowledged before the call. Raises NotLeader."""
         await reading.read_barrier(self._core)
 
     def may_serve(self) -> bool:
@@ -280,9 +281,6 @@ class Driver:
         for peer in linked:
             core.consensus.link(peer, True)
 
-    def _serve_snapshot(self) -> AsyncIterator[FetchSnapshotResponse]:
-        return snapshot.serve(self._core, self._snapshot_source)
-
     # Inside
 
     def _new_consensus(self) -> Consensus:
@@ -318,7 +316,3 @@ class Driver:
 
 
 _TIMER_SLACK_S = 0.0001  # the engine's comparisons are strict: at its deadline it is not yet due
-
-
-async def _in_thread(work: Callable[[], Any]) -> Any:
-    return await asyncio.get_running_loop().run_in_executor(None, work)

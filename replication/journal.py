@@ -19,6 +19,7 @@ from tarry.replication.journal_records import (
     Batch,
     Entry,
     JournalDamaged,
+    JournalMisused,
     Sizes,
     Staged,
     Storage,
@@ -29,12 +30,9 @@ from tarry.replication.journal_records import (
     read_head,
     seal,
 )
+from tarry.replication.journal_tail import Tail
 
 __all__ = ["Batch", "Entry", "Journal", "JournalDamaged", "JournalMisused", "Storage"]
-
-
-class JournalMisused(Exception):
-    """A change that would lose committed entries, or the last two: a bug. The process must end."""
 
 
 class Journal:
@@ -54,13 +52,9 @@ class Journal:
         Raises JournalDamaged.
         """
         self._storage = storage
-        self._tail_bytes_max = tail_bytes_max
-        self._tail_entries_max = tail_entries_max
-        self._tail: dict[int, Entry] = {}
-        self._tail_bytes = 0
+        self._tail = Tail(tail_bytes_max, tail_entries_max)
         self._sizes = Sizes()
         self._staged = Staged(head=True)
-        self._chains: dict[int, int] = {}  # of the entries in the tail
         self._changes: dict[int, bytes] = {}  # membership payloads by index
         self._head = read_head(storage)
         if self._head.incarnation == 0:
@@ -123,12 +117,7 @@ class Journal:
 
     def entry(self, index: int) -> Entry:
         """Raises IndexError outside first_index … last_index, JournalDamaged."""
-        held = self._tail.get(index)
-        if held is not None:
-            return held
-        if not self._first <= index <= self._last:
-            raise IndexError(index)
-        return self._read(index)[0]
+        return self._find(index)[0]
 
     def term_at(self, index: int) -> int | None:
         """None: not in the journal."""
@@ -136,8 +125,7 @@ class Journal:
 
     def chain_at(self, index: int) -> int:
         """A hash over all entries up to `index`: equal on two replicas if and only if their logs are."""
-        chain = self._chains.get(index)
-        return chain if chain is not None else self._read(index)[1]
+        return self._find(index)[1]
 
     # Changes
 
@@ -157,7 +145,7 @@ class Journal:
         self._last_chain, self._last_term = self.chain_at(before), self.entry(before)[2]
         self._sizes.cut(index - self._first)
         for gone in range(index, self._last + 1):
-            self._forget(gone)
+            self._tail.forget(gone)
             self._staged.puts.pop(gone, None)
             self._changes.pop(gone, None)
         if index <= self.durable_index:
@@ -239,10 +227,9 @@ class Journal:
 
     def stage(self) -> Batch | None:
         """What has changed since the last call; None: nothing that needs a write."""
-        staged = self._staged
+        staged, self._staged = self._staged, Staged()
         if not staged.any():
             return None
-        self._staged = Staged()
         head = self._head
         head.first_index, head.last_index, head.last_chain = self._first, self._last, self._last_chain
         return Batch(
@@ -266,7 +253,7 @@ class Journal:
 
     def mark_durable(self, batch: Batch) -> None:
         self.durable_index, self.durable_term = batch.last_index, batch.term
-        self._trim()
+        self._tail.trim(min(self._last, self.durable_index))
 
     def close(self) -> None:
         self._storage.close()
@@ -288,11 +275,16 @@ class Journal:
                 raise JournalDamaged(f"starts at {index} instead of {self._first}")
             chain = stored
             self._take_in(entry, stored)
-            self._trim(self._last)
+            self._tail.trim(self._last)
         if end and (self._last, chain) != (end, self._head.last_chain):
             raise JournalDamaged(f"ends at {self._last} instead of {end}")
 
-    def _read(self, index: int) -> tuple[Entry, int]:
+    def _find(self, index: int) -> tuple[Entry, int]:
+        held = self._tail.get(index)
+        if held is not None:
+            return held
+        if not self._first <= index <= self._last:
+            raise IndexError(index)
         value = self._storage.read(index)
         if value is None:
             raise JournalDamaged(f"entry {index} is missing")
@@ -300,34 +292,17 @@ class Journal:
 
     def _take_in(self, entry: Entry, chain: int) -> None:
         payload, index, term = entry
-        self._tail[index] = entry
+        self._tail.put(entry, chain)
         self._sizes.push(len(payload))
-        self._chains[index] = chain
-        self._tail_bytes += len(payload)
         if payload[0] == MEMBERSHIP:
             self._changes[index] = payload
         self._last, self._last_term, self._last_chain = index, term, chain
 
-    def _forget(self, index: int) -> None:
-        held = self._tail.pop(index, None)
-        if held is not None:
-            self._tail_bytes -= len(held[0])
-            del self._chains[index]
-
-    def _trim(self, durable: int | None = None) -> None:
-        durable = self.durable_index if durable is None else durable
-        while self._tail_bytes > self._tail_bytes_max or len(self._tail) > self._tail_entries_max:
-            oldest = next(iter(self._tail))
-            if oldest >= min(self._last, durable):
-                return
-            self._forget(oldest)
-
     def _start_at(self, position: LogPosition) -> None:
         index, term, chain = position.index, position.term, position.chain
         self._tail.clear()
-        self._chains.clear()
         self._changes.clear()
-        self._tail_bytes = self.durable_index = 0
+        self.durable_index = 0
         self._staged = Staged(delete_from=0, puts={index: mark(term, chain)}, head=True)
         self._first = index
         self._sizes = Sizes()
@@ -336,9 +311,9 @@ class Journal:
 
     def _drop_below(self, first: int) -> None:
         self._sizes.drop(first - self._first)
-        for gone in [index for index in self._tail if index < first]:
-            self._forget(gone)
-            self._staged.puts.pop(gone, None)
+        self._tail.forget_below(first)
+        for gone in [index for index in self._staged.puts if index < first]:
+            del self._staged.puts[gone]
         for gone in [index for index in self._changes if index < first]:
             del self._changes[gone]
         self._first = self._staged.delete_below = first

@@ -40,6 +40,10 @@ class JournalDamaged(Exception):
     gone. Replace its disk and let it join anew as a learner."""
 
 
+class JournalMisused(Exception):
+    """A change that would lose committed entries, or the last two: a bug. The process must end."""
+
+
 @dataclass(frozen=True, slots=True)
 class Batch:
     """What one write makes durable, in this order: delete from, put, delete below, head."""

@@ -26,7 +26,10 @@ from tarry.proto.tarry_peer_pb2 import (
 )
 from tarry.replication.settings import ReplicationSettings
 from tarry.replication.snapshot import SnapshotFailed
+from tarry.replication.transport_options import channel_options, server_options
 from tarry.replication.wire import FrameRefused, Identity, Inbound, Outbound
+
+__all__ = ["GrpcTransport", "PeerServicer", "Transport", "channel_options", "server_options"]
 
 SERVICE = "tarry.v1.PeerService"
 _EXCHANGE = f"/{SERVICE}/Exchange"
@@ -314,31 +317,3 @@ class PeerServicer:
                 yield part
         except SnapshotFailed as failed:
             await context.abort(grpc.StatusCode.UNAVAILABLE, str(failed))
-
-
-def channel_options(settings: ReplicationSettings) -> list[tuple[str, int]]:
-    """For peers; `server_options` is the other side."""
-    return [
-        ("grpc.max_send_message_length", settings.frame_bytes_max),
-        ("grpc.max_receive_message_length", settings.frame_bytes_max),
-        ("grpc.keepalive_time_ms", 2_000),  # a peer that vanished without a word
-        ("grpc.keepalive_timeout_ms", 1_000),
-        ("grpc.http2.max_pings_without_data", 0),
-        ("grpc.http2.bdp_probe", 1),
-        ("grpc.initial_reconnect_backoff_ms", 20),
-        ("grpc.min_reconnect_backoff_ms", 20),
-        ("grpc.max_reconnect_backoff_ms", 500),
-        ("grpc.use_local_subchannel_pool", 1),
-        ("grpc.enable_http_proxy", 0),
-    ]
-
-
-def server_options(settings: ReplicationSettings) -> list[tuple[str, int]]:
-    """What the node's server needs so that peers may speak as they do."""
-    return [
-        ("grpc.max_send_message_length", settings.frame_bytes_max),
-        ("grpc.max_receive_message_length", settings.frame_bytes_max),
-        ("grpc.http2.min_ping_interval_without_data_ms", 1_000),
-        ("grpc.keepalive_permit_without_calls", 1),
-        ("grpc.so_reuseport", 0),
-    ]

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import random
 
-from tarry.proto.tarry_peer_pb2 import Append, LoggedEntry, PeerMessage, PreVote, Vote
+from tarry.proto.tarry_peer_pb2 import (
+    Append,
+    Appended,
+    HeartbeatReply,
+    LoggedEntry,
+    PeerMessage,
+    PreVote,
+    Vote,
+    VoteRequest,
+)
 from tarry.replication.consensus import Consensus
 from tarry.replication.journal import Journal
 from tarry.replication.membership import Membership
@@ -99,3 +108,34 @@ class Lone:
 
 def kinds(said: list[tuple[str, PeerMessage]]) -> list[tuple[str, str | None]]:
     return [(peer, message.WhichOneof("body")) for peer, message in said]
+
+
+def vote_request(term: int, **more: int | bool) -> VoteRequest:
+    return VoteRequest(term=term, last_index=100, last_term=term - 1, **more)  # type: ignore[arg-type]
+
+
+def commit_all(lone: Lone) -> None:
+    last = lone.journal.last_index
+    for peer in lone.peers:
+        lone.receive(
+            peer, appended=Appended(term=lone.consensus.term, sequence=1, next_index=last + 1, success=True)
+        )
+    lone.tick()
+    assert lone.consensus.commit_index == last
+    lone.consensus.applied(last)
+
+
+def answer_heartbeats(lone: Lone, *peers: str) -> None:
+    beats = [(peer, message.heartbeat) for peer, message in lone.said if message.HasField("heartbeat")]
+    for peer in peers:
+        sent = max(beat.sent for to, beat in beats if to == peer)
+        reply = HeartbeatReply(term=lone.consensus.term, sent=sent, wall_ms=0)
+        lone.receive(peer, heartbeat_reply=reply)
+
+
+def serving() -> Lone:
+    lone = Lone()
+    lone.lead()
+    commit_all(lone)
+    answer_heartbeats(lone, "n2", "n3")
+    return lone

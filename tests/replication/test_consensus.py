@@ -8,25 +8,19 @@ from tarry.proto.tarry_peer_pb2 import (
     Append,
     Appended,
     Heartbeat,
-    HeartbeatReply,
     LoggedEntry,
     MembershipChange,
     NeedSnapshot,
     PreVote,
     PreVoteRequest,
     TermNotice,
-    TimeoutNow,
     Vote,
     VoteRequest,
 )
 from tarry.replication.consensus import ConsensusViolated
 from tarry.replication.payload import entry_payload
 from tarry.replication.status import Role
-from tests.replication.lone_consensus import Lone, kinds
-
-
-def vote_request(term: int, **more: int | bool) -> VoteRequest:
-    return VoteRequest(term=term, last_index=100, last_term=term - 1, **more)  # type: ignore[arg-type]
+from tests.replication.lone_consensus import Lone, commit_all, kinds, serving, vote_request
 
 
 def test_a_replica_asks_before_it_raises_its_term() -> None:
@@ -199,115 +193,6 @@ def test_a_change_of_members_counts_from_the_log_also_after_a_restart() -> None:
     lone.receive("n2", append=Append(term=1, prev_index=1, prev_term=0, entries=entries, sequence=1))
     lone.start()
     assert lone.consensus.voters == {"n2"}
-
-
-def commit_all(lone: Lone) -> None:
-    last = lone.journal.last_index
-    for peer in lone.peers:
-        lone.receive(
-            peer, appended=Appended(term=lone.consensus.term, sequence=1, next_index=last + 1, success=True)
-        )
-    lone.tick()
-    assert lone.consensus.commit_index == last
-    lone.consensus.applied(last)
-
-
-def answer_heartbeats(lone: Lone, *peers: str) -> None:
-    beats = [(peer, message.heartbeat) for peer, message in lone.said if message.HasField("heartbeat")]
-    for peer in peers:
-        sent = max(beat.sent for to, beat in beats if to == peer)
-        reply = HeartbeatReply(term=lone.consensus.term, sent=sent, wall_ms=0)
-        lone.receive(peer, heartbeat_reply=reply)
-
-
-def test_a_leader_serves_once_a_majority_has_answered_and_its_own_entry_is_applied() -> None:
-    lone = Lone()
-    lone.lead()
-    assert not lone.consensus.may_serve(lone.clock.now)
-    answer_heartbeats(lone, "n2")
-    assert not lone.consensus.may_serve(lone.clock.now)
-    commit_all(lone)
-    assert lone.consensus.may_serve(lone.clock.now)
-    assert lone.consensus.may_serve(lone.clock.now + 0.28)
-    assert not lone.consensus.may_serve(lone.clock.now + 0.29)
-
-
-def test_a_lease_lasts_from_the_sending_however_late_the_answer_comes() -> None:
-    lone = Lone()
-    lone.lead()
-    commit_all(lone)
-    sent = lone.clock.now
-    lone.clock.now += 0.2
-    answer_heartbeats(lone, "n2")
-    assert lone.consensus.may_serve(sent + 0.28)
-    assert not lone.consensus.may_serve(sent + 0.29)
-
-
-def test_a_leader_without_answers_steps_down_before_another_can_be_elected() -> None:
-    lone = Lone()
-    lone.lead()
-    answer_heartbeats(lone, "n2", "n3")
-    lone.tick(after_s=0.26)
-    assert lone.role() is Role.FOLLOWER
-
-
-def serving() -> Lone:
-    lone = Lone()
-    lone.lead()
-    commit_all(lone)
-    answer_heartbeats(lone, "n2", "n3")
-    return lone
-
-
-def begin_transfer(lone: Lone) -> TimeoutNow:
-    lone.consensus.begin_transfer("n2", deadline=lone.clock.now + 1)
-    lone.tick()
-    answer_heartbeats(lone, "n2", "n3")
-    said = lone.tick()
-    return next(message.timeout_now for _, message in said if message.HasField("timeout_now"))
-
-
-def test_a_leader_that_hands_over_serves_no_more_and_lets_its_successor_be_elected() -> None:
-    lone = serving()
-    request = begin_transfer(lone)
-    assert not lone.consensus.may_serve(lone.clock.now)
-    wish = vote_request(term=2, transfer=True, transfer_number=request.transfer_number)
-    assert kinds(lone.receive("n2", vote_request=wish)) == [("n2", "vote")]
-    assert lone.role() is Role.FOLLOWER
-
-
-def test_a_transfer_that_was_given_up_cannot_come_true_later() -> None:
-    lone = serving()
-    request = begin_transfer(lone)
-    lone.tick(after_s=0.2)
-    commit_all(lone)
-    answer_heartbeats(lone, "n2", "n3")
-    lone.consensus.transfer.deadline = lone.clock.now
-    lone.tick()
-    assert not lone.consensus.may_serve(lone.clock.now)
-    answer_heartbeats(lone, "n2", "n3")
-    assert lone.consensus.may_serve(lone.clock.now)
-    wish = vote_request(term=2, transfer=True, transfer_number=request.transfer_number)
-    assert lone.receive("n2", vote_request=wish) == []
-    assert lone.role() is Role.LEADER
-
-
-def test_a_follower_that_has_heard_that_a_transfer_is_over_takes_no_part_in_it() -> None:
-    lone = Lone()
-    lone.follow("n2")
-    lone.receive("n2", heartbeat=Heartbeat(term=1, sent=1.0, transfer_number=2))
-    lone.receive("n2", timeout_now=TimeoutNow(term=1, transfer_number=1))
-    assert lone.role() is Role.FOLLOWER
-    assert lone.receive("n3", vote_request=vote_request(term=2, transfer=True, transfer_number=1)) == []
-    lone.receive("n2", timeout_now=TimeoutNow(term=1, transfer_number=3))
-    assert lone.role() is Role.CANDIDATE
-
-
-def test_only_the_leader_can_ask_for_a_transfer() -> None:
-    lone = Lone()
-    lone.follow("n2")
-    lone.receive("n3", timeout_now=TimeoutNow(term=1, transfer_number=1))
-    assert lone.role() is Role.FOLLOWER
 
 
 def test_a_follower_that_lacks_what_was_compacted_is_told_once_per_heartbeat() -> None:

@@ -7,13 +7,14 @@ from collections.abc import Callable
 import pytest
 
 from tests.simulation import test_scenarios as scenarios
+from tests.simulation import test_state_and_members as state_and_members
 from tests.simulation.ablations import ablated
 
 PAIRS = {
     "append normaliser and duplicate filter": (
         scenarios.test_a1_late_duplicates_and_a_crash_of_the_leader_lose_nothing
     ),
-    "pre-vote": scenarios.test_u_a_removed_member_does_not_disturb_the_others,
+    "pre-vote": state_and_members.test_u_a_removed_member_does_not_disturb_the_others,
     "stickiness": scenarios.test_b_a_follower_that_hears_nothing_but_is_heard_does_not_depose_the_leader,
     "back-off": scenarios.test_h_hundreds_of_divergent_entries_are_replaced_within_a_second,
     "higher term": scenarios.test_l16_a_member_that_has_raised_its_term_alone_is_taken_back,

@@ -3,58 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any
 
 import pytest
 
 from tarry.proto.tarry_peer_pb2 import PeerFrame
-from tarry.replication import snapshot
 from tarry.replication.guard.transfer import Phase
 from tarry.replication.settings import ReplicationSettings
-from tarry.replication.snapshot import SnapshotFailed
 from tarry.replication.status import Role, TransferRefused
-from tests.simulation import virtual_loop
-from tests.simulation.network import SimTransport, Weather
-from tests.simulation.world import SETTINGS, SimNode, World
-
-
-def scenario(play: Callable[[World], Awaitable[None]], settings: ReplicationSettings = SETTINGS) -> World:
-    """Plays it on a fresh cluster that has a leader and some entries; heals and checks at the end."""
-
-    async def whole() -> World:
-        world = World(seed=1, settings=settings)
-
-        async def run() -> None:
-            world.start()
-            await write(world, 10)
-            await play(world)
-            await world.converge()
-
-        await world.during(run())
-        return world
-
-    return virtual_loop.run(whole())
-
-
-async def write(world: World, count: int) -> None:
-    for _ in range(count):
-        assert await world.propose(await world.until_led())
-
-
-def followers(world: World, leader: SimNode) -> list[SimNode]:
-    return [node for node in world.nodes if node is not leader]
-
-
-def isolate(world: World, node: SimNode, *, noticed: bool) -> None:
-    for other in world.nodes:
-        if other is not node:
-            world.network.cut(node.name, other.name, noticed=noticed)
-            world.network.cut(other.name, node.name, noticed=noticed)
-
-
-def elections(world: World) -> int:
-    return len(world.checker.leaders)
+from tests.simulation.network import Weather
+from tests.simulation.playing import elections, followers, isolate, scenario, write
+from tests.simulation.world import World
 
 
 def test_a1_late_duplicates_and_a_crash_of_the_leader_lose_nothing() -> None:
@@ -159,74 +117,6 @@ def test_d_a_transfer_whose_messages_are_lost_is_given_up_and_the_leader_goes_on
         assert await world.until_led() is leader
 
     assert elections(scenario(play)) == 1
-
-
-def test_e1_a_deposed_leaders_own_entries_are_neither_applied_nor_acknowledged() -> None:
-    async def play(world: World) -> None:
-        old = await world.until_led()
-        isolate(world, old, noticed=False)
-        lost = [asyncio.ensure_future(world.propose(old)) for _ in range(10)]
-        await asyncio.sleep(0.02)
-        assert old.driver.status().last_index > old.driver.status().commit_index
-        await world.until_led(but=old.name)
-        await write(world, 60)
-        for node in followers(world, old):
-            node.take_checkpoint()
-        await asyncio.sleep(0.1)
-        world.network.heal()
-        assert not any(await asyncio.gather(*lost))
-
-    world = scenario(play)
-    assert world.checker.sometimes["snapshot installed"] == 1
-
-
-def test_e3_a_snapshot_that_arrives_damaged_is_refused_and_fetched_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    fetched = 0
-    original = SimTransport.fetch_snapshot
-
-    async def damaged(self: SimTransport, peer: str) -> Any:
-        nonlocal fetched
-        fetched += 1
-        async for part in original(self, peer):
-            if part.HasField("chunk") and fetched == 1:
-                part.chunk.data = b"?" + part.chunk.data[1:]
-            yield part
-
-    monkeypatch.setattr(SimTransport, "fetch_snapshot", damaged)
-
-    async def play(world: World) -> None:
-        await leave_behind(world)
-
-    world = scenario(play)
-    assert fetched == 2
-    assert world.checker.sometimes["snapshot installed"] == 1
-
-
-def test_e4_a_leader_stays_leader_while_its_only_follower_takes_a_snapshot() -> None:
-    async def play(world: World) -> None:
-        away = await leave_behind(world)
-        leader = await world.until_led()
-        third = next(node for node in followers(world, leader) if node is not away)
-        await asyncio.sleep(0.1)
-        third.crash()
-        await write(world, 5)
-        assert await world.until_led() is leader
-
-    assert elections(scenario(play)) == 1
-
-
-async def leave_behind(world: World) -> SimNode:
-    """A follower comes back for which the leader's journal no longer reaches back."""
-    leader = await world.until_led()
-    away = followers(world, leader)[0]
-    away.crash()
-    await write(world, 60)
-    leader.take_checkpoint()
-    await write(world, 1)
-    away.start(world.members)
-    return away
 
 
 def test_g4_a_commit_index_beyond_the_log_counts_only_as_far_as_the_log_goes() -> None:
@@ -348,54 +238,6 @@ def test_t_a_follower_that_stands_still_costs_the_leader_bounded_memory() -> Non
     scenario(play)
 
 
-def test_u_a_removed_member_does_not_disturb_the_others() -> None:
-    async def play(world: World) -> None:
-        leader = await world.until_led()
-        removed = followers(world, leader)[0]
-        await leader.driver.remove(removed.name)
-        await asyncio.sleep(5)
-        await write(world, 5)
-        await leader.driver.add(removed.name, "again", 2000)
-
-    assert elections(scenario(play)) == 1
-
-
-def test_k_an_isolated_leader_cannot_remove_its_peers_until_it_is_its_own_majority() -> None:
-    async def play(world: World) -> None:
-        old = await world.until_led()
-        isolate(world, old, noticed=True)
-        work = [asyncio.ensure_future(old.driver.remove(node.name)) for node in followers(world, old)]
-        results = await asyncio.gather(*work, return_exceptions=True)
-        assert all(isinstance(result, Exception) for result in results)
-        assert not await world.propose(old)
-        await world.until_led(but=old.name)
-
-    scenario(play)
-
-
-def test_every_member_is_replaced_one_by_one_and_nothing_is_lost() -> None:
-    async def play(world: World) -> None:
-        for number in range(4, 7):
-            leader = await world.until_led()
-            newcomer = SimNode(world, f"n{number}")
-            world.nodes.append(newcomer)
-            newcomer.start(dict(leader.driver.status().members))
-            await leader.driver.add(newcomer.name, "new", 3000)
-            world.members[newcomer.name] = "new"
-            if leader.name == f"n{number - 3}":
-                await leader.driver.transfer(newcomer.name, 2000)
-                leader = await world.until_led()
-            await leader.driver.remove(f"n{number - 3}")
-            gone = world.node(f"n{number - 3}")
-            gone.crash()
-            world.nodes.remove(gone)
-            del world.members[gone.name]
-            await write(world, 10)
-        assert set((await world.until_led()).driver.status().members) == {"n4", "n5", "n6"}
-
-    scenario(play)
-
-
 def test_a_stale_frame_that_says_the_opposite_changes_nothing() -> None:
     """Everything ever said is said again, out of order."""
 
@@ -420,13 +262,3 @@ def test_a_stale_frame_that_says_the_opposite_changes_nothing() -> None:
         assert all(node.driver.status().commit_index >= before[node.name] for node in world.nodes)
 
     assert elections(scenario(play)) == 2
-
-
-def test_a_replica_without_a_source_refuses_to_serve_a_snapshot() -> None:
-    async def play(world: World) -> None:
-        leader = await world.until_led()
-        with pytest.raises(SnapshotFailed):
-            async for _ in snapshot.serve(leader.driver._core, None):
-                pass
-
-    scenario(play)

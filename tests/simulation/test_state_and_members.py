@@ -1,0 +1,140 @@
+"""Scenarios of snapshots and of members that come and go."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tarry.replication import snapshot
+from tarry.replication.snapshot import SnapshotFailed
+from tests.simulation.network import SimTransport
+from tests.simulation.playing import elections, followers, isolate, scenario, write
+from tests.simulation.world import SimNode, World
+
+
+def test_e1_a_deposed_leaders_own_entries_are_neither_applied_nor_acknowledged() -> None:
+    async def play(world: World) -> None:
+        old = await world.until_led()
+        isolate(world, old, noticed=False)
+        lost = [asyncio.ensure_future(world.propose(old)) for _ in range(10)]
+        await asyncio.sleep(0.02)
+        assert old.driver.status().last_index > old.driver.status().commit_index
+        await world.until_led(but=old.name)
+        await write(world, 60)
+        for node in followers(world, old):
+            node.take_checkpoint()
+        await asyncio.sleep(0.1)
+        world.network.heal()
+        assert not any(await asyncio.gather(*lost))
+
+    world = scenario(play)
+    assert world.checker.sometimes["snapshot installed"] == 1
+
+
+def test_e3_a_snapshot_that_arrives_damaged_is_refused_and_fetched_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fetched = 0
+    original = SimTransport.fetch_snapshot
+
+    async def damaged(self: SimTransport, peer: str) -> Any:
+        nonlocal fetched
+        fetched += 1
+        async for part in original(self, peer):
+            if part.HasField("chunk") and fetched == 1:
+                part.chunk.data = b"?" + part.chunk.data[1:]
+            yield part
+
+    monkeypatch.setattr(SimTransport, "fetch_snapshot", damaged)
+
+    async def play(world: World) -> None:
+        await leave_behind(world)
+
+    world = scenario(play)
+    assert fetched == 2
+    assert world.checker.sometimes["snapshot installed"] == 1
+
+
+def test_e4_a_leader_stays_leader_while_its_only_follower_takes_a_snapshot() -> None:
+    async def play(world: World) -> None:
+        away = await leave_behind(world)
+        leader = await world.until_led()
+        third = next(node for node in followers(world, leader) if node is not away)
+        await asyncio.sleep(0.1)
+        third.crash()
+        await write(world, 5)
+        assert await world.until_led() is leader
+
+    assert elections(scenario(play)) == 1
+
+
+def test_u_a_removed_member_does_not_disturb_the_others() -> None:
+    async def play(world: World) -> None:
+        leader = await world.until_led()
+        removed = followers(world, leader)[0]
+        await leader.driver.remove(removed.name)
+        await asyncio.sleep(5)
+        await write(world, 5)
+        await leader.driver.add(removed.name, "again", 2000)
+
+    assert elections(scenario(play)) == 1
+
+
+def test_k_an_isolated_leader_cannot_remove_its_peers_until_it_is_its_own_majority() -> None:
+    async def play(world: World) -> None:
+        old = await world.until_led()
+        isolate(world, old, noticed=True)
+        work = [asyncio.ensure_future(old.driver.remove(node.name)) for node in followers(world, old)]
+        results = await asyncio.gather(*work, return_exceptions=True)
+        assert all(isinstance(result, Exception) for result in results)
+        assert not await world.propose(old)
+        await world.until_led(but=old.name)
+
+    scenario(play)
+
+
+def test_every_member_is_replaced_one_by_one_and_nothing_is_lost() -> None:
+    async def play(world: World) -> None:
+        for number in range(4, 7):
+            leader = await world.until_led()
+            newcomer = SimNode(world, f"n{number}")
+            world.nodes.append(newcomer)
+            newcomer.start(dict(leader.driver.status().members))
+            await leader.driver.add(newcomer.name, "new", 3000)
+            world.members[newcomer.name] = "new"
+            if leader.name == f"n{number - 3}":
+                await leader.driver.transfer(newcomer.name, 2000)
+                leader = await world.until_led()
+            await leader.driver.remove(f"n{number - 3}")
+            gone = world.node(f"n{number - 3}")
+            gone.crash()
+            world.nodes.remove(gone)
+            del world.members[gone.name]
+            await write(world, 10)
+        assert set((await world.until_led()).driver.status().members) == {"n4", "n5", "n6"}
+
+    scenario(play)
+
+
+def test_a_replica_without_a_source_refuses_to_serve_a_snapshot() -> None:
+    async def play(world: World) -> None:
+        leader = await world.until_led()
+        with pytest.raises(SnapshotFailed):
+            async for _ in snapshot.serve(leader.driver._core, None):
+                pass
+
+    scenario(play)
+
+
+async def leave_behind(world: World) -> SimNode:
+    """A follower comes back for which the leader's journal no longer reaches back."""
+    leader = await world.until_led()
+    away = followers(world, leader)[0]
+    away.crash()
+    await write(world, 60)
+    leader.take_checkpoint()
+    await write(world, 1)
+    away.start(world.members)
+    return away
