@@ -108,12 +108,11 @@ class HourWheel:
         return partition
 
     def drop(self, hour: int) -> None:
-        """Forget an hour. `Durability` deletes its folder when no checkpoint to recover from names it."""
+        """Forget an hour with nothing pending. `Durability` deletes its folder when no checkpoint names it."""
         partition = self._partitions.pop(hour, None)
         if partition is not None:
             self._open.pop(hour, None)
             partition.close()
-            self.pending.add(hour, -self.pending.of(hour))
             self.dropped.append(hour)
 
     def capture(self) -> tuple[HourState, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -162,6 +163,19 @@ def test_a_full_disk_is_an_error_of_the_call_and_recovery_finds_all_that_was_pro
     monkeypatch.undo()
     again = Wheel.recover(tmp_path, SETTINGS, state)
     assert len(rows(again.take(START_MS + HOUR_MS, 1_000))) == 100
+
+
+def test_a_checkpoint_is_synced_by_another_thread_while_appends_go_on(tmp_path: Path) -> None:
+    wheel = Wheel(tmp_path, WheelSettings(hours_open_max=2))
+    with ThreadPoolExecutor(1) as thread:
+        for round_ in range(10):
+            append(wheel, [due + hour * HOUR_MS for hour in range(5) for due in spread(20, seed=round_)])
+            state, digest = wheel.capture(), wheel.digest()
+            syncing = thread.submit(wheel.sync, state)
+            append(wheel, [due + hour * HOUR_MS for hour in range(9) for due in spread(50, seed=round_)])
+            wheel.take(START_MS + round_ * 60_000, 5)
+            syncing.result()
+    assert Wheel.recover(tmp_path, SETTINGS, state).digest() == digest
 
 
 def test_many_hours_are_forced_to_disk_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
