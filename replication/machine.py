@@ -10,6 +10,7 @@ or a broken disk, and ends the process: a replica must never skip an entry.
 from __future__ import annotations
 
 import hashlib
+import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import groupby
@@ -81,6 +82,7 @@ class Captured:
     checkpoint: bytes
     wheel: WheelState
     touched: tuple[Path, ...]
+    obsolete: tuple[Path, ...]  # removed once the checkpoint is durable
     applied_index: int
 
 
@@ -211,7 +213,11 @@ class Machine:
         )
         self.queues.capture(checkpoint)
         return Captured(
-            checkpoint.SerializeToString(), state, tuple(self.queues.take_touched()), self.applied_index
+            checkpoint.SerializeToString(),
+            state,
+            tuple(self.queues.take_touched()),
+            tuple(self.queues.take_obsolete()),
+            self.applied_index,
         )
 
     def write(self, captured: Captured) -> None:
@@ -220,6 +226,11 @@ class Machine:
         for path in {*captured.touched, *(path.parent for path in captured.touched)}:
             sync_path(path)
         self._store.save(captured.checkpoint)
+        for path in captured.obsolete:
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
 
     @property
     def frontier_ms(self) -> int:

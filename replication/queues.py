@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -177,18 +178,22 @@ class Queues:
             queue.settings = state.settings
             queue.recover(QueueState(state.first, state.units, state.crc))
             if state.deleted:
-                queue.delete()
+                queue.delete()  # what a crash left of it goes with the next checkpoint
             else:
                 self._by_name[state.topic, state.group] = state.queue
         for group in checkpoint.groups:
             self.acknowledged[group.group, group.queue] = Acknowledged(group.floor, group.acked)
         for path in self._folder.iterdir() if self._folder.exists() else ():
             if path.name.isdigit() and int(path.name) >= len(self._queues):
-                ReadyQueue(self._folder, int(path.name), "").delete()  # made after the checkpoint: made again
+                shutil.rmtree(path)  # made after the checkpoint: made again
 
     def take_touched(self) -> list[Path]:
         """Return the files written since the last call."""
         return [path for queue in self._queues for path in queue.take_touched()]
+
+    def take_obsolete(self) -> list[Path]:
+        """Return what to remove once the next checkpoint is durable."""
+        return [path for queue in self._queues for path in queue.take_obsolete()]
 
     def close(self) -> None:
         """Close all files."""

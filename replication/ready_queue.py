@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -67,6 +66,7 @@ class ReadyQueue:
         self._folder = folder / str(queue)
         self._fds: dict[int, int] = {}
         self._touched: set[int] = set()
+        self._obsolete: list[Path] = []
         self.settings = TopicSettings()  # of a topic's queue
         self.deleted = False  # its number is taken for ever; nothing goes in any more
         self.first = 0  # offsets below have been trimmed
@@ -125,16 +125,14 @@ class ReadyQueue:
         return low
 
     def trim(self, offset: int) -> None:
-        """Forget what is below the offset; whole segments are deleted, the rest is no longer read."""
-        self.first = max(self.first, min(offset, self.units))
-        for path in sorted(self._folder.glob("*.ready")):
-            segment = int(path.name[:16], 16) // SEGMENT_UNITS
-            if (segment + 1) * SEGMENT_UNITS <= self.first:
-                fd = self._fds.pop(segment, None)
-                if fd is not None:
-                    os.close(fd)
-                self._touched.discard(segment)
-                path.unlink()
+        """Forget what is below the offset: whole segments become obsolete, the rest is no longer read."""
+        before, self.first = self.first, max(self.first, min(offset, self.units))
+        for segment in range(before // SEGMENT_UNITS, self.first // SEGMENT_UNITS):
+            fd = self._fds.pop(segment, None)
+            if fd is not None:
+                os.close(fd)
+            self._touched.discard(segment)
+            self._obsolete.append(self._path(segment))
 
     def capture(self) -> QueueState:
         """Return what a checkpoint must hold."""
@@ -176,16 +174,21 @@ class ReadyQueue:
 
     def files(self, first: int, units: int) -> list[tuple[Path, int]]:
         """Return (file, bytes in use) of every segment of a queue that holds offsets first to units."""
-        segments = range(first // SEGMENT_UNITS, -(-units // SEGMENT_UNITS))
+        segments = range(first // SEGMENT_UNITS, -(-units // SEGMENT_UNITS)) if first < units else ()
         return [(self._path(s), min(SEGMENT_UNITS, units - s * SEGMENT_UNITS) * UNIT_BYTES) for s in segments]
 
     def delete(self) -> None:
-        """Close and remove the files."""
+        """Close the files: the whole folder is obsolete, and nothing goes in any more."""
         self.close()
         self.deleted = True
         self.first = self.units
         self._touched.clear()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._obsolete = [self._folder]
+
+    def take_obsolete(self) -> list[Path]:
+        """Return files and folders to remove once a checkpoint that does without them is durable."""
+        obsolete, self._obsolete = self._obsolete, []
+        return obsolete
 
     def close(self) -> None:
         """Close the files."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from google.protobuf.message import Message
 
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.tarry_message_pb2 import Record
@@ -79,10 +80,24 @@ def retry(
     )
 
 
+def admin(payload: Message) -> bytes:
+    return command.encode(payload)
+
+
 def cancel(ids: Sequence[tuple[int, int]]) -> bytes:
     return command.encode(
         log_pb.CancelCommand(
             hour=np.array([hour for hour, _ in ids], dtype="<u4").tobytes(),
             global_index=np.array([index for _, index in ids], dtype="<u4").tobytes(),
+        )
+    )
+
+
+def trim(queues: Sequence[int], offsets: Sequence[int], hours: Sequence[int] = ()) -> bytes:
+    return command.encode(
+        log_pb.TrimCommand(
+            queue=np.array(queues, dtype="<u4").tobytes(),
+            offset=np.array(offsets, dtype="<u8").tobytes(),
+            hour=np.array(hours, dtype="<u4").tobytes(),
         )
     )

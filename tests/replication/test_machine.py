@@ -11,12 +11,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.proto.tarry_operator_pb2 import TopicSettings
 from tarry.proto.tarry_producer_pb2 import ScheduleBatchResponse
 from tarry.replication.machine import Acked, Cancelled, Machine, MachineSettings, Released, Subscribed
 from tarry.replication.refusal import Reason, Refusal
 from tarry.replication.scheduling import Scheduled
 from tarry.wheel.state import CancelOutcome
-from tests.replication.commands import NOW_MS, ack, cancel, release, retry, schedule, subscribe
+from tests.replication.commands import NOW_MS, ack, admin, cancel, release, retry, schedule, subscribe, trim
 
 HOUR = NOW_MS // 3_600_000
 
@@ -151,32 +153,47 @@ def test_garbage_is_a_refusal_and_changes_nothing(fresh: Machine, garbage: bytes
     assert fresh.digest() == before
 
 
-steps = st.lists(
-    st.one_of(
-        st.builds(
-            lambda dues, topic, producer, sequence: schedule(
-                [NOW_MS + d for d in dues], topic=topic, producer=producer, sequence=sequence
-            ),
-            st.lists(st.integers(-2_000, 8_000_000), min_size=1, max_size=5),
-            st.sampled_from(["t", "u"]),
-            st.sampled_from(["", "p"]),
-            st.integers(1, 4),
+plain = st.one_of(
+    st.builds(
+        lambda dues, topic, producer, sequence: schedule(
+            [NOW_MS + d for d in dues], topic=topic, producer=producer, sequence=sequence
         ),
-        st.builds(
-            lambda until, count: release(NOW_MS + until, count), st.integers(0, 8_000_000), st.integers(1, 6)
-        ),
-        st.builds(ack, st.lists(st.integers(0, 8), max_size=4)),
-        st.builds(
-            lambda offsets, due, dead: retry(sorted(offsets), NOW_MS + due, dead=dead),
-            st.sets(st.integers(0, 8), min_size=1, max_size=3),
-            st.integers(0, 5_000),
-            st.booleans(),
-        ),
-        st.builds(cancel, st.lists(st.tuples(st.integers(HOUR, HOUR + 2), st.integers(0, 6)), max_size=3)),
+        st.lists(st.integers(-2_000, 8_000_000), min_size=1, max_size=5),
+        st.sampled_from(["t", "u"]),
+        st.sampled_from(["", "p"]),
+        st.integers(1, 4),
     ),
-    min_size=1,
-    max_size=25,
+    st.builds(
+        lambda until, count: release(NOW_MS + until, count), st.integers(0, 8_000_000), st.integers(1, 6)
+    ),
+    st.builds(ack, st.lists(st.integers(0, 8), max_size=4)),
+    st.builds(
+        lambda offsets, due, dead: retry(sorted(offsets), NOW_MS + due, dead=dead),
+        st.sets(st.integers(0, 8), min_size=1, max_size=3),
+        st.integers(0, 5_000),
+        st.booleans(),
+    ),
+    st.builds(cancel, st.lists(st.tuples(st.integers(HOUR, HOUR + 2), st.integers(0, 6)), max_size=3)),
 )
+administration = st.one_of(
+    st.sampled_from(
+        [
+            subscribe(group="h"),
+            admin(log_pb.DeleteGroupCommand(topic="t", group="g")),
+            admin(log_pb.DeleteGroupCommand(topic="t", group="h")),
+            admin(log_pb.DeleteTopicCommand(topic="t")),
+            admin(log_pb.DeleteTopicCommand(topic="u")),
+            admin(log_pb.TopicCommand(topic="u", settings=TopicSettings(retention_ms=5))),
+            trim([0], [3]),
+            trim([0, 1], [1, 2]),
+        ]
+    ),
+    st.builds(
+        lambda offset: admin(log_pb.SeekCommand(topic="t", group="g", offset=offset)), st.integers(0, 9)
+    ),
+)
+plain_steps = st.lists(plain, min_size=1, max_size=25)
+steps = st.lists(st.one_of(plain, administration), min_size=1, max_size=25)
 
 
 def run(target: Machine, commands: list[bytes], start: int = 0) -> list[list[str]]:
@@ -208,7 +225,7 @@ def test_replay_gives_an_equal_state_also_from_a_checkpoint_after_a_crash(
 
 
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
-@given(steps)
+@given(plain_steps)
 def test_nothing_is_lost_or_doubled_whatever_the_commands(commands: list[bytes]) -> None:
     with tempfile.TemporaryDirectory() as folder, machine(Path(folder)) as target:
         placed = cancelled = 0
