@@ -108,7 +108,7 @@ class HourWheel:
         return partition
 
     def drop(self, hour: int) -> None:
-        """Forget an hour with nothing pending. `Durability` deletes its folder when no checkpoint names it."""
+        """Forget an hour, nothing of which is pending. Its folder goes when no checkpoint names it."""
         partition = self._partitions.pop(hour, None)
         if partition is not None:
             self._open.pop(hour, None)
