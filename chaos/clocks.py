@@ -34,8 +34,9 @@ def give_clock(node: LocalNode, ahead_ms: int = 0) -> None:
         {
             "LD_PRELOAD": str(library()),
             "FAKETIME_TIMESTAMP_FILE": str(_file(node)),
-            "FAKETIME_NO_CACHE": "1",  # read again each time: that is what lets it jump
+            "FAKETIME_CACHE_DURATION": "1",  # seconds until the file is read again
             "DONT_FAKE_MONOTONIC": "1",
+            "FAKETIME_FORCE_MONOTONIC_FIX": "0",  # the fix delays gRPC's own waits by seconds
         }
     )
 

@@ -1,9 +1,13 @@
-"""Cluster time: the median of the members' clocks, carried forward by the monotonic one.
+"""Cluster time: what a majority of the members' clocks agree on, carried forward by the monotonic one.
 
-One wrong clock among three or more moves nothing. While a node leads, its cluster time
-never runs back; where the median lies behind it, it stands until the median has caught
-up, where the median lies ahead, it follows at once. A node that does not lead serves
-nobody by its time, and takes over the leader's whichever way it lies.
+Where this node's own clock agrees with enough others, within the error of measuring, it is
+cluster time. Where it does not, it is wrong: then cluster time goes on as it went, and is moved
+only as far as the other clocks are sure that it is off. So one wrong clock among three moves
+nothing, and a slow network does not either.
+
+While a node leads, its cluster time never runs back: where the target lies behind, it stands
+until the target has caught up; where it lies ahead, it follows at once. A node that does not
+lead serves nobody by its time, and takes over the leader's whichever way it lies.
 """
 
 from __future__ import annotations
@@ -54,23 +58,34 @@ class ClusterTime:
         self._last_ms = max(self._last_ms, now)
         return self._last_ms
 
-    def lead(self, offsets_ms: Iterable[float]) -> None:
-        """Begin to lead: take the median of the members' clocks, wherever this node's time stood until now.
+    def lead(self, offsets_ms: Iterable[tuple[float, float]]) -> None:
+        """Begin to lead, wherever this node's time stood until now.
 
         What it has seen of time may be its own clock alone, and that may be wrong.
         """
+        clocks = list(offsets_ms)
         self._last_ms = 0
-        self.update(offsets_ms)
+        if not _agrees(clocks):
+            # of an even number the lower: rather late than early
+            least = median_low([0.0, *(offset - error for offset, error in clocks)])
+            self._anchor_ms = self._clock.wall_ms() + least - self._clock.monotonic_ms()
+        self.update(clocks)
 
-    def update(self, offsets_ms: Iterable[float]) -> None:
-        """Take the median of the members' clocks.
+    def update(self, offsets_ms: Iterable[tuple[float, float]]) -> None:
+        """Keep to the members' clocks.
 
         Args:
-            offsets_ms: each reachable peer's clock minus this node's own, ms.
+            offsets_ms: of each peer that was ever heard, its clock minus this node's own, and
+                how far that can be off either way.
         """
-        clocks = [0.0, *offsets_ms]
-        # of an even number the lower: rather late than early
-        self._follow(self._clock.wall_ms() + median_low(clocks))
+        clocks = list(offsets_ms)
+        wall_ms = self._clock.wall_ms()
+        if _agrees(clocks):
+            self._follow(wall_ms)
+            return
+        now = self._clock.monotonic_ms() + self._anchor_ms - wall_ms
+        nearest = [min(max(now, offset - error), offset + error) for offset, error in clocks]
+        self._follow(wall_ms + median_low([0.0, *nearest]))
 
     def adopt(self, leader_now_ms: float) -> None:
         """Take over the leader's cluster time (a follower, with every heartbeat)."""
@@ -84,3 +99,9 @@ class ClusterTime:
             ahead = max(-1.0, min(1.0, ahead))
         self._anchor_ms += ahead
         self.own_offset_ms = round(self._clock.wall_ms() - (monotonic + self._anchor_ms))
+
+
+def _agrees(clocks: list[tuple[float, float]]) -> bool:
+    """Say whether a majority of the clocks, this node's own among them, may show the same time."""
+    same = 1 + sum(abs(offset) <= error for offset, error in clocks)
+    return 2 * same > 1 + len(clocks)

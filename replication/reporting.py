@@ -30,12 +30,14 @@ def _peer(core: Core, peer: str, address: str) -> PeerStatus:
     consensus = core.consensus
     clock = consensus.peer_clocks.get(peer)
     heard = clock.heard if clock else None
+    offset_ms, error_ms = (clock.offset_ms(core.clock) if clock else None) or (None, 0.0)
     return PeerStatus(
         address=address,
         connected=consensus.linked(peer),
         voting=peer in consensus.voters,
         match_index=consensus.match_index(peer) if consensus.role is Role.LEADER else 0,
-        clock_offset_ms=clock.offset_ms(core.clock) if clock else None,
+        clock_offset_ms=offset_ms,
+        clock_error_ms=error_ms,
         rtt_ms=clock.rtt_ms if clock else None,
         heard_ms_ago=None if heard is None else (core.now() - heard) * 1000,
     )

@@ -22,7 +22,9 @@ class PeerStatus:
     match_index: int
     """0 where not known (not the leader)."""
     clock_offset_ms: float | None
-    """The peer's wall clock minus ours, 0 within the error of measuring; None: not measured."""
+    """The peer's wall clock minus ours; None: not measured."""
+    clock_error_ms: float
+    """How far that can be off, either way."""
     rtt_ms: float | None
     """None: not measured (followers measure no round trip)."""
     heard_ms_ago: float | None
@@ -43,9 +45,13 @@ class ReplicationStatus:
     peers: Mapping[str, PeerStatus]
     may_serve: bool
 
-    def clock_offsets_ms(self) -> list[float]:
-        """Return each peer's wall clock minus ours, as far as measured."""
-        return [peer.clock_offset_ms for peer in self.peers.values() if peer.clock_offset_ms is not None]
+    def clock_offsets_ms(self) -> list[tuple[float, float]]:
+        """Return each peer's wall clock minus ours, and the error of that; as far as measured."""
+        return [
+            (peer.clock_offset_ms, peer.clock_error_ms)
+            for peer in self.peers.values()
+            if peer.clock_offset_ms is not None
+        ]
 
 
 @dataclass(frozen=True, slots=True)

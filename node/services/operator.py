@@ -20,7 +20,7 @@ from tarry.replication.driver import Driver
 from tarry.replication.machine import Machine
 from tarry.replication.ready_queue import ReadyQueue
 from tarry.replication.refusal import Reason, Refusal
-from tarry.replication.status import TransferRefused
+from tarry.replication.status import PeerStatus, TransferRefused
 
 SERVICE: Final = "tarry.v1.OperatorService"
 TRANSFER_DEADLINE_MS: Final = 5_000
@@ -67,7 +67,7 @@ class OperatorService:
                 address=address,
                 connected=node == status.node or peers[node].connected,
                 match_index=status.last_index if node == status.node else peers[node].match_index,
-                clock_offset_ms=0 if node == status.node else round(peers[node].clock_offset_ms or 0),
+                clock_offset_ms=0 if node == status.node else _offset_ms(peers[node]),
             )
             for node, address in sorted(status.members.items())
         ]
@@ -125,3 +125,9 @@ class OperatorService:
         return pb.TransferLeadershipResponse(
             leader=done.leader, term=done.term, pause_ms=done.pause_ms
         ).SerializeToString()
+
+
+def _offset_ms(peer: PeerStatus) -> int:
+    """Return the peer's clock minus this node's; 0 where the difference may be one of measuring alone."""
+    offset_ms = peer.clock_offset_ms or 0.0
+    return 0 if abs(offset_ms) <= peer.clock_error_ms else round(offset_ms)

@@ -3,7 +3,7 @@
 A reading is kept against this node's monotonic clock, so that this node's own wall clock may jump without
 seeming to take its peers along. A round trip of which one half was slow shows a clock wrong by up to half of
 it; under load that is tens of milliseconds, and two peers err the same way. So the quickest of the last
-few readings counts (the clock filter of NTP, RFC 5905 §10), and of it only what is beyond its error.
+few readings counts (the clock filter of NTP, RFC 5905 §10), and it is given with its error.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Reading:
 
     ahead_ms: float
     error_ms: float
-    """Either way; 0 for a reading that is surely too low."""
+    """Either way; 0 where nobody knows: then it is too low by the time it travelled."""
     travelled_ms: float
     """What to choose the best reading by; infinite where nobody knows."""
 
@@ -53,14 +53,9 @@ class PeerClock:
         self.heard = clock.monotonic()
         self.readings.append(Reading(wall_ms - self.heard * 1000, 0.0, float("inf")))
 
-    def offset_ms(self, clock: Clock) -> float | None:
-        """Return the peer's wall clock minus ours: 0 within the reading's error, else the least it can be.
-
-        None before the first reading. Rather too low than too high: time that is behind makes a
-        message late, time that is ahead makes it early.
-        """
+    def offset_ms(self, clock: Clock) -> tuple[float, float] | None:
+        """Return the peer's wall clock minus ours, and the error of that; None before the first reading."""
         if not self.readings:
             return None
         best = min(reversed(self.readings), key=lambda reading: reading.travelled_ms)
-        offset_ms = best.ahead_ms + clock.monotonic() * 1000 - clock.wall_ms()
-        return 0.0 if abs(offset_ms) <= best.error_ms else offset_ms - best.error_ms
+        return best.ahead_ms + clock.monotonic() * 1000 - clock.wall_ms(), best.error_ms
