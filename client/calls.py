@@ -54,8 +54,9 @@ class Calls:
         deadline_ms: int | None = None,
         changes: bool = True,
         once: bool = False,
+        attempt_ms: int | None = None,
     ) -> ResponseT:
-        """Return the answer. ``method`` names it on a node's stubs.
+        """Return the answer. ``method`` names it on a node's stubs; ``attempt_ms``: for one that takes long.
 
         Retries are safe only for requests that may be repeated; ``once`` never
         repeats one that may have been done. Raises Refused at once; at the
@@ -74,7 +75,7 @@ class Calls:
             async for attempt in retrying:
                 with attempt:
                     try:
-                        return await self._attempt(method, request, deadline)
+                        return await self._attempt(method, request, deadline, attempt_ms, watched=not once)
                     except OutcomeUnknown as error:
                         unknown = error
                         raise
@@ -114,14 +115,17 @@ class Calls:
         method: Callable[[Node], aio.UnaryUnaryMultiCallable[RequestT, ResponseT]],
         request: RequestT,
         deadline: float,
+        attempt_ms: int | None,
+        *,
+        watched: bool,
     ) -> ResponseT:
         nodes = self._nodes
         # Half of what is left is for the search, so that a node may still say why there is no leader.
         node = await nodes.pick(max(1.0, (deadline - time.monotonic()) * 500))
         started = time.monotonic()
-        timeout_s = max(0.001, min(self._settings.attempt_ms / 1_000, deadline - started))
+        timeout_s = max(0.001, min((attempt_ms or self._settings.attempt_ms) / 1_000, deadline - started))
         call = method(node)(request, timeout=timeout_s, metadata=nodes.metadata)
-        watch = _Watch(nodes, call, node.address)
+        watch = _Watch(nodes, call, node.address) if watched else None
         try:
             response = await call
         except grpc.aio.AioRpcError as failure:
@@ -129,11 +133,12 @@ class Calls:
             nodes.learn(node.address, error)
             raise error from failure
         except asyncio.CancelledError:
-            if not watch.gave_up:
+            if watch is None or not watch.gave_up:
                 raise
             raise OutcomeUnknown("UNAVAILABLE", f"{node.address} leads no more") from None
         finally:
-            watch.stop()
+            if watch is not None:
+                watch.stop()
         nodes.answered(node.address, (time.monotonic() - started) * 1_000)
         return response
 

@@ -100,8 +100,34 @@ class Operator:
         answer came: then ask ``status``. Tried once: a second try could move it on.
         """
         request = operator_pb.TransferLeadershipRequest(target=target, deadline_ms=deadline_ms)
-        response = await self._calls.call(lambda node: node.operator.TransferLeadership, request, once=True)
+        response = await self._calls.call(
+            lambda node: node.operator.TransferLeadership,
+            request,
+            once=True,
+            attempt_ms=(deadline_ms or self._nodes.settings.deadline_ms) + 1_000,
+        )
         return Transferred(response.leader, response.term, response.pause_ms)
+
+    async def add_member(self, node: str, address: str, *, deadline_ms: int = 60_000) -> list[str]:
+        """Make a running node, started with ``join``, a member; return the members' names.
+
+        It first learns everything there is, within the deadline. Raises Refused where it cannot.
+        """
+        request = operator_pb.AddMemberRequest(node=node, address=address, deadline_ms=deadline_ms)
+        response = await self._calls.call(
+            lambda at: at.operator.AddMember,
+            request,
+            once=True,
+            deadline_ms=deadline_ms + 2_000,
+            attempt_ms=deadline_ms + 1_000,
+        )
+        return [member.node for member in response.members]
+
+    async def remove_member(self, node: str) -> list[str]:
+        """Let a member go (a leader hands over first); return the names of those left."""
+        request = operator_pb.RemoveMemberRequest(node=node)
+        response = await self._calls.call(lambda at: at.operator.RemoveMember, request, once=True)
+        return [member.node for member in response.members]
 
     async def create_topic(
         self, topic: str, *, retention_ms: int = 0, body_bytes_max: int = 0

@@ -35,6 +35,14 @@ class Operator:
         """Hand leadership to ``target``, as the async twin does."""
         return self._thread.run(self._operator.transfer(target, deadline_ms=deadline_ms))
 
+    def add_member(self, node: str, address: str, *, deadline_ms: int = 60_000) -> list[str]:
+        """Make a running node, started with ``join``, a member; return the members' names."""
+        return self._thread.run(self._operator.add_member(node, address, deadline_ms=deadline_ms))
+
+    def remove_member(self, node: str) -> list[str]:
+        """Let a member go (a leader hands over first); return the names of those left."""
+        return self._thread.run(self._operator.remove_member(node))
+
     def create_topic(self, topic: str, *, retention_ms: int = 0, body_bytes_max: int = 0) -> TopicDescription:
         """Make a topic, or change the settings of one that is there; 0: the cluster's default."""
         return self._thread.run(

@@ -102,6 +102,7 @@ class NodeConfig(BaseSettings):
     data: Path
     listen: str = Field(pattern=r"^.+:\d{1,5}$")
     members: dict[str, str]
+    join: bool = False  # a newcomer: members are those of the cluster, without it, until it is added
     cluster: str = "tarry"  # nodes of another cluster are not listened to
     shard: int = Field(default=0, ge=0, le=4095)
     delay_levels_ms: tuple[Count, ...] = CLASSIC_DELAY_LEVELS_MS
@@ -122,8 +123,12 @@ class NodeConfig(BaseSettings):
 
     @model_validator(mode="after")
     def _whole(self) -> NodeConfig:
-        if self.node not in self.members:
-            raise ValueError(f'members does not name this node: add {self.node} = "{self.listen}" to it')
+        if not self.members:
+            raise ValueError("members is empty: name every node of the cluster")
+        if self.node not in self.members and not self.join:
+            raise ValueError(
+                f'members does not name this node: add {self.node} = "{self.listen}" to it, or join = true'
+            )
         if self.tokens and not self.peer_token:
             raise ValueError("tokens are on: set peer_token, the same on every node, or peers are refused")
         return self

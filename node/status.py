@@ -23,6 +23,7 @@ CODES: Final[dict[Reason, grpc.StatusCode]] = {
     Reason.FILTER_DIFFERS: grpc.StatusCode.FAILED_PRECONDITION,
     Reason.SUBSCRIBE_FIRST: grpc.StatusCode.FAILED_PRECONDITION,
     Reason.SUBSCRIBED_TWICE: grpc.StatusCode.FAILED_PRECONDITION,
+    Reason.MEMBERSHIP_REFUSED: grpc.StatusCode.FAILED_PRECONDITION,
     Reason.TRANSFER_REFUSED: grpc.StatusCode.FAILED_PRECONDITION,
     Reason.SEQUENCE_TOO_OLD: grpc.StatusCode.FAILED_PRECONDITION,
     Reason.NOT_LEADER: grpc.StatusCode.UNAVAILABLE,

@@ -25,55 +25,61 @@ _sym_db = _symbol_database.Default()
 from tarry.proto import tarry_consumer_pb2 as tarry_dot_proto_dot_tarry__consumer__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n tarry/proto/tarry_operator.proto\x12\x08tarry.v1\x1a tarry/proto/tarry_consumer.proto\"=\n\rTopicSettings\x12\x14\n\x0cretention_ms\x18\x01 \x01(\x04\x12\x16\n\x0e\x62ody_bytes_max\x18\x02 \x01(\x04\"N\n\x12\x43reateTopicRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12)\n\x08settings\x18\x02 \x01(\x0b\x32\x17.tarry.v1.TopicSettings\"%\n\x14\x44\x65scribeTopicRequest\x12\r\n\x05topic\x18\x01 \x01(\t\"h\n\x15\x44\x65scribeTopicResponse\x12$\n\x05topic\x18\x01 \x01(\x0b\x32\x15.tarry.v1.TopicStatus\x12)\n\x08settings\x18\x02 \x01(\x0b\x32\x17.tarry.v1.TopicSettings\"#\n\x12\x44\x65leteTopicRequest\x12\r\n\x05topic\x18\x01 \x01(\t\"7\n\x13\x44\x65leteTopicResponse\x12\x10\n\x08released\x18\x01 \x01(\x04\x12\x0e\n\x06groups\x18\x02 \x01(\r\"W\n\x12\x43reateGroupRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\r\n\x05group\x18\x02 \x01(\t\x12#\n\x05start\x18\x03 \x01(\x0b\x32\x14.tarry.v1.GroupStart\"%\n\x13\x43reateGroupResponse\x12\x0e\n\x06offset\x18\x01 \x01(\x04\"2\n\x12\x44\x65leteGroupRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\r\n\x05group\x18\x02 \x01(\t\"-\n\x13\x44\x65leteGroupResponse\x12\x16\n\x0eunacknowledged\x18\x01 \x01(\x04\"\x80\x01\n\x10SeekGroupRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\r\n\x05group\x18\x02 \x01(\t\x12\x10\n\x06offset\x18\x03 \x01(\x04H\x00\x12%\n\x05start\x18\x04 \x01(\x0b\x32\x14.tarry.v1.GroupStartH\x00\x12\x0f\n\x07\x64ry_run\x18\x05 \x01(\x08\x42\x04\n\x02to\"e\n\x11SeekGroupResponse\x12\x13\n\x0b\x66rom_offset\x18\x01 \x01(\x04\x12\x11\n\tto_offset\x18\x02 \x01(\x04\x12\x17\n\x0f\x64\x65livered_again\x18\x03 \x01(\x04\x12\x0f\n\x07skipped\x18\x04 \x01(\x04\"d\n\x0eRedriveRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x0c\n\x04tags\x18\x03 \x03(\t\x12\x14\n\x0cmessages_max\x18\x04 \x01(\x04\x12\x0f\n\x07\x64ry_run\x18\x05 \x01(\x08\"D\n\x0fRedriveResponse\x12\x11\n\tlooked_at\x18\x01 \x01(\x04\x12\x10\n\x08redriven\x18\x02 \x01(\x04\x12\x0c\n\x04\x64one\x18\x03 \x01(\x08\"\x16\n\x14\x43lusterStatusRequest\"\xd8\x02\n\x15\x43lusterStatusResponse\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0e\n\x06leader\x18\x02 \x01(\t\x12\x0c\n\x04term\x18\x03 \x01(\x04\x12\x14\n\x0c\x63ommit_index\x18\x04 \x01(\x04\x12\x15\n\rapplied_index\x18\x05 \x01(\x04\x12!\n\x07members\x18\x06 \x03(\x0b\x32\x10.tarry.v1.Member\x12\x0f\n\x07pending\x18\x07 \x01(\x04\x12\r\n\x05ready\x18\x08 \x01(\x04\x12\x13\n\x0b\x66rontier_ms\x18\t \x01(\x12\x12\x0c\n\x04tick\x18\n \x01(\x12\x12\x13\n\x0blocal_index\x18\x0b \x01(\x04\x12\x0e\n\x06now_ms\x18\x0c \x01(\x12\x12%\n\x06topics\x18\r \x03(\x0b\x32\x15.tarry.v1.TopicStatus\x12\x0f\n\x07version\x18\x0e \x01(\t\x12\r\n\x05lease\x18\x0f \x01(\x08\x12\x14\n\x0cstate_digest\x18\x10 \x01(\x0c\"h\n\x06Member\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\x11\n\tconnected\x18\x03 \x01(\x08\x12\x13\n\x0bmatch_index\x18\x04 \x01(\x04\x12\x17\n\x0f\x63lock_offset_ms\x18\x05 \x01(\x12\"k\n\x0bTopicStatus\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08released\x18\x02 \x01(\x04\x12\x14\n\x0c\x66irst_offset\x18\x04 \x01(\x04\x12%\n\x06groups\x18\x03 \x03(\x0b\x32\x15.tarry.v1.GroupStatus\"|\n\x0bGroupStatus\x12\r\n\x05group\x18\x01 \x01(\t\x12\r\n\x05\x66loor\x18\x02 \x01(\x04\x12\x19\n\x11\x61\x63ked_above_floor\x18\x03 \x01(\x04\x12\x10\n\x08retrying\x18\x04 \x01(\x04\x12\x11\n\tconsumers\x18\x05 \x01(\r\x12\x0f\n\x07in_hand\x18\x06 \x01(\x04\"@\n\x19TransferLeadershipRequest\x12\x0e\n\x06target\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65\x61\x64line_ms\x18\x02 \x01(\r\"L\n\x1aTransferLeadershipResponse\x12\x0e\n\x06leader\x18\x01 \x01(\t\x12\x0c\n\x04term\x18\x02 \x01(\x04\x12\x10\n\x08pause_ms\x18\x03 \x01(\r2\xd0\x05\n\x0fOperatorService\x12P\n\rClusterStatus\x12\x1e.tarry.v1.ClusterStatusRequest\x1a\x1f.tarry.v1.ClusterStatusResponse\x12_\n\x12TransferLeadership\x12#.tarry.v1.TransferLeadershipRequest\x1a$.tarry.v1.TransferLeadershipResponse\x12L\n\x0b\x43reateTopic\x12\x1c.tarry.v1.CreateTopicRequest\x1a\x1f.tarry.v1.DescribeTopicResponse\x12P\n\rDescribeTopic\x12\x1e.tarry.v1.DescribeTopicRequest\x1a\x1f.tarry.v1.DescribeTopicResponse\x12J\n\x0b\x44\x65leteTopic\x12\x1c.tarry.v1.DeleteTopicRequest\x1a\x1d.tarry.v1.DeleteTopicResponse\x12J\n\x0b\x43reateGroup\x12\x1c.tarry.v1.CreateGroupRequest\x1a\x1d.tarry.v1.CreateGroupResponse\x12J\n\x0b\x44\x65leteGroup\x12\x1c.tarry.v1.DeleteGroupRequest\x1a\x1d.tarry.v1.DeleteGroupResponse\x12\x44\n\tSeekGroup\x12\x1a.tarry.v1.SeekGroupRequest\x1a\x1b.tarry.v1.SeekGroupResponse\x12@\n\x07Redrive\x12\x18.tarry.v1.RedriveRequest\x1a\x19.tarry.v1.RedriveResponse0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n tarry/proto/tarry_operator.proto\x12\x08tarry.v1\x1a tarry/proto/tarry_consumer.proto\"F\n\x10\x41\x64\x64MemberRequest\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\x13\n\x0b\x64\x65\x61\x64line_ms\x18\x03 \x01(\r\"#\n\x13RemoveMemberRequest\x12\x0c\n\x04node\x18\x01 \x01(\t\"4\n\x0fMembersResponse\x12!\n\x07members\x18\x01 \x03(\x0b\x32\x10.tarry.v1.Member\"=\n\rTopicSettings\x12\x14\n\x0cretention_ms\x18\x01 \x01(\x04\x12\x16\n\x0e\x62ody_bytes_max\x18\x02 \x01(\x04\"N\n\x12\x43reateTopicRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12)\n\x08settings\x18\x02 \x01(\x0b\x32\x17.tarry.v1.TopicSettings\"%\n\x14\x44\x65scribeTopicRequest\x12\r\n\x05topic\x18\x01 \x01(\t\"h\n\x15\x44\x65scribeTopicResponse\x12$\n\x05topic\x18\x01 \x01(\x0b\x32\x15.tarry.v1.TopicStatus\x12)\n\x08settings\x18\x02 \x01(\x0b\x32\x17.tarry.v1.TopicSettings\"#\n\x12\x44\x65leteTopicRequest\x12\r\n\x05topic\x18\x01 \x01(\t\"7\n\x13\x44\x65leteTopicResponse\x12\x10\n\x08released\x18\x01 \x01(\x04\x12\x0e\n\x06groups\x18\x02 \x01(\r\"W\n\x12\x43reateGroupRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\r\n\x05group\x18\x02 \x01(\t\x12#\n\x05start\x18\x03 \x01(\x0b\x32\x14.tarry.v1.GroupStart\"%\n\x13\x43reateGroupResponse\x12\x0e\n\x06offset\x18\x01 \x01(\x04\"2\n\x12\x44\x65leteGroupRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\r\n\x05group\x18\x02 \x01(\t\"-\n\x13\x44\x65leteGroupResponse\x12\x16\n\x0eunacknowledged\x18\x01 \x01(\x04\"\x80\x01\n\x10SeekGroupRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\r\n\x05group\x18\x02 \x01(\t\x12\x10\n\x06offset\x18\x03 \x01(\x04H\x00\x12%\n\x05start\x18\x04 \x01(\x0b\x32\x14.tarry.v1.GroupStartH\x00\x12\x0f\n\x07\x64ry_run\x18\x05 \x01(\x08\x42\x04\n\x02to\"e\n\x11SeekGroupResponse\x12\x13\n\x0b\x66rom_offset\x18\x01 \x01(\x04\x12\x11\n\tto_offset\x18\x02 \x01(\x04\x12\x17\n\x0f\x64\x65livered_again\x18\x03 \x01(\x04\x12\x0f\n\x07skipped\x18\x04 \x01(\x04\"d\n\x0eRedriveRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x0c\n\x04tags\x18\x03 \x03(\t\x12\x14\n\x0cmessages_max\x18\x04 \x01(\x04\x12\x0f\n\x07\x64ry_run\x18\x05 \x01(\x08\"D\n\x0fRedriveResponse\x12\x11\n\tlooked_at\x18\x01 \x01(\x04\x12\x10\n\x08redriven\x18\x02 \x01(\x04\x12\x0c\n\x04\x64one\x18\x03 \x01(\x08\"\x16\n\x14\x43lusterStatusRequest\"\xd8\x02\n\x15\x43lusterStatusResponse\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0e\n\x06leader\x18\x02 \x01(\t\x12\x0c\n\x04term\x18\x03 \x01(\x04\x12\x14\n\x0c\x63ommit_index\x18\x04 \x01(\x04\x12\x15\n\rapplied_index\x18\x05 \x01(\x04\x12!\n\x07members\x18\x06 \x03(\x0b\x32\x10.tarry.v1.Member\x12\x0f\n\x07pending\x18\x07 \x01(\x04\x12\r\n\x05ready\x18\x08 \x01(\x04\x12\x13\n\x0b\x66rontier_ms\x18\t \x01(\x12\x12\x0c\n\x04tick\x18\n \x01(\x12\x12\x13\n\x0blocal_index\x18\x0b \x01(\x04\x12\x0e\n\x06now_ms\x18\x0c \x01(\x12\x12%\n\x06topics\x18\r \x03(\x0b\x32\x15.tarry.v1.TopicStatus\x12\x0f\n\x07version\x18\x0e \x01(\t\x12\r\n\x05lease\x18\x0f \x01(\x08\x12\x14\n\x0cstate_digest\x18\x10 \x01(\x0c\"h\n\x06Member\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\x11\n\tconnected\x18\x03 \x01(\x08\x12\x13\n\x0bmatch_index\x18\x04 \x01(\x04\x12\x17\n\x0f\x63lock_offset_ms\x18\x05 \x01(\x12\"k\n\x0bTopicStatus\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08released\x18\x02 \x01(\x04\x12\x14\n\x0c\x66irst_offset\x18\x04 \x01(\x04\x12%\n\x06groups\x18\x03 \x03(\x0b\x32\x15.tarry.v1.GroupStatus\"|\n\x0bGroupStatus\x12\r\n\x05group\x18\x01 \x01(\t\x12\r\n\x05\x66loor\x18\x02 \x01(\x04\x12\x19\n\x11\x61\x63ked_above_floor\x18\x03 \x01(\x04\x12\x10\n\x08retrying\x18\x04 \x01(\x04\x12\x11\n\tconsumers\x18\x05 \x01(\r\x12\x0f\n\x07in_hand\x18\x06 \x01(\x04\"@\n\x19TransferLeadershipRequest\x12\x0e\n\x06target\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65\x61\x64line_ms\x18\x02 \x01(\r\"L\n\x1aTransferLeadershipResponse\x12\x0e\n\x06leader\x18\x01 \x01(\t\x12\x0c\n\x04term\x18\x02 \x01(\x04\x12\x10\n\x08pause_ms\x18\x03 \x01(\r2\xde\x06\n\x0fOperatorService\x12P\n\rClusterStatus\x12\x1e.tarry.v1.ClusterStatusRequest\x1a\x1f.tarry.v1.ClusterStatusResponse\x12_\n\x12TransferLeadership\x12#.tarry.v1.TransferLeadershipRequest\x1a$.tarry.v1.TransferLeadershipResponse\x12\x42\n\tAddMember\x12\x1a.tarry.v1.AddMemberRequest\x1a\x19.tarry.v1.MembersResponse\x12H\n\x0cRemoveMember\x12\x1d.tarry.v1.RemoveMemberRequest\x1a\x19.tarry.v1.MembersResponse\x12L\n\x0b\x43reateTopic\x12\x1c.tarry.v1.CreateTopicRequest\x1a\x1f.tarry.v1.DescribeTopicResponse\x12P\n\rDescribeTopic\x12\x1e.tarry.v1.DescribeTopicRequest\x1a\x1f.tarry.v1.DescribeTopicResponse\x12J\n\x0b\x44\x65leteTopic\x12\x1c.tarry.v1.DeleteTopicRequest\x1a\x1d.tarry.v1.DeleteTopicResponse\x12J\n\x0b\x43reateGroup\x12\x1c.tarry.v1.CreateGroupRequest\x1a\x1d.tarry.v1.CreateGroupResponse\x12J\n\x0b\x44\x65leteGroup\x12\x1c.tarry.v1.DeleteGroupRequest\x1a\x1d.tarry.v1.DeleteGroupResponse\x12\x44\n\tSeekGroup\x12\x1a.tarry.v1.SeekGroupRequest\x1a\x1b.tarry.v1.SeekGroupResponse\x12@\n\x07Redrive\x12\x18.tarry.v1.RedriveRequest\x1a\x19.tarry.v1.RedriveResponse0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tarry.proto.tarry_operator_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_TOPICSETTINGS']._serialized_start=80
-  _globals['_TOPICSETTINGS']._serialized_end=141
-  _globals['_CREATETOPICREQUEST']._serialized_start=143
-  _globals['_CREATETOPICREQUEST']._serialized_end=221
-  _globals['_DESCRIBETOPICREQUEST']._serialized_start=223
-  _globals['_DESCRIBETOPICREQUEST']._serialized_end=260
-  _globals['_DESCRIBETOPICRESPONSE']._serialized_start=262
-  _globals['_DESCRIBETOPICRESPONSE']._serialized_end=366
-  _globals['_DELETETOPICREQUEST']._serialized_start=368
-  _globals['_DELETETOPICREQUEST']._serialized_end=403
-  _globals['_DELETETOPICRESPONSE']._serialized_start=405
-  _globals['_DELETETOPICRESPONSE']._serialized_end=460
-  _globals['_CREATEGROUPREQUEST']._serialized_start=462
-  _globals['_CREATEGROUPREQUEST']._serialized_end=549
-  _globals['_CREATEGROUPRESPONSE']._serialized_start=551
-  _globals['_CREATEGROUPRESPONSE']._serialized_end=588
-  _globals['_DELETEGROUPREQUEST']._serialized_start=590
-  _globals['_DELETEGROUPREQUEST']._serialized_end=640
-  _globals['_DELETEGROUPRESPONSE']._serialized_start=642
-  _globals['_DELETEGROUPRESPONSE']._serialized_end=687
-  _globals['_SEEKGROUPREQUEST']._serialized_start=690
-  _globals['_SEEKGROUPREQUEST']._serialized_end=818
-  _globals['_SEEKGROUPRESPONSE']._serialized_start=820
-  _globals['_SEEKGROUPRESPONSE']._serialized_end=921
-  _globals['_REDRIVEREQUEST']._serialized_start=923
-  _globals['_REDRIVEREQUEST']._serialized_end=1023
-  _globals['_REDRIVERESPONSE']._serialized_start=1025
-  _globals['_REDRIVERESPONSE']._serialized_end=1093
-  _globals['_CLUSTERSTATUSREQUEST']._serialized_start=1095
-  _globals['_CLUSTERSTATUSREQUEST']._serialized_end=1117
-  _globals['_CLUSTERSTATUSRESPONSE']._serialized_start=1120
-  _globals['_CLUSTERSTATUSRESPONSE']._serialized_end=1464
-  _globals['_MEMBER']._serialized_start=1466
-  _globals['_MEMBER']._serialized_end=1570
-  _globals['_TOPICSTATUS']._serialized_start=1572
-  _globals['_TOPICSTATUS']._serialized_end=1679
-  _globals['_GROUPSTATUS']._serialized_start=1681
-  _globals['_GROUPSTATUS']._serialized_end=1805
-  _globals['_TRANSFERLEADERSHIPREQUEST']._serialized_start=1807
-  _globals['_TRANSFERLEADERSHIPREQUEST']._serialized_end=1871
-  _globals['_TRANSFERLEADERSHIPRESPONSE']._serialized_start=1873
-  _globals['_TRANSFERLEADERSHIPRESPONSE']._serialized_end=1949
-  _globals['_OPERATORSERVICE']._serialized_start=1952
-  _globals['_OPERATORSERVICE']._serialized_end=2672
+  _globals['_ADDMEMBERREQUEST']._serialized_start=80
+  _globals['_ADDMEMBERREQUEST']._serialized_end=150
+  _globals['_REMOVEMEMBERREQUEST']._serialized_start=152
+  _globals['_REMOVEMEMBERREQUEST']._serialized_end=187
+  _globals['_MEMBERSRESPONSE']._serialized_start=189
+  _globals['_MEMBERSRESPONSE']._serialized_end=241
+  _globals['_TOPICSETTINGS']._serialized_start=243
+  _globals['_TOPICSETTINGS']._serialized_end=304
+  _globals['_CREATETOPICREQUEST']._serialized_start=306
+  _globals['_CREATETOPICREQUEST']._serialized_end=384
+  _globals['_DESCRIBETOPICREQUEST']._serialized_start=386
+  _globals['_DESCRIBETOPICREQUEST']._serialized_end=423
+  _globals['_DESCRIBETOPICRESPONSE']._serialized_start=425
+  _globals['_DESCRIBETOPICRESPONSE']._serialized_end=529
+  _globals['_DELETETOPICREQUEST']._serialized_start=531
+  _globals['_DELETETOPICREQUEST']._serialized_end=566
+  _globals['_DELETETOPICRESPONSE']._serialized_start=568
+  _globals['_DELETETOPICRESPONSE']._serialized_end=623
+  _globals['_CREATEGROUPREQUEST']._serialized_start=625
+  _globals['_CREATEGROUPREQUEST']._serialized_end=712
+  _globals['_CREATEGROUPRESPONSE']._serialized_start=714
+  _globals['_CREATEGROUPRESPONSE']._serialized_end=751
+  _globals['_DELETEGROUPREQUEST']._serialized_start=753
+  _globals['_DELETEGROUPREQUEST']._serialized_end=803
+  _globals['_DELETEGROUPRESPONSE']._serialized_start=805
+  _globals['_DELETEGROUPRESPONSE']._serialized_end=850
+  _globals['_SEEKGROUPREQUEST']._serialized_start=853
+  _globals['_SEEKGROUPREQUEST']._serialized_end=981
+  _globals['_SEEKGROUPRESPONSE']._serialized_start=983
+  _globals['_SEEKGROUPRESPONSE']._serialized_end=1084
+  _globals['_REDRIVEREQUEST']._serialized_start=1086
+  _globals['_REDRIVEREQUEST']._serialized_end=1186
+  _globals['_REDRIVERESPONSE']._serialized_start=1188
+  _globals['_REDRIVERESPONSE']._serialized_end=1256
+  _globals['_CLUSTERSTATUSREQUEST']._serialized_start=1258
+  _globals['_CLUSTERSTATUSREQUEST']._serialized_end=1280
+  _globals['_CLUSTERSTATUSRESPONSE']._serialized_start=1283
+  _globals['_CLUSTERSTATUSRESPONSE']._serialized_end=1627
+  _globals['_MEMBER']._serialized_start=1629
+  _globals['_MEMBER']._serialized_end=1733
+  _globals['_TOPICSTATUS']._serialized_start=1735
+  _globals['_TOPICSTATUS']._serialized_end=1842
+  _globals['_GROUPSTATUS']._serialized_start=1844
+  _globals['_GROUPSTATUS']._serialized_end=1968
+  _globals['_TRANSFERLEADERSHIPREQUEST']._serialized_start=1970
+  _globals['_TRANSFERLEADERSHIPREQUEST']._serialized_end=2034
+  _globals['_TRANSFERLEADERSHIPRESPONSE']._serialized_start=2036
+  _globals['_TRANSFERLEADERSHIPRESPONSE']._serialized_end=2112
+  _globals['_OPERATORSERVICE']._serialized_start=2115
+  _globals['_OPERATORSERVICE']._serialized_end=2977
 # @@protoc_insertion_point(module_scope)

@@ -45,6 +45,16 @@ class OperatorServiceStub:
                 request_serializer=tarry_dot_proto_dot_tarry__operator__pb2.TransferLeadershipRequest.SerializeToString,
                 response_deserializer=tarry_dot_proto_dot_tarry__operator__pb2.TransferLeadershipResponse.FromString,
                 _registered_method=True)
+        self.AddMember = channel.unary_unary(
+                '/tarry.v1.OperatorService/AddMember',
+                request_serializer=tarry_dot_proto_dot_tarry__operator__pb2.AddMemberRequest.SerializeToString,
+                response_deserializer=tarry_dot_proto_dot_tarry__operator__pb2.MembersResponse.FromString,
+                _registered_method=True)
+        self.RemoveMember = channel.unary_unary(
+                '/tarry.v1.OperatorService/RemoveMember',
+                request_serializer=tarry_dot_proto_dot_tarry__operator__pb2.RemoveMemberRequest.SerializeToString,
+                response_deserializer=tarry_dot_proto_dot_tarry__operator__pb2.MembersResponse.FromString,
+                _registered_method=True)
         self.CreateTopic = channel.unary_unary(
                 '/tarry.v1.OperatorService/CreateTopic',
                 request_serializer=tarry_dot_proto_dot_tarry__operator__pb2.CreateTopicRequest.SerializeToString,
@@ -95,6 +105,21 @@ class OperatorServiceServicer:
 
     def TransferLeadership(self, request, context):
         """TransferLeadership drains, hands over, and answers when the target leads.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AddMember(self, request, context):
+        """AddMember makes a running node, started with join, a member: it first
+        learns all there is, counting for nothing, and answers once it counts.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RemoveMember(self, request, context):
+        """RemoveMember lets a member go; a leader hands leadership over first.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -161,6 +186,16 @@ def add_OperatorServiceServicer_to_server(servicer, server):
                     servicer.TransferLeadership,
                     request_deserializer=tarry_dot_proto_dot_tarry__operator__pb2.TransferLeadershipRequest.FromString,
                     response_serializer=tarry_dot_proto_dot_tarry__operator__pb2.TransferLeadershipResponse.SerializeToString,
+            ),
+            'AddMember': grpc.unary_unary_rpc_method_handler(
+                    servicer.AddMember,
+                    request_deserializer=tarry_dot_proto_dot_tarry__operator__pb2.AddMemberRequest.FromString,
+                    response_serializer=tarry_dot_proto_dot_tarry__operator__pb2.MembersResponse.SerializeToString,
+            ),
+            'RemoveMember': grpc.unary_unary_rpc_method_handler(
+                    servicer.RemoveMember,
+                    request_deserializer=tarry_dot_proto_dot_tarry__operator__pb2.RemoveMemberRequest.FromString,
+                    response_serializer=tarry_dot_proto_dot_tarry__operator__pb2.MembersResponse.SerializeToString,
             ),
             'CreateTopic': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateTopic,
@@ -253,6 +288,60 @@ class OperatorService:
             '/tarry.v1.OperatorService/TransferLeadership',
             tarry_dot_proto_dot_tarry__operator__pb2.TransferLeadershipRequest.SerializeToString,
             tarry_dot_proto_dot_tarry__operator__pb2.TransferLeadershipResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AddMember(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tarry.v1.OperatorService/AddMember',
+            tarry_dot_proto_dot_tarry__operator__pb2.AddMemberRequest.SerializeToString,
+            tarry_dot_proto_dot_tarry__operator__pb2.MembersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RemoveMember(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tarry.v1.OperatorService/RemoveMember',
+            tarry_dot_proto_dot_tarry__operator__pb2.RemoveMemberRequest.SerializeToString,
+            tarry_dot_proto_dot_tarry__operator__pb2.MembersResponse.FromString,
             options,
             channel_credentials,
             insecure,

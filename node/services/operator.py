@@ -14,6 +14,7 @@ from tarry.node.clock import ClusterTime
 from tarry.node.config import Limits
 from tarry.node.delivery import Delivery
 from tarry.node.services.handlers import Answer, LeaderCalls
+from tarry.node.services.members import MemberCalls
 from tarry.node.services.topics import TopicCalls
 from tarry.proto import tarry_operator_pb2 as pb
 from tarry.replication.driver import Driver
@@ -45,6 +46,7 @@ class OperatorService:
         self._authorizer = authorizer
         self._delivery = delivery
         self._calls = calls
+        self._member_calls = MemberCalls(driver, authorizer, calls, self._members)
         self._topic_calls = TopicCalls(machine, driver, time, authorizer, limits, calls, self._topic)
 
     def handlers(self) -> ServiceHandler:
@@ -54,30 +56,20 @@ class OperatorService:
             "ClusterStatus": grpc.unary_unary_rpc_method_handler(self._cluster_status),
             "TransferLeadership": self._calls.unary(path, self._transfer),
             **self._topic_calls.methods(SERVICE),
+            **self._member_calls.methods(SERVICE),
         }
         return grpc.method_handlers_generic_handler(SERVICE, methods)
 
     async def _cluster_status(self, raw: bytes, context: CallContext) -> bytes:
         status = self._driver.status()
         wheel, queues = self._machine.wheel, self._machine.queues
-        peers = status.peers
-        members = [
-            pb.Member(
-                node=node,
-                address=address,
-                connected=node == status.node or peers[node].connected,
-                match_index=status.last_index if node == status.node else peers[node].match_index,
-                clock_offset_ms=0 if node == status.node else _offset_ms(peers[node]),
-            )
-            for node, address in sorted(status.members.items())
-        ]
         return pb.ClusterStatusResponse(
             node=status.node,
             leader=status.leader or "",
             term=status.term,
             commit_index=status.commit_index,
             applied_index=status.applied_index,
-            members=members,
+            members=self._members(),
             pending=wheel.pending,
             ready=queues.unacknowledged(),
             frontier_ms=self._machine.frontier_ms,
@@ -89,6 +81,20 @@ class OperatorService:
             lease=status.may_serve and self._delivery() is not None,
             state_digest=self._machine.digest(),
         ).SerializeToString()
+
+    def _members(self) -> list[pb.Member]:
+        status = self._driver.status()
+        peers = status.peers
+        return [
+            pb.Member(
+                node=node,
+                address=address,
+                connected=node == status.node or peers[node].connected,
+                match_index=status.last_index if node == status.node else peers[node].match_index,
+                clock_offset_ms=0 if node == status.node else round(peers[node].clock_offset_ms or 0),
+            )
+            for node, address in sorted(status.members.items())
+        ]
 
     def _topics(self) -> list[pb.TopicStatus]:
         return [self._topic(queue) for queue in self._machine.queues if not queue.group]

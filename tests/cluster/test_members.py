@@ -1,0 +1,103 @@
+"""Nodes that come and go on a cluster that goes on working."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tarry.client.aio import Client, connect
+from tarry.client.cluster_status import ClusterStatus
+from tarry.client.errors import Refused
+from tarry.client.local_cluster import LocalCluster, LocalNode, free_ports, toml
+
+PATIENCE_S = 40
+
+
+def newcomer(cluster: LocalCluster, name: str, address: str = "") -> LocalNode:
+    """Return a node of the cluster's, running, that is no member yet."""
+    node = LocalNode(name, address or f"127.0.0.1:{free_ports(1)[0]}", cluster.folder / name)
+    keys = {"node": name, "data": str(node.folder), "listen": node.address, "join": True}
+    members = {other.name: other.address for other in cluster.nodes.values()}
+    node.config.write_text("\n".join(toml({**keys, "members": members})))
+    cluster.nodes[name] = node
+    cluster.start(name)
+    return node
+
+
+async def schedule(client: Client, count: int) -> None:
+    producer = client.producer()
+    for _ in range(count // 500):
+        await producer.schedule_batch("members", [b"x" * 100] * 500, delay_ms=3_600_000)
+
+
+async def agree(client: Client, names: set[str]) -> None:
+    """Return once all of these nodes have applied the same, to the same effect."""
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            answers = (await client.operator().status_of_all()).values()
+            told = [a for a in answers if isinstance(a, ClusterStatus) and a.node in names]
+            if {a.node for a in told} == names and len(
+                {(a.applied_index, a.state_digest) for a in told}
+            ) == 1:
+                return
+            await asyncio.sleep(0.1)
+
+
+async def test_a_lone_node_grows_to_three_and_shrinks_again_under_its_leader(tmp_path: Path) -> None:
+    with LocalCluster(1, tmp_path) as cluster:
+        cluster.start()
+        await asyncio.to_thread(cluster.wait_until_serving)
+        async with connect(cluster.addresses) as client:
+            await schedule(client, 2_000)
+            for name in ("n2", "n3"):
+                node = newcomer(cluster, name)
+                members = await client.operator().add_member(name, node.address)
+            assert members == ["n1", "n2", "n3"]
+            await schedule(client, 500)
+            await agree(client, {"n1", "n2", "n3"})
+            assert await client.operator().remove_member("n1") == ["n2", "n3"]  # it leads: hands over first
+            cluster.kill("n1")
+            await schedule(client, 500)
+            await agree(client, {"n2", "n3"})
+            assert (await client.operator().status()).pending == 3_000
+
+
+async def test_a_member_is_not_let_go_while_the_others_could_not_go_on_without_it(
+    cluster: LocalCluster,
+) -> None:
+    leader = await asyncio.to_thread(cluster.wait_until_serving)
+    away, here = sorted(set(cluster.nodes) - {leader})
+    async with connect(cluster.addresses) as client:
+        await client.operator().status()
+        cluster.kill(away)
+        async with asyncio.timeout(PATIENCE_S):
+            while True:  # until the leader has noticed
+                status = await client.operator().status()
+                if not next(m for m in status.members if m.node == away).connected:
+                    break
+                await asyncio.sleep(0.1)
+        with pytest.raises(Refused) as refused:
+            await client.operator().remove_member(here)
+        assert refused.value.reason == "MEMBERSHIP_REFUSED"
+        assert sorted(await client.operator().remove_member(away)) == sorted({leader, here})
+
+
+async def test_a_node_whose_disk_was_wiped_is_brought_back_by_the_leaders_state(
+    cluster: LocalCluster,
+) -> None:
+    leader = await asyncio.to_thread(cluster.wait_until_serving)
+    wiped = next(name for name in cluster.nodes if name != leader)
+    async with connect(cluster.addresses) as client:
+        await schedule(client, 5_000)
+        await client.operator().remove_member(wiped)
+        cluster.kill(wiped)
+        shutil.rmtree(cluster.nodes[wiped].folder)
+        await schedule(client, 100_000)
+        address = cluster.nodes.pop(wiped).address
+        node = newcomer(cluster, wiped, address)
+        await client.operator().add_member(wiped, node.address)
+        await agree(client, set(cluster.nodes))
+        assert (await client.operator().status()).pending == 105_000
