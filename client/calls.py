@@ -19,6 +19,8 @@ from tarry.client.status import error_of_call
 REDIRECTS_MAX: Final = 3
 """Redirects followed without a pause: two nodes may name each other during an election."""
 PAUSE_MS_MAX: Final = 1_000
+LAST_ATTEMPT_MS: Final = 100
+"""An attempt with less time left is not begun: it would only turn "surely not done" into "who knows"."""
 
 RequestT = TypeVar("RequestT")
 ResponseT = TypeVar("ResponseT")
@@ -68,7 +70,7 @@ class Calls:
         retrying = AsyncRetrying(
             retry=retry_if_exception(lambda error: _worth_retrying(error, once)),
             wait=self._pause_s,
-            stop=lambda state: time.monotonic() + state.upcoming_sleep >= deadline,
+            stop=lambda state: time.monotonic() + state.upcoming_sleep + LAST_ATTEMPT_MS / 1_000 >= deadline,
             reraise=True,
         )
         try:

@@ -80,6 +80,10 @@ class ConsumerReplaced(Refused):
     """Another consumer has subscribed under this one's name. Give each its own name."""
 
 
+class MembershipRefused(Refused):
+    """The members stay as they are. The text says why; mend that, or try later."""
+
+
 class TransferRefused(Refused):
     """Leadership stays where it is. The text says why; choose another target or try later."""
 
@@ -152,6 +156,7 @@ _REASONS: Final[Mapping[type[TarryError], tuple[str, ...]]] = {
         "OFFSET_NOT_DELIVERED",
     ),
     ConsumerReplaced: ("CONSUMER_REPLACED",),
+    MembershipRefused: ("MEMBER_INVALID", "MEMBERSHIP_REFUSED"),
     TransferRefused: ("TRANSFER_REFUSED",),
     Overloaded: ("OVERLOADED", "TOO_MANY_STREAMS", "CONSUMER_TOO_SLOW"),
     Unavailable: ("NOT_LEADER", "NO_LEADER", "SHUTTING_DOWN"),

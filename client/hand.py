@@ -8,7 +8,7 @@ received ──► in hand ──verdict──► waiting ──outgoing──�
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, NamedTuple
@@ -69,7 +69,7 @@ class Hand:
         self.stale = 0
         """Verdicts that came to STALE."""
         self.lost = 0
-        """Deliveries that a new leader did not let this consumer keep."""
+        """Deliveries that were in hand no more before they were settled."""
         self._in_hand: dict[int, set[int]] = {}
         self._in_hand_count = 0
         self._lost_last: dict[int, set[int]] = {}
@@ -175,11 +175,22 @@ class Hand:
         """Take the answer to a request of ``outgoing``; an answer to an unknown one is passed over."""
         if acked.request not in self._sent:
             return
-        _, group = self._sent.pop(acked.request)
+        verdict, group = self._sent.pop(acked.request)
         self._sent_count -= len(group.offsets)
-        self.stale += len(acked.stale)
+        if verdict.extend_ms is None:
+            self.stale += len(acked.stale)
+        else:
+            self.forget(verdict.queue, acked.stale)
         group.outcomes.update(dict.fromkeys(acked.stale, AckOutcome.STALE))
         group.tell()
+
+    def forget(self, queue: int, offsets: Iterable[int]) -> None:
+        """Take out of hand what is known to be leased no more."""
+        held = self._in_hand.get(queue, set())
+        gone = held.intersection(offsets)
+        held -= gone
+        self._in_hand_count -= len(gone)
+        self.lost += len(gone)
 
     def holding(self) -> list[consumer_pb.Holding]:
         """Return all that is in hand or whose verdict has no answer yet: what Subscribe has to list."""
@@ -193,8 +204,8 @@ class Hand:
         self._server_credit = max(0, self.credit - self._in_hand_count)
         return self._server_credit
 
-    def subscribed(self, resumed: Mapping[int, frozenset[int]]) -> int:
-        """A new stream is open: keep what is resumed, send its verdicts again. Return how many are lost."""
+    def subscribed(self, resumed: Mapping[int, frozenset[int]]) -> None:
+        """A new stream is open: keep what is resumed, send its verdicts again; the rest in hand is lost."""
         self._lost_last = {
             queue: held - resumed.get(queue, frozenset()) for queue, held in self._in_hand.items()
         }
@@ -209,7 +220,6 @@ class Hand:
             self._again(verdict, group, resumed, AckOutcome.UNKNOWN)
         for verdict, group in waiting.items():
             self._again(verdict, group, resumed, AckOutcome.STALE)
-        return lost
 
     def abandon(self) -> None:
         """No stream will follow: whoever waits for an outcome is told UNKNOWN."""

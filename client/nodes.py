@@ -110,9 +110,9 @@ class Nodes:
     async def replaced(self, address: str, term: int) -> bool:
         """Ask another node; return whether it knows of a term after the one in which this one led.
 
-        Callers within a short time share the question.
+        Callers within a watch period share the question, however many streams there are.
         """
-        if time.monotonic() - self._heard_at > 2 * self.settings.pace_ms / 1_000:
+        if time.monotonic() - self._heard_at > 0.8 * self.settings.watch_ms / 1_000:
             others = [other for other in self.addresses() if other != address]
             self._heard_at = time.monotonic()
             self._heard = await self._ask(others[0]) if others and self._may_ask else None

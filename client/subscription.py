@@ -33,7 +33,6 @@ class Subscription:
         hand: Hand,
         subscribe: consumer_pb.Subscribe,
         on_deliveries: Callable[[consumer_pb.Deliveries], None],
-        on_resumed: Callable[[int], None],
         on_failed: Callable[[TarryError], None],
     ) -> None:
         self.opened = 0
@@ -44,7 +43,6 @@ class Subscription:
         self._hand = hand
         self._subscribe = subscribe
         self._on_deliveries = on_deliveries
-        self._on_resumed = on_resumed
         self._on_failed = on_failed
         self._stream: Stream | None = None
         self._address = ""
@@ -167,7 +165,7 @@ class Subscription:
         self._heard = time.monotonic()
         self._term, self.lease_ms = subscribed.term, subscribed.lease_ms
         resumed = {holding.queue: frozenset(holding.offset) for holding in subscribed.resumed}
-        self._on_resumed(self._hand.subscribed(resumed))
+        self._hand.subscribed(resumed)
         self.opened += 1
         self._open = True
         self._to_write.set()

@@ -75,6 +75,7 @@ class ClusterStandIn:
         """Called before an answer leaves; may end the call."""
         self.before_schedule = self.on_schedule
         self.on_consume: Callable[[NodeStandIn, Stream, Any], AsyncIterator[consumer_pb.ConsumeResponse]]
+        self.transfers_may_end = True
         self.metadata: list[dict[str, str]] = []
         self.changed = asyncio.Condition()
 
@@ -172,6 +173,15 @@ class NodeStandIn(ProducerServiceServicer, ConsumerServiceServicer, OperatorServ
         if self.cluster.on_schedule is not None:
             await self.cluster.on_schedule(self, request, context)
         return answer
+
+    async def TransferLeadership(self, request: Any, context: Any) -> operator_pb.TransferLeadershipResponse:  # noqa: N802
+        await self._arrived("TransferLeadership", context)
+        await self._only_leader(context)
+        self.cluster.lead(self.cluster.nodes[-1])
+        await self.cluster.until(lambda: self.cluster.transfers_may_end)
+        return operator_pb.TransferLeadershipResponse(
+            leader=self.cluster.nodes[-1].name, term=self.cluster.term
+        )
 
     async def Cancel(self, request: producer_pb.CancelRequest, context: Any) -> producer_pb.CancelResponse:  # noqa: N802
         await self._arrived("Cancel", context)

@@ -180,3 +180,15 @@ async def test_an_answer_that_is_forgotten_is_not_asked_for_again(cluster: Clust
         with pytest.raises(OutcomeUnknown):
             await client.producer().schedule("orders", delay_ms=1)
     assert len(cluster.requests) == 1
+
+
+async def test_a_slow_transfer_is_waited_for_though_another_leads_by_then(cluster: ClusterStandIn) -> None:
+    cluster.transfers_may_end = False
+    async with connect(cluster.addresses, watch_ms=20) as client:
+        moving = asyncio.ensure_future(client.operator().transfer())
+        await cluster.until(lambda: cluster.calls["n1.TransferLeadership"] == 1)
+        for asked in range(100):  # longer than a watched call would be left alone
+            cluster.transfers_may_end = asked == 99
+            await client.operator().status_of(cluster.nodes[1].address)
+        assert (await moving).leader == "n3"
+    assert sum(count for call, count in cluster.calls.items() if call.endswith("TransferLeadership")) == 1

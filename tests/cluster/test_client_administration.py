@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -124,6 +125,30 @@ async def test_an_extended_lease_keeps_a_message_in_hand(client: Client) -> None
         assert (again.id, again.attempt) == (not_extended.id, 2)
         assert await extended.ack() is AckOutcome.OK
         assert await again.ack() is AckOutcome.OK
+
+
+async def test_messages_that_wait_in_the_client_are_not_delivered_elsewhere_meanwhile(client: Client) -> None:
+    await client.producer().schedule_batch("prefetched", [b"%d" % n for n in range(20)], delay_ms=0)
+    async with client.consumer("prefetched", "g", lease_ms=400) as consumer:
+        first = await anext(consumer)
+        assert await first.ack() is AckOutcome.OK
+        await asyncio.sleep(1.5)  # the others wait here for more than three leases
+        for message in await take(consumer, 19):
+            assert message.attempt == 1
+            assert await message.ack() is AckOutcome.OK
+        assert consumer.lost == 0
+
+
+async def test_messages_whose_lease_ended_in_the_client_are_not_handed_out(client: Client) -> None:
+    await client.producer().schedule_batch("blocked", [b"%d" % n for n in range(5)], delay_ms=0)
+    async with client.consumer("blocked", "g", lease_ms=300) as consumer:
+        first = await anext(consumer)
+        assert await first.ack() is AckOutcome.OK
+        time.sleep(1)  # noqa: ASYNC251  a program that blocks its event loop: nothing is renewed
+        messages = await take(consumer, 4)
+        assert [message.attempt for message in messages] == [2] * 4
+        assert [await message.ack() for message in messages] == [AckOutcome.OK] * 4
+        assert consumer.lost == 4
 
 
 async def test_a_lease_that_is_over_makes_extending_and_acking_stale(client: Client) -> None:
