@@ -72,7 +72,7 @@ class Dispatch(_Section):
     retention_ms: Count = 3 * 86_400_000  # of released messages, where a topic says nothing else
     retention_check_ms: Count = 60_000
     checkpoint_ms: Count = 5_000
-    checkpoint_bytes: Count = 64 << 20
+    journal_retained_bytes: Count = 64 << 20  # kept for slow followers; who lacks more takes a snapshot
 
 
 class Tls(_Section):

@@ -101,3 +101,25 @@ async def test_a_node_whose_disk_was_wiped_is_brought_back_by_the_leaders_state(
         await client.operator().add_member(wiped, node.address)
         await agree(client, set(cluster.nodes))
         assert (await client.operator().status()).pending == 105_000
+
+
+async def test_a_node_that_was_away_for_too_long_takes_the_leaders_state_in_place_of_its_own(
+    tmp_path: Path,
+) -> None:
+    short = {"dispatch": {"checkpoint_ms": 300, "journal_retained_bytes": 1 << 20}}
+    with LocalCluster(3, tmp_path, short) as cluster:
+        cluster.start()
+        leader = await asyncio.to_thread(cluster.wait_until_serving)
+        away = next(name for name in cluster.nodes if name != leader)
+        async with connect(cluster.addresses) as client:
+            await schedule(client, 5_000)
+            cluster.kill(away)
+            await schedule(client, 100_000)
+            await asyncio.sleep(1)  # for a checkpoint, which lets the journal go
+            cluster.start(away)
+            await schedule(client, 5_000)  # the leader goes on serving
+            await agree(client, set(cluster.nodes))
+            assert (cluster.nodes[away].folder / "current").read_text() == "state-2"
+            cluster.kill(away)
+            cluster.start(away)
+            await agree(client, set(cluster.nodes))
