@@ -17,28 +17,22 @@ from grpc_health.v1._async import HealthServicer
 from grpc_reflection.v1alpha import reflection
 
 from tarry.node.auth import Authorizer
-from tarry.node.checkpoints import Checkpoints
-from tarry.node.clock import Clock, ClusterTime, SystemClock
+from tarry.node.clock import Clock, SystemClock
 from tarry.node.config import NodeConfig
+from tarry.node.core import Core
 from tarry.node.forwarding import Forwarding
 from tarry.node.intake import Intake
 from tarry.node.joining import Joining
-from tarry.node.leadership import Leadership
 from tarry.node.services.consumer import ConsumerService
 from tarry.node.services.handlers import LeaderCalls
 from tarry.node.services.operator import OperatorService
 from tarry.node.services.producer import ProducerService
 from tarry.node.tls import channel_credentials, server_credentials
-from tarry.proto import tarry_log_pb2 as log_pb
-from tarry.replication.driver import Driver
 from tarry.replication.journal import Journal
 from tarry.replication.journal_lmdb import LmdbStorage
-from tarry.replication.machine import Machine, MachineSettings, Outcome
 from tarry.replication.refusal import Reason, Refusal
 from tarry.replication.settings import ReplicationSettings
-from tarry.replication.state_folder import StateFolder
-from tarry.replication.state_transfer import StateSink, StateSource
-from tarry.replication.status import Role, TransferRefused
+from tarry.replication.status import TransferRefused
 from tarry.replication.transport import GrpcTransport, channel_options, server_options
 
 log = structlog.get_logger()
@@ -61,35 +55,17 @@ class Node:
             StateMismatch: journal and checkpoint do not belong together.
         """
         self.config = config
-        self._clock = clock or SystemClock()
         config.data.mkdir(parents=True, exist_ok=True)
-        self.time = ClusterTime(self._clock)
-        folder = StateFolder(config.data)
-        self.machine = Machine(folder.path, MachineSettings(shard=config.shard))
-        self._checkpoints = Checkpoints(self.machine, config.dispatch, self._compact)
         settings = _replication_settings(config)
-        journal = Journal(LmdbStorage(config.data / "journal"), incarnation=random.getrandbits(63) or 1)
+        self._journal = Journal(LmdbStorage(config.data / "journal"), incarnation=random.getrandbits(63) or 1)
         self._transport = GrpcTransport(
             settings=settings, rng=random.Random(), credentials=channel_credentials(config.tls)
         )
-        self.driver = Driver(
-            node=config.node,
-            members=config.members,
-            journal=journal,
-            machine=_Observed(self),
-            transport=self._transport,
-            clock=_Seconds(self._clock),
-            rng=random.Random(),
-            settings=settings,
-            heartbeat=self._heartbeat,
-            on_heartbeat=self._hear,
-            on_role=self._on_role,
-            snapshot_source=StateSource(self.machine, self._checkpoints.write),
-            snapshot_sink=StateSink(self.machine, folder),
-        )
-        self._journal = journal
+        core = Core(config, clock or SystemClock(), self._journal, self._transport, settings)
+        self._core = core
+        self.time, self.machine = core.time, core.machine
+        self.driver, self.leadership = core.driver, core.leadership
         self._settings = settings
-        self.leadership = Leadership(config, self.machine, self.driver, self.time)
         options = channel_options(settings)
         self._forwarding = Forwarding(channel_credentials(config.tls), options)
         self._health = HealthServicer()
@@ -105,8 +81,9 @@ class Node:
             for name, work in {
                 "consensus": self.driver.run(),
                 "leadership": self.leadership.run(),
-                "checkpoints": self._checkpoints.run(),
-                "pulse": self._pulse(),
+                "checkpoints": self._core.checkpoints.run(),
+                "pulse": self._core.pulse(),
+                "health": self._tell_health(),
                 "stop": self._stopping.wait(),
             }.items()
         ]
@@ -192,21 +169,17 @@ class Node:
         if not consensus.done():
             await consensus
         await self._forwarding.close()
-        await self._checkpoints.write()
+        await self._core.checkpoints.write()
         self.machine.close()
         self._journal.close()
         log.info("stopped")
 
-    async def _pulse(self) -> None:
-        """Every heartbeat: keep cluster time, notice that the lease came or went, tell the health service."""
+    async def _tell_health(self) -> None:
+        """Every heartbeat: tell the health service whether there is a leader."""
         period_s = self._settings.heartbeat_ms / 1000
         shown = None
         while True:
-            status = self.driver.status()
-            if status.role is Role.LEADER:
-                self.time.update(status.clock_offsets_ms())
-            self.leadership.look()
-            serving = status.leader is not None
+            serving = self.driver.status().leader is not None
             if serving is not shown:
                 shown = serving
                 state = health_pb2.HealthCheckResponse.ServingStatus
@@ -214,54 +187,6 @@ class Node:
                 for service in ("", *SERVICES):
                     await self._health.set(service, value)
             await asyncio.sleep(period_s)
-
-    def _heartbeat(self) -> bytes:
-        return self.leadership.dispatch_state().SerializeToString()
-
-    def _hear(self, leader: str, payload: bytes) -> None:
-        state = log_pb.DispatchState.FromString(payload)
-        self.leadership.hear(state)
-        if state.now_ms:
-            self.time.adopt(state.now_ms)
-
-    def _compact(self, index: int) -> None:
-        self.driver.compact(index)
-
-    def _on_role(self, role: Role) -> None:
-        log.info("role", role=role.value, term=self.driver.status().term)
-        self.leadership.look()
-
-
-class _Observed:
-    """The machine as the log drives it; the node hears of every entry."""
-
-    def __init__(self, node: Node) -> None:
-        self._node = node
-
-    @property
-    def applied_index(self) -> int:
-        return self._node.machine.applied_index
-
-    def apply(self, index: int, term: int, commands: Sequence[bytes]) -> Sequence[Outcome]:
-        outcomes = self._node.machine.apply(index, term, commands)
-        if commands:
-            self._node.leadership.applied()
-        else:  # perhaps the leader's own first entry, with which it may serve
-            self._node.leadership.look()
-        return outcomes
-
-
-class _Seconds:
-    """The clock as consensus reads it."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-
-    def monotonic(self) -> float:
-        return self._clock.monotonic_ms() / 1000
-
-    def wall_ms(self) -> int:
-        return self._clock.wall_ms()
 
 
 def _replication_settings(config: NodeConfig) -> ReplicationSettings:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 import structlog
 
 from tarry.node.config import Dispatch
+from tarry.replication.core import RunBlocking, in_thread
 from tarry.replication.machine import Captured, Machine
 
 log = structlog.get_logger()
@@ -16,11 +18,18 @@ log = structlog.get_logger()
 class Checkpoints:
     """Writes a checkpoint every ``checkpoint_ms`` in which something was applied."""
 
-    def __init__(self, machine: Machine, settings: Dispatch, compact: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        machine: Machine,
+        settings: Dispatch,
+        compact: Callable[[int], None],
+        run_blocking: RunBlocking = in_thread,
+    ) -> None:
         """``compact`` is told the index that need not be replayed any more."""
         self._machine = machine
         self._compact = compact
         self._settings = settings
+        self._run_blocking = run_blocking
         self._written = machine.applied_index
         self._writing = asyncio.Lock()
 
@@ -35,7 +44,7 @@ class Checkpoints:
         """Write one now, captured on the loop and synced in a thread; return it."""
         async with self._writing:
             captured = self._machine.capture()
-            await asyncio.shield(asyncio.to_thread(self._machine.write, captured))
+            await asyncio.shield(self._run_blocking(partial(self._machine.write, captured)))
             self._written = captured.applied_index
             self._compact(captured.applied_index)
             log.debug("checkpoint", applied_index=captured.applied_index, bytes=len(captured.checkpoint))

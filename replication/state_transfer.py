@@ -6,7 +6,6 @@ stays as it is while the machine goes on. Slots are not sent: they are rebuilt.
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import Final
 import google_crc32c
 
 from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.replication.core import RunBlocking, in_thread
 from tarry.replication.machine import Captured, Machine
 from tarry.replication.snapshot import Manifest, SnapshotFailed, SnapshotFile
 from tarry.replication.state_folder import StateFolder
@@ -51,10 +51,16 @@ class FilesSnapshot:
 class StateSource:
     """Gives the machine's state away."""
 
-    def __init__(self, machine: Machine, checkpoint: Callable[[], Awaitable[Captured]]) -> None:
+    def __init__(
+        self,
+        machine: Machine,
+        checkpoint: Callable[[], Awaitable[Captured]],
+        run_blocking: RunBlocking = in_thread,
+    ) -> None:
         """``checkpoint`` writes one now and returns it."""
         self._machine = machine
         self._checkpoint = checkpoint
+        self._run_blocking = run_blocking
 
     async def open_snapshot(self) -> FilesSnapshot:
         """Return the state as of a new checkpoint. Raises SnapshotFailed where a file is gone meanwhile."""
@@ -77,7 +83,7 @@ class StateSource:
                 os.close(fd)
             raise SnapshotFailed(f"{error.filename} was deleted while it was to be sent") from error
         checkpoint = stored.SerializeToString()
-        sums = await asyncio.to_thread(
+        sums = await self._run_blocking(
             lambda: [_checksum(fd, size) for fd, (_, size) in zip(fds, files, strict=True)]
         )
         listed = [SnapshotFile(CHECKPOINT_NAME, len(checkpoint), google_crc32c.value(checkpoint))]

@@ -1,0 +1,132 @@
+"""A node without its port: state, log, leadership and time, put together.
+
+`app` gives it a network and callers; a simulation gives it other clocks, disks and a network of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+
+import structlog
+
+from tarry.node.checkpoints import Checkpoints
+from tarry.node.clock import Clock, ClusterTime
+from tarry.node.config import NodeConfig
+from tarry.node.leadership import Leadership
+from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.replication.core import RunBlocking, in_thread
+from tarry.replication.driver import Driver
+from tarry.replication.journal import Journal
+from tarry.replication.machine import Machine, MachineSettings, Outcome
+from tarry.replication.settings import ReplicationSettings
+from tarry.replication.state_folder import StateFolder
+from tarry.replication.state_transfer import StateSink, StateSource
+from tarry.replication.status import Role
+from tarry.replication.transport import Transport
+
+log = structlog.get_logger()
+
+
+class Core:
+    """The parts of one start of a node; driver, leadership, checkpoints and pulse are to be run."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        clock: Clock,
+        journal: Journal,
+        transport: Transport,
+        settings: ReplicationSettings,
+        *,
+        rng: random.Random | None = None,
+        run_blocking: RunBlocking = in_thread,
+        driver: type[Driver] = Driver,
+    ) -> None:
+        """Open the data folder and recover.
+
+        Raises:
+            CheckpointDamaged, WheelDamaged, QueueDamaged: the node must not start with
+                this data; restore it from a peer.
+            StateMismatch: journal and checkpoint do not belong together.
+        """
+        self._period_s = settings.heartbeat_ms / 1000
+        self.time = ClusterTime(clock)
+        folder = StateFolder(config.data)
+        self.machine = Machine(folder.path, MachineSettings(shard=config.shard))
+        self.checkpoints = Checkpoints(self.machine, config.dispatch, self._compact, run_blocking)
+        self.driver = driver(
+            node=config.node,
+            members=config.members,
+            journal=journal,
+            machine=_Observed(self),
+            transport=transport,
+            clock=_Seconds(clock),
+            rng=rng or random.Random(),
+            settings=settings,
+            heartbeat=self._heartbeat,
+            on_heartbeat=self._hear,
+            on_role=self._on_role,
+            snapshot_source=StateSource(self.machine, self.checkpoints.write, run_blocking),
+            snapshot_sink=StateSink(self.machine, folder),
+            run_blocking=run_blocking,
+        )
+        self.leadership = Leadership(config, self.machine, self.driver, self.time)
+
+    async def pulse(self) -> None:
+        """Every heartbeat: keep cluster time, and notice that the lease came or went."""
+        while True:
+            status = self.driver.status()
+            if status.role is Role.LEADER:
+                self.time.update(status.clock_offsets_ms())
+            self.leadership.look()
+            await asyncio.sleep(self._period_s)
+
+    def _heartbeat(self) -> bytes:
+        return self.leadership.dispatch_state().SerializeToString()
+
+    def _hear(self, leader: str, payload: bytes) -> None:
+        state = log_pb.DispatchState.FromString(payload)
+        self.leadership.hear(state)
+        if state.now_ms:
+            self.time.adopt(state.now_ms)
+
+    def _compact(self, index: int) -> None:
+        self.driver.compact(index)
+
+    def _on_role(self, role: Role) -> None:
+        log.info("role", role=role.value, term=self.driver.status().term)
+        self.leadership.look()
+
+
+class _Observed:
+    """The machine as the log drives it; the leadership hears of every entry."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    @property
+    def applied_index(self) -> int:
+        return self._core.machine.applied_index
+
+    def apply(self, index: int, term: int, commands: Sequence[bytes]) -> Sequence[Outcome]:
+        outcomes = self._core.machine.apply(index, term, commands)
+        if commands:
+            self._core.leadership.applied()
+        else:  # perhaps the leader's own first entry, with which it may serve
+            self._core.leadership.look()
+        return outcomes
+
+
+class _Seconds:
+    """The clock as consensus reads it."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def monotonic(self) -> float:
+        return self._clock.monotonic_ms() / 1000
+
+    def wall_ms(self) -> int:
+        return self._clock.wall_ms()
