@@ -77,6 +77,21 @@ bench: $(READY) ## benchmarks of the parts (each prints one JSON object last)
 		name=$$(basename "$$file" .py); echo "== $$name"; $(PY) -m "tarry.bench.$$name"; \
 	done
 
+SEEDS ?= 100
+SECONDS ?= 12
+
+.PHONY: simulate
+simulate: $(READY) ## whole clusters on virtual time, all cores (SEEDS=100 SECONDS=12)
+	@SEEDS=$(SEEDS) SECONDS=$(SECONDS) $(PY) -m tests.simulation
+
+.PHONY: simulate-ablation
+simulate-ablation: $(READY) ## each guard taken out in turn: the first seed, or the scenario, that notices
+	@$(PY) -m tests.simulation.ablation_table
+
+.PHONY: handover
+handover: $(READY) ## leaders transferred and killed under load (ARGS="--rate 5000 --transfers 50 --kills 50")
+	@$(PY) -m tarry.chaos.handover $(ARGS)
+
 .PHONY: check
 check: lint types proto-check test ## what has to pass before a change lands
 
