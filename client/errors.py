@@ -37,7 +37,7 @@ class Refused(TarryError):
 
 
 class InvalidTime(Refused):
-    """The due time, delay or delay level cannot be used. Give exactly one, within the limits in ``facts``."""
+    """The due time, delay or delay level cannot be used. Give exactly one, within its limits."""
 
 
 class InvalidName(Refused):
