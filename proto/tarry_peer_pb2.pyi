@@ -218,6 +218,26 @@ class SnapshotChunk(_message.Message):
     crc32c: int
     def __init__(self, file: _Optional[int] = ..., offset: _Optional[int] = ..., data: _Optional[bytes] = ..., crc32c: _Optional[int] = ...) -> None: ...
 
+class FetchRecordsRequest(_message.Message):
+    __slots__ = ("cluster", "node", "hour", "global_index")
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    HOUR_FIELD_NUMBER: _ClassVar[int]
+    GLOBAL_INDEX_FIELD_NUMBER: _ClassVar[int]
+    cluster: str
+    node: str
+    hour: int
+    global_index: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, cluster: _Optional[str] = ..., node: _Optional[str] = ..., hour: _Optional[int] = ..., global_index: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class FetchRecordsResponse(_message.Message):
+    __slots__ = ("global_index", "records")
+    GLOBAL_INDEX_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    global_index: _containers.RepeatedScalarFieldContainer[int]
+    records: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, global_index: _Optional[_Iterable[int]] = ..., records: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
 class LogPosition(_message.Message):
     __slots__ = ("index", "term", "chain", "members")
     INDEX_FIELD_NUMBER: _ClassVar[int]

@@ -146,3 +146,79 @@ class PeerService:
             timeout,
             metadata,
             _registered_method=True)
+
+
+class RecordServiceStub:
+    """RecordService gives records to peers whose own copies are damaged. Not for clients.
+    """
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.FetchRecords = channel.unary_unary(
+                '/tarry.v1.RecordService/FetchRecords',
+                request_serializer=tarry_dot_proto_dot_tarry__peer__pb2.FetchRecordsRequest.SerializeToString,
+                response_deserializer=tarry_dot_proto_dot_tarry__peer__pb2.FetchRecordsResponse.FromString,
+                _registered_method=True)
+
+
+class RecordServiceServicer:
+    """RecordService gives records to peers whose own copies are damaged. Not for clients.
+    """
+
+    def FetchRecords(self, request, context):
+        """FetchRecords answers what it has whole: records that match their checksums at the answering node.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_RecordServiceServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'FetchRecords': grpc.unary_unary_rpc_method_handler(
+                    servicer.FetchRecords,
+                    request_deserializer=tarry_dot_proto_dot_tarry__peer__pb2.FetchRecordsRequest.FromString,
+                    response_serializer=tarry_dot_proto_dot_tarry__peer__pb2.FetchRecordsResponse.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'tarry.v1.RecordService', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('tarry.v1.RecordService', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class RecordService:
+    """RecordService gives records to peers whose own copies are damaged. Not for clients.
+    """
+
+    @staticmethod
+    def FetchRecords(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tarry.v1.RecordService/FetchRecords',
+            tarry_dot_proto_dot_tarry__peer__pb2.FetchRecordsRequest.SerializeToString,
+            tarry_dot_proto_dot_tarry__peer__pb2.FetchRecordsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
