@@ -195,7 +195,8 @@ def _replication_settings(config: NodeConfig) -> ReplicationSettings:
     return replace(
         ReplicationSettings(),
         cluster=config.cluster,
-        heartbeat_ms=config.dispatch.period_ms,
+        retained_bytes_max=config.dispatch.journal_retained_bytes,
+        **config.consensus.model_dump(),
         command_bytes_max=command_bytes_max,
         append_bytes_max=command_bytes_max + (1 << 20),
         frame_bytes_max=2 * command_bytes_max + (4 << 20),

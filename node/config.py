@@ -66,13 +66,30 @@ class Delivery(_Section):
 class Dispatch(_Section):
     """The release of due messages."""
 
-    period_ms: Count = 50  # between releases, and between dispatch states to followers
+    period_ms: Count = 50  # between releases
     commit_ms: Count = 50  # allowed for committing a release before its first message is due
     slice_messages_max: Count = 10_000  # of one release
     retention_ms: Count = 3 * 86_400_000  # of released messages, where a topic says nothing else
     retention_check_ms: Count = 60_000
     checkpoint_ms: Count = 5_000
     journal_retained_bytes: Count = 64 << 20  # kept for slow followers; who lacks more takes a snapshot
+
+
+class Consensus(_Section):
+    """Times of Raft; equal on all nodes. Longer ones bear a slower machine, and make failover slower."""
+
+    heartbeat_ms: Count = 50  # also how often the dispatch state goes to followers
+    election_min_ms: Count = 300
+    election_max_ms: Count = 600
+    fallback_ms: Count = 250  # a leader that hears no majority for this long steps down
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Consensus:
+        if not 3 * self.heartbeat_ms < self.election_min_ms < self.election_max_ms:
+            raise ValueError("3 * heartbeat_ms < election_min_ms < election_max_ms must hold")
+        if not self.heartbeat_ms < self.fallback_ms < self.election_min_ms:
+            raise ValueError("heartbeat_ms < fallback_ms < election_min_ms must hold")
+        return self
 
 
 class Tls(_Section):
@@ -109,6 +126,7 @@ class NodeConfig(BaseSettings):
     limits: Limits = Limits()
     delivery: Delivery = Delivery()
     dispatch: Dispatch = Dispatch()
+    consensus: Consensus = Consensus()
     tls: Tls | None = None
     topics_auto_create: bool = True  # a schedule or a subscribe makes its topic
     tokens: dict[str, Token] = {}
