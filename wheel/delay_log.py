@@ -86,14 +86,13 @@ class DelayLog:
     def index_path(self) -> Path:
         return self.folder / "delay.index"
 
-    def open(self) -> None:
+    def open(self, *, create: bool = True) -> None:
         """Open both files, creating them where they are missing. Raises OSError."""
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         if self._log_fd < 0:
-            self._log_fd = os.open(f"{self.folder}/delay.log", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._log_fd = os.open(f"{self.folder}/delay.log", flags, 0o644)
         if self._index_fd < 0:
-            self._index_fd = os.open(
-                f"{self.folder}/delay.index", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644
-            )
+            self._index_fd = os.open(f"{self.folder}/delay.index", flags, 0o644)
 
     def close(self) -> None:
         """Close the files; the next use opens them again."""

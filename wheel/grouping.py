@@ -44,3 +44,13 @@ def pick(items: Sequence[Item], rows: Selection) -> Sequence[Item]:
     if len(rows) == 1:
         return [items[rows[0]]]
     return itemgetter(*rows.tolist())(items)  # type: ignore[no-any-return]
+
+
+def portions(sizes: NDArray[np.uint32], bytes_max: int) -> Iterator[slice]:
+    """Consecutive rows whose sizes add up to at most `bytes_max`; one row that is larger goes alone."""
+    ends = np.cumsum(sizes, dtype=np.int64)
+    start, before = 0, 0
+    while start < len(sizes):
+        end = max(start + 1, int(np.searchsorted(ends, before + bytes_max, side="right")))
+        yield slice(start, end)
+        start, before = end, int(ends[end - 1])

@@ -115,6 +115,11 @@ class HourWheel:
             partition.close()
             self.dropped.append(hour)
 
+    def state(self, hour: int) -> HourState | None:
+        """The state of an hour, which is not opened for it; None where there is none."""
+        partition = self._partitions.get(hour)
+        return None if partition is None else partition.capture(self.pending.of(hour))
+
     def capture(self) -> tuple[HourState, ...]:
         """The state of every hour, ascending."""
         return tuple([partition.capture(self.pending.of(partition.hour)) for partition in self])

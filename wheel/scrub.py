@@ -5,6 +5,7 @@ Only bytes below the captured lengths are looked at; those never change, so appe
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -12,27 +13,38 @@ import google_crc32c
 import numpy as np
 
 from tarry.wheel.delay_log import UNIT_BYTES, DelayLog
+from tarry.wheel.grouping import portions
 from tarry.wheel.residency import Residency
 from tarry.wheel.state import HourState, Numbers, WheelDamaged
 
 _BLOCK_BYTES: Final = 1 << 20
-_BLOCK_UNITS: Final = 4_096
+_BLOCK_UNITS: Final = 1_024
 
 
 def damaged(folder: Path, state: HourState, gap_bytes: int) -> Numbers:
     """The global indices of an hour's damaged records. Raises OSError, and WheelDamaged for its index."""
+    found = [damaged for _, damaged in walk(folder, state, gap_bytes)]
+    return np.concatenate(found) if found else np.empty(0, np.uint32)
+
+
+def walk(folder: Path, state: HourState, gap_bytes: int) -> Iterator[tuple[int, Numbers]]:
+    """Look at an hour a portion at a time: how many bytes that was, and the damaged records in it.
+
+    A portion is 1 MiB or 1,024 records, or one large record. Raises as `damaged` does.
+    """
     log = DelayLog(folder, Residency(_BLOCK_BYTES), state.log_bytes, state.units, state.index_crc)
     _prove_index(log)
-    found = []
     try:
+        log.open(create=False)  # the hour may have been dropped meanwhile, and is not to come back
         for start in range(0, state.units, _BLOCK_UNITS):
             block = np.arange(start, min(start + _BLOCK_UNITS, state.units), dtype=np.uint32)
-            records = log.read(block, gap_bytes)
-            if None in records:
-                found.append(block[[record is None for record in records]])
+            sizes = log.units_at(block)["size"]
+            for rows in portions(sizes, _BLOCK_BYTES):
+                records = log.read(block[rows], gap_bytes)
+                bad = np.array([record is None for record in records], np.bool_)
+                yield int(sizes[rows].sum(dtype=np.int64)), block[rows][bad]
     finally:
         log.close()
-    return np.concatenate(found) if found else np.empty(0, np.uint32)
 
 
 def _prove_index(log: DelayLog) -> None:

@@ -15,7 +15,7 @@ same calls are equal, whatever they hold in memory, and whether or not one of th
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +29,7 @@ from tarry.wheel.hour_partition import HourPartition, folder_name
 from tarry.wheel.hour_wheel import HourWheel
 from tarry.wheel.near_queue import ENTRY
 from tarry.wheel.release import Release
-from tarry.wheel.scrub import damaged
+from tarry.wheel.scrub import damaged, walk
 from tarry.wheel.state import (
     HOUR_MS,
     HOUR_SECONDS,
@@ -207,6 +207,14 @@ class Wheel:
         Reads the hour's files whole. Raises WheelDamaged where the index itself is damaged.
         """
         return damaged(self._folder / folder_name(state.hour), state, self._settings.read_gap_bytes)
+
+    def walk(self, state: HourState) -> Iterator[tuple[int, Numbers]]:
+        """As `verify`, a portion at a time: its bytes, and the damaged in it; the caller sets the pace."""
+        return walk(self._folder / folder_name(state.hour), state, self._settings.read_gap_bytes)
+
+    def hour_state(self, hour: int) -> HourState | None:
+        """One hour as `capture` gives it; None where there is none."""
+        return self._hours.state(hour)
 
     def repair(self, hour: int, global_index: int, record: bytes) -> bool:
         """Write a record again, from a peer's bytes; False, and nothing done, where they are not its own."""

@@ -154,3 +154,27 @@ def test_a_damaged_record_is_repaired_by_the_bytes_of_a_peer_and_by_no_others(
     assert read(wheel, 2) == [None]
     assert wheel.repair(HOUR, 2, b"record 2")
     assert read(wheel, 1, 2, 3) == [b"record 1", b"record 2", b"record 3"]
+
+
+def test_an_hour_is_looked_at_in_portions_of_a_mebibyte_and_each_names_its_damage(tmp_path: Path) -> None:
+    wheel = Wheel(tmp_path, SETTINGS)
+    sizes = [400_000, 400_000, 400_000, 2_000_000, 1, 0, 1]
+    append(wheel, [START_MS] * len(sizes), [bytes(size) for size in sizes])
+    patch(tmp_path / FOLDER / "delay.log", 4 + 400_000 + 4, lambda byte: byte ^ 1)
+    patch(tmp_path / FOLDER / "delay.log", 3 * 400_004 + 4, lambda byte: byte ^ 1)
+    state = wheel.hour_state(HOUR)
+    assert state is not None
+    looked = [(size, found.tolist()) for size, found in wheel.walk(state)]
+    assert looked == [(800_000, [1]), (400_000, []), (2_000_000, [3]), (2, [])]
+    assert wheel.hour_state(HOUR + 1) is None
+
+
+def test_looking_at_an_hour_that_was_deleted_meanwhile_does_not_make_its_files(
+    wheel: Wheel, tmp_path: Path
+) -> None:
+    state = wheel.hour_state(HOUR)
+    assert state is not None
+    (tmp_path / FOLDER / "delay.log").unlink()
+    with pytest.raises(FileNotFoundError):
+        wheel.verify(state)
+    assert not (tmp_path / FOLDER / "delay.log").exists()
