@@ -65,7 +65,7 @@ class Operator:
 
     async def status(self) -> ClusterStatus:
         """Return the cluster as the leader sees it, or any node where none leads."""
-        request = operator_pb.ClusterStatusRequest()
+        request = operator_pb.ClusterStatusRequest(digest=True)
         return ClusterStatus.of(
             await self._calls.call(lambda node: node.operator.ClusterStatus, request, changes=False)
         )
@@ -74,7 +74,9 @@ class Operator:
         """Return the cluster as the node at this address sees it. Raises TarryError where it is silent."""
         try:
             response = await self._nodes.node(address).operator.ClusterStatus(
-                operator_pb.ClusterStatusRequest(), timeout=timeout_ms / 1_000, metadata=self._nodes.metadata
+                operator_pb.ClusterStatusRequest(digest=True),
+                timeout=timeout_ms / 1_000,
+                metadata=self._nodes.metadata,
             )
         except aio.AioRpcError as failure:
             raise error_of_call(failure) from failure

@@ -61,6 +61,7 @@ class OperatorService:
         return grpc.method_handlers_generic_handler(SERVICE, methods)
 
     async def _cluster_status(self, raw: bytes, context: CallContext) -> bytes:
+        request = pb.ClusterStatusRequest.FromString(raw)
         status = self._driver.status()
         wheel, queues = self._machine.wheel, self._machine.queues
         return pb.ClusterStatusResponse(
@@ -79,7 +80,7 @@ class OperatorService:
             topics=self._topics(),
             version=version("tarry"),
             lease=status.may_serve and self._delivery() is not None,
-            state_digest=self._machine.digest(),
+            state_digest=self._machine.digest() if request.digest else b"",
         ).SerializeToString()
 
     def _members(self) -> list[pb.Member]:
