@@ -23,10 +23,12 @@ from tarry.node.core import Core
 from tarry.node.forwarding import Forwarding
 from tarry.node.intake import Intake
 from tarry.node.joining import Joining
+from tarry.node.scrub import Scrub
 from tarry.node.services.consumer import ConsumerService
 from tarry.node.services.handlers import LeaderCalls
 from tarry.node.services.operator import OperatorService
 from tarry.node.services.producer import ProducerService
+from tarry.node.services.records import PeerRecords, RecordService
 from tarry.node.tls import channel_credentials, server_credentials
 from tarry.replication.journal import Journal
 from tarry.replication.journal_lmdb import LmdbStorage
@@ -74,6 +76,8 @@ class Node:
 
     async def run(self) -> None:
         """Serve until ``stop``; raises what must end the process."""
+        config, damage = self.config, self._core.damage
+        records = PeerRecords(self._forwarding, config.cluster, config.node, config.peer_token)
         await self._server.start()
         log.info("listening", address=self.config.listen, data=str(self.config.data))
         tasks = [
@@ -84,6 +88,8 @@ class Node:
                 "checkpoints": self._core.checkpoints.run(),
                 "pulse": self._core.pulse(),
                 "health": self._tell_health(),
+                "repair": damage.run(self._connected, records.fetch),
+                "scrub": Scrub(self.machine, damage, config.dispatch).run(),
                 "stop": self._stopping.wait(),
             }.items()
         ]
@@ -99,7 +105,7 @@ class Node:
         self._stopping.set()
 
     def _make_server(self) -> grpc.aio.Server:
-        config = self.config
+        config, core = self.config, self._core
         authorizer = Authorizer(config.tokens)
         calls = LeaderCalls(self.leadership.serves, self.leadership.not_leader, self._forwarding)
         producer = ProducerService(
@@ -111,6 +117,7 @@ class Node:
             authorizer=authorizer,
             calls=calls,
             auto_create=config.topics_auto_create,
+            damage=core.damage,
         )
         leadership = self.leadership
         joining = Joining(
@@ -130,13 +137,16 @@ class Node:
             lambda: leadership.delivery,
             calls,
             config.limits,
+            core.damage,
         )
+        records = RecordService(self.machine, config.cluster, config.peer_token)
         server = grpc.aio.server(options=server_options(self._settings))
         server.add_generic_rpc_handlers(
             (
                 producer.handlers(),
                 consumer.handlers(),
                 operator.handlers(),
+                records.handlers(),
                 self._transport.servicer.handler(),
             )
         )
@@ -173,6 +183,10 @@ class Node:
         self.machine.close()
         self._journal.close()
         log.info("stopped")
+
+    def _connected(self) -> list[str]:
+        """Return the addresses of the peers that are in reach."""
+        return [peer.address for _, peer in sorted(self.driver.status().peers.items()) if peer.connected]
 
     async def _tell_health(self) -> None:
         """Every heartbeat: tell the health service whether there is a leader."""

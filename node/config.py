@@ -73,6 +73,9 @@ class Dispatch(_Section):
     retention_check_ms: Count = 60_000
     checkpoint_ms: Count = 5_000
     journal_retained_bytes: Count = 64 << 20  # kept for slow followers; who lacks more takes a snapshot
+    scrub_pass_ms: Count = 86_400_000  # in which every hour partition is looked at for damage
+    scrub_step_ms_max: Count = 60_000  # between two of them, however few there are
+    scrub_bytes_per_s: Count = 32 << 20  # read in looking at one
 
 
 class Consensus(_Section):

@@ -14,6 +14,7 @@ import structlog
 from tarry.node.checkpoints import Checkpoints
 from tarry.node.clock import Clock, ClusterTime
 from tarry.node.config import NodeConfig
+from tarry.node.damage import Damage
 from tarry.node.leadership import Leadership
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.replication.core import RunBlocking, in_thread
@@ -72,7 +73,8 @@ class Core:
             snapshot_sink=StateSink(self.machine, folder),
             run_blocking=run_blocking,
         )
-        self.leadership = Leadership(config, self.machine, self.driver, self.time)
+        self.damage = Damage(self.machine, config.shard)
+        self.leadership = Leadership(config, self.machine, self.driver, self.time, self.damage)
 
     async def pulse(self) -> None:
         """Every heartbeat: keep cluster time, and notice that the lease came or went."""

@@ -10,6 +10,7 @@ from google.protobuf.message import Message
 
 from tarry.node.clock import ClusterTime
 from tarry.node.config import NodeConfig
+from tarry.node.damage import Damage
 from tarry.node.group_delivery import GroupDelivery
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.replication.machine import Machine
@@ -29,6 +30,7 @@ class Context:
     propose: Propose
     may_serve: Callable[[], bool]
     spawn: Spawn  # runs a task that ends with the leadership
+    damage: Damage
 
 
 class Delivery:

@@ -204,6 +204,15 @@ class Feed:
         """Put back what ``take`` returned."""
         self._waiting = np.concatenate([taken, self._waiting])
 
+    def put_back(self, taken: NDArray[np.void]) -> None:
+        """Put back what ``take`` returned a while ago; not what has been settled or trimmed since."""
+        offsets = taken["offset"]
+        gone = self._acknowledged.contains(offsets) | (offsets < np.uint64(self.queue.first))
+        gone |= np.isin(offsets, self._waiting["offset"]) | np.isin(offsets, self._held)
+        gone |= np.fromiter(map(self._in_hand.__contains__, offsets.tolist()), np.bool_, len(offsets))
+        waiting = np.concatenate([taken[~gone], self._waiting])
+        self._waiting = waiting[np.lexsort((waiting["offset"], waiting["due_ms"]))]
+
     def _wait(self, offsets: NDArray[np.uint64], *, maybe_duplicate: bool) -> None:
         self._merge(self.queue.at(offsets), offsets, maybe_duplicate=maybe_duplicate)
 

@@ -26,7 +26,7 @@ class Forwarding:
 
     async def forward(self, address: str, path: str, raw: bytes, context: CallContext) -> bytes | Refusal:
         """Return the leader's answer, its refusals as it gave them."""
-        call = self._channel(address).unary_unary(path, None, None)
+        call = self.channel(address).unary_unary(path, None, None)
         shown = metadata_value(context.invocation_metadata(), "authorization")
         passed = (("authorization", shown),) if shown else ()
         remaining = context.time_remaining()
@@ -44,7 +44,8 @@ class Forwarding:
             text = f"the leader at {address} gave no answer: {error.code().name}, {error.details()}"
             return Refusal(Reason.OUTCOME_UNKNOWN, text, retry_ms=100)
 
-    def _channel(self, address: str) -> grpc.aio.Channel:
+    def channel(self, address: str) -> grpc.aio.Channel:
+        """Return the channel to a member, opened if it is not."""
         channel = self._channels.get(address)
         if channel is None:
             channel = (

@@ -9,7 +9,6 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 import numpy as np
-import structlog
 from numpy.typing import NDArray
 
 from tarry.node import handover
@@ -25,8 +24,6 @@ from tarry.replication.refusal import Reason, Refusal
 
 if TYPE_CHECKING:
     from tarry.node.delivery import Context
-
-log = structlog.get_logger()
 
 
 class GroupDelivery:
@@ -194,8 +191,8 @@ class GroupDelivery:
         if kept < len(batch.units):
             feed.refuse(batch.units[kept:])
             batch = batch.first(kept)
-        if batch.damaged:
-            log.error("record damaged", topic=self.topic, ids=batch.damaged)
+        if len(batch.damaged):
+            self._context.spawn(self._hand_over_mended(feed, batch.damaged))
         if len(batch.units):
             until_ms = now_ms + consumer.lease_ms
             size = sum(map(len, batch.records))
@@ -210,6 +207,16 @@ class GroupDelivery:
             )
             consumer.send(handover.serialize(batch, self.topic, stamp))
         return batch.passed
+
+    async def _hand_over_mended(self, feed: Feed, damaged: NDArray[np.void]) -> None:
+        """Have damaged records mended; each waits in its feed again as soon as it is."""
+        damage = self._context.damage
+        damage.report(damaged["hour"], damaged["global_index"])
+        while len(damaged):
+            mended = await damage.mended(damaged["hour"], damaged["global_index"])
+            feed.put_back(damaged[mended])
+            damaged = damaged[~mended]
+            self.pump()
 
     def _next_consumer(self) -> Consumer | None:
         for _ in self.consumers:

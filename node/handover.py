@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from tarry.proto import tarry_consumer_pb2 as consumer_pb
 from tarry.proto import tarry_log_pb2 as log_pb
-from tarry.proto.message_id import MessageId
 from tarry.proto.tarry_message_pb2 import Record, Retried
 from tarry.replication.ready_queue import ReadyQueue, released_ms
 
@@ -31,7 +30,7 @@ class HandoverBatch:
     attempt: NDArray[np.uint32]
     records: list[bytes]
     passed: NDArray[np.uint64]  # offsets that the exact check of the filter left out
-    damaged: list[str]  # ids whose record does not match its checksum
+    damaged: NDArray[np.void]  # units whose record does not match its checksum
 
     def first(self, n: int) -> HandoverBatch:
         """Return the same with only the first n messages."""
@@ -56,12 +55,10 @@ def build(
     records = read(hour, global_index)
     attempt = np.ones(len(units), dtype=np.uint32)
     passed = np.empty(0, dtype=np.uint64)
-    damaged: list[str] = []
+    damaged = units[:0]
     if None in records:
         whole = np.array([record is not None for record in records], dtype=np.bool_)
-        damaged = [
-            str(MessageId(shard, int(unit["hour"]), int(unit["global_index"]))) for unit in units[~whole]
-        ]
+        damaged = units[~whole]
         units, hour, global_index, attempt = units[whole], hour[whole], global_index[whole], attempt[whole]
         records = [record for record in records if record is not None]
     sound = cast("list[bytes]", records)

@@ -16,6 +16,7 @@ from google.protobuf.message import Message
 
 from tarry.node.clock import ClusterTime
 from tarry.node.config import NodeConfig
+from tarry.node.damage import Damage
 from tarry.node.delivery import Context, Delivery
 from tarry.node.dispatcher import Dispatcher
 from tarry.node.retention import Retention
@@ -36,13 +37,16 @@ CLOCKS_LOOK_MS: Final = 5
 class Leadership:
     """Starts and stops the dispatcher and the delivery as leadership comes and goes."""
 
-    def __init__(self, config: NodeConfig, machine: Machine, driver: Driver, time: ClusterTime) -> None:
+    def __init__(
+        self, config: NodeConfig, machine: Machine, driver: Driver, time: ClusterTime, damage: Damage
+    ) -> None:
         self.delivery: Delivery | None = None
         self._dispatcher: Dispatcher | None = None
         self._config = config
         self._machine = machine
         self._driver = driver
         self._time = time
+        self._damage = damage
         self._changed = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._failed: asyncio.Future[None] | None = None
@@ -129,6 +133,7 @@ class Leadership:
             propose=self._propose,
             may_serve=self._driver.may_serve,
             spawn=self._spawn,
+            damage=self._damage,
         )
         self.delivery = Delivery(context, term, self._heard.cursors)
         self._dispatcher = Dispatcher(self._machine, self._time, self._config.dispatch, self._propose)

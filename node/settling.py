@@ -81,7 +81,7 @@ class Settling:
         await self._context.propose(log_pb.AckCommand(group=self._group, queue=queue, offset=column))
 
     async def retry(self, feed: Feed, offsets: Offsets, reason: RetryReason, delay_ms: int | None) -> None:
-        """Put copies of the deliveries into the wheel; those with a damaged record stay as they are."""
+        """Put copies of the deliveries into the wheel; of those with a damaged record, once it is mended."""
         units = feed.queue.at(offsets)
         records = self._context.machine.wheel.read(units["hour"], units["global_index"])
         whole = np.array([record is not None for record in records], dtype=np.bool_)
@@ -97,6 +97,22 @@ class Settling:
             self._context.config.delivery,
         ):
             await self._context.propose(command)
+        if not whole.all():
+            self._context.spawn(self._retry_mended(feed, offsets[~whole], reason, delay_ms))
+
+    async def _retry_mended(
+        self, feed: Feed, offsets: Offsets, reason: RetryReason, delay_ms: int | None
+    ) -> None:
+        damage, units = self._context.damage, feed.queue.at(offsets)
+        damage.report(units["hour"], units["global_index"])
+        while len(offsets):
+            mended = await damage.mended(units["hour"], units["global_index"])
+            if feed not in self._feeds.values():
+                return  # the group has been moved: it begins again with all that is not acknowledged
+            there = mended & (offsets >= np.uint64(feed.queue.first))
+            if there.any():
+                await self.retry(feed, offsets[there], reason, delay_ms)
+            offsets, units = offsets[~mended], units[~mended]
 
     async def _fly(self) -> None:
         await asyncio.sleep(0)

@@ -12,6 +12,7 @@ from tarry.node.auth import Authorizer, Right
 from tarry.node.calls import CallContext, ServiceHandler
 from tarry.node.clock import ClusterTime
 from tarry.node.config import Limits
+from tarry.node.damage import Damage
 from tarry.node.delivery import Delivery
 from tarry.node.services.handlers import Answer, LeaderCalls
 from tarry.node.services.members import MemberCalls
@@ -39,7 +40,9 @@ class OperatorService:
         delivery: Callable[[], Delivery | None],
         calls: LeaderCalls,
         limits: Limits,
+        damage: Damage,
     ) -> None:
+        self._damage = damage
         self._machine = machine
         self._driver = driver
         self._time = time
@@ -81,6 +84,9 @@ class OperatorService:
             version=version("tarry"),
             lease=status.may_serve and self._delivery() is not None,
             state_digest=self._machine.digest() if request.digest else b"",
+            damaged_found=self._damage.found,
+            damaged_repaired=self._damage.repaired,
+            damaged_left=self._damage.left,
         ).SerializeToString()
 
     def _members(self) -> list[pb.Member]:

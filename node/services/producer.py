@@ -12,6 +12,7 @@ import numpy as np
 from tarry.node.auth import Authorizer, Right
 from tarry.node.calls import CallContext, ServiceHandler
 from tarry.node.clock import ClusterTime
+from tarry.node.damage import Damage
 from tarry.node.intake import Intake, unknown_topic
 from tarry.node.services.handlers import Answer, LeaderCalls
 from tarry.node.services.parsing import parse
@@ -25,11 +26,13 @@ from tarry.replication.driver import Driver
 from tarry.replication.machine import Cancelled, Machine
 from tarry.replication.refusal import Reason, Refusal
 from tarry.replication.scheduling import Scheduled
-from tarry.wheel.state import CancelOutcome
+from tarry.wheel.state import CancelOutcome, Numbers, UnknownMessage
 from tarry.wheel.state import MessageState as WheelMessageState
 
 SERVICE: Final = "tarry.v1.ProducerService"
 NOT_FOUND_TEXT: Final = "no message has this id: it was never given, or the message's hour has been deleted"
+MEND_S: Final = 2.0
+"""How long a lookup waits for a damaged record to be mended."""
 
 CANCEL_OUTCOMES: Final = np.zeros(8, dtype=np.uint32)
 CANCEL_OUTCOMES[CancelOutcome.CANCELLED] = pb.CANCEL_OUTCOME_CANCELLED
@@ -57,6 +60,7 @@ class ProducerService:
         authorizer: Authorizer,
         calls: LeaderCalls,
         auto_create: bool,
+        damage: Damage,
     ) -> None:
         self._shard = shard
         self._intake = intake
@@ -66,6 +70,7 @@ class ProducerService:
         self._authorizer = authorizer
         self._calls = calls
         self._auto_create = auto_create
+        self._damage = damage
 
     def handlers(self) -> ServiceHandler:
         """Return the service's handlers for a grpc.aio server."""
@@ -196,9 +201,9 @@ class ProducerService:
         hour = np.array([found.hour], dtype=np.uint32)
         index = np.array([found.global_index], dtype=np.uint32)
         queue = self._machine.queues[int(self._machine.wheel.units(hour, index)["topic"][0])]
-        record = self._machine.wheel.read(hour, index)[0]
+        record = await self._record(hour, index)
         if record is None:
-            return Refusal(Reason.MESSAGE_DAMAGED, "the message's record does not match its checksum here")
+            return Refusal(Reason.MESSAGE_DAMAGED, "no node in reach has the message's record whole")
         stored = Retried.FromString(record).record if queue.group else record
         return pb.GetResponse(
             id=request.id,
@@ -207,6 +212,19 @@ class ProducerService:
             state=STATES[state],
             record=Record.FromString(stored),
         ).SerializeToString()
+
+    async def _record(self, hour: Numbers, index: Numbers) -> bytes | None:
+        """Return the record of the one message; None where it is damaged and was not mended in time."""
+        record = self._machine.wheel.read(hour, index)[0]
+        if record is not None:
+            return record
+        self._damage.report(hour, index)
+        try:
+            async with asyncio.timeout(MEND_S):
+                await self._damage.mended(hour, index)
+            return self._machine.wheel.read(hour, index)[0]
+        except (TimeoutError, UnknownMessage):
+            return None
 
     def _ids(self, texts: list[str]) -> list[MessageId] | Refusal:
         try:

@@ -1,0 +1,108 @@
+"""RecordService: records for peers whose own copies are damaged. Nodes alone may call it."""
+
+from __future__ import annotations
+
+import hmac
+from typing import Final
+
+import grpc
+import numpy as np
+import structlog
+from google.protobuf.message import DecodeError
+
+from tarry.node.calls import CallContext, ServiceHandler, metadata_value
+from tarry.node.damage import ASKED_BYTES_MAX, ASKED_RECORDS_MAX, Numbers
+from tarry.node.forwarding import Forwarding
+from tarry.node.services.parsing import parse
+from tarry.node.status import abort
+from tarry.proto import tarry_peer_pb2 as pb
+from tarry.replication.machine import Machine
+from tarry.replication.refusal import Reason, Refusal
+from tarry.wheel.grouping import portions
+from tarry.wheel.wheel import Wheel
+
+log = structlog.get_logger()
+
+SERVICE: Final = "tarry.v1.RecordService"
+FETCH: Final = f"/{SERVICE}/FetchRecords"
+DEADLINE_S: Final = 5.0
+
+
+def whole(wheel: Wheel, hour: int, global_index: Numbers) -> tuple[list[int], list[bytes]]:
+    """Return which of the records are there and match their checksums, and they themselves.
+
+    No more than one call may answer: of more, what does not fit is left out.
+    """
+    state = wheel.hour_state(hour)
+    known = global_index[global_index < (state.units if state else 0)]
+    if not len(known):
+        return [], []
+    hours = np.full(len(known), hour, dtype=np.uint32)
+    first = next(portions(wheel.units(hours, known)["size"], ASKED_BYTES_MAX))
+    records = wheel.read(hours[first], known[first])
+    sound = [
+        (number, record)
+        for number, record in zip(known.tolist(), records, strict=False)
+        if record is not None
+    ]
+    return [number for number, _ in sound], [record for _, record in sound]
+
+
+class RecordService:
+    """Answers peers."""
+
+    def __init__(self, machine: Machine, cluster: str, peer_token: str) -> None:
+        self._machine = machine
+        self._cluster = cluster
+        self._peer_token = peer_token
+
+    def handlers(self) -> ServiceHandler:
+        """Return the service's handlers for a grpc.aio server."""
+        fetch = grpc.unary_unary_rpc_method_handler(self._fetch_records)
+        return grpc.method_handlers_generic_handler(SERVICE, {"FetchRecords": fetch})
+
+    async def _fetch_records(self, raw: bytes, context: CallContext) -> bytes:
+        if not self._is_peer(context):
+            await abort(context, Refusal(Reason.UNAUTHENTICATED, "only nodes of the cluster are answered"))
+        request = parse(pb.FetchRecordsRequest, raw)
+        if isinstance(request, Refusal):
+            await abort(context, request)
+        if request.cluster != self._cluster:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"not of {request.cluster}")
+        if len(request.global_index) > ASKED_RECORDS_MAX:
+            text = f"{len(request.global_index)} records: ask for {ASKED_RECORDS_MAX} at most"
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, text)
+        numbers = np.array(request.global_index, dtype=np.uint32)
+        there, records = whole(self._machine.wheel, request.hour, numbers)
+        return pb.FetchRecordsResponse(global_index=there, records=records).SerializeToString()
+
+    def _is_peer(self, context: CallContext) -> bool:
+        shown = metadata_value(context.invocation_metadata(), "authorization")
+        given = shown.removeprefix("Bearer ") if isinstance(shown, str) else ""
+        return not self._peer_token or hmac.compare_digest(self._peer_token.encode(), given.encode())
+
+
+class PeerRecords:
+    """Asks peers; ``fetch`` is what ``Damage.run`` wants."""
+
+    def __init__(self, forwarding: Forwarding, cluster: str, node: str, peer_token: str) -> None:
+        self._forwarding = forwarding
+        self._cluster = cluster
+        self._node = node
+        self._metadata = (("authorization", f"Bearer {peer_token}"),) if peer_token else ()
+
+    async def fetch(self, address: str, hour: int, global_index: Numbers) -> dict[int, bytes]:
+        """Return what the peer gave, nothing where it did not answer."""
+        request = pb.FetchRecordsRequest(
+            cluster=self._cluster, node=self._node, hour=hour, global_index=global_index.tolist()
+        )
+        call = self._forwarding.channel(address).unary_unary(
+            FETCH, pb.FetchRecordsRequest.SerializeToString, None
+        )
+        try:
+            raw: bytes = await call(request, metadata=self._metadata, timeout=DEADLINE_S)
+            answer = pb.FetchRecordsResponse.FromString(raw)
+        except (grpc.aio.AioRpcError, DecodeError) as error:
+            log.warning("peer gave no records", peer=address, error=str(error))
+            return {}
+        return dict(zip(answer.global_index, answer.records, strict=False))
