@@ -1,0 +1,140 @@
+"""Bits that flip in the delay logs of real nodes: found, mended from a peer, counted, and nothing stops."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tarry.client.aio import Client, Consumer, connect
+from tarry.client.errors import Damaged
+from tarry.client.local_cluster import LocalCluster
+from tarry.proto.message_id import MessageId
+from tarry.wheel.delay_log import UNIT
+from tarry.wheel.hour_partition import folder_name
+
+TOPIC = "damage"
+PATIENCE_S = 30
+BODIES = [b"message %d, " % number * 20 for number in range(300)]
+
+
+def hour_folder(cluster: LocalCluster, node: str, hour: int) -> Path:
+    (folder,) = cluster.nodes[node].folder.glob(f"state-*/hours/{folder_name(hour)}")
+    return folder
+
+
+def flip(cluster: LocalCluster, node: str, ids: Iterable[str]) -> None:
+    """Turn a bit of each record on a node's disk, as decay would; turned again, it is as it was."""
+    for found in map(MessageId.parse, ids):
+        folder = hour_folder(cluster, node, found.hour)
+        unit = np.frombuffer((folder / "delay.index").read_bytes(), UNIT)[found.global_index]
+        place = int(unit["offset"]) + int(unit["size"]) // 2
+        with (folder / "delay.log").open("r+b") as file:
+            file.seek(place)
+            (byte,) = file.read(1)
+            file.seek(place)
+            file.write(bytes([byte ^ 0x10]))
+
+
+async def damaged(cluster: LocalCluster, node: str, ids: Iterable[str]) -> None:
+    """Stop a node, in order, so that its checkpoint holds everything; damage it; start it again."""
+    await asyncio.to_thread(cluster.stop, node)
+    flip(cluster, node, ids)
+    cluster.start(node)
+    await asyncio.to_thread(cluster.wait_until_serving)
+
+
+def follower(cluster: LocalCluster) -> str:
+    leader = cluster.wait_for_leader()
+    return next(name for name in cluster.nodes if name != leader)
+
+
+def told(cluster: LocalCluster, node: str) -> tuple[int, int, int]:
+    """Found, repaired, left."""
+    status = cluster.status(node, timeout_s=5)
+    assert status is not None
+    return status.damaged_found, status.damaged_repaired, status.damaged_left
+
+
+def wait_until(done: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+async def receive(consumer: Consumer, count: int) -> list[tuple[str, bytes]]:
+    got = []
+    async with asyncio.timeout(PATIENCE_S):
+        async for message in consumer:
+            got.append((message.id, message.body))
+            message.ack_soon()
+            if len(got) == count:
+                break
+    return got
+
+
+async def schedule(client: Client, delay_ms: int) -> list[str]:
+    return list((await client.producer().schedule_batch(TOPIC, BODIES, delay_ms=delay_ms)).ids)
+
+
+async def test_a_leader_whose_every_record_is_damaged_delivers_all_of_them_unchanged_and_once(
+    cluster: LocalCluster,
+) -> None:
+    async with connect(cluster.addresses, deadline_ms=30_000) as client:
+        ids = await schedule(client, delay_ms=9_000)
+        due_s = time.monotonic() + 9
+        target = follower(cluster)
+        await damaged(cluster, target, ids)
+        assert (await client.operator().transfer(target)).leader == target
+        assert (await client.producer().get(ids[7])).body == BODIES[7]
+        assert told(cluster, target) == (1, 1, 0)
+        assert time.monotonic() < due_s
+        async with client.consumer(TOPIC, "g", credit=1_000) as consumer:
+            got = await receive(consumer, len(ids))
+            await asyncio.sleep(0.5)  # in which a second delivery would come
+            assert consumer.in_hand == 0
+        assert Counter(got) == Counter(zip(ids, BODIES, strict=True))
+        assert told(cluster, target) == (len(ids), len(ids), 0)
+        assert await asyncio.to_thread(cluster.wait_for_leader) == target
+
+
+async def test_the_scrub_alone_finds_and_mends_what_decays_on_a_follower(tmp_path: Path) -> None:
+    settings = {"dispatch": {"scrub_step_ms_max": 100}}
+    with LocalCluster(3, tmp_path, settings) as cluster:
+        cluster.start()
+        cluster.wait_until_serving()
+        async with connect(cluster.addresses, deadline_ms=30_000) as client:
+            ids = await schedule(client, delay_ms=3_600_000)
+            node = follower(cluster)
+            await damaged(cluster, node, ids[::50])
+            await asyncio.to_thread(wait_until, lambda: told(cluster, node) == (6, 6, 0))
+        hour = MessageId.parse(ids[0]).hour
+        logs = {(hour_folder(cluster, name, hour) / "delay.log").read_bytes() for name in cluster.nodes}
+        assert len(logs) == 1
+
+
+async def test_a_record_that_no_node_has_whole_is_counted_holds_up_nothing_and_comes_once_one_has_it(
+    cluster: LocalCluster,
+) -> None:
+    async with connect(cluster.addresses, deadline_ms=30_000) as client:
+        ids = await schedule(client, delay_ms=100)
+        for name in cluster.nodes:
+            await asyncio.to_thread(cluster.stop, name)
+            flip(cluster, name, ids[5:6])
+        cluster.start()
+        leader = await asyncio.to_thread(cluster.wait_until_serving)
+        async with client.consumer(TOPIC, "g", credit=1_000) as consumer:
+            got = await receive(consumer, len(ids) - 1)
+            assert Counter(got) == Counter(set(zip(ids, BODIES, strict=True)) - {(ids[5], BODIES[5])})
+            with pytest.raises(Damaged):
+                await client.producer().get(ids[5])
+            assert told(cluster, leader) == (1, 0, 1)
+            await damaged(cluster, follower(cluster), ids[5:6])  # a bit turned twice
+            assert await receive(consumer, 1) == [(ids[5], BODIES[5])]
+            assert told(cluster, leader) == (1, 1, 0)
