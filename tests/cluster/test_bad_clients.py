@@ -6,6 +6,7 @@ import os
 import queue
 import socket
 import time
+import uuid
 from collections.abc import Iterator
 from itertools import count
 
@@ -47,8 +48,22 @@ def subscribe(topic: str, **fields: object) -> ConsumeRequest:
 
 def schedule(node: Wire, topic: str, body: bytes = b"hello", messages: int = 1) -> None:
     record = Record(body=body).SerializeToString()
-    request = ScheduleBatchRequest(topics=[topic], delay_ms=[0] * messages, records=[record] * messages)
-    node.producer.ScheduleBatch(request, timeout=TIMEOUT_S)
+    request = ScheduleBatchRequest(
+        producer=uuid.uuid4().hex,
+        sequence=1,
+        topics=[topic],
+        delay_ms=[0] * messages,
+        records=[record] * messages,
+    )
+    deadline = time.monotonic() + TIMEOUT_S
+    while True:
+        try:
+            node.producer.ScheduleBatch(request, timeout=TIMEOUT_S)
+            return
+        except grpc.RpcError as error:
+            if refusal(error).code is not grpc.StatusCode.UNAVAILABLE or time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
 
 
 class Consuming:

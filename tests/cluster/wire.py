@@ -22,7 +22,8 @@ TIMEOUT_S = 10.0
 RETRIES = {  # gRPC's own, for a leadership that moves while a machine is busy
     "methodConfig": [
         {
-            "name": [{}],
+            # not of what would be done twice
+            "name": [{"service": "tarry.v1.OperatorService"}, {"service": "tarry.v1.ConsumerService"}],
             "retryPolicy": {
                 "maxAttempts": 5,
                 "initialBackoff": "0.2s",
