@@ -169,8 +169,11 @@ class World:
         self.history: list[str] = []
         self._failed = asyncio.Event()
         self._commands = 0
-        self.nodes = [SimNode(self, f"n{i + 1}") for i in range(names)]
+        self.nodes = [self.make_node(f"n{i + 1}") for i in range(names)]
         self.members = {node.name: f"{node.name}:1" for node in self.nodes}
+
+    def make_node(self, name: str) -> SimNode:
+        return SimNode(self, name)
 
     def start(self) -> None:
         for node in self.nodes:
@@ -258,14 +261,8 @@ class World:
 
     async def converge(self, timeout_s: float = 10.0) -> None:
         """All faults are over: the cluster serves again, and its states become equal."""
-        self.network.heal()
-        for node in self.nodes:
-            node.disk.fails = False
-            node.running.set()
-            if not node.alive:
-                node.start(self.members)
+        await self.mend()
         loop = asyncio.get_running_loop()
-        await self._gather_members()
         begun = loop.time()
         while not await self.propose(await self.until_led(3.0)):
             if loop.time() - begun > 2.0:
@@ -277,6 +274,16 @@ class World:
                 raise Violation(f"V3: not converged: {where}")
             await asyncio.sleep(0.02)
         self.checker.at_the_end(self.nodes)
+
+    async def mend(self) -> None:
+        """All faults end."""
+        self.network.heal()
+        for node in self.nodes:
+            node.disk.fails = False
+            node.running.set()
+            if not node.alive:
+                node.start(self.members)
+        await self._gather_members()
 
     async def _gather_members(self) -> None:
         """Whoever was removed comes back."""

@@ -1,0 +1,111 @@
+"""What clients were told and what they were given, and what must hold of it."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+
+from tests.simulation.checker import Violation
+
+Id = tuple[int, int]
+"""Hour and global index."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """The answer to a schedule request, for one message."""
+
+    topic: str
+    message: Id
+    due_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """One delivery."""
+
+    at_s: float
+    term: int
+    attempt: int
+    maybe_duplicate: bool
+    consumer: str
+
+
+class Ledger:
+    """Messages by label, which is their body. Times are true ones."""
+
+    def __init__(self, early_ms: int, groups: dict[str, list[str]]) -> None:
+        """`early_ms`: how far a majority of the clocks may be ahead; `groups` of each topic."""
+        self.early_ms = early_ms
+        self.repeats_s = 1.0
+        """How long before the end of a leadership a delivery may go unnoticed by the next."""
+        self.told: dict[bytes, Told] = {}
+        self.cancelled: set[bytes] = set()
+        self.perhaps_cancelled: set[bytes] = set()
+        self.given: defaultdict[tuple[str, bytes], list[Given]] = defaultdict(list)
+        self.led_until: dict[int, float] = {}
+        self.counts: Counter[str] = Counter()
+        self._ids: dict[bytes, Id] = {}
+        self._groups = groups
+
+    def acknowledged(self, label: bytes, told: Told) -> None:
+        before = self.told.setdefault(label, told)
+        demand(before.message == told.message, f"L1: {label!r} is scheduled as {before} and {told}")
+        self._is(label, told.message)
+
+    def cancel_answered(self, label: bytes) -> None:
+        self.cancelled.add(label)
+        given = [key for key in self.given if key[1] == label]
+        demand(not given, f"L2: {label!r} is cancelled though delivered to {given}")
+
+    def delivered(
+        self, group: str, label: bytes, message: Id, due_ms: int, true_ms: int, given: Given
+    ) -> None:
+        self._is(label, message)
+        demand(label not in self.cancelled, f"L2: {label!r} is delivered though cancelled")
+        early = due_ms - true_ms
+        demand(early <= self.early_ms, f"L3: {label!r} is delivered {early} ms early in term {given.term}")
+        told = self.told.get(label)
+        demand(
+            told is None or due_ms >= told.due_ms,
+            f"L3: {label!r} was due at {told and told.due_ms}, not {due_ms}",
+        )
+        self.counts["deliveries"] += 1
+        earlier = self.given[group, label]
+        if earlier:
+            self._check_repeated(group, label, earlier, given)
+        earlier.append(given)
+
+    def missing(self) -> list[tuple[str, bytes]]:
+        """Return the (group, label) that were acknowledged, not cancelled, and never delivered."""
+        gone = self.cancelled | self.perhaps_cancelled
+        return [
+            (group, label)
+            for label, told in self.told.items()
+            if label not in gone
+            for group in self._groups[told.topic]
+            if (group, label) not in self.given
+        ]
+
+    def _is(self, label: bytes, message: Id) -> None:
+        known = self._ids.setdefault(label, message)
+        demand(known == message, f"L1: {label!r} is both {known} and {message}")
+
+    def _check_repeated(self, group: str, label: bytes, earlier: list[Given], given: Given) -> None:
+        last = earlier[-1]
+        if given.attempt > max(before.attempt for before in earlier):
+            self.counts["retried"] += 1
+            return
+        if given.maybe_duplicate:
+            self.counts["marked"] += 1
+            return
+        self.counts["unmarked"] += 1
+        text = f"L4: {label!r} comes again, unmarked, to {group}: {earlier} and {given}"
+        demand(last.term != given.term, text)
+        unseen_s = self.led_until.get(last.term, given.at_s) - last.at_s
+        demand(unseen_s <= self.repeats_s, f"{text}: {unseen_s:.3f} s before its leader's end")
+
+
+def demand(holds: bool, text: str) -> None:
+    if not holds:
+        raise Violation(text)

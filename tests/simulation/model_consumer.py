@@ -1,0 +1,132 @@
+"""A consumer: the client's own table of what is in hand, and one of several tempers."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import TYPE_CHECKING
+
+from tarry.client.hand import Hand, Verdict
+from tarry.proto import tarry_consumer_pb2 as pb
+from tarry.proto.tarry_message_pb2 import Record
+from tests.simulation.edge import StreamEnded
+from tests.simulation.ledger import Given
+
+if TYPE_CHECKING:
+    from tests.simulation.whole_node import WholeNode
+    from tests.simulation.whole_world import WholeWorld
+
+Requests = asyncio.Queue[pb.ConsumeRequest | None]
+
+
+class ModelConsumer:
+    """Comes back, with what it holds, whenever its stream ends."""
+
+    def __init__(
+        self,
+        world: WholeWorld,
+        name: str,
+        topic: str,
+        group: str,
+        *,
+        nacks: float = 0.0,
+        forgets: float = 0.0,
+        thinks_s: float = 0.05,
+        credit: int = 50,
+    ) -> None:
+        self._world = world
+        self._rng = random.Random(world.rng.random())
+        self.name = name
+        self.group = group
+        self._topic = topic
+        self._nacks = nacks
+        self._forgets = forgets
+        self.thinks_s = thinks_s
+        self.hand = Hand(credit)
+        self._requests: Requests | None = None
+
+    async def run(self) -> None:
+        while True:
+            node = self._world.likely_leader(self._rng)
+            if node is not None:
+                await self._until_broken(node)
+            await asyncio.sleep(self._rng.uniform(0.005, 0.05))
+
+    async def _until_broken(self, node: WholeNode) -> None:
+        session = asyncio.ensure_future(self._session(node))
+        node.streams.add(session)
+        try:
+            await asyncio.wait([session])
+        finally:
+            session.cancel()
+            node.streams.discard(session)
+        error = None if session.cancelled() else session.exception()
+        if error is not None and not isinstance(error, StreamEnded):
+            self._world.fail(error)
+
+    async def _session(self, node: WholeNode) -> None:
+        requests: Requests = asyncio.Queue()
+        subscribe = pb.Subscribe(
+            topic=self._topic,
+            group=self.group,
+            consumer=self.name,
+            credit=self.hand.credit_to_start(),
+            holding=self.hand.holding(),
+        )
+        requests.put_nowait(pb.ConsumeRequest(subscribe=subscribe))
+        stream = node.edge.consume(requests)
+        try:
+            async for raw in stream:
+                await asyncio.sleep(self._rng.uniform(0.0002, 0.002))  # on its way
+                self._take(pb.ConsumeResponse.FromString(raw), requests)
+        finally:
+            self._requests = None
+            await stream.aclose()  # type: ignore[attr-defined]
+
+    def _take(self, response: pb.ConsumeResponse, requests: Requests) -> None:
+        if response.HasField("subscribed"):
+            self.hand.subscribed({h.queue: frozenset(h.offset) for h in response.subscribed.resumed})
+            self._requests = requests
+        elif response.HasField("acked"):
+            self.hand.answered(response.acked)
+        else:
+            self._receive(response.deliveries)
+        self._flush()
+
+    def _receive(self, batch: pb.Deliveries) -> None:
+        loop, rng, world = asyncio.get_running_loop(), self._rng, self._world
+        marked = set(batch.maybe_duplicate)
+        again = self.hand.among(batch.queue, batch.offset)
+        for n, offset in enumerate(batch.offset):
+            given = Given(
+                loop.time(),
+                batch.stamp.term,
+                batch.attempt[n] if batch.attempt else 1,
+                n in marked or offset in again,
+                self.name,
+            )
+            label = Record.FromString(batch.records[n]).body
+            message = (batch.hour[n], batch.global_index[n])
+            group = f"{self._topic}/{self.group}"
+            world.ledger.delivered(group, label, message, batch.due_ms[n], world.true_ms(), given)
+        self.hand.received(batch.queue, batch.offset)
+        for offset in batch.offset:
+            if not world.calm and rng.random() < self._forgets:
+                loop.call_later(2.0, self._forget, batch.queue, offset)
+            else:
+                verdict = Verdict(batch.queue, nack=not world.calm and rng.random() < self._nacks)
+                loop.call_later(rng.uniform(0, self.thinks_s), self._settle, verdict, offset)
+
+    def _settle(self, verdict: Verdict, offset: int) -> None:
+        if self.hand.holds(verdict.queue, offset):
+            self.hand.settle(verdict, offset)
+        self._flush()
+
+    def _forget(self, queue: int, offset: int) -> None:
+        self.hand.forget(queue, [offset])
+        self._flush()
+
+    def _flush(self) -> None:
+        if self._requests is not None:
+            for request in self.hand.outgoing():
+                self._requests.put_nowait(request)

@@ -1,0 +1,110 @@
+"""A producer that gives up on nothing, and now and then cancels."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tarry.node.services.handlers import Answer
+from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.proto import tarry_producer_pb2 as pb
+from tarry.proto.message_id import MessageId
+from tarry.proto.tarry_message_pb2 import Record
+from tarry.replication.refusal import Reason, Refusal
+from tests.simulation.checker import Violation
+from tests.simulation.edge import StreamEnded
+from tests.simulation.ledger import Told
+
+if TYPE_CHECKING:
+    from tests.simulation.whole_world import WholeWorld
+
+TRY_AGAIN = {Reason.NOT_LEADER, Reason.NO_LEADER, Reason.OUTCOME_UNKNOWN, Reason.OVERLOADED}
+
+
+class ModelProducer:
+    """Numbers its requests; asks again, by the same number, until it is answered."""
+
+    def __init__(self, world: WholeWorld, name: str) -> None:
+        self._world = world
+        self._rng = random.Random(world.rng.random())
+        self._name = name
+        self._sequence = 0
+        self.repeated = 0
+
+    async def run(self, until_s: float) -> None:
+        loop, rng = asyncio.get_running_loop(), self._rng
+        while loop.time() < until_s:
+            labels = await self.schedule(rng.choice(sorted(self._world.groups)), self._dues())
+            if rng.random() < 0.3:
+                await asyncio.sleep(rng.uniform(0, 0.2))
+                await self.cancel(rng.choice(labels))
+            await asyncio.sleep(rng.uniform(0.002, 0.08))
+
+    async def schedule(self, topic: str, dues_ms: list[int]) -> list[bytes]:
+        """Return the messages' labels once it is acknowledged."""
+        self._sequence += 1
+        labels = [f"{self._name}/{self._sequence}/{n}".encode() for n in range(len(dues_ms))]
+        request = log_pb.ScheduleColumns(
+            producer=self._name,
+            sequence=self._sequence,
+            topics=[topic],
+            topic=np.zeros(len(labels), dtype="<u4").tobytes(),
+            due_ms=np.array(dues_ms, dtype="<i8").tobytes(),
+            records=[Record(body=label).SerializeToString() for label in labels],
+        )
+        answer = log_pb.ScheduledColumns.FromString(await self._ask("schedule", request.SerializeToString()))
+        self.repeated += answer.repeated
+        columns = zip(
+            labels,
+            np.frombuffer(answer.hour, dtype="<u4").tolist(),
+            np.frombuffer(answer.global_index, dtype="<u4").tolist(),
+            np.frombuffer(answer.due_ms, dtype="<i8").tolist(),
+            strict=True,
+        )
+        for label, hour, index, due_ms in columns:
+            self._world.ledger.acknowledged(label, Told(topic, (hour, index), due_ms))
+        return labels
+
+    async def cancel(self, label: bytes) -> bool:
+        """Return whether the cluster says that it is cancelled."""
+        ledger = self._world.ledger
+        request = pb.CancelRequest(ids=[str(MessageId(0, *ledger.told[label].message))])
+        ledger.perhaps_cancelled.add(label)
+        answer = pb.CancelResponse.FromString(await self._ask("cancel", request.SerializeToString()))
+        ledger.perhaps_cancelled.discard(label)
+        if answer.outcomes[0] == pb.CANCEL_OUTCOME_CANCELLED:
+            ledger.cancel_answered(label)
+            return True
+        if answer.outcomes[0] != pb.CANCEL_OUTCOME_ALREADY_RELEASED:
+            raise Violation(f"{label!r} was acknowledged, and a cancel is answered {answer}")
+        return False
+
+    async def _ask(self, call: str, raw: bytes) -> bytes:
+        while True:
+            answer = await self._once(call, raw)
+            if isinstance(answer, bytes) and self._rng.random() >= self._world.answers_lost:
+                return answer
+            if isinstance(answer, Refusal) and answer.reason not in TRY_AGAIN:
+                raise Violation(f"{self._name} is refused: {answer}")
+            await asyncio.sleep(self._rng.uniform(0.005, 0.05))
+
+    async def _once(self, call: str, raw: bytes) -> Answer | None:
+        node = self._world.likely_leader(self._rng)
+        if node is None:
+            return None
+        ask = node.edge.schedule if call == "schedule" else node.edge.cancel
+        try:
+            return await asyncio.wait_for(ask(raw), 2.0)
+        except (StreamEnded, TimeoutError):
+            return None
+
+    def _dues(self) -> list[int]:
+        rng, now_ms = self._rng, self._world.true_ms()
+        spread = rng.choice(((-2000, 0), (0, 300), (0, 1500), (0, 1500), (500, 6000), (1000, 12_000)))
+        count = rng.choice((1, 1, 2, 5, 40))
+        if rng.random() < 0.2:
+            return [now_ms + rng.randint(*spread)] * count
+        return [now_ms + rng.randint(*spread) for _ in range(count)]

@@ -1,0 +1,179 @@
+"""A whole node in the simulation: the product's core, on simulated clocks, network and power."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tarry.node.config import Delivery, Dispatch, NodeConfig
+from tarry.node.core import Core
+from tarry.replication.core import RunBlocking
+from tarry.replication.driver import Driver
+from tarry.replication.journal import Batch, Journal
+from tests.simulation.disk import DiskFailed
+from tests.simulation.edge import Edge
+from tests.simulation.network import SimTransport
+from tests.simulation.torn_files import tear
+from tests.simulation.world import SimNode, WatchedDriver
+
+if TYPE_CHECKING:
+    from tests.simulation.whole_world import WholeWorld
+
+RATE_ERROR = 0.0005
+"""Of a monotonic clock; ten times that of a bad crystal."""
+
+DELIVERY = Delivery(lease_ms=1_500, attempts_max=4, back_off_ms=(200, 400, 800))
+DISPATCH = Dispatch(slice_messages_max=20, checkpoint_ms=2_500, retention_check_ms=2_000)
+
+
+class NodeClock:
+    """A node's clocks: monotonic at its own rate, wall at its own distance from the truth."""
+
+    def __init__(self, world: WholeWorld, rate: float, ahead_ms: int) -> None:
+        self._world = world
+        self._rate = rate
+        self.ahead_ms = ahead_ms
+
+    def monotonic_ms(self) -> float:
+        return asyncio.get_running_loop().time() * self._rate * 1000 + self._world.asleep_ms
+
+    def wall_ms(self) -> int:
+        return self._world.true_ms() + self.ahead_ms
+
+
+class WholeNode(SimNode):
+    world: WholeWorld
+
+    def __init__(self, world: WholeWorld, name: str) -> None:
+        super().__init__(world, name)
+        self.data: Path = world.folder / name
+        self.wall = NodeClock(world, 1 + world.rng.uniform(-RATE_ERROR, RATE_ERROR), 0)
+        self.streams: set[asyncio.Task[Any]] = set()
+        self._tasks: list[asyncio.Task[Any]] = []
+        self._launch: asyncio.Task[None] | None = None
+        self._buried: asyncio.Task[None] | None = None
+
+    def start(self, members: dict[str, str]) -> None:
+        """Soon: what is left of the start before is buried first."""
+        if self._launch is None:
+            self._launch = asyncio.get_running_loop().create_task(self._start(members))
+
+    async def _start(self, members: dict[str, str]) -> None:
+        try:
+            if self._buried is not None:
+                await self._buried
+            self._starts += 1
+            self._open(members)
+        except Exception as error:  # noqa: BLE001 - a node that cannot start is a finding
+            self.world.fail(error)
+        finally:
+            self._launch = None
+
+    def _open(self, members: dict[str, str]) -> None:
+        world = self.world
+        self.config = NodeConfig(
+            node=self.name,
+            data=self.data,
+            listen="127.0.0.1:1",
+            members=members,
+            delivery=DELIVERY,
+            dispatch=DISPATCH,
+        )
+        self.journal = Journal(self.disk, incarnation=world.rng.getrandbits(60), tail_entries_max=64)
+        world.checker.on_start(self)
+        self.transport = SimTransport(world.network, self.name)
+        self.running.set()
+        # a start's disk work must not outlive it
+        start = self._starts
+
+        async def run_blocking(work: Callable[[], Any], /) -> Any:
+            return await self._block(work, start)
+
+        self.core = self._make_core(run_blocking, WatchedDriver)
+        self.machine = self.core.machine  # type: ignore[assignment]
+        apply = self.core.machine.apply
+
+        def watched(index: int, term: int, commands: Sequence[bytes]) -> Any:
+            commands = list(commands)
+            outcomes = apply(index, term, commands)
+            world.on_apply(self, index, term, commands)
+            return outcomes
+
+        setattr(self.core.machine, "apply", watched)  # noqa: B010 - a method of one object
+        driver = self.core.driver
+        assert isinstance(driver, WatchedDriver)
+        self.driver = driver
+        driver.running = self.running
+        driver.after_turn = self._after_turn
+        self.edge = Edge(self.config, self.core)
+        self.alive = True
+        work = (driver.run(), self.core.leadership.run(), self.core.checkpoints.run(), self.core.pulse())
+        self._tasks = [asyncio.ensure_future(self._guard(part)) for part in work]
+
+    def _make_core(self, run_blocking: RunBlocking, driver: type[Driver]) -> Core:
+        return Core(
+            self.config,
+            self.wall,
+            self.journal,
+            self.transport,
+            self.world.settings,
+            rng=random.Random(self.world.rng.random()),
+            run_blocking=run_blocking,
+            driver=driver,
+        )
+
+    async def _guard(self, part: Any) -> None:
+        try:
+            await part
+        except DiskFailed:
+            self.world.note(f"{self.name} ends: its disk failed")
+            self.crash()
+        except Exception as error:  # noqa: BLE001 - whatever ends a node here is a finding
+            if self.alive:
+                self.world.fail(error)
+
+    def crash(self) -> None:
+        """Power loss: streams break, what was not synced is gone or half there."""
+        if not self.alive:
+            return
+        self.alive = False
+        self.transport.kill()
+        for task in [*self.streams, *self._tasks]:
+            task.cancel()
+        self.disk.crash(self._under_way)
+        self._under_way = None
+        self._buried = asyncio.get_running_loop().create_task(self._bury(self.core, self._tasks))
+
+    async def _bury(self, core: Core, tasks: list[asyncio.Task[Any]]) -> None:
+        others = [task for task in tasks if task is not asyncio.current_task()]
+        await asyncio.gather(*others, return_exceptions=True)
+        for _ in range(3):  # what they had started
+            await asyncio.sleep(0)
+        core.machine.close()
+        tear(self.data, random.Random(self.world.rng.random()))
+
+    def take_checkpoint(self) -> None:
+        if self.alive and self.running.is_set():
+            self._tasks.append(asyncio.ensure_future(self._guard(self.core.checkpoints.write())))
+
+    def _after_turn(self) -> None:
+        self.world.after_turn(self)
+
+    async def _block(self, work: Callable[[], Any], start: int) -> Any:
+        """As in `SimNode`; a checkpoint and the journal may be written at once."""
+        args = getattr(work, "args", ())
+        batch = args[0] if args and isinstance(args[0], Batch) else None
+        if batch is not None:
+            self._under_way = batch
+        delay_s = self.sync_s * self.world.rng.uniform(0.5, 2) * (1 if batch is not None else 4)
+        await asyncio.sleep(delay_s / 2)
+        if not self.alive or start != self._starts:
+            raise asyncio.CancelledError  # the power went first
+        done = work()
+        if batch is not None:
+            self._under_way = None
+        await asyncio.sleep(delay_s / 2)
+        return done

@@ -1,0 +1,86 @@
+"""One seed, one run of whole nodes: producers, consumers, faults, healing, draining, checks."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import random
+import traceback
+from dataclasses import dataclass, field
+
+import structlog
+
+from tests.simulation import virtual_loop, whole_faults
+from tests.simulation.model_producer import ModelProducer
+from tests.simulation.whole_world import HOUR_MS, WholeWorld
+
+
+@dataclass(frozen=True, slots=True)
+class WholeOutcome:
+    seed: int
+    failure: str | None
+    acknowledged: int
+    lost: int
+    virtual_hours: float
+    history_hash: str
+    counts: dict[str, int] = field(default_factory=dict)
+    history: tuple[str, ...] = ()
+
+
+def simulate_whole(seed: int, seconds: float = 15.0) -> WholeOutcome:
+    """Equal seeds give equal outcomes, to the last event."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    return virtual_loop.run(_simulate(seed, seconds))
+
+
+async def _simulate(seed: int, seconds: float) -> WholeOutcome:
+    draw = random.Random(seed)
+    names, skew_ms = draw.choice((3, 3, 3, 5)), draw.choice((0, 0, 20, 1_000))
+    world = WholeWorld(seed, names, skew_ms=skew_ms)
+    failure: str | None = None
+    try:
+        await world.during(_run(world, seconds))
+    except Exception as error:  # noqa: BLE001 - a finding, to be told with its seed
+        failure = f"{type(error).__name__}: {error}"
+        world.history.extend(traceback.format_exc().splitlines())
+    ledger, checker = world.ledger, world.checker
+    text = "\n".join([*world.history, str(sorted(ledger.told.items())), str(world.network.frames)])
+    outcome = WholeOutcome(
+        seed,
+        failure,
+        len(ledger.told),
+        len(ledger.missing()) if failure and failure.startswith("Violation: V4") else 0,
+        (asyncio.get_running_loop().time() + world.asleep_ms / 1000) * 1000 / HOUR_MS,
+        hashlib.sha256(text.encode()).hexdigest()[:16],
+        {
+            **ledger.counts,
+            **world.counts,
+            "cancelled": len(ledger.cancelled),
+            "elections": len(checker.leaders),
+            "transfers": checker.sometimes["transferred"],
+            "membership_changes": checker.sometimes["members changed"],
+        },
+        tuple(world.history) if failure else (),
+    )
+    await world.close()
+    return outcome
+
+
+async def _run(world: WholeWorld, seconds: float) -> None:
+    loop = asyncio.get_running_loop()
+    until = loop.time() + seconds
+    world.start()
+    consumers = [asyncio.ensure_future(consumer.run()) for consumer in world.consumers()]
+    producers = [ModelProducer(world, f"p{n}") for n in range(3)]
+    try:
+        async with asyncio.TaskGroup() as writing:
+            for producer in producers:
+                writing.create_task(producer.run(until))
+            await asyncio.gather(*(whole_faults.plague(world, until) for _ in range(2)))
+            await world.mend()
+        await world.drain()
+    finally:
+        for task in consumers:
+            task.cancel()
+    world.counts["repeated"] += sum(producer.repeated for producer in producers)

@@ -1,0 +1,173 @@
+"""Whole nodes with their producers and consumers, all from one seed."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+from pyroaring import BitMap
+
+from tarry.replication.machine import Machine
+from tests.simulation.checker import Violation
+from tests.simulation.ledger import Ledger, demand
+from tests.simulation.model_consumer import ModelConsumer
+from tests.simulation.whole_node import WholeNode
+from tests.simulation.world import SimNode, World
+
+HOUR_MS = 3_600_000
+MEASURING_MS = 5
+"""Of a majority of right clocks cluster time is no better than what a network's delays leave of them."""
+DIGEST_EVERY = 32
+GROUPS = {"a": ["a/g1", "a/g2"], "b": ["b/g1"]}
+
+
+class WholeWorld(World):
+    """`skew_ms`: how far the right clocks may be off; at most one is wrong, by anything."""
+
+    def __init__(self, seed: int, names: int = 3, *, skew_ms: int = 0) -> None:
+        rng = random.Random(f"whole {seed}")
+        memory = Path("/dev/shm")
+        self.folder = Path(tempfile.mkdtemp(dir=memory if memory.is_dir() else None))
+        self.asleep_ms = 0
+        self.answers_lost = 0.05
+        self.calm = False
+        self._base_ms = 500_000 * HOUR_MS - rng.randrange(20_000)  # an hour may begin in the middle
+        self.groups = GROUPS
+        self.ledger = Ledger(skew_ms + MEASURING_MS, GROUPS)
+        self.counts: Counter[str] = Counter()
+        super().__init__(seed, names)
+        self.wrong = cast(WholeNode, self.rng.choice(self.nodes))
+        for node in self.whole:
+            node.wall.ahead_ms = self.rng.randint(-skew_ms, skew_ms)
+
+    @property
+    def whole(self) -> list[WholeNode]:
+        return cast(list[WholeNode], self.nodes)
+
+    def make_node(self, name: str) -> SimNode:
+        return WholeNode(self, name)
+
+    def true_ms(self) -> int:
+        return self._base_ms + int(asyncio.get_running_loop().time() * 1000) + self.asleep_ms
+
+    def likely_leader(self, rng: random.Random) -> WholeNode | None:
+        """A node to ask: one that leads, if any; now and then any."""
+        alive = [node for node in self.whole if node.alive]
+        serving = [node for node in alive if node.core.leadership.delivery is not None]
+        nodes = alive if rng.random() < 0.1 else serving or alive
+        return rng.choice(nodes) if nodes else None
+
+    def on_apply(self, node: WholeNode, index: int, term: int, commands: Sequence[bytes]) -> None:
+        digest = node.core.machine.digest() if index % DIGEST_EVERY == 0 else b""
+        entry = (term, list(commands), digest)
+        first = self.checker.applied.setdefault(index, entry)
+        if first != entry:
+            what = "has another state at" if first[:2] == entry[:2] else "applies another entry at"
+            raise Violation(f"C5: {node.name} {what} {index}")
+
+    def after_turn(self, node: WholeNode) -> None:
+        self.checker.after_turn(node, self.nodes)
+        delivery = node.core.leadership.delivery
+        if delivery is not None and node.driver.may_serve():
+            self.ledger.led_until[delivery.term] = asyncio.get_running_loop().time()
+
+    async def until_served(self) -> WholeNode:
+        """A leader whose delivery has begun."""
+        for _ in range(1_000):
+            leader = self.leader()
+            if leader is not None and cast(WholeNode, leader).core.leadership.delivery is not None:
+                return cast(WholeNode, leader)
+            await asyncio.sleep(0.01)
+        raise Violation("V1: nobody serves after 10 s")
+
+    def consumers(self) -> list[ModelConsumer]:
+        """Of every group a steady one, and one that is not."""
+        made = []
+        for topic, groups in GROUPS.items():
+            for group in (name.split("/")[1] for name in groups):
+                made.append(ModelConsumer(self, f"{topic}-{group}-steady", topic, group))
+                odd = self.rng.choice(({"nacks": 0.1}, {"forgets": 0.1}, {"thinks_s": 1.0}))
+                made.append(ModelConsumer(self, f"{topic}-{group}-odd", topic, group, **odd))
+        return made
+
+    async def drain(self, timeout_s: float = 60.0) -> None:
+        """All faults are over: everything that was acknowledged is delivered, and the queues empty."""
+        self.calm = True
+        for node in self.whole:
+            node.wall.ahead_ms = min(max(node.wall.ahead_ms, -self.ledger.early_ms), self.ledger.early_ms)
+        loop = asyncio.get_running_loop()
+        await self.mend()
+        begun = loop.time()
+        while left := self._left():
+            if loop.time() - begun > timeout_s:
+                raise Violation(f"V4: not drained after {timeout_s} s: {left}")
+            await asyncio.sleep(0.05)
+        self.check_states()
+
+    def _left(self) -> str:
+        if not all(node.alive for node in self.nodes):
+            return "a node is down"
+        missing = self.ledger.missing()
+        if missing:
+            return f"{len(missing)} of {len(self.ledger.told)} not delivered: {missing[:5]}"
+        applied = {node.name: node.core.machine.applied_index for node in self.whole}
+        if len(set(applied.values())) > 1:
+            return f"not converged: {applied}"
+        machine = self.whole[0].core.machine
+        unacknowledged, pending = machine.queues.unacknowledged(), machine.wheel.pending
+        return f"{unacknowledged=} {pending=}" if unacknowledged or pending else ""
+
+    def check_states(self) -> None:
+        """At equal applied indices."""
+        machines = [node.core.machine for node in self.whole]
+        demand(len({machine.digest() for machine in machines}) == 1, "C14: states differ")
+        for machine in machines:
+            check_books(machine)
+
+    def crash_all(self) -> None:
+        for node in self.nodes:
+            node.crash()
+
+    async def close(self) -> None:
+        for node in self.whole:
+            node.crash()
+            if node._buried is not None:
+                await node._buried
+        shutil.rmtree(self.folder)
+
+
+def check_books(machine: Machine) -> None:
+    """Scheduled = released + cancelled + pending; nothing is released twice, or though cancelled."""
+    state = machine.wheel.capture()
+    queues = list(machine.queues)
+    released = np.concatenate([np.empty(0, np.uint64), *(_ids(q.read(q.first, q.units)) for q in queues)])
+    demand(len(np.unique(released)) == len(released), "B1: a message is released twice")
+    struck = [
+        hour.hour << 32 | n
+        for hour in state.hours
+        if hour.cancelled
+        for n in BitMap.deserialize(hour.cancelled)
+    ]
+    cancelled = np.array(struck, dtype=np.uint64)
+    demand(not len(np.intersect1d(released, cancelled)), "B2: a cancelled message is released")
+    scheduled = sum(hour.units for hour in state.hours)
+    if all(queue.first == 0 for queue in queues) and not state.floor_hour:
+        total = len(released) + len(cancelled) + state.pending
+        demand(
+            scheduled == total,
+            f"B3: {scheduled} scheduled, but {len(released)} released, {len(cancelled)} cancelled, "
+            f"{state.pending} pending",
+        )
+
+
+def _ids(units: NDArray[np.void]) -> NDArray[np.uint64]:
+    hours: NDArray[np.uint64] = units["hour"].astype(np.uint64) << np.uint64(32)
+    return hours | units["global_index"].astype(np.uint64)
