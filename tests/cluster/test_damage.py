@@ -104,6 +104,21 @@ async def test_a_leader_whose_every_record_is_damaged_delivers_all_of_them_uncha
         assert await asyncio.to_thread(cluster.wait_for_leader) == target
 
 
+async def test_a_nacked_message_whose_record_decayed_in_the_meantime_comes_again(
+    cluster: LocalCluster,
+) -> None:
+    async with connect(cluster.addresses, deadline_ms=30_000) as client:
+        scheduled = await client.producer().schedule(TOPIC, b"once more", delay_ms=100)
+        async with client.consumer(TOPIC, "g") as consumer, asyncio.timeout(PATIENCE_S):
+            first = await anext(consumer)
+            leader = cluster.wait_for_leader()
+            flip(cluster, leader, [scheduled.id])
+            await first.nack(delay_ms=100)
+            again = await anext(consumer)
+            assert (again.id, again.body, again.attempt) == (scheduled.id, b"once more", 2)
+        assert told(cluster, leader) == (1, 1, 0)
+
+
 async def test_the_scrub_alone_finds_and_mends_what_decays_on_a_follower(tmp_path: Path) -> None:
     settings = {"dispatch": {"scrub_step_ms_max": 100}}
     with LocalCluster(3, tmp_path, settings) as cluster:

@@ -100,6 +100,22 @@ def test_what_another_took_meanwhile_is_not_resumed(queue: ReadyQueue) -> None:
     assert feed.resume("a", column([0]), 200) is None
 
 
+def test_what_is_put_back_later_goes_out_in_due_order_but_not_if_it_was_settled_meanwhile(
+    queue: ReadyQueue,
+) -> None:
+    fill(queue, [30, 20, 10, 40, 25])
+    acknowledged = Acknowledged()
+    feed = Feed(queue, "g", acknowledged)
+    feed.load()
+    taken = feed.take(30, 9)
+    assert taken["offset"].tolist() == [2, 1, 4, 0]
+    acknowledged.add(column([1]))
+    feed.hand(column([4]), "a", 100)
+    feed.put_back(taken)
+    feed.put_back(taken)
+    assert feed.take(99, 9)["offset"].tolist() == [2, 0, 3]
+
+
 ops = st.lists(
     st.one_of(
         st.tuples(st.just("release"), st.integers(1, 4)),

@@ -1,0 +1,62 @@
+"""The scrub's plan: every hour in its turn, all within a pass, and the thread ends with the task."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tarry.node.config import Dispatch
+from tarry.node.damage import Damage
+from tarry.node.scrub import Scrub, following, step_ms
+from tarry.replication.machine import Machine, MachineSettings
+from tests.node.decay import decay, lose_index
+from tests.wheel.sorted_list import START_MS, append
+
+EVERY_MS = Dispatch(scrub_step_ms_max=1)
+
+
+@pytest.mark.parametrize(("hours", "ms"), [(0, 60_000), (1, 60_000), (1_440, 60_000), (14_400, 6_000)])
+def test_all_hours_are_looked_at_in_a_day_and_one_at_least_each_minute(hours: int, ms: int) -> None:
+    assert step_ms(hours, Dispatch()) == ms
+
+
+def test_hours_are_looked_at_in_turn_whatever_comes_and_goes_meanwhile() -> None:
+    assert following([3, 5, 9], -1) == 3
+    assert following([3, 5, 9], 5) == 9
+    assert following([3, 9, 12], 5) == 9
+    assert following([3, 5, 9], 9) == 3
+    assert following([], 9) is None
+
+
+async def scrub_until(scrub: Scrub, damage: Damage, found: int) -> None:
+    task = asyncio.create_task(scrub.run())
+    async with asyncio.timeout(10):
+        while damage.found < found:  # noqa: ASYNC110  the scrub itself is what is waited for
+            await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait([task])
+
+
+async def test_damage_in_any_hour_is_reported_once_with_its_place(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, MachineSettings())
+    names = append(machine.wheel, [START_MS + 3_600_000 * hour for hour in (0, 0, 1, 2, 2, 2)])
+    damage = Damage(machine, 0)
+    decay(machine, names[1], names[5])
+    scrub = Scrub(machine, damage, EVERY_MS)
+    await scrub_until(scrub, damage, 2)
+    assert (damage.found, damage.left) == (2, 2)
+    decay(machine, names[2])
+    await scrub_until(Scrub(machine, damage, EVERY_MS), damage, 3)  # by then it saw the others again
+    assert (damage.found, damage.left) == (3, 3)
+
+
+async def test_a_damaged_index_is_counted_and_the_other_hours_are_still_looked_at(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, MachineSettings())
+    names = append(machine.wheel, [START_MS, START_MS + 3_600_000])
+    damage = Damage(machine, 0)
+    lose_index(machine, names[0][0])
+    decay(machine, names[1])
+    await scrub_until(Scrub(machine, damage, EVERY_MS), damage, 2)
+    assert damage.left == 2
