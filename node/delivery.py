@@ -58,7 +58,7 @@ class Delivery:
                 self._by_queue.setdefault(number, set()).add(known)
                 cursor = self._inherited.pop((group, number), None)
                 if cursor is not None:
-                    known.inherit(number, cursor.offset, cursor.consumers, self._until_ms)
+                    known.inherit(cursor, self._until_ms)
             self._groups[topic, group] = known
         return known
 

@@ -49,6 +49,7 @@ class Feed:
         self.queue = queue
         self.group = group
         self.cursor = acknowledged.floor  # highest offset + 1 ever handed over
+        self.doubtful = 0  # offsets below may have been handed over, nobody knows
         self.tag_mask = 0  # pass over what has none of these bits; 0: take all
         self.held_until_ms: int | None = None
         self.in_hand_bytes: defaultdict[str, float] = defaultdict(float)  # of records, by consumer
@@ -64,9 +65,13 @@ class Feed:
         """How many messages are in consumers' hands."""
         return len(self._in_hand)
 
-    def hold(self, cursor: int, until_ms: int) -> None:
-        """Hold what an earlier leader may have handed over, up to its cursor, for a lease."""
+    def hold(self, cursor: int, until_ms: int, doubtful: int = 0) -> None:
+        """Hold what an earlier leader may have handed over, up to its cursor, for a lease.
+
+        What lies above, but below ``doubtful``, goes out at its time, marked.
+        """
         self.cursor = max(self.cursor, cursor)
+        self.doubtful = doubtful
         offsets = np.arange(self._next, min(cursor, self.queue.units), dtype=np.uint64)
         self._held = offsets[~self._acknowledged.contains(offsets)]
         self._next = max(self._next, cursor)
@@ -96,7 +101,7 @@ class Feed:
                 matches = (units["tag_mask"] & np.uint64(self.tag_mask)) != 0
                 passed.append(offsets[wanted & ~matches])
                 wanted &= matches
-            self._merge(units[wanted], offsets[wanted], maybe_duplicate=False)
+            self._merge(units[wanted], offsets[wanted], offsets[wanted] < np.uint64(self.doubtful))
         return np.concatenate(passed)
 
     def next_due_ms(self) -> int | None:
@@ -214,9 +219,12 @@ class Feed:
         self._waiting = waiting[np.lexsort((waiting["offset"], waiting["due_ms"]))]
 
     def _wait(self, offsets: NDArray[np.uint64], *, maybe_duplicate: bool) -> None:
-        self._merge(self.queue.at(offsets), offsets, maybe_duplicate=maybe_duplicate)
+        marks = np.full(len(offsets), maybe_duplicate, dtype=np.bool_)
+        self._merge(self.queue.at(offsets), offsets, marks)
 
-    def _merge(self, units: NDArray[np.void], offsets: NDArray[np.uint64], *, maybe_duplicate: bool) -> None:
+    def _merge(
+        self, units: NDArray[np.void], offsets: NDArray[np.uint64], maybe_duplicate: NDArray[np.bool_]
+    ) -> None:
         if not len(units):
             return
         more = np.empty(len(units), dtype=WAITING)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import Iterable
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -66,10 +65,10 @@ class GroupDelivery:
     async def _pump_later(self) -> None:
         self.pump()
 
-    def inherit(self, queue: int, cursor: int, consumers: Iterable[str], until_ms: int) -> None:
+    def inherit(self, cursor: log_pb.Cursor, until_ms: int) -> None:
         """Take over the old leader's cursor: what is below may be in hand, and is held until then."""
-        self.feeds[queue].hold(cursor, until_ms)
-        self._missing.update(consumers)
+        self.feeds[cursor.queue].hold(cursor.offset, until_ms, cursor.doubtful)
+        self._missing.update(cursor.consumers)
 
     # -- consumers -----------------------------------------------------------------------
 
@@ -159,7 +158,13 @@ class GroupDelivery:
         """Return the cursor of each feed for the dispatch state."""
         names = sorted({*self._missing, *(consumer.name for consumer in self.consumers)})
         return [
-            log_pb.Cursor(group=self.group, queue=number, offset=feed.cursor, consumers=names)
+            log_pb.Cursor(
+                group=self.group,
+                queue=number,
+                offset=feed.cursor,
+                consumers=names,
+                doubtful=feed.doubtful,
+            )
             for number, feed in self.feeds.items()
         ]
 

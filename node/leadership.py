@@ -56,7 +56,8 @@ class Leadership:
 
     def hear(self, state: log_pb.DispatchState) -> None:
         """Keep what the leader says of its dispatch; a new leader starts from it."""
-        self._heard = state
+        if state.term:  # it delivers already: what it does not know by then, nobody shall rely on
+            self._heard = state
 
     def dispatch_state(self) -> log_pb.DispatchState:
         """Return this leader's dispatch state, for its followers."""
@@ -135,7 +136,7 @@ class Leadership:
             spawn=self._spawn,
             damage=self._damage,
         )
-        self.delivery = Delivery(context, term, self._heard.cursors)
+        self.delivery = Delivery(context, term, self._inherited())
         self._dispatcher = Dispatcher(self._machine, self._time, self._config.dispatch, self._propose)
         log.info("leading", term=term)
         self._spawn(self._dispatcher.run())
@@ -154,6 +155,21 @@ class Leadership:
             log.info("no longer leading", term=term)
         if self._failed.done():
             self._failed.result()
+
+    def _inherited(self) -> list[log_pb.Cursor]:
+        """Return where the leader before stood with each group.
+
+        Where it was never heard (this node has just started, or was cut off from it), anything
+        released may have been handed over.
+        """
+        heard = {(cursor.group, cursor.queue): cursor for cursor in self._heard.cursors}
+        if self._heard.term >= self._machine.term_before:
+            return list(heard.values())
+        queues = self._machine.queues
+        for group, queue in sorted(queues.acknowledged):
+            cursor = heard.setdefault((group, queue), log_pb.Cursor(group=group, queue=queue))
+            cursor.doubtful = queues[queue].units
+        return list(heard.values())
 
     def not_leader(self) -> Refusal:
         """Return the refusal that says who leads, as far as this node knows."""

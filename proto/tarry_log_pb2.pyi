@@ -244,16 +244,18 @@ class DispatchState(_message.Message):
     def __init__(self, term: _Optional[int] = ..., tick: _Optional[int] = ..., local_index: _Optional[int] = ..., frontier_ms: _Optional[int] = ..., cursors: _Optional[_Iterable[_Union[Cursor, _Mapping]]] = ..., now_ms: _Optional[int] = ...) -> None: ...
 
 class Cursor(_message.Message):
-    __slots__ = ("group", "queue", "offset", "consumers")
+    __slots__ = ("group", "queue", "offset", "consumers", "doubtful")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     CONSUMERS_FIELD_NUMBER: _ClassVar[int]
+    DOUBTFUL_FIELD_NUMBER: _ClassVar[int]
     group: str
     queue: int
     offset: int
     consumers: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, group: _Optional[str] = ..., queue: _Optional[int] = ..., offset: _Optional[int] = ..., consumers: _Optional[_Iterable[str]] = ...) -> None: ...
+    doubtful: int
+    def __init__(self, group: _Optional[str] = ..., queue: _Optional[int] = ..., offset: _Optional[int] = ..., consumers: _Optional[_Iterable[str]] = ..., doubtful: _Optional[int] = ...) -> None: ...
 
 class Checkpoint(_message.Message):
     __slots__ = ("applied_index", "applied_term", "wheel", "queues", "groups", "producers")

@@ -112,6 +112,7 @@ class Machine:
         self._administration = Administration(self.wheel, self.queues)
         self.applied_index = checkpoint.applied_index
         self.applied_term = checkpoint.applied_term
+        self.term_before = checkpoint.applied_term
 
     def reopen(self, folder: Path) -> None:
         """Become the state in another folder, which came from a peer."""
@@ -129,6 +130,8 @@ class Machine:
                 outcomes.extend(self._scheduling.apply([_schedule(c) for c in run]))
             else:
                 outcomes.extend(self._one(command_codec.decode(c)) for c in run)
+        if term != self.applied_term:
+            self.term_before = self.applied_term
         self.applied_index, self.applied_term = index, term
         return outcomes
 

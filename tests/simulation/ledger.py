@@ -37,7 +37,7 @@ class Ledger:
     def __init__(self, early_ms: int, groups: dict[str, list[str]]) -> None:
         """`early_ms`: how far a majority of the clocks may be ahead; `groups` of each topic."""
         self.early_ms = early_ms
-        self.repeats_s = 1.0
+        self.repeats_s = 0.6
         """How long before the end of a leadership a delivery may go unnoticed by the next."""
         self.told: dict[bytes, Told] = {}
         self.cancelled: set[bytes] = set()

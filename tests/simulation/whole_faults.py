@@ -61,4 +61,4 @@ async def plague(world: WholeWorld, until: float) -> None:
         await asyncio.sleep(world.rng.uniform(0.05, 2.0))
         if world.rng.random() < 0.75:
             world.counts["faults"] += 1
-            await world.rng.choice(FAULTS)(world)  # type: ignore[arg-type]
+            await world.rng.choice(FAULTS)(world)

@@ -102,7 +102,14 @@ class WholeNode(SimNode):
             world.on_apply(self, index, term, commands)
             return outcomes
 
+        reopen = self.core.machine.reopen
+
+        def reopened(folder: Path) -> None:
+            reopen(folder)
+            world.counts["snapshots"] += 1
+
         setattr(self.core.machine, "apply", watched)  # noqa: B010 - a method of one object
+        setattr(self.core.machine, "reopen", reopened)  # noqa: B010
         driver = self.core.driver
         assert isinstance(driver, WatchedDriver)
         self.driver = driver

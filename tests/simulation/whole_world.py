@@ -94,8 +94,12 @@ class WholeWorld(World):
         for topic, groups in GROUPS.items():
             for group in (name.split("/")[1] for name in groups):
                 made.append(ModelConsumer(self, f"{topic}-{group}-steady", topic, group))
-                odd = self.rng.choice(({"nacks": 0.1}, {"forgets": 0.1}, {"thinks_s": 1.0}))
-                made.append(ModelConsumer(self, f"{topic}-{group}-odd", topic, group, **odd))
+                nacks, forgets, thinks_s = self.rng.choice(((0.1, 0, 0.05), (0, 0.1, 0.05), (0, 0, 1.0)))
+                name = f"{topic}-{group}-odd"
+                odd = ModelConsumer(
+                    self, name, topic, group, nacks=nacks, forgets=forgets, thinks_s=thinks_s
+                )
+                made.append(odd)
         return made
 
     async def drain(self, timeout_s: float = 60.0) -> None:
