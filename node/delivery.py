@@ -42,7 +42,7 @@ class Delivery:
         self._inherited = {(c.group, c.queue): c for c in inherited}
         self._until_ms = context.time.now_ms() + context.config.delivery.lease_ms
         self._groups: dict[tuple[str, str], GroupDelivery] = {}
-        self._by_queue: dict[int, set[GroupDelivery]] = {}
+        self._by_queue: dict[int, dict[GroupDelivery, None]] = {}  # in the order of their opening
 
     @property
     def consumers(self) -> int:
@@ -55,7 +55,7 @@ class Delivery:
         if known is None:
             known = GroupDelivery(self._context, self.term, topic, group, (queue, retry_queue))
             for number in (queue, retry_queue):
-                self._by_queue.setdefault(number, set()).add(known)
+                self._by_queue.setdefault(number, {})[known] = None
                 cursor = self._inherited.pop((group, number), None)
                 if cursor is not None:
                     known.inherit(cursor, self._until_ms)
@@ -70,7 +70,7 @@ class Delivery:
         known.end(Refusal(Reason.GROUP_UNKNOWN, f"group {group!r} of topic {topic!r} has been deleted"))
         del self._groups[topic, group]
         for number in known.feeds:
-            self._by_queue[number].discard(known)
+            self._by_queue[number].pop(known, None)
 
     def find(self, topic: str, group: str) -> GroupDelivery | None:
         """Return the group of the topic if a consumer has been there."""

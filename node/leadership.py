@@ -48,7 +48,7 @@ class Leadership:
         self._time = time
         self._damage = damage
         self._changed = asyncio.Event()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}  # in the order of their making
         self._failed: asyncio.Future[None] | None = None
         self._lost = asyncio.Event()
         self._served = False
@@ -188,8 +188,8 @@ class Leadership:
 
     def _spawn(self, work: Awaitable[None]) -> None:
         task = asyncio.ensure_future(self._watched(work))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
 
     async def _watched(self, work: Awaitable[None]) -> None:
         try:

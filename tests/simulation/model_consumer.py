@@ -54,12 +54,12 @@ class ModelConsumer:
 
     async def _until_broken(self, node: WholeNode) -> None:
         session = asyncio.ensure_future(self._session(node))
-        node.streams.add(session)
+        node.streams[session] = None
         try:
             await asyncio.wait([session])
         finally:
             session.cancel()
-            node.streams.discard(session)
+            node.streams.pop(session, None)
         error = None if session.cancelled() else session.exception()
         if error is not None and not isinstance(error, StreamEnded):
             self._world.fail(error)

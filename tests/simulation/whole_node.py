@@ -51,7 +51,7 @@ class WholeNode(SimNode):
         super().__init__(world, name)
         self.data: Path = world.folder / name
         self.wall = NodeClock(world, 1 + world.rng.uniform(-RATE_ERROR, RATE_ERROR), 0)
-        self.streams: set[asyncio.Task[Any]] = set()
+        self.streams: dict[asyncio.Task[Any], None] = {}
         self._tasks: list[asyncio.Task[Any]] = []
         self._launch: asyncio.Task[None] | None = None
         self._buried: asyncio.Task[None] | None = None

@@ -54,6 +54,7 @@ async def _simulate(seed: int, seconds: float) -> WholeOutcome:
         (asyncio.get_running_loop().time() + world.asleep_ms / 1000) * 1000 / HOUR_MS,
         hashlib.sha256(text.encode()).hexdigest()[:16],
         {
+            **dict.fromkeys(("faults", "snapshots", "marked", "unmarked"), 0),
             **ledger.counts,
             **world.counts,
             "cancelled": len(ledger.cancelled),

@@ -96,9 +96,7 @@ class WholeWorld(World):
                 made.append(ModelConsumer(self, f"{topic}-{group}-steady", topic, group))
                 nacks, forgets, thinks_s = self.rng.choice(((0.1, 0, 0.05), (0, 0.1, 0.05), (0, 0, 1.0)))
                 name = f"{topic}-{group}-odd"
-                odd = ModelConsumer(
-                    self, name, topic, group, nacks=nacks, forgets=forgets, thinks_s=thinks_s
-                )
+                odd = ModelConsumer(self, name, topic, group, nacks=nacks, forgets=forgets, thinks_s=thinks_s)
                 made.append(odd)
         return made
 

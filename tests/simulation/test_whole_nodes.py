@@ -1,0 +1,194 @@
+"""Whole nodes: a few seeds with every change, and what once went wrong by name."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+import pytest
+import structlog
+
+from tarry.replication.state_store import StateStore
+from tests.simulation import virtual_loop
+from tests.simulation.model_consumer import ModelConsumer
+from tests.simulation.model_producer import ModelProducer
+from tests.simulation.whole_node import WholeNode
+from tests.simulation.whole_seeds import simulate_whole
+from tests.simulation.whole_world import WholeWorld
+
+Play = Callable[[WholeWorld, ModelProducer], Awaitable[None]]
+
+
+@pytest.mark.parametrize("seed", [1, 6])
+def test_what_was_acknowledged_is_delivered_in_time_and_once_under_random_faults(seed: int) -> None:
+    outcome = simulate_whole(seed, seconds=2.5)
+    assert outcome.failure is None, "\n".join(outcome.history)
+    assert outcome.acknowledged > 50
+
+
+def test_a_seed_of_whole_nodes_gives_the_same_history_every_time() -> None:
+    assert simulate_whole(2, seconds=1.0) == simulate_whole(2, seconds=1.0)
+
+
+def scenario(play: Play, *, consumers: bool = True) -> WholeWorld:
+    """Played on a fresh cluster that delivers; drained and checked at the end."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+
+    async def run(world: WholeWorld, tasks: list[asyncio.Task[None]]) -> None:
+        world.start()
+        await world.until_served()
+        if consumers:
+            for topic, name in (("a", "g1"), ("a", "g2"), ("b", "g1")):
+                for n in range(2):
+                    consumer = ModelConsumer(world, f"{name}-{n}", topic, name, thinks_s=0.4)
+                    tasks.append(asyncio.ensure_future(consumer.run()))
+        await play(world, ModelProducer(world, "p"))
+        if not consumers:
+            tasks += [asyncio.ensure_future(consumer.run()) for consumer in world.consumers()]
+        await world.drain()
+
+    async def whole() -> WholeWorld:
+        world, tasks = WholeWorld(seed=1), list[asyncio.Task[None]]()
+        world.answers_lost = 0.0
+        world.ledger.repeats_s = 0.1
+        try:
+            await world.during(run(world, tasks))
+        finally:
+            for task in tasks:
+                task.cancel()
+            await world.close()
+        return world
+
+    return virtual_loop.run(whole())
+
+
+def soon(world: WholeWorld, count: int, spread_ms: int) -> list[int]:
+    now_ms = world.true_ms()
+    return [now_ms + spread_ms * n // count for n in range(count)]
+
+
+def frontier(node: WholeNode) -> int:
+    return node.core.machine.frontier_ms
+
+
+def test_what_a_crashed_leader_released_and_had_not_handed_over_is_handed_over_once() -> None:
+    async def play(world: WholeWorld, producer: ModelProducer) -> None:
+        leader = await world.until_served()
+        due_ms = world.true_ms() + 500
+        await producer.schedule("a", [due_ms] * 50)
+        await asyncio.sleep(0.46)
+        assert sum(queue.units for queue in leader.core.machine.queues) == 50
+        assert world.true_ms() < due_ms
+        leader.crash()
+
+    world = scenario(play)
+    assert world.ledger.counts == {"deliveries": 100}
+
+
+@pytest.mark.parametrize("ahead_ms", [-5_000, 5_000])
+def test_a_new_leader_whose_clock_is_wrong_is_neither_early_nor_repeats_a_release(ahead_ms: int) -> None:
+    async def play(world: WholeWorld, producer: ModelProducer) -> None:
+        old = await world.until_served()
+        heir = next(node for node in world.whole if node is not old)
+        heir.wall.ahead_ms = ahead_ms
+        await producer.schedule("a", soon(world, 100, 6_000))
+        await asyncio.sleep(1)
+        await old.driver.transfer(heir.name, 2_000)
+        assert await world.until_served() is heir
+        before = frontier(heir)
+        await asyncio.sleep(1)
+        assert before <= frontier(heir) <= world.true_ms() + 150
+
+    scenario(play)
+
+
+def test_a_backlog_of_hours_is_flushed_when_the_cluster_wakes_up() -> None:
+    async def play(world: WholeWorld, producer: ModelProducer) -> None:
+        await producer.schedule("a", soon(world, 100, 3_600_000))
+        world.asleep_ms += 2 * 3_600_000
+        begun = world.true_ms()
+        while world.ledger.missing():
+            await asyncio.sleep(0.05)
+            assert world.true_ms() - begun < 5_000
+
+    scenario(play)
+
+
+def test_a_planned_transfer_in_the_middle_of_deliveries_repeats_nothing() -> None:
+    async def play(world: WholeWorld, producer: ModelProducer) -> None:
+        await producer.schedule("a", soon(world, 400, 4_000))
+        for _ in range(4):
+            await asyncio.sleep(0.7)
+            await (await world.until_served()).driver.transfer(None, 2_000)
+
+    world = scenario(play)
+    assert world.ledger.counts == {"deliveries": 800}
+
+
+def test_a_follower_far_behind_takes_the_whole_state_and_can_lead_with_it() -> None:
+    async def play(world: WholeWorld, producer: ModelProducer) -> None:
+        leader = await world.until_served()
+        behind = next(node for node in world.whole if node is not leader)
+        behind.crash()
+        for _ in range(20):
+            await producer.schedule("b", soon(world, 20, 8_000))
+        for node in world.whole:
+            node.take_checkpoint()
+        await asyncio.sleep(0.2)
+        behind.start(world.members)
+        await asyncio.sleep(2)
+        assert world.counts["snapshots"] == 1
+        await leader.driver.transfer(behind.name, 2_000)
+
+    scenario(play)
+
+
+def test_a_power_loss_of_all_right_after_an_acknowledgement_loses_nothing() -> None:
+    async def play(world: WholeWorld, producer: ModelProducer) -> None:
+        for _ in range(5):
+            await world.until_served()
+            await producer.schedule("b", soon(world, 20, 1_000))
+            world.crash_all()
+            await asyncio.sleep(0.1)
+            for node in world.nodes:
+                node.start(world.members)
+
+    scenario(play)
+
+
+def test_a_leader_that_knows_nothing_of_the_one_before_marks_what_it_gives_out_again() -> None:
+    async def play(world: WholeWorld, producer: ModelProducer) -> None:
+        await producer.schedule("a", [world.true_ms()] * 50)
+        await asyncio.sleep(0.15)
+        assert len(world.ledger.given) == 100
+        world.crash_all()
+
+    world = scenario(play)
+    assert world.ledger.counts["unmarked"] == 0
+    assert world.ledger.counts["marked"] > 0
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_a_checkpoint_that_a_crash_interrupts_leaves_the_one_before_or_itself(
+    before: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save = StateStore.save
+
+    async def play(world: WholeWorld, producer: ModelProducer) -> None:
+        node = await world.until_served()
+        await producer.schedule("b", soon(world, 100, 3_000))
+
+        def interrupted(store: StateStore, checkpoint: bytes) -> None:
+            if not before:
+                save(store, checkpoint)
+            monkeypatch.undo()
+            node.crash()
+            raise asyncio.CancelledError
+
+        monkeypatch.setattr(StateStore, "save", interrupted)
+        node.take_checkpoint()
+        await asyncio.sleep(0.1)
+        assert not node.alive
+
+    scenario(play)
