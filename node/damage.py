@@ -10,6 +10,7 @@ The crc32c in the index unit decides what a record is; a peer's word alone does 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final, TypeAlias
 
@@ -31,6 +32,8 @@ ASKED_BYTES_MAX: Final = 1 << 20
 """How many bytes they have together; a larger record is asked for alone."""
 RETRY_MS_MIN: Final = 1_000
 RETRY_MS_MAX: Final = 300_000
+READ_S: Final = 2.0
+"""How long a caller waits for damaged records to be mended."""
 IDS_LOGGED_MAX: Final = 100
 
 Numbers: TypeAlias = NDArray[np.uint32]
@@ -94,6 +97,24 @@ class Damage:
                 return ~left
             await self._moved.wait()
 
+    async def read(self, hour: Numbers, global_index: Numbers) -> list[bytes | None]:
+        """Return records, shape (n,), for which a caller waits; None where one was not mended in time.
+
+        Raises UnknownMessage, also where an hour was deleted meanwhile.
+        """
+        records = self._machine.wheel.read(hour, global_index)
+        if None not in records:
+            return records
+        damaged = np.array([record is None for record in records], dtype=np.bool_)
+        hours, numbers = hour[damaged], global_index[damaged]
+        self.report(hours, numbers)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(READ_S):
+                while len(hours):
+                    mended = await self.mended(hours, numbers)
+                    hours, numbers = hours[~mended], numbers[~mended]
+        return self._machine.wheel.read(hour, global_index)
+
     async def run(self, peers: Callable[[], Iterable[str]], fetch: Fetch) -> None:
         """Mend until cancelled; ``peers`` are the addresses that can be asked, at the moment."""
         wait_ms = RETRY_MS_MIN
@@ -104,12 +125,26 @@ class Damage:
             for hour, numbers in sorted(wanted.items()):
                 await self._mend(hour, np.array(numbers.to_array(), dtype=np.uint32), peers, fetch)
             wait_ms = RETRY_MS_MIN if self.repaired > repaired else min(2 * wait_ms, RETRY_MS_MAX)
-            try:
-                async with asyncio.timeout(wait_ms / 1000 if self._left else None):
-                    await self._wake.wait()
+            if await self._rest(wait_ms, peers):
                 wait_ms = RETRY_MS_MIN
-            except TimeoutError:
+            else:
                 self._wanted = {hour: numbers.copy() for hour, numbers in self._left.items()}
+
+    async def _rest(self, most_ms: int, peers: Callable[[], Iterable[str]]) -> bool:
+        """Wait for a report (True), or for the time to ask again: a while, or another peer in reach."""
+        if not self._left:
+            return await self._wake.wait()
+        asked = set(peers())
+        for _ in range(most_ms // RETRY_MS_MIN):
+            try:
+                async with asyncio.timeout(RETRY_MS_MIN / 1000):
+                    return await self._wake.wait()
+            except TimeoutError:
+                there = set(peers())
+                if there - asked:
+                    break
+                asked &= there
+        return False
 
     async def _mend(
         self, hour: int, numbers: Numbers, peers: Callable[[], Iterable[str]], fetch: Fetch

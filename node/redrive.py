@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 from google.protobuf.message import Message
 
+from tarry.node.damage import Damage
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.message_id import InvalidMessageId, MessageId
 from tarry.proto.tarry_message_pb2 import Record, Retried
@@ -66,6 +67,7 @@ def read(record: bytes, offset: int, tag_mask: int, request: RedriveRequest) -> 
 
 async def redrive(
     machine: Machine,
+    damage: Damage,
     propose: Callable[[Message], Awaitable[Any]],
     now_ms: Callable[[], int],
     request: RedriveRequest,
@@ -82,7 +84,7 @@ async def redrive(
     while offset < queue.units and not (request.messages_max and progress.redriven >= request.messages_max):
         offsets = np.arange(offset, min(offset + BATCH, queue.units), dtype=np.uint64)
         offset += len(offsets)
-        letters = _letters(machine, queue, offsets, request)
+        letters = await _letters(machine, damage, queue, offsets, request)
         if request.messages_max:
             letters = letters[: request.messages_max - progress.redriven]
         for command in [] if request.dry_run else commands(queue, letters, now_ms()):
@@ -94,8 +96,9 @@ async def redrive(
     yield progress
 
 
-def _letters(
+async def _letters(
     machine: Machine,
+    damage: Damage,
     queue: ReadyQueue,
     offsets: np.ndarray[Any, np.dtype[np.uint64]],
     request: RedriveRequest,
@@ -104,7 +107,7 @@ def _letters(
     if done is not None:
         offsets = offsets[~done.contains(offsets)]
     units = queue.at(offsets)
-    records = machine.wheel.read(units["hour"], units["global_index"])
+    records = await damage.read(units["hour"], units["global_index"])
     letters = [
         read(record, int(offset), int(unit["tag_mask"]), request)
         for record, offset, unit in zip(records, offsets, units, strict=True)

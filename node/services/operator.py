@@ -50,7 +50,7 @@ class OperatorService:
         self._delivery = delivery
         self._calls = calls
         self._member_calls = MemberCalls(driver, authorizer, calls, self._members)
-        self._topic_calls = TopicCalls(machine, driver, time, authorizer, limits, calls, self._topic)
+        self._topic_calls = TopicCalls(machine, driver, time, authorizer, limits, calls, damage, self._topic)
 
     def handlers(self) -> ServiceHandler:
         """Return the service's handlers for a grpc.aio server."""

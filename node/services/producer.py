@@ -26,13 +26,11 @@ from tarry.replication.driver import Driver
 from tarry.replication.machine import Cancelled, Machine
 from tarry.replication.refusal import Reason, Refusal
 from tarry.replication.scheduling import Scheduled
-from tarry.wheel.state import CancelOutcome, Numbers, UnknownMessage
+from tarry.wheel.state import CancelOutcome, UnknownMessage
 from tarry.wheel.state import MessageState as WheelMessageState
 
 SERVICE: Final = "tarry.v1.ProducerService"
 NOT_FOUND_TEXT: Final = "no message has this id: it was never given, or the message's hour has been deleted"
-MEND_S: Final = 2.0
-"""How long a lookup waits for a damaged record to be mended."""
 
 CANCEL_OUTCOMES: Final = np.zeros(8, dtype=np.uint32)
 CANCEL_OUTCOMES[CancelOutcome.CANCELLED] = pb.CANCEL_OUTCOME_CANCELLED
@@ -201,7 +199,10 @@ class ProducerService:
         hour = np.array([found.hour], dtype=np.uint32)
         index = np.array([found.global_index], dtype=np.uint32)
         queue = self._machine.queues[int(self._machine.wheel.units(hour, index)["topic"][0])]
-        record = await self._record(hour, index)
+        try:
+            record = (await self._damage.read(hour, index))[0]
+        except UnknownMessage:
+            return Refusal(Reason.MESSAGE_NOT_FOUND, NOT_FOUND_TEXT)
         if record is None:
             return Refusal(Reason.MESSAGE_DAMAGED, "no node in reach has the message's record whole")
         stored = Retried.FromString(record).record if queue.group else record
@@ -212,19 +213,6 @@ class ProducerService:
             state=STATES[state],
             record=Record.FromString(stored),
         ).SerializeToString()
-
-    async def _record(self, hour: Numbers, index: Numbers) -> bytes | None:
-        """Return the record of the one message; None where it is damaged and was not mended in time."""
-        record = self._machine.wheel.read(hour, index)[0]
-        if record is not None:
-            return record
-        self._damage.report(hour, index)
-        try:
-            async with asyncio.timeout(MEND_S):
-                await self._damage.mended(hour, index)
-            return self._machine.wheel.read(hour, index)[0]
-        except (TimeoutError, UnknownMessage):
-            return None
 
     def _ids(self, texts: list[str]) -> list[MessageId] | Refusal:
         try:

@@ -12,6 +12,7 @@ from tarry.node.auth import Authorizer, Right
 from tarry.node.calls import CallContext, MethodHandler
 from tarry.node.clock import ClusterTime
 from tarry.node.config import Limits
+from tarry.node.damage import Damage
 from tarry.node.intake import check_name, unknown_topic
 from tarry.node.redrive import redrive
 from tarry.node.services.handlers import Answer, LeaderCalls, refusal_of
@@ -44,6 +45,7 @@ class TopicCalls:
         authorizer: Authorizer,
         limits: Limits,
         calls: LeaderCalls,
+        damage: Damage,
         describe: Callable[[ReadyQueue], pb.TopicStatus],
     ) -> None:
         self._machine = machine
@@ -52,6 +54,7 @@ class TopicCalls:
         self._authorizer = authorizer
         self._limits = limits
         self._calls = calls
+        self._damage = damage
         self._describe = describe
 
     def methods(self, service: str) -> dict[str, MethodHandler]:
@@ -169,7 +172,9 @@ class TopicCalls:
         if refusal is not None or isinstance(request, Refusal):
             await abort(context, refusal or request)  # type: ignore[arg-type]
         try:
-            async for progress in redrive(self._machine, self._propose, self._time.now_ms, request):
+            async for progress in redrive(
+                self._machine, self._damage, self._propose, self._time.now_ms, request
+            ):
                 if isinstance(progress, Refusal):
                     await abort(context, progress)
                 yield progress.SerializeToString()
