@@ -104,6 +104,31 @@ async def test_what_a_peer_gives_counts_only_if_it_is_what_the_index_says(tmp_pa
     assert own.wheel.read(*ids(names(5))) == RECORDS[:5]
 
 
+async def test_who_reads_a_damaged_record_gets_it_mended(tmp_path: Path) -> None:
+    own, peer = replica(tmp_path / "own"), replica(tmp_path / "peer")
+    decay(own, *names(5)[1::2])
+    async with serving(peer) as address, mending(own, address) as damage:
+        assert await damage.read(*ids(names(5)[::-1])) == RECORDS[4::-1]
+        assert (damage.found, damage.repaired, damage.left) == (2, 2, 0)
+
+
+async def test_a_peer_that_comes_into_reach_is_asked_for_what_is_left(tmp_path: Path) -> None:
+    own, peer = replica(tmp_path / "own"), replica(tmp_path / "peer")
+    decay(own, *names(1))
+    there: list[str] = []
+    damage = Damage(own, 0)
+    async with serving(peer) as address, asking() as peers, asyncio.timeout(20):
+        task = asyncio.create_task(damage.run(lambda: there, peers.fetch))
+        damage.report(*ids(names(1)))
+        await asyncio.sleep(0)
+        assert damage.left == 1
+        there.append(address)
+        await all_mended(damage, *ids(names(1)))
+        task.cancel()
+        await asyncio.wait([task])
+    assert own.wheel.read(*ids(names(1))) == RECORDS[:1]
+
+
 async def test_what_was_deleted_is_not_waited_for(tmp_path: Path) -> None:
     own = replica(tmp_path / "own")
     hour, index = ids(names(5))
