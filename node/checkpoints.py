@@ -31,7 +31,7 @@ class Checkpoints:
         self._settings = settings
         self._run_blocking = run_blocking
         self._written = machine.applied_index
-        self._writing = asyncio.Lock()
+        self.writing = asyncio.Lock()  # held while one is written
 
     async def run(self) -> None:
         """Write until cancelled. Raises OSError: the disk is broken, and the process must end."""
@@ -42,7 +42,7 @@ class Checkpoints:
 
     async def write(self) -> Captured:
         """Write one now, captured on the loop and synced in a thread; return it."""
-        async with self._writing:
+        async with self.writing:
             captured = self._machine.capture()
             await asyncio.shield(self._run_blocking(partial(self._machine.write, captured)))
             self._written = captured.applied_index

@@ -70,7 +70,7 @@ class Core:
             on_heartbeat=self._hear,
             on_role=self._on_role,
             snapshot_source=StateSource(self.machine, self.checkpoints.write, run_blocking),
-            snapshot_sink=StateSink(self.machine, folder),
+            snapshot_sink=StateSink(self.machine, folder, self.checkpoints.writing, run_blocking),
             run_blocking=run_blocking,
         )
         self.damage = Damage(self.machine, config.shard)

@@ -64,6 +64,7 @@ class Installing:
         except SnapshotFailed:
             journal.abandon_reset()
             return False
+        await sink.adopt()
         journal.reset()
         await write(journal.stage())
         return True

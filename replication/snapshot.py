@@ -5,7 +5,7 @@
        │────────────── FetchSnapshot ───────────────►│
        │◄── manifest, chunks (each with checksum) ───│  SnapshotSource
        │ SnapshotSink: side folder, verified, synced
-       │ journal: "installing" ─► sink.install() ─► journal starts at the snapshot
+       │ journal: "installing" ─► sink.install(), adopt() ─► journal starts at the snapshot
 
 The engine's own snapshots are never used: they commit what they did not verify, load damage, and lower what
 was acknowledged (S2-S4, S9, S10, S17).
@@ -68,7 +68,7 @@ class SnapshotSource(Protocol):
 
 
 class SnapshotSink(Protocol):
-    """Where a state arrives. All of it blocks."""
+    """Where a state arrives. All but `adopt` blocks."""
 
     def begin(self, manifest: Manifest) -> None:
         """Empties the side folder: an earlier arrival that was not installed is over."""
@@ -76,9 +76,11 @@ class SnapshotSink(Protocol):
     def write(self, file: int, offset: int, data: bytes) -> None: ...
 
     def install(self) -> None:
-        """Syncs the side folder and swaps it in for the machine's state, atomically also under a power
-        loss; the machine's `applied_index` is the manifest's from then on. Raises SnapshotFailed only
-        before anything has changed."""
+        """Syncs the side folder and puts it in the place of the machine's, atomically also under a power
+        loss: the next start opens it. Raises SnapshotFailed only before anything has changed."""
+
+    async def adopt(self) -> None:
+        """After `install`: the machine goes over to it; its `applied_index` is the manifest's from now on."""
 
 
 async def serve(core: Core, source: SnapshotSource | None) -> AsyncIterator[FetchSnapshotResponse]:

@@ -6,6 +6,7 @@ stays as it is while the machine goes on. Slots are not sent: they are rebuilt.
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -98,9 +99,18 @@ class StateSource:
 class StateSink:
     """Takes a state in place of the machine's."""
 
-    def __init__(self, machine: Machine, folder: StateFolder) -> None:
+    def __init__(
+        self,
+        machine: Machine,
+        folder: StateFolder,
+        writing: asyncio.Lock | None = None,
+        run_blocking: RunBlocking = in_thread,
+    ) -> None:
+        """``writing`` is held by whoever writes a checkpoint of the machine."""
         self._machine = machine
         self._folder = folder
+        self._writing = writing or asyncio.Lock()
+        self._run_blocking = run_blocking
         self._paths: list[Path] = []
 
     def begin(self, manifest: Manifest) -> None:
@@ -122,7 +132,7 @@ class StateSink:
             target.write(data)
 
     def install(self) -> None:
-        """Put the state to use and let the machine open it."""
+        """Make the state the one that the next start opens."""
         side = self._folder.side
         arrived = side / CHECKPOINT_NAME
         store = StateStore(side / "checkpoint")
@@ -130,8 +140,15 @@ class StateSink:
         store.close()
         arrived.unlink()
         self._folder.promote()
-        self._machine.reopen(self._folder.path)
-        self._folder.remove_old()
+
+    async def adopt(self) -> None:
+        """Let the machine open it: on the event loop, where nobody else is in the middle of using it.
+
+        A checkpoint under way is let finish: later, it would take the place of the new state's.
+        """
+        async with self._writing:
+            self._machine.reopen(self._folder.path)
+        await self._run_blocking(self._folder.remove_old)
 
 
 def _checksum(fd: int, size: int) -> int:

@@ -85,6 +85,8 @@ class RecorderSnapshots:
         self.machine.commands, self.machine.applied_index = commands, self._index
         self.installed += 1
 
+    async def adopt(self) -> None: ...
+
 
 class Replica:
     def __init__(self, name: str, folder: Path, settings: ReplicationSettings) -> None:

@@ -48,6 +48,8 @@ class Sink:
 
     def install(self) -> None: ...
 
+    async def adopt(self) -> None: ...
+
 
 async def bring(said: list[FetchSnapshotResponse], sink: Sink) -> LogPosition:
     async def stream() -> AsyncIterator[FetchSnapshotResponse]:

@@ -55,6 +55,7 @@ async def test_a_state_swapped_in_is_the_state_that_was_given(tmp_path: Path) ->
     sink = StateSink(taker, folder)
     carry(snapshot, sink)
     sink.install()
+    await sink.adopt()
     assert (taker.applied_index, taker.digest()) == (5, given)
     taker.apply(6, 1, [schedule([NOW_MS + 5_000_000] * 10), release(NOW_MS + 8_000_000)])
     assert taker.digest() == giver.digest()

@@ -192,3 +192,34 @@ def test_a_checkpoint_that_a_crash_interrupts_leaves_the_one_before_or_itself(
         assert not node.alive
 
     scenario(play)
+
+
+def test_a_checkpoint_under_way_while_a_snapshot_is_swapped_in_does_not_replace_it() -> None:
+    async def play(world: WholeWorld, producer: ModelProducer) -> None:
+        leader = await world.until_served()
+        behind = next(node for node in world.whole if node is not leader)
+        for other in world.nodes:
+            if other is not behind:
+                world.network.cut(behind.name, other.name, noticed=True)
+                world.network.cut(other.name, behind.name, noticed=True)
+        for _ in range(20):
+            await producer.schedule("b", soon(world, 20, 8_000))
+        for node in world.whole:
+            if node is not behind:
+                node.take_checkpoint()
+        await asyncio.sleep(0.2)
+        world.network.heal()
+        behind.write_s = 0.3
+        while world.counts["snapshots"] == 0:
+            if behind.writing is None or behind.writing.done():
+                behind.take_checkpoint()
+            await asyncio.sleep(0.01)
+        assert behind.writing is not None
+        await behind.writing
+        behind.crash()
+        behind.write_s = 0.002
+        behind.start(world.members)
+        await asyncio.sleep(1)
+        assert behind.alive
+
+    scenario(play)

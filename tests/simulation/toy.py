@@ -81,3 +81,5 @@ class ToySnapshots:
         checkpoint = Checkpoint(self._index, bytes(self._data[:16]))
         self._store(checkpoint)
         self._machine.applied_index, self._machine.digest = checkpoint.index, checkpoint.digest
+
+    async def adopt(self) -> None: ...

@@ -13,6 +13,7 @@ from tarry.node.core import Core
 from tarry.replication.core import RunBlocking
 from tarry.replication.driver import Driver
 from tarry.replication.journal import Batch, Journal
+from tarry.replication.machine import Captured
 from tests.simulation.disk import DiskFailed
 from tests.simulation.edge import Edge
 from tests.simulation.network import SimTransport
@@ -51,6 +52,8 @@ class WholeNode(SimNode):
         super().__init__(world, name)
         self.data: Path = world.folder / name
         self.wall = NodeClock(world, 1 + world.rng.uniform(-RATE_ERROR, RATE_ERROR), 0)
+        self.write_s = 0.002
+        self.writing: asyncio.Task[None] | None = None
         self.streams: dict[asyncio.Task[Any], None] = {}
         self._tasks: list[asyncio.Task[Any]] = []
         self._launch: asyncio.Task[None] | None = None
@@ -164,7 +167,8 @@ class WholeNode(SimNode):
 
     def take_checkpoint(self) -> None:
         if self.alive and self.running.is_set():
-            self._tasks.append(asyncio.ensure_future(self._guard(self.core.checkpoints.write())))
+            self.writing = asyncio.ensure_future(self._guard(self.core.checkpoints.write()))
+            self._tasks.append(self.writing)
 
     def _after_turn(self) -> None:
         self.world.after_turn(self)
@@ -175,7 +179,8 @@ class WholeNode(SimNode):
         batch = args[0] if args and isinstance(args[0], Batch) else None
         if batch is not None:
             self._under_way = batch
-        delay_s = self.sync_s * self.world.rng.uniform(0.5, 2) * (1 if batch is not None else 4)
+        takes_s = self.write_s if args and isinstance(args[0], Captured) else self.sync_s
+        delay_s = takes_s * self.world.rng.uniform(0.5, 2)
         await asyncio.sleep(delay_s / 2)
         if not self.alive or start != self._starts:
             raise asyncio.CancelledError  # the power went first
