@@ -34,6 +34,20 @@ def queue(tmp_path: Path) -> Iterator[ReadyQueue]:
     opened.close()
 
 
+def test_what_a_leader_nobody_heard_may_have_handed_over_goes_out_at_its_time_marked(
+    queue: ReadyQueue,
+) -> None:
+    fill(queue, [100, 110, 120, 130])
+    feed = Feed(queue, "g", Acknowledged(1))
+    feed.hold(0, 0, doubtful=3)
+    assert feed.held_until_ms is None
+    feed.load()
+    assert feed.take(105, 10)["offset"].tolist() == []
+    taken = feed.take(200, 10)
+    assert taken["offset"].tolist() == [1, 2, 3]
+    assert taken["maybe_duplicate"].tolist() == [1, 1, 0]
+
+
 def test_messages_go_out_in_due_order_though_a_late_one_was_released_after(queue: ReadyQueue) -> None:
     fill(queue, [100, 120, 140, 110])
     feed = Feed(queue, "g", Acknowledged())
