@@ -61,7 +61,10 @@ class Node:
         settings = _replication_settings(config)
         self._journal = Journal(LmdbStorage(config.data / "journal"), incarnation=random.getrandbits(63) or 1)
         self._transport = GrpcTransport(
-            settings=settings, rng=random.Random(), credentials=channel_credentials(config.tls)
+            settings=settings,
+            rng=random.Random(),
+            credentials=channel_credentials(config.tls),
+            token=config.peer_token,
         )
         core = Core(config, clock or SystemClock(), self._journal, self._transport, settings)
         self._core = core

@@ -9,11 +9,12 @@ back-off; its queue is dropped with it, so that nothing old is said late.
 from __future__ import annotations
 
 import asyncio
+import hmac
 import itertools
 import random
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any
 
 import grpc
 import grpc.aio
@@ -27,9 +28,10 @@ from tarry.proto.tarry_peer_pb2 import (
 from tarry.replication.settings import ReplicationSettings
 from tarry.replication.snapshot import SnapshotFailed
 from tarry.replication.transport_options import channel_options, server_options
+from tarry.replication.transport_protocol import ServeSnapshot, Transport
 from tarry.replication.wire import FrameRefused, Identity, Inbound, Outbound
 
-__all__ = ["GrpcTransport", "PeerServicer", "Transport", "channel_options", "server_options"]
+__all__ = ["GrpcTransport", "PeerServicer", "ServeSnapshot", "Transport", "channel_options", "server_options"]
 
 SERVICE = "tarry.v1.PeerService"
 _EXCHANGE = f"/{SERVICE}/Exchange"
@@ -37,36 +39,6 @@ _FETCH = f"/{SERVICE}/FetchSnapshot"
 _BACK_OFF_MIN_S = 0.02
 _BACK_OFF_MAX_S = 1.0
 _FRAME_OVERHEAD_BYTES = 1 << 16
-
-ServeSnapshot: TypeAlias = Callable[[], AsyncIterator[FetchSnapshotResponse]]
-
-
-class Transport(Protocol):
-    """Carries messages to peers; in order, at most once, perhaps not at all."""
-
-    def start(
-        self,
-        identity: Identity,
-        receive: Callable[[str, list[PeerMessage]], None],
-        link: Callable[[str, bool], None],
-        serve_snapshot: ServeSnapshot,
-        fail: Callable[[BaseException], None],
-    ) -> None:
-        """All are called on the event loop: `receive(peer, messages)`, `link(peer, up)`, and `fail(error)`
-        where something happened that never should."""
-
-    def restart(self, identity: Identity) -> None:
-        """From here on speaks as another start of the same node."""
-
-    def set_peers(self, addresses: Mapping[str, str]) -> None: ...
-
-    def send(self, peer: str, messages: Sequence[bytes]) -> bool:
-        """False: dropped."""
-
-    def fetch_snapshot(self, peer: str) -> AsyncIterator[FetchSnapshotResponse]:
-        """Raises SnapshotFailed."""
-
-    async def stop(self) -> None: ...
 
 
 class GrpcTransport:
@@ -76,8 +48,9 @@ class GrpcTransport:
         settings: ReplicationSettings,
         rng: random.Random,
         credentials: grpc.ChannelCredentials | None = None,
+        token: str = "",
     ) -> None:
-        """`credentials` None: plain text."""
+        """`credentials` None: plain text. `token`: what peers show each other; empty: none is asked for."""
         self._settings = settings
         self._rng = rng
         self._credentials = credentials
@@ -86,7 +59,8 @@ class GrpcTransport:
         self._fail: Callable[[BaseException], None] = lambda error: None
         self._epochs = itertools.count(1)
         self._ways: dict[str, _Way] = {}
-        self.servicer = PeerServicer()
+        self._metadata = (("authorization", f"Bearer {token}"),) if token else ()
+        self.servicer = PeerServicer(token)
         self.dropped = 0
 
     def start(
@@ -117,7 +91,7 @@ class GrpcTransport:
             _FETCH, FetchSnapshotRequest.SerializeToString, FetchSnapshotResponse.FromString
         )
         try:
-            async for part in fetch(request):
+            async for part in fetch(request, metadata=self._metadata):
                 yield part
         except grpc.aio.AioRpcError as error:
             raise SnapshotFailed(f"{peer}: {error.code().name} {error.details()}") from error
@@ -131,7 +105,9 @@ class GrpcTransport:
             if peer not in self._ways:
                 outbound = Outbound(self._identity, peer, self._epochs)
                 channel = self._channel(address)
-                way = _Way(peer, address, outbound, channel, self._link, self._settings, self._rng)
+                way = _Way(
+                    peer, address, outbound, channel, self._link, self._settings, self._rng, self._metadata
+                )
                 way.task.add_done_callback(self._watch)
                 self._ways[peer] = way
 
@@ -173,6 +149,7 @@ class _Way:
         link: Callable[[str, bool], None],
         settings: ReplicationSettings,
         rng: random.Random,
+        metadata: tuple[tuple[str, str], ...],
     ) -> None:
         self.address = address
         self._peer = peer
@@ -181,6 +158,7 @@ class _Way:
         self._link = link
         self._settings = settings
         self._rng = rng
+        self._metadata = metadata
         self._waiting: deque[bytes] = deque()
         self._waiting_bytes = 0
         self._up = False
@@ -222,7 +200,7 @@ class _Way:
 
     async def _stream(self) -> None:
         exchange = self.channel.stream_unary(_EXCHANGE, None, ExchangeResponse.FromString)  # sealed already
-        call = exchange(None, wait_for_ready=False)
+        call = exchange(None, wait_for_ready=False, metadata=self._metadata)
         closed = asyncio.Event()
 
         def close(_: object) -> None:
@@ -265,7 +243,8 @@ class _Way:
 class PeerServicer:
     """The receiving side; the node adds `handler()` to its one server."""
 
-    def __init__(self) -> None:
+    def __init__(self, token: str) -> None:
+        self._token = token
         self._inbound: Inbound | None = None
         self._receive: Callable[[str, list[PeerMessage]], None] = lambda peer, messages: None
         self._serve_snapshot: ServeSnapshot | None = None
@@ -292,9 +271,15 @@ class PeerServicer:
         )
         return grpc.method_handlers_generic_handler(SERVICE, {"Exchange": exchange, "FetchSnapshot": fetch})
 
+    async def _check(self, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+        shown = dict(context.invocation_metadata() or ()).get("authorization", "")
+        if self._token and not hmac.compare_digest(f"Bearer {self._token}".encode(), str(shown).encode()):
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, "show the cluster's peer token")
+
     async def _exchange(
         self, frames: AsyncIterator[bytes], context: grpc.aio.ServicerContext[Any, Any]
     ) -> ExchangeResponse:
+        await self._check(context)
         async for frame in frames:
             if self._inbound is None:
                 await context.abort(grpc.StatusCode.UNAVAILABLE, "the replica is not running")
@@ -308,6 +293,7 @@ class PeerServicer:
     async def _fetch_snapshot(
         self, request: FetchSnapshotRequest, context: grpc.aio.ServicerContext[Any, Any]
     ) -> AsyncIterator[FetchSnapshotResponse]:
+        await self._check(context)
         if self._inbound is None or self._serve_snapshot is None:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "the replica is not running")
         if request.cluster != self._inbound.cluster:

@@ -98,7 +98,7 @@ class OperatorService:
                 address=address,
                 connected=node == status.node or peers[node].connected,
                 match_index=status.last_index if node == status.node else peers[node].match_index,
-                clock_offset_ms=0 if node == status.node else round(peers[node].clock_offset_ms or 0),
+                clock_offset_ms=0 if node == status.node else _offset_ms(peers[node]),
             )
             for node, address in sorted(status.members.items())
         ]

@@ -22,10 +22,10 @@ VOTE = PeerMessage(vote=Vote(term=3)).SerializeToString()
 class End:
     """One node's transport with what it received."""
 
-    def __init__(self, name: str, settings: ReplicationSettings | None = None) -> None:
+    def __init__(self, name: str, settings: ReplicationSettings | None = None, token: str = "") -> None:
         self.name = name
         self.settings = settings or ReplicationSettings()
-        self.transport = GrpcTransport(settings=self.settings, rng=random.Random(name))
+        self.transport = GrpcTransport(settings=self.settings, rng=random.Random(name), token=token)
         self.received: list[PeerMessage] = []
         self.links: list[tuple[str, bool]] = []
         self.changed = asyncio.Event()
@@ -152,3 +152,20 @@ async def test_a_snapshot_that_cannot_be_served_is_refused() -> None:
                 pass
 
     await between(play)
+
+
+async def test_a_peer_without_the_clusters_token_is_not_listened_to() -> None:
+    one, other = End("n1", token="guessed"), End("n2", token="secret")
+    await one.listen()
+    await other.listen()
+    try:
+        one.transport.set_peers({"n2": other.address})
+        await one.until(lambda: ("n2", False) in one.links)
+        one.transport.send("n2", [PeerMessage().SerializeToString()])
+        with pytest.raises(SnapshotFailed, match="UNAUTHENTICATED"):
+            async for _ in one.transport.fetch_snapshot("n2"):
+                pass
+        assert other.received == []
+    finally:
+        await one.stop()
+        await other.stop()
