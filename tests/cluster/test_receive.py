@@ -128,27 +128,27 @@ def test_an_ack_of_a_group_that_never_received_is_refused(follower: Wire) -> Non
 
 
 def test_a_group_can_be_moved_back_and_sees_its_messages_again(follower: Wire) -> None:
-    schedule(follower, "seek", 4)
-    (got,) = receive(follower, "seek", "a")
-    base = {"topic": "seek", "group": "g", "consumer": "a", "queue": got.queue}
+    schedule(follower, "pull-seek", 4)
+    (got,) = receive(follower, "pull-seek", "a")
+    base = {"topic": "pull-seek", "group": "g", "consumer": "a", "queue": got.queue}
     follower.consumer.Ack(c.AckRequest(**base, offset=[0, 1, 2, 3]))
-    request = o.SeekGroupRequest(topic="seek", group="g", offset=1, dry_run=True)
+    request = o.SeekGroupRequest(topic="pull-seek", group="g", offset=1, dry_run=True)
     dry = follower.operator.SeekGroup(request)
     assert (dry.from_offset, dry.to_offset, dry.delivered_again, dry.skipped) == (4, 1, 3, 0)
-    assert receive(follower, "seek", "a", wait_ms=50) == []
+    assert receive(follower, "pull-seek", "a", wait_ms=50) == []
     request.dry_run = False
     follower.operator.SeekGroup(request)
-    assert bodies(receive(follower, "seek", "a")) == [b"1", b"2", b"3"]
+    assert bodies(receive(follower, "pull-seek", "a")) == [b"1", b"2", b"3"]
 
 
 def test_dead_letters_are_redriven_to_their_group_and_only_once(follower: Wire) -> None:
-    schedule(follower, "doomed", 2)
+    schedule(follower, "pull-doomed", 2)
     for _ in range(16):
-        for got in receive(follower, "doomed", "a"):
-            base = {"topic": "doomed", "group": "g", "consumer": "a", "queue": got.queue}
+        for got in receive(follower, "pull-doomed", "a"):
+            base = {"topic": "pull-doomed", "group": "g", "consumer": "a", "queue": got.queue}
             follower.consumer.Nack(c.NackRequest(**base, offset=list(got.offset), delay_ms=0))
     letters = c.ReceiveRequest(
-        topic="dlq.g.doomed", group="undertaker", consumer="u", messages_max=9, wait_ms=5_000
+        topic="dlq.g.pull-doomed", group="undertaker", consumer="u", messages_max=9, wait_ms=5_000
     )
     dead = list(follower.consumer.Receive(letters).deliveries)
     properties = Record.FromString(dead[0].records[0]).properties
@@ -156,31 +156,33 @@ def test_dead_letters_are_redriven_to_their_group_and_only_once(follower: Wire) 
     leader = follower.operator.ClusterStatus(o.ClusterStatusRequest())
     address = next(m.address for m in leader.members if m.node == leader.leader)
     with wire(address) as at_leader:
-        dry = list(at_leader.operator.Redrive(o.RedriveRequest(topic="dlq.g.doomed", dry_run=True)))
+        dry = list(at_leader.operator.Redrive(o.RedriveRequest(topic="dlq.g.pull-doomed", dry_run=True)))
         assert (dry[-1].redriven, dry[-1].done) == (2, True)
-        assert list(at_leader.operator.Redrive(o.RedriveRequest(topic="dlq.g.doomed")))[-1].redriven == 2
-        assert list(at_leader.operator.Redrive(o.RedriveRequest(topic="dlq.g.doomed")))[-1].redriven == 0
-    (again,) = receive(follower, "doomed", "a")
+        assert list(at_leader.operator.Redrive(o.RedriveRequest(topic="dlq.g.pull-doomed")))[-1].redriven == 2
+        assert list(at_leader.operator.Redrive(o.RedriveRequest(topic="dlq.g.pull-doomed")))[-1].redriven == 0
+    (again,) = receive(follower, "pull-doomed", "a")
     assert sorted(bodies([again])) == [b"0", b"1"]
     assert list(again.attempt) == []
     assert not Record.FromString(again.records[0]).properties
 
 
 def test_a_deleted_topic_is_gone_and_its_consumers_are_told(follower: Wire) -> None:
-    schedule(follower, "gone", 3)
-    schedule(follower, "gone", 1, delay_ms=500)
-    receive(follower, "gone", "a")
-    done = follower.operator.DeleteTopic(o.DeleteTopicRequest(topic="gone"))
+    schedule(follower, "pull-gone", 3)
+    schedule(follower, "pull-gone", 1, delay_ms=500)
+    receive(follower, "pull-gone", "a")
+    done = follower.operator.DeleteTopic(o.DeleteTopicRequest(topic="pull-gone"))
     assert (done.released, done.groups) == (3, 1)
-    described = refusal_of(lambda: follower.operator.DescribeTopic(o.DescribeTopicRequest(topic="gone")))
+    described = refusal_of(lambda: follower.operator.DescribeTopic(o.DescribeTopicRequest(topic="pull-gone")))
     assert described.reason == "TOPIC_UNKNOWN"
-    assert receive(follower, "gone", "a", wait_ms=1_200) == []
+    assert receive(follower, "pull-gone", "a", wait_ms=1_200) == []
 
 
 def test_a_topics_own_body_limit_is_kept(follower: Wire) -> None:
     settings = o.TopicSettings(body_bytes_max=10, retention_ms=5_000)
-    made = follower.operator.CreateTopic(o.CreateTopicRequest(topic="small", settings=settings))
+    made = follower.operator.CreateTopic(o.CreateTopicRequest(topic="pull-small", settings=settings))
     assert made.settings == settings
-    too_large = p.ScheduleRequest(topic="small", delay_ms=0, record=Record(body=b"x" * 11))
+    too_large = p.ScheduleRequest(topic="pull-small", delay_ms=0, record=Record(body=b"x" * 11))
     assert refusal_of(lambda: follower.producer.Schedule(too_large)).reason == "RECORD_TOO_LARGE"
-    follower.producer.Schedule(p.ScheduleRequest(topic="small", delay_ms=0, record=Record(body=b"x" * 10)))
+    follower.producer.Schedule(
+        p.ScheduleRequest(topic="pull-small", delay_ms=0, record=Record(body=b"x" * 10))
+    )
