@@ -159,7 +159,8 @@ async def measure(cluster: LocalCluster) -> dict[str, float]:
         await schedule_rate(client, BODY, max(1, (1_000_000 - pending) // BATCH), 8)
         pending = (await client.operator().status()).pending
         keep({"pending": pending, "rss_mib_1m": rss_bytes(cluster) / 2**20})
-    disk = sum(f.stat().st_blocks * 512 for f in (cluster.folder / "n1").glob("state-*/hours/*/*") if f.is_file())
+    files = (cluster.folder / "n1").glob("state-*/hours/*/*")
+    disk = sum(file.stat().st_blocks * 512 for file in files)
     keep({"disk_bytes_per_pending": disk / (pending + 160_000)})
     return figures
 
