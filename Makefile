@@ -26,7 +26,7 @@ $(READY):
 	@echo "== building $(VENV) (once; some minutes at most)"
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
 	$(PY) -m pip install --upgrade "pip>=25.1"
-	$(PY) -m pip install --group dev --editable .
+	$(PY) -m pip install --group dev --editable ".[spark,chaos]"
 	@rm -f $(VENV)/ready-* && touch $@
 
 .PHONY: demo
