@@ -33,6 +33,7 @@ FENCES = {
     "lmdb": ("replication/journal_lmdb.py", "replication/state_store.py"),
     "grpc": ("replication/transport.py", "node/", "client/", "chaos/", "bench/", "proto/"),
     "pyspark": ("spark/",),
+    "pyarrow": ("proto/ledger_", "node/ledger", "client/receipts", "bench/", "spark/"),
 }
 NOWHERE = {
     "pickle",
