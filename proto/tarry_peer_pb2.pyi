@@ -271,7 +271,7 @@ class MembershipChange(_message.Message):
     def __init__(self, remove: _Optional[bool] = ..., node: _Optional[str] = ..., address: _Optional[str] = ...) -> None: ...
 
 class MemberList(_message.Message):
-    __slots__ = ("addresses",)
+    __slots__ = ("addresses", "added")
     class AddressesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -280,8 +280,10 @@ class MemberList(_message.Message):
         value: str
         def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     ADDRESSES_FIELD_NUMBER: _ClassVar[int]
+    ADDED_FIELD_NUMBER: _ClassVar[int]
     addresses: _containers.ScalarMap[str, str]
-    def __init__(self, addresses: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    added: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, addresses: _Optional[_Mapping[str, str]] = ..., added: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class JournalHead(_message.Message):
     __slots__ = ("incarnation", "boot", "term", "voted_for", "commit_index", "first_index", "last_index", "last_chain", "members", "installing")

@@ -10,7 +10,7 @@ entries stays in memory; older ones are read on demand, so a slice costs nothing
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
 from tarry.proto.tarry_peer_pb2 import LogPosition, MemberList
 from tarry.replication.journal_records import (
@@ -111,6 +111,11 @@ class Journal:
         return dict(self._head.members.addresses) if self._head.HasField("members") else None
 
     @property
+    def added(self) -> Set[str]:
+        """Those of `members` that an entry of the log gave their address."""
+        return set(self._head.members.added)
+
+    @property
     def membership_changes(self) -> Sequence[tuple[int, bytes]]:
         """(index, payload) of the membership entries in the log, in order, committed or not."""
         return sorted(self._changes.items())
@@ -159,18 +164,15 @@ class Journal:
         """Where the journal may start so that `index` is in it and what comes before stays in bounds."""
         return self._sizes.start_retaining(self._first, index, bytes_max)
 
-    def compact(self, index: int, members: Mapping[str, str]) -> None:
-        """Moves the start to `index` (at most the last but one), copying nothing.
-
-        `members`: addresses by node as of the new start.
-        """
+    def compact(self, index: int, members: MemberList) -> None:
+        """Moves the start to `index` (at most the last but one), copying nothing; `members` as of there."""
         first = min(index, self._last - 1)
         if first <= self._first:
             return
         if first > self._head.commit_index:
             raise JournalMisused(f"compacts to {first}; committed {self._head.commit_index}")
         self._drop_below(first)
-        self._head.members.CopyFrom(MemberList(addresses=members))
+        self._head.members.CopyFrom(members)
 
     def prepare_reset(self, position: LogPosition) -> None:
         """Notes that a state at `position` is about to replace this replica's; `reset` follows."""
@@ -220,10 +222,6 @@ class Journal:
         self._head.commit_index = max(self._head.commit_index, index)
 
     # Durability
-
-    @property
-    def dirty(self) -> bool:
-        return self._staged.any()
 
     def stage(self) -> Batch | None:
         """What has changed since the last call; None: nothing that needs a write."""

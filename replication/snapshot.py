@@ -109,7 +109,7 @@ def _manifest_message(core: Core, manifest: Manifest) -> SnapshotManifest:
     if term is None or index > core.consensus.commit_index:
         raise SnapshotFailed(f"entry {index} is not in the journal")
     position = LogPosition(index=index, term=term, chain=journal.chain_at(index))
-    position.members.addresses.update(core.membership.at(index))
+    position.members.CopyFrom(core.membership.at(index))
     files = [
         SnapshotFileProto(name=file.name, size_bytes=file.size_bytes, crc32c=file.crc32c)
         for file in manifest.files

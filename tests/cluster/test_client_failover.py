@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 
 import pytest
 
@@ -141,7 +142,7 @@ async def test_a_consumer_is_back_within_a_second_of_a_transfer(cluster: LocalCl
             await client.operator().transfer()
             started = time.monotonic()
             scheduled = await producer.schedule("pause", b"", delay_ms=0)
-            await receiver.until(lambda scheduled=scheduled: scheduled.id in receiver.seen)
+            await receiver.until(partial(receiver.seen.__contains__, scheduled.id))
             assert time.monotonic() - started < 1
     assert receiver.consumer.reconnects == 3
     assert set(receiver.seen.values()) == {1}

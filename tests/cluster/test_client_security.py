@@ -13,13 +13,14 @@ from typer.testing import CliRunner
 from tarry.client.aio import Tls, connect
 from tarry.client.console import app
 from tarry.client.errors import NotPermitted, TarryError
-from tarry.client.local_cluster import LocalCluster
+from tarry.client.local_cluster import LocalCluster, Setting
 
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    tokens = {"shop": {"produce": ["orders.*"], "consume": ["orders.*"]}, "root": {"operate": True}}
-    settings = {"tokens": tokens, "peer_token": "between-nodes"}
+    shop = {"produce": ["orders.*"], "consume": ["orders.*"]}
+    tokens: dict[str, Setting] = {"shop": shop, "root": {"operate": True}}
+    settings: dict[str, Setting] = {"tokens": tokens, "peer_token": "between-nodes"}
     with LocalCluster(3, tmp_path_factory.mktemp("tokens"), settings, token="root") as cluster:
         cluster.start()
         cluster.wait_until_serving()

@@ -11,7 +11,7 @@ import pytest
 from tarry.client.aio import Client, connect
 from tarry.client.cluster_status import ClusterStatus
 from tarry.client.errors import Refused
-from tarry.client.local_cluster import LocalCluster, LocalNode, free_ports, toml
+from tarry.client.local_cluster import LocalCluster, LocalNode, Setting, free_ports, toml
 
 PATIENCE_S = 40
 
@@ -19,7 +19,7 @@ PATIENCE_S = 40
 def newcomer(cluster: LocalCluster, name: str, address: str = "") -> LocalNode:
     """Return a node of the cluster's, running, that is no member yet."""
     node = LocalNode(name, address or f"127.0.0.1:{free_ports(1)[0]}", cluster.folder / name)
-    keys = {"node": name, "data": str(node.folder), "listen": node.address, "join": True}
+    keys: dict[str, Setting] = {"node": name, "data": str(node.folder), "listen": node.address, "join": True}
     members = {other.name: other.address for other in cluster.nodes.values()}
     node.config.write_text("\n".join(toml({**keys, "members": members})))
     cluster.nodes[name] = node
@@ -123,3 +123,25 @@ async def test_a_node_that_was_away_for_too_long_takes_the_leaders_state_in_plac
             cluster.kill(away)
             cluster.start(away)
             await agree(client, set(cluster.nodes))
+
+
+async def test_a_node_added_again_under_its_name_is_found_at_its_new_address_whatever_is_configured(
+    cluster: LocalCluster,
+) -> None:
+    leader = await asyncio.to_thread(cluster.wait_until_serving)
+    moved, other = sorted(set(cluster.nodes) - {leader})
+    async with connect(cluster.addresses) as client:
+        await schedule(client, 1_000)
+        await client.operator().remove_member(moved)
+        cluster.kill(moved)
+        shutil.rmtree(cluster.nodes.pop(moved).folder)
+        node = newcomer(cluster, moved)  # on another port; the others' files go on naming the old one
+        await client.operator().add_member(moved, node.address)
+        cluster.kill(other)
+        cluster.start(other)
+        cluster.kill(leader)  # so that nothing goes on but over the new address
+        await schedule(client, 500)
+        await agree(client, {moved, other})
+        status = await client.operator().status()
+        assert next(m.address for m in status.members if m.node == moved) == node.address
+        assert status.pending == 1_500

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import grpc
 import pytest
@@ -42,7 +43,7 @@ def schedule(to: Wire, topic: str, n: int, delay_ms: int = 0) -> None:
     to.producer.ScheduleBatch(request, timeout=5)
 
 
-def receive(to: Wire, topic: str, consumer: str, wait_ms: int = 3_000, **more: object) -> list[c.Deliveries]:
+def receive(to: Wire, topic: str, consumer: str, wait_ms: int = 3_000, **more: Any) -> list[c.Deliveries]:
     request = c.ReceiveRequest(
         topic=topic, group="g", consumer=consumer, messages_max=100, wait_ms=wait_ms, **more
     )
@@ -68,7 +69,7 @@ def test_a_receive_with_nothing_due_comes_back_empty_when_its_wait_is_over(follo
 def test_what_is_acknowledged_does_not_come_again_and_what_is_nacked_does(follower: Wire) -> None:
     schedule(follower, "pull-ack", 3)
     (got,) = receive(follower, "pull-ack", "a")
-    base = {"topic": "pull-ack", "group": "g", "consumer": "a", "queue": got.queue}
+    base: dict[str, Any] = {"topic": "pull-ack", "group": "g", "consumer": "a", "queue": got.queue}
     assert list(follower.consumer.Ack(c.AckRequest(**base, offset=[0, 1, 77])).stale) == [77]
     assert list(follower.consumer.Nack(c.NackRequest(**base, offset=[2], delay_ms=10)).stale) == []
     (again,) = receive(follower, "pull-ack", "b")
@@ -79,7 +80,7 @@ def test_what_is_acknowledged_does_not_come_again_and_what_is_nacked_does(follow
 def test_an_extended_lease_holds_and_one_that_is_over_gives_the_message_back(follower: Wire) -> None:
     schedule(follower, "pull-lease", 2)
     (got,) = receive(follower, "pull-lease", "a", lease_ms=600)
-    base = {"topic": "pull-lease", "group": "g", "consumer": "a", "queue": got.queue}
+    base: dict[str, Any] = {"topic": "pull-lease", "group": "g", "consumer": "a", "queue": got.queue}
     assert list(follower.consumer.Extend(c.ExtendRequest(**base, offset=[0], lease_ms=60_000)).stale) == []
     (again,) = receive(follower, "pull-lease", "b", wait_ms=10_000)
     assert bodies([again]) == [b"1"]
@@ -130,7 +131,7 @@ def test_an_ack_of_a_group_that_never_received_is_refused(follower: Wire) -> Non
 def test_a_group_can_be_moved_back_and_sees_its_messages_again(follower: Wire) -> None:
     schedule(follower, "pull-seek", 4)
     (got,) = receive(follower, "pull-seek", "a")
-    base = {"topic": "pull-seek", "group": "g", "consumer": "a", "queue": got.queue}
+    base: dict[str, Any] = {"topic": "pull-seek", "group": "g", "consumer": "a", "queue": got.queue}
     follower.consumer.Ack(c.AckRequest(**base, offset=[0, 1, 2, 3]))
     request = o.SeekGroupRequest(topic="pull-seek", group="g", offset=1, dry_run=True)
     dry = follower.operator.SeekGroup(request)
@@ -145,7 +146,7 @@ def test_dead_letters_are_redriven_to_their_group_and_only_once(follower: Wire) 
     schedule(follower, "pull-doomed", 2)
     for _ in range(16):
         for got in receive(follower, "pull-doomed", "a"):
-            base = {"topic": "pull-doomed", "group": "g", "consumer": "a", "queue": got.queue}
+            base: dict[str, Any] = {"topic": "pull-doomed", "group": "g", "consumer": "a", "queue": got.queue}
             follower.consumer.Nack(c.NackRequest(**base, offset=list(got.offset), delay_ms=0))
     letters = c.ReceiveRequest(
         topic="dlq.g.pull-doomed", group="undertaker", consumer="u", messages_max=9, wait_ms=5_000

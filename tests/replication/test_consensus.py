@@ -9,6 +9,7 @@ from tarry.proto.tarry_peer_pb2 import (
     Appended,
     Heartbeat,
     LoggedEntry,
+    MemberList,
     MembershipChange,
     NeedSnapshot,
     PreVote,
@@ -202,7 +203,7 @@ def test_a_follower_that_lacks_what_was_compacted_is_told_once_per_heartbeat() -
         lone.consensus.append(entry_payload(b"x"))
     lone.tick()
     commit_all(lone)
-    lone.journal.compact(15, lone.members)
+    lone.journal.compact(15, MemberList(addresses=lone.members))
     lone.receive(
         "n3", appended=Appended(term=1, sequence=latest_sequence(lone, "n3"), next_index=2, reset=True)
     )

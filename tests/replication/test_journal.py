@@ -108,15 +108,16 @@ def test_compacting_moves_the_start_and_keeps_at_least_two_entries(open_journal:
     fill(journal, 10)
     journal.set_commit_index(10)
     sync(journal)
-    journal.compact(6, {"n1": "a"})
+    journal.compact(6, MemberList(addresses={"n1": "a"}))
     sync(journal)
     assert (journal.first_index, len(JournalView(journal)), JournalView(journal)[0][1]) == (6, 5, 6)
-    journal.compact(100, {"n1": "a", "n2": "b"})
+    journal.compact(100, MemberList(addresses={"n1": "a", "n2": "b"}, added=["n2"]))
     sync(journal)
     journal.close()
     journal = open_journal()
     assert (journal.first_index, journal.last_index) == (9, 10)
     assert journal.members == {"n1": "a", "n2": "b"}
+    assert journal.added == {"n2"}
 
 
 def test_what_is_not_committed_cannot_be_compacted(open_journal: Open) -> None:
@@ -124,7 +125,7 @@ def test_what_is_not_committed_cannot_be_compacted(open_journal: Open) -> None:
     fill(journal, 10)
     journal.set_commit_index(4)
     with pytest.raises(JournalMisused):
-        journal.compact(6, {})
+        journal.compact(6, MemberList())
 
 
 def position(index: int, term: int) -> LogPosition:
@@ -207,7 +208,7 @@ def test_what_is_worth_keeping_before_a_point_is_measured_in_bytes(open_journal:
     assert journal.start_retaining(20, bytes_max=500) == 15
     assert journal.start_retaining(20, bytes_max=10**9) == 1
     journal.set_commit_index(20)
-    journal.compact(10, {})
+    journal.compact(10, MemberList())
     assert journal.start_retaining(20, bytes_max=500) == 15
     journal.delete_from(21)
     assert journal.start_retaining(20, bytes_max=10**9) == 10

@@ -1,0 +1,63 @@
+"""Who the members are and where they listen: by the log, and by the configuration for founders alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tarry.proto.tarry_peer_pb2 import MembershipChange
+from tarry.replication.journal import Journal
+from tarry.replication.journal_lmdb import LmdbStorage
+from tarry.replication.membership import Membership
+from tarry.replication.payload import membership_payload
+from tests.replication.journals import fill, sync
+
+FOUNDERS = {"n1": "old1:1", "n2": "old2:1", "n3": "old3:1"}
+CONFIGURED = {"n1": "new1:1", "n2": "new2:1", "n3": "new3:1"}
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Journal:
+    return Journal(LmdbStorage(tmp_path / "journal", map_bytes=1 << 20), incarnation=7)
+
+
+def change(journal: Journal, node: str, address: str = "") -> None:
+    payload = membership_payload(MembershipChange(node=node, address=address, remove=not address))
+    journal.append(payload, journal.last_index + 1, 1)
+
+
+def test_the_configuration_says_where_founders_listen(journal: Journal) -> None:
+    Membership(journal, FOUNDERS)
+    assert Membership(journal, CONFIGURED).current() == CONFIGURED
+
+
+def test_a_member_added_again_under_its_name_listens_where_the_log_says(journal: Journal) -> None:
+    members = Membership(journal, CONFIGURED)
+    change(journal, "n2")
+    assert members.current() == {"n1": "new1:1", "n3": "new3:1"}
+    assert members.named()["n2"] == "new2:1"  # it may yet lead, and must be answered
+    change(journal, "n2", "moved:1")
+    assert members.current()["n2"] == members.named()["n2"] == "moved:1"
+
+
+def test_what_the_log_said_of_addresses_outlives_its_entries(journal: Journal) -> None:
+    members = Membership(journal, CONFIGURED)
+    fill(journal, 2)
+    change(journal, "n2")
+    change(journal, "n2", "moved:1")
+    fill(journal, 9)
+    sync(journal)
+    journal.set_commit_index(9)
+    journal.compact(7, members.at(7))
+    assert journal.membership_changes == []
+    assert Membership(journal, CONFIGURED).current() == {**CONFIGURED, "n2": "moved:1"}
+
+
+def test_a_change_cut_from_the_log_gives_the_address_back(journal: Journal) -> None:
+    members = Membership(journal, CONFIGURED)
+    fill(journal, 2)
+    change(journal, "n2", "moved:1")
+    assert members.current()["n2"] == "moved:1"
+    journal.delete_from(3)
+    assert members.current() == CONFIGURED
