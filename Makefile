@@ -92,6 +92,10 @@ simulate-ablation: $(READY) ## each guard taken out in turn: the first seed, or 
 handover: $(READY) ## leaders transferred and killed under load (ARGS="--rate 5000 --transfers 50 --kills 50")
 	@$(PY) -m tarry.chaos.handover $(ARGS)
 
+.PHONY: toxiproxy
+toxiproxy: $(READY) ## the proxy that faults on the network go through, built once into a cache folder
+	@$(PY) -m tarry.chaos.toxiproxy
+
 .PHONY: check
 check: lint types proto-check test ## what has to pass before a change lands
 

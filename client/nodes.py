@@ -41,10 +41,11 @@ class Node:
     def __init__(self, address: str, settings: Settings) -> None:
         options = settings.channel_options()
         self.address = address
+        target = settings.dial.get(address, address)
         self.channel = (
-            aio.secure_channel(address, settings.tls.credentials(), options)
+            aio.secure_channel(target, settings.tls.credentials(), options)
             if settings.tls
-            else aio.insecure_channel(address, options)
+            else aio.insecure_channel(target, options)
         )
         self.producer = ProducerServiceStub(self.channel)
         self.consumer = ConsumerServiceStub(self.channel)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 import grpc
 
@@ -38,6 +38,8 @@ class Settings:
     """One try of a call, before another node is asked."""
     pace_ms: int = 50
     """Between questions for the leader while there is none."""
+    dial: Mapping[str, str] = field(default_factory=dict)
+    """Address of a member -> where this client reaches it, if not there (NAT, a proxy)."""
     discover: bool = True
     """Also use members' addresses that were not among ``servers``."""
 

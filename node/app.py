@@ -65,6 +65,7 @@ class Node:
             rng=random.Random(),
             credentials=channel_credentials(config.tls),
             token=config.peer_token,
+            dial=config.dial,
         )
         core = Core(config, clock or SystemClock(), self._journal, self._transport, settings)
         self._core = core
@@ -72,7 +73,7 @@ class Node:
         self.driver, self.leadership = core.driver, core.leadership
         self._settings = settings
         options = channel_options(settings)
-        self._forwarding = Forwarding(channel_credentials(config.tls), options)
+        self._forwarding = Forwarding(channel_credentials(config.tls), options, config.dial)
         self._health = HealthServicer()
         self._server = self._make_server()
         self._stopping = asyncio.Event()

@@ -122,6 +122,7 @@ class NodeConfig(BaseSettings):
     data: Path
     listen: str = Field(pattern=r"^.+:\d{1,5}$")
     members: dict[str, str]
+    dial: dict[str, str] = {}  # a member's address -> where this node reaches it, if not there (NAT, a proxy)
     join: bool = False  # a newcomer: members are those of the cluster, without it, until it is added
     cluster: str = "tarry"  # nodes of another cluster are not listened to
     shard: int = Field(default=0, ge=0, le=4095)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import grpc
@@ -19,8 +20,14 @@ DEADLINE_S: Final = 10.0
 class Forwarding:
     """Channels to the other members, opened when needed."""
 
-    def __init__(self, credentials: grpc.ChannelCredentials | None, options: list[tuple[str, int]]) -> None:
+    def __init__(
+        self,
+        credentials: grpc.ChannelCredentials | None,
+        options: list[tuple[str, int]],
+        dial: Mapping[str, str],
+    ) -> None:
         self._credentials = credentials
+        self._dial = dial
         self._options = options
         self._channels: dict[str, grpc.aio.Channel] = {}
 
@@ -48,10 +55,11 @@ class Forwarding:
         """Return the channel to a member, opened if it is not."""
         channel = self._channels.get(address)
         if channel is None:
+            target = self._dial.get(address, address)
             channel = (
-                grpc.aio.insecure_channel(address, options=self._options)
+                grpc.aio.insecure_channel(target, options=self._options)
                 if self._credentials is None
-                else grpc.aio.secure_channel(address, self._credentials, options=self._options)
+                else grpc.aio.secure_channel(target, self._credentials, options=self._options)
             )
             self._channels[address] = channel
         return channel

@@ -14,6 +14,7 @@ import itertools
 import random
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import grpc
@@ -49,11 +50,14 @@ class GrpcTransport:
         rng: random.Random,
         credentials: grpc.ChannelCredentials | None = None,
         token: str = "",
+        dial: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """`credentials` None: plain text. `token`: what peers show each other; empty: none is asked for."""
+        """`credentials` None: plain text. `token`: what peers show each other; empty: none is asked for.
+        `dial`: a member's address -> where this node reaches it, for those that it reaches elsewhere."""
         self._settings = settings
         self._rng = rng
         self._credentials = credentials
+        self._dial = dial
         self._identity = Identity("", "", 0, 0)
         self._link: Callable[[str, bool], None] = lambda peer, up: None
         self._fail: Callable[[BaseException], None] = lambda error: None
@@ -132,6 +136,7 @@ class GrpcTransport:
 
     def _channel(self, address: str) -> grpc.aio.Channel:
         options = channel_options(self._settings)
+        address = self._dial.get(address, address)
         if self._credentials is None:
             return grpc.aio.insecure_channel(address, options=options)
         return grpc.aio.secure_channel(address, self._credentials, options=options)

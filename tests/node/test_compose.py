@@ -9,12 +9,15 @@ from typing import Any
 import pytest
 import yaml
 
+from tarry.chaos.toxiproxy import VERSION
 from tarry.node.config import NodeConfig, load
 from tests.cluster.command_line import NAME, parsed_command
 
 ROOT = Path(__file__).resolve().parents[2]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
-SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
+SERVICES: dict[str, dict[str, Any]] = {
+    name: service for name, service in COMPOSE["services"].items() if service["image"] == "tarry"
+}
 
 
 def config_of(name: str, folder: Path) -> NodeConfig:
@@ -72,6 +75,10 @@ def test_every_node_is_published_on_this_machine_only() -> None:
     published = [port for service in SERVICES.values() for port in service["ports"]]
     assert len(set(published)) == len(published)
     assert all(port.startswith("127.0.0.1:") for port in published)
+
+
+def test_the_proxy_is_of_the_version_that_is_built_elsewhere() -> None:
+    assert COMPOSE["services"]["toxiproxy"]["image"].endswith(f":{VERSION.removeprefix('v')}")
 
 
 def test_a_wrong_command_would_be_noticed() -> None:

@@ -44,7 +44,7 @@ async def serving(machine: Machine, token: str = "") -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def asking(cluster: str = "tarry", token: str = "") -> AsyncIterator[PeerRecords]:
-    forwarding = Forwarding(None, [])
+    forwarding = Forwarding(None, [], {})
     yield PeerRecords(forwarding, cluster, "n1", token)
     await forwarding.close()
 
