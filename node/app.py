@@ -39,6 +39,7 @@ from tarry.replication.transport import GrpcTransport, channel_options, server_o
 
 log = structlog.get_logger()
 
+HEALTH_PERIOD_S: Final = 0.25
 STOP_GRACE_S: Final = 2.0
 STOP_TRANSFER_MS: Final = 2_000
 COMMAND_OVERHEAD_BYTES: Final = 64 << 10
@@ -90,7 +91,6 @@ class Node:
                 "consensus": self.driver.run(),
                 "leadership": self.leadership.run(),
                 "checkpoints": self._core.checkpoints.run(),
-                "pulse": self._core.pulse(),
                 "health": self._tell_health(),
                 "repair": damage.run(self._connected, records.fetch),
                 "scrub": Scrub(self.machine, damage, config.dispatch).run(),
@@ -193,18 +193,17 @@ class Node:
         return [peer.address for _, peer in sorted(self.driver.status().peers.items()) if peer.connected]
 
     async def _tell_health(self) -> None:
-        """Every heartbeat: tell the health service whether there is a leader."""
-        period_s = self._settings.heartbeat_ms / 1000
+        """Tell the health service whether there is a leader."""
         shown = None
         while True:
-            serving = self.driver.status().leader is not None
+            serving = self.driver.leader is not None
             if serving is not shown:
                 shown = serving
                 state = health_pb2.HealthCheckResponse.ServingStatus
                 value = state.SERVING if serving else state.NOT_SERVING
                 for service in ("", *SERVICES):
                     await self._health.set(service, value)
-            await asyncio.sleep(period_s)
+            await asyncio.sleep(HEALTH_PERIOD_S)
 
 
 def _replication_settings(config: NodeConfig) -> ReplicationSettings:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import Sequence
 
@@ -31,7 +30,7 @@ log = structlog.get_logger()
 
 
 class Core:
-    """The parts of one start of a node; driver, leadership, checkpoints and pulse are to be run."""
+    """The parts of one start of a node; driver, leadership and checkpoints are to be run."""
 
     def __init__(
         self,
@@ -52,7 +51,6 @@ class Core:
                 this data; restore it from a peer.
             StateMismatch: journal and checkpoint do not belong together.
         """
-        self._period_s = settings.heartbeat_ms / 1000
         self.time = ClusterTime(clock)
         folder = StateFolder(config.data)
         self.machine = Machine(folder.path, MachineSettings(shard=config.shard))
@@ -76,16 +74,10 @@ class Core:
         self.damage = Damage(self.machine, config.shard)
         self.leadership = Leadership(config, self.machine, self.driver, self.time, self.damage)
 
-    async def pulse(self) -> None:
-        """Every heartbeat: keep cluster time, and notice that the lease came or went."""
-        while True:
-            status = self.driver.status()
-            if status.role is Role.LEADER:
-                self.time.update(status.clock_offsets_ms())
-            self.leadership.look()
-            await asyncio.sleep(self._period_s)
-
     def _heartbeat(self) -> bytes:
+        """Said by a leader: the moment to keep cluster time, and to notice that the lease came or went."""
+        self.time.update(self.driver.clock_offsets_ms())
+        self.leadership.look()
         return self.leadership.dispatch_state().SerializeToString()
 
     def _hear(self, leader: str, payload: bytes) -> None:

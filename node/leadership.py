@@ -25,7 +25,7 @@ from tarry.replication import command as command_codec
 from tarry.replication.driver import Driver
 from tarry.replication.machine import Machine
 from tarry.replication.refusal import Reason, Refusal
-from tarry.replication.status import NotLeader, Overloaded, Role, Unknown
+from tarry.replication.status import NotLeader, Overloaded, Unknown
 
 log = structlog.get_logger()
 
@@ -122,9 +122,8 @@ class Leadership:
         return self._driver.may_serve()
 
     async def _lead(self) -> None:
-        status = self._driver.status()
-        term = status.term
-        self._time.lead(status.clock_offsets_ms())
+        term = self._driver.status().term
+        self._time.lead(self._driver.clock_offsets_ms())
         self._lost.clear()
         self._failed = asyncio.get_running_loop().create_future()
         context = Context(
@@ -182,9 +181,7 @@ class Leadership:
         return Refusal(Reason.NOT_LEADER, text, facts, retry_ms=20)
 
     def _leads(self) -> bool:
-        status = self._driver.status()
-        term = self.delivery.term if self.delivery else None
-        return status.role is Role.LEADER and status.term == term
+        return self.delivery is not None and self._driver.leads(self.delivery.term)
 
     def _spawn(self, work: Awaitable[None]) -> None:
         task = asyncio.ensure_future(self._watched(work))

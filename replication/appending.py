@@ -35,6 +35,7 @@ class Appending:
         self._linked: set[str] = set()
         self._flows: dict[str, Flow] = {}
         self._snapshot_source: str | None = None
+        self.sent_at = 0.0
 
     def linked(self, peer: str) -> bool:
         return peer in self._linked
@@ -115,6 +116,13 @@ class Appending:
         going_on = Appended(term=need.term, sequence=need.sequence, next_index=following, reset=True)
         self._outbox.say(peer, appended=going_on)
 
+    def settled(self) -> bool:
+        """Whether every peer in reach has answered that it has all there is."""
+        last = self._journal.last_index
+        return all(
+            self._engine.match_index(peer) == last and not self._flow(peer).under_way for peer in self._linked
+        )
+
     def take_snapshot_source(self) -> str | None:
         """The leader that has said that this replica needs a snapshot."""
         source, self._snapshot_source = self._snapshot_source, None
@@ -129,6 +137,7 @@ class Appending:
 
     def send(self, peer: str, message: dict[str, Any]) -> None:
         flow, now = self._flow(peer), self._clock.monotonic()
+        self.sent_at = now
         if "serialized" in message:
             first, number = self._journal.first_index, flow.sent(0, now)
             need = NeedSnapshot(term=self._engine.term, first_index=first, sequence=number)

@@ -205,7 +205,12 @@ class Consensus:
             self.elections.consider(now)
         self._appending.open_flows(now)
         commit_before = self.commit_index
+        beats = self.role is Role.LEADER and now >= self._leading.heartbeat_at
+        if beats and self._engine.append_deadline < now + self._settings.heartbeat_ms / 2000:
+            self._engine.kick()  # one frame and one turn for both
         self._engine.tick()
+        if self.role is Role.LEADER and self._appending.settled():
+            self._engine.rest_until(self._appending.sent_at + self._settings.append_idle_ms / 1000)
         self._observe()
         if self.role is Role.LEADER:
             if self.commit_index > commit_before:

@@ -87,6 +87,7 @@ class Driver:
         self._writing: asyncio.Future[Any] | None = None
         self._node = node
         self._membership = Membership(journal, members)
+        self._addresses: dict[str, str] = {}  # of the peers
         finish_installing(journal, machine.applied_index)
         self._core = Core(
             node=node,
@@ -168,8 +169,21 @@ class Driver:
         for slow followers; the rest goes with the next turn."""
         self._compact_to = max(self._compact_to, index)
 
+    @property
+    def leader(self) -> str | None:
+        """Who leads, as far as this node knows."""
+        return self._core.consensus.leader
+
+    def leads(self, term: int) -> bool:
+        """Elected in that term. Whether it may serve is `may_serve()`."""
+        return self._core.consensus.role is Role.LEADER and self._core.consensus.term == term
+
+    def clock_offsets_ms(self) -> list[tuple[float, float]]:
+        """Each peer's wall clock minus ours, and the error of that; as far as measured."""
+        return reporting.clock_offsets_ms(self._core, self._addresses)
+
     def status(self) -> ReplicationStatus:
-        return reporting.status(self._core, self._peers())
+        return reporting.status(self._core, self._addresses)
 
     # The turn
 
@@ -268,7 +282,7 @@ class Driver:
         """A state has arrived: swaps it in, and starts consensus anew where it stands."""
         if not await self._installing.install(self._write):
             return
-        core, linked = self._core, [peer for peer in self._peers() if self._core.consensus.linked(peer)]
+        core, linked = self._core, [peer for peer in self._addresses if self._core.consensus.linked(peer)]
         if self._machine.applied_index != self._journal.first_index:
             raise StateMismatch(
                 f"installed {self._journal.first_index}; applied {self._machine.applied_index}"
@@ -308,7 +322,8 @@ class Driver:
         self._core.wake.set()
 
     def _set_peers(self) -> None:
-        self._transport.set_peers(self._peers())
+        self._addresses = self._peers()
+        self._transport.set_peers(self._addresses)
 
     def _peers(self) -> dict[str, str]:
         named = {**self._membership.named(), **self._joining.newcomers}

@@ -132,6 +132,10 @@ class Engine:
     def kick_by(self, deadline: float) -> None:
         self._raft._SyncObj__newAppendEntriesTime = min(self._raft._SyncObj__newAppendEntriesTime, deadline)
 
+    def rest_until(self, deadline: float) -> None:
+        """There is nothing to tell: heartbeats say that the leader lives."""
+        self._raft._SyncObj__newAppendEntriesTime = max(self._raft._SyncObj__newAppendEntriesTime, deadline)
+
     @property
     def append_deadline(self) -> float:
         return float(self._raft._SyncObj__newAppendEntriesTime)

@@ -45,14 +45,6 @@ class ReplicationStatus:
     peers: Mapping[str, PeerStatus]
     may_serve: bool
 
-    def clock_offsets_ms(self) -> list[tuple[float, float]]:
-        """Return each peer's wall clock minus ours, and the error of that; as far as measured."""
-        return [
-            (peer.clock_offset_ms, peer.clock_error_ms)
-            for peer in self.peers.values()
-            if peer.clock_offset_ms is not None
-        ]
-
 
 @dataclass(frozen=True, slots=True)
 class Transferred:

@@ -120,7 +120,7 @@ class WholeNode(SimNode):
         driver.after_turn = self._after_turn
         self.edge = Edge(self.config, self.core)
         self.alive = True
-        work = (driver.run(), self.core.leadership.run(), self.core.checkpoints.run(), self.core.pulse())
+        work = (driver.run(), self.core.leadership.run(), self.core.checkpoints.run())
         self._tasks = [asyncio.ensure_future(self._guard(part)) for part in work]
 
     def _make_core(self, run_blocking: RunBlocking, driver: type[Driver]) -> Core:
