@@ -76,7 +76,7 @@ class Core:
 
     def _heartbeat(self) -> bytes:
         """Said by a leader: the moment to keep cluster time, and to notice that the lease came or went."""
-        self.time.update(self.driver.clock_offsets_ms())
+        self.time.update(self.driver.consensus.clock_offsets_ms())
         self.leadership.look()
         return self.leadership.dispatch_state().SerializeToString()
 

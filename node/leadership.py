@@ -123,7 +123,7 @@ class Leadership:
 
     async def _lead(self) -> None:
         term = self._driver.status().term
-        self._time.lead(self._driver.clock_offsets_ms())
+        self._time.lead(self._driver.consensus.clock_offsets_ms())
         self._lost.clear()
         self._failed = asyncio.get_running_loop().create_future()
         context = Context(
@@ -181,7 +181,7 @@ class Leadership:
         return Refusal(Reason.NOT_LEADER, text, facts, retry_ms=20)
 
     def _leads(self) -> bool:
-        return self.delivery is not None and self._driver.leads(self.delivery.term)
+        return self.delivery is not None and self._driver.consensus.leads(self.delivery.term)
 
     def _spawn(self, work: Awaitable[None]) -> None:
         task = asyncio.ensure_future(self._watched(work))

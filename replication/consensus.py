@@ -132,6 +132,16 @@ class Consensus:
         """The other members that vote."""
         return self._engine.voters
 
+    def leads(self, term: int) -> bool:
+        """Elected in that term. Whether it may serve is asked separately."""
+        return self.role is Role.LEADER and self.term == term
+
+    def clock_offsets_ms(self) -> list[tuple[float, float]]:
+        """The wall clock minus ours of each other member, and the error of that; as far as measured."""
+        clocks = (self.peer_clocks[peer] for peer in sorted(self.voters) if peer in self.peer_clocks)
+        offsets = (clock.offset_ms(self._clock) for clock in clocks)
+        return [offset for offset in offsets if offset is not None]
+
     def match_index(self, peer: str) -> int:
         return self._engine.match_index(peer)
 

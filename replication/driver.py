@@ -87,7 +87,6 @@ class Driver:
         self._writing: asyncio.Future[Any] | None = None
         self._node = node
         self._membership = Membership(journal, members)
-        self._addresses: dict[str, str] = {}  # of the peers
         finish_installing(journal, machine.applied_index)
         self._core = Core(
             node=node,
@@ -143,12 +142,11 @@ class Driver:
         return await answer
 
     async def read_barrier(self) -> None:
-        """Returns when the state here has everything acknowledged before the call. Raises NotLeader."""
+        """Until the state here has everything acknowledged before the call. Raises NotLeader."""
         await reading.read_barrier(self._core)
 
     def may_serve(self) -> bool:
-        """Leads, nobody else can lead, and everything committed before is applied here. True only for the
-        moment in which it is asked."""
+        """Leads, nobody else can, and all committed before is applied here; true for this very moment."""
         return self._core.consensus.may_serve(self._clock.monotonic())
 
     async def transfer(self, target: str | None, deadline_ms: int) -> Transferred:
@@ -156,8 +154,7 @@ class Driver:
         return await handing_over.transfer(self._core, target, deadline_ms)
 
     async def add(self, node: str, address: str, deadline_ms: int) -> None:
-        """Makes a running node a member, once it has learnt the log. Raises MembershipRefused, NotLeader,
-        Unknown."""
+        """Makes a node a member, once it has the log. Raises MembershipRefused, NotLeader, Unknown."""
         await self._joining.add(node, address, deadline_ms)
 
     async def remove(self, node: str) -> None:
@@ -165,25 +162,16 @@ class Driver:
         await self._joining.remove(node)
 
     def compact(self, index: int) -> None:
-        """The machine needs no entry up to `index` any more: its durable state contains them. Some are kept
-        for slow followers; the rest goes with the next turn."""
+        """The machine's durable state contains all up to `index`. Some of it is kept for slow followers."""
         self._compact_to = max(self._compact_to, index)
 
     @property
-    def leader(self) -> str | None:
-        """Who leads, as far as this node knows."""
-        return self._core.consensus.leader
-
-    def leads(self, term: int) -> bool:
-        """Elected in that term. Whether it may serve is `may_serve()`."""
-        return self._core.consensus.role is Role.LEADER and self._core.consensus.term == term
-
-    def clock_offsets_ms(self) -> list[tuple[float, float]]:
-        """Each peer's wall clock minus ours, and the error of that; as far as measured."""
-        return reporting.clock_offsets_ms(self._core, self._addresses)
+    def consensus(self) -> Consensus:
+        """To be asked, not told. Another object after a snapshot."""
+        return self._core.consensus
 
     def status(self) -> ReplicationStatus:
-        return reporting.status(self._core, self._addresses)
+        return reporting.status(self._core, self._peers())
 
     # The turn
 
@@ -282,7 +270,7 @@ class Driver:
         """A state has arrived: swaps it in, and starts consensus anew where it stands."""
         if not await self._installing.install(self._write):
             return
-        core, linked = self._core, [peer for peer in self._addresses if self._core.consensus.linked(peer)]
+        core, linked = self._core, [peer for peer in self._peers() if self._core.consensus.linked(peer)]
         if self._machine.applied_index != self._journal.first_index:
             raise StateMismatch(
                 f"installed {self._journal.first_index}; applied {self._machine.applied_index}"
@@ -322,8 +310,7 @@ class Driver:
         self._core.wake.set()
 
     def _set_peers(self) -> None:
-        self._addresses = self._peers()
-        self._transport.set_peers(self._addresses)
+        self._transport.set_peers(self._peers())
 
     def _peers(self) -> dict[str, str]:
         named = {**self._membership.named(), **self._joining.newcomers}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from tarry.replication.core import Core
 from tarry.replication.status import PeerStatus, ReplicationStatus, Role
@@ -24,13 +24,6 @@ def status(core: Core, peers: Mapping[str, str]) -> ReplicationStatus:
         peers={peer: _peer(core, peer, address) for peer, address in peers.items()},
         may_serve=consensus.may_serve(core.now()),
     )
-
-
-def clock_offsets_ms(core: Core, peers: Iterable[str]) -> list[tuple[float, float]]:
-    """Each peer's wall clock minus ours, and the error of that; as far as measured."""
-    clocks = core.consensus.peer_clocks
-    offsets = (clocks[peer].offset_ms(core.clock) for peer in peers if peer in clocks)
-    return [offset for offset in offsets if offset is not None]
 
 
 def _peer(core: Core, peer: str, address: str) -> PeerStatus:
