@@ -49,6 +49,10 @@ class Delivery:
         """How many consumer streams are open."""
         return sum(len(group.consumers) for group in self._groups.values())
 
+    def now_ms(self) -> int:
+        """Return cluster time."""
+        return self._context.time.now_ms()
+
     def group(self, topic: str, group: str, queue: int, retry_queue: int) -> GroupDelivery:
         """Return the group of the topic, opened if it is not."""
         known = self._groups.get((topic, group))

@@ -101,7 +101,9 @@ class Joining:
         if group is None:
             if not self._config.topics_auto_create and self._queues().find(consumer.topic) is None:
                 return unknown_topic(consumer.topic)
-            command = log_pb.SubscribeCommand(topic=consumer.topic, group=consumer.group, start=start)
+            command = log_pb.SubscribeCommand(
+                topic=consumer.topic, group=consumer.group, start=start, now_ms=delivery.now_ms()
+            )
             try:
                 queues: Subscribed | Refusal = await self._driver.propose(command_codec.encode(command))
             except NotLeader:

@@ -78,7 +78,7 @@ async def redrive(
         yield Refusal(Reason.TOPIC_UNKNOWN, f"there is no topic {request.topic!r}")
         return
     if not request.dry_run:
-        await propose(log_pb.SubscribeCommand(topic=request.topic, group=GROUP))
+        await propose(log_pb.SubscribeCommand(topic=request.topic, group=GROUP, now_ms=now_ms()))
     progress = RedriveResponse()
     offset = queue.first
     while offset < queue.units and not (request.messages_max and progress.redriven >= request.messages_max):

@@ -68,6 +68,7 @@ def plan(machine: Machine, now_ms: int, retention_ms: int) -> log_pb.TrimCommand
         queue=np.array(list(cuts), dtype="<u4").tobytes(),
         offset=np.array(list(cuts.values()), dtype="<u8").tobytes(),
         hour=np.array(hours, dtype="<u4").tobytes(),
+        now_ms=now_ms,
     )
 
 

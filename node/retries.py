@@ -102,6 +102,7 @@ def commands(
             target_topic=DEAD_LETTER_TOPIC.format(group=group, topic=queue.topic) if dead else queue.topic,
             target_group="" if dead else group,
             now_ms=now_ms,
+            reason=reason,
         )
         for dead, positions in chosen.items()
         if positions

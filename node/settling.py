@@ -78,7 +78,7 @@ class Settling:
     async def pass_over(self, queue: int, offsets: Offsets) -> None:
         """Acknowledge for the group what its filter leaves out."""
         column = offsets.astype("<u8").tobytes()
-        await self._context.propose(log_pb.AckCommand(group=self._group, queue=queue, offset=column))
+        await self._context.propose(self._ack_command(queue, column))
 
     async def retry(self, feed: Feed, offsets: Offsets, reason: RetryReason, delay_ms: int | None) -> None:
         """Put copies of the deliveries into the wheel; of those with a damaged record, once it is mended."""
@@ -123,8 +123,7 @@ class Settling:
                 stale = offsets[:0]
                 if len(offsets):
                     column = offsets.astype("<u8").tobytes()
-                    command = log_pb.AckCommand(group=self._group, queue=queue, offset=column)
-                    done = await self._context.propose(command)
+                    done = await self._context.propose(self._ack_command(queue, column))
                     stale = offsets if isinstance(done, Refusal) else done.stale  # the group is gone
                 for ack in acks:
                     late = np.concatenate([ack.stale, np.intersect1d(ack.own, stale)])
@@ -137,6 +136,10 @@ class Settling:
         if len(own):
             await self.retry(feed, own, RetryReason.RETRY_REASON_NACKED, delay_ms)
         _settle(answer, stale)
+
+    def _ack_command(self, queue: int, offset: bytes) -> log_pb.AckCommand:
+        now_ms = self._context.time.now_ms()
+        return log_pb.AckCommand(group=self._group, queue=queue, offset=offset, now_ms=now_ms)
 
     def _unknown(self, queue: int) -> Refusal:
         return Refusal(Reason.QUEUE_UNKNOWN, f"queue {queue} is none of group {self._group!r}'s")

@@ -136,17 +136,19 @@ class ReleaseCommand(_message.Message):
     def __init__(self, until_ms: _Optional[int] = ..., count: _Optional[int] = ..., now_ms: _Optional[int] = ...) -> None: ...
 
 class AckCommand(_message.Message):
-    __slots__ = ("group", "queue", "offset")
+    __slots__ = ("group", "queue", "offset", "now_ms")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
+    NOW_MS_FIELD_NUMBER: _ClassVar[int]
     group: str
     queue: int
     offset: bytes
-    def __init__(self, group: _Optional[str] = ..., queue: _Optional[int] = ..., offset: _Optional[bytes] = ...) -> None: ...
+    now_ms: int
+    def __init__(self, group: _Optional[str] = ..., queue: _Optional[int] = ..., offset: _Optional[bytes] = ..., now_ms: _Optional[int] = ...) -> None: ...
 
 class RetryCommand(_message.Message):
-    __slots__ = ("group", "queue", "offset", "due_ms", "tag_mask", "records", "target_topic", "target_group", "now_ms")
+    __slots__ = ("group", "queue", "offset", "due_ms", "tag_mask", "records", "target_topic", "target_group", "now_ms", "reason")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
@@ -156,6 +158,7 @@ class RetryCommand(_message.Message):
     TARGET_TOPIC_FIELD_NUMBER: _ClassVar[int]
     TARGET_GROUP_FIELD_NUMBER: _ClassVar[int]
     NOW_MS_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
     group: str
     queue: int
     offset: bytes
@@ -165,7 +168,8 @@ class RetryCommand(_message.Message):
     target_topic: str
     target_group: str
     now_ms: int
-    def __init__(self, group: _Optional[str] = ..., queue: _Optional[int] = ..., offset: _Optional[bytes] = ..., due_ms: _Optional[bytes] = ..., tag_mask: _Optional[bytes] = ..., records: _Optional[_Iterable[bytes]] = ..., target_topic: _Optional[str] = ..., target_group: _Optional[str] = ..., now_ms: _Optional[int] = ...) -> None: ...
+    reason: _tarry_message_pb2.RetryReason
+    def __init__(self, group: _Optional[str] = ..., queue: _Optional[int] = ..., offset: _Optional[bytes] = ..., due_ms: _Optional[bytes] = ..., tag_mask: _Optional[bytes] = ..., records: _Optional[_Iterable[bytes]] = ..., target_topic: _Optional[str] = ..., target_group: _Optional[str] = ..., now_ms: _Optional[int] = ..., reason: _Optional[_Union[_tarry_message_pb2.RetryReason, str]] = ...) -> None: ...
 
 class TopicCommand(_message.Message):
     __slots__ = ("topic", "settings")
@@ -176,56 +180,68 @@ class TopicCommand(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., settings: _Optional[_Union[_tarry_operator_pb2.TopicSettings, _Mapping]] = ...) -> None: ...
 
 class DeleteTopicCommand(_message.Message):
-    __slots__ = ("topic",)
+    __slots__ = ("topic", "now_ms")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
+    NOW_MS_FIELD_NUMBER: _ClassVar[int]
     topic: str
-    def __init__(self, topic: _Optional[str] = ...) -> None: ...
+    now_ms: int
+    def __init__(self, topic: _Optional[str] = ..., now_ms: _Optional[int] = ...) -> None: ...
 
 class DeleteGroupCommand(_message.Message):
-    __slots__ = ("topic", "group")
+    __slots__ = ("topic", "group", "now_ms")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
+    NOW_MS_FIELD_NUMBER: _ClassVar[int]
     topic: str
     group: str
-    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ...) -> None: ...
+    now_ms: int
+    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., now_ms: _Optional[int] = ...) -> None: ...
 
 class SeekCommand(_message.Message):
-    __slots__ = ("topic", "group", "offset")
+    __slots__ = ("topic", "group", "offset", "now_ms")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
+    NOW_MS_FIELD_NUMBER: _ClassVar[int]
     topic: str
     group: str
     offset: int
-    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., offset: _Optional[int] = ...) -> None: ...
+    now_ms: int
+    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., offset: _Optional[int] = ..., now_ms: _Optional[int] = ...) -> None: ...
 
 class TrimCommand(_message.Message):
-    __slots__ = ("queue", "offset", "hour")
+    __slots__ = ("queue", "offset", "hour", "now_ms")
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     HOUR_FIELD_NUMBER: _ClassVar[int]
+    NOW_MS_FIELD_NUMBER: _ClassVar[int]
     queue: bytes
     offset: bytes
     hour: bytes
-    def __init__(self, queue: _Optional[bytes] = ..., offset: _Optional[bytes] = ..., hour: _Optional[bytes] = ...) -> None: ...
+    now_ms: int
+    def __init__(self, queue: _Optional[bytes] = ..., offset: _Optional[bytes] = ..., hour: _Optional[bytes] = ..., now_ms: _Optional[int] = ...) -> None: ...
 
 class CancelCommand(_message.Message):
-    __slots__ = ("hour", "global_index")
+    __slots__ = ("hour", "global_index", "now_ms")
     HOUR_FIELD_NUMBER: _ClassVar[int]
     GLOBAL_INDEX_FIELD_NUMBER: _ClassVar[int]
+    NOW_MS_FIELD_NUMBER: _ClassVar[int]
     hour: bytes
     global_index: bytes
-    def __init__(self, hour: _Optional[bytes] = ..., global_index: _Optional[bytes] = ...) -> None: ...
+    now_ms: int
+    def __init__(self, hour: _Optional[bytes] = ..., global_index: _Optional[bytes] = ..., now_ms: _Optional[int] = ...) -> None: ...
 
 class SubscribeCommand(_message.Message):
-    __slots__ = ("topic", "group", "start")
+    __slots__ = ("topic", "group", "start", "now_ms")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
+    NOW_MS_FIELD_NUMBER: _ClassVar[int]
     topic: str
     group: str
     start: _tarry_consumer_pb2.GroupStart
-    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., start: _Optional[_Union[_tarry_consumer_pb2.GroupStart, _Mapping]] = ...) -> None: ...
+    now_ms: int
+    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., start: _Optional[_Union[_tarry_consumer_pb2.GroupStart, _Mapping]] = ..., now_ms: _Optional[int] = ...) -> None: ...
 
 class DispatchState(_message.Message):
     __slots__ = ("term", "tick", "local_index", "frontier_ms", "cursors", "now_ms")

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 from typing import TypeAlias
@@ -22,16 +22,20 @@ from google.protobuf.message import Message
 from numpy.typing import NDArray
 
 from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.proto.ledger_rows import Kind
 from tarry.replication import command as command_codec
+from tarry.replication import observed
 from tarry.replication.administration import Administration, Changed
 from tarry.replication.command import Opcode
+from tarry.replication.events import Event, Events
 from tarry.replication.producers import Producers
 from tarry.replication.queues import Queues
 from tarry.replication.refusal import Reason, Refusal
 from tarry.replication.scheduling import Scheduled, Scheduling, due_ms
 from tarry.replication.state_folder import sync_path
 from tarry.replication.state_store import StateStore
-from tarry.wheel.state import Cut, HourState, WheelSettings, WheelState
+from tarry.replication.wheel_checkpoint import wheel_checkpoint, wheel_state
+from tarry.wheel.state import CancelOutcome, WheelSettings, WheelState
 from tarry.wheel.wheel import Wheel
 
 
@@ -96,6 +100,7 @@ class Machine:
             CheckpointDamaged, WheelDamaged, QueueDamaged: restore the node from a peer.
         """
         self._settings = settings
+        self.events = Events()
         self._open(folder)
 
     def _open(self, folder: Path) -> None:
@@ -103,12 +108,14 @@ class Machine:
         self._store = StateStore(folder / "checkpoint")
         stored = self._store.load()
         checkpoint = log_pb.Checkpoint.FromString(stored) if stored else log_pb.Checkpoint()
-        self.wheel = Wheel.recover(folder / "hours", self._settings.wheel, _wheel_state(checkpoint))
-        self.queues = Queues(folder / "ready")
+        self.wheel = Wheel.recover(folder / "hours", self._settings.wheel, wheel_state(checkpoint))
+        self.queues = Queues(folder / "ready", self.events)
         self.queues.recover(checkpoint)
         self.producers = Producers()
         self.producers.recover(checkpoint.producers)
-        self._scheduling = Scheduling(self._settings.shard, self.wheel, self.queues, self.producers)
+        self._scheduling = Scheduling(
+            self._settings.shard, self.wheel, self.queues, self.producers, self.events
+        )
         self._administration = Administration(self.wheel, self.queues)
         self.applied_index = checkpoint.applied_index
         self.applied_term = checkpoint.applied_term
@@ -129,18 +136,30 @@ class Machine:
             if is_schedule:
                 outcomes.extend(self._scheduling.apply([_schedule(c) for c in run]))
             else:
-                outcomes.extend(self._one(command_codec.decode(c)) for c in run)
+                outcomes.extend(self._told(command_codec.decode(c)) for c in run)
         if term != self.applied_term:
             self.term_before = self.applied_term
         self.applied_index, self.applied_term = index, term
         return outcomes
+
+    def take_events(self) -> list[Event]:
+        """Return what has happened since the last call, in order; nothing unless ``events.wanted``."""
+        return [observed.released(self.wheel, self.queues, event) for event in self.events.take()]
+
+    def _told(self, payload: Message | None) -> Outcome:
+        before = len(self.queues.moved)
+        outcome = self._one(payload)
+        if payload is not None and self.events.wanted:
+            for topic, group in self.queues.moved[before:]:
+                self.events.add(observed.moved(payload, self.queues, topic, group))
+        return outcome
 
     def _one(self, payload: Message | None) -> Outcome:
         match payload:
             case log_pb.ReleaseCommand():
                 return self._release(payload)
             case log_pb.AckCommand():
-                return self._ack(payload.group, payload.queue, np.frombuffer(payload.offset, dtype="<u8"))
+                return self._ack(payload)
             case log_pb.RetryCommand():
                 return self._retry(payload)
             case log_pb.CancelCommand():
@@ -156,7 +175,8 @@ class Machine:
             case log_pb.TrimCommand():
                 return self._administration.trim(payload)
             case log_pb.SubscribeCommand():
-                self.queues.subscribe(payload.topic, payload.group, payload.start)
+                if self.queues.subscribe(payload.topic, payload.group, payload.start):
+                    self.events.add(observed.moved(payload, self.queues, payload.topic, payload.group))
                 queue = self.queues.of(payload.topic).queue
                 return Subscribed(queue, self.queues.of(payload.topic, payload.group).queue)
             case _:
@@ -169,13 +189,23 @@ class Machine:
         )
         return Released(len(taken.hour))
 
-    def _ack(self, group: str, queue: int, offsets: NDArray[np.uint64]) -> Acked | Refusal:
+    def _ack(self, command: log_pb.AckCommand) -> Acked | Refusal:
+        offsets = np.frombuffer(command.offset, dtype="<u8")
+        stale = self._settle(command.group, command.queue, offsets)
+        if isinstance(stale, Refusal):
+            return stale
+        if self.events.wanted:
+            where = (self.wheel, self.queues, command.queue, command.group)
+            self.events.add(observed.settled(Kind.ACKED, *where, offsets[~stale], command.now_ms))
+        return Acked(offsets[stale])
+
+    def _settle(self, group: str, queue: int, offsets: NDArray[np.uint64]) -> NDArray[np.bool_] | Refusal:
         acknowledged = self.queues.acknowledged.get((group, queue))
         if acknowledged is None:
             return Refusal(Reason.QUEUE_UNKNOWN, f"group {group!r} does not consume queue {queue}")
         if len(offsets) and int(offsets.max()) >= self.queues[queue].units:
             return Refusal(Reason.OFFSET_NOT_DELIVERED, "an offset is past the end of the queue")
-        return Acked(offsets[acknowledged.add(offsets)])
+        return acknowledged.add(offsets)
 
     def _retry(self, command: log_pb.RetryCommand) -> Acked | Refusal:
         offsets = np.frombuffer(command.offset, dtype="<u8")
@@ -183,27 +213,38 @@ class Machine:
         mask = np.frombuffer(command.tag_mask, dtype="<u8")
         if not len(offsets) == len(due_ms) == len(mask) == len(command.records):
             return Refusal(Reason.COLUMNS_DIFFER, "the command's columns differ in length")
-        acked = self._ack(command.group, command.queue, offsets)
-        if isinstance(acked, Refusal):
-            return acked
+        stale = self._settle(command.group, command.queue, offsets)
+        if isinstance(stale, Refusal):
+            return stale
         target = self.queues.of(command.target_topic, command.target_group)
-        keep = np.flatnonzero(~np.isin(offsets, acked.stale))
+        keep = np.flatnonzero(~np.isin(offsets, offsets[stale]))
         if len(keep):
+            due = np.maximum(due_ms[keep], command.now_ms)
+            if self.events.wanted:
+                for event in observed.retried(self.wheel, self.queues, command, keep, due):
+                    self.events.add(event)
             self._scheduling.place(
-                np.maximum(due_ms[keep], command.now_ms),
+                due,
                 np.full(len(keep), target.queue, dtype=np.uint32),
                 mask[keep],
                 [command.records[i] for i in keep.tolist()],
                 command.now_ms,
+                told=not target.group,
+                detail="DEAD_LETTER",
             )
-        return acked
+        return Acked(offsets[stale])
 
     def _cancel(self, command: log_pb.CancelCommand) -> Cancelled | Refusal:
         hour = np.frombuffer(command.hour, dtype="<u4")
         global_index = np.frombuffer(command.global_index, dtype="<u4")
         if len(hour) != len(global_index):
             return Refusal(Reason.COLUMNS_DIFFER, "the command's columns differ in length")
-        return Cancelled(self.wheel.cancel(hour, global_index))
+        before = self.wheel.cancelled(hour, global_index)
+        outcomes = self.wheel.cancel(hour, global_index)
+        if self.events.wanted:
+            fresh = (outcomes == CancelOutcome.CANCELLED) & ~before
+            self.events.add(observed.cancelled(self.wheel, hour[fresh], global_index[fresh], command.now_ms))
+        return Cancelled(outcomes)
 
     def capture(self) -> Captured:
         """Return a checkpoint of now; ``write`` makes it durable."""
@@ -211,7 +252,7 @@ class Machine:
         checkpoint = log_pb.Checkpoint(
             applied_index=self.applied_index,
             applied_term=self.applied_term,
-            wheel=_wheel_checkpoint(state),
+            wheel=wheel_checkpoint(state),
             producers=self.producers.capture(),
         )
         self.queues.capture(checkpoint)
@@ -269,33 +310,3 @@ def _schedule(command: bytes) -> log_pb.ScheduleCommand | Refusal:
     if isinstance(payload, log_pb.ScheduleCommand):
         return payload
     return Refusal(Reason.RECORD_INVALID, "not a schedule command")
-
-
-def _wheel_state(checkpoint: log_pb.Checkpoint) -> WheelState:
-    if not checkpoint.HasField("wheel"):
-        return WheelState()
-    wheel = checkpoint.wheel
-    hours = (
-        HourState(
-            hour=h.hour,
-            log_bytes=h.log_bytes,
-            units=h.units,
-            index_crc=h.index_crc,
-            slots_crc=h.slots_crc if h.HasField("slots_crc") else None,
-            pending=h.pending,
-            cancelled=h.cancelled,
-        )
-        for h in wheel.hours
-    )
-    cut = Cut(wheel.cut_due_ms, wheel.cut_global_index)
-    return WheelState(tuple(hours), cut, wheel.local_index, wheel.floor_hour)
-
-
-def _wheel_checkpoint(state: WheelState) -> log_pb.WheelCheckpoint:
-    return log_pb.WheelCheckpoint(
-        hours=(log_pb.HourCheckpoint(**asdict(hour)) for hour in state.hours),
-        cut_due_ms=state.cut.due_ms,
-        cut_global_index=state.cut.global_index,
-        local_index=state.local_index,
-        floor_hour=state.floor_hour,
-    )

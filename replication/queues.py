@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.proto.ledger_rows import Kind
 from tarry.proto.tarry_consumer_pb2 import GroupStart, StartAt
+from tarry.replication.events import Event, Events
 from tarry.replication.groups import Acknowledged
 from tarry.replication.ready_queue import UNIT, QueueState, ReadyQueue
 
@@ -22,8 +24,9 @@ class Queues:
     so they are equal on all replicas.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, events: Events | None = None) -> None:
         self._folder = folder
+        self._events = events or Events()
         self._queues: list[ReadyQueue] = []
         self._by_name: dict[tuple[str, str], int] = {}
         self.acknowledged: dict[tuple[str, int], Acknowledged] = {}
@@ -80,6 +83,11 @@ class Queues:
         self.acknowledged[group, queue.queue].seek(within)
         self._moved.append((topic, group))
 
+    @property
+    def moved(self) -> list[tuple[str, str]]:
+        """The (topic, group) that were deleted or moved and not yet taken."""
+        return self._moved
+
     def take_moved(self) -> list[tuple[str, str]]:
         """Return the (topic, group) that were deleted or moved since the last call."""
         moved, self._moved = self._moved, []
@@ -89,15 +97,17 @@ class Queues:
         del self._by_name[queue.topic, queue.group]
         queue.delete()
 
-    def subscribe(self, topic: str, group: str, start: GroupStart) -> None:
-        """Make the group of the topic, and its retry queue, unless they are there."""
+    def subscribe(self, topic: str, group: str, start: GroupStart) -> bool:
+        """Make the group of the topic, and its retry queue; False where they are there."""
         queue = self.of(topic)
-        if (group, queue.queue) not in self.acknowledged:
-            first = {StartAt.START_AT_LATEST: queue.units}.get(start.at, queue.first)
-            if start.at == StartAt.START_AT_TIME:
-                first = queue.find_released(start.time_ms)
-            self.acknowledged[group, queue.queue] = Acknowledged(first)
-            self.acknowledged[group, self.of(topic, group).queue] = Acknowledged()
+        if (group, queue.queue) in self.acknowledged:
+            return False
+        first = {StartAt.START_AT_LATEST: queue.units}.get(start.at, queue.first)
+        if start.at == StartAt.START_AT_TIME:
+            first = queue.find_released(start.time_ms)
+        self.acknowledged[group, queue.queue] = Acknowledged(first)
+        self.acknowledged[group, self.of(topic, group).queue] = Acknowledged()
+        return True
 
     def release(
         self,
@@ -119,12 +129,12 @@ class Queues:
         units["global_index"] = global_index
         units["tag_mask"] = tag_mask
         if queue[0] == queue[-1] and bool(np.all(queue == queue[0])):
-            self._append(int(queue[0]), units)
+            self._append(int(queue[0]), units, now_ms)
             return
         order = np.argsort(queue, kind="stable")
         numbers, starts = np.unique(queue[order], return_index=True)
         for number, part in zip(numbers.tolist(), np.split(units[order], starts[1:]), strict=True):
-            self._append(number, part)
+            self._append(number, part, now_ms)
 
     def trim(self, queue: int, offset: int) -> None:
         """Forget a queue's offsets below; a group that is not past them is moved up."""
@@ -200,8 +210,25 @@ class Queues:
         for queue in self._queues:
             queue.close()
 
-    def _append(self, queue: int, units: NDArray[np.void]) -> None:
+    def _append(self, queue: int, units: NDArray[np.void], now_ms: int) -> None:
+        offset, detail, kind = None, None, Kind.RELEASED
         if self._queues[queue].deleted:
-            return
-        self._queues[queue].append(units)
-        self._changed.add(queue)
+            kind, detail = Kind.EXPIRED, "TOPIC_DELETED"
+        else:
+            first = self._queues[queue].append(units)
+            offset = np.arange(first, first + len(units))
+            self._changed.add(queue)
+        if self._events.wanted:
+            self._events.add(
+                Event(
+                    kind,
+                    len(units),
+                    now_ms,
+                    queue,
+                    hour=units["hour"],
+                    global_index=units["global_index"],
+                    due_ms=units["due_ms"],
+                    offset=offset,
+                    detail=detail,
+                )
+            )

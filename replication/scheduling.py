@@ -14,7 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.proto.ledger_rows import Kind
 from tarry.replication import producers
+from tarry.replication.events import Event, Events
 from tarry.replication.queues import Queues
 from tarry.replication.refusal import Reason, Refusal
 from tarry.wheel.state import HOUR_MS, Appended, UnknownMessage
@@ -71,8 +73,11 @@ def due_ms(wheel: Wheel, hour: NDArray[np.uint32], global_index: NDArray[np.uint
 class Scheduling:
     """Applies schedule commands to the wheel, the queues and the producers' table."""
 
-    def __init__(self, shard: int, wheel: Wheel, queues: Queues, known: producers.Producers) -> None:
+    def __init__(
+        self, shard: int, wheel: Wheel, queues: Queues, known: producers.Producers, events: Events
+    ) -> None:
         self._shard = shard
+        self._events = events
         self._wheel = wheel
         self._queues = queues
         self._producers = known
@@ -149,9 +154,28 @@ class Scheduling:
         tag_mask: NDArray[np.uint64],
         records: Sequence[bytes],
         now_ms: int,
+        *,
+        told: bool = True,
+        detail: str | None = None,
     ) -> Appended:
-        """Put messages, columns of shape (n,), into the wheel; what is past release goes on at once."""
+        """Put messages, columns of shape (n,), into the wheel; what is past release goes on at once.
+
+        ``told``: as scheduled, with the detail; a retry's copies are told of as retried instead.
+        """
         done = self._wheel.append(due_ms, queue, tag_mask, records)
+        if told and self._events.wanted:
+            self._events.add(
+                Event(
+                    Kind.SCHEDULED,
+                    len(due_ms),
+                    now_ms,
+                    queue,
+                    hour=done.hour,
+                    global_index=done.global_index,
+                    due_ms=due_ms,
+                    detail=detail,
+                )
+            )
         if bool(done.overdue.any()):
             late = np.flatnonzero(done.overdue)
             late = late[np.argsort(due_ms[late], kind="stable")]

@@ -36,6 +36,16 @@ def cancel(hours: HourWheel, cut: Cut, hour: Numbers, global_index: Numbers) -> 
     return outcomes
 
 
+def cancelled(hours: HourWheel, hour: Numbers, global_index: Numbers) -> Flags:
+    """See `Wheel.cancelled`."""
+    flags = np.zeros(len(hour), np.bool_)
+    for at, rows in groups(hour):
+        partition = hours.find(at)
+        if partition is not None:
+            flags[rows] = partition.is_cancelled(global_index[rows])
+    return flags
+
+
 def state_of(hours: HourWheel, cut: Cut, hour: int, global_index: int) -> MessageState:
     """See `Wheel.state`."""
     partition = hours.find(hour)

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tarry.wheel.cancelling import cancel, state_of
+from tarry.wheel.cancelling import cancel, cancelled, state_of
 from tarry.wheel.delay_log import UNIT, checksums, lengths
 from tarry.wheel.durability import Durability
 from tarry.wheel.grouping import groups, pick
@@ -36,6 +36,7 @@ from tarry.wheel.state import (
     SECOND_MS,
     Appended,
     Cut,
+    Flags,
     HourState,
     Masks,
     MessageState,
@@ -125,6 +126,10 @@ class Wheel:
     def cancel(self, hour: Numbers, global_index: Numbers) -> NDArray[np.uint8]:
         """Cancel messages, ids of shape (n,): a CancelOutcome each. To cancel twice is to have cancelled."""
         return cancel(self._hours, self._release.cut, hour, global_index)
+
+    def cancelled(self, hour: Numbers, global_index: Numbers) -> Flags:
+        """Which of messages, ids of shape (n,), are cancelled."""
+        return cancelled(self._hours, hour, global_index)
 
     def drop_hour(self, hour: int) -> None:
         """Forget an hour. Raises ValueError where it does not lie wholly behind the cut."""

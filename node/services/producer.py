@@ -175,6 +175,7 @@ class ProducerService:
         command = log_pb.CancelCommand(
             hour=np.array([i.hour for i in parsed], dtype="<u4").tobytes(),
             global_index=np.array([i.global_index for i in parsed], dtype="<u4").tobytes(),
+            now_ms=self._time.now_ms(),
         )
         outcome: Cancelled | Refusal = await self._driver.propose(command_codec.encode(command))
         if isinstance(outcome, Refusal):

@@ -119,7 +119,7 @@ class TopicCalls:
         return pb.DescribeTopicResponse(topic=self._describe(queue), settings=queue.settings)
 
     async def _delete_topic(self, request: pb.DeleteTopicRequest) -> Message | Refusal:
-        done = await self._propose(log_pb.DeleteTopicCommand(topic=request.topic))
+        done = await self._propose(log_pb.DeleteTopicCommand(topic=request.topic, now_ms=self._time.now_ms()))
         return (
             done
             if isinstance(done, Refusal)
@@ -128,13 +128,17 @@ class TopicCalls:
 
     async def _create_group(self, request: pb.CreateGroupRequest) -> Message | Refusal:
         await self._propose(
-            log_pb.SubscribeCommand(topic=request.topic, group=request.group, start=request.start)
+            log_pb.SubscribeCommand(
+                topic=request.topic, group=request.group, start=request.start, now_ms=self._time.now_ms()
+            )
         )
         queue = self._machine.queues.of(request.topic).queue
         return pb.CreateGroupResponse(offset=self._machine.queues.acknowledged[request.group, queue].floor)
 
     async def _delete_group(self, request: pb.DeleteGroupRequest) -> Message | Refusal:
-        done = await self._propose(log_pb.DeleteGroupCommand(topic=request.topic, group=request.group))
+        done = await self._propose(
+            log_pb.DeleteGroupCommand(topic=request.topic, group=request.group, now_ms=self._time.now_ms())
+        )
         return done if isinstance(done, Refusal) else pb.DeleteGroupResponse(unacknowledged=done.count)
 
     async def _seek_group(self, request: pb.SeekGroupRequest) -> Message | Refusal:
@@ -157,7 +161,9 @@ class TopicCalls:
         )
         if not request.dry_run:
             done = await self._propose(
-                log_pb.SeekCommand(topic=request.topic, group=request.group, offset=offset)
+                log_pb.SeekCommand(
+                    topic=request.topic, group=request.group, offset=offset, now_ms=self._time.now_ms()
+                )
             )
             if isinstance(done, Refusal):
                 return done

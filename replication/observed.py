@@ -1,0 +1,154 @@
+"""Events that have to be looked up: whose copy a retry is, where a group stands now."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+from google.protobuf.message import DecodeError, Message
+from numpy.typing import NDArray
+
+from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.proto.ledger_rows import GroupMove, Kind
+from tarry.proto.tarry_message_pb2 import Retried, RetryReason
+from tarry.replication.events import Event
+from tarry.replication.queues import Queues
+from tarry.wheel.state import HOUR_MS, UnknownMessage
+from tarry.wheel.wheel import Wheel
+
+
+class Origins(NamedTuple):
+    """The messages that copies in a retry queue stand for, and the attempt each copy is; shape (n,)."""
+
+    hour: NDArray[np.int32]  # -1: not known, for the record is damaged or gone
+    global_index: NDArray[np.int64]
+    attempt: NDArray[np.int32]
+
+
+def origins(wheel: Wheel, hour: NDArray[np.uint32], global_index: NDArray[np.uint32]) -> Origins:
+    """Read which messages copies for a retry are of."""
+    try:
+        records = wheel.read(hour, global_index)
+    except UnknownMessage:
+        records = [None] * len(hour)
+    return origins_in([b"" if record is None else record for record in records])
+
+
+def origins_in(records: list[bytes]) -> Origins:
+    """Return the same from the copies' records; of an empty one nothing is known."""
+    copies = [_copy(record) for record in records]
+    known = np.array([copy.attempt > 0 for copy in copies], dtype=np.bool_)
+    return Origins(
+        np.where(known, np.array([copy.hour for copy in copies], dtype=np.int32), np.int32(-1)),
+        np.array([copy.global_index for copy in copies], dtype=np.int64),
+        np.array([copy.attempt for copy in copies], dtype=np.int32),
+    )
+
+
+def settled(
+    kind: Kind, wheel: Wheel, queues: Queues, queue: int, group: str, offset: NDArray[np.uint64], at_ms: int
+) -> Event:
+    """Return that the group is done with offsets of a queue, its own retry queue or the topic's."""
+    units = queues[queue].at(offset)
+    hour, global_index, attempt = units["hour"], units["global_index"], np.ones(len(offset), np.int32)
+    if queues[queue].group:
+        hour, global_index, attempt = origins(wheel, hour, global_index)
+    return Event(
+        kind,
+        len(offset),
+        at_ms,
+        queue,
+        group=group,
+        hour=hour,
+        global_index=global_index,
+        due_ms=units["due_ms"],
+        offset=offset,
+        attempt=attempt,
+    )
+
+
+def released(wheel: Wheel, queues: Queues, event: Event) -> Event:
+    """Return the release of copies to a retry queue as one of the messages that they stand for."""
+    queue = event.queue
+    if event.kind is not Kind.RELEASED or not isinstance(queue, int) or not queues[queue].group:
+        return event
+    assert event.hour is not None and event.global_index is not None
+    of = origins(wheel, event.hour, event.global_index)
+    return event._replace(hour=of.hour, global_index=of.global_index, attempt=of.attempt)
+
+
+def retried(
+    wheel: Wheel,
+    queues: Queues,
+    command: log_pb.RetryCommand,
+    keep: NDArray[np.intp],
+    due_ms: NDArray[np.int64],
+) -> list[Event]:
+    """Return what a retry did to the offsets at the positions kept: next attempts, or dead letters."""
+    offset = np.frombuffer(command.offset, dtype="<u8")[keep]
+    redriven = command.reason == RetryReason.RETRY_REASON_UNSPECIFIED and command.target_group != ""
+    kind = Kind.ACKED if redriven else Kind.RETRIED if command.target_group else Kind.DEAD
+    done = settled(kind, wheel, queues, command.queue, command.group, offset, command.now_ms)
+    if not redriven:
+        reason = RetryReason.Name(command.reason).removeprefix("RETRY_REASON_")
+        return [done._replace(detail=reason, due_ms=done.due_ms if kind is Kind.DEAD else due_ms)]
+    of = origins_in([command.records[i] for i in keep.tolist()])
+    again = Event(
+        Kind.RETRIED,
+        len(offset),
+        command.now_ms,
+        topic=command.target_topic,
+        group=command.target_group,
+        hour=of.hour,
+        global_index=of.global_index,
+        due_ms=due_ms,
+        detail="REDRIVEN",
+    )
+    return [done, again]
+
+
+def cancelled(wheel: Wheel, hour: NDArray[np.uint32], global_index: NDArray[np.uint32], now_ms: int) -> Event:
+    """Return the cancelling of messages that were pending; one that is named twice counts once."""
+    first = np.sort(np.unique(np.stack((hour, global_index)), axis=1, return_index=True)[1])
+    hour, global_index = hour[first], global_index[first]
+    units = wheel.units(hour, global_index)
+    return Event(
+        Kind.CANCELLED,
+        len(hour),
+        now_ms,
+        units["topic"],
+        hour=hour,
+        global_index=global_index,
+        due_ms=hour * np.int64(HOUR_MS) + units["due_in_hour_ms"],
+    )
+
+
+MOVES: Final = {
+    log_pb.SubscribeCommand: GroupMove.CREATED,
+    log_pb.SeekCommand: GroupMove.SEEK,
+    log_pb.DeleteGroupCommand: GroupMove.DELETED,
+    log_pb.DeleteTopicCommand: GroupMove.TOPIC_DELETED,
+    log_pb.TrimCommand: GroupMove.TRIMMED,
+}
+
+
+def moved(command: Message, queues: Queues, topic: str, group: str) -> Event:
+    """Return that a command let a group go on somewhere else in its topic, or nowhere."""
+    queue = queues.find(topic)
+    there = queue and queues.acknowledged.get((group, queue.queue))
+    return Event(
+        Kind.GROUP_MOVED,
+        1,
+        getattr(command, "now_ms", 0),
+        topic=topic,
+        group=group,
+        offset=np.array([there.floor]) if there else None,
+        detail=MOVES[type(command)],
+    )
+
+
+def _copy(record: bytes) -> Retried:
+    try:
+        return Retried.FromString(record)
+    except DecodeError:
+        return Retried()

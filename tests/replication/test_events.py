@@ -1,0 +1,166 @@
+"""What the state machine tells of an entry: complete, in order, and the same on every replica."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tarry.node import retries
+from tarry.node.config import Delivery
+from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.proto.ledger_rows import GroupMove, Kind
+from tarry.proto.tarry_message_pb2 import Record, Retried, RetryReason
+from tarry.replication.command import encode
+from tarry.replication.events import Event
+from tarry.replication.machine import Machine, MachineSettings
+from tests.replication.commands import NOW_MS, ack, admin, cancel, release, schedule, subscribe
+
+HOUR = NOW_MS // 3_600_000
+NACKED = RetryReason.RETRY_REASON_NACKED
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Iterator[Machine]:
+    opened = Machine(tmp_path, MachineSettings())
+    opened.events.wanted = True
+    yield opened
+    opened.close()
+
+
+def events(machine: Machine, *commands: bytes) -> list[Event]:
+    machine.apply(machine.applied_index + 1, 1, commands)
+    return machine.take_events()
+
+
+def ids(event: Event) -> list[tuple[int, int]]:
+    assert event.hour is not None
+    assert event.global_index is not None
+    return list(zip(event.hour.tolist(), event.global_index.tolist(), strict=True))
+
+
+def listed(column: np.ndarray[Any, Any] | None) -> list[int] | None:
+    return None if column is None else column.tolist()
+
+
+def given_up(machine: Machine, queue: int, offset: int, attempts_max: int) -> bytes:
+    """The leader's command after a nack of one delivery."""
+    of = machine.queues[queue]
+    units = of.at(np.array([offset], dtype=np.uint64))
+    record = machine.wheel.read(units["hour"], units["global_index"])[0]
+    assert record is not None
+    (command,) = retries.commands(
+        0,
+        of,
+        "g",
+        np.array([offset], dtype=np.uint64),
+        [record],
+        NACKED,
+        0,
+        NOW_MS + 2_000,
+        Delivery(attempts_max=attempts_max),
+    )
+    return encode(command)
+
+
+def test_an_entry_that_nobody_asks_about_gathers_nothing(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, MachineSettings())
+    assert events(machine, schedule([NOW_MS + 500])) == []
+    machine.close()
+
+
+def test_a_life_is_told_in_order_with_places_offsets_and_times(machine: Machine) -> None:
+    (created,) = events(machine, subscribe())
+    assert (created.kind, created.detail, listed(created.offset)) == (
+        Kind.GROUP_MOVED,
+        GroupMove.CREATED,
+        [0],
+    )
+    (scheduled,) = events(machine, schedule([NOW_MS + 500, NOW_MS + 700]), schedule([NOW_MS - 9]))
+    assert scheduled.kind is Kind.SCHEDULED
+    assert ids(scheduled) == [(HOUR, 0), (HOUR, 1), (HOUR, 2)]
+    (released,) = events(machine, release(NOW_MS + 500, now_ms=NOW_MS + 450))
+    assert (released.kind, released.at_ms, ids(released)) == (
+        Kind.RELEASED,
+        NOW_MS + 450,
+        [(HOUR, 2), (HOUR, 0)],
+    )
+    assert listed(released.offset) == [0, 1]
+    (acked,) = events(machine, ack([1, 0]))
+    assert (acked.kind, ids(acked), listed(acked.attempt)) == (Kind.ACKED, [(HOUR, 0), (HOUR, 2)], [1, 1])
+    assert listed(acked.due_ms) == [NOW_MS + 500, NOW_MS]
+    assert events(machine, ack([1])) == []  # done before
+
+
+def test_what_is_overdue_on_arrival_is_scheduled_then_released(machine: Machine) -> None:
+    events(machine, schedule([NOW_MS]), release(NOW_MS + 5_000))
+    told = events(machine, schedule([NOW_MS + 100]))
+    assert [event.kind for event in told] == [Kind.SCHEDULED, Kind.RELEASED]
+    assert ids(told[0]) == ids(told[1])
+
+
+def test_retries_and_the_dead_letter_name_the_message_that_was_scheduled(machine: Machine) -> None:
+    events(machine, subscribe(), schedule([NOW_MS]), release(NOW_MS))
+    (retried,) = events(machine, given_up(machine, 0, 0, attempts_max=2))
+    assert (retried.kind, retried.detail, retried.group) == (Kind.RETRIED, "NACKED", "g")
+    assert (ids(retried), listed(retried.attempt)) == ([(HOUR, 0)], [1])
+    assert listed(retried.due_ms) == [NOW_MS + 2_000]
+    (again,) = events(machine, release(NOW_MS + 2_000))
+    assert (again.kind, again.queue) == (Kind.RELEASED, 1)
+    assert (ids(again), listed(again.attempt)) == ([(HOUR, 0)], [2])
+    dead, letter, *rest = events(machine, given_up(machine, 1, 0, attempts_max=2))
+    assert (dead.kind, dead.detail, ids(dead), listed(dead.attempt)) == (
+        Kind.DEAD,
+        "NACKED",
+        [(HOUR, 0)],
+        [2],
+    )
+    assert (letter.kind, letter.detail) == (Kind.SCHEDULED, "DEAD_LETTER")
+    assert [event.kind for event in rest] == [Kind.RELEASED]
+    assert ids(letter) == ids(rest[0]) != [(HOUR, 0)]
+
+
+def test_a_redriven_letter_is_done_with_and_its_message_retried(machine: Machine) -> None:
+    events(machine, subscribe("dlq", "~redrive"), schedule([NOW_MS], topic="dlq"), release(NOW_MS))
+    copy = Retried(record=Record().SerializeToString(), hour=HOUR, global_index=77, attempt=1)
+    command = log_pb.RetryCommand(
+        group="~redrive",
+        queue=0,
+        offset=np.array([0], "<u8").tobytes(),
+        due_ms=np.array([NOW_MS], "<i8").tobytes(),
+        tag_mask=np.zeros(1, "<u8").tobytes(),
+        records=[copy.SerializeToString()],
+        target_topic="t",
+        target_group="g",
+        now_ms=NOW_MS,
+    )
+    acked, again, released = events(machine, encode(command))
+    assert (acked.kind, acked.group, ids(acked)) == (Kind.ACKED, "~redrive", [(HOUR, 0)])
+    assert (again.kind, again.detail, again.topic, again.group) == (Kind.RETRIED, "REDRIVEN", "t", "g")
+    assert ids(again) == ids(released) == [(HOUR, 77)]
+
+
+def test_only_what_was_pending_is_told_as_cancelled_and_once(machine: Machine) -> None:
+    events(machine, schedule([NOW_MS + 500, NOW_MS + 600, NOW_MS]), release(NOW_MS))
+    (told,) = events(machine, cancel([(HOUR, 1), (HOUR, 2), (HOUR, 1), (HOUR, 99)]))
+    assert (told.kind, ids(told), listed(told.due_ms)) == (Kind.CANCELLED, [(HOUR, 1)], [NOW_MS + 600])
+    assert events(machine, cancel([(HOUR, 1)])) == []
+
+
+def test_a_topic_that_is_deleted_ends_its_groups_and_what_comes_due_later(machine: Machine) -> None:
+    events(machine, subscribe(), schedule([NOW_MS + 500]))
+    (gone,) = events(machine, admin(log_pb.DeleteTopicCommand(topic="t", now_ms=NOW_MS)))
+    assert (gone.kind, gone.topic, gone.group, gone.offset) == (Kind.GROUP_MOVED, "t", "g", None)
+    assert (gone.detail, gone.at_ms) == (GroupMove.TOPIC_DELETED, NOW_MS)
+    (expired,) = events(machine, release(NOW_MS + 500))
+    assert (expired.kind, expired.detail, expired.offset) == (Kind.EXPIRED, "TOPIC_DELETED", None)
+    assert ids(expired) == [(HOUR, 0)]
+
+
+def test_a_seek_says_where_the_group_goes_on(machine: Machine) -> None:
+    events(machine, subscribe(), schedule([NOW_MS] * 3), release(NOW_MS))
+    (told,) = events(machine, admin(log_pb.SeekCommand(topic="t", group="g", offset=2, now_ms=NOW_MS)))
+    assert (told.kind, told.detail, listed(told.offset)) == (Kind.GROUP_MOVED, GroupMove.SEEK, [2])
