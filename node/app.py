@@ -23,6 +23,7 @@ from tarry.node.core import Core
 from tarry.node.forwarding import Forwarding
 from tarry.node.intake import Intake
 from tarry.node.joining import Joining
+from tarry.node.peer_gate import peer_gate
 from tarry.node.scrub import Scrub
 from tarry.node.services.consumer import ConsumerService
 from tarry.node.services.handlers import LeaderCalls
@@ -60,6 +61,7 @@ class Node:
         self.config = config
         config.data.mkdir(parents=True, exist_ok=True)
         settings = _replication_settings(config)
+        self._gate = peer_gate(config.tls)
         self._journal = Journal(LmdbStorage(config.data / "journal"), incarnation=random.getrandbits(63) or 1)
         self._transport = GrpcTransport(
             settings=settings,
@@ -67,6 +69,7 @@ class Node:
             credentials=channel_credentials(config.tls),
             token=config.peer_token,
             dial=config.dial,
+            gate=self._gate,
         )
         core = Core(config, clock or SystemClock(), self._journal, self._transport, settings)
         self._core = core
@@ -143,7 +146,7 @@ class Node:
             config.limits,
             core.damage,
         )
-        records = RecordService(self.machine, config.cluster, config.peer_token)
+        records = RecordService(self.machine, config.cluster, config.peer_token, self._gate)
         server = grpc.aio.server(options=server_options(self._settings))
         server.add_generic_rpc_handlers(
             (

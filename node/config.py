@@ -101,6 +101,7 @@ class Tls(_Section):
     certificate: Path
     key: Path
     authority: Path | None = None
+    bind_peers: bool = True  # where mutual: a peer's certificate must carry its node's name
 
 
 class Token(_Section):

@@ -36,6 +36,7 @@ CODES: Final[dict[Reason, grpc.StatusCode]] = {
     Reason.CONSUMER_REPLACED: grpc.StatusCode.ABORTED,
     Reason.UNAUTHENTICATED: grpc.StatusCode.UNAUTHENTICATED,
     Reason.PERMISSION_DENIED: grpc.StatusCode.PERMISSION_DENIED,
+    Reason.PEER_NOT_CERTIFIED: grpc.StatusCode.PERMISSION_DENIED,
 }
 """What is not here is INVALID_ARGUMENT."""
 

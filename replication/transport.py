@@ -9,13 +9,11 @@ back-off; its queue is dropped with it, so that nothing old is said late.
 from __future__ import annotations
 
 import asyncio
-import hmac
 import itertools
 import random
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
 
 import grpc
 import grpc.aio
@@ -29,12 +27,12 @@ from tarry.proto.tarry_peer_pb2 import (
 from tarry.replication.settings import ReplicationSettings
 from tarry.replication.snapshot import SnapshotFailed
 from tarry.replication.transport_options import channel_options, server_options
-from tarry.replication.transport_protocol import ServeSnapshot, Transport
-from tarry.replication.wire import FrameRefused, Identity, Inbound, Outbound
+from tarry.replication.transport_protocol import ANYBODY, PeerGate, ServeSnapshot, Transport
+from tarry.replication.transport_server import SERVICE, PeerServicer
+from tarry.replication.wire import Identity, Inbound, Outbound
 
 __all__ = ["GrpcTransport", "PeerServicer", "ServeSnapshot", "Transport", "channel_options", "server_options"]
 
-SERVICE = "tarry.v1.PeerService"
 _EXCHANGE = f"/{SERVICE}/Exchange"
 _FETCH = f"/{SERVICE}/FetchSnapshot"
 _BACK_OFF_MIN_S = 0.02
@@ -51,9 +49,11 @@ class GrpcTransport:
         credentials: grpc.ChannelCredentials | None = None,
         token: str = "",
         dial: Mapping[str, str] = MappingProxyType({}),
+        gate: PeerGate = ANYBODY,
     ) -> None:
         """`credentials` None: plain text. `token`: what peers show each other; empty: none is asked for.
-        `dial`: a member's address -> where this node reaches it, for those that it reaches elsewhere."""
+        `dial`: a member's address -> where this node reaches it, for those that it reaches elsewhere.
+        `gate`: who may speak for which node."""
         self._settings = settings
         self._rng = rng
         self._credentials = credentials
@@ -64,7 +64,7 @@ class GrpcTransport:
         self._epochs = itertools.count(1)
         self._ways: dict[str, _Way] = {}
         self._metadata = (("authorization", f"Bearer {token}"),) if token else ()
-        self.servicer = PeerServicer(token)
+        self.servicer = PeerServicer(token, gate)
         self.dropped = 0
 
     def start(
@@ -190,20 +190,23 @@ class _Way:
         back_off_s = _BACK_OFF_MIN_S
         try:
             while True:
+                refused = False
                 try:
-                    await self._stream()
+                    refused = await self._stream()
                 except grpc.aio.AioRpcError:
                     pass  # the peer is away or refuses: told by the link
                 except asyncio.InvalidStateError:
                     pass  # the call ended while a frame was being written
-                back_off_s = _BACK_OFF_MIN_S if self._up else min(_BACK_OFF_MAX_S, back_off_s * 2)
+                longest_s = _BACK_OFF_MAX_S if refused else min(_BACK_OFF_MAX_S, back_off_s * 2)
+                back_off_s = _BACK_OFF_MIN_S if self._up and not refused else longest_s
                 self._set_up(False)
                 await asyncio.sleep(back_off_s * (0.5 + self._rng.random()))
         finally:
             self._set_up(False)
             await self.channel.close(None)
 
-    async def _stream(self) -> None:
+    async def _stream(self) -> bool:
+        """Until it ends; whether the peer refused us."""
         exchange = self.channel.stream_unary(_EXCHANGE, None, ExchangeResponse.FromString)  # sealed already
         call = exchange(None, wait_for_ready=False, metadata=self._metadata)
         closed = asyncio.Event()
@@ -222,6 +225,7 @@ class _Way:
                 while self._waiting:
                     await call.write(self.outbound.seal(self._take()))
                 await self._wake.wait()
+            return await call.code() is grpc.StatusCode.PERMISSION_DENIED
         finally:
             call.cancel()
 
@@ -243,68 +247,3 @@ class _Way:
         if up != self._up:
             self._up = up
             self._link(self._peer, up)
-
-
-class PeerServicer:
-    """The receiving side; the node adds `handler()` to its one server."""
-
-    def __init__(self, token: str) -> None:
-        self._token = token
-        self._inbound: Inbound | None = None
-        self._receive: Callable[[str, list[PeerMessage]], None] = lambda peer, messages: None
-        self._serve_snapshot: ServeSnapshot | None = None
-
-    def start(
-        self,
-        inbound: Inbound,
-        receive: Callable[[str, list[PeerMessage]], None],
-        serve_snapshot: ServeSnapshot,
-    ) -> None:
-        self._inbound, self._receive, self._serve_snapshot = inbound, receive, serve_snapshot
-
-    def stop(self) -> None:
-        self._inbound = None
-
-    def handler(self) -> grpc.GenericRpcHandler[Any, Any]:
-        exchange = grpc.stream_unary_rpc_method_handler(
-            self._exchange, response_serializer=ExchangeResponse.SerializeToString
-        )
-        fetch = grpc.unary_stream_rpc_method_handler(
-            self._fetch_snapshot,
-            request_deserializer=FetchSnapshotRequest.FromString,
-            response_serializer=FetchSnapshotResponse.SerializeToString,
-        )
-        return grpc.method_handlers_generic_handler(SERVICE, {"Exchange": exchange, "FetchSnapshot": fetch})
-
-    async def _check(self, context: grpc.aio.ServicerContext[Any, Any]) -> None:
-        shown = dict(context.invocation_metadata() or ()).get("authorization", "")
-        if self._token and not hmac.compare_digest(f"Bearer {self._token}".encode(), str(shown).encode()):
-            await context.abort(grpc.StatusCode.UNAUTHENTICATED, "show the cluster's peer token")
-
-    async def _exchange(
-        self, frames: AsyncIterator[bytes], context: grpc.aio.ServicerContext[Any, Any]
-    ) -> ExchangeResponse:
-        await self._check(context)
-        async for frame in frames:
-            if self._inbound is None:
-                await context.abort(grpc.StatusCode.UNAVAILABLE, "the replica is not running")
-            try:
-                peer, messages = self._inbound.open(frame)
-            except FrameRefused as refused:
-                await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(refused))
-            self._receive(peer, messages)
-        return ExchangeResponse()
-
-    async def _fetch_snapshot(
-        self, request: FetchSnapshotRequest, context: grpc.aio.ServicerContext[Any, Any]
-    ) -> AsyncIterator[FetchSnapshotResponse]:
-        await self._check(context)
-        if self._inbound is None or self._serve_snapshot is None:
-            await context.abort(grpc.StatusCode.UNAVAILABLE, "the replica is not running")
-        if request.cluster != self._inbound.cluster:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"not of {request.cluster}")
-        try:
-            async for part in self._serve_snapshot():
-                yield part
-        except SnapshotFailed as failed:
-            await context.abort(grpc.StatusCode.UNAVAILABLE, str(failed))

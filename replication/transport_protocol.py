@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import Protocol, TypeAlias
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence, Set
+from dataclasses import dataclass
+from typing import Any, Final, NoReturn, Protocol, TypeAlias
 
 from tarry.proto.tarry_peer_pb2 import FetchSnapshotResponse, PeerMessage
 from tarry.replication.wire import Identity
@@ -37,3 +38,20 @@ class Transport(Protocol):
         """Raises SnapshotFailed."""
 
     async def stop(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class PeerGate:
+    """Who may speak for which node, by what a call's context proves."""
+
+    names: Callable[[Any], Set[str] | None]
+    """The nodes that the caller may speak for; None: any."""
+    refuse: Callable[[Any, str], Awaitable[NoReturn]]
+    """Ends the call of one who claimed to be a node that it may not speak for."""
+
+
+async def _never(_: Any, claimed: str) -> NoReturn:
+    raise AssertionError(f"nobody was asked, and {claimed} refused")
+
+
+ANYBODY: Final = PeerGate(lambda _: None, _never)

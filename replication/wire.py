@@ -8,7 +8,7 @@ successor has begun. So a frame counts only if it is newer than every one let th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 
 import google_crc32c
@@ -21,6 +21,10 @@ RETIRED_MAX = 16
 
 class FrameRefused(Exception):
     """Not a frame of ours for us. End the stream: what follows cannot be trusted either."""
+
+
+class SenderNotCertified(FrameRefused):
+    """The caller's certificate is not the sender's. Nothing that it says counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +85,9 @@ class Inbound:
         self.refused = 0
         self.out_of_date = 0
 
-    def open(self, sealed: bytes) -> tuple[str, list[PeerMessage]]:
-        """(sender, its messages); none if the frame is out of date. Raises FrameRefused."""
+    def open(self, sealed: bytes, certified: Set[str] | None = None) -> tuple[str, list[PeerMessage]]:
+        """(sender, its messages); none if the frame is out of date. `certified`: whom the caller has proven
+        to be, None where nobody is asked. Raises FrameRefused."""
         try:
             frame = PeerFrame.FromString(sealed)
             messages = [PeerMessage.FromString(message) for message in frame.messages]
@@ -90,6 +95,9 @@ class Inbound:
             raise self._refusal("not a frame") from error
         if (frame.cluster, frame.receiver) != (self.cluster, self._node) or not frame.sender:
             raise self._refusal(f"from {frame.sender} for {frame.receiver} of {frame.cluster}")
+        if certified is not None and frame.sender not in certified:
+            self.refused += 1
+            raise SenderNotCertified(frame.sender)
         if frame.crc32c != _crc32c(frame.messages):
             raise self._refusal("checksum")
         if not self._is_newer(frame):

@@ -31,7 +31,15 @@ COMMAND_LINE = re.compile(r"node/(__main__|console\w*)\.py")  # these few files 
 FENCES = {
     "pysyncobj": ("replication/engine.py",),
     "lmdb": ("replication/journal_lmdb.py", "replication/state_store.py"),
-    "grpc": ("replication/transport.py", "node/", "client/", "chaos/", "bench/", "proto/"),
+    "grpc": (
+        "replication/transport.py",
+        "replication/transport_server.py",
+        "node/",
+        "client/",
+        "chaos/",
+        "bench/",
+        "proto/",
+    ),
     "pyspark": ("spark/",),
     "pyarrow": ("proto/ledger_", "node/ledger", "client/receipts", "bench/", "spark/"),
 }

@@ -18,6 +18,7 @@ from tarry.node.status import abort
 from tarry.proto import tarry_peer_pb2 as pb
 from tarry.replication.machine import Machine
 from tarry.replication.refusal import Reason, Refusal
+from tarry.replication.transport_protocol import ANYBODY, PeerGate
 from tarry.wheel.grouping import portions
 from tarry.wheel.wheel import Wheel
 
@@ -51,10 +52,11 @@ def whole(wheel: Wheel, hour: int, global_index: Numbers) -> tuple[list[int], li
 class RecordService:
     """Answers peers."""
 
-    def __init__(self, machine: Machine, cluster: str, peer_token: str) -> None:
+    def __init__(self, machine: Machine, cluster: str, peer_token: str, gate: PeerGate = ANYBODY) -> None:
         self._machine = machine
         self._cluster = cluster
         self._peer_token = peer_token
+        self._gate = gate
 
     def handlers(self) -> ServiceHandler:
         """Return the service's handlers for a grpc.aio server."""
@@ -69,6 +71,9 @@ class RecordService:
             await abort(context, request)
         if request.cluster != self._cluster:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"not of {request.cluster}")
+        certified = self._gate.names(context)
+        if certified is not None and request.node not in certified:
+            await self._gate.refuse(context, request.node)
         if len(request.global_index) > ASKED_RECORDS_MAX:
             text = f"{len(request.global_index)} records: ask for {ASKED_RECORDS_MAX} at most"
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, text)

@@ -76,7 +76,7 @@ def certified(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, P
         capture_output=True,
     )
     tls = {"certificate": str(certificate), "key": str(key), "authority": str(certificate)}
-    with LocalCluster(3, folder / "nodes", {"tls": tls}) as cluster:
+    with LocalCluster(3, folder / "nodes", {"tls": {**tls, "bind_peers": False}}) as cluster:
         cluster.start()
         yield cluster.addresses, certificate, key
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tarry.proto.tarry_peer_pb2 import PeerFrame, PeerMessage, Vote
-from tarry.replication.wire import FrameRefused, Identity, Inbound, Outbound
+from tarry.replication.wire import FrameRefused, Identity, Inbound, Outbound, SenderNotCertified
 
 MESSAGE = PeerMessage(vote=Vote(term=3)).SerializeToString()
 
@@ -37,6 +37,15 @@ def test_a_repeated_or_overtaken_frame_brings_nothing() -> None:
     assert arrivals.open(second)[1] == []
     assert arrivals.open(first)[1] == []
     assert arrivals.out_of_date == 2
+
+
+def test_who_may_not_speak_for_the_sender_is_refused_and_leaves_no_trace() -> None:
+    way, arrivals = outbound(), inbound()
+    frame = way.seal([MESSAGE])
+    with pytest.raises(SenderNotCertified, match="n1"):
+        arrivals.open(frame, {"shop", "n3"})
+    assert arrivals.refused == 1
+    assert arrivals.open(frame, {"n1"})[1]  # not taken for out of date
 
 
 def test_what_is_left_of_an_earlier_stream_brings_nothing() -> None:

@@ -1,0 +1,140 @@
+"""Nodes among which each may speak for itself alone: its certificate says who it is."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import grpc
+import pytest
+
+from tarry.client.aio import Tls, connect
+from tarry.client.errors import TarryError
+from tarry.client.local_cluster import LocalCluster, LocalNode, Setting, toml
+from tarry.proto.tarry_peer_pb2 import FetchRecordsRequest, FetchSnapshotRequest
+from tarry.proto.tarry_peer_pb2_grpc import PeerServiceStub, RecordServiceStub
+from tests.cluster.wire import TIMEOUT_S, refusal
+
+
+class Authority:
+    """Signs certificates, all good for 127.0.0.1."""
+
+    def __init__(self, folder: Path) -> None:
+        openssl = shutil.which("openssl")
+        if openssl is None:
+            pytest.skip("openssl is not installed: no certificate to test with")
+        self._openssl = openssl
+        self.folder = folder
+        self._make("authority", "/CN=authority")
+
+    def _make(self, name: str, subject: str, *more: str) -> None:
+        ec = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2")
+        files = ("-keyout", str(self.folder / f"{name}.key"), "-out", str(self.folder / f"{name}.pem"))
+        command = [self._openssl, "req", "-x509", *ec, *files, "-subj", subject, *more]
+        subprocess.run(command, check=True, capture_output=True)
+
+    def sign(self, name: str, subject: str, *alternatives: str) -> None:
+        signed = ("-CA", str(self.folder / "authority.pem"), "-CAkey", str(self.folder / "authority.key"))
+        names = ",".join(("IP:127.0.0.1", *alternatives))
+        extensions = ("-addext", f"subjectAltName={names}", "-addext", "basicConstraints=critical,CA:FALSE")
+        self._make(name, subject, *signed, *extensions)
+
+    def paths(self, name: str) -> Mapping[str, Setting]:
+        folder = self.folder
+        pair = {"certificate": str(folder / f"{name}.pem"), "key": str(folder / f"{name}.key")}
+        return {**pair, "authority": str(folder / "authority.pem")}
+
+    def tls(self, name: str) -> Tls:
+        authority, key, certificate = (
+            (self.folder / file).read_bytes() for file in ("authority.pem", f"{name}.key", f"{name}.pem")
+        )
+        return Tls(authorities=authority, certificate=certificate, private_key=key)
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    made = Authority(tmp_path_factory.mktemp("authority"))
+    made.sign("n1", "/CN=n1")
+    made.sign("n2", "/CN=something else", "DNS:n2")
+    made.sign("n3", "/CN=n3", "DNS:n3.example")
+    made.sign("shop", "/CN=shop")
+    return made
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
+    with LocalCluster(3, tmp_path) as nodes:
+        yield nodes
+
+
+def give(node: LocalNode, tls: Mapping[str, Setting]) -> None:
+    with node.config.open("a") as config:
+        config.write("\n".join(("", *toml({"tls": tls}))))
+
+
+async def schedule(cluster: LocalCluster, authority: Authority, deadline_ms: int = 20_000) -> None:
+    async with connect(cluster.addresses, tls=authority.tls("shop"), deadline_ms=deadline_ms) as client:
+        await client.producer().schedule("certified", b"x", delay_ms=60_000)
+
+
+async def test_nodes_that_show_their_names_hear_one_another(
+    cluster: LocalCluster, authority: Authority
+) -> None:
+    for name in ("n1", "n2", "n3"):
+        give(cluster.nodes[name], authority.paths(name))
+    cluster.start("n1", "n2")  # a majority: a common name, and an alternative one
+    await schedule(cluster, authority)
+    cluster.start("n3")
+    cluster.kill("n1")
+    await schedule(cluster, authority)
+    assert not any("peer refused" in node.log_tail(1_000) for node in cluster.nodes.values())
+
+
+async def test_who_shows_another_certificate_is_no_node_whatever_it_calls_itself(
+    cluster: LocalCluster, authority: Authority
+) -> None:
+    for name, shown in {"n1": "n1", "n2": "n2", "n3": "shop"}.items():
+        give(cluster.nodes[name], authority.paths(shown))
+    cluster.start()
+    await schedule(cluster, authority)
+    cluster.kill("n2")  # n1 and the one that calls itself n3 are no majority
+    with pytest.raises(TarryError):
+        await schedule(cluster, authority, deadline_ms=1_500)
+    refused = [line for line in cluster.nodes["n1"].log_tail(1_000).splitlines() if "peer refused" in line]
+    assert refused
+    assert all('"claimed": "n3"' in line and "shop" in line for line in refused)
+    assert len(refused) < 20  # it does not ask again at once
+
+
+async def test_the_binding_of_names_to_certificates_can_be_switched_off(
+    cluster: LocalCluster, authority: Authority
+) -> None:
+    for node in cluster.nodes.values():
+        give(node, {**authority.paths("shop"), "bind_peers": False})
+    cluster.start("n1", "n2")
+    await schedule(cluster, authority)
+
+
+def test_a_client_that_asks_for_a_state_or_records_as_a_node_is_told_why_not(
+    cluster: LocalCluster, authority: Authority
+) -> None:
+    give(cluster.nodes["n1"], authority.paths("n1"))
+    cluster.start("n1")
+    tls = authority.tls("shop")
+    credentials = grpc.ssl_channel_credentials(tls.authorities, tls.private_key, tls.certificate)
+    with grpc.secure_channel(cluster.nodes["n1"].address, credentials) as channel:
+        grpc.channel_ready_future(channel).result(10)
+        peer, record = PeerServiceStub(channel), RecordServiceStub(channel)
+        asked: tuple[Callable[[], object], ...] = (
+            lambda: list(
+                peer.FetchSnapshot(FetchSnapshotRequest(cluster="tarry", node="n2"), timeout=TIMEOUT_S)
+            ),
+            lambda: record.FetchRecords(FetchRecordsRequest(cluster="tarry", node="n2"), timeout=TIMEOUT_S),
+        )
+        for ask in asked:
+            with pytest.raises(grpc.RpcError) as caught:
+                ask()
+            said = refusal(caught.value)
+            assert (said.reason, said.code) == ("PEER_NOT_CERTIFIED", grpc.StatusCode.PERMISSION_DENIED)
