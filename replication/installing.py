@@ -55,8 +55,8 @@ class Installing:
         """False: it is no longer needed, or could not be swapped in."""
         position, self._arrived = self._arrived, None
         journal, sink = self._core.journal, self._sink
-        if position is None or sink is None or position.index <= self._core.consensus.commit_index:
-            return False  # what is committed here is never taken back (S4)
+        if position is None or sink is None or not self._is_ahead(position):
+            return False
         journal.prepare_reset(position)
         await write(journal.stage())
         try:
@@ -68,6 +68,10 @@ class Installing:
         journal.reset()
         await write(journal.stage())
         return True
+
+    def _is_ahead(self, position: LogPosition) -> bool:
+        """What is committed here is never taken back (S4)."""
+        return position.index > self._core.consensus.commit_index
 
     def cancel(self) -> None:
         if self._fetching is not None:

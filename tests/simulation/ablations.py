@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterator
 from typing import Any
 
+import google_crc32c
+from pysyncobj import SyncObj
+
 from tarry.proto.tarry_peer_pb2 import Append
 from tarry.replication import elections, sending
-from tarry.replication.guard import appends, lease, votes
+from tarry.replication.elections import Elections
+from tarry.replication.engine import GuardedSyncObj
+from tarry.replication.guard import appends, flow, lease, transfer, votes
 from tarry.replication.guard.appends import Log, Plan
+from tarry.replication.installing import Installing
+from tarry.replication.joining import Joining
+from tarry.replication.leading import Leading
 from tarry.replication.status import Role
 from tarry.replication.wire import Inbound
 from tests.simulation.disk import SimDisk
@@ -42,33 +51,53 @@ def _echo_on_arrival(self: lease.Lease, peer: str, sent: float, now: float) -> N
     self.echoed[peer] = now
 
 
-ABLATIONS: dict[str, tuple[tuple[Any, str, Any], ...]] = {
+def _hand_over_at_once(self: transfer.Transfer, target: str, deadline: float) -> None:
+    self.number += 1
+    self.phase, self.target, self.deadline = transfer.Phase.HANDING_OVER, target, deadline
+
+
+def _heard_nobody(election_min_s: float, heard: float) -> votes.Contact:
+    return votes.Contact(election_min_s, -math.inf)
+
+
+Replaced = tuple[Any, str, Any]
+
+UNFILTERED: Replaced = (Inbound, "_is_newer", lambda self, frame: True)
+"""The first of two guards against what is repeated: taken out together with the second."""
+
+ABLATIONS: dict[str, tuple[Replaced, ...]] = {
     "": (),
-    "append normaliser": ((appends, "plan", _stock_plan),),
+    "append normaliser (and duplicate filter)": ((appends, "plan", _stock_plan), UNFILTERED),
     "back-off": ((appends, "plan", _slow_plan),),
-    "duplicate filter": ((Inbound, "_is_newer", lambda self, frame: True),),
-    "append normaliser and duplicate filter": (
-        (appends, "plan", _stock_plan),
-        (Inbound, "_is_newer", lambda self, frame: True),
-    ),
-    "voter set": ((votes.Ballot, "counts", lambda self, peer, term, members: True),),
-    "voter set and duplicate filter": (
+    "duplicate filter": (UNFILTERED,),
+    "voter set (and duplicate filter)": (
         (votes.Ballot, "counts", lambda self, peer, term, members: True),
-        (Inbound, "_is_newer", lambda self, frame: True),
+        UNFILTERED,
     ),
-    "ack term": (
-        (
-            elections.Elections,
-            "is_of_this_leadership",
-            lambda self, term: self._engine.role is Role.LEADER,
-        ),
-    ),
+    "ack term": ((Elections, "is_of_this_leadership", lambda self, term: self._engine.role is Role.LEADER),),
+    "window": ((flow.Flow, "open", lambda self, now: True),),
+    "resets of one gap": ((flow.Flow, "accepts_reset", lambda self, sequence: True),),
     "pre-vote": ((votes.PreVotes, "won", lambda self, voters: self.open),),
     "stickiness": ((votes.Contact, "fresh", lambda self, now: False),),
-    "higher term": ((elections.Elections, "notice", lambda self, peer: None),),
-    "echoed send time": ((lease.Lease, "echo", _echo_on_arrival),),
+    "quiet start": ((elections, "Contact", _heard_nobody),),
+    "higher term": ((Elections, "notice", lambda self, peer: None),),
     "lease": ((lease.Lease, "valid", lambda self, now, voters: True),),
+    "echoed send time": ((lease.Lease, "echo", _echo_on_arrival),),
+    "own entry before serving": (
+        (Leading, "may_serve", Leading.may_propose),
+        (Leading, "knows_commits_by_lease", Leading.has_lease),
+    ),
+    "drain": ((transfer.Transfer, "begin", _hand_over_at_once),),
     "transfer number": ((votes.Contact, "allows_transfer", lambda self, number: True),),
+    "one change of members": (
+        (GuardedSyncObj, "_SyncObj__changeCluster", SyncObj._SyncObj__changeCluster),
+        (Joining, "_begin", lambda self: None),
+    ),
+    "snapshot checksum": (
+        (google_crc32c, "value", lambda data: 0),
+        (google_crc32c, "extend", lambda crc, data: 0),
+    ),
+    "snapshot ahead of the log": ((Installing, "_is_ahead", lambda self, position: True),),
     "write before saying": ((sending.Sending, "split", lambda self, outbox: (outbox, [])),),
     "fsync": ((SimDisk, "syncs", False),),
 }

@@ -26,6 +26,7 @@ class Checker:
         self.votes: dict[tuple[str, int], str] = {}
         self.promised: dict[str, tuple[int, int]] = {}  # node: term, highest index acknowledged in it
         self.acknowledged: dict[bytes, int] = {}
+        self.most_acknowledged = 0
         self.refused: set[bytes] = set()
         self.last: dict[str, tuple[int, int, int]] = {}  # node: term led, last index, commit index
         self.sometimes: Counter[str] = Counter()
@@ -54,6 +55,10 @@ class Checker:
     def check_leases(self, nodes: Sequence[SimNode]) -> None:
         serving = [node.name for node in nodes if node.alive and node.driver.may_serve()]
         _demand(len(serving) <= 1, f"C12: {serving} serve at once")
+        for node in nodes:
+            if node.name in serving:
+                has, most = node.driver._core.applied, self.most_acknowledged
+                _demand(has >= most, f"C15: {node.name} serves with {has}; {most} is acknowledged")
 
     def on_apply(self, node: str, index: int, term: int, commands: list[bytes], digest: bytes) -> None:
         entry = (term, commands, digest)
@@ -91,6 +96,7 @@ class Checker:
 
     def on_acknowledged(self, command: bytes, index: int, leader: SimNode) -> None:
         self.acknowledged[command] = index
+        self.most_acknowledged = max(index, self.most_acknowledged)
         _demand(self.place.get(command) == index, f"{command!r} is acknowledged but not applied")
         term = self.applied[index][0]
         members = leader.world.members_of(leader)
@@ -112,9 +118,6 @@ class Checker:
         last = nodes[0].machine.applied_index
         lost = [command for command, index in self.acknowledged.items() if index > last]
         _demand(not lost, f"{len(lost)} acknowledged commands are lost")
-
-    def highest_acknowledged(self) -> int:
-        return max(self.acknowledged.values(), default=0)
 
     def _check_vote(self, voter: str, term: int, candidate: str) -> None:
         known = self.votes.setdefault((voter, term), candidate)

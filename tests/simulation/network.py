@@ -37,11 +37,19 @@ class Network:
         self._cuts: dict[tuple[str, str], bool] = {}  # (from, to): whether the ends notice
         self._last: dict[tuple[str, str], float] = {}
         self._held: dict[tuple[str, str], list[bytes]] = {}
+        self.chunk_s = 0.002
+        self.chunks_to_damage = 0
+        """Of snapshots; the next ones."""
         self.frames = 0
         self.dropped = 0
 
     def cut(self, sender: str, receiver: str, *, noticed: bool) -> None:
         self._cuts[sender, receiver] = noticed
+        self.refresh()
+
+    def mend(self, sender: str, receiver: str) -> None:
+        """Undoes one cut."""
+        self._cuts.pop((sender, receiver), None)
         self.refresh()
 
     def hold(self, sender: str, receiver: str) -> None:
@@ -149,10 +157,14 @@ class SimTransport:
         if end is None:
             raise SnapshotFailed(f"{peer} is away")
         async for part in end.serve_snapshot():
-            await asyncio.sleep(0.002)
+            await asyncio.sleep(self._network.chunk_s)
             if self._network.ends.get(peer) is not end or not self._network.passes(peer, self._node):
                 raise SnapshotFailed(f"{peer} went away")
-            yield FetchSnapshotResponse.FromString(part.SerializeToString())
+            arrived = FetchSnapshotResponse.FromString(part.SerializeToString())
+            if arrived.HasField("chunk") and self._network.chunks_to_damage:
+                self._network.chunks_to_damage -= 1
+                arrived.chunk.data = bytes([arrived.chunk.data[0] ^ 1]) + arrived.chunk.data[1:]
+            yield arrived
 
     async def stop(self) -> None:
         self.kill()

@@ -9,11 +9,13 @@ from tests.simulation import virtual_loop
 from tests.simulation.world import SETTINGS, SimNode, World
 
 
-def scenario(play: Callable[[World], Awaitable[None]], settings: ReplicationSettings = SETTINGS) -> World:
+def scenario(
+    play: Callable[[World], Awaitable[None]], settings: ReplicationSettings = SETTINGS, *, names: int = 3
+) -> World:
     """Plays it on a fresh cluster that has a leader and some entries; heals and checks at the end."""
 
     async def whole() -> World:
-        world = World(seed=1, settings=settings)
+        world = World(seed=1, names=names, settings=settings)
 
         async def run() -> None:
             world.start()

@@ -7,23 +7,49 @@ from collections.abc import Callable
 import pytest
 
 from tests.simulation import test_scenarios as scenarios
-from tests.simulation import test_state_and_members as state_and_members
-from tests.simulation.ablations import ablated
+from tests.simulation import test_state_and_members as members
+from tests.simulation import test_votes_and_answers as answers
+from tests.simulation.ablations import ABLATIONS, ablated
 
-PAIRS = {
-    "append normaliser and duplicate filter": (
+PAIRS: dict[str, Callable[[], None]] = {
+    "append normaliser (and duplicate filter)": (
         scenarios.test_a1_late_duplicates_and_a_crash_of_the_leader_lose_nothing
     ),
-    "pre-vote": state_and_members.test_u_a_removed_member_does_not_disturb_the_others,
-    "stickiness": scenarios.test_b_a_follower_that_hears_nothing_but_is_heard_does_not_depose_the_leader,
     "back-off": scenarios.test_h_hundreds_of_divergent_entries_are_replaced_within_a_second,
+    "duplicate filter": answers.test_heartbeats_of_a_dead_leader_that_come_again_do_not_hold_up_the_election,
+    "voter set (and duplicate filter)": answers.test_i_a_vote_that_arrives_twice_elects_nobody,
+    "ack term": answers.test_j_an_answer_to_an_earlier_leadership_does_not_count_for_a_later_one,
+    "window": scenarios.test_t_a_follower_that_stands_still_is_sent_no_more_than_a_window,
+    "resets of one gap": (answers.test_one_lost_append_is_sent_again_once_though_every_later_one_is_refused),
+    "pre-vote": members.test_u_a_removed_member_does_not_disturb_the_others,
+    "stickiness": scenarios.test_b_a_follower_that_hears_nothing_but_is_heard_does_not_depose_the_leader,
+    "quiet start": (
+        answers.test_a_follower_that_has_just_started_elects_nobody_while_its_leader_may_still_serve
+    ),
     "higher term": scenarios.test_l16_a_member_that_has_raised_its_term_alone_is_taken_back,
     "lease": scenarios.test_c_a_paused_leader_does_not_serve_when_it_wakes,
+    "echoed send time": answers.test_answers_that_were_long_under_way_do_not_prolong_the_lease,
+    "own entry before serving": (
+        answers.test_a_new_leader_does_not_serve_before_its_own_first_entry_is_committed
+    ),
+    "drain": scenarios.test_d_a_transfer_waits_for_what_is_under_way,
     "transfer number": (
         scenarios.test_an_election_that_a_given_up_transfer_causes_late_cannot_overlap_the_leaders_lease
     ),
+    "one change of members": (
+        members.test_k_an_isolated_leader_cannot_remove_its_peers_until_it_is_its_own_majority
+    ),
+    "snapshot checksum": members.test_e3_a_snapshot_that_arrives_damaged_is_refused_and_fetched_again,
+    "snapshot ahead of the log": (
+        members.test_e2_a_snapshot_that_arrives_after_the_entries_it_stands_for_is_dropped
+    ),
+    "write before saying": answers.test_an_answer_waits_until_the_disk_has_what_it_speaks_of,
     "fsync": scenarios.test_r_a_power_loss_of_all_right_after_an_acknowledgement_loses_nothing,
 }
+
+
+def test_every_guard_has_a_scenario() -> None:
+    assert set(PAIRS) == {guard for guard in ABLATIONS if guard}
 
 
 @pytest.mark.parametrize(("guard", "scenario"), PAIRS.items(), ids=list(PAIRS))

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import pytest
 
 from tarry.replication import snapshot
 from tarry.replication.snapshot import SnapshotFailed
-from tests.simulation.network import SimTransport
 from tests.simulation.playing import elections, followers, isolate, scenario, write
 from tests.simulation.world import SimNode, World
 
@@ -33,28 +31,31 @@ def test_e1_a_deposed_leaders_own_entries_are_neither_applied_nor_acknowledged()
     assert world.checker.sometimes["snapshot installed"] == 1
 
 
-def test_e3_a_snapshot_that_arrives_damaged_is_refused_and_fetched_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    fetched = 0
-    original = SimTransport.fetch_snapshot
-
-    async def damaged(self: SimTransport, peer: str) -> Any:
-        nonlocal fetched
-        fetched += 1
-        async for part in original(self, peer):
-            if part.HasField("chunk") and fetched == 1:
-                part.chunk.data = b"?" + part.chunk.data[1:]
-            yield part
-
-    monkeypatch.setattr(SimTransport, "fetch_snapshot", damaged)
-
+def test_e3_a_snapshot_that_arrives_damaged_is_refused_and_fetched_again() -> None:
     async def play(world: World) -> None:
+        world.network.chunks_to_damage = 1
         await leave_behind(world)
 
     world = scenario(play)
-    assert fetched == 2
+    assert world.network.chunks_to_damage == 0
     assert world.checker.sometimes["snapshot installed"] == 1
+
+
+def test_e2_a_snapshot_that_arrives_after_the_entries_it_stands_for_is_dropped() -> None:
+    async def play(world: World) -> None:
+        world.network.chunk_s = 0.2
+        away = await leave_behind(world)
+        leader = await world.until_led()
+        third = next(node for node in followers(world, leader) if node is not away)
+        await asyncio.sleep(0.3)  # the snapshot is under way
+        await leader.driver.transfer(third.name, 1_000)  # which still has all entries
+        await write(world, 5)
+        await asyncio.sleep(0.2)
+        assert away.machine.applied_index >= world.checker.most_acknowledged - 1
+        await asyncio.sleep(2)
+        await write(world, 5)
+
+    assert scenario(play).checker.sometimes["snapshot installed"] == 0
 
 
 def test_e4_a_leader_stays_leader_while_its_only_follower_takes_a_snapshot() -> None:

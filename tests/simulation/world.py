@@ -230,6 +230,7 @@ class World:
         except (NotLeader, Overloaded):
             self.checker.on_refused(command)
         except (Unknown, TimeoutError):
+            self.checker.sometimes["unknown"] += 1
             return False
         except ProposalRefused as refused:
             self.fail(refused)
@@ -239,7 +240,7 @@ class World:
         return False
 
     async def read(self, node: SimNode) -> None:
-        floor = self.checker.highest_acknowledged()
+        floor = self.checker.most_acknowledged
         try:
             await asyncio.wait_for(node.driver.read_barrier(), 2.0)
         except (NotLeader, TimeoutError):

@@ -1,0 +1,205 @@
+"""Scenarios of messages that come twice, late, or too early: what each may count for."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tarry.proto.tarry_peer_pb2 import PeerMessage
+from tarry.replication.settings import ReplicationSettings
+from tests.simulation.network import Weather
+from tests.simulation.playing import followers, isolate, scenario, write
+from tests.simulation.world import SimNode, World
+
+EVERY_COMMAND_AN_ENTRY = ReplicationSettings(entry_commands_max=1, entries_in_flight_max=1000)
+
+
+def cut(world: World, one: SimNode, others: list[SimNode]) -> None:
+    for other in others:
+        world.network.cut(one.name, other.name, noticed=False)
+        world.network.cut(other.name, one.name, noticed=False)
+
+
+def mend(world: World, one: SimNode, others: list[SimNode]) -> None:
+    for other in others:
+        world.network.mend(one.name, other.name)
+        world.network.mend(other.name, one.name)
+
+
+def test_i_a_vote_that_arrives_twice_elects_nobody() -> None:
+    """Two of five stand for election, each with one vote besides its own."""
+
+    async def play(world: World) -> None:
+        leader = await world.until_led()
+        one, other, ones, others = followers(world, leader)
+        leader.crash()
+        await asyncio.sleep(0.31)  # until a vote may be given again
+        world.network.weather = Weather(duplicate=1.0, duplicate_delay=0.01)
+        cut(world, one, [other, others])
+        cut(world, other, [ones])
+        for candidate in (one, other):
+            candidate.driver._core.consensus.elections.campaign(None)
+            candidate.driver._core.wake.set()
+        await asyncio.sleep(0.1)
+        assert world.leader() is None
+
+    scenario(play, names=5)
+
+
+def test_j_an_answer_to_an_earlier_leadership_does_not_count_for_a_later_one() -> None:
+    """What it speaks of has been replaced meanwhile, where it comes from."""
+
+    async def play(world: World) -> None:
+        leader = await world.until_led()
+        witness, *rest = followers(world, leader)
+        world.network.hold(witness.name, leader.name)
+        cut(world, leader, rest)
+        cut(world, witness, rest)
+        lost = [asyncio.ensure_future(world.propose(leader)) for _ in range(30)]
+        await asyncio.sleep(0.05)
+        assert witness.journal.last_index == leader.journal.last_index  # as the held answers say
+        spoken_of = witness.journal.last_index
+        await world.until_led(but=leader.name)
+        mend(world, leader, rest)
+        mend(world, witness, rest)
+        for _ in range(100):
+            between = await world.until_led()
+            await write(world, 1)
+            if witness.journal.last_term == leader.journal.last_term == between.driver.status().term:
+                break
+        await between.driver.transfer(leader.name, 2_000)
+        await world.until_led(but=between.name)
+        world.network.cut(leader.name, witness.name, noticed=False)
+        cut(world, leader, rest[1:])
+        later = [asyncio.ensure_future(world.propose(leader)) for _ in range(40)]
+        await asyncio.sleep(0.05)
+        assert leader.journal.last_index >= spoken_of > witness.journal.last_index
+        world.network.let_go(witness.name, leader.name)
+        await asyncio.gather(*lost, *later)
+
+    scenario(play, names=5, settings=EVERY_COMMAND_AN_ENTRY)
+
+
+def test_answers_that_were_long_under_way_do_not_prolong_the_lease() -> None:
+    """They are worth what they say of the moment in which the leader asked."""
+
+    async def play(world: World) -> None:
+        leader = await world.until_led()
+        rest = followers(world, leader)
+        for node in rest:
+            world.network.hold(node.name, leader.name)
+        await asyncio.sleep(0.06)  # so that an answer is among what is held
+        for node in rest:
+            world.network.cut(leader.name, node.name, noticed=False)
+        await asyncio.sleep(0.17)
+        for node in rest:
+            world.network.let_go(node.name, leader.name)
+        await asyncio.sleep(0.01)
+        isolate(world, leader, noticed=False)
+        for _ in range(600):
+            for node in rest:
+                node.driver._core.consensus._engine.retry_election_at(0.0)
+                node.driver._core.wake.set()
+            world.checker.check_leases(world.nodes)
+            await asyncio.sleep(0.001)
+        assert world.leader() in rest
+
+    scenario(play)
+
+
+def test_an_answer_waits_until_the_disk_has_what_it_speaks_of() -> None:
+    async def play(world: World) -> None:
+        leader = await world.until_led()
+        for node in followers(world, leader):
+            node.sync_s = 0.1
+        began = asyncio.get_running_loop().time()
+        assert await world.propose(leader)
+        assert asyncio.get_running_loop().time() - began > 0.05
+
+    scenario(play)
+
+
+def test_heartbeats_of_a_dead_leader_that_come_again_do_not_hold_up_the_election() -> None:
+    async def play(world: World) -> None:
+        leader = await world.until_led()
+        said: list[tuple[str, bytes]] = []
+        carry = world.network.carry
+
+        def keep(sender: str, receiver: str, frame: bytes) -> None:
+            if sender == leader.name:
+                said.append((receiver, frame))
+            carry(sender, receiver, frame)
+
+        world.network.carry = keep  # type: ignore[method-assign]
+        await asyncio.sleep(0.2)
+        leader.crash()
+        for _ in range(20):
+            await asyncio.sleep(0.1)
+            for receiver, frame in said:
+                world.network.ends[receiver].arrive(frame)
+        assert world.leader() is not None
+
+    scenario(play)
+
+
+def test_a_follower_that_has_just_started_elects_nobody_while_its_leader_may_still_serve() -> None:
+    """It may have promised so before, and does not remember."""
+
+    async def play(world: World) -> None:
+        leader = await world.until_led()
+        rest = followers(world, leader)
+        await asyncio.sleep(0.1)
+        isolate(world, leader, noticed=False)
+        for node in rest:
+            node.crash()
+            node.start(world.members)
+        for _ in range(400):
+            for node in rest:
+                node.driver._core.consensus._engine.retry_election_at(0.0)
+                node.driver._core.wake.set()
+            world.checker.check_leases(world.nodes)
+            await asyncio.sleep(0.001)
+
+    scenario(play)
+
+
+def test_one_lost_append_is_sent_again_once_though_every_later_one_is_refused() -> None:
+    async def play(world: World) -> None:
+        leader = await world.until_led()
+        behind = followers(world, leader)[0]
+        world.network.weather = Weather(delay_min=0.03, delay_max=0.03)
+        world.network.cut(leader.name, behind.name, noticed=False)
+        work = [asyncio.ensure_future(world.propose(leader))]
+        await asyncio.sleep(0.002)
+        world.network.mend(leader.name, behind.name)
+        said, watch = [0], world.network._watch
+
+        def count(sender: str, receiver: str, message: bytes) -> None:
+            watch(sender, receiver, message)
+            if receiver == behind.name:
+                said[0] += len(PeerMessage.FromString(message).append.entries)
+
+        world.network._watch = count
+        for _ in range(50):
+            work.append(asyncio.ensure_future(world.propose(leader)))
+            await asyncio.sleep(0.001)
+        await asyncio.gather(*work)
+        await asyncio.sleep(0.5)
+        assert behind.journal.last_index == leader.journal.last_index
+        assert said[0] < 3 * 51
+
+    scenario(play, settings=EVERY_COMMAND_AN_ENTRY)
+
+
+def test_a_new_leader_does_not_serve_before_its_own_first_entry_is_committed() -> None:
+    """Until then it does not know which of the last leader's entries are."""
+
+    async def play(world: World) -> None:
+        leader = await world.until_led()
+        rest = followers(world, leader)
+        assert await world.propose(leader)
+        leader.crash()
+        for node in rest:
+            node.sync_s = 0.05
+        await world.until_led()
+
+    scenario(play)
