@@ -1,0 +1,119 @@
+"""One row for each message and group: how often and when each thing happened to it.
+
+Every check is a predicate on these rows, so all checks together cost one shuffle. What is about a message as
+a whole (it was scheduled, released, ...) is repeated to each group of its topic, which is what makes one
+aggregation enough. The key is (message, group), never the topic: a topic with half of all rows spreads as
+evenly as any other.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from tarry.proto.ledger_rows import Kind
+from tarry.spark.ledger import OF_MESSAGES, counted
+from tarry.spark.schema import is_kind
+
+ROWS_PER_PARTITION: Final = 1_500_000
+"""Rows of one task's share of the shuffle: some 200 MB as Spark holds them."""
+
+PAIRS: Final = (
+    "pair int, topic string, group string, first boolean, receipts boolean, start long, moved boolean"
+)
+"""Schema of a table of pairs, one row a (topic, group); `group` null where a topic has none.
+
+`first`: the pair that counts the topic's messages; `receipts`: its consumers write them; `start`: the offset
+that the group began at, or was last moved to; `moved`: it was, by a seek, a deletion or a redrive, so what is
+acknowledged can come again.
+"""
+
+KEY: Final = ("hour", "global_index", "pair")
+
+
+def events(rows: DataFrame, pairs: DataFrame) -> DataFrame:
+    """Return the rows about messages, narrow, one for each pair that they concern.
+
+    From: ledger.rows and a table of PAIRS. To: KEY, `number` int (the kind's), `at_ms`, `index`, `due_ms`,
+    `offset` long, `of_group`, `marked` boolean.
+    """
+    n = F.col("number")
+    marked = F.coalesce(F.col("maybe_duplicate"), F.lit(False)) | (F.coalesce(F.col("attempt"), F.lit(1)) > 1)
+    narrow = rows.where(is_kind(n, *OF_MESSAGES) & counted() & F.col("hour").isNotNull()).select(
+        "hour", "global_index", "number", "at_ms", "index", "due_ms", "offset", "topic",
+        F.col("group").alias("its_group"), marked.alias("marked"),
+    )  # fmt: skip
+    of_pair = pairs.select(F.col("topic").alias("pair_topic"), F.col("group").alias("pair_group"), "pair")
+    mine = (F.col("topic") == F.col("pair_topic")) & (
+        F.col("its_group").isNull() | (F.col("its_group") == F.col("pair_group"))
+    )
+    return narrow.join(F.broadcast(of_pair), mine).select(
+        *KEY, "number", "at_ms", "index", "due_ms", "offset", "marked",
+        F.col("its_group").isNotNull().alias("of_group"),
+    )  # fmt: skip
+
+
+def facts(events: DataFrame, partitions: int) -> DataFrame:
+    """Return one row for each KEY: counts int, first and last times ms since the epoch, indices applied.
+
+    `<kind>` counts; `<kind>_first`, `<kind>_last` indices; `<kind>_ms` the first time. RELEASED counts the
+    release of the message, `copies` those of its retries. `margin_ms`: least time from due to handed over,
+    negative: early.
+    """
+    number = F.col("number")
+
+    def of(kind: Kind) -> Column:
+        if kind is Kind.RELEASED:
+            return is_kind(number, kind) & ~F.col("of_group")
+        return is_kind(number, kind)
+
+    def count(condition: Column, name: str) -> Column:
+        return F.count(F.when(condition, 1)).cast("int").alias(name)
+
+    counts = [count(of(kind), kind.value) for kind in OF_MESSAGES]
+    firsts = [F.min(F.when(of(kind), F.col("index"))).alias(f"{kind.value}_first") for kind in ORDERED]
+    lasts = [F.max(F.when(of(kind), F.col("index"))).alias(f"{kind.value}_last") for kind in ORDERED]
+    times = [F.min(F.when(of(kind), F.col("at_ms"))).alias(f"{kind.value}_ms") for kind in TIMED]
+    handed = is_kind(number, Kind.DELIVERED)
+    seen = is_kind(number, Kind.RECEIVED)
+    return (
+        events.repartition(partitions, *KEY)
+        .groupBy(*KEY)
+        .agg(
+            *counts, *firsts, *lasts, *times,
+            count(is_kind(number, Kind.RELEASED) & F.col("of_group"), "copies"),
+            count(handed & ~F.col("marked"), "delivered_unmarked"),
+            count(seen & ~F.col("marked"), "received_unmarked"),
+            F.max(F.when(of(Kind.SCHEDULED), F.col("due_ms"))).alias("scheduled_due_ms"),
+            F.max(F.when(of(Kind.RELEASED), F.col("due_ms"))).alias("released_due_ms"),
+            F.min(F.when(of(Kind.RELEASED), F.col("offset"))).alias("offset"),
+            F.max(F.when(of(Kind.PRODUCED), F.col("due_ms"))).alias("produced_due_ms"),
+            F.min(F.when(handed, F.col("at_ms") - F.col("due_ms"))).alias("delivered_margin_ms"),
+            F.min(F.when(seen, F.col("at_ms") - F.col("due_ms"))).alias("received_margin_ms"),
+        )
+    )  # fmt: skip
+
+
+ORDERED: Final = (
+    Kind.SCHEDULED, Kind.RELEASED, Kind.DELIVERED, Kind.ACKED, Kind.RETRIED, Kind.DEAD, Kind.CANCELLED,
+)  # fmt: skip
+"""The kinds whose order in the log the life of a message fixes."""
+
+TIMED: Final = (Kind.SCHEDULED, Kind.RELEASED, Kind.DELIVERED, Kind.RECEIVED, Kind.CANCELLED)
+
+
+def with_pairs(facts: DataFrame, pairs: DataFrame) -> DataFrame:
+    """Return the facts with their pair's columns, `due_ms` as the message is due, and `out` int: how often it
+    came out.
+
+    It came out when the application was handed it, where consumers write receipts; else, when a node handed
+    it over.
+    """
+    due_ms = F.when(F.col("rescheduled") > 0, F.col("released_due_ms")).otherwise(F.col("scheduled_due_ms"))
+    return (
+        facts.join(F.broadcast(pairs), "pair")
+        .withColumn("due_ms", F.coalesce(due_ms, F.col("released_due_ms"), F.col("produced_due_ms")))
+        .withColumn("out", F.when(F.col("receipts"), F.col("received")).otherwise(F.col("delivered")))
+    )

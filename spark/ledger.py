@@ -1,0 +1,170 @@
+"""Reading ledgers: which segments there are, which of their rows count, and those rows as a DataFrame.
+
+Manifests are small and are read whole on the driver; from them alone follows which replica speaks for which
+index, so that three equal copies of a row become one without a shuffle:
+
+    n1   |------ seg 0 ------|---- seg 1 ----|              n1 speaks for all it has,
+    n2       |---- seg 0 ----|          |---- seg 1 ----|   n2 for what lies beyond
+    first copy of each index:  n1 n1 n1 n1 n1 n1 n1 n2 n2
+
+A segment written again after a restart overlaps the one before; its rows up to `fresh_from` are repetitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructField, StructType
+
+from tarry.proto.ledger_rows import NODE_MADE, RECEIPTS, REPLICATED, VERSION, Kind
+from tarry.spark.errors import LedgerDamaged, LedgerEmpty, LedgerMissing
+from tarry.spark.schema import LEDGER, MANIFEST, is_kind, kind_number
+
+_CORRUPT = "corrupt"
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A closed segment: its manifest, and which of its rows count. Indices exclusive `_from`, inclusive
+    `_to`.
+    """
+
+    path: str  # of the Parquet file, as Spark names it
+    source: str
+    run: str
+    number: int
+    first_index: int
+    last_index: int
+    first_at_ms: int
+    last_at_ms: int
+    rows: int
+    bytes: int
+    crc32c: int
+    kinds: dict[str, int]
+    fresh_from: int = 0  # rows of replicated events up to here are in an earlier segment of the source
+    speaks_from: int = 0  # this segment is the first copy of what lies between
+    speaks_to: int = 0
+
+    @property
+    def file(self) -> str:
+        """The Parquet file's name."""
+        return self.path.rsplit("/", 1)[-1]
+
+    @property
+    def of_node(self) -> bool:
+        """Whether a node wrote it, not a producer or a consumer."""
+        return ":" not in self.source
+
+
+def closed(spark: SparkSession, ledgers: Sequence[str]) -> list[Segment]:
+    """Return the closed segments of the ledgers, in order of index.
+
+    Raises:
+        LedgerMissing, LedgerEmpty, LedgerDamaged.
+    """
+    return chosen([_segment(row) for row in _manifests(spark, ledgers)])
+
+
+def _manifests(spark: SparkSession, ledgers: Sequence[str]) -> Iterable[dict[str, Any]]:
+    with_corrupt = StructType([*MANIFEST.fields, StructField(_CORRUPT, StringType())])
+    reader = spark.read.schema(with_corrupt).option("columnNameOfCorruptRecord", _CORRUPT)
+    found: list[dict[str, Any]] = []
+    for ledger in ledgers:
+        try:
+            spark.read.format("binaryFile").load(ledger)
+        except AnalysisException as error:
+            raise LedgerMissing(ledger) from error
+        try:
+            manifests = reader.option("multiLine", True).json(f"{ledger}/date=*/*.json")
+        except AnalysisException as error:
+            raise LedgerEmpty(ledger) from error
+        rows = manifests.select("*", F.col("_metadata.file_path").alias("path")).collect()
+        found += (row.asDict() for row in rows)
+    if not found:
+        raise LedgerEmpty(", ".join(ledgers))
+    return found
+
+
+def _segment(manifest: dict[str, Any]) -> Segment:
+    path = manifest["path"]
+    if manifest[_CORRUPT] is not None or manifest["source"] is None:
+        raise LedgerDamaged(path, "not a manifest")
+    if manifest["version"] != VERSION:
+        raise LedgerDamaged(path, f"version {manifest['version']}, and this program knows {VERSION}")
+    return Segment(
+        path.removesuffix(".json") + ".parquet",
+        manifest["source"], manifest["run"], manifest["segment"],
+        manifest["first_index"], manifest["last_index"],
+        manifest["first_at_ms"], manifest["last_at_ms"],
+        manifest["rows"], manifest["bytes"], manifest["crc32c"], manifest["kinds"] or {},
+    )  # fmt: skip
+
+
+def chosen(segments: Iterable[Segment]) -> list[Segment]:
+    """Return the segments with what of each counts, in order of index; a sweep over intervals."""
+    fresh: dict[str, int] = {}
+    own: list[Segment] = []
+    for segment in sorted(segments, key=lambda one: (one.source, one.number)):
+        begun = max(fresh.get(segment.source, segment.first_index), segment.first_index)
+        own.append(replace(segment, fresh_from=begun))
+        fresh[segment.source] = max(begun, segment.last_index)
+    own.sort(key=lambda one: (one.first_index, -one.last_index, one.source))
+    spoken, swept = None, []
+    for segment in own:
+        if segment.of_node:
+            start = segment.first_index if spoken is None else max(spoken, segment.first_index)
+            spoken = max(start, segment.last_index)
+            segment = replace(segment, speaks_from=start, speaks_to=spoken)  # noqa: PLW2901
+        swept.append(segment)
+    return swept
+
+
+def rows(spark: SparkSession, segments: Sequence[Segment]) -> DataFrame:
+    """Return the rows of the segments: the ledger's columns, `number` (the kind's), and from the segment
+    `source_number` int, `fresh_from`, `speaks_from`, `speaks_to` long (applied indices).
+    """
+    sources = sorted({segment.source for segment in segments})
+    known = spark.createDataFrame(
+        [
+            (one.file, sources.index(one.source), one.fresh_from, one.speaks_from, one.speaks_to)
+            for one in segments
+        ],
+        "file string, source_number int, fresh_from long, speaks_from long, speaks_to long",
+    )
+    read = spark.read.schema(LEDGER).parquet(*[segment.path for segment in segments])
+    named = read.withColumn("file", F.col("_metadata.file_name"))
+    return named.join(F.broadcast(known), "file").withColumn("number", kind_number(F.col("kind")))
+
+
+def counted() -> Column:
+    """Return whether a row of `rows` is to be counted: of equal copies of a replicated event, one is."""
+    index = F.col("index")
+    first = (index > F.col("speaks_from")) & (index <= F.col("speaks_to"))
+    return ~is_kind(F.col("number"), *REPLICATED) | first
+
+
+def fresh() -> Column:
+    """Return whether a row of `rows` is of a replicated event and no repetition within its source."""
+    return is_kind(F.col("number"), *REPLICATED) & (F.col("index") > F.col("fresh_from"))
+
+
+OF_MESSAGES = (*(k for k in REPLICATED if k is not Kind.GROUP_MOVED), Kind.DELIVERED, Kind.NACKED, *RECEIPTS)
+"""The kinds that are about one message."""
+
+OF_NODES = (*(k for k in NODE_MADE if k not in OF_MESSAGES), Kind.GROUP_MOVED)
+"""The kinds that are about a node or a group."""
+
+
+def node_events(spark: SparkSession, segments: Sequence[Segment]) -> list[dict[str, Any]]:
+    """Return the rows about nodes and groups, as mappings: few, and only segments that have any are read."""
+    some = [one for one in segments if any(one.kinds.get(kind.value) for kind in OF_NODES)]
+    if not some:
+        return []
+    wanted = rows(spark, some).where(is_kind(F.col("number"), *OF_NODES) & counted())
+    columns = ("kind", "source", "term", "index", "at_ms", "topic", "group", "offset", "detail")
+    return [row.asDict() for row in wanted.select(*columns).collect()]

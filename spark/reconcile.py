@@ -1,0 +1,307 @@
+"""From ledgers to what was delivered once, twice, late, or never: the whole job.
+
+    manifests ─► segments ─┬─► files, checksums, gaps ────────────────────────────────┐
+                           └─► rows ─┬─► timeline: counts a minute, lateness ─────────┤
+                                     ├─► blocks ─► what replicas disagree about ──────┼─► violations,
+                                     duplicates, ├─► events ─► facts ─► suspicious facts ─► checks ┤
+                                     summary, report └────────────────────► duplicates, their causes ─┘
+
+The driver sees manifests, counts and rows about nodes; never a row for each message. Only `facts` shuffles
+the rows about messages, once, by message and group; the rest is counted before it is shuffled, or is about
+what is suspicious.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F
+
+from tarry.proto.ledger_rows import GroupMove, Kind
+from tarry.spark import ledger
+from tarry.spark.checks import duplicates, messages, order, replicas, segments, timeline
+from tarry.spark.checks.messages import CHECKS, VIOLATION, Span
+from tarry.spark.checks.segments import Fault
+from tarry.spark.errors import LedgerEmpty
+from tarry.spark.facts import PAIRS, ROWS_PER_PARTITION, events, facts, with_pairs
+from tarry.spark.ledger import Segment
+
+HOUR_MS: Final = 3_600_000
+BLOCKS_MAX: Final = 10_000
+"""Blocks of the log named to the driver to leave out segments; where more differ, all segments are read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What to reconcile, and how.
+
+    `from_ms`, `to_ms`: messages due in between, whole hours (the hour is part of a message's id, so no
+    message is half in). `settle_ms`: what was due within that time before the ledgers' end may still be on
+    its way. `tolerance_ms`: how far consumers' clocks may be behind the cluster's.
+    """
+
+    ledgers: Sequence[str]
+    out: str
+    from_ms: int | None = None
+    to_ms: int | None = None
+    settle_ms: int = 60_000
+    tolerance_ms: int = 0
+    checksums: bool = True
+
+
+Say = Callable[[str], None]
+
+
+class Reconciliation:
+    """One run of the job; `tables` and figures stay for who made it."""
+
+    def __init__(self, spark: SparkSession, options: Options, say: Say = lambda _: None) -> None:
+        self.spark = spark
+        self.options = options
+        self.say = say
+        self.counts: dict[str, int] = {}
+        self.faults: list[Fault] = []
+
+    def run(self) -> dict[str, Any]:
+        """Do it all, write everything, return the summary.
+
+        Raises:
+            SparkJobError: nothing could be said; the message says why.
+        """
+        started = time.monotonic()
+        every = self._segments()
+        self.sound = [one for one in every if one.file not in {fault.file for fault in self.faults}]
+        if not self.sound:
+            raise LedgerEmpty("what is left without damaged segments")
+        self.events = ledger.node_events(self.spark, self.sound)
+        self.faults += segments.gaps(self.sound, self.events)
+        self.rows = self._in_span(ledger.rows(self.spark, self.sound))
+        self._timeline()
+        self._facts()
+        self._duplicates()
+        found = [*self._of_messages(), duplicates.beyond_bound(self.duplicates), self._of_segments()]
+        found += [self._of_replicas(every)]
+        if self.order_keys:
+            found.append(order.out_of_order(self.rows))
+        self._write_violations(found)
+        return self._summary(every, time.monotonic() - started)
+
+    # -- segments ------------------------------------------------------------------------
+
+    def _segments(self) -> list[Segment]:
+        self.say("manifests")
+        every = ledger.closed(self.spark, self.options.ledgers)
+        self.say(f"{len(every):,} segments, {sum(one.rows for one in every):,} rows: files and checksums")
+        self.faults = segments.files(self.spark, self.options.ledgers, every)
+        there = [one for one in every if one.file not in {fault.file for fault in self.faults}]
+        self.faults += segments.damaged(self.spark, there, checksums=self.options.checksums)
+        gone = {fault.file for fault in self.faults}
+        return ledger.chosen([one for one in every if one.file not in gone]) + [
+            one for one in every if one.file in gone
+        ]
+
+    def _in_span(self, rows: DataFrame) -> DataFrame:
+        if self.options.from_ms is not None:
+            rows = rows.where(F.col("hour").isNull() | (F.col("hour") >= self.options.from_ms // HOUR_MS))
+        if self.options.to_ms is not None:
+            rows = rows.where(F.col("hour").isNull() | (F.col("hour") < -(-self.options.to_ms // HOUR_MS)))
+        return rows
+
+    # -- the passes over the rows --------------------------------------------------------
+
+    def _timeline(self) -> None:
+        self.say("counts a minute, and lateness")
+        path = f"{self.options.out}/timeline"
+        timeline.timeline(self.rows).write.mode("overwrite").parquet(path)
+        self.timeline = self.spark.read.parquet(path)
+        self.order_keys = self.timeline.agg(F.sum("order_keys")).collect()[0][0] or 0
+        self.terms = timeline.terms(self.timeline)
+        self.pairs = self.spark.createDataFrame(self._pairs(), PAIRS).persist()
+
+    def _pairs(self) -> list[tuple[Any, ...]]:
+        """Return every (topic, group), with what is known of it: schema PAIRS."""
+        redriven = F.max((F.col("detail") == "REDRIVEN").cast("int"))
+        receipts = F.max((F.col("kind") == Kind.RECEIVED.value).cast("int"))
+        known = {
+            (row["topic"], row["group"]): (bool(row["receipts"]), bool(row["redriven"]))
+            for row in self.timeline.groupBy("topic", "group")
+            .agg(receipts.alias("receipts"), redriven.alias("redriven")).collect()
+        }  # fmt: skip
+        moves: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+        for event in sorted(self.events, key=lambda one: one["index"]):
+            if event["kind"] == Kind.GROUP_MOVED.value and event["group"]:
+                moves.setdefault((event["topic"], event["group"]), []).append(event)
+        topics = {topic for topic, _ in known}
+        names = {*known, *(pair for pair in moves if pair[0] in topics)}
+        grouped = {topic for topic, group in names if group is not None}
+        rows: list[tuple[Any, ...]] = []
+        counted = set[str]()
+        for topic, group in sorted(names, key=lambda pair: (pair[0] or "", pair[1] or "")):
+            if topic is None or (group is None and topic in grouped):
+                continue
+            receipts_too, again = known.get((topic, group), (False, False))
+            mine = moves.get((topic, group), [])
+            start = max((move["offset"] or 0 for move in mine), default=0)
+            again |= any(move["detail"] != GroupMove.CREATED.value for move in mine)
+            rows.append((len(rows), topic, group, topic not in counted, receipts_too, start, again))
+            counted.add(topic)
+        return rows
+
+    def _span(self) -> Span:
+        ends = [one.last_at_ms for one in self.sound if one.of_node]
+        firsts = [one.first_index for one in self.sound if one.of_node]
+        begun = any(
+            event["kind"] == Kind.GAP.value and event["detail"].startswith("all") for event in self.events
+        )
+        whole = bool(firsts) and min(firsts) <= 1 and not begun
+        return Span(max(ends, default=0) - self.options.settle_ms, whole, self.options.tolerance_ms)
+
+    def _facts(self) -> None:
+        self.say("what happened to each message")
+        self.span = self._span()
+        narrow = events(self.rows, self.pairs)
+        partitions = max(2, -(-sum(one.rows for one in self.sound) // ROWS_PER_PARTITION))
+        every = with_pairs(facts(narrow, partitions), self.pairs)
+        if self.options.from_ms is not None:
+            every = every.where(F.col("due_ms") >= self.options.from_ms)
+        if self.options.to_ms is not None:
+            every = every.where(F.col("due_ms") < self.options.to_ms)
+        grouped, seen = F.col("group").isNotNull(), Observation("facts")
+        once = {
+            "scheduled": F.col("first") & (F.col("scheduled") > 0),
+            "produced": F.col("first") & (F.col("produced") > 0),
+            "cancelled": F.col("first") & (F.col("cancelled") > 0),
+            "released": F.col("first") & (F.col("released") > 0),
+            "delivered_once": grouped & (F.col("out") == 1),
+            "delivered_again": grouped & (F.col("out") > 1),
+            "delivered_never": grouped & (F.col("released") > 0) & (F.col("out") == 0),
+            "acked_unseen": grouped & (F.col("acked") > 0) & (F.col("out") == 0),
+            **{f"check_{name}": messages.holds(check, self.span) for name, check in CHECKS.items()},
+        }
+        observed = every.observe(
+            seen, *[F.count(F.when(is_so, 1)).alias(name) for name, is_so in once.items()]
+        )
+        path = f"{self.options.out}/suspicious"
+        messages.suspicious(observed, self.span).write.mode("overwrite").parquet(path)
+        self.suspicious = self.spark.read.parquet(path)
+        self.counts = {name: int(count) for name, count in seen.get.items()}
+
+    def _duplicates(self) -> None:
+        path = f"{self.options.out}/duplicates"
+        repeated = self.suspicious.where("out > 1 and group is not null").select(
+            "hour", "global_index", "topic", "group", "receipts"
+        )
+        self.say(f"{self.counts['delivered_again']:,} came out more than once: causes")
+        moves = [
+            (event["topic"], event["group"], event["at_ms"])
+            for event in self.events
+            if event["kind"] == Kind.GROUP_MOVED.value and event["detail"] == GroupMove.SEEK.value
+        ]
+        seeks = self.spark.createDataFrame(moves, duplicates.SEEKS)
+        found = duplicates.duplicates(self.rows, repeated, self.terms, seeks)
+        found = found.withColumn("date", F.date_from_unix_date((F.col("again_ms") / 86_400_000).cast("int")))
+        found.write.mode("overwrite").partitionBy("date").parquet(path)
+        self.duplicates = self.spark.read.schema(found.schema).parquet(path)
+
+    # -- violations ----------------------------------------------------------------------
+
+    def _of_messages(self) -> list[DataFrame]:
+        return [
+            messages.violations(self.suspicious, name, self.span)
+            for name in CHECKS
+            if self.counts[f"check_{name}"]
+        ]
+
+    def _of_segments(self) -> DataFrame:
+        rows = [
+            (
+                one.check,
+                one.promise,
+                None,
+                None,
+                None,
+                None,
+                None,
+                one.at_ms,
+                one.index,
+                one.source,
+                one.detail,
+            )
+            for one in self.faults
+        ]
+        return self.spark.createDataFrame(rows, VIOLATION)
+
+    def _of_replicas(self, every: Sequence[Segment]) -> DataFrame:
+        self.say("whether the replicas agree")
+        covered = replicas.coverage(self.sound)
+        nodes = [one for one in self.sound if one.of_node]
+        none = self.spark.createDataFrame([], VIOLATION)
+        if not nodes:
+            return none
+        rows = self._in_span(ledger.rows(self.spark, nodes))
+        doubtful = replicas.doubtful(replicas.blocks(rows), covered).persist()
+        named = [row["block"] for row in doubtful.limit(BLOCKS_MAX).collect()]
+        if not named:
+            return none
+        if len(named) < BLOCKS_MAX:
+            nodes = [one for one in nodes if _has_any(one, named)]
+        some = self._in_span(ledger.rows(self.spark, nodes))
+        block = F.floor(F.col("index") / replicas.BLOCK).cast("long")
+        return replicas.differing(
+            some.withColumn("block", block).join(doubtful, "block", "left_semi"), covered
+        )
+
+    def _write_violations(self, found: Sequence[DataFrame]) -> None:
+        every = reduce(DataFrame.unionByName, found)
+        day = F.date_from_unix_date((F.coalesce("at_ms", F.lit(0)) / 86_400_000).cast("int"))
+        path = f"{self.options.out}/violations"
+        dated = every.withColumn("date", day)
+        dated.coalesce(4).write.mode("overwrite").partitionBy("date", "check").parquet(path)
+        self.violations = self.spark.read.schema(dated.schema).parquet(path)
+
+    def _summary(self, every: Sequence[Segment], wall_s: float) -> dict[str, Any]:
+        self.say("summary")
+        found = {(row["check"], row["promise"]): row["count"] for row in
+                 self.violations.groupBy("check", "promise").count().collect()}  # fmt: skip
+        causes = {row["cause"]: row["count"] for row in self.duplicates.groupBy("cause").count().collect()}
+        late = timeline.lateness(self.timeline.withColumn("all_topics", F.lit(1)), "all_topics").collect()
+        produced = self.counts["produced"]
+        return {
+            "scheduled": self.counts["scheduled"],
+            "acknowledged": produced or self.counts["scheduled"],
+            "delivered_once": self.counts["delivered_once"],
+            "duplicates": sum(causes.values()),
+            "duplicates_by_cause": dict(sorted(causes.items())),
+            "missing": sum(self.counts[f"check_{name}"] for name in MISSING),
+            "early": self.counts["check_early"],
+            "late_p50_ms": late[0]["late_p50_ms"] if late else None,
+            "late_p99_ms": late[0]["late_p99_ms"] if late else None,
+            "late_max_ms": late[0]["late_max_ms"] if late else None,
+            "cancelled_delivered": self.counts["check_delivered_after_cancel"],
+            "released": self.counts["released"],
+            "cancelled": self.counts["cancelled"],
+            "acked_unseen": self.counts["acked_unseen"],
+            "segments": len(every),
+            "rows": sum(one.rows for one in every),
+            "gaps": sum(count for (check, _), count in found.items() if check in GAPS),
+            "violations": {check: count for (check, promise), count in sorted(found.items()) if promise},
+            "remarks": {check: count for (check, promise), count in sorted(found.items()) if not promise},
+            "whole": self.span.whole,
+            "as_of_ms": self.span.as_of_ms,
+            "kept": not any(promise for _, promise in found),
+            "wall_s": round(wall_s, 1),
+        }
+
+
+MISSING: Final = ("never_scheduled", "never_released", "never_delivered")
+GAPS: Final = ("gap", "gap_declared", "segment_lost", "segment_damaged")
+
+
+def _has_any(segment: Segment, blocks: Sequence[int]) -> bool:
+    size = replicas.BLOCK
+    return any(segment.first_index < (b + 1) * size and segment.last_index >= b * size for b in blocks)

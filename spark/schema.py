@@ -1,0 +1,67 @@
+"""The ledger's rows as Spark sees them, and the small integers that stand for kinds in shuffles."""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import Final
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    BooleanType,
+    DataType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from tarry.proto.ledger_rows import ALWAYS, COLUMNS, Kind
+
+_TYPES: Final[dict[str, DataType]] = {
+    "string": StringType(),
+    "int32": IntegerType(),
+    "int64": LongType(),
+    "bool": BooleanType(),
+}
+
+LEDGER: Final = StructType(
+    [StructField(name, _TYPES[of], name not in ALWAYS) for name, of in COLUMNS.items()]
+)
+"""One row of the ledger."""
+
+MANIFEST: Final = StructType(
+    [
+        StructField("version", IntegerType()),
+        StructField("source", StringType()),
+        StructField("run", StringType()),
+        StructField("segment", LongType()),
+        StructField("first_index", LongType()),
+        StructField("last_index", LongType()),
+        StructField("first_at_ms", LongType()),
+        StructField("last_at_ms", LongType()),
+        StructField("rows", LongType()),
+        StructField("kinds", MapType(StringType(), LongType())),
+        StructField("bytes", LongType()),
+        StructField("crc32c", LongType()),
+    ]
+)
+"""A manifest, as its JSON has it."""
+
+NUMBERS: Final = {kind: number for number, kind in enumerate(Kind)}
+"""Kind -> its number in shuffles; never written to a file."""
+
+
+def kind_number(kind: Column) -> Column:
+    """Return the number of a kind's name as int; -1 for one that this version does not know."""
+    start = F.lit(-1)
+    return reduce(
+        lambda rest, one: F.when(kind == one[0].value, one[1]).otherwise(rest), NUMBERS.items(), start
+    )
+
+
+def is_kind(number: Column, *kinds: Kind) -> Column:
+    """Return whether a kind's number is one of the kinds'."""
+    return number.isin([NUMBERS[kind] for kind in kinds]) if len(kinds) > 1 else number == NUMBERS[kinds[0]]

@@ -1,0 +1,94 @@
+"""The whole job on made-up ledgers: what it finds is what was planted, message by message."""
+
+from __future__ import annotations
+
+import duckdb
+import pytest
+
+from tarry.spark.generate_rows import FAULTS
+from tests.spark.conftest import Reconciled
+
+FOUND_BY = {
+    "never_scheduled": "never_scheduled",
+    "never_released": "never_released",
+    "never_delivered": "never_delivered",
+    "released_twice": "released_twice",
+    "early": "early",
+    "delivered_after_cancel": "delivered_after_cancel",
+    "replicas_disagree": "replicas_disagree",
+    "beyond_bound": "duplicate_beyond_bound",
+}
+CAUSES = ("failover", "lease_expiry", "nack", "client_retry")
+
+
+@pytest.mark.parametrize(("fault", "check"), FOUND_BY.items())
+def test_a_check_finds_the_planted_messages_and_no_others(
+    planted: Reconciled, fault: str, check: str
+) -> None:
+    assert len(planted.planted[fault]) == 2
+    assert planted.found(check) == planted.planted[fault]
+
+
+def test_what_the_life_of_a_message_does_not_allow_is_found_too(planted: Reconciled) -> None:
+    assert planted.found("lifecycle") == (
+        planted.planted["released_twice"] | planted.planted["delivered_after_cancel"]
+    )
+    assert planted.found("duplicate_not_marked") == planted.planted["beyond_bound"]
+
+
+def test_nothing_else_is_found(planted: Reconciled) -> None:
+    checks = {row[0] for row in planted.job.violations.select("check").distinct().collect()}
+    assert checks == {*FOUND_BY.values(), "lifecycle", "duplicate_not_marked"}
+    assert not planted.summary["kept"]
+
+
+@pytest.mark.parametrize("cause", CAUSES)
+def test_each_duplicate_has_its_cause(planted: Reconciled, cause: str) -> None:
+    rows = planted.job.duplicates.where(f"cause = '{cause}' and not beyond_bound")
+    found = {(row[0], row[1]) for row in rows.select("hour", "global_index").collect()}
+    assert found == planted.planted[cause]
+
+
+def test_a_duplicate_of_a_failover_names_both_leaders_and_the_window(planted: Reconciled) -> None:
+    rows = planted.job.duplicates.where("cause = 'failover' and not beyond_bound").collect()
+    assert len(rows) == 2
+    for row in rows:
+        assert row["term_after"] == row["term_before"] + 1
+        assert row["leader_before"] != row["leader_after"]
+        assert row["window_to_ms"] - row["window_from_ms"] == 50
+        assert row["window_from_ms"] < row["first_ms"] <= row["window_to_ms"] < row["again_ms"]
+        assert row["marked"]
+
+
+def test_the_summary_counts_what_is_there(planted: Reconciled) -> None:
+    summary = planted.summary
+    assert summary["acknowledged"] == 4_000
+    assert summary["scheduled"] == 4_000 - 2  # never_scheduled
+    assert summary["duplicates_by_cause"] == {"client_retry": 2, "failover": 4, "lease_expiry": 2, "nack": 2}
+    assert summary["duplicates"] == 10
+    assert summary["missing"] == 6
+    assert summary["early"] == summary["cancelled_delivered"] == 2
+    never, cancelled = 6, 2
+    assert summary["delivered_once"] == 4_000 - never - cancelled - 10
+    assert (summary["segments"], summary["gaps"]) == (10, 0)
+
+
+def test_lateness_is_what_duckdb_says(planted: Reconciled) -> None:
+    p99_ms, most_ms = duckdb.execute(
+        "select quantile_disc(at_ms - due_ms, 0.99), max(at_ms - due_ms) from read_parquet(?) "
+        "where kind = 'received' and attempt = 1 and not maybe_duplicate",
+        [f"{planted.ledger}/date=*/*.parquet"],
+    ).fetchall()[0]
+    assert planted.summary["late_p99_ms"] == p99_ms < 1_024
+    assert planted.summary["late_max_ms"] == pytest.approx(most_ms, rel=1 / 128)
+
+
+def test_a_clean_ledger_has_no_violations(clean: Reconciled) -> None:
+    assert clean.summary["kept"]
+    assert clean.job.violations.collect() == []
+    assert clean.summary["delivered_once"] == clean.summary["acknowledged"] == 2_000
+    assert clean.summary["duplicates"] == clean.summary["missing"] == 0
+
+
+def test_every_fault_that_is_planted_is_looked_for() -> None:
+    assert {*FOUND_BY, *CAUSES, "cancelled", "out_of_order"} == set(FAULTS)
