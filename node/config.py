@@ -44,6 +44,9 @@ class Limits(_Section):
     batch_bytes_max: Count = 4 << 20
     cancel_ids_max: Count = 4_096
     due_horizon_ms: Count = 100 * 365 * 86_400_000  # how far ahead a due time may lie
+    jitter_ms_max: Annotated[int, Field(ge=0, lt=1 << 32)] = 7 * 86_400_000
+    second_messages_max: Count = 4_000_000  # pending that are due in one second; equal on all nodes
+    disk_free_bytes_min: int = Field(default=256 << 20, ge=0)  # with less, schedules are refused
     stream_requests_max: Count = 32  # in flight on one ScheduleStream
     consumers_max: Count = 1_000  # consumer streams on one node
     credit_max: Count = 100_000

@@ -105,12 +105,18 @@ class Feed:
         return np.concatenate(passed)
 
     def next_due_ms(self) -> int | None:
-        """Return when the first of what waits is due."""
-        return int(self._waiting["due_ms"][0]) if len(self._waiting) else None
+        """Return when the first of what waits is due and, where the topic has a rate, open."""
+        if not len(self._waiting):
+            return None
+        return max(int(self._waiting["due_ms"][0]), self.queue.pace.opens_ms(int(self._waiting["offset"][0])))
 
     def due(self, now_ms: int) -> int:
-        """Return how many of the window are due."""
-        return int(np.searchsorted(self._waiting["due_ms"], now_ms, side="right"))
+        """Return how many of the window are due, and open."""
+        due = int(np.searchsorted(self._waiting["due_ms"], now_ms, side="right"))
+        if due and self.queue.pace.bounded:
+            shut = self._waiting["offset"][:due] >= self.queue.pace.opened(now_ms, self.queue.units)
+            due = int(shut.argmax()) if shut.any() else due
+        return due
 
     def take(self, now_ms: int, count: int) -> NDArray[np.void]:
         """Return (and no longer hold as waiting) up to count due messages, shape (n,), dtype WAITING."""

@@ -13,6 +13,7 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Final
 
+import google_crc32c
 import numpy as np
 from google.protobuf.message import DecodeError
 from google.protobuf.unknown_fields import UnknownFieldSet
@@ -78,6 +79,7 @@ class Intake:
             delay_level=_column(request, "delay_level", U4),
             tag_mask=np.array([tag_mask(request.record.tags)], dtype="<u8").tobytes(),
             records=[record],
+            jitter_ms=np.array([request.jitter_ms], U4).tobytes() if request.jitter_ms else b"",
         )
         return self._columns(columns, columns.SerializeToString(), now_ms)
 
@@ -93,14 +95,19 @@ class Intake:
                 return Refusal(Reason.COLUMNS_DIFFER, text)
         due = self._due(request, n, now_ms)
         refusal = self._size(n) or self._names(request) or (due if isinstance(due, Refusal) else None)
+        refusal = refusal or self._jitter(request)
         refusal = refusal or self._records(request.records, raw)
         if refusal is not None or isinstance(due, Refusal):
             return refusal or due  # type: ignore[return-value]
-        command = log_pb.ScheduleCommand(now_ms=now_ms, request=request)
-        if not request.due_ms:
+        command = log_pb.ScheduleCommand(
+            now_ms=now_ms, request=request, second_messages_max=self.limits.second_messages_max
+        )
+        if request.jitter_ms:
+            due = spread(due, np.frombuffer(request.jitter_ms, U4), google_crc32c.value(raw))
+        if not request.due_ms or request.jitter_ms:
             command.due_ms = due.tobytes()
-            command.request.ClearField("delay_ms")
-            command.request.ClearField("delay_level")
+            for name in ("due_ms", "delay_ms", "delay_level", "jitter_ms"):
+                command.request.ClearField(name)
         return command
 
     def _size(self, n: int) -> Refusal | None:
@@ -157,6 +164,12 @@ class Intake:
             return _at(wrong, Reason.DUE_TOO_FAR, text)
         return due
 
+    def _jitter(self, request: log_pb.ScheduleColumns) -> Refusal | None:
+        wrong = np.frombuffer(request.jitter_ms, U4) > self.limits.jitter_ms_max
+        if not wrong.any():
+            return None
+        return _at(wrong, Reason.JITTER_TOO_LARGE, f"a jitter of more than {self.limits.jitter_ms_max} ms")
+
     def _records(self, records: Iterable[bytes], raw: bytes) -> Refusal | None:
         try:
             checked = log_pb.CheckedRecords.FromString(raw).records
@@ -186,8 +199,24 @@ def _at(wrong: NDArray[np.bool_], reason: Reason, text: str) -> Refusal:
     return Refusal(reason, text, {"position": str(int(wrong.argmax()))})
 
 
+def spread(due_ms: NDArray[np.int64], jitter_ms: NDArray[np.uint32], seed: int) -> NDArray[np.int64]:
+    """Return due times, shape (n,), each put off by 0 to jitter_ms, the same for the same seed.
+
+    Source: the output function of splitmix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number
+    Generators, 2014), over seed and position.
+    """
+    mixed = np.arange(len(due_ms), dtype=np.uint64) + np.uint64(seed << 32)
+    mixed *= np.uint64(0x9E3779B97F4A7C15)
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    mixed ^= mixed >> np.uint64(31)
+    later = ((mixed >> np.uint64(32)) * (jitter_ms.astype(np.uint64) + np.uint64(1))) >> np.uint64(32)
+    moved: NDArray[np.int64] = due_ms + later.astype(np.int64)
+    return moved
+
+
 def _aligned(request: log_pb.ScheduleColumns, n: int) -> bool:
-    widths = {"topic": 4, "due_ms": 8, "delay_ms": 8, "delay_level": 4, "tag_mask": 8}
+    widths = {"topic": 4, "due_ms": 8, "delay_ms": 8, "delay_level": 4, "tag_mask": 8, "jitter_ms": 4}
     return all(len(getattr(request, name)) in (0, n * width) for name, width in widths.items())
 
 

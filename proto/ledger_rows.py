@@ -30,7 +30,7 @@ class Kind(StrEnum):
     DEAD = "dead"  # detail: as of retried
     CANCELLED = "cancelled"
     RESCHEDULED = "rescheduled"  # due_ms: the new one
-    EXPIRED = "expired"  # it came due, and its topic was gone; detail: TOPIC_DELETED
+    EXPIRED = "expired"  # it came due in vain; detail: TOPIC_DELETED or MISFIRED
     GROUP_MOVED = "group_moved"  # from `offset` on the group goes on; no message; detail: a GroupMove
     LEADERSHIP = "leadership"  # detail: leader, follower or transfer
     CLOCK_JUMP = "clock_jump"  # of the node's own wall clock; detail: ms

@@ -16,7 +16,7 @@ class LogEntry(_message.Message):
     def __init__(self, commands: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class ScheduleColumns(_message.Message):
-    __slots__ = ("producer", "sequence", "topics", "topic", "due_ms", "delay_ms", "delay_level", "tag_mask", "records")
+    __slots__ = ("producer", "sequence", "topics", "topic", "due_ms", "delay_ms", "delay_level", "tag_mask", "records", "jitter_ms")
     PRODUCER_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
@@ -26,6 +26,7 @@ class ScheduleColumns(_message.Message):
     DELAY_LEVEL_FIELD_NUMBER: _ClassVar[int]
     TAG_MASK_FIELD_NUMBER: _ClassVar[int]
     RECORDS_FIELD_NUMBER: _ClassVar[int]
+    JITTER_MS_FIELD_NUMBER: _ClassVar[int]
     producer: str
     sequence: int
     topics: _containers.RepeatedScalarFieldContainer[str]
@@ -35,7 +36,8 @@ class ScheduleColumns(_message.Message):
     delay_level: bytes
     tag_mask: bytes
     records: _containers.RepeatedScalarFieldContainer[bytes]
-    def __init__(self, producer: _Optional[str] = ..., sequence: _Optional[int] = ..., topics: _Optional[_Iterable[str]] = ..., topic: _Optional[bytes] = ..., due_ms: _Optional[bytes] = ..., delay_ms: _Optional[bytes] = ..., delay_level: _Optional[bytes] = ..., tag_mask: _Optional[bytes] = ..., records: _Optional[_Iterable[bytes]] = ...) -> None: ...
+    jitter_ms: bytes
+    def __init__(self, producer: _Optional[str] = ..., sequence: _Optional[int] = ..., topics: _Optional[_Iterable[str]] = ..., topic: _Optional[bytes] = ..., due_ms: _Optional[bytes] = ..., delay_ms: _Optional[bytes] = ..., delay_level: _Optional[bytes] = ..., tag_mask: _Optional[bytes] = ..., records: _Optional[_Iterable[bytes]] = ..., jitter_ms: _Optional[bytes] = ...) -> None: ...
 
 class ScheduledColumns(_message.Message):
     __slots__ = ("shard", "hour", "global_index", "due_ms", "overdue", "repeated")
@@ -116,14 +118,16 @@ class CheckedRecords(_message.Message):
     def __init__(self, records: _Optional[_Iterable[_Union[_tarry_message_pb2.Record, _Mapping]]] = ...) -> None: ...
 
 class ScheduleCommand(_message.Message):
-    __slots__ = ("now_ms", "request", "due_ms")
+    __slots__ = ("now_ms", "request", "due_ms", "second_messages_max")
     NOW_MS_FIELD_NUMBER: _ClassVar[int]
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     DUE_MS_FIELD_NUMBER: _ClassVar[int]
+    SECOND_MESSAGES_MAX_FIELD_NUMBER: _ClassVar[int]
     now_ms: int
     request: ScheduleColumns
     due_ms: bytes
-    def __init__(self, now_ms: _Optional[int] = ..., request: _Optional[_Union[ScheduleColumns, _Mapping]] = ..., due_ms: _Optional[bytes] = ...) -> None: ...
+    second_messages_max: int
+    def __init__(self, now_ms: _Optional[int] = ..., request: _Optional[_Union[ScheduleColumns, _Mapping]] = ..., due_ms: _Optional[bytes] = ..., second_messages_max: _Optional[int] = ...) -> None: ...
 
 class ReleaseCommand(_message.Message):
     __slots__ = ("until_ms", "count", "now_ms")
@@ -172,12 +176,14 @@ class RetryCommand(_message.Message):
     def __init__(self, group: _Optional[str] = ..., queue: _Optional[int] = ..., offset: _Optional[bytes] = ..., due_ms: _Optional[bytes] = ..., tag_mask: _Optional[bytes] = ..., records: _Optional[_Iterable[bytes]] = ..., target_topic: _Optional[str] = ..., target_group: _Optional[str] = ..., now_ms: _Optional[int] = ..., reason: _Optional[_Union[_tarry_message_pb2.RetryReason, str]] = ...) -> None: ...
 
 class TopicCommand(_message.Message):
-    __slots__ = ("topic", "settings")
+    __slots__ = ("topic", "settings", "now_ms")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    NOW_MS_FIELD_NUMBER: _ClassVar[int]
     topic: str
     settings: _tarry_operator_pb2.TopicSettings
-    def __init__(self, topic: _Optional[str] = ..., settings: _Optional[_Union[_tarry_operator_pb2.TopicSettings, _Mapping]] = ...) -> None: ...
+    now_ms: int
+    def __init__(self, topic: _Optional[str] = ..., settings: _Optional[_Union[_tarry_operator_pb2.TopicSettings, _Mapping]] = ..., now_ms: _Optional[int] = ...) -> None: ...
 
 class DeleteTopicCommand(_message.Message):
     __slots__ = ("topic", "now_ms")
@@ -290,18 +296,20 @@ class Checkpoint(_message.Message):
     def __init__(self, applied_index: _Optional[int] = ..., applied_term: _Optional[int] = ..., wheel: _Optional[_Union[WheelCheckpoint, _Mapping]] = ..., queues: _Optional[_Iterable[_Union[QueueCheckpoint, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[GroupCheckpoint, _Mapping]]] = ..., producers: _Optional[_Iterable[_Union[ProducerCheckpoint, _Mapping]]] = ...) -> None: ...
 
 class WheelCheckpoint(_message.Message):
-    __slots__ = ("hours", "cut_due_ms", "cut_global_index", "local_index", "floor_hour")
+    __slots__ = ("hours", "cut_due_ms", "cut_global_index", "local_index", "floor_hour", "topics")
     HOURS_FIELD_NUMBER: _ClassVar[int]
     CUT_DUE_MS_FIELD_NUMBER: _ClassVar[int]
     CUT_GLOBAL_INDEX_FIELD_NUMBER: _ClassVar[int]
     LOCAL_INDEX_FIELD_NUMBER: _ClassVar[int]
     FLOOR_HOUR_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
     hours: _containers.RepeatedCompositeFieldContainer[HourCheckpoint]
     cut_due_ms: int
     cut_global_index: int
     local_index: int
     floor_hour: int
-    def __init__(self, hours: _Optional[_Iterable[_Union[HourCheckpoint, _Mapping]]] = ..., cut_due_ms: _Optional[int] = ..., cut_global_index: _Optional[int] = ..., local_index: _Optional[int] = ..., floor_hour: _Optional[int] = ...) -> None: ...
+    topics: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, hours: _Optional[_Iterable[_Union[HourCheckpoint, _Mapping]]] = ..., cut_due_ms: _Optional[int] = ..., cut_global_index: _Optional[int] = ..., local_index: _Optional[int] = ..., floor_hour: _Optional[int] = ..., topics: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class HourCheckpoint(_message.Message):
     __slots__ = ("hour", "log_bytes", "units", "index_crc", "slots_crc", "pending", "cancelled")
@@ -322,7 +330,7 @@ class HourCheckpoint(_message.Message):
     def __init__(self, hour: _Optional[int] = ..., log_bytes: _Optional[int] = ..., units: _Optional[int] = ..., index_crc: _Optional[int] = ..., slots_crc: _Optional[int] = ..., pending: _Optional[int] = ..., cancelled: _Optional[bytes] = ...) -> None: ...
 
 class QueueCheckpoint(_message.Message):
-    __slots__ = ("queue", "topic", "group", "first", "units", "crc", "deleted", "settings")
+    __slots__ = ("queue", "topic", "group", "first", "units", "crc", "deleted", "settings", "misfires_dropped", "pace_anchor", "pace_at_us", "pace_catch_up_end")
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
@@ -331,6 +339,10 @@ class QueueCheckpoint(_message.Message):
     CRC_FIELD_NUMBER: _ClassVar[int]
     DELETED_FIELD_NUMBER: _ClassVar[int]
     SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    MISFIRES_DROPPED_FIELD_NUMBER: _ClassVar[int]
+    PACE_ANCHOR_FIELD_NUMBER: _ClassVar[int]
+    PACE_AT_US_FIELD_NUMBER: _ClassVar[int]
+    PACE_CATCH_UP_END_FIELD_NUMBER: _ClassVar[int]
     queue: int
     topic: str
     group: str
@@ -339,7 +351,11 @@ class QueueCheckpoint(_message.Message):
     crc: int
     deleted: bool
     settings: _tarry_operator_pb2.TopicSettings
-    def __init__(self, queue: _Optional[int] = ..., topic: _Optional[str] = ..., group: _Optional[str] = ..., first: _Optional[int] = ..., units: _Optional[int] = ..., crc: _Optional[int] = ..., deleted: _Optional[bool] = ..., settings: _Optional[_Union[_tarry_operator_pb2.TopicSettings, _Mapping]] = ...) -> None: ...
+    misfires_dropped: int
+    pace_anchor: int
+    pace_at_us: int
+    pace_catch_up_end: int
+    def __init__(self, queue: _Optional[int] = ..., topic: _Optional[str] = ..., group: _Optional[str] = ..., first: _Optional[int] = ..., units: _Optional[int] = ..., crc: _Optional[int] = ..., deleted: _Optional[bool] = ..., settings: _Optional[_Union[_tarry_operator_pb2.TopicSettings, _Mapping]] = ..., misfires_dropped: _Optional[int] = ..., pace_anchor: _Optional[int] = ..., pace_at_us: _Optional[int] = ..., pace_catch_up_end: _Optional[int] = ...) -> None: ...
 
 class GroupCheckpoint(_message.Message):
     __slots__ = ("group", "queue", "floor", "acked")

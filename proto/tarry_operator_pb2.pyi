@@ -1,11 +1,23 @@
 from tarry.proto import tarry_consumer_pb2 as _tarry_consumer_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class MisfirePolicy(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    MISFIRE_POLICY_UNSPECIFIED: _ClassVar[MisfirePolicy]
+    MISFIRE_POLICY_DROP: _ClassVar[MisfirePolicy]
+    MISFIRE_POLICY_DEAD_LETTER: _ClassVar[MisfirePolicy]
+    MISFIRE_POLICY_CATCH_UP: _ClassVar[MisfirePolicy]
+MISFIRE_POLICY_UNSPECIFIED: MisfirePolicy
+MISFIRE_POLICY_DROP: MisfirePolicy
+MISFIRE_POLICY_DEAD_LETTER: MisfirePolicy
+MISFIRE_POLICY_CATCH_UP: MisfirePolicy
 
 class AddMemberRequest(_message.Message):
     __slots__ = ("node", "address", "deadline_ms")
@@ -30,12 +42,22 @@ class MembersResponse(_message.Message):
     def __init__(self, members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ...) -> None: ...
 
 class TopicSettings(_message.Message):
-    __slots__ = ("retention_ms", "body_bytes_max")
+    __slots__ = ("retention_ms", "body_bytes_max", "release_per_s_max", "pending_max", "misfire", "misfire_after_ms", "catch_up_per_s_max")
     RETENTION_MS_FIELD_NUMBER: _ClassVar[int]
     BODY_BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
+    RELEASE_PER_S_MAX_FIELD_NUMBER: _ClassVar[int]
+    PENDING_MAX_FIELD_NUMBER: _ClassVar[int]
+    MISFIRE_FIELD_NUMBER: _ClassVar[int]
+    MISFIRE_AFTER_MS_FIELD_NUMBER: _ClassVar[int]
+    CATCH_UP_PER_S_MAX_FIELD_NUMBER: _ClassVar[int]
     retention_ms: int
     body_bytes_max: int
-    def __init__(self, retention_ms: _Optional[int] = ..., body_bytes_max: _Optional[int] = ...) -> None: ...
+    release_per_s_max: int
+    pending_max: int
+    misfire: MisfirePolicy
+    misfire_after_ms: int
+    catch_up_per_s_max: int
+    def __init__(self, retention_ms: _Optional[int] = ..., body_bytes_max: _Optional[int] = ..., release_per_s_max: _Optional[int] = ..., pending_max: _Optional[int] = ..., misfire: _Optional[_Union[MisfirePolicy, str]] = ..., misfire_after_ms: _Optional[int] = ..., catch_up_per_s_max: _Optional[int] = ...) -> None: ...
 
 class CreateTopicRequest(_message.Message):
     __slots__ = ("topic", "settings")
@@ -216,16 +238,24 @@ class Member(_message.Message):
     def __init__(self, node: _Optional[str] = ..., address: _Optional[str] = ..., connected: _Optional[bool] = ..., match_index: _Optional[int] = ..., clock_offset_ms: _Optional[int] = ...) -> None: ...
 
 class TopicStatus(_message.Message):
-    __slots__ = ("topic", "released", "first_offset", "groups")
+    __slots__ = ("topic", "released", "first_offset", "pending", "held_back", "held_until_ms", "misfires_dropped", "groups")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     RELEASED_FIELD_NUMBER: _ClassVar[int]
     FIRST_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    PENDING_FIELD_NUMBER: _ClassVar[int]
+    HELD_BACK_FIELD_NUMBER: _ClassVar[int]
+    HELD_UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
+    MISFIRES_DROPPED_FIELD_NUMBER: _ClassVar[int]
     GROUPS_FIELD_NUMBER: _ClassVar[int]
     topic: str
     released: int
     first_offset: int
+    pending: int
+    held_back: int
+    held_until_ms: int
+    misfires_dropped: int
     groups: _containers.RepeatedCompositeFieldContainer[GroupStatus]
-    def __init__(self, topic: _Optional[str] = ..., released: _Optional[int] = ..., first_offset: _Optional[int] = ..., groups: _Optional[_Iterable[_Union[GroupStatus, _Mapping]]] = ...) -> None: ...
+    def __init__(self, topic: _Optional[str] = ..., released: _Optional[int] = ..., first_offset: _Optional[int] = ..., pending: _Optional[int] = ..., held_back: _Optional[int] = ..., held_until_ms: _Optional[int] = ..., misfires_dropped: _Optional[int] = ..., groups: _Optional[_Iterable[_Union[GroupStatus, _Mapping]]] = ...) -> None: ...
 
 class GroupStatus(_message.Message):
     __slots__ = ("group", "floor", "acked_above_floor", "retrying", "consumers", "in_hand")

@@ -26,35 +26,35 @@ from google.rpc import status_pb2 as google_dot_rpc_dot_status__pb2
 from tarry.proto import tarry_message_pb2 as tarry_dot_proto_dot_tarry__message__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n tarry/proto/tarry_producer.proto\x12\x08tarry.v1\x1a\x17google/rpc/status.proto\x1a\x1ftarry/proto/tarry_message.proto\"\xd4\x01\n\x0fScheduleRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12 \n\x06record\x18\x02 \x01(\x0b\x32\x10.tarry.v1.Record\x12\x13\n\x06\x64ue_ms\x18\x03 \x01(\x12H\x00\x88\x01\x01\x12\x15\n\x08\x64\x65lay_ms\x18\x04 \x01(\x12H\x01\x88\x01\x01\x12\x18\n\x0b\x64\x65lay_level\x18\x05 \x01(\rH\x02\x88\x01\x01\x12\x10\n\x08producer\x18\x06 \x01(\t\x12\x10\n\x08sequence\x18\x07 \x01(\x04\x42\t\n\x07_due_msB\x0b\n\t_delay_msB\x0e\n\x0c_delay_level\"Q\n\x10ScheduleResponse\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0e\n\x06\x64ue_ms\x18\x02 \x01(\x12\x12\x0f\n\x07overdue\x18\x03 \x01(\x08\x12\x10\n\x08repeated\x18\x04 \x01(\x08\"\xb3\x01\n\x14ScheduleBatchRequest\x12\x10\n\x08producer\x18\x01 \x01(\t\x12\x10\n\x08sequence\x18\x02 \x01(\x04\x12\x0e\n\x06topics\x18\x03 \x03(\t\x12\r\n\x05topic\x18\x04 \x03(\x07\x12\x0e\n\x06\x64ue_ms\x18\x05 \x03(\x10\x12\x10\n\x08\x64\x65lay_ms\x18\x06 \x03(\x10\x12\x13\n\x0b\x64\x65lay_level\x18\x07 \x03(\x07\x12\x10\n\x08tag_mask\x18\x08 \x03(\x06\x12\x0f\n\x07records\x18\t \x03(\x0c\"}\n\x15ScheduleBatchResponse\x12\r\n\x05shard\x18\x01 \x01(\r\x12\x0c\n\x04hour\x18\x02 \x03(\x07\x12\x14\n\x0cglobal_index\x18\x03 \x03(\x07\x12\x0e\n\x06\x64ue_ms\x18\x04 \x03(\x10\x12\x0f\n\x07overdue\x18\x05 \x03(\x07\x12\x10\n\x08repeated\x18\x06 \x01(\x08\"W\n\x15ScheduleStreamRequest\x12\x0f\n\x07request\x18\x01 \x01(\x04\x12-\n\x05\x62\x61tch\x18\x02 \x01(\x0b\x32\x1e.tarry.v1.ScheduleBatchRequest\"\x90\x01\n\x16ScheduleStreamResponse\x12\x0f\n\x07request\x18\x01 \x01(\x04\x12\x33\n\x08\x61\x63\x63\x65pted\x18\x02 \x01(\x0b\x32\x1f.tarry.v1.ScheduleBatchResponseH\x00\x12%\n\x07refused\x18\x03 \x01(\x0b\x32\x12.google.rpc.StatusH\x00\x42\t\n\x07outcome\"\x1c\n\rCancelRequest\x12\x0b\n\x03ids\x18\x01 \x03(\t\";\n\x0e\x43\x61ncelResponse\x12)\n\x08outcomes\x18\x01 \x03(\x0e\x32\x17.tarry.v1.CancelOutcome\"\x18\n\nGetRequest\x12\n\n\x02id\x18\x01 \x01(\t\"\x81\x01\n\x0bGetResponse\x12\n\n\x02id\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x0e\n\x06\x64ue_ms\x18\x03 \x01(\x12\x12%\n\x05state\x18\x04 \x01(\x0e\x32\x16.tarry.v1.MessageState\x12 \n\x06record\x18\x05 \x01(\x0b\x32\x10.tarry.v1.Record*\x90\x01\n\rCancelOutcome\x12\x1e\n\x1a\x43\x41NCEL_OUTCOME_UNSPECIFIED\x10\x00\x12\x1c\n\x18\x43\x41NCEL_OUTCOME_CANCELLED\x10\x01\x12#\n\x1f\x43\x41NCEL_OUTCOME_ALREADY_RELEASED\x10\x02\x12\x1c\n\x18\x43\x41NCEL_OUTCOME_NOT_FOUND\x10\x03\x32\xf0\x02\n\x0fProducerService\x12\x41\n\x08Schedule\x12\x19.tarry.v1.ScheduleRequest\x1a\x1a.tarry.v1.ScheduleResponse\x12P\n\rScheduleBatch\x12\x1e.tarry.v1.ScheduleBatchRequest\x1a\x1f.tarry.v1.ScheduleBatchResponse\x12W\n\x0eScheduleStream\x12\x1f.tarry.v1.ScheduleStreamRequest\x1a .tarry.v1.ScheduleStreamResponse(\x01\x30\x01\x12;\n\x06\x43\x61ncel\x12\x17.tarry.v1.CancelRequest\x1a\x18.tarry.v1.CancelResponse\x12\x32\n\x03Get\x12\x14.tarry.v1.GetRequest\x1a\x15.tarry.v1.GetResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n tarry/proto/tarry_producer.proto\x12\x08tarry.v1\x1a\x17google/rpc/status.proto\x1a\x1ftarry/proto/tarry_message.proto\"\xe7\x01\n\x0fScheduleRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12 \n\x06record\x18\x02 \x01(\x0b\x32\x10.tarry.v1.Record\x12\x13\n\x06\x64ue_ms\x18\x03 \x01(\x12H\x00\x88\x01\x01\x12\x15\n\x08\x64\x65lay_ms\x18\x04 \x01(\x12H\x01\x88\x01\x01\x12\x18\n\x0b\x64\x65lay_level\x18\x05 \x01(\rH\x02\x88\x01\x01\x12\x10\n\x08producer\x18\x06 \x01(\t\x12\x10\n\x08sequence\x18\x07 \x01(\x04\x12\x11\n\tjitter_ms\x18\x08 \x01(\rB\t\n\x07_due_msB\x0b\n\t_delay_msB\x0e\n\x0c_delay_level\"Q\n\x10ScheduleResponse\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0e\n\x06\x64ue_ms\x18\x02 \x01(\x12\x12\x0f\n\x07overdue\x18\x03 \x01(\x08\x12\x10\n\x08repeated\x18\x04 \x01(\x08\"\xc6\x01\n\x14ScheduleBatchRequest\x12\x10\n\x08producer\x18\x01 \x01(\t\x12\x10\n\x08sequence\x18\x02 \x01(\x04\x12\x0e\n\x06topics\x18\x03 \x03(\t\x12\r\n\x05topic\x18\x04 \x03(\x07\x12\x0e\n\x06\x64ue_ms\x18\x05 \x03(\x10\x12\x10\n\x08\x64\x65lay_ms\x18\x06 \x03(\x10\x12\x13\n\x0b\x64\x65lay_level\x18\x07 \x03(\x07\x12\x10\n\x08tag_mask\x18\x08 \x03(\x06\x12\x0f\n\x07records\x18\t \x03(\x0c\x12\x11\n\tjitter_ms\x18\n \x03(\x07\"}\n\x15ScheduleBatchResponse\x12\r\n\x05shard\x18\x01 \x01(\r\x12\x0c\n\x04hour\x18\x02 \x03(\x07\x12\x14\n\x0cglobal_index\x18\x03 \x03(\x07\x12\x0e\n\x06\x64ue_ms\x18\x04 \x03(\x10\x12\x0f\n\x07overdue\x18\x05 \x03(\x07\x12\x10\n\x08repeated\x18\x06 \x01(\x08\"W\n\x15ScheduleStreamRequest\x12\x0f\n\x07request\x18\x01 \x01(\x04\x12-\n\x05\x62\x61tch\x18\x02 \x01(\x0b\x32\x1e.tarry.v1.ScheduleBatchRequest\"\x90\x01\n\x16ScheduleStreamResponse\x12\x0f\n\x07request\x18\x01 \x01(\x04\x12\x33\n\x08\x61\x63\x63\x65pted\x18\x02 \x01(\x0b\x32\x1f.tarry.v1.ScheduleBatchResponseH\x00\x12%\n\x07refused\x18\x03 \x01(\x0b\x32\x12.google.rpc.StatusH\x00\x42\t\n\x07outcome\"\x1c\n\rCancelRequest\x12\x0b\n\x03ids\x18\x01 \x03(\t\";\n\x0e\x43\x61ncelResponse\x12)\n\x08outcomes\x18\x01 \x03(\x0e\x32\x17.tarry.v1.CancelOutcome\"\x18\n\nGetRequest\x12\n\n\x02id\x18\x01 \x01(\t\"\x81\x01\n\x0bGetResponse\x12\n\n\x02id\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x0e\n\x06\x64ue_ms\x18\x03 \x01(\x12\x12%\n\x05state\x18\x04 \x01(\x0e\x32\x16.tarry.v1.MessageState\x12 \n\x06record\x18\x05 \x01(\x0b\x32\x10.tarry.v1.Record*\x90\x01\n\rCancelOutcome\x12\x1e\n\x1a\x43\x41NCEL_OUTCOME_UNSPECIFIED\x10\x00\x12\x1c\n\x18\x43\x41NCEL_OUTCOME_CANCELLED\x10\x01\x12#\n\x1f\x43\x41NCEL_OUTCOME_ALREADY_RELEASED\x10\x02\x12\x1c\n\x18\x43\x41NCEL_OUTCOME_NOT_FOUND\x10\x03\x32\xf0\x02\n\x0fProducerService\x12\x41\n\x08Schedule\x12\x19.tarry.v1.ScheduleRequest\x1a\x1a.tarry.v1.ScheduleResponse\x12P\n\rScheduleBatch\x12\x1e.tarry.v1.ScheduleBatchRequest\x1a\x1f.tarry.v1.ScheduleBatchResponse\x12W\n\x0eScheduleStream\x12\x1f.tarry.v1.ScheduleStreamRequest\x1a .tarry.v1.ScheduleStreamResponse(\x01\x30\x01\x12;\n\x06\x43\x61ncel\x12\x17.tarry.v1.CancelRequest\x1a\x18.tarry.v1.CancelResponse\x12\x32\n\x03Get\x12\x14.tarry.v1.GetRequest\x1a\x15.tarry.v1.GetResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tarry.proto.tarry_producer_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_CANCELOUTCOME']._serialized_start=1197
-  _globals['_CANCELOUTCOME']._serialized_end=1341
+  _globals['_CANCELOUTCOME']._serialized_start=1235
+  _globals['_CANCELOUTCOME']._serialized_end=1379
   _globals['_SCHEDULEREQUEST']._serialized_start=105
-  _globals['_SCHEDULEREQUEST']._serialized_end=317
-  _globals['_SCHEDULERESPONSE']._serialized_start=319
-  _globals['_SCHEDULERESPONSE']._serialized_end=400
-  _globals['_SCHEDULEBATCHREQUEST']._serialized_start=403
-  _globals['_SCHEDULEBATCHREQUEST']._serialized_end=582
-  _globals['_SCHEDULEBATCHRESPONSE']._serialized_start=584
-  _globals['_SCHEDULEBATCHRESPONSE']._serialized_end=709
-  _globals['_SCHEDULESTREAMREQUEST']._serialized_start=711
-  _globals['_SCHEDULESTREAMREQUEST']._serialized_end=798
-  _globals['_SCHEDULESTREAMRESPONSE']._serialized_start=801
-  _globals['_SCHEDULESTREAMRESPONSE']._serialized_end=945
-  _globals['_CANCELREQUEST']._serialized_start=947
-  _globals['_CANCELREQUEST']._serialized_end=975
-  _globals['_CANCELRESPONSE']._serialized_start=977
-  _globals['_CANCELRESPONSE']._serialized_end=1036
-  _globals['_GETREQUEST']._serialized_start=1038
-  _globals['_GETREQUEST']._serialized_end=1062
-  _globals['_GETRESPONSE']._serialized_start=1065
-  _globals['_GETRESPONSE']._serialized_end=1194
-  _globals['_PRODUCERSERVICE']._serialized_start=1344
-  _globals['_PRODUCERSERVICE']._serialized_end=1712
+  _globals['_SCHEDULEREQUEST']._serialized_end=336
+  _globals['_SCHEDULERESPONSE']._serialized_start=338
+  _globals['_SCHEDULERESPONSE']._serialized_end=419
+  _globals['_SCHEDULEBATCHREQUEST']._serialized_start=422
+  _globals['_SCHEDULEBATCHREQUEST']._serialized_end=620
+  _globals['_SCHEDULEBATCHRESPONSE']._serialized_start=622
+  _globals['_SCHEDULEBATCHRESPONSE']._serialized_end=747
+  _globals['_SCHEDULESTREAMREQUEST']._serialized_start=749
+  _globals['_SCHEDULESTREAMREQUEST']._serialized_end=836
+  _globals['_SCHEDULESTREAMRESPONSE']._serialized_start=839
+  _globals['_SCHEDULESTREAMRESPONSE']._serialized_end=983
+  _globals['_CANCELREQUEST']._serialized_start=985
+  _globals['_CANCELREQUEST']._serialized_end=1013
+  _globals['_CANCELRESPONSE']._serialized_start=1015
+  _globals['_CANCELRESPONSE']._serialized_end=1074
+  _globals['_GETREQUEST']._serialized_start=1076
+  _globals['_GETREQUEST']._serialized_end=1100
+  _globals['_GETRESPONSE']._serialized_start=1103
+  _globals['_GETRESPONSE']._serialized_end=1232
+  _globals['_PRODUCERSERVICE']._serialized_start=1382
+  _globals['_PRODUCERSERVICE']._serialized_end=1750
 # @@protoc_insertion_point(module_scope)

@@ -14,6 +14,8 @@ from tarry.proto.ledger_rows import Kind
 from tarry.proto.tarry_consumer_pb2 import GroupStart, StartAt
 from tarry.replication.events import Event, Events
 from tarry.replication.groups import Acknowledged
+from tarry.replication.misfires import DEAD_LETTER_TOPIC, apart
+from tarry.replication.pace import Pace
 from tarry.replication.ready_queue import UNIT, QueueState, ReadyQueue
 
 
@@ -170,6 +172,10 @@ class Queues:
                 crc=state.crc,
                 deleted=queue.deleted,
                 settings=queue.settings,
+                misfires_dropped=queue.misfires_dropped,
+                pace_anchor=queue.pace.anchor,
+                pace_at_us=queue.pace.at_us,
+                pace_catch_up_end=queue.pace.catch_up_end,
             )
         for (group, number), acknowledged in sorted(self.acknowledged.items()):
             checkpoint.groups.add(
@@ -186,6 +192,14 @@ class Queues:
             queue = ReadyQueue(self._folder, state.queue, state.topic, state.group)
             self._queues.append(queue)
             queue.settings = state.settings
+            queue.misfires_dropped = state.misfires_dropped
+            queue.pace = Pace(
+                state.settings.release_per_s_max,
+                state.settings.catch_up_per_s_max,
+                state.pace_anchor,
+                state.pace_at_us,
+                state.pace_catch_up_end,
+            )
             queue.recover(QueueState(state.first, state.units, state.crc))
             if state.deleted:
                 queue.delete()  # what a crash left of it goes with the next checkpoint
@@ -210,21 +224,46 @@ class Queues:
         for queue in self._queues:
             queue.close()
 
-    def _append(self, queue: int, units: NDArray[np.void], now_ms: int) -> None:
-        offset, detail, kind = None, None, Kind.RELEASED
-        if self._queues[queue].deleted:
-            kind, detail = Kind.EXPIRED, "TOPIC_DELETED"
-        else:
-            first = self._queues[queue].append(units)
-            offset = np.arange(first, first + len(units))
-            self._changed.add(queue)
+    def _append(self, number: int, units: NDArray[np.void], now_ms: int) -> None:
+        queue = self._queues[number]
+        if queue.deleted:
+            self._expired(number, units, now_ms, "TOPIC_DELETED")
+            return
+        parts = apart(units, queue.settings)
+        if len(parts.dropped):
+            queue.misfires_dropped += len(parts.dropped)
+            self._expired(number, parts.dropped, now_ms, "MISFIRED")
+        if len(parts.dead):
+            self._append(self.of(DEAD_LETTER_TOPIC.format(topic=queue.topic)).queue, parts.dead, now_ms)
+        if len(parts.kept) == 0:
+            return
+        if queue.pace.bounded or parts.catching_up:
+            queue.pace.take_in(queue.units, int(parts.kept["due_ms"][0]), now_ms, parts.catching_up)
+        first = queue.append(parts.kept)
+        self._changed.add(number)
+        offsets = np.arange(first, first + len(parts.kept))
+        self._tell(Kind.RELEASED, number, parts.kept, now_ms, offset=offsets)
+
+    def _expired(self, number: int, units: NDArray[np.void], now_ms: int, why: str) -> None:
+        self._tell(Kind.EXPIRED, number, units, now_ms, detail=why)
+
+    def _tell(
+        self,
+        kind: Kind,
+        number: int,
+        units: NDArray[np.void],
+        now_ms: int,
+        *,
+        offset: NDArray[np.int64] | None = None,
+        detail: str | None = None,
+    ) -> None:
         if self._events.wanted:
             self._events.add(
                 Event(
                     kind,
                     len(units),
                     now_ms,
-                    queue,
+                    number,
                     hour=units["hour"],
                     global_index=units["global_index"],
                     due_ms=units["due_ms"],

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tarry.proto.tarry_operator_pb2 import TopicSettings
+from tarry.replication.pace import Pace
 
 UNIT: Final = np.dtype(
     [
@@ -68,6 +69,8 @@ class ReadyQueue:
         self._touched: set[int] = set()
         self._obsolete: list[Path] = []
         self.settings = TopicSettings()  # of a topic's queue
+        self.pace = Pace()
+        self.misfires_dropped = 0
         self.deleted = False  # its number is taken for ever; nothing goes in any more
         self.first = 0  # offsets below have been trimmed
         self.units = 0

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.ledger_rows import Kind
-from tarry.replication import producers
+from tarry.replication import admission, producers
 from tarry.replication.events import Event, Events
 from tarry.replication.queues import Queues
 from tarry.replication.refusal import Reason, Refusal
@@ -43,6 +43,8 @@ class Part:
     past: NDArray[np.bool_]
     queue: NDArray[np.uint32]
     tag_mask: NDArray[np.uint64]
+    topics: list[int]
+    """The distinct queues, or more."""
 
 
 def read(command: log_pb.ScheduleCommand, queues: Queues) -> Part | Refusal:
@@ -61,7 +63,8 @@ def read(command: log_pb.ScheduleCommand, queues: Queues) -> Part | Refusal:
         return Refusal(Reason.COLUMNS_DIFFER, "a message names a topic that the request does not")
     numbers = np.fromiter((queues.of(name).queue for name in request.topics), np.uint32, len(request.topics))
     past = due < command.now_ms
-    return Part(request, np.clip(due, command.now_ms, DUE_MS_MAX), past, numbers[topic], mask)
+    due = np.clip(due, command.now_ms, DUE_MS_MAX)
+    return Part(request, due, past, numbers[topic], mask, numbers.tolist())
 
 
 def due_ms(wheel: Wheel, hour: NDArray[np.uint32], global_index: NDArray[np.uint32]) -> NDArray[np.int64]:
@@ -99,6 +102,13 @@ class Scheduling:
                 parts, places, taken = [], [], set()
             known = self._known(*key) if key[0] else None
             part = known or read(command, self._queues)
+            if isinstance(part, Part) and not self._fits(part, parts, command.second_messages_max):
+                self._append(parts, places, outcomes, now_ms)
+                parts, places, taken = [], [], set()
+                part = admission.refusal(
+                    self._wheel, self._queues, part.due_ms, part.queue, command.second_messages_max,
+                    command.now_ms,
+                ) or part  # fmt: skip
             if isinstance(part, Part):
                 taken.add(key) if key[0] else None
                 places.append(len(outcomes))
@@ -109,6 +119,16 @@ class Scheduling:
                 outcomes.append(part)
         self._append(parts, places, outcomes, now_ms)
         return outcomes
+
+    def _fits(self, part: Part, before: list[Part], second_messages_max: int) -> bool:
+        """Whether a part fits for certain, behind others not yet in the wheel; False: count exactly."""
+        coming = sum(len(other.due_ms) for other in before) + len(part.due_ms)
+        fits = not second_messages_max or self._wheel.pending + coming <= second_messages_max
+        return fits and all(
+            not (limit := self._queues[topic].settings.pending_max)
+            or self._wheel.pending_of(topic) + coming <= limit
+            for topic in part.topics
+        )
 
     def _known(self, producer: str, sequence: int) -> Scheduled | Refusal | None:
         answer = self._producers.answer(producer, sequence)

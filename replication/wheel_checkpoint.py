@@ -26,7 +26,7 @@ def wheel_state(checkpoint: log_pb.Checkpoint) -> WheelState:
         for h in wheel.hours
     )
     cut = Cut(wheel.cut_due_ms, wheel.cut_global_index)
-    return WheelState(tuple(hours), cut, wheel.local_index, wheel.floor_hour)
+    return WheelState(tuple(hours), cut, wheel.local_index, wheel.floor_hour, tuple(wheel.topics))
 
 
 def wheel_checkpoint(state: WheelState) -> log_pb.WheelCheckpoint:
@@ -37,4 +37,5 @@ def wheel_checkpoint(state: WheelState) -> log_pb.WheelCheckpoint:
         cut_global_index=state.cut.global_index,
         local_index=state.local_index,
         floor_hour=state.floor_hour,
+        topics=state.topics,
     )

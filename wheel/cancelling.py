@@ -28,6 +28,7 @@ def cancel(hours: HourWheel, cut: Cut, hour: Numbers, global_index: Numbers) -> 
             fresh = fresh[starts_of(fresh)]
             partition.cancel(fresh)
             hours.pending.add(at, -len(fresh))
+            hours.topics.add(partition.log.units_at(fresh)["topic"], -1)
         answers = outcomes[rows]
         answers[exists] = np.where(
             cancelled | pending, np.uint8(CancelOutcome.CANCELLED), np.uint8(CancelOutcome.ALREADY_RELEASED)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tarry.wheel.delay_log import UNIT_BYTES
 from tarry.wheel.hour_partition import HourPartition, folder_name, hour_of
-from tarry.wheel.next_due import PendingHours
+from tarry.wheel.next_due import PendingHours, PendingTopics
 from tarry.wheel.residency import Residency
 from tarry.wheel.state import HOUR_SECONDS, HourState, WheelDamaged, WheelSettings
 
@@ -23,7 +23,7 @@ from tarry.wheel.state import HOUR_SECONDS, HourState, WheelDamaged, WheelSettin
 class HourWheel:
     """The hour partitions of one folder."""
 
-    __slots__ = ("_folder", "_open", "_open_max", "_partitions", "_residency", "dropped", "pending")
+    __slots__ = ("_folder", "_open", "_open_max", "_partitions", "_residency", "dropped", "pending", "topics")
 
     def __init__(self, folder: Path, settings: WheelSettings) -> None:
         """An empty wheel. Raises WheelDamaged where the folder holds hours: `recover` is for those."""
@@ -39,6 +39,7 @@ class HourWheel:
         self._partitions: dict[int, HourPartition] = {}
         self._open: OrderedDict[int, HourPartition] = OrderedDict()
         self.pending = PendingHours()
+        self.topics = PendingTopics()
         self.dropped: list[int] = []
 
     @classmethod

@@ -163,6 +163,7 @@ class Release:
         if len(taken):
             for hour, rows in groups(taken.hour):
                 self._hours.pending.add(hour, -len(taken.hour[rows]))
+            self._hours.topics.add(taken.topic, -1)
         tick = cut.due_ms // SECOND_MS
         if tick != self.cut.due_ms // SECOND_MS:
             self.local_index = 0

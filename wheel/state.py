@@ -117,6 +117,8 @@ class WheelState:
     cut: Cut = NOTHING_RELEASED
     local_index: int = 0
     floor_hour: int = 0
+    topics: tuple[int, ...] = ()
+    """Pending messages by topic."""
 
     @property
     def tick(self) -> int:

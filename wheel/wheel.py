@@ -28,6 +28,7 @@ from tarry.wheel.grouping import groups, pick
 from tarry.wheel.hour_partition import HourPartition, folder_name
 from tarry.wheel.hour_wheel import HourWheel
 from tarry.wheel.near_queue import ENTRY
+from tarry.wheel.next_due import PendingTopics
 from tarry.wheel.release import Release
 from tarry.wheel.scrub import damaged, walk
 from tarry.wheel.state import (
@@ -66,6 +67,7 @@ class Wheel:
         self._settings = settings
         self._hours = hours
         self._floor_hour = state.floor_hour
+        hours.topics = PendingTopics(state.topics)
         self._release = Release(hours, settings, state.cut, state.local_index)
         self._durability = Durability(folder, state)
 
@@ -111,7 +113,10 @@ class Wheel:
         entries["global_index"] = global_index
         entries["topic"] = topic
         entries["tag_mask"] = tag_mask
-        self._release.arrive(entries[~overdue] if bool(overdue.any()) else entries)
+        if bool(overdue.any()):
+            entries = entries[~overdue]
+        self._hours.topics.add(entries["topic"])
+        self._release.arrive(entries)
         return Appended(hour, global_index, overdue)
 
     def take(self, until_ms: int, count: int) -> Taken:
@@ -164,6 +169,14 @@ class Wheel:
     def pending(self) -> int:
         """Messages appended and neither released nor cancelled."""
         return self._hours.pending.total
+
+    def pending_in_hour(self, hour: int) -> int:
+        """How many messages of an hour are pending."""
+        return self._hours.pending.of(hour)
+
+    def pending_of(self, topic: int) -> int:
+        """How many messages of a topic are pending."""
+        return self._hours.topics.of(topic)
 
     def next_due_ms(self) -> int | None:
         """A time nothing is due before; None where nothing is pending.
@@ -252,7 +265,8 @@ class Wheel:
     def digest(self) -> bytes:
         """32 bytes that are equal for wheels that got the same calls, and hardly ever otherwise."""
         hasher = hashlib.blake2b(digest_size=32)
-        hasher.update(repr((self.cut, self.local_index, self._floor_hour)).encode())
+        topics = self._hours.topics.capture()
+        hasher.update(repr((self.cut, self.local_index, self._floor_hour, topics)).encode())
         for partition in self._hours:
             log = partition.log
             pending = self._hours.pending.of(partition.hour)
@@ -264,7 +278,8 @@ class Wheel:
 
     def capture(self) -> WheelState:
         """What a checkpoint must hold, beside the files, to recover the wheel as it is now."""
-        return WheelState(self._hours.capture(), self.cut, self.local_index, self._floor_hour)
+        topics = self._hours.topics.capture()
+        return WheelState(self._hours.capture(), self.cut, self.local_index, self._floor_hour, topics)
 
     def sync(self, state: WheelState) -> None:
         """Force to disk the files `state` needs; from any thread while this one goes on, one call at a time.

@@ -108,7 +108,17 @@ class OperatorService:
 
     def _topic(self, queue: ReadyQueue) -> pb.TopicStatus:
         queues, delivery = self._machine.queues, self._delivery()
-        topic = pb.TopicStatus(topic=queue.topic, released=queue.units, first_offset=queue.first)
+        now_ms = self._time.now_ms()
+        held_back = queue.units - max(queue.first, queue.pace.opened(now_ms, queue.units))
+        topic = pb.TopicStatus(
+            topic=queue.topic,
+            released=queue.units,
+            first_offset=queue.first,
+            pending=self._machine.wheel.pending_of(queue.queue),
+            held_back=max(0, held_back),
+            held_until_ms=queue.pace.opens_ms(queue.units - 1) if held_back > 0 else 0,
+            misfires_dropped=queue.misfires_dropped,
+        )
         for group in queues.groups_of(queue.queue):
             main = queues.acknowledged[group, queue.queue]
             retry = queues.of(queue.topic, group)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Awaitable
 from typing import Final
 
@@ -106,7 +107,7 @@ class ProducerService:
         refusal = self._authorizer.refusal(context, Right.PRODUCE, command.request.topics)
         if refusal is not None:
             return refusal
-        refusal = self._topics_allow(command.request)
+        refusal = self._topics_allow(command.request) or self._disk_allows()
         if refusal is not None:
             return refusal
         outcome: Scheduled | Refusal = await self._driver.propose(command_codec.encode(command))
@@ -122,6 +123,16 @@ class ProducerService:
                 text = f"a body is over the {most} bytes that topic {topic!r} allows"
                 return Refusal(Reason.RECORD_TOO_LARGE, text)
         return None
+
+    def _disk_allows(self) -> Refusal | None:
+        """Refuse while there is still room for what delivering and acknowledging write."""
+        disk, least = os.statvfs(self._machine.folder), self._intake.limits.disk_free_bytes_min
+        free = disk.f_bavail * disk.f_frsize
+        if free >= least:
+            return None
+        text = f"the leader's disk has {free} bytes free, fewer than {least}: make room on it"
+        facts = {"disk_free_bytes": str(free), "disk_free_bytes_min": str(least)}
+        return Refusal(Reason.DISK_FULL, text, facts, retry_ms=5_000)
 
     async def _schedule_stream(
         self, requests: AsyncIterator[bytes], context: CallContext

@@ -108,7 +108,10 @@ class TopicCalls:
         if settings.retention_ms > RETENTION_MS_MAX or settings.body_bytes_max > self._limits.body_bytes_max:
             text = f"at most retention_ms {RETENTION_MS_MAX}, body_bytes_max {self._limits.body_bytes_max}"
             return Refusal(Reason.SETTING_INVALID, text)
-        await self._propose(log_pb.TopicCommand(topic=request.topic, settings=settings))
+        if text := _misfire_fault(settings):
+            return Refusal(Reason.SETTING_INVALID, text)
+        now_ms = self._time.now_ms()
+        await self._propose(log_pb.TopicCommand(topic=request.topic, settings=settings, now_ms=now_ms))
         return await self._describe_topic(pb.DescribeTopicRequest(topic=request.topic))
 
     async def _describe_topic(self, request: pb.DescribeTopicRequest) -> Message | Refusal:
@@ -188,6 +191,19 @@ class TopicCalls:
             await abort(context, self._calls.not_here() or refusal_of(Overloaded(100)))
         except (Overloaded, Unknown) as error:
             await abort(context, refusal_of(error))
+
+
+def _misfire_fault(settings: pb.TopicSettings) -> str:
+    catches_up = settings.misfire == pb.MisfirePolicy.MISFIRE_POLICY_CATCH_UP
+    if settings.misfire not in pb.MisfirePolicy.values():
+        return f"there is no misfire policy {settings.misfire}: use one of {pb.MisfirePolicy.keys()}"
+    if settings.misfire and not settings.misfire_after_ms:
+        return "a misfire policy needs misfire_after_ms: from when on a message counts as misfired"
+    if settings.misfire_after_ms > RETENTION_MS_MAX:
+        return f"misfire_after_ms is at most {RETENTION_MS_MAX}"
+    if catches_up != bool(settings.catch_up_per_s_max):
+        return "MISFIRE_POLICY_CATCH_UP and catch_up_per_s_max go together: give both or none"
+    return ""
 
 
 def _target(queue: ReadyQueue, request: pb.SeekGroupRequest) -> int | Refusal:
