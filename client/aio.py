@@ -18,6 +18,7 @@ from tarry.client.operator import Operator, Redriven, Sought, TopicDescription, 
 from tarry.client.producer import Producer
 from tarry.client.settings import Settings, Tls, parse_servers
 from tarry.client.start import Start
+from tarry.client.topic_settings import Misfire
 
 __all__ = [
     "AckOutcome",
@@ -28,6 +29,7 @@ __all__ = [
     "Message",
     "MessageBatch",
     "MessageState",
+    "Misfire",
     "Operator",
     "Producer",
     "Redriven",

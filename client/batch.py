@@ -20,6 +20,8 @@ from tarry.client.records import body_records, record, varint
 from tarry.proto.tags import tag_mask
 from tarry.proto.tarry_producer_pb2 import ScheduleBatchRequest
 
+_JITTER_TAG = bytes([ScheduleBatchRequest.JITTER_MS_FIELD_NUMBER << 3 | 2])
+
 
 class Time(Enum):
     """Which of the three columns of times a request uses: its field's tag, its values' type and range."""
@@ -49,6 +51,7 @@ class Batch:
     """Positions in topics; None: all are of topics[0]."""
     tag_mask: Sequence[int] | None
     records: Sequence[bytes]
+    jitter_ms: NDArray[np.uint32] | None = None
 
     def __len__(self) -> int:
         return len(self.records)
@@ -65,6 +68,9 @@ class Batch:
         )
         packed = self.times.tobytes()
         request.MergeFromString(self.time.tag + varint(len(packed)) + packed)
+        if self.jitter_ms is not None:
+            packed = self.jitter_ms.tobytes()
+            request.MergeFromString(_JITTER_TAG + varint(len(packed)) + packed)
         return request
 
     def part(self, start: int, stop: int) -> Batch:
@@ -76,6 +82,7 @@ class Batch:
             None if self.topic is None else self.topic[start:stop],
             None if self.tag_mask is None else self.tag_mask[start:stop],
             self.records[start:stop],
+            None if self.jitter_ms is None else self.jitter_ms[start:stop],
         )
 
     def cuts(self, messages_max: int, bytes_max: int) -> Iterator[tuple[int, int]]:
@@ -129,6 +136,18 @@ def time_column(time: Time, times: ArrayLike, count: int) -> NDArray[np.int64] |
     return np.ascontiguousarray(given, dtype=time.dtype)
 
 
+def jitter_column(jitter_ms: ArrayLike, count: int) -> NDArray[np.uint32]:
+    """Return a contiguous column of ``count`` jitters; one number stands for all. Raises as time_column."""
+    given = np.asarray(jitter_ms)
+    if given.dtype.kind not in "iu" or (
+        given.size and not 0 <= int(given.min()) <= int(given.max()) < 1 << 32
+    ):
+        raise InvalidTime("JITTER_TOO_LARGE", "a jitter must be an integer of 0 to 2**32 - 1 milliseconds")
+    if given.ndim and given.shape != (count,):
+        raise InvalidBatch("COLUMNS_DIFFER", f"{count} messages but jitters of shape {given.shape}")
+    return np.ascontiguousarray(np.broadcast_to(given, count), dtype="<u4")
+
+
 def batch_of(
     topic: str,
     bodies: Sequence[bytes],
@@ -137,6 +156,7 @@ def batch_of(
     tags: Sequence[Sequence[str]] | None,
     keys: Sequence[Sequence[str]] | None,
     properties: Sequence[Mapping[str, str]] | None,
+    jitter_ms: ArrayLike | None = None,
 ) -> Batch:
     """Return the batch of columns; a column given as None is empty for every message.
 
@@ -153,4 +173,5 @@ def batch_of(
             map(record, bodies, tags or repeat(()), keys or repeat(()), properties or repeat(None))
         )
     masks = list(map(tag_mask, tags)) if tags else None
-    return Batch(time, time_column(time, times, count), [topic], None, masks, records)
+    jitter = None if jitter_ms is None else jitter_column(jitter_ms, count)
+    return Batch(time, time_column(time, times, count), [topic], None, masks, records, jitter)

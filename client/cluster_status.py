@@ -43,6 +43,14 @@ class TopicStatus:
     first_offset: int
     """Offsets below are deleted."""
     groups: tuple[GroupStatus, ...]
+    pending: int = 0
+    """In the wheel."""
+    held_back: int = 0
+    """Released, and held back by the topic's rate."""
+    held_until_ms: int = 0
+    """When the last of them goes on; 0: none is held back."""
+    misfires_dropped: int = 0
+    """Released too late, and dropped as the topic's settings say."""
 
     @classmethod
     def of(cls, topic: operator_pb.TopicStatus) -> TopicStatus:
@@ -51,7 +59,16 @@ class TopicStatus:
             GroupStatus(g.group, g.floor, g.acked_above_floor, g.retrying, g.consumers, g.in_hand)
             for g in topic.groups
         )
-        return cls(topic.topic, topic.released, topic.first_offset, groups)
+        return cls(
+            topic.topic,
+            topic.released,
+            topic.first_offset,
+            groups,
+            topic.pending,
+            topic.held_back,
+            topic.held_until_ms,
+            topic.misfires_dropped,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,13 @@ from typing import Annotated
 
 import typer
 
-from tarry.client import console_consume, console_members, console_schedule, console_topics
+from tarry.client import (
+    console_consume,
+    console_members,
+    console_schedule,
+    console_topic_settings,
+    console_topics,
+)
 from tarry.client.aio import Client
 from tarry.client.answers import CancelOutcome, StoredMessage
 from tarry.client.console_operator import print_status
@@ -32,7 +38,7 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_
 app.command(epilog=EXIT_CODES)(console_schedule.schedule)
 app.command(epilog=EXIT_CODES)(console_consume.consume)
 app.command(epilog=EXIT_CODES)(console_topics.redrive)
-app.add_typer(console_topics.topic_app, name="topic")
+app.add_typer(console_topic_settings.topic_app, name="topic")
 app.add_typer(console_topics.group_app, name="group")
 app.add_typer(console_members.member_app, name="member")
 

@@ -45,7 +45,9 @@ def print_topics(topics: Iterable[TopicStatus]) -> None:
         rows += [
             {
                 "topic": topic.topic,
+                "pending": topic.pending,
                 "released": topic.released,
+                "held_back": topic.held_back,
                 "group": group.group,
                 "acked": group.floor + group.acked_above_floor,
                 "retrying": group.retrying,
@@ -53,13 +55,22 @@ def print_topics(topics: Iterable[TopicStatus]) -> None:
                 "in_hand": group.in_hand,
             }
             for group in sorted(topic.groups, key=lambda group: group.group)
-        ] or [{"topic": topic.topic, "released": topic.released}]
+        ] or [
+            {
+                "topic": topic.topic,
+                "pending": topic.pending,
+                "released": topic.released,
+                "held_back": topic.held_back,
+            }
+        ]
     if rows:
         print_rows("topics", rows, GROUP_COLUMNS)
 
 
 NODE_COLUMNS = ("node", "address", "role", "term", "applied", "pending", "clock_ms", "version")
-GROUP_COLUMNS = ("topic", "released", "group", "acked", "retrying", "consumers", "in_hand")
+GROUP_COLUMNS = (
+    "topic", "pending", "released", "held_back", "group", "acked", "retrying", "consumers", "in_hand"
+)  # fmt: skip
 
 
 def _node(address: str, answer: ClusterStatus | TarryError) -> dict[str, object]:

@@ -54,6 +54,16 @@ def schedule(
     level: Annotated[
         int | None, typer.Option(min=1, help="Delay level of the cluster's table; 1 is the first.")
     ] = None,
+    jitter_ms: Annotated[
+        int,
+        typer.Option(
+            "--jitter",
+            parser=parse_duration_ms,
+            metavar="DURATION",
+            help="Due up to so much later, by chance.",
+            show_default="0s",
+        ),
+    ] = 0,
     tag: Annotated[list[str] | None, typer.Option(help="To filter by; may be repeated.")] = None,
     key_: Annotated[list[str] | None, typer.Option("--key", help="To find it by; may be repeated.")] = None,
     property_: Annotated[
@@ -102,6 +112,7 @@ def schedule(
             due_ms=due_ms,
             delay_ms=delay_ms,
             delay_level=level,
+            jitter_ms=jitter_ms,
             tags=tag or (),
             keys=key_ or (),
             properties=properties,
@@ -127,6 +138,7 @@ def schedule(
                     due_ms=column if kind is Time.DUE_MS else None,
                     delay_ms=column if kind is Time.DELAY_MS else None,
                     delay_level=column if kind is Time.DELAY_LEVEL else None,
+                    jitter_ms=jitter_ms or None,
                     tags=[tag] * n if tag else None,
                     keys=[key_] * n if key_ else None,
                     properties=[properties] * n if properties else None,

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from tarry.client.aio import Client
-from tarry.client.console_operator import print_topics
 from tarry.client.console_options import (
     DEFAULT_SERVERS,
     EXIT_CODES,
@@ -21,51 +20,16 @@ from tarry.client.console_options import (
     Token,
     run,
 )
-from tarry.client.console_output import Output, print_fields, print_json, words
-from tarry.client.console_times import duration_text, parse_duration_ms, parse_start
-from tarry.client.operator import Redriven, TopicDescription
+from tarry.client.console_output import Output, print_fields, words
+from tarry.client.console_times import parse_start
+from tarry.client.console_topic_settings import show, topic_app
+from tarry.client.operator import Redriven
 
-topic_app = typer.Typer(no_args_is_help=True, help="Make, show and delete topics.")
 group_app = typer.Typer(no_args_is_help=True, help="Make, move and delete groups.")
 
 Topic = Annotated[str, typer.Argument(help="The topic.")]
 Group = Annotated[str, typer.Argument(help="The group.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-
-
-@topic_app.command("create", epilog=EXIT_CODES)
-def create_topic(
-    topic: Topic,
-    retention_ms: Annotated[
-        int,
-        typer.Option(
-            "--retention",
-            parser=parse_duration_ms,
-            metavar="DURATION",
-            help="How long released messages are kept at least.",
-            show_default="the cluster's",
-        ),
-    ] = 0,
-    body_bytes_max: Annotated[
-        int, typer.Option(min=0, help="Largest body.", show_default="the cluster's")
-    ] = 0,
-    output: Form = Output.TABLE,
-    server: Server = DEFAULT_SERVERS,
-    token: Token = None,
-    ca: Ca = None,
-    certificate: Certificate = None,
-    key: Key = None,
-    deadline_ms: Deadline = 15_000,
-) -> None:
-    """Make a topic, or change its settings."""
-
-    async def work(client: Client) -> None:
-        made = await client.operator().create_topic(
-            topic, retention_ms=retention_ms, body_bytes_max=body_bytes_max
-        )
-        _show(made, output)
-
-    run(work, output, server, token, ca, certificate, key, deadline_ms)
 
 
 @topic_app.command("show", epilog=EXIT_CODES)
@@ -82,7 +46,7 @@ def show_topic(
     """Show a topic, its settings and groups."""
 
     async def work(client: Client) -> None:
-        _show(await client.operator().describe_topic(topic), output)
+        show(await client.operator().describe_topic(topic), output)
 
     run(work, output, server, token, ca, certificate, key, deadline_ms)
 
@@ -221,27 +185,3 @@ def redrive(
         print_fields({"topic": topic, **asdict(done), "dry_run": dry_run}, output)
 
     run(work, output, server, token, ca, certificate, key, deadline_ms)
-
-
-def _show(topic: TopicDescription, output: Output) -> None:
-    if output is Output.JSON:
-        print_json(
-            {
-                **asdict(topic.status),
-                "retention_ms": topic.retention_ms,
-                "body_bytes_max": topic.body_bytes_max,
-            }
-        )
-        return
-    print_fields(
-        {
-            "topic": topic.status.topic,
-            "released": topic.status.released,
-            "first offset": topic.status.first_offset,
-            "retention": duration_text(topic.retention_ms) if topic.retention_ms else "the cluster's",
-            "largest body": f"{topic.body_bytes_max:,} bytes" if topic.body_bytes_max else "the cluster's",
-        },
-        output,
-    )
-    if topic.status.groups:
-        print_topics([topic.status])

@@ -60,6 +60,16 @@ class InvalidSetting(Refused):
     """A topic's setting, or the place to move a group to, cannot be used. Give another."""
 
 
+class NoRoom(Refused):
+    """The second, the topic or the disk is full. Choose another due time, spread with a jitter, or wait."""
+
+    @property
+    def nearest_due_ms(self) -> int | None:
+        """Where the second is full: when the nearest one with room for as many begins, within a day."""
+        nearest = self.facts.get("nearest_due_ms")
+        return None if nearest is None else int(nearest)
+
+
 class NotFound(Refused):
     """There is no such message, topic or group: never made here, or deleted meanwhile."""
 
@@ -129,6 +139,7 @@ _REASONS: Final[Mapping[type[TarryError], tuple[str, ...]]] = {
         "DUE_TOO_FAR",
         "DELAY_NEGATIVE",
         "DELAY_LEVEL_UNKNOWN",
+        "JITTER_TOO_LARGE",
     ),
     InvalidName: ("TOPIC_INVALID", "GROUP_INVALID", "CONSUMER_INVALID", "PRODUCER_INVALID", "TAG_INVALID"),
     InvalidBatch: ("BATCH_EMPTY", "COLUMNS_DIFFER", "RECORD_INVALID", "REQUEST_EMPTY"),
@@ -142,6 +153,7 @@ _REASONS: Final[Mapping[type[TarryError], tuple[str, ...]]] = {
     ),
     InvalidId: ("ID_MALFORMED",),
     InvalidSetting: ("SETTING_INVALID", "SEEK_INVALID"),
+    NoRoom: ("SECOND_FULL", "TOPIC_FULL", "DISK_FULL"),
     NotFound: ("MESSAGE_NOT_FOUND", "TOPIC_UNKNOWN", "GROUP_UNKNOWN"),
     Damaged: ("MESSAGE_DAMAGED",),
     NotPermitted: ("UNAUTHENTICATED", "PERMISSION_DENIED"),

@@ -23,6 +23,7 @@ class Gathered:
     """Messages with one way to name their time, and who waits for each."""
 
     __slots__ = (
+        "jitters",
         "masks",
         "masks_any",
         "record_bytes",
@@ -41,12 +42,15 @@ class Gathered:
         self.times: list[int] = []
         self.masks: list[int] = []
         self.masks_any = 0
+        self.jitters: dict[int, int] = {}
         self.records: list[bytes] = []
         self.record_bytes = 0
         self.waiters: list[Waiter] = []
 
-    def put(self, topic: str, time: int, mask: int, record: bytes, waiter: Waiter) -> None:
+    def put(self, topic: str, time: int, mask: int, jitter_ms: int, record: bytes, waiter: Waiter) -> None:
         """Add one message."""
+        if jitter_ms:
+            self.jitters[len(self.records)] = jitter_ms
         self.topic.append(self.topics.setdefault(topic, len(self.topics)))
         self.times.append(time)
         self.masks.append(mask)
@@ -57,6 +61,10 @@ class Gathered:
 
     def batch(self) -> Batch:
         """Return the messages as columns."""
+        jitter = None
+        if self.jitters:
+            jitter = np.zeros(len(self.records), "<u4")
+            jitter[list(self.jitters)] = list(self.jitters.values())
         return Batch(
             self.time,
             np.array(self.times, dtype=self.time.dtype),
@@ -64,6 +72,7 @@ class Gathered:
             self.topic if len(self.topics) > 1 else None,
             self.masks if self.masks_any else None,
             self.records,
+            jitter,
         )
 
 
@@ -80,12 +89,14 @@ class Gathering:
         self.waiting = 0
         """Messages put and not yet sent with an outcome."""
 
-    def put(self, time: Time, topic: str, value: int, mask: int, record: bytes, waiter: Waiter) -> None:
+    def put(
+        self, time: Time, topic: str, value: int, mask: int, jitter_ms: int, record: bytes, waiter: Waiter
+    ) -> None:
         """Add one message; it leaves with the loop's next turn, or with the next free request."""
         gathered = self._open.get(time)
         if gathered is None:
             gathered = self._open[time] = Gathered(time)
-        gathered.put(topic, value, mask, record, waiter)
+        gathered.put(topic, value, mask, jitter_ms, record, waiter)
         self.waiting += 1
         settings = self._settings
         if (

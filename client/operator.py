@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Unpack
 
 from grpc import aio
 
@@ -14,6 +15,7 @@ from tarry.client.errors import InvalidSetting, TarryError
 from tarry.client.nodes import Nodes
 from tarry.client.start import Start, group_start
 from tarry.client.status import error_of_call
+from tarry.client.topic_settings import TopicOptions, options_of, packed
 from tarry.proto import tarry_operator_pb2 as operator_pb
 
 
@@ -32,10 +34,7 @@ class TopicDescription:
     """A topic and its settings."""
 
     status: TopicStatus
-    retention_ms: int
-    """How long released messages are kept at least; 0: the cluster's default."""
-    body_bytes_max: int
-    """0: the nodes' limit."""
+    settings: TopicOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,13 +130,18 @@ class Operator:
         response = await self._calls.call(lambda at: at.operator.RemoveMember, request, once=True)
         return [member.node for member in response.members]
 
-    async def create_topic(
-        self, topic: str, *, retention_ms: int = 0, body_bytes_max: int = 0
-    ) -> TopicDescription:
-        """Make a topic, or change the settings of one that is there; 0: the cluster's default."""
-        settings = operator_pb.TopicSettings(retention_ms=retention_ms, body_bytes_max=body_bytes_max)
-        request = operator_pb.CreateTopicRequest(topic=topic, settings=settings)
+    async def create_topic(self, topic: str, **options: Unpack[TopicOptions]) -> TopicDescription:
+        """Make a topic, or give one that is there these settings and defaults else.
+
+        Raises InvalidSetting where they do not go together.
+        """
+        request = operator_pb.CreateTopicRequest(topic=topic, settings=packed(options))
         return _described(await self._calls.call(lambda node: node.operator.CreateTopic, request))
+
+    async def change_topic(self, topic: str, **options: Unpack[TopicOptions]) -> TopicDescription:
+        """Change only these settings of a topic. Raises NotFound, InvalidSetting."""
+        known = (await self.describe_topic(topic)).settings
+        return await self.create_topic(topic, **(known | options))
 
     async def describe_topic(self, topic: str) -> TopicDescription:
         """Return a topic, its groups and settings. Raises NotFound."""
@@ -218,5 +222,4 @@ class Operator:
 
 
 def _described(response: operator_pb.DescribeTopicResponse) -> TopicDescription:
-    settings = response.settings
-    return TopicDescription(TopicStatus.of(response.topic), settings.retention_ms, settings.body_bytes_max)
+    return TopicDescription(TopicStatus.of(response.topic), options_of(response.settings))

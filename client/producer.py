@@ -64,6 +64,7 @@ class Producer:
         due_ms: int | None = None,
         delay_ms: int | None = None,
         delay_level: int | None = None,
+        jitter_ms: int = 0,
         tags: Sequence[str] = (),
         keys: Sequence[str] = (),
         properties: Mapping[str, str] | None = None,
@@ -72,14 +73,16 @@ class Producer:
 
         Give exactly one of ``due_ms`` (ms since the epoch, UTC), ``delay_ms``
         (from the cluster's now) and ``delay_level`` (1 is the first of the
-        cluster's table). Messages scheduled in one turn of the event loop share
+        cluster's table). With ``jitter_ms`` it is due up to so much later, by
+        chance, so that what would be due at once is spread; never earlier. The
+        answer says when it is due. Messages scheduled in one turn of the event loop share
         a request. Cancelling the future does not cancel the message.
 
         Raises (when awaited) Refused, Overloaded, Unavailable or OutcomeUnknown;
         InvalidTime, Closed, and Overloaded for too many waiting, at once.
         """
         answer: asyncio.Future[Scheduled] = asyncio.get_running_loop().create_future()
-        self._put(topic, body, due_ms, delay_ms, delay_level, tags, keys, properties, answer)
+        self._put(topic, body, due_ms, delay_ms, delay_level, jitter_ms, tags, keys, properties, answer)
         return answer
 
     def schedule_soon(
@@ -91,12 +94,14 @@ class Producer:
         due_ms: int | None = None,
         delay_ms: int | None = None,
         delay_level: int | None = None,
+        jitter_ms: int = 0,
         tags: Sequence[str] = (),
         keys: Sequence[str] = (),
         properties: Mapping[str, str] | None = None,
     ) -> None:
         """Schedule one message as ``schedule`` does; ``on_done`` is called with the answer or the error."""
-        self._put(topic, body, due_ms, delay_ms, delay_level, tags, keys, properties, Callback(on_done))
+        waiter = Callback(on_done)
+        self._put(topic, body, due_ms, delay_ms, delay_level, jitter_ms, tags, keys, properties, waiter)
 
     def schedule_one_way(
         self,
@@ -106,13 +111,15 @@ class Producer:
         due_ms: int | None = None,
         delay_ms: int | None = None,
         delay_level: int | None = None,
+        jitter_ms: int = 0,
         tags: Sequence[str] = (),
         keys: Sequence[str] = (),
         properties: Mapping[str, str] | None = None,
     ) -> None:
         """Schedule one message and do not care: errors are only counted, in ``one_way_errors``."""
+        waiter = self._one_way
         try:
-            self._put(topic, body, due_ms, delay_ms, delay_level, tags, keys, properties, self._one_way)
+            self._put(topic, body, due_ms, delay_ms, delay_level, jitter_ms, tags, keys, properties, waiter)
         except Closed:
             raise
         except TarryError as error:
@@ -126,6 +133,7 @@ class Producer:
         due_ms: ArrayLike | None = None,
         delay_ms: ArrayLike | None = None,
         delay_level: ArrayLike | None = None,
+        jitter_ms: ArrayLike | None = None,
         tags: Sequence[Sequence[str]] | None = None,
         keys: Sequence[Sequence[str]] | None = None,
         properties: Sequence[Mapping[str, str]] | None = None,
@@ -141,7 +149,7 @@ class Producer:
         """
         self._check_open()
         time, times = time_of(due_ms, delay_ms, delay_level)
-        batch = batch_of(topic, bodies, time, times, tags, keys, properties)
+        batch = batch_of(topic, bodies, time, times, tags, keys, properties, jitter_ms)
         cuts = list(batch.cuts(self._settings.batch_messages_max, self._settings.batch_bytes_max))
         if len(cuts) <= 1:
             return ScheduledBatch.of(await self._send(batch))
@@ -196,6 +204,7 @@ class Producer:
         due_ms: int | None,
         delay_ms: int | None,
         delay_level: int | None,
+        jitter_ms: int,
         tags: Sequence[str],
         keys: Sequence[str],
         properties: Mapping[str, str] | None,
@@ -210,6 +219,10 @@ class Producer:
             raise InvalidTime(
                 "DUE_INVALID", f"{time.name.lower()} must be an integer of its range, not {value!r}"
             )
+        if jitter_ms and not (isinstance(jitter_ms, int) and 0 < jitter_ms < 1 << 32):
+            raise InvalidTime(
+                "JITTER_TOO_LARGE", f"a jitter is 0 to 2**32 - 1 milliseconds, not {jitter_ms!r}"
+            )
         if not isinstance(topic, str) or not isinstance(body, bytes | bytearray | memoryview):
             raise TypeError("topic must be a str and body bytes")
         topic.encode()  # raises here, not in a request shared with others
@@ -218,7 +231,7 @@ class Producer:
                 "PRODUCER_FULL", f"{self._gathering.waiting} messages wait for their answer", {}, 10
             )
         serialized = record(bytes(body), tags, keys, properties)
-        self._gathering.put(time, topic, value, tag_mask(tags) if tags else 0, serialized, waiter)
+        self._gathering.put(time, topic, value, tag_mask(tags) if tags else 0, jitter_ms, serialized, waiter)
 
     async def _send(self, batch: Batch) -> producer_pb.ScheduleBatchResponse:
         sequence = await self._sequences.take()

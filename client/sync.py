@@ -23,6 +23,7 @@ from tarry.client.start import Start
 from tarry.client.sync_consumer import Consumer, Message, MessageBatch
 from tarry.client.sync_operator import Operator
 from tarry.client.sync_producer import Producer
+from tarry.client.topic_settings import Misfire
 
 __all__ = [
     "AckOutcome",
@@ -33,6 +34,7 @@ __all__ = [
     "Message",
     "MessageBatch",
     "MessageState",
+    "Misfire",
     "Operator",
     "Producer",
     "Redriven",

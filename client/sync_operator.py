@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Unpack
 
 from tarry.client.cluster_status import ClusterStatus
 from tarry.client.errors import TarryError
@@ -10,6 +11,7 @@ from tarry.client.loop_thread import LoopThread
 from tarry.client.operator import Operator as AsyncOperator
 from tarry.client.operator import Redriven, Sought, TopicDescription, Transferred
 from tarry.client.start import Start
+from tarry.client.topic_settings import TopicOptions
 
 
 class Operator:
@@ -43,11 +45,13 @@ class Operator:
         """Let a member go (a leader hands over first); return the names of those left."""
         return self._thread.run(self._operator.remove_member(node))
 
-    def create_topic(self, topic: str, *, retention_ms: int = 0, body_bytes_max: int = 0) -> TopicDescription:
-        """Make a topic, or change the settings of one that is there; 0: the cluster's default."""
-        return self._thread.run(
-            self._operator.create_topic(topic, retention_ms=retention_ms, body_bytes_max=body_bytes_max)
-        )
+    def create_topic(self, topic: str, **options: Unpack[TopicOptions]) -> TopicDescription:
+        """Make a topic, or give one that is there these settings and defaults else."""
+        return self._thread.run(self._operator.create_topic(topic, **options))
+
+    def change_topic(self, topic: str, **options: Unpack[TopicOptions]) -> TopicDescription:
+        """Change only these settings of a topic. Raises NotFound, InvalidSetting."""
+        return self._thread.run(self._operator.change_topic(topic, **options))
 
     def describe_topic(self, topic: str) -> TopicDescription:
         """Return a topic, its groups and settings. Raises NotFound."""

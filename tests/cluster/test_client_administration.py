@@ -46,9 +46,13 @@ async def released(client: Client, topic: str, bodies: list[bytes]) -> None:
 async def test_a_topic_is_made_described_changed_and_deleted(client: Client) -> None:
     operator = client.operator()
     made = await operator.create_topic("made", retention_ms=60_000)
-    assert (made.status.topic, made.retention_ms, made.body_bytes_max) == ("made", 60_000, 0)
+    assert (made.status.topic, made.settings["retention_ms"], made.settings["body_bytes_max"]) == (
+        "made",
+        60_000,
+        0,
+    )
     changed = await operator.create_topic("made", body_bytes_max=100)
-    assert changed.body_bytes_max == 100
+    assert changed.settings["body_bytes_max"] == 100
     await released(client, "made", [b"x"] * 3)
     described = await operator.describe_topic("made")
     assert described.status.released == 3

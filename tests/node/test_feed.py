@@ -48,6 +48,21 @@ def test_what_a_leader_nobody_heard_may_have_handed_over_goes_out_at_its_time_ma
     assert taken["maybe_duplicate"].tolist() == [1, 1, 0]
 
 
+def test_a_rate_holds_back_what_is_due_until_it_opens(queue: ReadyQueue) -> None:
+    queue.pace.change(10, 0, 0, 0)
+    queue.pace.take_in(0, 100, 50, 0)
+    fill(queue, [100, 100, 100, 900])
+    feed = Feed(queue, "g", Acknowledged())
+    feed.load()
+    assert feed.next_due_ms() == 100
+    assert feed.take(199, 10)["offset"].tolist() == [0]
+    assert feed.next_due_ms() == 200
+    assert feed.take(300, 10)["offset"].tolist() == [1, 2]
+    assert feed.next_due_ms() == 900
+    assert feed.take(899, 10)["offset"].tolist() == []
+    assert feed.take(900, 10)["offset"].tolist() == [3]
+
+
 def test_messages_go_out_in_due_order_though_a_late_one_was_released_after(queue: ReadyQueue) -> None:
     fill(queue, [100, 120, 140, 110])
     feed = Feed(queue, "g", Acknowledged())

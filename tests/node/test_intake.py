@@ -27,6 +27,7 @@ LIMITS = Limits(
     batch_messages_max=3,
     batch_bytes_max=10_000,
     due_horizon_ms=1_000_000,
+    jitter_ms_max=5_000,
 )
 INTAKE = Intake(LIMITS, CLASSIC_DELAY_LEVELS_MS)
 RECORD = Record(body=b"x").SerializeToString()
@@ -52,6 +53,23 @@ def test_each_way_to_say_when_becomes_a_due_time() -> None:
     assert due(batch(delay_ms=[7])) == [NOW_MS + 7]
     assert due(batch(delay_level=[18])) == [NOW_MS + 7_200_000]
     assert due(one(delay_ms=0)) == [NOW_MS]
+
+
+def test_a_jitter_puts_a_message_off_within_its_window_and_a_repeated_request_equally() -> None:
+    given = {"records": [RECORD] * 3, "jitter_ms": [0, 10, 5_000], "producer": "p"}
+    seen = []
+    for sequence in range(1, 200):
+        command = batch(due_ms=[NOW_MS] * 3, sequence=sequence, **given)
+        assert due(command) == due(batch(due_ms=[NOW_MS] * 3, sequence=sequence, **given))
+        assert isinstance(command, log_pb.ScheduleCommand)
+        assert not command.request.jitter_ms
+        assert due(one(delay_ms=7, jitter_ms=1))[0] - NOW_MS in (7, 8)
+        seen.append(due(command))
+    later = np.array(seen) - NOW_MS
+    assert later[:, 0].max() == 0
+    assert set(later[:, 1].tolist()) == set(range(11))
+    assert later[:, 2].min() < 300
+    assert 4_700 < later[:, 2].max() <= 5_000
 
 
 def test_the_classic_eighteen_levels() -> None:
@@ -83,6 +101,8 @@ def test_the_classic_eighteen_levels() -> None:
         ({"delay_ms": [1], "topic": [1]}, Reason.COLUMNS_DIFFER),
         ({"delay_ms": [1, 2]}, Reason.COLUMNS_DIFFER),
         ({"delay_ms": [1], "tag_mask": [1, 2]}, Reason.COLUMNS_DIFFER),
+        ({"delay_ms": [1], "jitter_ms": [1, 2]}, Reason.COLUMNS_DIFFER),
+        ({"delay_ms": [1], "jitter_ms": [5_001]}, Reason.JITTER_TOO_LARGE),
         ({"records": []}, Reason.BATCH_EMPTY),
         ({"delay_ms": [1] * 4, "records": [RECORD] * 4}, Reason.BATCH_TOO_LARGE),
         ({"delay_ms": [1], "records": [b"x" * 10_000]}, Reason.BATCH_TOO_LARGE),
