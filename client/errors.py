@@ -156,7 +156,7 @@ _REASONS: Final[Mapping[type[TarryError], tuple[str, ...]]] = {
     NoRoom: ("SECOND_FULL", "TOPIC_FULL", "DISK_FULL"),
     NotFound: ("MESSAGE_NOT_FOUND", "TOPIC_UNKNOWN", "GROUP_UNKNOWN"),
     Damaged: ("MESSAGE_DAMAGED",),
-    NotPermitted: ("UNAUTHENTICATED", "PERMISSION_DENIED"),
+    NotPermitted: ("UNAUTHENTICATED", "PERMISSION_DENIED", "PEER_NOT_CERTIFIED"),
     InvalidSubscription: (
         "FILTER_DIFFERS",
         "RECEIVE_INVALID",

@@ -20,8 +20,8 @@ from tarry.client.local_cluster import LocalCluster
 async def take(consumer: Consumer, count: int) -> list[Message]:
     async with asyncio.timeout(15):
         messages = [await anext(consumer) for _ in range(count)]
-    for message in messages:
-        assert await message.ack() is AckOutcome.OK
+    acked = await asyncio.gather(*(message.ack() for message in messages))
+    assert set(acked) <= {AckOutcome.OK}
     return messages
 
 
