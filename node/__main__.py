@@ -30,13 +30,17 @@ def node(
         list[str] | None, typer.Option(help="name=host:port of a node of the cluster; once for each.")
     ] = None,
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
+    rejoin: Annotated[
+        bool,
+        typer.Option(help="The data was lost or is damaged: set it aside, take all anew from the others."),
+    ] = False,
 ) -> None:
     """Run a node until SIGTERM. Flags win over the environment (TARRY_…), which wins over the file.
 
-    Exit codes: 0 ended as asked, 1 failed while running, 2 the configuration is wrong.
+    Exit codes: 0 ended as asked, 1 failed while running, 2 the configuration is wrong, 3 the data is damaged.
     """
-    from tarry.node.app import serve
     from tarry.node.log import configure
+    from tarry.node.serving import DataDamaged, serve
 
     given: dict[str, Any] = {"node": name, "data": data, "listen": listen, "log_level": log_level}
     flags = {key: value for key, value in given.items() if value is not None}
@@ -53,7 +57,14 @@ def node(
         typer.echo(str(error), err=True)
         raise typer.Exit(2) from None
     configure(settings.node, settings.log_level, as_json=settings.log_json)
-    serve(settings)
+    if rejoin and len(settings.members) < 2:
+        typer.echo("--rejoin: members names no other node to take the data from", err=True)
+        raise typer.Exit(2)
+    try:
+        serve(settings, rejoin=rejoin)
+    except DataDamaged as damaged:
+        typer.echo(str(damaged), err=True)
+        raise typer.Exit(3) from None
 
 
 def _member(text: str) -> tuple[str, str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-import signal
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -23,10 +22,12 @@ from tarry.node.core import Core
 from tarry.node.forwarding import Forwarding
 from tarry.node.intake import Intake
 from tarry.node.joining import Joining
-from tarry.node.peer_gate import peer_gate
+from tarry.node.peer_gate import Peers, peer_gate
+from tarry.node.rejoining import Phase, Rejoining, phase
 from tarry.node.scrub import Scrub
 from tarry.node.services.consumer import ConsumerService
 from tarry.node.services.handlers import LeaderCalls
+from tarry.node.services.membership import MembershipService
 from tarry.node.services.operator import OperatorService
 from tarry.node.services.producer import ProducerService
 from tarry.node.services.records import PeerRecords, RecordService
@@ -71,6 +72,9 @@ class Node:
             dial=config.dial,
             gate=self._gate,
         )
+        if phase(config.data) is Phase.JOINING:  # no member: what the others say makes it one
+            others = {node: address for node, address in config.members.items() if node != config.node}
+            config = config.model_copy(update={"members": others})
         core = Core(config, clock or SystemClock(), self._journal, self._transport, settings)
         self._core = core
         self.time, self.machine = core.time, core.machine
@@ -97,6 +101,7 @@ class Node:
                 "health": self._tell_health(),
                 "repair": damage.run(self._connected, records.fetch),
                 "scrub": Scrub(self.machine, damage, config.dispatch).run(),
+                "rejoining": self._rejoin(),
                 "stop": self._stopping.wait(),
             }.items()
         ]
@@ -146,7 +151,9 @@ class Node:
             config.limits,
             core.damage,
         )
-        records = RecordService(self.machine, config.cluster, config.peer_token, self._gate)
+        peers = Peers(config.peer_token, self._gate)
+        records = RecordService(self.machine, config.cluster, peers)
+        membership = MembershipService(self.driver, config.cluster, calls.not_here, peers)
         server = grpc.aio.server(options=server_options(self._settings))
         server.add_generic_rpc_handlers(
             (
@@ -154,6 +161,7 @@ class Node:
                 consumer.handlers(),
                 operator.handlers(),
                 records.handlers(),
+                membership.handlers(),
                 self._transport.servicer.handler(),
             )
         )
@@ -191,6 +199,12 @@ class Node:
         self._journal.close()
         log.info("stopped")
 
+    async def _rejoin(self) -> None:
+        """Become a member again after the data was lost; then nothing more."""
+        if phase(self.config.data) is Phase.JOINING:
+            await Rejoining(self.config, self._forwarding).join()
+        await asyncio.Event().wait()
+
     def _connected(self) -> list[str]:
         """Return the addresses of the peers that are in reach."""
         return [peer.address for _, peer in sorted(self.driver.status().peers.items()) if peer.connected]
@@ -221,16 +235,3 @@ def _replication_settings(config: NodeConfig) -> ReplicationSettings:
         append_bytes_max=command_bytes_max + (1 << 20),
         frame_bytes_max=2 * command_bytes_max + (4 << 20),
     )
-
-
-def serve(config: NodeConfig) -> None:
-    """Run a node in this process until SIGTERM or SIGINT."""
-    asyncio.run(_serve(config))
-
-
-async def _serve(config: NodeConfig) -> None:
-    node = Node(config)
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, node.stop)
-    await node.run()

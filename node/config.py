@@ -7,7 +7,7 @@ then the file, then the defaults here. A key that does not exist is an error.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic_settings import (
@@ -136,6 +136,7 @@ class NodeConfig(BaseSettings):
     dispatch: Dispatch = Dispatch()
     consensus: Consensus = Consensus()
     tls: Tls | None = None
+    damaged_data: Literal["refuse", "rejoin"] = "refuse"  # start not at all, or anew with the others' state
     topics_auto_create: bool = True  # a schedule or a subscribe makes its topic
     tokens: dict[str, Token] = {}
     peer_token: str = ""  # what nodes show each other where tokens are on

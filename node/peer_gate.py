@@ -6,11 +6,12 @@ node's voice vote.
 
 from __future__ import annotations
 
+import hmac
 from typing import NoReturn
 
 import structlog
 
-from tarry.node.calls import CallContext
+from tarry.node.calls import CallContext, metadata_value
 from tarry.node.config import Tls
 from tarry.node.status import abort
 from tarry.replication.refusal import Reason, Refusal
@@ -25,6 +26,24 @@ def peer_gate(tls: Tls | None) -> PeerGate:
     """Return the gate for nodes; everybody passes where certificates are not mutual, or not to be asked."""
     asked = tls is not None and tls.authority is not None and tls.bind_peers
     return PeerGate(certified_names, refuse) if asked else ANYBODY
+
+
+class Peers:
+    """Tells nodes from others, on calls of the node's own services."""
+
+    def __init__(self, token: str, gate: PeerGate) -> None:
+        self._token = token
+        self._gate = gate
+
+    async def check(self, context: CallContext, claimed: str) -> None:
+        """End the call of one who is not the node that it claims to be."""
+        shown = metadata_value(context.invocation_metadata(), "authorization")
+        given = shown.removeprefix("Bearer ") if isinstance(shown, str) else ""
+        if self._token and not hmac.compare_digest(self._token.encode(), given.encode()):
+            await abort(context, Refusal(Reason.UNAUTHENTICATED, "only nodes of the cluster are answered"))
+        names = self._gate.names(context)
+        if names is not None and claimed not in names:
+            await self._gate.refuse(context, claimed)
 
 
 def certified_names(context: CallContext) -> frozenset[str]:

@@ -222,3 +222,123 @@ class RecordService:
             timeout,
             metadata,
             _registered_method=True)
+
+
+class MembershipServiceStub:
+    """MembershipService lets a node whose data was lost leave, and come back as a newcomer. The leader answers.
+    """
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.Leave = channel.unary_unary(
+                '/tarry.v1.MembershipService/Leave',
+                request_serializer=tarry_dot_proto_dot_tarry__peer__pb2.LeaveRequest.SerializeToString,
+                response_deserializer=tarry_dot_proto_dot_tarry__peer__pb2.LeaveResponse.FromString,
+                _registered_method=True)
+        self.Join = channel.unary_unary(
+                '/tarry.v1.MembershipService/Join',
+                request_serializer=tarry_dot_proto_dot_tarry__peer__pb2.JoinRequest.SerializeToString,
+                response_deserializer=tarry_dot_proto_dot_tarry__peer__pb2.JoinResponse.FromString,
+                _registered_method=True)
+
+
+class MembershipServiceServicer:
+    """MembershipService lets a node whose data was lost leave, and come back as a newcomer. The leader answers.
+    """
+
+    def Leave(self, request, context):
+        """Leave returns once the node's removal is committed, whoever asked for it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Join(self, request, context):
+        """Join returns once the node, which runs and has learnt the log, is a member.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_MembershipServiceServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'Leave': grpc.unary_unary_rpc_method_handler(
+                    servicer.Leave,
+                    request_deserializer=tarry_dot_proto_dot_tarry__peer__pb2.LeaveRequest.FromString,
+                    response_serializer=tarry_dot_proto_dot_tarry__peer__pb2.LeaveResponse.SerializeToString,
+            ),
+            'Join': grpc.unary_unary_rpc_method_handler(
+                    servicer.Join,
+                    request_deserializer=tarry_dot_proto_dot_tarry__peer__pb2.JoinRequest.FromString,
+                    response_serializer=tarry_dot_proto_dot_tarry__peer__pb2.JoinResponse.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'tarry.v1.MembershipService', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('tarry.v1.MembershipService', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class MembershipService:
+    """MembershipService lets a node whose data was lost leave, and come back as a newcomer. The leader answers.
+    """
+
+    @staticmethod
+    def Leave(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tarry.v1.MembershipService/Leave',
+            tarry_dot_proto_dot_tarry__peer__pb2.LeaveRequest.SerializeToString,
+            tarry_dot_proto_dot_tarry__peer__pb2.LeaveResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Join(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tarry.v1.MembershipService/Join',
+            tarry_dot_proto_dot_tarry__peer__pb2.JoinRequest.SerializeToString,
+            tarry_dot_proto_dot_tarry__peer__pb2.JoinResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)

@@ -157,9 +157,9 @@ class Driver:
         """Makes a node a member, once it has the log. Raises MembershipRefused, NotLeader, Unknown."""
         await self._joining.add(node, address, deadline_ms)
 
-    async def remove(self, node: str) -> None:
-        """Raises MembershipRefused, NotLeader, Unknown."""
-        await self._joining.remove(node)
+    async def remove(self, node: str, *, if_member: bool = False) -> None:
+        """`if_member`: being known to be none is as good. Raises MembershipRefused, NotLeader, Unknown."""
+        await (self._joining.leave if if_member else self._joining.remove)(node)
 
     def compact(self, index: int) -> None:
         """The machine's durable state contains all up to `index`. Some of it is kept for slow followers."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tarry.proto.tarry_peer_pb2 import MembershipChange
+from tarry.replication import reading
 from tarry.replication.core import Core
 from tarry.replication.status import MembershipRefused, Role, Unknown
 
@@ -50,6 +51,20 @@ class Joining:
             await self._change(MembershipChange(node=node, remove=True))
         finally:
             self._running = False
+
+    async def leave(self, node: str) -> None:
+        """Returns once it is committed that the node is no member. Raises as `remove` does.
+
+        From then on its vote is harmless: whoever lacks the removal needs, for a majority, one that has it.
+        """
+        core, term = self._core, self._core.consensus.term
+        await reading.read_barrier(core)  # a leader of before may not know that it was added again since
+        if node in core.membership.current():
+            await self.remove(node)
+        while any(index > core.applied for index, _ in core.journal.membership_changes):
+            if not core.leads(term):
+                raise Unknown("leadership was lost while the change was under way")
+            await core.next_turn()
 
     def _begin(self) -> None:
         if self._core.consensus.role is not Role.LEADER:

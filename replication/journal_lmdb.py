@@ -8,14 +8,24 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import lmdb
 
-from tarry.replication.journal_records import Batch, StorageFull
+from tarry.replication.journal_records import Batch, JournalDamaged, StorageFull
+from tarry.replication.lmdb_environment import DAMAGE, open_environment
 
 _KEY = struct.Struct(">Q")
 _HEAD = b"head"
+
+
+@contextmanager
+def _named() -> Iterator[None]:
+    try:
+        yield
+    except DAMAGE as error:
+        raise JournalDamaged(str(error)) from error
 
 
 class LmdbStorage:
@@ -26,29 +36,29 @@ class LmdbStorage:
     """
 
     def __init__(self, folder: Path, *, map_bytes: int = 1 << 30) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self._env = lmdb.open(
-            str(folder), map_size=map_bytes, max_dbs=2, metasync=True, sync=True, max_readers=16
-        )
-        self._entries = self._env.open_db(b"entries")
-        self._meta = self._env.open_db(b"meta")
+        """Raises JournalDamaged."""
+        with _named():
+            self._env = open_environment(folder, map_size=map_bytes, max_dbs=2, max_readers=16)
+            self._entries = self._env.open_db(b"entries")
+            self._meta = self._env.open_db(b"meta")
 
     def read_head(self) -> bytes | None:
-        with self._env.begin(self._meta) as txn:
+        with _named(), self._env.begin(self._meta) as txn:
             head: bytes | None = txn.get(_HEAD)
             return head
 
     def read(self, index: int) -> bytes | None:
-        with self._env.begin(self._entries) as txn:
+        with _named(), self._env.begin(self._entries) as txn:
             value: bytes | None = txn.get(_KEY.pack(index))
             return value
 
     def scan(self, first: int) -> Iterator[tuple[int, bytes]]:
-        with self._env.begin(self._entries) as txn, txn.cursor() as cursor:
-            if not cursor.set_range(_KEY.pack(first)):
-                return
-            for key, value in cursor:
-                yield _KEY.unpack(key)[0], value
+        """Asked for one by one: a cursor that comes upon a page of zeros ends the process."""
+        with _named(), self._env.begin(self._entries) as txn:
+            index = first
+            while (value := txn.get(_KEY.pack(index))) is not None:
+                yield index, value
+                index += 1
 
     def write(self, batch: Batch) -> None:
         try:

@@ -77,7 +77,7 @@ class Storage(Protocol):
     def read(self, index: int) -> bytes | None: ...
 
     def scan(self, first: int) -> Iterator[tuple[int, bytes]]:
-        """All records from index `first` on, in order."""
+        """The records from index `first` on, in order, at least up to the first that is missing."""
 
     def write(self, batch: Batch) -> None:
         """All of the batch or none of it; durable on return. Raises StorageFull, nothing having changed."""

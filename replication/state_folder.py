@@ -17,15 +17,19 @@ POINTER: Final = "current"
 NAME: Final = re.compile(r"state-(\d+)")
 
 
+class PointerDamaged(Exception):
+    """`current` names no state folder: the replica's data cannot be trusted."""
+
+
 class StateFolder:
     """The folder in use, and the side folder that may follow it."""
 
     def __init__(self, root: Path) -> None:
-        """Find the folder in use; what an interrupted arrival left over is removed."""
+        """Find the folder in use; what an interrupted arrival left over is removed. Raises PointerDamaged."""
         self._root = root
         root.mkdir(parents=True, exist_ok=True)
         pointer = root / POINTER
-        self._number = int(NAME.sub(r"\1", pointer.read_text())) if pointer.exists() else 1
+        self._number = _named_in(pointer) if pointer.exists() else 1
         self.path.mkdir(exist_ok=True)
         if not pointer.exists():
             self._point()
@@ -70,6 +74,13 @@ class StateFolder:
     def remove_old(self) -> None:
         """Remove the folder that was in use before; nothing in it may be open."""
         self._remove_others()
+
+
+def _named_in(pointer: Path) -> int:
+    name = NAME.fullmatch(pointer.read_bytes().decode(errors="replace"))
+    if name is None:
+        raise PointerDamaged(f"{pointer} names no state folder")
+    return int(name[1])
 
 
 def sync_path(path: Path) -> None:

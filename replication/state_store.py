@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Final
 
 import google_crc32c
-import lmdb
+
+from tarry.replication.lmdb_environment import DAMAGE, open_environment
 
 CHECKPOINT_KEY: Final = b"checkpoint"
 
@@ -23,8 +24,11 @@ class StateStore:
     """Holds one checkpoint. ``save`` may be called from a thread, one call at a time."""
 
     def __init__(self, folder: Path, map_bytes: int = 4 << 30) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self._env = lmdb.open(str(folder), map_size=map_bytes, subdir=True, metasync=True, sync=True)
+        """Raises CheckpointDamaged."""
+        try:
+            self._env = open_environment(folder, map_size=map_bytes)
+        except DAMAGE as error:
+            raise CheckpointDamaged(f"{folder}: {error}") from error
 
     def save(self, checkpoint: bytes) -> None:
         """Replace the checkpoint and sync."""
@@ -37,8 +41,11 @@ class StateStore:
         Raises:
             CheckpointDamaged: it is there, and wrong.
         """
-        with self._env.begin() as txn:
-            stored = txn.get(CHECKPOINT_KEY)
+        try:
+            with self._env.begin() as txn:
+                stored = txn.get(CHECKPOINT_KEY)
+        except DAMAGE as error:
+            raise CheckpointDamaged(f"{self._env.path()}: {error}") from error
         if stored is None:
             return None
         if google_crc32c.value(stored[4:]).to_bytes(4, "little") != stored[:4]:

@@ -30,7 +30,7 @@ COMMAND_LINE = re.compile(r"node/(__main__|console\w*)\.py")  # these few files 
 # third-party package -> the only files or folders that may import it
 FENCES = {
     "pysyncobj": ("replication/engine.py",),
-    "lmdb": ("replication/journal_lmdb.py", "replication/state_store.py"),
+    "lmdb": ("replication/journal_lmdb.py", "replication/lmdb_environment.py"),
     "grpc": (
         "replication/transport.py",
         "replication/transport_server.py",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
 from typing import Final
 
 import grpc
@@ -10,15 +9,15 @@ import numpy as np
 import structlog
 from google.protobuf.message import DecodeError
 
-from tarry.node.calls import CallContext, ServiceHandler, metadata_value
+from tarry.node.calls import CallContext, ServiceHandler
 from tarry.node.damage import ASKED_BYTES_MAX, ASKED_RECORDS_MAX, Numbers
 from tarry.node.forwarding import Forwarding
+from tarry.node.peer_gate import Peers
 from tarry.node.services.parsing import parse
 from tarry.node.status import abort
 from tarry.proto import tarry_peer_pb2 as pb
 from tarry.replication.machine import Machine
-from tarry.replication.refusal import Reason, Refusal
-from tarry.replication.transport_protocol import ANYBODY, PeerGate
+from tarry.replication.refusal import Refusal
 from tarry.wheel.grouping import portions
 from tarry.wheel.wheel import Wheel
 
@@ -52,11 +51,10 @@ def whole(wheel: Wheel, hour: int, global_index: Numbers) -> tuple[list[int], li
 class RecordService:
     """Answers peers."""
 
-    def __init__(self, machine: Machine, cluster: str, peer_token: str, gate: PeerGate = ANYBODY) -> None:
+    def __init__(self, machine: Machine, cluster: str, peers: Peers) -> None:
         self._machine = machine
         self._cluster = cluster
-        self._peer_token = peer_token
-        self._gate = gate
+        self._peers = peers
 
     def handlers(self) -> ServiceHandler:
         """Return the service's handlers for a grpc.aio server."""
@@ -64,27 +62,18 @@ class RecordService:
         return grpc.method_handlers_generic_handler(SERVICE, {"FetchRecords": fetch})
 
     async def _fetch_records(self, raw: bytes, context: CallContext) -> bytes:
-        if not self._is_peer(context):
-            await abort(context, Refusal(Reason.UNAUTHENTICATED, "only nodes of the cluster are answered"))
         request = parse(pb.FetchRecordsRequest, raw)
         if isinstance(request, Refusal):
             await abort(context, request)
+        await self._peers.check(context, request.node)
         if request.cluster != self._cluster:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"not of {request.cluster}")
-        certified = self._gate.names(context)
-        if certified is not None and request.node not in certified:
-            await self._gate.refuse(context, request.node)
         if len(request.global_index) > ASKED_RECORDS_MAX:
             text = f"{len(request.global_index)} records: ask for {ASKED_RECORDS_MAX} at most"
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, text)
         numbers = np.array(request.global_index, dtype=np.uint32)
         there, records = whole(self._machine.wheel, request.hour, numbers)
         return pb.FetchRecordsResponse(global_index=there, records=records).SerializeToString()
-
-    def _is_peer(self, context: CallContext) -> bool:
-        shown = metadata_value(context.invocation_metadata(), "authorization")
-        given = shown.removeprefix("Bearer ") if isinstance(shown, str) else ""
-        return not self._peer_token or hmac.compare_digest(self._peer_token.encode(), given.encode())
 
 
 class PeerRecords:

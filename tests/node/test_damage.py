@@ -13,8 +13,10 @@ import pytest
 
 from tarry.node.damage import ASKED_RECORDS_MAX, Damage, Numbers
 from tarry.node.forwarding import Forwarding
+from tarry.node.peer_gate import Peers
 from tarry.node.services.records import PeerRecords, RecordService
 from tarry.replication.machine import Machine, MachineSettings
+from tarry.replication.transport_protocol import ANYBODY
 from tests.node.decay import decay
 from tests.wheel.sorted_list import START_MS, append, ids
 
@@ -35,7 +37,7 @@ def names(count: int) -> list[tuple[int, int]]:
 @asynccontextmanager
 async def serving(machine: Machine, token: str = "") -> AsyncIterator[str]:
     server = grpc.aio.server()
-    server.add_generic_rpc_handlers((RecordService(machine, "tarry", token).handlers(),))
+    server.add_generic_rpc_handlers((RecordService(machine, "tarry", Peers(token, ANYBODY)).handlers(),))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     yield f"127.0.0.1:{port}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import lmdb
@@ -13,6 +13,7 @@ from tarry.replication.journal_lmdb import LmdbStorage
 from tests.replication.journals import fill, sync
 
 Open = Callable[..., Journal]
+PAGE_BYTES = 4096
 
 
 @pytest.fixture
@@ -72,3 +73,34 @@ def test_entries_beyond_the_head_are_of_a_write_that_never_ended_and_are_cut(
     sync(journal)
     journal.close()
     assert open_journal().entry(6) == (b"\0entry 6", 6, 1)
+
+
+def damaged_pages(folder: Path, data: bytes) -> Iterator[Path]:
+    for start in range(0, len(data), PAGE_BYTES):
+        copy = folder / f"zeros at {start}"
+        copy.mkdir()
+        (copy / "data.mdb").write_bytes(data[:start] + bytes(PAGE_BYTES) + data[start + PAGE_BYTES :])
+        yield copy
+    for end in range(PAGE_BYTES, len(data), PAGE_BYTES):
+        copy = folder / f"cut at {end}"
+        copy.mkdir()
+        (copy / "data.mdb").write_bytes(data[:end])
+        yield copy
+
+
+def test_no_lost_page_is_read_over_or_ends_the_process(tmp_path: Path, open_journal: Open) -> None:
+    journal = open_journal()
+    for index in range(1, 61):
+        journal.append(b"\0" + bytes([index]) * 37 * index, index, 1)
+    sync(journal)
+    journal.close()
+    refused = 0
+    for copy in damaged_pages(tmp_path, (tmp_path / "journal" / "data.mdb").read_bytes()):
+        try:
+            opened = Journal(LmdbStorage(copy, map_bytes=1 << 20), incarnation=7)
+        except JournalDamaged:
+            refused += 1
+        else:
+            assert opened.last_index == 60  # the page was not in use
+            opened.close()
+    assert refused > 20

@@ -1,0 +1,110 @@
+"""A node's process: from its data, as it is found, to the end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from typing import Final
+
+import structlog
+
+from tarry.node.app import Node
+from tarry.node.config import NodeConfig
+from tarry.node.forwarding import Forwarding
+from tarry.node.rejoining import Phase, Rejoining, phase, set_aside
+from tarry.node.tls import channel_credentials
+from tarry.replication.installing import StateMismatch
+from tarry.replication.journal_records import JournalDamaged
+from tarry.replication.ready_queue import QueueDamaged
+from tarry.replication.state_folder import PointerDamaged
+from tarry.replication.state_store import CheckpointDamaged
+from tarry.wheel.state import WheelDamaged
+
+log = structlog.get_logger()
+
+DAMAGED: Final = (
+    JournalDamaged,
+    CheckpointDamaged,
+    PointerDamaged,
+    WheelDamaged,
+    QueueDamaged,
+    StateMismatch,
+)
+
+
+class DataDamaged(Exception):
+    """The data is not what was written; the message says what to do. Nothing of it is served."""
+
+
+def serve(config: NodeConfig, *, rejoin: bool = False) -> None:
+    """Run a node in this process until SIGTERM or SIGINT.
+
+    ``rejoin``: the data was lost, or is not to be trusted: take everything anew from the others.
+    Raises DataDamaged.
+    """
+    if rejoin:
+        _set_aside(config, "as asked")
+    try:
+        asyncio.run(_serve(config))
+    except DAMAGED as damage:
+        if config.damaged_data == "refuse" or len(config.members) < 2:
+            raise DataDamaged(_what_to_do(config, damage)) from damage
+        _set_aside(config, str(damage))
+        sys.stderr.flush()
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # nothing of the old data stays open
+
+
+def _what_to_do(config: NodeConfig, damage: Exception) -> str:
+    lost = (
+        "its only copy: restore a backup"
+        if len(config.members) < 2
+        else (
+            'the others have it all: start the node once with --rejoin, or set damaged_data = "rejoin", '
+            "and it is set aside and taken anew from them"
+        )
+    )
+    return f"the data in {config.data} is damaged, and nothing of it is served: {damage}. This is {lost}"
+
+
+def _set_aside(config: NodeConfig, why: str) -> None:
+    aside = set_aside(config.data)
+    log.error("data set aside: rejoins the cluster without it", why=why, aside=str(aside))
+
+
+async def _serve(config: NodeConfig) -> None:
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    if phase(config.data) is Phase.LEAVING and not await _leave(config, stopping):
+        return
+    node = Node(config)
+    stop = asyncio.ensure_future(_stop(node, stopping))
+    try:
+        await node.run()
+    finally:
+        stop.cancel()
+
+
+async def _stop(node: Node, stopping: asyncio.Event) -> None:
+    await stopping.wait()
+    node.stop()
+
+
+async def _leave(config: NodeConfig, stopping: asyncio.Event) -> bool:
+    """Return whether it has left before it was told to stop."""
+    forwarding = Forwarding(channel_credentials(config.tls), [], config.dial)
+    leaving = asyncio.ensure_future(Rejoining(config, forwarding).leave())
+    told = asyncio.ensure_future(stopping.wait())
+    try:
+        await asyncio.wait((leaving, told), return_when=asyncio.FIRST_COMPLETED)
+        if leaving.done():
+            leaving.result()
+        return leaving.done()
+    finally:
+        leaving.cancel()
+        told.cancel()
+        await asyncio.wait((leaving, told))
+        await forwarding.close()

@@ -1,0 +1,162 @@
+"""Nodes whose journal or state is damaged: refused with what to do, or brought back by the others."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tarry.client.aio import Client, connect
+from tarry.client.cluster_status import ClusterStatus
+from tarry.client.local_cluster import LocalCluster, command
+
+PATIENCE_S = 30
+PAGE_BYTES = 4096
+
+
+def flip(path: Path) -> None:
+    """Turn a bit in every page behind the first two, as a disk that decays would."""
+    data = bytearray(path.read_bytes())
+    data[2 * PAGE_BYTES + 100 :: PAGE_BYTES] = bytes(b ^ 1 for b in data[2 * PAGE_BYTES + 100 :: PAGE_BYTES])
+    path.write_bytes(data)
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: 3 * PAGE_BYTES])
+
+
+def journal(folder: Path) -> None:
+    flip(folder / "journal" / "data.mdb")
+
+
+def journal_cut(folder: Path) -> None:
+    cut(folder / "journal" / "data.mdb")
+
+
+def checkpoint(folder: Path) -> None:
+    (stored,) = folder.glob("state-*/checkpoint/data.mdb")
+    flip(stored)
+
+
+def pointer(folder: Path) -> None:
+    (folder / "current").write_text("nowhere")
+
+
+def log_missing(folder: Path) -> None:
+    next(folder.glob("state-*/hours/*/delay.log")).unlink()
+
+
+DAMAGES: dict[str, Callable[[Path], None]] = {
+    "journal": journal,
+    "journal cut": journal_cut,
+    "checkpoint": checkpoint,
+    "pointer": pointer,
+    "log missing": log_missing,
+}
+
+
+async def schedule(client: Client, count: int) -> None:
+    await client.producer().schedule_batch("rejoin", [b"x" * 100] * count, delay_ms=3_600_000)
+
+
+async def agree(client: Client, names: set[str]) -> list[ClusterStatus]:
+    """Return once all of these nodes are members that have applied the same, to the same effect."""
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            answers = (await client.operator().status_of_all()).values()
+            told = [a for a in answers if isinstance(a, ClusterStatus)]
+            if (
+                {a.node for a in told} == names
+                and len({(a.applied_index, a.state_digest) for a in told}) == 1
+                and all({m.node for m in a.members} == names for a in told)
+            ):
+                return told
+            await asyncio.sleep(0.1)
+
+
+def run_to_the_end(cluster: LocalCluster, name: str, *more: str) -> tuple[int, str]:
+    """Run a node that is expected to end by itself; return its exit code and what it said."""
+    done = subprocess.run(
+        [sys.executable, *command(cluster.nodes[name].config), *more],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+async def test_damaged_data_is_refused_with_what_to_do_and_comes_back_on_the_operators_word(
+    cluster: LocalCluster, damage: Callable[[Path], None]
+) -> None:
+    leader = await asyncio.to_thread(cluster.wait_until_serving)
+    victim = next(name for name in cluster.nodes if name != leader)
+    async with connect(cluster.addresses) as client:
+        await schedule(client, 2_000)
+        await asyncio.to_thread(cluster.stop, victim)
+        await schedule(client, 500)
+        damage(cluster.nodes[victim].folder)
+        code, said = await asyncio.to_thread(run_to_the_end, cluster, victim)
+        assert code == 3, said
+        assert "--rejoin" in said
+        assert "Traceback" not in said
+        config = cluster.nodes[victim].config
+        config.write_text('damaged_data = "rejoin"\n' + config.read_text())
+        cluster.start(victim)
+        await schedule(client, 500)  # meanwhile the others serve
+        await agree(client, set(cluster.nodes))
+        assert (await client.operator().status()).pending == 3_000
+        assert (cluster.nodes[victim].folder / "damaged-1").exists()
+
+
+async def test_a_node_on_an_empty_disk_comes_back_with_one_flag(tmp_path: Path) -> None:
+    with LocalCluster(3, tmp_path) as cluster:
+        cluster.start()
+        leader = await asyncio.to_thread(cluster.wait_until_serving)
+        victim = next(name for name in cluster.nodes if name != leader)
+        async with connect(cluster.addresses) as client:
+            await schedule(client, 1_000)
+            cluster.kill(victim)
+            cluster.nodes[victim].folder.rename(tmp_path / "gone")
+            node = cluster.nodes[victim]
+            rejoined = await asyncio.create_subprocess_exec(
+                *(sys.executable, *command(node.config), "--rejoin"), stderr=asyncio.subprocess.DEVNULL
+            )
+            try:
+                await agree(client, set(cluster.nodes))
+            finally:
+                rejoined.terminate()
+                assert await asyncio.wait_for(rejoined.wait(), PATIENCE_S) == 0
+            cluster.start(victim)  # a node as any other
+            await agree(client, set(cluster.nodes))
+            assert not (node.folder / "rejoining").exists()
+            assert (await client.operator().transfer(victim)).leader == victim
+
+
+async def test_a_node_that_lost_its_data_does_not_vote_before_the_others_have_let_it_go(
+    cluster: LocalCluster,
+) -> None:
+    leader = await asyncio.to_thread(cluster.wait_until_serving)
+    behind, victim = sorted(set(cluster.nodes) - {leader})
+    async with connect(cluster.addresses, deadline_ms=20_000) as client:
+        cluster.kill(behind)
+        await schedule(client, 1_000)  # on the leader and the victim alone
+        for name in (victim, leader):
+            cluster.kill(name)
+        journal(cluster.nodes[victim].folder)
+        config = cluster.nodes[victim].config
+        config.write_text('damaged_data = "rejoin"\n' + config.read_text())
+        cluster.start(behind, victim)
+        until = time.monotonic() + 3
+        while time.monotonic() < until:  # with the victim's vote the one behind would lead, and lose all
+            assert cluster.leader() is None
+            await asyncio.sleep(0.1)
+        cluster.start(leader)
+        await agree(client, set(cluster.nodes))
+        assert (await client.operator().status()).pending == 1_000

@@ -1,0 +1,75 @@
+"""What a node does on disk when its data was lost, whenever the power goes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tarry.node import rejoining
+from tarry.node.rejoining import MARK, Phase, joined, left, phase, set_aside
+
+
+def fill(data: Path) -> None:
+    for name in ("journal", "state-3"):
+        (data / name).mkdir(parents=True)
+        (data / name / "data.mdb").write_bytes(name.encode())
+    (data / "current").write_text("state-3")
+
+
+def test_a_node_whose_data_is_whole_is_in_no_phase(tmp_path: Path) -> None:
+    fill(tmp_path)
+    assert phase(tmp_path) is None
+
+
+def test_what_is_set_aside_is_whole_and_out_of_the_way(tmp_path: Path) -> None:
+    fill(tmp_path)
+    aside = set_aside(tmp_path)
+    assert phase(tmp_path) is Phase.LEAVING
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["damaged-1", MARK]
+    assert (aside / "journal" / "data.mdb").read_bytes() == b"journal"
+    assert (aside / "state-3" / "data.mdb").read_bytes() == b"state-3"
+    assert (aside / "current").read_text() == "state-3"
+
+
+def test_data_set_aside_twice_is_kept_twice(tmp_path: Path) -> None:
+    fill(tmp_path)
+    first = set_aside(tmp_path)
+    fill(tmp_path)
+    second = set_aside(tmp_path)
+    assert first != second
+    assert (first / "current").exists()
+    assert (second / "current").exists()
+
+
+def test_a_node_goes_from_leaving_to_joining_to_being_one_as_any_other(tmp_path: Path) -> None:
+    set_aside(tmp_path)
+    left(tmp_path)
+    assert phase(tmp_path) is Phase.JOINING
+    joined(tmp_path)
+    assert phase(tmp_path) is None
+
+
+def test_a_mark_that_nobody_can_read_counts_as_leaving(tmp_path: Path) -> None:
+    (tmp_path / MARK).write_bytes(b"")
+    assert phase(tmp_path) is Phase.LEAVING
+
+
+@pytest.mark.parametrize("moves", range(3))
+def test_a_crash_in_the_middle_never_leaves_a_node_without_data_and_without_the_mark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moves: int
+) -> None:
+    fill(tmp_path)
+    done = iter(range(moves))
+    rename = Path.rename
+
+    def until_the_power_goes(path: Path, target: Path) -> Path:
+        if next(done, None) is None:
+            raise InterruptedError
+        return rename(path, target)
+
+    with monkeypatch.context() as power:
+        power.setattr(rejoining.Path, "rename", until_the_power_goes)
+        with pytest.raises(InterruptedError):
+            set_aside(tmp_path)
+    assert phase(tmp_path) is Phase.LEAVING
