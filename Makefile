@@ -15,7 +15,7 @@ PROTOC = $(PY) -m grpc_tools.protoc -Itarry/proto=proto \
 
 .PHONY: help
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: venv
 venv: $(READY) ## the virtual environment in .venv, once for each version of pyproject.toml
@@ -70,8 +70,23 @@ format: $(READY) ## mend what ruff can mend
 	$(VENV)/bin/ruff check --fix .
 	$(VENV)/bin/ruff format .
 
+BENCH_READY = $(READY:$(VENV)/ready-%=$(VENV)/bench-ready-%)
+
+$(BENCH_READY): $(READY)
+	$(PY) -m pip install --quiet --group bench
+	bench/side_by_side/install $(VENV)/peers/bin
+	@rm -f $(VENV)/bench-ready-* && touch $@
+
 .PHONY: bench
-bench: $(READY) ## benchmarks of the parts (each prints one JSON object last)
+bench: $(BENCH_READY) ## tarry and its peers side by side, some 15 minutes (ARGS="--row schedule_1000x100 --only tarry,etcd3")
+	@$(PY) -m tarry.bench.side_by_side $(ARGS)
+
+.PHONY: bench-quick
+bench-quick: $(BENCH_READY) ## the same in two minutes: few rows, few systems, short turns
+	@$(PY) -m tarry.bench.side_by_side --quick $(ARGS)
+
+.PHONY: bench-parts
+bench-parts: $(READY) ## benchmarks of the parts (each prints one JSON object last)
 	@for file in bench/*.py; do \
 		grep -q '__main__' "$$file" || continue; \
 		name=$$(basename "$$file" .py); echo "== $$name"; $(PY) -m "tarry.bench.$$name"; \

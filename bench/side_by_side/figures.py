@@ -1,0 +1,143 @@
+"""The figures of a run as one JSON object, and the tables made from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, Final
+
+from tarry.bench.side_by_side.messages import Verdict
+from tarry.bench.side_by_side.rows import ROWS, Row
+from tarry.bench.side_by_side.system import System
+from tarry.bench.side_by_side.turns import Results
+
+OURS: Final = "tarry"
+# key -> row and figure, of tarry's median
+KEYS: Final = {
+    "schedule_1000x100_per_s": ("schedule_1000x100", "per_s"),
+    "schedule_1000x1k_per_s": ("schedule_1000x1k", "per_s"),
+    "schedule_100x100_per_s": ("schedule_100x100", "per_s"),
+    "schedule_tasks32_per_s": ("schedule_tasks32", "per_s"),
+    "schedule_one_p50_ms": ("schedule_one", "p50_ms"),
+    "lateness_1k_p50_ms": ("lateness_1k", "p50_ms"),
+    "lateness_1k_p99_ms": ("lateness_1k", "p99_ms"),
+    "lateness_5k_p50_ms": ("lateness_5k", "p50_ms"),
+    "lateness_5k_p99_ms": ("lateness_5k", "p99_ms"),
+    "mass_100k_s": ("mass_100k", "s"),
+    "mass_1m_s": ("mass_1m", "s"),
+    "cancel_per_s": ("cancel", "per_s"),
+    "failover_s": ("failover", "s"),
+    "ram_bytes_per_pending": ("pending", "ram_bytes"),
+    "disk_bytes_per_pending": ("pending", "disk_bytes"),
+    "restart_s": ("pending", "restart_s"),
+}
+# key -> row and peer, the ratio of the rates in the same turns
+RATIOS: Final = {
+    "schedule_1000x100_vs_etcd3": ("schedule_1000x100", "etcd3"),
+    "schedule_1000x100_vs_rabbit_quorum": ("schedule_1000x100", "rabbit_quorum"),
+    "schedule_1000x1k_vs_etcd3": ("schedule_1000x1k", "etcd3"),
+    "schedule_100x100_vs_etcd3": ("schedule_100x100", "etcd3"),
+    "schedule_tasks32_vs_etcd3": ("schedule_tasks32", "etcd3"),
+}
+
+
+def outcome(
+    results: Results, systems: Sequence[System], skipped: Mapping[str, str], machine: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return everything measured; the flat keys are tarry's own."""
+    flat: dict[str, Any] = {}
+    for key, (row, figure) in KEYS.items():
+        spread = results.cell(row, OURS).figures().get(figure)
+        if spread is not None:
+            flat[key] = rounded(spread.median)
+    for key, (row, peer) in RATIOS.items():
+        ratio = results.ratio(row, OURS, peer, "per_s")
+        if ratio is not None:
+            flat[key] = rounded(ratio)
+    verdicts = {system.name: _verdict(results, system.name) for system in systems}
+    flat |= asdict(verdicts.get(OURS, Verdict()))
+    rows: dict[str, Any] = {}
+    for (row, system), cell in results.cells.items():
+        spreads = {name: _rounded(asdict(spread)) for name, spread in cell.figures().items()}
+        rows.setdefault(row, {})[system] = {
+            "turns": len(cell.turns), "failed": cell.failed, **asdict(cell.verdict()), "figures": spreads
+        }  # fmt: skip
+    peers = {
+        system.name: {
+            "version": system.version(),
+            **asdict(system.durability),
+            "mark": system.durability.mark,
+            "note": system.lateness_note,
+            **asdict(verdicts[system.name]),
+        }
+        for system in systems
+    }
+    return {**flat, "machine": dict(machine), "systems": peers, "skipped": dict(skipped), "rows": rows}
+
+
+def _verdict(results: Results, system: str) -> Verdict:
+    cells = (cell for (_, name), cell in results.cells.items() if name == system)
+    return sum((cell.verdict() for cell in cells), Verdict())
+
+
+def rounded(value: float) -> float:
+    """Return the value with four significant digits."""
+    return float(f"{value:.4g}")
+
+
+def _rounded(values: Mapping[str, float]) -> dict[str, float]:
+    return {name: rounded(value) for name, value in values.items()}
+
+
+def shown(value: float) -> str:
+    """Return a figure for people: three significant digits, thousands apart."""
+    return f"{float(f'{value:.3g}'):,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def lines(found: Mapping[str, Any]) -> Iterable[tuple[Row, dict[str, str]]]:
+    """Yield the rows measured with a text for each system: min / median / max, or why there is none."""
+    for row in ROWS:
+        cells = found["rows"].get(row.name, {})
+        if cells:
+            yield row, {name: _text(row, cell) for name, cell in cells.items()}
+
+
+def _text(row: Row, cell: Mapping[str, Any]) -> str:
+    spread = cell["figures"].get(row.figure)
+    if spread is None:
+        return f"failed: {cell['failed']}"
+    few = "" if not cell["failed"] else f" ({cell['turns']} turns, then {cell['failed']})"
+    if cell["turns"] == 1:
+        return f"{shown(spread['median'])} {row.unit}{few}"
+    return f"{shown(spread['min'])} / {shown(spread['median'])} / {shown(spread['max'])} {row.unit}{few}"
+
+
+def markdown(found: Mapping[str, Any]) -> str:
+    """Return the README's table: a line for each row, a column for each system, medians."""
+    names = list(found["systems"])
+    marks = {name: found["systems"][name]["mark"] for name in names}
+    head = [f"{name}{f' ({mark})' if (mark := marks[name]) else ''}" for name in names]
+    table = [["work", *head], ["---"] * (len(names) + 1)]
+    for row, _ in lines(found):
+        cells = found["rows"][row.name]
+        spreads = [cells.get(name, {}).get("figures", {}).get(row.figure) for name in names]
+        table.append([row.title, *(f"{shown(s['median'])} {row.unit}" if s else "" for s in spreads)])
+        if row.name == "pending":
+            table += [
+                [title, *(_pending(cells.get(name, {}), figure, unit) for name in names)]
+                for title, figure, unit in (
+                    ("disk per message pending", "disk_bytes", "B"),
+                    ("restart with them pending", "restart_s", "s"),
+                )
+            ]
+    table.append(["lost, early, repeated, changed", *(_judged(found["systems"][name]) for name in names)])
+    return "\n".join(f"| {' | '.join(line)} |" for line in table)
+
+
+def _pending(cell: Mapping[str, Any], figure: str, unit: str) -> str:
+    spread = cell.get("figures", {}).get(figure)
+    return f"{shown(spread['median'])} {unit}" if spread else ""
+
+
+def _judged(system: Mapping[str, Any]) -> str:
+    return ", ".join(str(system[name]) for name in ("lost", "early", "duplicates", "changed"))

@@ -1,0 +1,186 @@
+"""NATS JetStream with three replicas: as a log, and with its scheduled messages (2.12 or newer).
+
+publish to <lane>.at.N with Nats-Schedule: @at … ─► the server publishes to <lane>.due ─► pull consumer
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import time
+import urllib.error
+import urllib.request
+from datetime import UTC, datetime
+from pathlib import Path
+
+import nats
+from nats.aio.client import Client
+from nats.errors import TimeoutError as NothingCame
+from nats.js import JetStreamContext
+from nats.js.api import StorageType, StreamConfig
+from nats.js.errors import APIError
+
+from tarry.bench.side_by_side.servers import Server, folder_bytes, memory_bytes, program, version_of
+from tarry.bench.side_by_side.system import DueMs, Durability, System, Take
+from tarry.client.local_cluster import free_ports
+
+FETCH = 1_000
+
+
+class NatsLog(System):
+    """Three servers; a batch is so many publishings under way, each answered by the stream."""
+
+    name = "nats_r3_log"
+    durability = Durability(3, False, "R3, sync_interval 2m (the default)")
+    delivers = False
+    sync = "2m"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._numbers = itertools.count()
+
+    def missing(self) -> str:
+        return (
+            ""
+            if program("nats-server")
+            else "no nats-server: run bench/side_by_side/install (builds it with Go)"
+        )
+
+    def version(self) -> str:
+        return version_of(program("nats-server") or "nats-server", "--version").removeprefix("nats-server: v")
+
+    async def start(self, folder: Path) -> None:
+        self._folder = folder
+        ports = free_ports(9)
+        self._ports = ports[:3]
+        routes = ", ".join(f'"nats://127.0.0.1:{port}"' for port in ports[3:6])
+        self._servers = []
+        for number in range(3):
+            config = folder / f"n{number}.conf"
+            config.write_text(
+                f'server_name: n{number}\nlisten: "127.0.0.1:{ports[number]}"\n'
+                f'http: "127.0.0.1:{ports[6 + number]}"\n'
+                f'jetstream {{ store_dir: "{folder}/n{number}", sync_interval: {self.sync} }}\n'
+                f'cluster {{ name: bench, listen: "127.0.0.1:{ports[3 + number]}", routes: [{routes}] }}\n'
+            )
+            command = [program("nats-server") or "nats-server", "-c", str(config)]
+            self._servers.append(Server(command, folder, f"n{number}"))
+        for server in self._servers:
+            server.start()
+        self._health = [f"http://127.0.0.1:{port}/healthz" for port in ports[6:]]
+        self._lanes: list[str] = []
+        await self._connect()
+
+    async def _connect(self) -> None:
+        deadline = time.monotonic() + 60
+        while not all([await asyncio.to_thread(_healthy, url) for url in self._health]):
+            if time.monotonic() > deadline:
+                raise self._servers[0].failed("not healthy")
+            await asyncio.sleep(0.1)
+        self._client: Client = await nats.connect(f"nats://127.0.0.1:{self._ports[0]}")
+        self._stream: JetStreamContext = self._client.jetstream(timeout=20, publish_async_max_pending=100_000)
+
+    async def stop(self) -> None:
+        await self._client.close()
+        for server in self._servers:
+            server.stop()
+
+    def _config(self, lane: str) -> StreamConfig:
+        return StreamConfig(name=lane, subjects=[f"{lane}.>"], num_replicas=3, storage=StorageType.FILE)
+
+    async def open(self, lane: str) -> None:
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                await self._stream.add_stream(self._config(lane))
+                break
+            except APIError:  # right after the start there is no leader to place it
+                if time.monotonic() > deadline:
+                    raise
+                await asyncio.sleep(0.2)
+        self._lanes.append(lane)
+
+    async def schedule_batch(self, lane: str, bodies: list[bytes], due_ms: DueMs) -> None:
+        answers = [
+            await self._publish(lane, body, due) for body, due in zip(bodies, due_ms.tolist(), strict=True)
+        ]
+        await asyncio.gather(*answers)
+
+    async def _publish(self, lane: str, body: bytes, due_ms: int) -> asyncio.Future[object]:
+        answer: asyncio.Future[object] = await self._stream.publish_async(f"{lane}.log", body)
+        return answer
+
+    async def pending(self) -> int:
+        return sum([(await self._stream.stream_info(lane)).state.messages for lane in self._lanes])
+
+    async def peek(self, lane: str, count: int) -> list[bytes]:
+        first = (await self._stream.stream_info(lane)).state.first_seq
+        found = [await self._stream.get_msg(lane, seq) for seq in range(first, first + min(count, 50))]
+        return [each.data or b"" for each in found]
+
+    def memory_bytes(self) -> int:
+        return max(memory_bytes(server.pid) for server in self._servers)
+
+    async def disk_bytes(self) -> int:
+        return folder_bytes(self._folder / "n0")
+
+    async def restart(self) -> None:
+        await self._client.close()
+        for server in self._servers:
+            server.stop()
+        for server in self._servers:
+            server.start()
+        await self._connect()
+
+
+class NatsScheduled(NatsLog):
+    """The same stream, whose messages name when they are to be published again."""
+
+    name = "nats_r3"
+    delivers = True
+    lateness_note = "its schedules"
+
+    def _config(self, lane: str) -> StreamConfig:
+        config = super()._config(lane)
+        config.allow_msg_schedules = True
+        config.allow_msg_ttl = True
+        return config
+
+    async def _publish(self, lane: str, body: bytes, due_ms: int) -> asyncio.Future[object]:
+        at = datetime.fromtimestamp(due_ms / 1_000, UTC).isoformat(timespec="milliseconds")
+        headers = {"Nats-Schedule": f"@at {at.replace('+00:00', 'Z')}", "Nats-Schedule-Target": f"{lane}.due"}
+        answer: asyncio.Future[object] = await self._stream.publish_async(
+            f"{lane}.at.{next(self._numbers)}", body, headers=headers
+        )
+        return answer
+
+    async def receive(self, lane: str, take: Take) -> None:
+        subscription = await self._stream.pull_subscribe(f"{lane}.due", durable="bench", stream=lane)
+        while True:
+            try:
+                messages = await subscription.fetch(FETCH, timeout=1)
+            except NothingCame:
+                continue
+            done = take([message.data for message in messages])
+            for message in messages:
+                await message.ack()
+            if done:
+                await self._client.flush()
+                return
+
+
+class NatsScheduledSynced(NatsScheduled):
+    """Fsync with every message."""
+
+    name = "nats_r3_always"
+    durability = Durability(3, True, "R3, sync_interval always")
+    sync = "always"
+
+
+def _healthy(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=1) as answer:
+            return bool(json.load(answer)["status"] == "ok")
+    except (urllib.error.URLError, OSError):
+        return False

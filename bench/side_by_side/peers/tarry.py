@@ -1,0 +1,100 @@
+"""tarry: three nodes, as `tarry dev` runs them."""
+
+from __future__ import annotations
+
+import asyncio
+from importlib.metadata import version
+from pathlib import Path
+
+from tarry.bench.side_by_side.servers import folder_bytes, memory_bytes
+from tarry.bench.side_by_side.system import DueMs, Durability, System, Take
+from tarry.client.aio import CancelOutcome, Client, Producer, ScheduledBatch, connect
+from tarry.client.local_cluster import LocalCluster
+
+CREDIT = 100_000
+
+
+class Tarry(System):
+    """Schedules through one producer; its own client gathers what many tasks schedule."""
+
+    name = "tarry"
+    durability = Durability(3, True, "as shipped: fsync on a majority before the answer")
+    cancels = True
+    fails_over = True
+
+    def missing(self) -> str:
+        return ""
+
+    def version(self) -> str:
+        return version("tarry")
+
+    async def start(self, folder: Path) -> None:
+        self._cluster = LocalCluster(3, folder)
+        self._cluster.start()
+        self._cluster.wait_until_serving()
+        self._client: Client = connect(self._cluster.addresses)
+        self._producer: Producer = self._client.producer()
+        self._kept: dict[str, list[ScheduledBatch]] = {}
+
+    async def stop(self) -> None:
+        await self._client.close()
+        self._cluster.close()
+
+    async def open(self, lane: str) -> None:
+        self._kept[lane] = []
+
+    async def schedule_batch(self, lane: str, bodies: list[bytes], due_ms: DueMs) -> None:
+        self._kept[lane].append(await self._producer.schedule_batch(lane, bodies, due_ms=due_ms))
+
+    async def schedule(self, lane: str, body: bytes, due_ms: int) -> None:
+        await self._producer.schedule(lane, body, due_ms=due_ms)
+
+    async def pending(self) -> int:
+        return (await self._client.operator().status()).pending
+
+    async def peek(self, lane: str, count: int) -> list[bytes]:
+        kept = self._kept[lane]
+        ids = [message_id for batch in (kept[:1] + kept[-1:]) for message_id in batch.ids]
+        some = ids[:: max(1, len(ids) // count)]
+        return [(await self._producer.get(message_id)).body for message_id in some]
+
+    async def receive(self, lane: str, take: Take) -> None:
+        async with self._client.consumer(lane, "bench", credit=CREDIT) as consumer:
+            answers = []
+            async for batch in consumer.batches():
+                done = take(list(batch.bodies))
+                answers.append(batch.ack())
+                if done:
+                    await asyncio.gather(*answers)
+                    return
+
+    async def cancel(self, lane: str, count: int) -> int:
+        cancelled = 0
+        for batch in self._kept[lane]:
+            outcomes = await self._producer.cancel_many(batch.ids)
+            cancelled += outcomes.count(CancelOutcome.CANCELLED)
+            if cancelled >= count:
+                break
+        return cancelled
+
+    def memory_bytes(self) -> int:
+        return max(memory_bytes(node.process.pid) for node in self._cluster.nodes.values() if node.process)
+
+    async def disk_bytes(self) -> int:
+        hours = (self._cluster.folder / "n1").glob("state-*/hours")
+        return sum(map(folder_bytes, hours))
+
+    async def kill_leader(self) -> None:
+        self._killed = self._cluster.wait_for_leader()
+        self._cluster.kill(self._killed)
+
+    async def mend(self) -> None:
+        """Bring the killed node back."""
+        self._cluster.start(self._killed)
+        self._cluster.wait_until_serving()
+
+    async def restart(self) -> None:
+        for name in self._cluster.nodes:
+            self._cluster.stop(name)
+        self._cluster.start()
+        self._cluster.wait_until_serving(120)

@@ -1,0 +1,136 @@
+"""Processes of peers: on loopback, in a temporary folder, ended by their own process id."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import psutil
+
+BUILT: Final = Path(sys.prefix) / "peers" / "bin"
+"""Where `bench/side_by_side/install` puts what it builds."""
+STOP_S: Final = 20.0
+
+
+class PeerFailed(RuntimeError):
+    """A peer's server did not do what it should; the text ends with the tail of its log."""
+
+
+def program(name: str, *folders: str) -> str | None:
+    """Return the path of a program: built for the bench, on the PATH, or in `folders` (newest last)."""
+    path = os.pathsep.join([str(BUILT), os.environ.get("PATH", ""), "/usr/sbin", *reversed(folders)])
+    return shutil.which(name, path=path)
+
+
+class Server:
+    """One process and its log. It dies with the process that started it (Linux)."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        folder: Path,
+        name: str,
+        *,
+        environment: Mapping[str, str] | None = None,
+        user: str = "",
+    ) -> None:
+        self.command, self.folder, self.name = command, folder, name
+        self.environment = {**os.environ, **(environment or {})}
+        self.user = user
+        self.log = folder / f"{name}.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        if self._process is None:
+            raise PeerFailed(f"{self.name} was never started")
+        return self._process.pid
+
+    def start(self) -> None:
+        """Start it, or start it again."""
+        guard = [setpriv, "--pdeathsig", "KILL"] if (setpriv := shutil.which("setpriv")) else []
+        if self.user:
+            guard += [f"--reuid={self.user}", f"--regid={self.user}", "--init-groups"]
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [*guard, *self.command],
+                cwd=self.folder,
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def stop(self, ask: signal.Signals = signal.SIGTERM) -> None:
+        """Ask it to end, and end it after STOP_S if it does not."""
+        if self._process is None or self._process.poll() is not None:
+            return
+        self._process.send_signal(ask)
+        try:
+            self._process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+    def kill(self) -> None:
+        """End it at once, with the processes that it started."""
+        if self._process is not None and self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)  # a session of its own: nobody else is in it
+            self._process.wait()
+
+    async def wait_for_port(self, port: int, timeout_s: float = 60.0) -> None:
+        """Return as soon as something listens there."""
+        await wait_for(lambda: _listens(port), timeout_s, self)
+
+    def failed(self, complaint: str) -> PeerFailed:
+        tail = self.log.read_text(errors="replace").splitlines()[-12:] if self.log.exists() else []
+        return PeerFailed("\n".join([f"{self.name}: {complaint}", *tail]))
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+
+async def wait_for(ready: object, timeout_s: float, server: Server) -> None:
+    """Return when `ready()` is true; raise PeerFailed if the server ends or time is up."""
+    assert callable(ready)
+    deadline = time.monotonic() + timeout_s
+    while not ready():
+        if not server.running:
+            raise server.failed("ended while starting")
+        if time.monotonic() > deadline:
+            raise server.failed(f"not ready after {timeout_s:.0f} s")
+        await asyncio.sleep(0.05)
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(0.2)
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def version_of(*command: str) -> str:
+    """Return the first line that a program prints about itself."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+    lines = (done.stdout or done.stderr).strip().splitlines()
+    return lines[0].strip() if lines else "unknown"
+
+
+def memory_bytes(pid: int) -> int:
+    """Return the memory that a process and its children have for themselves."""
+    process = psutil.Process(pid)
+    return sum(each.memory_full_info().uss for each in [process, *process.children(recursive=True)])
+
+
+def folder_bytes(folder: Path) -> int:
+    """Return the disk taken by the files below a folder."""
+    return sum(file.stat().st_blocks * 512 for file in folder.rglob("*") if file.is_file())

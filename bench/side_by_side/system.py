@@ -1,0 +1,161 @@
+"""What every system under measurement has to do: take messages, keep them, and hand them over when due."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tarry.bench.side_by_side.servers import PeerFailed
+
+DueMs: TypeAlias = NDArray[np.int64]
+Take: TypeAlias = Callable[[list[bytes]], bool]
+"""Called with bodies as they arrive; true when everything has come."""
+
+
+@dataclass(frozen=True, slots=True)
+class Durability:
+    """What an answer is worth."""
+
+    copies: int
+    synced: bool  # on disk before the answer, on a majority where there are copies
+    setting: str  # as the system's own configuration says it
+
+    @property
+    def mark(self) -> str:
+        """Name what is missing, against a synced majority of three."""
+        missing = [*(["one copy"] if self.copies == 1 else []), *([] if self.synced else ["no fsync"])]
+        return ", ".join(missing)
+
+
+class System(ABC):
+    """One system with its servers and one client. A lane is a topic, queue, key or table of its own."""
+
+    name: ClassVar[str]
+    durability: ClassVar[Durability]
+    delivers: ClassVar[bool] = True
+    cancels: ClassVar[bool] = False
+    fails_over: ClassVar[bool] = False
+    batch_max: ClassVar[int] = 1_000  # messages of the largest request
+    lateness_note: ClassVar[str] = ""
+
+    def __init__(self) -> None:
+        self._gathering = Gathering(self.schedule_batch, self.batch_max)
+
+    @abstractmethod
+    def missing(self) -> str:
+        """Say what has to be installed before this can run; empty: nothing."""
+
+    @abstractmethod
+    def version(self) -> str:
+        """Return the server's version."""
+
+    @abstractmethod
+    async def start(self, folder: Path) -> None:
+        """Start the servers with their data below `folder`, and connect."""
+
+    @abstractmethod
+    async def stop(self) -> None:
+        """Disconnect, and end what was started."""
+
+    @abstractmethod
+    async def open(self, lane: str) -> None:
+        """Make a lane ready."""
+
+    @abstractmethod
+    async def schedule_batch(self, lane: str, bodies: list[bytes], due_ms: DueMs) -> None:
+        """Return when the system has answered for all of these (up to `batch_max`)."""
+
+    async def schedule(self, lane: str, body: bytes, due_ms: int) -> None:
+        """Schedule one message; what many tasks ask for at once shares a request."""
+        await self._gathering.put(lane, body, due_ms)
+
+    @abstractmethod
+    async def pending(self) -> int:
+        """Return how many messages are kept, in all lanes."""
+
+    async def peek(self, lane: str, count: int) -> list[bytes]:
+        """Return some bodies that are kept; none where the system cannot show them."""
+        return []
+
+    async def receive(self, lane: str, take: Take) -> None:
+        """Hand every due message to `take`, acknowledge it, and return when `take` says so."""
+        raise PeerFailed(f"{self.name} delivers nothing")
+
+    async def cancel(self, lane: str, count: int) -> int:
+        """Cancel `count` messages that were scheduled in the lane, in batches; return how many were."""
+        raise PeerFailed(f"{self.name} cancels nothing")
+
+    def memory_bytes(self) -> int:
+        """Return the memory of the largest node."""
+        raise PeerFailed(f"{self.name} does not say")
+
+    async def disk_bytes(self) -> int:
+        """Return the disk that one node needs for what is pending, after what it compacts."""
+        raise PeerFailed(f"{self.name} does not say")
+
+    async def kill_leader(self) -> None:
+        """End the node that answers (SIGKILL)."""
+        raise PeerFailed(f"{self.name} has no other node")
+
+    async def mend(self) -> None:
+        """Bring back what `kill_leader` ended."""
+        raise PeerFailed(f"{self.name} has no other node")
+
+    async def restart(self) -> None:
+        """Stop every server, and return when all is served again."""
+        raise PeerFailed(f"{self.name} is not restarted")
+
+
+Send: TypeAlias = Callable[[str, list[bytes], DueMs], Coroutine[Any, Any, None]]
+
+
+class Gathering:
+    """Puts what many tasks schedule at the same time into one request; few requests at a time."""
+
+    FLIGHTS_MAX = 2
+
+    def __init__(self, send: Send, batch_max: int) -> None:
+        self._send, self._batch_max = send, batch_max
+        self._waiting: list[tuple[str, bytes, int, asyncio.Future[None]]] = []
+        self._flights: set[asyncio.Task[None]] = set()
+
+    def put(self, lane: str, body: bytes, due_ms: int) -> asyncio.Future[None]:
+        """Return the answer to come."""
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[None] = loop.create_future()
+        self._waiting.append((lane, body, due_ms, answer))
+        if len(self._waiting) == 1 and len(self._flights) < self.FLIGHTS_MAX:
+            loop.call_soon(self._fly)
+        return answer
+
+    def _fly(self) -> None:
+        if not self._waiting or len(self._flights) >= self.FLIGHTS_MAX:
+            return
+        lane = self._waiting[0][0]
+        batch = [each for each in self._waiting if each[0] == lane][: self._batch_max]
+        left = {id(each) for each in batch}
+        self._waiting = [each for each in self._waiting if id(each) not in left]
+        flight = asyncio.ensure_future(self._carry(lane, batch))
+        self._flights.add(flight)
+        flight.add_done_callback(self._land)
+
+    def _land(self, flight: asyncio.Task[None]) -> None:
+        self._flights.discard(flight)
+        self._fly()
+
+    async def _carry(self, lane: str, batch: list[tuple[str, bytes, int, asyncio.Future[None]]]) -> None:
+        sending = asyncio.ensure_future(
+            self._send(lane, [each[1] for each in batch], np.array([each[2] for each in batch], np.int64))
+        )
+        await asyncio.wait([sending])
+        error = sending.exception()
+        for *_, answer in batch:
+            if not answer.done():
+                answer.set_result(None) if error is None else answer.set_exception(error)

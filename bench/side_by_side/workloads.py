@@ -1,0 +1,233 @@
+"""The work that every system is given, one turn at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tarry.bench.side_by_side.messages import Account, Verdict
+from tarry.bench.side_by_side.system import System
+
+HOUR_MS = 3_600_000
+PEEK = 500
+MADE_AT_ONCE = 500
+LEAD_MS = 1_500
+"""How far ahead of their due time messages of the steady rows are sent."""
+STEP_MS = 50
+_numbers = itertools.count(1)
+_ids = itertools.count(1, 1 << 32)
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What one turn of one row on one system gave."""
+
+    figures: dict[str, float]
+    verdict: Verdict = field(default_factory=Verdict)
+
+
+async def _lane(system: System, row: str) -> str:
+    lane = f"{row}-{next(_numbers)}"
+    await system.open(lane)
+    return lane
+
+
+def _account(size: int) -> Account:
+    return Account(next(_ids), size)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+async def schedule(system: System, *, batch: int, size: int, in_flight: int, seconds: float) -> Turn:
+    """Batches, so many in flight, for so many seconds; due at random within an hour that is an hour away.
+
+    Nothing falls due while the bench runs. What is kept afterwards is counted, and a sample compared.
+    """
+    lane, account = await _lane(system, f"schedule-{batch}x{size}"), _account(size)
+    random = np.random.default_rng(1)
+    before = await system.pending()
+    start = time.perf_counter()
+
+    async def worker() -> None:
+        while time.perf_counter() < start + seconds:
+            due_ms = _now_ms() + HOUR_MS + random.integers(0, HOUR_MS, batch)
+            await system.schedule_batch(lane, account.send(due_ms), due_ms)
+
+    await asyncio.gather(*(worker() for _ in range(in_flight)))
+    taken_s = time.perf_counter() - start
+    return Turn({"per_s": account.sent / taken_s}, await _kept(system, lane, account, before))
+
+
+async def single(system: System, *, size: int, tasks: int, seconds: float) -> Turn:
+    """One message after another from each of so many tasks; gives the rate and the time of one."""
+    lane, account = await _lane(system, f"single-{tasks}"), _account(size)
+    random = np.random.default_rng(1)
+    before = await system.pending()
+    start = time.perf_counter()
+    taken: list[float] = []
+    ready: deque[tuple[bytes, int]] = deque()  # made in bulk, so that the turn is not spent on making bodies
+
+    async def worker() -> None:
+        while (begin := time.perf_counter()) < start + seconds:
+            if not ready:
+                due_ms = _now_ms() + HOUR_MS + random.integers(0, HOUR_MS, MADE_AT_ONCE)
+                ready.extend(zip(account.send(due_ms), due_ms.tolist(), strict=True))
+            await system.schedule(lane, *ready.popleft())
+            taken.append(time.perf_counter() - begin)
+
+    await asyncio.gather(*(worker() for _ in range(tasks)))
+    account.take_back(len(ready))
+    rate = account.sent / (time.perf_counter() - start)
+    p50, p99 = np.percentile(taken, [50, 99]) * 1_000
+    figures = {"per_s": rate, "p50_ms": float(p50), "p99_ms": float(p99)}
+    return Turn(figures, await _kept(system, lane, account, before))
+
+
+async def _kept(system: System, lane: str, account: Account, before: int) -> Verdict:
+    """Compare the count of what is kept with what was sent, and the bodies of a sample."""
+    more = await system.pending() - before
+    account.take(await system.peek(lane, PEEK), float("inf"))
+    missing, extra = max(0, account.sent - more), max(0, more - account.sent)
+    return account.verdict(all_came=False) + Verdict(lost=missing, duplicates=extra)
+
+
+async def steady(system: System, *, rate: int, size: int, seconds: float) -> Turn:
+    """A stream of so many a second, sent LEAD_MS ahead and received at the same time; gives the lateness."""
+    lane, account = await _lane(system, f"steady-{rate}"), _account(size)
+    receiving = asyncio.ensure_future(system.receive(lane, account.take))
+    begin_ms = _now_ms() + 200
+    per_step = rate * STEP_MS // 1_000
+    within = np.arange(per_step) * STEP_MS // per_step
+    behind_ms = 0.0
+    for step in range(int(seconds * 1_000 / STEP_MS)):
+        at_ms = begin_ms + step * STEP_MS
+        await asyncio.sleep(max(0.0, (at_ms - time.time_ns() / 1e6) / 1_000))
+        due_ms = at_ms + LEAD_MS + within
+        for start in range(0, per_step, system.batch_max):
+            part = due_ms[start : start + system.batch_max]
+            await system.schedule_batch(lane, account.send(part), part)
+        behind_ms = max(behind_ms, time.time_ns() / 1e6 - at_ms - LEAD_MS)
+    account.complete = True
+    await _until(receiving, seconds + 30)
+    late = account.lateness_ms()
+    p50, p99 = np.percentile(late, [50, 99]) if len(late) else (np.inf, np.inf)
+    figures = {"p50_ms": float(p50), "p99_ms": float(p99), "max_ms": float(late.max(initial=0))}
+    if behind_ms > 0:  # answered after it was due: the lateness is that of the sending, too
+        figures["sent_late_ms"] = behind_ms
+    return Turn(figures, account.verdict())
+
+
+async def mass(system: System, *, count: int, size: int) -> Turn:
+    """So many due at one instant; gives the seconds from then to the last acknowledgement."""
+    lane, account = await _lane(system, "mass"), _account(size)
+    rate = await _probe(system, size)
+    due = _now_ms() + int(count / rate * 1_500) + 2_000
+    due_ms = np.full(system.batch_max, due, np.int64)
+    receiving = asyncio.ensure_future(system.receive(lane, account.take))
+    batches = iter(range(-(-count // system.batch_max)))
+
+    async def worker() -> None:
+        for _ in batches:
+            part = due_ms[: count - account.sent]
+            await system.schedule_batch(lane, account.send(part), part)
+
+    await asyncio.gather(*(worker() for _ in range(4)))
+    account.complete = True
+    if (over := _now_ms() - due) > 0:
+        raise RuntimeError(f"scheduling {count} took {over} ms longer than foreseen")
+    await _until(receiving, 120)
+    return Turn({"s": time.time() - due / 1_000}, account.verdict())
+
+
+async def _probe(system: System, size: int) -> float:
+    """Return roughly how many a second the system takes, from a few batches in a lane of their own."""
+    turn = await schedule(system, batch=system.batch_max, size=size, in_flight=4, seconds=0.3)
+    return turn.figures["per_s"]
+
+
+async def cancel(system: System, *, count: int, size: int) -> Turn:
+    """Schedule, then cancel all by id in batches; gives the rate of cancelling."""
+    lane, account = await _lane(system, "cancel"), _account(size)
+    before = await system.pending()
+    random = np.random.default_rng(1)
+    for start in range(0, count, system.batch_max):
+        due_ms = _now_ms() + HOUR_MS + random.integers(0, HOUR_MS, min(system.batch_max, count - start))
+        await system.schedule_batch(lane, account.send(due_ms), due_ms)
+    start_s = time.perf_counter()
+    cancelled = await system.cancel(lane, count)
+    taken_s = time.perf_counter() - start_s
+    left = await system.pending() - before
+    return Turn({"per_s": cancelled / taken_s}, Verdict(duplicates=max(0, left), lost=max(0, -left)))
+
+
+async def failover(system: System, *, size: int) -> Turn:
+    """Kill the leader; gives the seconds until the next message is answered for."""
+    lane, account = await _lane(system, "failover"), _account(size)
+    due_ms = np.array([_now_ms() + HOUR_MS])
+    await system.schedule_batch(lane, account.send(due_ms), due_ms)
+    start = time.perf_counter()
+    await system.kill_leader()
+    await _patiently(lambda: system.schedule(lane, account.send(due_ms)[0], int(due_ms[0])), start + 60)
+    taken_s = time.perf_counter() - start
+    await system.mend()
+    return Turn({"s": taken_s})
+
+
+async def _patiently(attempt: Callable[[], Awaitable[None]], deadline: float) -> None:
+    """Try until it is answered; whatever fails while there is no leader is tried again."""
+    while True:
+        trying = asyncio.ensure_future(attempt())
+        await asyncio.wait([trying], timeout=1.0)
+        if trying.done() and (error := trying.exception()) is None:
+            return
+        trying.cancel()
+        if time.perf_counter() > deadline:
+            raise RuntimeError("no answer in 60 s") from (error if trying.done() else None)
+        await asyncio.sleep(0.01)
+
+
+async def pending(system: System, *, count: int, size: int, seconds: float) -> Turn:
+    """Schedule so many, or as many as `seconds` allow; gives memory and disk per message, and the restart."""
+    lane, account = await _lane(system, "pending"), _account(size)
+    random = np.random.default_rng(1)
+    before = await system.pending()
+    await asyncio.sleep(1)
+    memory, disk = system.memory_bytes(), await system.disk_bytes()
+    start = time.perf_counter()
+
+    async def worker() -> None:
+        while account.sent < count and time.perf_counter() < start + seconds:
+            due_ms = _now_ms() + HOUR_MS + random.integers(0, HOUR_MS, system.batch_max)
+            await system.schedule_batch(lane, account.send(due_ms), due_ms)
+
+    await asyncio.gather(*(worker() for _ in range(8)))
+    await asyncio.sleep(3)  # what is compacted and trimmed in the background has had its time
+    more_disk, more_memory = await system.disk_bytes() - disk, system.memory_bytes() - memory
+    figures = {
+        "ram_bytes": max(0.0, more_memory / account.sent),
+        "disk_bytes": more_disk / account.sent,
+        "messages": float(before + account.sent),
+    }
+    verdict = await _kept(system, lane, account, before)
+    start = time.perf_counter()
+    await system.restart()
+    figures["restart_s"] = time.perf_counter() - start
+    return Turn(figures, verdict + await _kept(system, lane, account, before))
+
+
+async def _until(task: asyncio.Future[None], timeout_s: float) -> None:
+    """Return when the task has ended or its time is up; what has not come by then counts as lost."""
+    await asyncio.wait([task], timeout=timeout_s)
+    if not task.done():
+        task.cancel()
+        await asyncio.wait([task])
+    elif (error := task.exception()) is not None:
+        raise error

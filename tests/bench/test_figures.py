@@ -1,0 +1,103 @@
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from tarry.bench.side_by_side import turns
+from tarry.bench.side_by_side.figures import lines, markdown, outcome
+from tarry.bench.side_by_side.messages import Verdict
+from tarry.bench.side_by_side.peers import SYSTEMS, chosen
+from tarry.bench.side_by_side.peers.tarry import Tarry
+from tarry.bench.side_by_side.report import page
+from tarry.bench.side_by_side.rows import ROWS, Row, row_of
+from tarry.bench.side_by_side.system import Durability, System
+from tarry.bench.side_by_side.turns import Cell, Results, Spread
+from tarry.bench.side_by_side.workloads import Turn
+
+
+class Unsynced(Tarry):
+    name = "unsynced"
+    durability = Durability(1, False, "none")
+
+
+def rates(*values: float) -> Cell:
+    return Cell([Turn({"per_s": value}) for value in values])
+
+
+def found() -> dict[str, Any]:
+    cells = {
+        ("schedule_1000x100", "tarry"): rates(10_000.0, 30_000.0, 20_000.0),
+        ("schedule_1000x100", "etcd3"): rates(10_000.0, 10_000.0, 40_000.0),
+        ("schedule_tasks32", "tarry"): Cell([Turn({"per_s": 1.0}, Verdict(lost=2))]),
+        ("schedule_tasks32", "unsynced"): Cell(failed="OSError: <gone>"),
+    }
+    return outcome(Results(cells), [Tarry(), Unsynced()], {"redis_always": "not there"}, {"cores": 2})
+
+
+def test_a_spread_is_the_least_the_median_and_the_most() -> None:
+    assert Spread.of([3.0, 1.0, 8.0]) == Spread(1.0, 3.0, 8.0)
+
+
+def test_a_ratio_compares_the_same_turns() -> None:
+    """The medians alone would say 2.0; turn by turn it was 1, 3 and 0.5."""
+    assert found()["schedule_1000x100_vs_etcd3"] == 1.0
+
+
+def test_a_ratio_without_a_common_turn_is_left_out() -> None:
+    assert "schedule_tasks32_vs_etcd3" not in found()
+
+
+def test_the_flat_keys_are_those_of_tarry_and_its_verdicts() -> None:
+    assert (found()["schedule_1000x100_per_s"], found()["lost"], found()["duplicates"]) == (20_000.0, 2, 0)
+    json.dumps(found())
+
+
+def test_a_figure_that_not_every_turn_has_is_left_out() -> None:
+    assert list(Cell([Turn({"a": 1.0, "b": 2.0}), Turn({"a": 3.0})]).figures()) == ["a"]
+
+
+def test_lines_name_min_median_max_or_why_there_is_none() -> None:
+    texts = {row.name: text for row, text in lines(found())}
+    assert texts["schedule_1000x100"]["tarry"] == "10,000 / 20,000 / 30,000 /s"
+    assert texts["schedule_tasks32"]["unsynced"] == "failed: OSError: <gone>"
+
+
+def test_the_readme_table_marks_what_does_not_sync_or_copy() -> None:
+    head, _, first, *_, last = markdown(found()).splitlines()
+    assert head == "| work | tarry | unsynced (one copy, no fsync) |"
+    assert first == "| schedule, 1,000 × 100 B, 32 in flight | 20,000 /s |  |"
+    assert last == "| lost, early, repeated, changed | 2, 0, 0, 0 | 0, 0, 0, 0 |"
+
+
+def test_the_report_needs_nothing_else_and_escapes_what_peers_said() -> None:
+    report = page(found())
+    assert "not there" in report
+    assert "<gone>" not in report
+    assert "src=" not in report.replace("\n", "")[:200]
+
+
+def test_a_system_that_fails_is_left_out_of_the_row_and_keeps_its_reason() -> None:
+    asked: list[str] = []
+
+    async def work(system: System, quick: bool) -> Turn:
+        asked.append(system.name)
+        if system.name == "unsynced":
+            raise RuntimeError("gone")
+        return Turn({"per_s": 1.0})
+
+    row, results = Row("r", "r", "per_s", "/s", work), Results()
+    asyncio.run(turns.run([row], [Tarry(), Unsynced()], 3, True, results, lambda *_: None))
+    assert asked == ["tarry", "unsynced", "tarry", "tarry"]
+    assert results.cell("r", "unsynced").failed == "RuntimeError: gone"
+    assert len(results.cell("r", "tarry").turns) == 3
+
+
+def test_rows_and_systems_have_names_of_their_own_and_unknown_ones_are_refused() -> None:
+    assert len({row.name for row in ROWS}) == len(ROWS)
+    assert all(row_of(row.name) is row for row in ROWS)
+    with pytest.raises(KeyError, match="schedule_one"):
+        row_of("nothing")
+    with pytest.raises(KeyError, match="etcd3"):
+        chosen("nothing", quick=False)
+    assert "etcd3" in SYSTEMS
