@@ -71,7 +71,8 @@ class Dispatch(_Section):
 
     period_ms: Count = 50  # between releases
     commit_ms: Count = 50  # allowed for committing a release before its first message is due
-    slice_messages_max: Count = 10_000  # of one release
+    slice_messages_max: Count = 10_000  # of one release; a second with more is released earlier
+    ahead_ms_max: Count = 10_000  # how much earlier at most
     retention_ms: Count = 3 * 86_400_000  # of released messages, where a topic says nothing else
     retention_check_ms: Count = 60_000
     checkpoint_ms: Count = 5_000

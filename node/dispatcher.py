@@ -6,6 +6,7 @@ the due time, from memory, so that commit latency does not become lateness.
     next due far away ─► sleep until it is near (an earlier insert wakes the loop)
     next due is near  ─► propose Release(until = now + period + commit allowance)
     slice was full    ─► propose the next at once, until nothing overdue is left
+    a crowded second  ─► begin so much earlier that all of it is released when it begins
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
+import numpy as np
 import structlog
+from numpy.typing import NDArray
 
 from tarry.node.clock import ClusterTime
 from tarry.node.config import Dispatch
@@ -24,6 +27,9 @@ from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.replication.machine import Machine, Released
 
 log = structlog.get_logger()
+
+PER_S_GUESSED: Final = 50_000.0
+"""Messages released in a second, before it was measured."""
 
 
 class Realign(StrEnum):
@@ -58,8 +64,51 @@ class Plan:
     sleep_ms: int | None
 
 
-def plan(now_ms: int, frontier_ms: int, next_due_ms: int | None, settings: Dispatch) -> Plan:
+@dataclass(frozen=True, slots=True)
+class Crowd:
+    """A second that takes so long to release that it has to be begun with early."""
+
+    start_ms: int
+    until_ms: int
+
+
+def crowd(
+    second: int, pending: NDArray[np.uint32], frontier_ms: int, per_s: float, settings: Dispatch
+) -> Crowd | None:
+    """Return the crowded second that has to be begun with first.
+
+    Args:
+        second: the one that ``pending``, shape (n,), begins with.
+        pending: how many messages are pending in each.
+        frontier_ms: everything due up to here has been released.
+        per_s: how many messages can be released in a second.
+    """
+    ends_ms = (second + 1 + np.arange(len(pending))) * 1000 - 1
+    crowded = (pending > settings.slice_messages_max) & (ends_ms > frontier_ms)
+    if not crowded.any():
+        return None
+    takes_ms = np.minimum(np.cumsum(pending) * 1000 / per_s, settings.ahead_ms_max)
+    start_ms = (ends_ms - 999 - settings.commit_ms - takes_ms)[crowded].astype(np.int64)
+    first = int(start_ms.argmin())
+    return Crowd(int(start_ms[first]), int(ends_ms[crowded][first]))
+
+
+def plan(
+    now_ms: int, frontier_ms: int, next_due_ms: int | None, settings: Dispatch, ahead: Crowd | None = None
+) -> Plan:
     """Return what to do now. Pure: the whole rhythm of releases is here."""
+    if ahead is None:
+        return _plan_next(now_ms, frontier_ms, next_due_ms, settings)
+    if ahead.start_ms <= now_ms:
+        return Plan(ahead.until_ms, None)
+    todo = _plan_next(now_ms, frontier_ms, next_due_ms, settings)
+    until_start_ms = ahead.start_ms - now_ms
+    if todo.until_ms is not None or (todo.sleep_ms is not None and todo.sleep_ms < until_start_ms):
+        return todo
+    return Plan(None, until_start_ms)
+
+
+def _plan_next(now_ms: int, frontier_ms: int, next_due_ms: int | None, settings: Dispatch) -> Plan:
     if next_due_ms is None:
         return Plan(None, None)
     # What is due within one period beyond the allowance goes into this release, so that
@@ -88,14 +137,31 @@ class Dispatcher:
         self._propose = propose
         self._woken = asyncio.Event()
         self._sleeps_until_ms: int | None = None
+        self._per_s = PER_S_GUESSED
 
     def inserted(self) -> None:
-        """Wake the loop if the earliest pending message is now before what it sleeps for."""
-        next_due_ms = self._wheel.next_due_ms()
-        if next_due_ms is not None and (
-            self._sleeps_until_ms is None or next_due_ms - self._settings.commit_ms < self._sleeps_until_ms
-        ):
+        """Wake the loop if something has to be done now before what it sleeps for."""
+        if self._woken.is_set():
+            return
+        next_due_ms, ahead = self._wheel.next_due_ms(), self._crowd(self._time.now_ms())
+        starts = [] if next_due_ms is None else [next_due_ms - self._settings.commit_ms]
+        starts += [] if ahead is None else [ahead.start_ms]
+        if starts and (self._sleeps_until_ms is None or min(starts) < self._sleeps_until_ms):
             self._woken.set()
+
+    def _crowd(self, now_ms: int) -> Crowd | None:
+        """The crowded second, of those soon enough, that has to be begun with first."""
+        if self._wheel.pending <= self._settings.slice_messages_max:
+            return None
+        frontier_ms = self._machine.frontier_ms
+        second = max(now_ms, frontier_ms) // 1000
+        pending = self._wheel.pending_ahead(second, 2 * self._settings.ahead_ms_max // 1000 + 1)
+        return crowd(second, pending, frontier_ms, self._per_s, self._settings)
+
+    def _released(self, count: int, seconds: float) -> None:
+        """Learn how fast releases go, from those that were full."""
+        if count == self._settings.slice_messages_max and seconds > 0:
+            self._per_s += (count / seconds - self._per_s) / 4
 
     async def run(self) -> None:
         """Realign, then release until cancelled.
@@ -109,14 +175,29 @@ class Dispatcher:
         log.info("realign", case=case.value, now_ms=now_ms, frontier_ms=frontier_ms)
         while True:
             now_ms = self._time.now_ms()
-            todo = plan(now_ms, self._machine.frontier_ms, self._wheel.next_due_ms(), self._settings)
+            ahead = self._crowd(now_ms)
+            next_due_ms = self._wheel.next_due_ms()
+            todo = plan(now_ms, self._machine.frontier_ms, next_due_ms, self._settings, ahead)
             if todo.until_ms is None:
-                await self._sleep(now_ms, todo.sleep_ms)
+                await self._sleep(now_ms, self._within_sight(todo.sleep_ms))
                 continue
+            began = asyncio.get_running_loop().time()
             count = self._settings.slice_messages_max
             command = log_pb.ReleaseCommand(until_ms=todo.until_ms, count=count, now_ms=now_ms)
             released: Released = await self._propose(command)
+            self._released(released.count, asyncio.get_running_loop().time() - began)
             log.debug("released", count=released.count, until_ms=todo.until_ms)
+
+    def _within_sight(self, sleep_ms: int | None) -> int | None:
+        """Sleep less where a crowd may lie that is too far away to be seen yet."""
+        sight_ms = self._settings.ahead_ms_max
+        if (
+            sleep_ms is None
+            or sleep_ms <= sight_ms
+            or self._wheel.pending <= self._settings.slice_messages_max
+        ):
+            return sleep_ms
+        return sleep_ms - sight_ms
 
     async def _sleep(self, now_ms: int, sleep_ms: int | None) -> None:
         self._sleeps_until_ms = None if sleep_ms is None else now_ms + sleep_ms

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,10 @@ from tarry.replication.refusal import Reason, Refusal
 
 if TYPE_CHECKING:
     from tarry.node.delivery import Context
+
+
+TURN_MESSAGES_MAX: Final = 4_000
+"""Handed over in one turn of the event loop: some 10 ms, in which nothing else of this node runs."""
 
 
 class GroupDelivery:
@@ -176,11 +180,13 @@ class GroupDelivery:
             return
         now_ms = self._context.time.now_ms()
         self._expire(now_ms)
+        left = TURN_MESSAGES_MAX  # what is due beyond goes with the next turn: the timer is set to now
         for number, feed in sorted(self.feeds.items(), reverse=True):  # retries first: they have waited
             passed = feed.load()
             share = -(-feed.due(now_ms) // max(1, sum(1 for c in self.consumers if self._wants(c))))
-            while feed.due(now_ms) and (consumer := self._next_consumer()):
+            while left > 0 and feed.due(now_ms) and (consumer := self._next_consumer()):
                 most = min(share, self._wants(consumer), self._context.config.delivery.batch_messages_max)
+                left -= most
                 skipped = self._hand_over(feed, consumer, now_ms, most)
                 passed = np.concatenate([passed, skipped, feed.load()])
             if len(passed):

@@ -13,11 +13,13 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+
 from tarry.wheel.delay_log import UNIT_BYTES
 from tarry.wheel.hour_partition import HourPartition, folder_name, hour_of
 from tarry.wheel.next_due import PendingHours, PendingTopics
 from tarry.wheel.residency import Residency
-from tarry.wheel.state import HOUR_SECONDS, HourState, WheelDamaged, WheelSettings
+from tarry.wheel.state import HOUR_SECONDS, HourState, Numbers, WheelDamaged, WheelSettings
 
 
 class HourWheel:
@@ -101,6 +103,16 @@ class HourWheel:
             if found is not None:
                 return hour * HOUR_SECONDS + found
         return None
+
+    def live_ahead(self, second: int, seconds: int) -> Numbers:
+        """How many units of each of some seconds, from `second` (since the epoch) on, are not cancelled."""
+        live = np.zeros(seconds, np.uint32)
+        for hour in range(second // HOUR_SECONDS, (second + seconds - 1) // HOUR_SECONDS + 1):
+            begin, end = max(second, hour * HOUR_SECONDS), min(second + seconds, (hour + 1) * HOUR_SECONDS)
+            if self.pending.of(hour):
+                within = self.must(hour).seconds.live(begin % HOUR_SECONDS, end - hour * HOUR_SECONDS)
+                live[begin - second : end - second] = within
+        return live
 
     def must(self, hour: int) -> HourPartition:
         """The partition of an hour that is known to have one, open from now on."""

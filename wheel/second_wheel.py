@@ -133,9 +133,9 @@ class SecondWheel:
         """How many units each second has, whatever became of them, u4[3600]; a view."""
         return self._count
 
-    def live(self) -> Numbers:
-        """How many units of each second are not cancelled, u4[3600]."""
-        live: Numbers = self._count - self._cancelled
+    def live(self, begin: int = 0, end: int = HOUR_SECONDS) -> Numbers:
+        """How many units of each second, or of some, are not cancelled, u4[end - begin]."""
+        live: Numbers = self._count[begin:end] - self._cancelled[begin:end]
         return live
 
     def live_at(self, second: int) -> int:

@@ -178,6 +178,16 @@ class Wheel:
         """How many messages of a topic are pending."""
         return self._hours.topics.of(topic)
 
+    def pending_ahead(self, second: int, seconds: int) -> Numbers:
+        """At most how many messages are pending in each second from `second` on, u4[seconds].
+
+        Exact, but for seconds behind the tick and for messages that came overdue.
+        """
+        pending = self._hours.live_ahead(second, seconds)
+        if second <= self.tick < second + seconds:
+            pending[self.tick - second] -= min(self.local_index, int(pending[self.tick - second]))
+        return pending
+
     def next_due_ms(self) -> int | None:
         """A time nothing is due before; None where nothing is pending.
 

@@ -1,11 +1,12 @@
 """The rhythm of releases, without a clock."""
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tarry.node.config import Dispatch
-from tarry.node.dispatcher import Plan, Realign, plan, realign
+from tarry.node.dispatcher import Crowd, Plan, Realign, crowd, plan, realign
 
 SETTINGS = Dispatch(period_ms=50, commit_ms=50)
 
@@ -43,6 +44,27 @@ def test_a_plan_releases_what_is_due_within_the_allowance_or_sleeps_until_it_is(
         assert now + todo.sleep_ms <= max(next_due, now + 1)
     else:
         assert frontier < todo.until_ms <= now + SETTINGS.period_ms + SETTINGS.commit_ms
+
+
+CROWDED = Dispatch(period_ms=50, commit_ms=50, slice_messages_max=1_000, ahead_ms_max=5_000)
+
+
+def test_a_crowded_second_is_begun_with_so_early_that_it_is_released_when_it_begins() -> None:
+    pending = np.array([10, 0, 20_000, 1_000, 5_000], np.uint32)
+    ahead = crowd(100, pending, 99_000, 10_000.0, CROWDED)
+    assert ahead == Crowd(102_000 - 50 - 2_001, 102_999)
+    assert plan(ahead.start_ms - 400, 99_000, 100_500, CROWDED, ahead) == Plan(None, 400)
+    assert plan(ahead.start_ms, 99_000, 100_500, CROWDED, ahead) == Plan(102_999, None)
+    assert plan(ahead.start_ms - 400, 99_000, 99_590, CROWDED, ahead) == Plan(99_649, None)
+    released = crowd(100, pending, 102_999, 10_000.0, CROWDED)
+    assert released is not None
+    assert released.until_ms == 104_999
+
+
+def test_no_second_is_begun_with_earlier_than_allowed_and_none_without_a_crowd() -> None:
+    assert crowd(100, np.array([1_000, 1_000], np.uint32), 0, 10.0, CROWDED) is None
+    ahead = crowd(100, np.array([0, 10**6], np.uint32), 0, 10.0, CROWDED)
+    assert ahead == Crowd(101_000 - 50 - 5_000, 101_999)
 
 
 @pytest.mark.parametrize(

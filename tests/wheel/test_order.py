@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -135,6 +136,11 @@ class WheelAndList(RuleBasedStateMachine):
             if due // HOUR_MS == at:
                 expected[due % HOUR_MS // 1000] += 1
         assert self.wheel.pending_per_second(at).tolist() == expected
+        ahead = self.wheel.pending_ahead(at * 3600 - 5, 15).tolist()
+        for second in range(at * 3600 - 5, at * 3600 + 10):
+            pending = sum(due // 1000 == second for due, _ in self.list.pending)
+            counted = ahead[second - at * 3600 + 5]
+            assert counted == pending if second > self.list.cut.due_ms // 1000 else counted >= pending
 
     @rule(name=names)
     def look(self, name: tuple[int, int]) -> None:
@@ -151,6 +157,8 @@ class WheelAndList(RuleBasedStateMachine):
             return
         assert self.wheel.pending == len(self.list.pending)
         assert sum(self.wheel.pending_per_hour().values()) == len(self.list.pending)
+        topics = Counter(due % 7 for due, _ in self.list.pending)
+        assert [self.wheel.pending_of(topic) for topic in range(8)] == [topics[topic] for topic in range(8)]
         assert set(self.wheel.hours()) == set(self.list.sizes)
         assert (self.wheel.cut, self.wheel.tick) == (self.list.cut, self.list.cut.due_ms // 1000)
         assert self.wheel.local_index == self.list.local_index
