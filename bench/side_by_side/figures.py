@@ -106,7 +106,9 @@ def _text(row: Row, cell: Mapping[str, Any]) -> str:
     spread = cell["figures"].get(row.figure)
     if spread is None:
         return f"failed: {cell['failed']}"
-    few = "" if not cell["failed"] else f" ({cell['turns']} turns, then {cell['failed']})"
+    few = " (does not keep up)" if "sent_late_ms" in cell["figures"] else ""
+    if cell["failed"]:
+        few += f" ({cell['turns']} turns, then {cell['failed']})"
     if cell["turns"] == 1:
         return f"{shown(spread['median'])} {row.unit}{few}"
     return f"{shown(spread['min'])} / {shown(spread['median'])} / {shown(spread['max'])} {row.unit}{few}"

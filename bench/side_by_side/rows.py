@@ -42,7 +42,7 @@ def _single(tasks: int) -> Callable[[System, bool], Awaitable[Turn]]:
 
 
 def _steady(rate: int) -> Callable[[System, bool], Awaitable[Turn]]:
-    return lambda system, quick: workloads.steady(system, rate=rate, size=100, seconds=2.0 if quick else 4.0)
+    return lambda system, quick: workloads.steady(system, rate=rate, size=100, seconds=1.5 if quick else 3.0)
 
 
 def _mass(count: int) -> Callable[[System, bool], Awaitable[Turn]]:
@@ -50,16 +50,20 @@ def _mass(count: int) -> Callable[[System, bool], Awaitable[Turn]]:
 
 
 def _pending(system: System, quick: bool) -> Awaitable[Turn]:
-    count, seconds = (50_000, 5.0) if quick else (1_000_000, 25.0)
+    count, seconds = (50_000, 5.0) if quick else (1_000_000, 12.0)
     return workloads.pending(system, count=count, size=100, seconds=seconds)
 
 
 def _cancel(system: System, quick: bool) -> Awaitable[Turn]:
-    return workloads.cancel(system, count=10_000, size=100)
+    return workloads.cancel(system, count=5_000, size=100)
 
 
 def _failover(system: System, quick: bool) -> Awaitable[Turn]:
     return workloads.failover(system, size=100)
+
+
+def _hundreds(system: System) -> bool:
+    return system.batch_max >= 100
 
 
 def _batches(system: System) -> bool:
@@ -74,7 +78,7 @@ ROWS: Final[tuple[Row, ...]] = (
     rate("schedule_1000x1k", "schedule, 1,000 × 1 KiB, 32 in flight", work=_schedule(1_000, 1_024, 32),
          fits=_batches),
     rate("schedule_100x100", "schedule, 100 × 100 B, 32 in flight", work=_schedule(100, 100, 32),
-         fits=_batches),
+         fits=_hundreds),
     rate("schedule_1000x100_alone", "schedule, 1,000 × 100 B, 1 in flight", work=_schedule(1_000, 100, 1),
          fits=_batches, in_full=False),
     rate("schedule_100x100_alone", "schedule, 100 × 100 B, 1 in flight", work=_schedule(100, 100, 1),

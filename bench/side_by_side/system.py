@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +15,12 @@ from numpy.typing import NDArray
 from tarry.bench.side_by_side.servers import PeerFailed
 
 DueMs: TypeAlias = NDArray[np.int64]
-Take: TypeAlias = Callable[[list[bytes]], bool]
-"""Called with bodies as they arrive; true when everything has come."""
+
+
+class Take(Protocol):
+    """Called with bodies as they arrive, or with when they did; true when everything has come."""
+
+    def __call__(self, bodies: list[bytes], received_ms: float | None = None, /) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,7 @@ class System(ABC):
     cancels: ClassVar[bool] = False
     fails_over: ClassVar[bool] = False
     batch_max: ClassVar[int] = 1_000  # messages of the largest request
+    in_flight_max: ClassVar[int] = 32  # requests; more only wait in the client
     lateness_note: ClassVar[str] = ""
 
     def __init__(self) -> None:

@@ -20,6 +20,8 @@ SYSTEMS: Final = {
     "nats_r3_always": ("nats", "NatsScheduledSynced"),
     "nats_r3_log": ("nats", "NatsLog"),
     "beanstalkd": ("beanstalkd", "Beanstalkd"),
+    "celery": ("workers", "CeleryEta"),
+    "dramatiq": ("workers", "DramatiqDelay"),
     "etcd1": ("etcd", "Etcd1"),
 }
 IN_QUICK: Final = ("tarry", "etcd3", "rabbit_quorum")

@@ -41,6 +41,7 @@ class Beanstalkd(System):
     name = "beanstalkd"
     durability = Durability(1, True, "-b (binlog) -f0: fsync with every write")
     cancels = True
+    in_flight_max = 2
     lateness_note = "delays are whole seconds, rounded up here so that nothing is early"
 
     def missing(self) -> str:

@@ -34,6 +34,7 @@ class NatsLog(System):
     name = "nats_r3_log"
     durability = Durability(3, False, "R3, sync_interval 2m (the default)")
     delivers = False
+    in_flight_max = 4
     sync = "2m"
 
     def __init__(self) -> None:
