@@ -1,0 +1,127 @@
+"""From what happened to Arrow: rows gathered as columns become a record batch, no statement per row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import compress
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tarry.proto.ledger_rows import ALWAYS, COLUMNS
+
+Numbers: TypeAlias = "int | NDArray[Any] | None"
+
+_TYPES: Final = {
+    "string": pa.dictionary(pa.int32(), pa.string()),
+    "int32": pa.int32(),
+    "int64": pa.int64(),
+    "bool": pa.bool_(),
+}
+SCHEMA: Final = pa.schema(
+    [pa.field(name, _TYPES[of], nullable=name not in ALWAYS) for name, of in COLUMNS.items()]
+)
+ROW_BYTES: Final = 64
+CHUNK_BYTES: Final = 800
+
+
+class Chunk(NamedTuple):
+    """n rows of one kind: each column one value for all, an array of shape (n,), or None."""
+
+    rows: int
+    kind: str
+    at_ms: int | NDArray[np.int64]
+    index: int
+    term: int
+    position: int  # of the first row
+    shard: int = 0
+    topic: str | tuple[NDArray[Any], Sequence[str]] | None = None  # or positions, and what they name
+    group: str | None = None
+    hour: Numbers = None  # -1 in an array: null, as is the global_index then
+    global_index: Numbers = None
+    due_ms: Numbers = None
+    offset: Numbers = None
+    attempt: Numbers = None
+    maybe_duplicate: NDArray[np.bool_] | None = None
+    consumer: str | None = None
+    order_key: Numbers = None
+    detail: str | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        """About what it holds in memory."""
+        return CHUNK_BYTES + ROW_BYTES * self.rows
+
+
+def batch(chunks: Sequence[Chunk], source: str, run: str) -> pa.RecordBatch:
+    """Return the chunks' rows, in order, by SCHEMA."""
+    counts = np.fromiter((chunk.rows for chunk in chunks), np.int64, len(chunks))
+    starts = np.cumsum(counts) - counts
+    columns = _Columns(chunks, counts, starts.tolist())
+    known = columns.known_messages()
+    arrays: list[pa.Array] = []
+    for name, of in COLUMNS.items():
+        if name in {"source", "run"}:
+            arrays.append(_same(source if name == "source" else run, int(counts.sum())))
+        elif name == "position":
+            first = columns.scalars(name) - starts
+            arrays.append(pa.array(np.arange(counts.sum()) + np.repeat(first, counts), pa.int32()))
+        elif of == "string":
+            arrays.append(columns.strings(name))
+        else:
+            arrays.append(
+                columns.numbers(name, _TYPES[of], known if name in {"hour", "global_index"} else None)
+            )
+    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+
+
+def _same(value: str, n: int) -> pa.Array:
+    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(n, np.int32)), pa.array([value]))
+
+
+class _Columns:
+    def __init__(self, chunks: Sequence[Chunk], counts: NDArray[np.int64], starts: list[int]) -> None:
+        self._values = dict(zip(Chunk._fields, zip(*chunks, strict=True), strict=True))
+        self._counts = counts
+        self._starts = starts
+
+    def scalars(self, name: str) -> NDArray[np.int64]:
+        """Return a column's values by chunk, 0 where they are an array or none."""
+        values = self._values[name]
+        return np.array([value if isinstance(value, int) else 0 for value in values], dtype=np.int64)
+
+    def known_messages(self) -> NDArray[np.bool_] | None:
+        """Return which rows name a message, None where all do that have an hour."""
+        filled = np.repeat(self.scalars("hour"), self._counts)
+        self._fill(filled, self._values["hour"])
+        known: NDArray[np.bool_] = filled >= 0
+        return None if bool(known.all()) else known
+
+    def numbers(self, name: str, of: pa.DataType, known: NDArray[np.bool_] | None) -> pa.Array:
+        values = self._values[name]
+        out = np.repeat(self.scalars(name), self._counts).astype(of.to_pandas_dtype(), copy=False)
+        self._fill(out, values)
+        there = np.array([value is not None for value in values], dtype=np.bool_)
+        mask = None if bool(there.all()) else np.repeat(~there, self._counts)
+        if known is not None:
+            mask = ~known if mask is None else mask | ~known
+        return pa.array(out, of, mask=mask)
+
+    def strings(self, name: str) -> pa.Array:
+        values = self._values[name]
+        codes: dict[str, int] = {}
+        firsts = [codes.setdefault(v, len(codes)) if isinstance(v, str) else -1 for v in values]
+        out = np.repeat(np.array(firsts, dtype=np.int32), self._counts)
+        for i in [i for i, value in enumerate(values) if isinstance(value, tuple)]:
+            positions, names = values[i]
+            lookup = np.array([codes.setdefault(each, len(codes)) for each in names], dtype=np.int32)
+            out[self._starts[i] : self._starts[i] + len(positions)] = lookup[positions]
+        indices = pa.array(out, mask=out < 0) if -1 in firsts else pa.array(out)
+        return pa.DictionaryArray.from_arrays(indices, pa.array(list(codes), pa.string()))
+
+    def _fill(self, out: NDArray[Any], values: Sequence[Any]) -> None:
+        arrays = [isinstance(value, np.ndarray) for value in values]
+        for start, value in compress(zip(self._starts, values, strict=True), arrays):
+            out[start : start + len(value)] = value
