@@ -98,6 +98,7 @@ class Node:
                 "consensus": self.driver.run(),
                 "leadership": self.leadership.run(),
                 "checkpoints": self._core.checkpoints.run(),
+                "ledger": self._core.ledger.run(),
                 "health": self._tell_health(),
                 "repair": damage.run(self._connected, records.fetch),
                 "scrub": Scrub(self.machine, damage, config.dispatch).run(),
@@ -150,6 +151,7 @@ class Node:
             calls,
             config.limits,
             core.damage,
+            core.ledger,
         )
         peers = Peers(config.peer_token, self._gate)
         records = RecordService(self.machine, config.cluster, peers)
@@ -181,6 +183,7 @@ class Node:
     async def _shut_down(self, tasks: Sequence[asyncio.Task[Any]]) -> None:
         if self.driver.may_serve() and not tasks[0].done():
             # First of all: while open streams are given their grace, another node serves.
+            self._core.ledger.leadership("transfer", self.driver.status().term)
             with contextlib.suppress(TransferRefused):
                 await self.driver.transfer(None, STOP_TRANSFER_MS)
         if self.leadership.delivery is not None:
@@ -195,6 +198,7 @@ class Node:
             await consensus
         await self._forwarding.close()
         await self._core.checkpoints.write()
+        await self._core.ledger.close()
         self.machine.close()
         self._journal.close()
         log.info("stopped")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 import structlog
@@ -24,12 +24,15 @@ class Checkpoints:
         settings: Dispatch,
         compact: Callable[[int], None],
         run_blocking: RunBlocking = in_thread,
+        before: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """``compact`` is told the index that need not be replayed any more."""
+        """``before`` makes durable what only a replay could tell again; ``compact`` is then told the index
+        that need not be replayed any more."""
         self._machine = machine
         self._compact = compact
         self._settings = settings
         self._run_blocking = run_blocking
+        self._before = before
         self._written = machine.applied_index
         self.writing = asyncio.Lock()  # held while one is written
 
@@ -44,6 +47,8 @@ class Checkpoints:
         """Write one now, captured on the loop and synced in a thread; return it."""
         async with self.writing:
             captured = self._machine.capture()
+            if self._before is not None:
+                await self._before()
             await asyncio.shield(self._run_blocking(partial(self._machine.write, captured)))
             self._written = captured.applied_index
             self._compact(captured.applied_index)

@@ -82,6 +82,20 @@ class Dispatch(_Section):
     scrub_bytes_per_s: Count = 32 << 20  # read in looking at one
 
 
+class LedgerSettings(_Section):
+    """What the node writes down of all that it did, for the Spark job."""
+
+    enabled: bool = True
+    folder: Path | None = None  # none: ledger in the data folder
+    flush_ms: Count = 200  # rows wait so long at most for the file; what they are lost by at kill -9
+    buffer_bytes_max: Count = 64 << 20  # of rows in memory while the disk is slow; then they are dropped
+    segment_rows_max: Count = 1_000_000
+    segment_ms: Count = 60_000
+    retention_ms: Count = 7 * 86_400_000  # of closed segments
+    disk_bytes_max: Count = 2 << 30  # of closed segments; the oldest go
+    disk_free_bytes_min: Count = 256 << 20  # with less free space nothing is written
+
+
 class Consensus(_Section):
     """Times of Raft; equal on all nodes. Longer ones bear a slower machine, and make failover slower."""
 
@@ -136,6 +150,7 @@ class NodeConfig(BaseSettings):
     delivery: Delivery = Delivery()
     dispatch: Dispatch = Dispatch()
     consensus: Consensus = Consensus()
+    ledger: LedgerSettings = LedgerSettings()
     tls: Tls | None = None
     damaged_data: Literal["refuse", "rejoin"] = "refuse"  # start not at all, or anew with the others' state
     topics_auto_create: bool = True  # a schedule or a subscribe makes its topic

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from functools import partial
 
 import structlog
 
@@ -15,6 +16,7 @@ from tarry.node.clock import Clock, ClusterTime
 from tarry.node.config import NodeConfig
 from tarry.node.damage import Damage
 from tarry.node.leadership import Leadership
+from tarry.node.ledger.ledger import Ledger
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.replication.core import RunBlocking, in_thread
 from tarry.replication.driver import Driver
@@ -54,7 +56,12 @@ class Core:
         self.time = ClusterTime(clock)
         folder = StateFolder(config.data)
         self.machine = Machine(folder.path, MachineSettings(shard=config.shard))
-        self.checkpoints = Checkpoints(self.machine, config.dispatch, self._compact, run_blocking)
+        self._clock = clock
+        self.ledger = Ledger(config, self.machine.applied_index, self.time.now_ms, run_blocking)
+        self.machine.events.wanted = self.ledger.enabled
+        self.checkpoints = Checkpoints(
+            self.machine, config.dispatch, self._compact, run_blocking, partial(self.ledger.write, sync=True)
+        )
         self.driver = driver(
             node=config.node,
             members=config.members,
@@ -72,19 +79,24 @@ class Core:
             run_blocking=run_blocking,
         )
         self.damage = Damage(self.machine, config.shard)
-        self.leadership = Leadership(config, self.machine, self.driver, self.time, self.damage)
+        self.leadership = Leadership(config, self.machine, self.driver, self.time, self.damage, self.ledger)
 
     def _heartbeat(self) -> bytes:
         """Said by a leader: the moment to keep cluster time, and to notice that the lease came or went."""
         self.time.update(self.driver.consensus.clock_offsets_ms())
         self.leadership.look()
+        self._watch_clock()
         return self.leadership.dispatch_state().SerializeToString()
 
     def _hear(self, leader: str, payload: bytes) -> None:
         state = log_pb.DispatchState.FromString(payload)
         self.leadership.hear(state)
+        self._watch_clock()
         if state.now_ms:
             self.time.adopt(state.now_ms)
+
+    def _watch_clock(self) -> None:
+        self.ledger.watch_clock(self._clock.wall_ms(), self._clock.monotonic_ms())
 
     def _compact(self, index: int) -> None:
         self.driver.compact(index)
@@ -105,7 +117,9 @@ class _Observed:
         return self._core.machine.applied_index
 
     def apply(self, index: int, term: int, commands: Sequence[bytes]) -> Sequence[Outcome]:
-        outcomes = self._core.machine.apply(index, term, commands)
+        machine = self._core.machine
+        outcomes = machine.apply(index, term, commands)
+        self._core.ledger.applied(index, term, machine.take_events(), machine.queues)
         if commands:
             self._core.leadership.applied()
         else:  # perhaps the leader's own first entry, with which it may serve

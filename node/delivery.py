@@ -12,6 +12,7 @@ from tarry.node.clock import ClusterTime
 from tarry.node.config import NodeConfig
 from tarry.node.damage import Damage
 from tarry.node.group_delivery import GroupDelivery
+from tarry.node.ledger.ledger import Ledger
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.replication.machine import Machine
 from tarry.replication.refusal import Reason, Refusal
@@ -31,6 +32,7 @@ class Context:
     may_serve: Callable[[], bool]
     spawn: Spawn  # runs a task that ends with the leadership
     damage: Damage
+    ledger: Ledger
 
 
 class Delivery:

@@ -217,6 +217,7 @@ class GroupDelivery:
                 local_index=wheel.local_index,
             )
             consumer.send(handover.serialize(batch, self.topic, stamp))
+            self._context.ledger.delivered(batch, self.topic, self.group, consumer.name, self._term)
         return batch.passed
 
     async def _hand_over_mended(self, feed: Feed, damaged: NDArray[np.void]) -> None:

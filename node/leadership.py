@@ -19,6 +19,7 @@ from tarry.node.config import NodeConfig
 from tarry.node.damage import Damage
 from tarry.node.delivery import Context, Delivery
 from tarry.node.dispatcher import Dispatcher
+from tarry.node.ledger.ledger import Ledger
 from tarry.node.retention import Retention
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.replication import command as command_codec
@@ -38,7 +39,13 @@ class Leadership:
     """Starts and stops the dispatcher and the delivery as leadership comes and goes."""
 
     def __init__(
-        self, config: NodeConfig, machine: Machine, driver: Driver, time: ClusterTime, damage: Damage
+        self,
+        config: NodeConfig,
+        machine: Machine,
+        driver: Driver,
+        time: ClusterTime,
+        damage: Damage,
+        ledger: Ledger,
     ) -> None:
         self.delivery: Delivery | None = None
         self._dispatcher: Dispatcher | None = None
@@ -47,6 +54,7 @@ class Leadership:
         self._driver = driver
         self._time = time
         self._damage = damage
+        self._ledger = ledger
         self._changed = asyncio.Event()
         self._tasks: dict[asyncio.Task[None], None] = {}  # in the order of their making
         self._failed: asyncio.Future[None] | None = None
@@ -134,10 +142,12 @@ class Leadership:
             may_serve=self._driver.may_serve,
             spawn=self._spawn,
             damage=self._damage,
+            ledger=self._ledger,
         )
         self.delivery = Delivery(context, term, self._inherited())
         self._dispatcher = Dispatcher(self._machine, self._time, self._config.dispatch, self._propose)
         log.info("leading", term=term)
+        self._ledger.leadership("leader", term)
         self._spawn(self._dispatcher.run())
         self._spawn(Retention(self._machine, self._time, self._config.dispatch, self._propose).run())
         lost = asyncio.ensure_future(self._lost.wait())
@@ -152,6 +162,7 @@ class Leadership:
             for task in list(self._tasks):
                 task.cancel()
             log.info("no longer leading", term=term)
+            self._ledger.leadership("follower", term)
         if self._failed.done():
             self._failed.result()
 

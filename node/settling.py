@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 from tarry.node import retries
 from tarry.node.feed import Batch, Feed
 from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.proto.ledger_rows import Kind
 from tarry.proto.tarry_message_pb2 import RetryReason
+from tarry.replication.observed import settled
 from tarry.replication.refusal import Reason, Refusal
 
 if TYPE_CHECKING:
@@ -63,6 +65,11 @@ class Settling:
             return self._unknown(queue)
         own = feed.take_back(consumer, offsets)
         answer: Stale = asyncio.get_running_loop().create_future()
+        if own.any() and self._context.ledger.enabled:
+            machine, now_ms = self._context.machine, self._context.time.now_ms()
+            where = (machine.wheel, machine.queues, queue, self._group)
+            event = settled(Kind.NACKED, *where, offsets[own], now_ms)
+            self._context.ledger.nacked(event, consumer, machine.queues)
         self._context.spawn(self._nack(feed, offsets[own], delay_ms, answer, offsets[~own]))
         return answer
 

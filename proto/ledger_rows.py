@@ -130,7 +130,8 @@ class Missing(StrEnum):
 def gap_detail(missing: Missing, first_index: int, last_index: int, why: str) -> str:
     """Return a gap row's detail, `all 120..340 WRITE_FAILED`: first exclusive, last inclusive.
 
-    WRITE_FAILED, OVERFLOW: the disk did not take the rows. SNAPSHOT: the node took a peer's state in
-    place of these entries. BEGUN: the ledger began here. KILLED: the process ended without closing.
+    WRITE_FAILED: the disk did not take the rows. OVERFLOW: it was too slow. SNAPSHOT: the node took a
+    peer's state in place of these entries. UNWRITTEN: one of these, found at a start. BEGUN: the ledger
+    began here. KILLED: the process ended without closing.
     """
     return f"{missing} {first_index}..{last_index} {why}"

@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import google_crc32c
 import pyarrow as pa
@@ -45,6 +45,10 @@ _PARQUET: Final[dict[str, Any]] = {
 _IPC: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 
 
+Closed: TypeAlias = tuple[Path, Manifest]
+"""A closed segment: its Parquet file, and what its manifest says."""
+
+
 @dataclass(slots=True)
 class OpenSegment:
     """The rows of a segment that is not closed."""
@@ -67,7 +71,7 @@ class OpenSegment:
         """Where the frames are."""
         return self.ledger / "open" / f"{self.run}-{self.segment}-{self.first_index}.rows"
 
-    def append(self, batch: pa.RecordBatch | None, covered: int, *, sync: bool = False) -> None:
+    def append(self, batch: pa.RecordBatch | None, covered: int) -> None:
         """Write rows, and that all indices up to ``covered`` are told of.
 
         Raises:
@@ -89,10 +93,6 @@ class OpenSegment:
             self.rows += batch.num_rows if batch is not None else 0
             self.covered = covered
             self.dirty = True
-            if sync:
-                os.fsync(file.fileno())
-                _sync_folder(self.path.parent)
-                self.dirty = False
 
     def sync(self) -> None:
         """Make what was written last over a power cut. Raises OSError."""
@@ -117,7 +117,7 @@ def recover(ledger: Path, source: str) -> list[OpenSegment]:
     return sorted(found, key=lambda left: left.segment)
 
 
-def close(left: OpenSegment, now_ms: int) -> Manifest | None:
+def close(left: OpenSegment, now_ms: int) -> Closed | None:
     """Make an open segment a closed one; None where it covers nothing. Doing it again does no harm.
 
     Raises:
@@ -159,7 +159,7 @@ def close(left: OpenSegment, now_ms: int) -> Manifest | None:
     _write(folder / f"{name}.parquet", data)
     _write(folder / f"{name}.json", json.dumps(manifest).encode())
     left.path.unlink()
-    return manifest
+    return folder / f"{name}.parquet", manifest
 
 
 def open_rows(left: OpenSegment) -> Iterator[pa.RecordBatch]:
@@ -180,7 +180,7 @@ def _row_groups(left: OpenSegment) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(gathered).unify_dictionaries()
 
 
-def closed(ledger: Path) -> list[tuple[Path, Manifest]]:
+def closed(ledger: Path) -> list[Closed]:
     """Return the closed segments' Parquet files and manifests, in the order of their writing."""
     found = []
     for path in ledger.glob("date=*/*.json"):

@@ -14,6 +14,7 @@ from tarry.node.clock import ClusterTime
 from tarry.node.config import Limits
 from tarry.node.damage import Damage
 from tarry.node.delivery import Delivery
+from tarry.node.ledger.ledger import Ledger
 from tarry.node.services.handlers import Answer, LeaderCalls
 from tarry.node.services.members import MemberCalls
 from tarry.node.services.topics import TopicCalls
@@ -41,7 +42,9 @@ class OperatorService:
         calls: LeaderCalls,
         limits: Limits,
         damage: Damage,
+        ledger: Ledger,
     ) -> None:
+        self._ledger = ledger
         self._damage = damage
         self._machine = machine
         self._driver = driver
@@ -87,6 +90,7 @@ class OperatorService:
             damaged_found=self._damage.found,
             damaged_repaired=self._damage.repaired,
             damaged_left=self._damage.left,
+            ledger=self._ledger.status(),
         ).SerializeToString()
 
     def _members(self) -> list[pb.Member]:

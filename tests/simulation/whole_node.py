@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tarry.node.config import Delivery, Dispatch, NodeConfig
+from tarry.node.config import Delivery, Dispatch, LedgerSettings, NodeConfig
 from tarry.node.core import Core
 from tarry.replication.core import RunBlocking
 from tarry.replication.driver import Driver
@@ -84,6 +84,7 @@ class WholeNode(SimNode):
             members=members,
             delivery=DELIVERY,
             dispatch=DISPATCH,
+            ledger=LedgerSettings(enabled=False),
         )
         self.journal = Journal(self.disk, incarnation=world.rng.getrandbits(60), tail_entries_max=64)
         world.checker.on_start(self)

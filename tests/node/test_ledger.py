@@ -1,0 +1,241 @@
+"""The node's ledger: complete where the disk takes it, honest where it does not, and in nobody's way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import google_crc32c
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tarry.node.config import LedgerSettings, NodeConfig
+from tarry.node.ledger.ledger import Ledger
+from tarry.proto.ledger_batch import SCHEMA
+from tarry.proto.ledger_rows import COLUMNS, Kind, Manifest
+from tarry.proto.ledger_segment import closed
+from tarry.replication.machine import Machine, MachineSettings
+from tests.replication.commands import NOW_MS, ack, release, schedule, subscribe
+
+Rows = list[dict[str, Any]]
+
+
+class Replica:
+    """A state machine and its ledger, as a node has them; its time is set by the test."""
+
+    def __init__(self, folder: Path, **settings: Any) -> None:
+        self.now_ms = NOW_MS
+        self.config = NodeConfig(
+            node="n1",
+            data=folder,
+            listen="127.0.0.1:1",
+            members={"n1": "127.0.0.1:1"},
+            ledger=LedgerSettings(disk_free_bytes_min=1, **settings),
+        )
+        self.machine = Machine(folder / "state", MachineSettings())
+        self.machine.events.wanted = True
+        self.ledger = Ledger(self.config, self.machine.applied_index, lambda: self.now_ms)
+
+    def apply(self, *commands: bytes) -> None:
+        index = self.machine.applied_index + 1
+        self.machine.apply(index, 1, commands)
+        self.ledger.applied(index, 1, self.machine.take_events(), self.machine.queues)
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Callable[..., Replica]]:
+    made = []
+
+    def one(**settings: Any) -> Replica:
+        for before in made[-1:]:
+            before.machine.close()
+        made.append(Replica(tmp_path / "n1", **settings))
+        return made[-1]
+
+    yield one
+    made[-1].machine.close()
+
+
+def segments(replica: Replica) -> list[tuple[Manifest, Rows]]:
+    return [
+        (manifest, pq.read_table(path).to_pylist())  # type: ignore[no-untyped-call]
+        for path, manifest in closed(replica.ledger.folder)
+    ]
+
+
+def gaps(replica: Replica) -> list[str]:
+    rows = [row for _, rows in segments(replica) for row in rows]
+    return [row["detail"] for row in rows if row["kind"] == Kind.GAP]
+
+
+async def test_a_closed_segment_holds_every_row_and_its_manifest_proves_it(
+    make: Callable[..., Replica],
+) -> None:
+    replica = make()
+    replica.apply(subscribe())
+    replica.apply(schedule([NOW_MS + 1, NOW_MS + 2]), schedule([NOW_MS + 3], topic="other"))
+    replica.apply(release(NOW_MS + 9))
+    replica.apply(ack([1]))
+    await replica.ledger.close()
+    ((manifest, rows),) = segments(replica)
+    path = closed(replica.ledger.folder)[0][0]
+    assert list(rows[0]) == list(COLUMNS)
+    told = [(row["kind"], row["index"], row["position"], row["topic"], row["global_index"]) for row in rows]
+    first = rows[1]["global_index"]
+    assert told == [
+        ("group_moved", 1, 0, "t", None),
+        ("scheduled", 2, 0, "t", first),
+        ("scheduled", 2, 1, "t", first + 1),
+        ("scheduled", 2, 2, "other", first + 2),
+        ("released", 3, 0, "t", first),
+        ("released", 3, 1, "t", first + 1),
+        ("released", 3, 2, "other", first + 2),
+        ("acked", 4, 0, "t", first + 1),
+    ]
+    assert (rows[-1]["group"], rows[-1]["offset"], rows[-1]["attempt"]) == ("g", 1, 1)
+    assert {row["source"] for row in rows} == {"n1"}
+    data = path.read_bytes()
+    assert (manifest["rows"], manifest["bytes"], manifest["crc32c"]) == (
+        8,
+        len(data),
+        google_crc32c.value(data),
+    )
+    assert (manifest["first_index"], manifest["last_index"]) == (0, 4)
+    assert (manifest["first_at_ms"], manifest["last_at_ms"]) == (0, NOW_MS)
+    assert manifest["kinds"] == {"group_moved": 1, "scheduled": 3, "released": 3, "acked": 1}
+    assert path.stem == f"n1-{manifest['run']}-0-4-1"
+    assert list((replica.ledger.folder / "open").iterdir()) == []
+
+
+async def test_segments_join_when_the_open_one_is_full_by_rows_or_by_age(
+    make: Callable[..., Replica],
+) -> None:
+    replica = make(segment_rows_max=2, segment_ms=1_000)
+    for at in range(3):
+        replica.apply(schedule([NOW_MS + at]))
+        await replica.ledger.write()
+    replica.now_ms += 999
+    await replica.ledger.write()
+    assert replica.ledger.disk.open is not None
+    assert replica.ledger.disk.open.first_index == 2
+    replica.now_ms += 1
+    await replica.ledger.write()
+    await replica.ledger.close()
+    spans = [(manifest["first_index"], manifest["last_index"]) for manifest, _ in segments(replica)]
+    assert spans == [(0, 2), (2, 3)]
+
+
+async def test_what_a_killed_process_had_written_is_closed_by_the_next_and_the_doubt_is_a_gap(
+    make: Callable[..., Replica],
+) -> None:
+    replica = make()
+    replica.apply(schedule([NOW_MS + 1]))
+    await replica.ledger.write()
+    replica.apply(schedule([NOW_MS + 2]))
+    await replica.ledger.write()
+    (left,) = (replica.ledger.folder / "open").iterdir()
+    left.write_bytes(left.read_bytes()[:-3])  # the second write never got there whole
+    await make().ledger.close()  # its state begins at 0 too: it would be told both again
+    (manifest, rows), (_, after) = segments(replica)[:2]
+    assert [row["kind"] for row in rows] == ["scheduled"]
+    assert (manifest["first_index"], manifest["last_index"]) == (0, 1)
+    assert [row["detail"] for row in after] == ["node_made 1..1 KILLED"]
+
+
+async def test_a_state_that_is_ahead_of_the_ledger_leaves_a_gap_and_one_behind_none(
+    make: Callable[..., Replica],
+) -> None:
+    replica = make()
+    replica.apply(schedule([NOW_MS + 1]))
+    replica.machine.write(replica.machine.capture())
+    await make().ledger.close()
+    assert gaps(replica) == ["all 0..1 BEGUN"]
+    replica = make()
+    replica.apply(schedule([NOW_MS + 2]))  # not in the checkpoint: told once more after the next start
+    await replica.ledger.close()
+    await make().ledger.close()
+    assert gaps(replica) == ["all 0..1 BEGUN"]
+    replica = make()
+    replica.apply(schedule([NOW_MS + 2]))
+    replica.apply(schedule([NOW_MS + 3]))
+    replica.machine.write(replica.machine.capture())
+    await make().ledger.close()
+    assert gaps(replica) == ["all 0..1 BEGUN", "all 2..3 UNWRITTEN"]
+
+
+async def test_a_disk_that_refuses_stops_nothing_and_leaves_a_gap_only_of_what_had_to_be_dropped(
+    make: Callable[..., Replica], tmp_path: Path
+) -> None:
+    (tmp_path / "n1").mkdir()
+    obstacle = tmp_path / "n1" / "ledger"
+    obstacle.touch()
+    replica = make(buffer_bytes_max=2_000)
+    replica.apply(schedule([NOW_MS + 1]))
+    await replica.ledger.write()
+    assert "ledger" in replica.ledger.status().failure
+    replica.apply(schedule([NOW_MS + 2] * 20))
+    replica.apply(schedule([NOW_MS + 4]))
+    assert replica.ledger.status().dropped == 21
+    obstacle.unlink()
+    await replica.ledger.write()
+    assert replica.ledger.status().failure == ""
+    replica.apply(schedule([NOW_MS + 5]))
+    await replica.ledger.close()
+    ((manifest, rows),) = segments(replica)
+    assert [(row["kind"], row["index"], row["detail"]) for row in rows] == [
+        ("scheduled", 1, None),
+        ("gap", 3, "all 1..3 WRITE_FAILED"),
+        ("scheduled", 4, None),
+    ]
+    assert manifest["last_index"] == 4
+
+
+async def test_too_little_free_space_counts_as_a_full_disk(make: Callable[..., Replica]) -> None:
+    replica = make()
+    replica.apply(schedule([NOW_MS + 1]))
+    await replica.ledger.write()
+    settings = replica.config.ledger.model_copy(update={"disk_free_bytes_min": 1 << 60})
+    replica.ledger.disk._settings = settings
+    replica.apply(schedule([NOW_MS + 2]))
+    await replica.ledger.write()
+    assert "disk_free_bytes_min" in replica.ledger.status().failure
+    assert replica.ledger.status().covered_index == 1
+
+
+async def test_a_peers_state_in_place_of_entries_leaves_a_gap(make: Callable[..., Replica]) -> None:
+    replica = make()
+    replica.ledger.applied(5, 2, [], replica.machine.queues)
+    await replica.ledger.close()
+    assert gaps(replica) == ["all 0..4 SNAPSHOT"]
+
+
+async def test_the_oldest_segments_go_when_there_are_too_many_bytes_or_they_are_too_old(
+    make: Callable[..., Replica],
+) -> None:
+    replica = make(segment_rows_max=1, retention_ms=10_000)
+    for at in range(4):
+        replica.apply(schedule([NOW_MS + at], now_ms=NOW_MS + 5_000 * at))
+        await replica.ledger.write()
+    await replica.ledger.close()
+    kept = closed(replica.ledger.folder)
+    assert [manifest["last_index"] for _, manifest in kept] == [1, 2, 3, 4]
+    disk = make(retention_ms=10_000, disk_bytes_max=kept[0][1]["bytes"] * 2 + 9).ledger.disk
+    disk.begin(NOW_MS + 10_001, 4)
+    assert [path for path, _ in closed(replica.ledger.folder)] == [path for path, _ in kept[2:]]
+    disk.begin(NOW_MS + 20_001, 4)
+    assert [path for path, _ in closed(replica.ledger.folder)] == [path for path, _ in kept[3:]]
+
+
+async def test_a_ledger_that_is_off_writes_nothing(make: Callable[..., Replica]) -> None:
+    replica = make(enabled=False)
+    replica.apply(schedule([NOW_MS + 1]))
+    await replica.ledger.write(sync=True)
+    await replica.ledger.close()
+    assert not replica.ledger.folder.exists()
+
+
+def test_the_rows_are_of_the_agreed_types() -> None:
+    types = [of.value_type if pa.types.is_dictionary(of) else of for of in SCHEMA.types]
+    assert dict(zip(SCHEMA.names, map(str, types), strict=True)) == COLUMNS
