@@ -59,10 +59,7 @@ def make(tmp_path: Path) -> Iterator[Callable[..., Replica]]:
 
 
 def segments(replica: Replica) -> list[tuple[Manifest, Rows]]:
-    return [
-        (manifest, pq.read_table(path).to_pylist())  # type: ignore[no-untyped-call]
-        for path, manifest in closed(replica.ledger.folder)
-    ]
+    return [(manifest, pq.read_table(path).to_pylist()) for path, manifest in closed(replica.ledger.folder)]
 
 
 def gaps(replica: Replica) -> list[str]:

@@ -1,0 +1,136 @@
+"""The ledgers of a real cluster say what its clients saw, through the death of a leader."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import google_crc32c
+import pyarrow.parquet as pq
+
+from tarry.client.aio import Client, connect
+from tarry.client.cluster_status import ClusterStatus
+from tarry.client.local_cluster import LocalCluster
+from tarry.proto.ledger_rows import REPLICATED, Kind, Manifest
+from tarry.proto.ledger_segment import closed
+from tarry.proto.message_id import MessageId
+
+PATIENCE_S = 60
+COUNT = 300
+Row = dict[str, Any]
+
+
+def read(folder: Path) -> tuple[list[Manifest], list[Row]]:
+    """A node's segments in order and their rows; every manifest is held to its file."""
+    manifests, rows = [], []
+    for path, manifest in closed(folder):
+        data = path.read_bytes()
+        found = pq.read_table(path).to_pylist()
+        assert (manifest["bytes"], manifest["crc32c"]) == (len(data), google_crc32c.value(data))
+        assert manifest["kinds"] == Counter(row["kind"] for row in found)
+        assert path.parent.name.startswith("date=")
+        manifests.append(manifest)
+        rows += found
+    return manifests, rows
+
+
+def replicated(rows: list[Row]) -> dict[tuple[int, ...], Row]:
+    """Replicated rows by identity; one that is told twice is told alike."""
+    found: dict[tuple[int, ...], Row] = {}
+    for row in rows:
+        if row["kind"] in REPLICATED:
+            content = {name: value for name, value in row.items() if name not in {"source", "run"}}
+            key = (row["shard"], row["term"], row["index"], row["position"])
+            assert found.setdefault(key, content) == content
+    return found
+
+
+async def traffic(client: Client, cluster: LocalCluster) -> dict[str, Any]:
+    """Schedule, cancel, deliver, nack until dead, kill the leader; return what was seen."""
+    producer = client.producer()
+    kept = await producer.schedule_batch("life", [b"x"] * COUNT, delay_ms=1_500)
+    dropped = await producer.schedule_batch("life", [b"y"] * 20, delay_ms=60_000)
+    await producer.cancel_many(dropped.ids[:5])
+    delivered: Counter[str] = Counter()
+    nacked: list[str] = []
+    letters: list[str] = []
+    killed = False
+    async with client.consumer("life", "g", credit=50) as consumer:
+        async with asyncio.timeout(PATIENCE_S):
+            async for message in consumer:
+                delivered[message.id] += 1
+                if message.id in kept.ids[:3]:
+                    nacked.append(message.id)
+                    await message.nack(delay_ms=10)
+                else:
+                    await message.ack()
+                if not killed and len(delivered) > COUNT // 3:
+                    killed = True
+                    found = cluster.leader()
+                    assert found is not None
+                    cluster.kill(found)
+                    cluster.restart(found)
+                if len(delivered) == COUNT and max(delivered[one] for one in kept.ids[:3]) >= 3:
+                    break
+    async with client.consumer("dlq.g.life", "g") as consumer, asyncio.timeout(PATIENCE_S):
+        async for message in consumer:
+            letters.append(message.id)
+            await message.ack()
+            if len(letters) == 3:
+                break
+    return {"kept": kept.ids, "dropped": dropped.ids, "delivered": delivered, "nacked": nacked}
+
+
+async def told_all(client: Client) -> bool:
+    """Whether every node has applied, the same."""
+    answers = (await client.operator().status_of_all()).values()
+    applied = {answer.applied_index for answer in answers if isinstance(answer, ClusterStatus)}
+    return len(applied) == 1 and all(isinstance(answer, ClusterStatus) for answer in answers)
+
+
+async def test_ledgers_agree_with_one_another_and_with_the_clients(tmp_path: Path) -> None:
+    with LocalCluster(3, tmp_path, settings={"delivery": {"attempts_max": 3, "lease_ms": 3_000}}) as cluster:
+        cluster.start()
+        cluster.wait_until_serving()
+        async with connect(cluster.addresses) as client:
+            seen = await traffic(client, cluster)
+            async with asyncio.timeout(PATIENCE_S):
+                while not await told_all(client):  # noqa: ASYNC110  others' processes
+                    await asyncio.sleep(0.1)
+        for name in cluster.nodes:
+            await asyncio.to_thread(cluster.stop, name)
+    ledgers = {name: read(tmp_path / name / "ledger") for name in cluster.nodes}
+
+    told = {name: replicated(rows) for name, (_, rows) in ledgers.items()}
+    last = min(max(manifest["last_index"] for manifest in manifests) for manifests, _ in ledgers.values())
+    upto = {
+        name: {key: row for key, row in rows.items() if row["index"] <= last} for name, rows in told.items()
+    }
+    first, *others = upto.values()
+    assert all(other == first for other in others)
+    for manifests, _ in ledgers.values():
+        covered = 0
+        for manifest in manifests:
+            assert manifest["first_index"] <= covered
+            covered = max(covered, manifest["last_index"])
+    own = [row for _, every in ledgers.values() for row in every]
+    gaps = [row["detail"] for row in own if row["kind"] == Kind.GAP]
+    assert all(gap.endswith(" KILLED") for gap in gaps)
+
+    def ids(kind: Kind, rows: list[Row], topic: str = "life") -> Counter[str]:
+        chosen = [row for row in rows if row["kind"] == kind and row["topic"] == topic]
+        return Counter(str(MessageId(0, row["hour"], row["global_index"])) for row in chosen)
+
+    rows = list(first.values())
+    assert ids(Kind.SCHEDULED, rows) == Counter([*seen["kept"], *seen["dropped"]])
+    assert ids(Kind.CANCELLED, rows) == Counter(seen["dropped"][:5])
+    assert set(ids(Kind.ACKED, rows)) == set(seen["kept"][3:])
+    assert ids(Kind.DEAD, rows) == Counter(seen["kept"][:3])
+    assert len(ids(Kind.SCHEDULED, rows, "dlq.g.life")) == 3
+    handed = ids(Kind.DELIVERED, own)
+    assert gaps or set(seen["delivered"]) <= set(handed)
+    assert len(set(seen["delivered"]) & set(handed)) > COUNT // 2
+    assert {row["detail"] for row in own if row["kind"] == Kind.LEADERSHIP} >= {"leader"}
+    assert set(ids(Kind.NACKED, own)) <= set(seen["kept"][:3])
