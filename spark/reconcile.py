@@ -14,7 +14,7 @@ what is suspicious.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Final
@@ -30,6 +30,8 @@ from tarry.spark.checks.segments import Fault
 from tarry.spark.errors import LedgerEmpty
 from tarry.spark.facts import PAIRS, ROWS_PER_PARTITION, events, facts, with_pairs
 from tarry.spark.ledger import Segment
+from tarry.spark.pairs import pairs
+from tarry.spark.summary import summary
 
 HOUR_MS: Final = 3_600_000
 BLOCKS_MAX: Final = 10_000
@@ -89,7 +91,8 @@ class Reconciliation:
         if self.order_keys:
             found.append(order.out_of_order(self.rows))
         self._write_violations(found)
-        return self._summary(every, time.monotonic() - started)
+        self.say("summary")
+        return summary(self, len(every), sum(one.rows for one in every), time.monotonic() - started)
 
     # -- segments ------------------------------------------------------------------------
 
@@ -117,40 +120,13 @@ class Reconciliation:
     def _timeline(self) -> None:
         self.say("counts a minute, and lateness")
         path = f"{self.options.out}/timeline"
-        timeline.timeline(self.rows).write.mode("overwrite").parquet(path)
+        ends = [one.last_at_ms for one in self.sound] + [one.first_at_ms for one in self.sound if one.rows]
+        step_ms = timeline.step_ms(max(ends) - min(ends))
+        timeline.timeline(self.rows, step_ms).write.mode("overwrite").parquet(path)
         self.timeline = self.spark.read.parquet(path)
         self.order_keys = self.timeline.agg(F.sum("order_keys")).collect()[0][0] or 0
         self.terms = timeline.terms(self.timeline)
-        self.pairs = self.spark.createDataFrame(self._pairs(), PAIRS).persist()
-
-    def _pairs(self) -> list[tuple[Any, ...]]:
-        """Return every (topic, group), with what is known of it: schema PAIRS."""
-        redriven = F.max((F.col("detail") == "REDRIVEN").cast("int"))
-        receipts = F.max((F.col("kind") == Kind.RECEIVED.value).cast("int"))
-        known = {
-            (row["topic"], row["group"]): (bool(row["receipts"]), bool(row["redriven"]))
-            for row in self.timeline.groupBy("topic", "group")
-            .agg(receipts.alias("receipts"), redriven.alias("redriven")).collect()
-        }  # fmt: skip
-        moves: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
-        for event in sorted(self.events, key=lambda one: one["index"]):
-            if event["kind"] == Kind.GROUP_MOVED.value and event["group"]:
-                moves.setdefault((event["topic"], event["group"]), []).append(event)
-        topics = {topic for topic, _ in known}
-        names = {*known, *(pair for pair in moves if pair[0] in topics)}
-        grouped = {topic for topic, group in names if group is not None}
-        rows: list[tuple[Any, ...]] = []
-        counted = set[str]()
-        for topic, group in sorted(names, key=lambda pair: (pair[0] or "", pair[1] or "")):
-            if topic is None or (group is None and topic in grouped):
-                continue
-            receipts_too, again = known.get((topic, group), (False, False))
-            mine = moves.get((topic, group), [])
-            start = max((move["offset"] or 0 for move in mine), default=0)
-            again |= any(move["detail"] != GroupMove.CREATED.value for move in mine)
-            rows.append((len(rows), topic, group, topic not in counted, receipts_too, start, again))
-            counted.add(topic)
-        return rows
+        self.pairs = self.spark.createDataFrame(pairs(self.timeline, self.events), PAIRS).persist()
 
     def _span(self) -> Span:
         ends = [one.last_at_ms for one in self.sound if one.of_node]
@@ -263,43 +239,6 @@ class Reconciliation:
         dated = every.withColumn("date", day)
         dated.coalesce(4).write.mode("overwrite").partitionBy("date", "check").parquet(path)
         self.violations = self.spark.read.schema(dated.schema).parquet(path)
-
-    def _summary(self, every: Sequence[Segment], wall_s: float) -> dict[str, Any]:
-        self.say("summary")
-        found = {(row["check"], row["promise"]): row["count"] for row in
-                 self.violations.groupBy("check", "promise").count().collect()}  # fmt: skip
-        causes = {row["cause"]: row["count"] for row in self.duplicates.groupBy("cause").count().collect()}
-        late = timeline.lateness(self.timeline.withColumn("all_topics", F.lit(1)), "all_topics").collect()
-        produced = self.counts["produced"]
-        return {
-            "scheduled": self.counts["scheduled"],
-            "acknowledged": produced or self.counts["scheduled"],
-            "delivered_once": self.counts["delivered_once"],
-            "duplicates": sum(causes.values()),
-            "duplicates_by_cause": dict(sorted(causes.items())),
-            "missing": sum(self.counts[f"check_{name}"] for name in MISSING),
-            "early": self.counts["check_early"],
-            "late_p50_ms": late[0]["late_p50_ms"] if late else None,
-            "late_p99_ms": late[0]["late_p99_ms"] if late else None,
-            "late_max_ms": late[0]["late_max_ms"] if late else None,
-            "cancelled_delivered": self.counts["check_delivered_after_cancel"],
-            "released": self.counts["released"],
-            "cancelled": self.counts["cancelled"],
-            "acked_unseen": self.counts["acked_unseen"],
-            "segments": len(every),
-            "rows": sum(one.rows for one in every),
-            "gaps": sum(count for (check, _), count in found.items() if check in GAPS),
-            "violations": {check: count for (check, promise), count in sorted(found.items()) if promise},
-            "remarks": {check: count for (check, promise), count in sorted(found.items()) if not promise},
-            "whole": self.span.whole,
-            "as_of_ms": self.span.as_of_ms,
-            "kept": not any(promise for _, promise in found),
-            "wall_s": round(wall_s, 1),
-        }
-
-
-MISSING: Final = ("never_scheduled", "never_released", "never_delivered")
-GAPS: Final = ("gap", "gap_declared", "segment_lost", "segment_damaged")
 
 
 def _has_any(segment: Segment, blocks: Sequence[int]) -> bool:

@@ -24,6 +24,14 @@ from tarry.spark.errors import JavaMissing
 JAVA_MAJOR_MIN: Final = 17
 LOG: Final = Path(__file__).with_name("log4j2.properties")
 
+SMALL: Final = {
+    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOG.as_uri()} -XX:TieredStopAtLevel=1",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.shuffle.partitions": "1",
+}
+"""Settings of a local session for less than a million rows: compiling would cost more than it saves."""
+
 
 def java_major() -> int:
     """Return the major version of the Java that Spark would start. Raises JavaMissing."""

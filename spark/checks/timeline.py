@@ -1,4 +1,4 @@
-"""What happened in each minute, and how late: counted before anything is shuffled, so that skew costs
+"""What happened in each step of time, and how late: counted before anything is shuffled, so that skew costs
 nothing.
 """
 
@@ -14,6 +14,7 @@ from tarry.spark.ledger import OF_MESSAGES, counted
 from tarry.spark.schema import is_kind
 
 MINUTE_MS: Final = 60_000
+SECOND_MS: Final = 1_000
 EXACT_MS: Final = 1_024
 """Lateness is exact up to here; beyond, it is rounded down by less than 1/128 (as HdrHistogram does)."""
 
@@ -24,10 +25,15 @@ def bucket(late_ms: Column) -> Column:
     return F.when(late_ms < EXACT_MS, late_ms).otherwise(late_ms - late_ms % F.greatest(grain, F.lit(1)))
 
 
-def timeline(rows: DataFrame) -> DataFrame:
+def step_ms(span_ms: int) -> int:
+    """Return how long a step of the timeline is: a minute, or of less than two hours a second."""
+    return MINUTE_MS if span_ms >= 120 * MINUTE_MS else SECOND_MS
+
+
+def timeline(rows: DataFrame, step_ms: int = MINUTE_MS) -> DataFrame:
     """Return counts of ledger.rows about messages.
 
-    `kind`, `topic`, `group`, `detail` (of retried) string, `term` long, `minute` long (since the epoch, of
+    `kind`, `topic`, `group`, `detail` (of retried) string, `term` long, `from_ms` long (the step's begin, of
     at_ms), `late_ms` long (of first deliveries and their receipts, else null), `rows` long, `last_ms` long,
     `source` string (the greatest; of deliveries: who led), `order_keys` long: rows that have one.
     """
@@ -38,10 +44,10 @@ def timeline(rows: DataFrame) -> DataFrame:
         .select(
             "kind", "topic", "group", "term", "at_ms", "source", "order_key",
             F.when(is_kind(F.col("number"), Kind.RETRIED), F.col("detail")).alias("detail"),
-            F.floor(F.col("at_ms") / MINUTE_MS).alias("minute"),
+            (F.col("at_ms") - F.col("at_ms") % step_ms).alias("from_ms"),
             F.when(first, bucket(F.col("at_ms") - F.col("due_ms"))).alias("late_ms"),
         )
-        .groupBy("kind", "topic", "group", "detail", "term", "minute", "late_ms")
+        .groupBy("kind", "topic", "group", "detail", "term", "from_ms", "late_ms")
         .agg(
             F.count("*").alias("rows"), F.max("at_ms").alias("last_ms"),
             F.max("source").alias("source"), F.count("order_key").alias("order_keys"),

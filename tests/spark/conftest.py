@@ -13,19 +13,12 @@ from pyspark.sql import SparkSession
 
 from tarry.spark.generate import Generator, Plan
 from tarry.spark.reconcile import Options, Reconciliation
-from tarry.spark.session import LOG, session
-
-QUICK = {
-    # small data: compiling costs more than it saves
-    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOG.as_uri()} -XX:TieredStopAtLevel=1",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-}
+from tarry.spark.session import SMALL, session
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    started = session("tests", memory_mib=1_024, shuffle_partitions=1, settings=QUICK)
+    started = session("tests", memory_mib=1_024, settings=SMALL)
     yield started
     started.stop()
 
