@@ -93,11 +93,15 @@ bench-parts: $(READY) ## benchmarks of the parts (each prints one JSON object la
 	done
 
 SEEDS ?= 100
-SECONDS ?= 12
+FIRST ?= 1
+WORLD ?= both
+ABLATE ?=
 
 .PHONY: simulate
-simulate: $(READY) ## whole clusters on virtual time, all cores (SEEDS=100 SECONDS=12)
-	@SEEDS=$(SEEDS) SECONDS=$(SECONDS) $(PY) -m tests.simulation
+simulate: SECONDS = 6
+simulate: $(READY) ## whole clusters on virtual time, all cores (SEEDS=100 FIRST=1 SECONDS=6 WORLD=both)
+	@$(PY) -m tests.simulation --seeds $(SEEDS) --first $(FIRST) --seconds $(SECONDS) --world $(WORLD) \
+		--ablate "$(ABLATE)"
 
 .PHONY: simulate-ablation
 simulate-ablation: $(READY) ## each guard taken out in turn: the first seed, or the scenario, that notices

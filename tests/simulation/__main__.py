@@ -1,96 +1,106 @@
-"""Run many seeds, on all cores: `SEEDS=200 SECONDS=20 python -m tests.simulation [first seed]`.
-
-`WORLD=node` runs whole nodes with producers and consumers, otherwise consensus alone.
-`ABLATE=<guard>` switches a guard off: then failures are what is wanted. The last line is JSON.
-"""
+"""Run many seeds on all cores: `make simulate SEEDS=1000`. The last line is JSON; --help says the rest."""
 
 from __future__ import annotations
 
+import argparse
 import json
+import logging
 import multiprocessing
-import os
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from functools import partial
 
 from tests.simulation.ablations import ABLATIONS, ablated
-from tests.simulation.seeds import Outcome, simulate
-from tests.simulation.whole_seeds import WholeOutcome, simulate_whole
+from tests.simulation.outcome import COUNTED, Outcome
+from tests.simulation.seeds import simulate
+from tests.simulation.whole_seeds import simulate_whole
+
+PROGRESS_S = 10.0
+HISTORY_LINES = 60
 
 
-def run(seed: int, seconds: float, ablation: str) -> Outcome:
+def world_of(seed: int, world: str) -> str:
+    """Return the world that a seed is of, where both are asked for."""
+    return ("node", "consensus")[seed % 2] if world == "both" else world
+
+
+def run(seed: int, world: str, seconds: float, ablation: str) -> Outcome:
+    """Whole nodes cost more: they run half as long."""
+    logging.disable()  # the engine says what it notices
     with ablated(ablation):
-        return simulate(seed, seconds)
+        if world_of(seed, world) == "consensus":
+            return simulate(seed, seconds)
+        return simulate_whole(seed, seconds / 2)
 
 
-def run_whole(first: int, count: int, seconds: float) -> int:
-    """Whole nodes; one line for each failure with how to see it again."""
-    began, failed, lost, hours = time.monotonic(), list[WholeOutcome](), 0, 0.0
-    total: Counter[str] = Counter()
+def outcomes(seeds: Iterable[int], world: str, seconds: float, ablation: str = "") -> Iterator[Outcome]:
+    """In whatever order they end."""
     with multiprocessing.Pool() as pool:
-        outcomes = pool.imap_unordered(partial(simulate_whole, seconds=seconds), range(first, first + count))
-        for done, outcome in enumerate(outcomes, 1):
-            total.update(outcome.counts)
-            total["acknowledged"] += outcome.acknowledged
-            lost += outcome.lost
-            hours += outcome.virtual_hours
-            if outcome.failure:
-                failed.append(outcome)
-                print("\n".join(outcome.history[-60:]))
-                print(f"seed {outcome.seed}: {outcome.failure}")
-                print(
-                    f"again: WORLD=node SEEDS=1 SECONDS={seconds:g} python -m tests.simulation {outcome.seed}"
-                )
-            if done % 10 == 0:
-                print(f"{done} of {count} seeds, {len(failed)} failed", flush=True)
-    summary = {
-        "seeds": count,
-        "violations": len(failed),
-        "failed": sorted(outcome.seed for outcome in failed),
-        "lost": lost,
-        **total,
-        "virtual_hours": round(hours, 2),
-        "wall_s": round(time.monotonic() - began, 1),
+        work = partial(run, world=world, seconds=seconds, ablation=ablation)
+        yield from pool.imap_unordered(work, seeds)
+
+
+def summary(seen: Iterable[Outcome], wall_s: float) -> dict[str, float]:
+    """All numbers are sums over what was run."""
+    seen = list(seen)
+    total: Counter[str] = Counter()
+    for outcome in seen:
+        total.update(outcome.counts)
+    return {
+        "seeds": len(seen),
+        "violations": sum(outcome.failure is not None for outcome in seen),
+        "acknowledged": sum(outcome.acknowledged for outcome in seen),
+        "lost": sum(outcome.lost for outcome in seen),
+        **{name: total[name] for name in COUNTED},
+        "virtual_hours": round(sum(outcome.virtual_s for outcome in seen) / 3600, 2),
+        "wall_s": round(wall_s, 1),
     }
-    print(json.dumps(summary))
-    return 1 if failed else 0
 
 
 def main() -> int:
-    first = int(sys.argv[1]) if len(sys.argv) > 1 else 1
-    count, seconds = int(os.environ.get("SEEDS", "20")), float(os.environ.get("SECONDS", "20"))
-    if os.environ.get("WORLD") == "node":
-        return run_whole(first, count, seconds)
-    ablation = os.environ.get("ABLATE", "")
-    if ablation and ablation not in ABLATIONS:
-        print(f"no such guard; there are: {', '.join(ABLATIONS)}")
-        return 2
-    failures: list[Outcome] = []
-    total: Counter[str] = Counter()
-    sometimes: Counter[str] = Counter()
-    with multiprocessing.Pool() as pool:
-        work = partial(run, seconds=seconds, ablation=ablation)
-        for outcome in pool.imap_unordered(work, range(first, first + count)):
-            total.update(acknowledged=outcome.acknowledged, terms=outcome.terms, faults=outcome.faults)
-            sometimes.update(outcome.sometimes)
-            if outcome.failure:
-                failures.append(outcome)
-                print("\n".join(outcome.history[-30:]))
-                print(f"seed {outcome.seed}: {outcome.failure}")
-                print(
-                    f"again: SEEDS=1 SECONDS={seconds:g} ABLATE='{ablation}' "
-                    f"python -m tests.simulation {outcome.seed}"
-                )
-    summary = {
-        "seeds": count,
-        "failed": sorted(outcome.seed for outcome in failures),
-        "kinds": Counter((outcome.failure or "").split(":")[1].strip()[:3] for outcome in failures),
-        **total,
-        "sometimes": sometimes,
-    }
-    print(json.dumps(summary))
-    return 1 if failures else 0
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.simulation",
+        description="Simulates clusters, everything in them by seed. Odd seeds are consensus with a "
+        "toy state, even ones whole nodes with producers and consumers.",
+    )
+    parser.add_argument("--seeds", type=int, default=100, help="how many (100)")
+    parser.add_argument("--first", type=int, default=1, help="the first seed (1)")
+    parser.add_argument("--seconds", type=float, default=6.0, help="of faults, virtual; whole nodes half (6)")
+    parser.add_argument("--world", choices=("both", "consensus", "node"), default="both", help="(both)")
+    parser.add_argument("--ablate", choices=sorted(ABLATIONS), default="", help="a guard to take out")
+    asked = parser.parse_args()
+    began, seen, told = time.monotonic(), list[Outcome](), 0.0
+    seeds = range(asked.first, asked.first + asked.seeds)
+    for outcome in outcomes(seeds, asked.world, asked.seconds, asked.ablate):
+        seen.append(outcome)
+        wall_s = time.monotonic() - began
+        if outcome.failure is not None:
+            print(*outcome.history[-HISTORY_LINES:], sep="\n")
+            print(f"seed {outcome.seed}: {outcome.failure}")
+            ablate = f" ABLATE={asked.ablate!r}" if asked.ablate else ""
+            print(
+                f"again: make simulate SEEDS=1 FIRST={outcome.seed} SECONDS={asked.seconds:g}"
+                f" WORLD={world_of(outcome.seed, asked.world)}{ablate}",
+                flush=True,
+            )
+        if wall_s - told > PROGRESS_S:
+            told = wall_s
+            failed = sum(outcome.failure is not None for outcome in seen)
+            left_s = wall_s / len(seen) * (asked.seeds - len(seen))
+            print(
+                f"{len(seen)} of {asked.seeds} seeds, {failed} failed, {left_s:.0f} s left",
+                file=sys.stderr,
+                flush=True,
+            )
+    counts: Counter[str] = Counter()
+    for outcome in seen:
+        counts.update(outcome.counts)
+    print(", ".join(f"{name} {count}" for name, count in sorted(counts.items()) if name not in COUNTED))
+    numbers = summary(seen, time.monotonic() - began)
+    print(json.dumps(numbers))
+    return 1 if numbers["violations"] else 0
 
 
 if __name__ == "__main__":

@@ -115,9 +115,16 @@ class Checker:
     def at_the_end(self, nodes: Sequence[SimNode]) -> None:
         digests = {node.machine.digest for node in nodes}
         _demand(len(digests) == 1, "C14: states differ")
-        last = nodes[0].machine.applied_index
-        lost = [command for command, index in self.acknowledged.items() if index > last]
+        lost = self.lost(nodes)
         _demand(not lost, f"{len(lost)} acknowledged commands are lost")
+
+    def lost(self, nodes: Sequence[SimNode]) -> list[bytes]:
+        """Acknowledged commands that are on no disk."""
+        return [
+            command
+            for command, index in self.acknowledged.items()
+            if not any(node.has_durable(index, self.applied[index][0]) for node in nodes)
+        ]
 
     def _check_vote(self, voter: str, term: int, candidate: str) -> None:
         known = self.votes.setdefault((voter, term), candidate)

@@ -186,6 +186,7 @@ async def plague(world: World, until: float) -> None:
     """One stream of faults; several may run at once."""
     loop = asyncio.get_running_loop()
     while loop.time() < until:
-        await asyncio.sleep(world.rng.uniform(0.05, 1.5))
+        await asyncio.sleep(world.rng.uniform(0.05, 1.0))
         if world.rng.random() < 0.75:
+            world.counts["faults"] += 1
             await world.rng.choice(FAULTS)(world)

@@ -1,30 +1,17 @@
-"""One seed, one run: clients, faults, healing, checks."""
+"""One seed of consensus, one run: clients, faults, healing, checks."""
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import random
-from dataclasses import dataclass, field
 
 from tests.simulation import faults, virtual_loop
+from tests.simulation.outcome import Outcome, digest
 from tests.simulation.world import World
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    seed: int
-    failure: str | None
-    acknowledged: int
-    terms: int
-    faults: int
-    history_hash: str
-    sometimes: dict[str, int] = field(default_factory=dict)
-    history: tuple[str, ...] = ()
-
-
 def simulate(seed: int, seconds: float = 20.0) -> Outcome:
-    """Equal seeds give equal outcomes, to the last event."""
+    """`seconds`: how long there are faults."""
     return virtual_loop.run(_simulate(seed, seconds))
 
 
@@ -36,16 +23,15 @@ async def _simulate(seed: int, seconds: float) -> Outcome:
     except Exception as error:  # noqa: BLE001 - a finding, to be told with its seed
         failure = f"{type(error).__name__}: {error}"
     checker = world.checker
-    marks = ("crash", "isolate", "cut", "flap", "pause", "Weather", "the disk", "transfer from", "syncs")
-    text = "\n".join([*world.history, str(sorted(checker.acknowledged.items())), str(world.network.frames)])
     return Outcome(
+        "consensus",
         seed,
         failure,
         len(checker.acknowledged),
-        len(checker.leaders),
-        sum(any(mark in line for mark in marks) for line in world.history),
-        hashlib.sha256(text.encode()).hexdigest()[:16],
-        dict(checker.sometimes),
+        len(checker.lost(world.nodes)),
+        asyncio.get_running_loop().time(),
+        digest([*world.history, sorted(checker.acknowledged.items()), world.network.frames]),
+        world.counted(),
         tuple(world.history) if failure else (),
     )
 

@@ -110,7 +110,7 @@ class WholeNode(SimNode):
 
         def reopened(folder: Path) -> None:
             reopen(folder)
-            world.counts["snapshots"] += 1
+            world.checker.sometimes["snapshot installed"] += 1
 
         setattr(self.core.machine, "apply", watched)  # noqa: B010 - a method of one object
         setattr(self.core.machine, "reopen", reopened)  # noqa: B010

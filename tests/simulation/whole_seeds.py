@@ -1,40 +1,27 @@
-"""One seed, one run of whole nodes: producers, consumers, faults, healing, draining, checks."""
+"""One seed of whole nodes, one run: producers, consumers, faults, healing, draining, checks."""
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 import random
 import traceback
-from dataclasses import dataclass, field
 
 import structlog
 
 from tests.simulation import virtual_loop, whole_faults
 from tests.simulation.model_producer import ModelProducer
-from tests.simulation.whole_world import HOUR_MS, WholeWorld
+from tests.simulation.outcome import Outcome, digest
+from tests.simulation.whole_world import WholeWorld
 
 
-@dataclass(frozen=True, slots=True)
-class WholeOutcome:
-    seed: int
-    failure: str | None
-    acknowledged: int
-    lost: int
-    virtual_hours: float
-    history_hash: str
-    counts: dict[str, int] = field(default_factory=dict)
-    history: tuple[str, ...] = ()
-
-
-def simulate_whole(seed: int, seconds: float = 15.0) -> WholeOutcome:
-    """Equal seeds give equal outcomes, to the last event."""
+def simulate_whole(seed: int, seconds: float = 15.0) -> Outcome:
+    """`seconds`: how long there are faults."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     return virtual_loop.run(_simulate(seed, seconds))
 
 
-async def _simulate(seed: int, seconds: float) -> WholeOutcome:
+async def _simulate(seed: int, seconds: float) -> Outcome:
     draw = random.Random(seed)
     names, skew_ms = draw.choice((3, 3, 3, 5)), draw.choice((0, 0, 20, 1_000))
     world = WholeWorld(seed, names, skew_ms=skew_ms)
@@ -44,24 +31,16 @@ async def _simulate(seed: int, seconds: float) -> WholeOutcome:
     except Exception as error:  # noqa: BLE001 - a finding, to be told with its seed
         failure = f"{type(error).__name__}: {error}"
         world.history.extend(traceback.format_exc().splitlines())
-    ledger, checker = world.ledger, world.checker
-    text = "\n".join([*world.history, str(sorted(ledger.told.items())), str(world.network.frames)])
-    outcome = WholeOutcome(
+    ledger = world.ledger
+    outcome = Outcome(
+        "node",
         seed,
         failure,
         len(ledger.told),
         len(ledger.missing()) if failure and failure.startswith("Violation: V4") else 0,
-        (asyncio.get_running_loop().time() + world.asleep_ms / 1000) * 1000 / HOUR_MS,
-        hashlib.sha256(text.encode()).hexdigest()[:16],
-        {
-            **dict.fromkeys(("faults", "snapshots", "marked", "unmarked"), 0),
-            **ledger.counts,
-            **world.counts,
-            "cancelled": len(ledger.cancelled),
-            "elections": len(checker.leaders),
-            "transfers": checker.sometimes["transferred"],
-            "membership_changes": checker.sometimes["members changed"],
-        },
+        asyncio.get_running_loop().time() + world.asleep_ms / 1000,
+        digest([*world.history, sorted(ledger.told.items()), world.network.frames]),
+        {**world.counted(), **ledger.counts, "cancelled": len(ledger.cancelled)},
         tuple(world.history) if failure else (),
     )
     await world.close()

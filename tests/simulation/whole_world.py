@@ -6,7 +6,6 @@ import asyncio
 import random
 import shutil
 import tempfile
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
@@ -42,7 +41,6 @@ class WholeWorld(World):
         self._base_ms = 500_000 * HOUR_MS - rng.randrange(20_000)  # an hour may begin in the middle
         self.groups = GROUPS
         self.ledger = Ledger(skew_ms + MEASURING_MS, GROUPS)
-        self.counts: Counter[str] = Counter()
         super().__init__(seed, names)
         self.wrong = cast(WholeNode, self.rng.choice(self.nodes))
         for node in self.whole:

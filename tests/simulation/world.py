@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
@@ -167,6 +168,7 @@ class World:
         self.network = Network(random.Random(self.rng.random()), self.checker.on_said)
         self.failure: BaseException | None = None
         self.history: list[str] = []
+        self.counts: Counter[str] = Counter()
         self._failed = asyncio.Event()
         self._commands = 0
         self.nodes = [self.make_node(f"n{i + 1}") for i in range(names)]
@@ -178,6 +180,17 @@ class World:
     def start(self) -> None:
         for node in self.nodes:
             node.start(self.members)
+
+    def counted(self) -> dict[str, int]:
+        sometimes = self.checker.sometimes
+        return {
+            **self.counts,
+            "faults": self.counts["faults"],
+            "elections": len(self.checker.leaders),
+            "transfers": sometimes["transferred"],
+            "membership_changes": sometimes["members changed"],
+            "snapshots": sometimes["snapshot installed"],
+        }
 
     def node(self, name: str) -> SimNode:
         return next(node for node in self.nodes if node.name == name)
