@@ -88,6 +88,12 @@ class Delivery:
             for group in self._by_queue.get(queue, ()):
                 group.pump()
 
+    def look(self, now_ms: int) -> None:
+        """Cluster time may have run ahead of the groups' timers."""
+        for group in self._groups.values():
+            if group.wakes_at_ms is not None and now_ms >= group.wakes_at_ms:
+                group.pump()
+
     def pump(self) -> None:
         """Hand over whatever is due, to every group."""
         for group in self._groups.values():

@@ -139,6 +139,11 @@ class Dispatcher:
         self._sleeps_until_ms: int | None = None
         self._per_s = PER_S_GUESSED
 
+    def look(self, now_ms: int) -> None:
+        """Wake the loop if cluster time has run ahead of what it sleeps by: a wrong clock was put right."""
+        if self._sleeps_until_ms is not None and now_ms >= self._sleeps_until_ms:
+            self._woken.set()
+
     def inserted(self) -> None:
         """Wake the loop if something has to be done now before what it sleeps for."""
         if self._woken.is_set():

@@ -46,6 +46,7 @@ class GroupDelivery:
         self._leases: list[tuple[int, int, Feed, Batch]] = []
         self._numbers = count()
         self._timer: asyncio.TimerHandle | None = None
+        self.wakes_at_ms: int | None = None  # by cluster time
         self._turn = 0
         self._ended = asyncio.Event()
         self.settling = Settling(context, group, self.feeds)
@@ -269,6 +270,7 @@ class GroupDelivery:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if times:
+        self.wakes_at_ms = min(times, default=None)
+        if self.wakes_at_ms is not None:
             loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(max(0, min(times) - now_ms) / 1000, self.pump)
+            self._timer = loop.call_later(max(0, self.wakes_at_ms - now_ms) / 1000, self.pump)

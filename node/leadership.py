@@ -90,6 +90,10 @@ class Leadership:
         serves = self._driver.may_serve()
         if serves and not self._served:  # the lease is back, or a transfer was given up
             self.delivery.pump()
+        now_ms = self._time.now_ms()
+        self.delivery.look(now_ms)
+        if self._dispatcher is not None:
+            self._dispatcher.look(now_ms)
         self._served = serves
 
     def applied(self) -> None:

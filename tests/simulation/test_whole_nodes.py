@@ -91,6 +91,27 @@ def test_a_new_leader_whose_clock_is_wrong_is_neither_early_nor_repeats_a_releas
     scenario(play)
 
 
+def test_messages_wait_no_longer_once_a_leader_with_a_wrong_clock_can_put_it_right() -> None:
+    """Of two clocks in reach nobody can say which is wrong; the third settles it."""
+
+    async def play(world: WholeWorld, producer: ModelProducer) -> None:
+        old = await world.until_served()
+        heir, third = (node for node in world.whole if node is not old)
+        third.crash()
+        heir.wall.ahead_ms = -60_000
+        await asyncio.sleep(0.5)
+        await old.driver.transfer(heir.name, 2_000)
+        await world.until_served()
+        await producer.schedule("a", soon(world, 100, 500))
+        third.start(world.members)
+        begun = world.true_ms()
+        while world.ledger.missing():
+            await asyncio.sleep(0.05)
+            assert world.true_ms() - begun < 3_000
+
+    scenario(play)
+
+
 def test_a_backlog_of_hours_is_flushed_when_the_cluster_wakes_up() -> None:
     async def play(world: WholeWorld, producer: ModelProducer) -> None:
         await producer.schedule("a", soon(world, 100, 3_600_000))
