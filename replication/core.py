@@ -65,6 +65,11 @@ class Core:
         self._waiters.append(waiter)
         await waiter
 
+    @property
+    def awaited(self) -> bool:
+        """Whether somebody waits for the next turn."""
+        return bool(self._waiters)
+
     def end_turn(self) -> None:
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:

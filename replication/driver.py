@@ -19,6 +19,7 @@ from typing import Any
 from tarry.proto.tarry_peer_pb2 import PeerMessage
 from tarry.replication import handing_over, reading, reporting, snapshot
 from tarry.replication.applying import Applying, Machine
+from tarry.replication.between_turns import BetweenTurns
 from tarry.replication.clock import Clock
 from tarry.replication.consensus import Consensus
 from tarry.replication.core import Core, RunBlocking, in_thread
@@ -75,7 +76,6 @@ class Driver:
         self._rng = rng
         self._settings = settings
         self._heartbeat = heartbeat
-        self._on_heartbeat = on_heartbeat
         self._on_role = on_role
         self._run_blocking = run_blocking or in_thread
         self._snapshot_source = snapshot_source
@@ -98,6 +98,7 @@ class Driver:
             run_blocking=self._run_blocking,
             applied=machine.applied_index,
         )
+        self._between_turns = BetweenTurns(self._core, self._sending, on_heartbeat)
         self._applying = Applying(self._core, machine, self._proposals)
         self._joining = Joining(self._core, self._set_peers)
         self._installing = Installing(self._core, transport, snapshot_sink)
@@ -124,8 +125,7 @@ class Driver:
                 await asyncio.wait([self._writing])  # the journal may be closed after this
             core.end_turn()
 
-    async def stop(self) -> None:
-        """Returns at once; `run` ends after its turn."""
+    async def stop(self) -> None:  # returns at once; `run` ends after its turn
         self._core.stopping = True
         self._core.wake.set()
 
@@ -253,9 +253,8 @@ class Driver:
 
     def _tell(self) -> None:
         """Everybody who wants to know what has changed."""
+        self._between_turns.tell_heard()
         consensus = self._core.consensus
-        for leader, state in consensus.take_heard():
-            self._on_heartbeat(leader, state)
         before, self._leadership = self._leadership, (consensus.role, consensus.term)
         if before == self._leadership:
             return
@@ -302,8 +301,9 @@ class Driver:
         return Identity(self._settings.cluster, self._node, journal.incarnation, journal.boot)
 
     def _receive(self, peer: str, messages: list[PeerMessage]) -> None:
-        self._inbound.extend((peer, message) for message in messages)
-        self._core.wake.set()
+        self._inbound.extend((peer, message) for message in self._between_turns.take(peer, messages))
+        if self._inbound or self._proposals.waiting:
+            self._core.wake.set()
 
     def _link(self, peer: str, up: bool) -> None:
         self._core.consensus.link(peer, up)

@@ -14,7 +14,7 @@ class ReplicationSettings:
 
     cluster: str = "tarry"
     heartbeat_ms: int = 50
-    commit_notice_ms: int = 10  # followers learn a commit index at the latest this long after the leader
+    commit_notice_ms: int = 50  # followers learn a commit index at the latest this long after the leader
     append_idle_ms: int = 500  # between empty appends to followers that have everything
     election_min_ms: int = 300
     election_max_ms: int = 600
