@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import compress
 from operator import attrgetter
 from typing import Any, Final
 
@@ -176,22 +177,30 @@ class Intake:
         except DecodeError:
             return Refusal(Reason.RECORD_INVALID, "a record is not a serialized tarry.v1.Record")
         limits = self.limits
+        sizes = np.fromiter(map(len, records), dtype=np.int64)
+        # Most records are too small beside their bodies to have too many of anything: each takes two bytes.
+        few = 2 * min(limits.properties_max, limits.keys_max, limits.tags_max)
+        suspect = sizes > few
+        if suspect.any():
+            bodies = np.fromiter(map(len, map(attrgetter("body"), checked)), dtype=np.int64)
+            suspect = (sizes - bodies > few) | (bodies > limits.body_bytes_max)
+        suspects = list(compress(checked, suspect.tolist()))
         return (
-            _most(map(len, map(attrgetter("body"), checked)), limits.body_bytes_max, Reason.RECORD_TOO_LARGE,
+            _most(map(len, map(attrgetter("body"), suspects)), limits.body_bytes_max, Reason.RECORD_TOO_LARGE,
                   "a body of {} bytes, more than {}: keep it elsewhere and send where")
-            or _most(map(len, records), limits.body_bytes_max + limits.record_overhead_bytes_max,
+            or _most(sizes.tolist(), limits.body_bytes_max + limits.record_overhead_bytes_max,
                      Reason.RECORD_TOO_LARGE, "a record of {} bytes, more than {}")
-            or _most(map(len, map(attrgetter("properties"), checked)), limits.properties_max,
+            or _most(map(len, map(attrgetter("properties"), suspects)), limits.properties_max,
                      Reason.TOO_MANY_PROPERTIES, "{} properties, more than {}")
-            or _most(map(len, map(attrgetter("keys"), checked)), limits.keys_max,
+            or _most(map(len, map(attrgetter("keys"), suspects)), limits.keys_max,
                      Reason.TOO_MANY_KEYS, "{} keys, more than {}")
-            or _most(map(len, map(attrgetter("tags"), checked)), limits.tags_max,
+            or _most(map(len, map(attrgetter("tags"), suspects)), limits.tags_max,
                      Reason.TOO_MANY_TAGS, "{} tags, more than {}")
         )  # fmt: skip
 
 
 def _most(values: Iterable[int], limit: int, reason: Reason, text: str) -> Refusal | None:
-    most = max(values)
+    most = max(values, default=0)
     return Refusal(reason, text.format(most, limit)) if most > limit else None
 
 
