@@ -92,6 +92,10 @@ bench-parts: $(READY) ## benchmarks of the parts (each prints one JSON object la
 		name=$$(basename "$$file" .py); echo "== $$name"; $(PY) -m "tarry.bench.$$name"; \
 	done
 
+.PHONY: bench-wheel
+bench-wheel: $(READY) ## the wheel at scale: ten million pending, mass expiry, lateness, recovery (10 min)
+	@$(PY) -m tarry.bench.wheel_nodes $(ARGS)
+
 SEEDS ?= 100
 FIRST ?= 1
 WORLD ?= both

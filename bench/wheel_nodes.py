@@ -1,0 +1,229 @@
+"""The wheel at scale: its own costs, and what real nodes make of ten million pending and of mass expiry.
+
+    make bench-wheel        python -m tarry.bench.wheel_nodes [--messages 10000000] [--folder /tmp]
+
+Up to ten minutes. Prints a table and last one JSON object. `insert_*`, `collect_*` and `disk_*` are of the
+wheel alone (`tarry.bench.wheel`), each size in a process of its own; lateness, mass expiry and idling are of
+three nodes and one client; memory and recovery of one node, killed with all of it pending. Memory is compared
+after so much traffic that the journal is at its bound in both cases. All share this machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import numpy as np
+import psutil
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from tarry.bench import wheel
+from tarry.bench.quick import BODY, idle_cpu_percent, lateness_ms, processes_of
+from tarry.client.aio import Client, connect
+from tarry.client.local_cluster import LocalCluster
+
+BATCH: Final = 4_000
+IN_FLIGHT: Final = 4
+DAY_MS: Final = 86_400_000
+IDLE_S: Final = 10.0
+OTHER_EVERY_S: Final = 0.01
+WORDS: Final = Console(stderr=True)
+
+
+async def fill(client: Client, topic: str, due_ms: np.ndarray[tuple[int], np.dtype[np.int64]]) -> None:
+    """Schedule messages of 100 bytes, due then."""
+    producer, left = client.producer(), iter(range(0, len(due_ms), BATCH))
+
+    async def worker() -> None:
+        for start in left:
+            due = due_ms[start : start + BATCH]
+            await producer.schedule_batch(topic, [BODY] * len(due), due_ms=due)
+
+    await asyncio.gather(*(worker() for _ in range(IN_FLIGHT)))
+
+
+def day_ahead(count: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Due times at random within a day, from an hour ahead on."""
+    now_ms = time.time_ns() // 1_000_000
+    return now_ms + 3_600_000 + np.random.default_rng(7).integers(0, DAY_MS, count)
+
+
+async def other_topic(client: Client, late_ms: list[float]) -> None:
+    """Note the lateness of a message each 10 ms on a topic of its own, until cancelled."""
+    producer = client.producer()
+
+    async def schedule() -> None:
+        while True:
+            producer.schedule_one_way("other", BODY, delay_ms=1_000)
+            await asyncio.sleep(OTHER_EVERY_S)
+
+    async with client.consumer("other", "bench", credit=1_000) as consumer, asyncio.TaskGroup() as tasks:
+        tasks.create_task(schedule())
+        async for batch in consumer.batches():
+            late_ms.extend((time.time_ns() / 1e6 - np.asarray(batch.due_ms)).tolist())
+            batch.ack_soon()
+
+
+async def mass(client: Client, topic: str, count: int, ahead_s: int) -> tuple[float, list[float], int]:
+    """So many due at one instant: seconds until all are acknowledged, others' lateness, early ones."""
+    due_ms = (int(time.time()) + ahead_s) * 1_000 + 500
+    late_ms: list[float] = []
+    async with client.consumer(topic, "bench", credit=100_000) as consumer:
+        await fill(client, topic, np.full(count, due_ms))
+        other = asyncio.create_task(other_topic(client, late_ms))
+        seen = early = 0
+        async for batch in consumer.batches():
+            early += int(np.count_nonzero(np.asarray(batch.due_ms) > time.time_ns() / 1e6))
+            seen += len(batch)
+            done = batch.ack()
+            if seen >= count:
+                await done
+                break
+        took_s = time.time() - due_ms / 1e3
+    other.cancel()
+    return took_s, late_ms, early
+
+
+def written_bytes(cluster: LocalCluster) -> int:
+    """Bytes that the nodes have had written to disk so far."""
+    return sum(process.io_counters().write_bytes for process in processes_of(cluster))
+
+
+async def of_three(cluster: LocalCluster) -> dict[str, float]:
+    """Idling, lateness and mass expiry."""
+    figures: dict[str, float] = {}
+    async with connect(cluster.addresses) as client:
+        await fill(client, "far", day_ahead(10_000))
+        await asyncio.sleep(12)  # two checkpoints
+        before = written_bytes(cluster)
+        figures["idle_cpu_percent"] = await asyncio.to_thread(idle_cpu_percent, cluster, IDLE_S)
+        figures["idle_write_bytes"] = written_bytes(cluster) - before
+        WORDS.print("  idle", figures)
+        late = {rate: await lateness_ms(client, rate, 10) for rate in (1_000, 5_000)}
+        figures["lateness_1k_p50_ms"] = float(np.percentile(late[1_000], 50))
+        figures["lateness_1k_p99_ms"] = float(np.percentile(late[1_000], 99))
+        figures["lateness_5k_p99_ms"] = float(np.percentile(late[5_000], 99))
+        figures["early"] = sum(int(np.count_nonzero(values < 0)) for values in late.values())
+        WORDS.print("  lateness", figures)
+        operator = client.operator()
+        figures["mass_100k_s"], _, early = await mass(client, "mass-100k", 100_000, 10)
+        WORDS.print("  mass", figures)
+        term = (await operator.status()).term
+        figures["mass_1m_s"], others, early_1m = await mass(client, "mass-1m", 1_000_000, 60)
+        figures["mass_1m_elections"] = (await operator.status()).term - term
+        figures["mass_other_topic_p99_ms"] = float(np.percentile(others, 99))
+        figures["early"] += early + early_1m
+        WORDS.print("  mass", figures)
+    return figures
+
+
+def rss_bytes(cluster: LocalCluster) -> float:
+    """The one node's resident memory."""
+    (process,) = processes_of(cluster)
+    return float(process.memory_info().rss)
+
+
+def anonymous_bytes(cluster: LocalCluster) -> float:
+    """The part of it that is no page of a file, which the kernel could drop at will."""
+    (process,) = processes_of(cluster)
+    return float(sum(mapping.anonymous for mapping in process.memory_maps()))
+
+
+async def of_one(cluster: LocalCluster, messages: int) -> dict[str, float]:
+    """Memory with a hundredth and with all of the messages pending; then recovery after SIGKILL.
+
+    A time of 0 is in the past, and becomes now.
+    """
+    small = messages // 100
+    async with connect(cluster.addresses) as client:
+        await fill(client, "past", np.zeros(messages // 10, np.int64))  # due at once: nothing of it stays
+        await fill(client, "t", day_ahead(small))
+        await asyncio.sleep(12)
+        rss = {small: rss_bytes(cluster)}
+        own = {small: anonymous_bytes(cluster)}
+        began = time.perf_counter()
+        await fill(client, "t", day_ahead(messages - small))
+        WORDS.print(f"  {messages - small:,} scheduled in {time.perf_counter() - began:.1f} s")
+        await asyncio.sleep(12)
+        rss[messages], own[messages] = rss_bytes(cluster), anonymous_bytes(cluster)
+    cluster.kill("n1")
+    began = time.perf_counter()
+    cluster.start()
+    async with connect(cluster.addresses) as client:
+        await client.producer().schedule("t", BODY, delay_ms=0)
+        recovered_s = time.perf_counter() - began
+        pending = (await client.operator().status()).pending
+    if pending < messages:
+        raise RuntimeError(f"{pending:,} of {messages:,} messages are pending after the recovery")
+    WORDS.print("  resident MiB", {n: round(size / 2**20) for n, size in rss.items()})
+    WORDS.print("  anonymous MiB", {n: round(size / 2**20) for n, size in own.items()})
+    return {
+        "rss_ratio_10m_vs_100k": rss[messages] / rss[small],
+        "ram_bytes_per_pending": (rss[messages] - rss[small]) / (messages - small),
+        "recovery_10m_s": recovered_s,
+    }
+
+
+def of_wheel(scratch: Path, messages: int) -> dict[str, float]:
+    """Inserting and collecting, in the wheel alone."""
+    figures: dict[str, float] = {}
+    for name, pending in (("empty", 0), ("1m", messages // 10), ("10m", messages)):
+        measured = wheel.in_process(scratch / name, pending)
+        shutil.rmtree(scratch / name)
+        figures[f"insert_us_{name}"] = measured["insert_day_us"]
+        WORDS.print(f"  {pending:>12,} pending:", {k: round(v, 3) for k, v in measured.items() if "_us" in k})
+        if name == "10m":
+            figures["disk_bytes_per_pending"] = measured["disk_bytes_per_pending"]
+            figures |= {f"collect_us_{size}": measured[f"collect_us_{size}"] for size in wheel.PLANTED}
+    return figures
+
+
+KEYS: Final = (
+    "insert_us_empty", "insert_us_1m", "insert_us_10m", "rss_ratio_10m_vs_100k", "ram_bytes_per_pending",
+    "disk_bytes_per_pending", "collect_us_1", "collect_us_1k", "collect_us_100k", "lateness_1k_p50_ms",
+    "lateness_1k_p99_ms", "lateness_5k_p99_ms", "early", "mass_100k_s", "mass_1m_s", "mass_1m_elections",
+    "mass_other_topic_p99_ms", "recovery_10m_s", "idle_cpu_percent", "idle_write_bytes",
+)  # fmt: skip
+
+
+def clustered(size: int, folder: Path, measure: Any) -> dict[str, float]:
+    """The figures of a cluster of its own."""
+    with LocalCluster(size, folder) as cluster:
+        cluster.start()
+        cluster.wait_until_serving()
+        figures: dict[str, float] = asyncio.run(measure(cluster))
+    shutil.rmtree(folder)
+    return figures
+
+
+def main(
+    messages: Annotated[int, typer.Option(help="Pending in the largest runs.")] = 10_000_000,
+    folder: Annotated[Path | None, typer.Option(help="Where the temporary folder goes.")] = None,
+) -> None:
+    """Measure everything, print a table, and last one JSON object."""
+    began = time.perf_counter()
+    with tempfile.TemporaryDirectory(prefix="tarry-bench-", dir=folder) as made:
+        scratch = Path(made)
+        WORDS.print("three nodes")
+        figures = clustered(3, scratch / "three", of_three)
+        WORDS.print("one node")
+        figures |= clustered(1, scratch / "one", lambda cluster: of_one(cluster, messages))
+        WORDS.print("the wheel alone")
+        figures |= of_wheel(scratch, messages)
+    table = Table("figure", "value")
+    for key in KEYS:
+        table.add_row(key, f"{figures[key]:,.3f}")
+    Console().print(table)
+    WORDS.print(f"{time.perf_counter() - began:.0f} s, {psutil.cpu_count()} cores")
+    print(json.dumps({key: round(figures[key], 3) for key in KEYS}))
+
+
+if __name__ == "__main__":
+    typer.run(main)
