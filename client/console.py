@@ -11,6 +11,7 @@ import typer
 
 from tarry.client import (
     console_consume,
+    console_ledger,
     console_members,
     console_schedule,
     console_topic_settings,
@@ -41,6 +42,7 @@ app.command(epilog=EXIT_CODES)(console_topics.redrive)
 app.add_typer(console_topic_settings.topic_app, name="topic")
 app.add_typer(console_topics.group_app, name="group")
 app.add_typer(console_members.member_app, name="member")
+app.add_typer(console_ledger.ledger_app, name="ledger")
 
 
 @app.command(epilog=EXIT_CODES)

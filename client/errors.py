@@ -152,7 +152,7 @@ _REASONS: Final[Mapping[type[TarryError], tuple[str, ...]]] = {
         "TOO_MANY_TAGS",
     ),
     InvalidId: ("ID_MALFORMED",),
-    InvalidSetting: ("SETTING_INVALID", "SEEK_INVALID"),
+    InvalidSetting: ("SETTING_INVALID", "SEEK_INVALID", "EXPORT_INVALID"),
     NoRoom: ("SECOND_FULL", "TOPIC_FULL", "DISK_FULL"),
     NotFound: ("MESSAGE_NOT_FOUND", "TOPIC_UNKNOWN", "GROUP_UNKNOWN"),
     Damaged: ("MESSAGE_DAMAGED",),

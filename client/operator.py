@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from dataclasses import dataclass
 from typing import Unpack
 
@@ -12,6 +12,7 @@ from grpc import aio
 from tarry.client.calls import Calls
 from tarry.client.cluster_status import ClusterStatus, TopicStatus
 from tarry.client.errors import InvalidSetting, TarryError
+from tarry.client.ledger import LedgerPart, Only, export
 from tarry.client.nodes import Nodes
 from tarry.client.start import Start, group_start
 from tarry.client.status import error_of_call
@@ -219,6 +220,18 @@ class Operator:
             if on_progress is not None:
                 on_progress(done)
         return done
+
+    def addresses(self) -> list[str]:
+        """Return the addresses of all nodes that are known so far; ``status`` learns them."""
+        return sorted(self._nodes.addresses())
+
+    def export_ledger(self, address: str, **only: Unpack[Only]) -> AsyncGenerator[LedgerPart]:
+        """Yield what the node at an address wrote down, oldest first, until now.
+
+        Raises NotPermitted, InvalidSetting, Overloaded, Unavailable; an export that is cut off goes on
+        with the ``resume`` of the last part.
+        """
+        return export(self._nodes, address, only)
 
 
 def _described(response: operator_pb.DescribeTopicResponse) -> TopicDescription:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Unpack
 
 from tarry.client.cluster_status import ClusterStatus
 from tarry.client.errors import TarryError
+from tarry.client.ledger import LedgerPart, Only
 from tarry.client.loop_thread import LoopThread
 from tarry.client.operator import Operator as AsyncOperator
 from tarry.client.operator import Redriven, Sought, TopicDescription, Transferred
@@ -80,6 +81,19 @@ class Operator:
     ) -> Sought:
         """Move a group to a place in its topic, as the async twin does."""
         return self._thread.run(self._operator.seek_group(topic, group, to, offset=offset, dry_run=dry_run))
+
+    def addresses(self) -> list[str]:
+        """Return the addresses of all nodes that are known so far; ``status`` learns them."""
+        return self._operator.addresses()
+
+    def export_ledger(self, address: str, **only: Unpack[Only]) -> Iterator[LedgerPart]:
+        """Yield what the node at an address wrote down, as the async twin does."""
+        parts = self._operator.export_ledger(address, **only)
+        try:
+            while (part := self._thread.run(anext(parts, None))) is not None:
+                yield part
+        finally:
+            self._thread.run(parts.aclose())
 
     def redrive(
         self,

@@ -94,6 +94,8 @@ class LedgerSettings(_Section):
     retention_ms: Count = 7 * 86_400_000  # of closed segments
     disk_bytes_max: Count = 2 << 30  # of closed segments; the oldest go
     disk_free_bytes_min: Count = 256 << 20  # with less free space nothing is written
+    export_rows_max: Count = 10_000  # in one response of ExportLedger
+    exports_max: Count = 2  # under way at once
 
 
 class Consensus(_Section):

@@ -23,8 +23,13 @@ _TYPES: Final = {
 SCHEMA: Final = pa.schema(
     [pa.field(name, _TYPES[of], nullable=name not in ALWAYS) for name, of in COLUMNS.items()]
 )
+PLAIN: Final = pa.schema(
+    [pa.field(f.name, pa.string() if COLUMNS[f.name] == "string" else f.type) for f in SCHEMA]
+)
+"""The same columns with strings as such."""
 ROW_BYTES: Final = 64
 CHUNK_BYTES: Final = 800
+_IPC: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 
 
 class Chunk(NamedTuple):
@@ -75,6 +80,22 @@ def batch(chunks: Sequence[Chunk], source: str, run: str) -> pa.RecordBatch:
                 columns.numbers(name, _TYPES[of], known if name in {"hour", "global_index"} else None)
             )
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+
+
+def to_stream(rows: pa.RecordBatch) -> bytes:
+    """Return rows as an Arrow IPC stream of one batch."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema, options=_IPC) as stream:
+        stream.write_batch(rows)
+    payload: bytes = sink.getvalue().to_pybytes()
+    return payload
+
+
+def from_stream(payload: bytes) -> pa.RecordBatch:
+    """Return the rows of such a stream, by SCHEMA. Raises pyarrow.ArrowInvalid."""
+    with pa.ipc.open_stream(payload) as stream:
+        rows = stream.read_next_batch()
+    return rows if rows.schema.equals(SCHEMA) else rows.cast(SCHEMA)
 
 
 def _same(value: str, n: int) -> pa.Array:

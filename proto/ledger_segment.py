@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tarry.proto.ledger_batch import SCHEMA
+from tarry.proto.ledger_batch import SCHEMA, from_stream, to_stream
 from tarry.proto.ledger_rows import STRINGS, VERSION, Manifest, stem
 
 _FRAME: Final = struct.Struct("<IIq")
@@ -42,7 +42,6 @@ _PARQUET: Final[dict[str, Any]] = {
     "write_statistics": ["kind", "index", "at_ms"],
     "store_schema": False,
 }
-_IPC: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 
 
 Closed: TypeAlias = tuple[Path, Manifest]
@@ -77,7 +76,7 @@ class OpenSegment:
         Raises:
             OSError: nothing was written, and the segment is as it was.
         """
-        payload = _payload(batch) if batch is not None and batch.num_rows else b""
+        payload = to_stream(batch) if batch is not None and batch.num_rows else b""
         head = _FRAME.pack(len(payload), _crc(payload, covered), covered)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("ab") as file:
@@ -197,14 +196,6 @@ def delete(parquet: Path) -> None:
         parquet.parent.rmdir()
 
 
-def _payload(batch: pa.RecordBatch) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, SCHEMA, options=_IPC) as stream:
-        stream.write_batch(batch)
-    payload: bytes = sink.getvalue().to_pybytes()
-    return payload
-
-
 def _crc(payload: bytes, covered: int) -> int:
     value = google_crc32c.extend(google_crc32c.value(payload), covered.to_bytes(8, "little", signed=True))
     return int(value)
@@ -221,8 +212,7 @@ def _frames(path: Path) -> Iterator[tuple[int, Any, int]]:
             return
         at += size
         if size:
-            with pa.ipc.open_stream(payload) as stream:
-                yield covered, stream.read_next_batch(), at
+            yield covered, from_stream(payload), at
         else:
             yield covered, _NOTHING, at
 

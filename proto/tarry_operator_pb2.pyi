@@ -19,6 +19,38 @@ MISFIRE_POLICY_DROP: MisfirePolicy
 MISFIRE_POLICY_DEAD_LETTER: MisfirePolicy
 MISFIRE_POLICY_CATCH_UP: MisfirePolicy
 
+class ExportLedgerRequest(_message.Message):
+    __slots__ = ("resume", "from_ms", "to_ms", "from_index", "to_index", "kinds", "open", "rows_max")
+    RESUME_FIELD_NUMBER: _ClassVar[int]
+    FROM_MS_FIELD_NUMBER: _ClassVar[int]
+    TO_MS_FIELD_NUMBER: _ClassVar[int]
+    FROM_INDEX_FIELD_NUMBER: _ClassVar[int]
+    TO_INDEX_FIELD_NUMBER: _ClassVar[int]
+    KINDS_FIELD_NUMBER: _ClassVar[int]
+    OPEN_FIELD_NUMBER: _ClassVar[int]
+    ROWS_MAX_FIELD_NUMBER: _ClassVar[int]
+    resume: str
+    from_ms: int
+    to_ms: int
+    from_index: int
+    to_index: int
+    kinds: _containers.RepeatedScalarFieldContainer[str]
+    open: bool
+    rows_max: int
+    def __init__(self, resume: _Optional[str] = ..., from_ms: _Optional[int] = ..., to_ms: _Optional[int] = ..., from_index: _Optional[int] = ..., to_index: _Optional[int] = ..., kinds: _Optional[_Iterable[str]] = ..., open: _Optional[bool] = ..., rows_max: _Optional[int] = ...) -> None: ...
+
+class ExportLedgerResponse(_message.Message):
+    __slots__ = ("segment", "rows", "count", "resume")
+    SEGMENT_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    RESUME_FIELD_NUMBER: _ClassVar[int]
+    segment: str
+    rows: bytes
+    count: int
+    resume: str
+    def __init__(self, segment: _Optional[str] = ..., rows: _Optional[bytes] = ..., count: _Optional[int] = ..., resume: _Optional[str] = ...) -> None: ...
+
 class AddMemberRequest(_message.Message):
     __slots__ = ("node", "address", "deadline_ms")
     NODE_FIELD_NUMBER: _ClassVar[int]

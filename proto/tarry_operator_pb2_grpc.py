@@ -90,6 +90,11 @@ class OperatorServiceStub:
                 request_serializer=tarry_dot_proto_dot_tarry__operator__pb2.RedriveRequest.SerializeToString,
                 response_deserializer=tarry_dot_proto_dot_tarry__operator__pb2.RedriveResponse.FromString,
                 _registered_method=True)
+        self.ExportLedger = channel.unary_stream(
+                '/tarry.v1.OperatorService/ExportLedger',
+                request_serializer=tarry_dot_proto_dot_tarry__operator__pb2.ExportLedgerRequest.SerializeToString,
+                response_deserializer=tarry_dot_proto_dot_tarry__operator__pb2.ExportLedgerResponse.FromString,
+                _registered_method=True)
 
 
 class OperatorServiceServicer:
@@ -174,6 +179,14 @@ class OperatorServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ExportLedger(self, request, context):
+        """ExportLedger streams the asked node's own ledger, oldest first, and ends
+        where it ends now: ask again, with resume, for what has come since.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_OperatorServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -231,6 +244,11 @@ def add_OperatorServiceServicer_to_server(servicer, server):
                     servicer.Redrive,
                     request_deserializer=tarry_dot_proto_dot_tarry__operator__pb2.RedriveRequest.FromString,
                     response_serializer=tarry_dot_proto_dot_tarry__operator__pb2.RedriveResponse.SerializeToString,
+            ),
+            'ExportLedger': grpc.unary_stream_rpc_method_handler(
+                    servicer.ExportLedger,
+                    request_deserializer=tarry_dot_proto_dot_tarry__operator__pb2.ExportLedgerRequest.FromString,
+                    response_serializer=tarry_dot_proto_dot_tarry__operator__pb2.ExportLedgerResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -531,6 +549,33 @@ class OperatorService:
             '/tarry.v1.OperatorService/Redrive',
             tarry_dot_proto_dot_tarry__operator__pb2.RedriveRequest.SerializeToString,
             tarry_dot_proto_dot_tarry__operator__pb2.RedriveResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExportLedger(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/tarry.v1.OperatorService/ExportLedger',
+            tarry_dot_proto_dot_tarry__operator__pb2.ExportLedgerRequest.SerializeToString,
+            tarry_dot_proto_dot_tarry__operator__pb2.ExportLedgerResponse.FromString,
             options,
             channel_credentials,
             insecure,

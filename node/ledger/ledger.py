@@ -48,7 +48,7 @@ class Ledger:
         """``applied``: the index from which this start goes on."""
         self.enabled = config.ledger.enabled
         self.folder = config.ledger.folder or config.data / "ledger"
-        self._settings = config.ledger
+        self.settings = config.ledger
         self._shard = config.shard
         self._now_ms = now_ms
         self._run_blocking = run_blocking
@@ -149,7 +149,7 @@ class Ledger:
             await asyncio.Event().wait()
         while True:
             await self._wait()
-            await asyncio.sleep(RETRY_S if self._failure else self._settings.flush_ms / 1000)
+            await asyncio.sleep(RETRY_S if self._failure else self.settings.flush_ms / 1000)
             await self.write()
 
     async def write(self, *, sync: bool = False) -> None:
@@ -183,10 +183,14 @@ class Ledger:
         if self.enabled:
             await self.write()
             await self.write(sync=True)  # a gap that the first has found
-            if self._closing is not None:
-                await asyncio.wait([self._closing])
+            await self.until_closed()
             if self.disk.open is not None:
                 await self._try(partial(self.disk.end, self._now_ms()))
+
+    async def until_closed(self) -> None:
+        """Return when no full segment is being closed."""
+        if self._closing is not None:
+            await asyncio.wait([self._closing])
 
     async def _begin(self) -> bool:
         found = []

@@ -16,6 +16,7 @@ from tarry.node.damage import Damage
 from tarry.node.delivery import Delivery
 from tarry.node.ledger.ledger import Ledger
 from tarry.node.services.handlers import Answer, LeaderCalls
+from tarry.node.services.ledger import LedgerCalls
 from tarry.node.services.members import MemberCalls
 from tarry.node.services.topics import TopicCalls
 from tarry.proto import tarry_operator_pb2 as pb
@@ -45,6 +46,7 @@ class OperatorService:
         ledger: Ledger,
     ) -> None:
         self._ledger = ledger
+        self._ledger_calls = LedgerCalls(ledger, authorizer)
         self._damage = damage
         self._machine = machine
         self._driver = driver
@@ -63,6 +65,7 @@ class OperatorService:
             "TransferLeadership": self._calls.unary(path, self._transfer),
             **self._topic_calls.methods(SERVICE),
             **self._member_calls.methods(SERVICE),
+            **self._ledger_calls.methods(),
         }
         return grpc.method_handlers_generic_handler(SERVICE, methods)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -134,3 +136,22 @@ async def test_ledgers_agree_with_one_another_and_with_the_clients(tmp_path: Pat
     assert len(set(seen["delivered"]) & set(handed)) > COUNT // 2
     assert {row["detail"] for row in own if row["kind"] == Kind.LEADERSHIP} >= {"leader"}
     assert set(ids(Kind.NACKED, own)) <= set(seen["kept"][:3])
+
+
+async def test_an_operator_takes_every_ledger_out(shared_cluster: LocalCluster, tmp_path: Path) -> None:
+    async with connect(shared_cluster.addresses) as client:
+        done = await client.producer().schedule_batch("export", [b"x"] * 9, delay_ms=3_600_000)
+    command = [sys.executable, "-m", "tarry.node", "ledger", "export", "--to", str(tmp_path), "-o", "json"]
+    ran = await asyncio.create_subprocess_exec(
+        *command, "--server", shared_cluster.addresses, stdout=asyncio.subprocess.PIPE
+    )
+    output, _ = await ran.communicate()
+    assert ran.returncode == 0
+    told = {row["node"]: row for row in json.loads(output)}
+    assert set(told) == set(shared_cluster.nodes)
+    for name, row in told.items():
+        manifests, rows = read(tmp_path / name)
+        assert sum(manifest["rows"] for manifest in manifests) == row["rows"] == len(rows)
+    _, rows = read(tmp_path / (shared_cluster.leader() or ""))
+    own = {str(MessageId(0, row["hour"], row["global_index"])) for row in rows if row["topic"] == "export"}
+    assert own == set(done.ids)
