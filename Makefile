@@ -119,6 +119,19 @@ handover: $(READY) ## leaders transferred and killed under load (ARGS="--rate 50
 toxiproxy: $(READY) ## the proxy that faults on the network go through, built once into a cache folder
 	@$(PY) -m tarry.chaos.toxiproxy
 
+SCENARIO ?=
+SEED ?= 1
+MINUTES ?= 30
+RUNS ?= 0
+
+.PHONY: chaos
+chaos: $(READY) ## real clusters under faults of every kind (SCENARIO=name; ARGS=--list names them)
+	@$(PY) -m tarry.chaos --scenario "$(SCENARIO)" --seed $(SEED) $(ARGS)
+
+.PHONY: chaos-explore
+chaos-explore: $(READY) ## faults drawn at random (MINUTES=30 SEED=1); a broken run prints what replays it
+	@$(PY) -m tarry.chaos --minutes $(if $(filter-out 0,$(RUNS)),0,$(MINUTES)) --runs $(RUNS) --seed $(SEED) $(ARGS)
+
 .PHONY: check
 check: lint types proto-check test ## what has to pass before a change lands
 

@@ -41,10 +41,13 @@ def give_clock(node: LocalNode, ahead_ms: int = 0) -> None:
     )
 
 
-def set_clock(node: LocalNode, ahead_ms: int) -> None:
-    """Set the wall clock of a node that was given one: so much ahead of the right time, or behind."""
+def set_clock(node: LocalNode, ahead_ms: int, rate: float = 1.0) -> None:
+    """Set the wall clock of a node that was given one: so much ahead of the right time, or behind.
+
+    `rate`: seconds that it goes on by in a second.
+    """
     fresh = _file(node).with_suffix(".fresh")
-    fresh.write_text(f"{ahead_ms / 1000:+.3f}")
+    fresh.write_text(f"{ahead_ms / 1000:+.3f}" + (f" x{rate:.4f}" if rate != 1.0 else ""))
     fresh.replace(_file(node))  # whole or not at all: the node reads it any time
 
 

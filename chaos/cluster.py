@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import time
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from tarry.chaos.history import Event
-from tarry.client.local_cluster import LocalCluster
+from tarry.chaos.proxies import CLIENT, Proxies
+from tarry.client.aio import Client, connect
+from tarry.client.local_cluster import LocalCluster, LocalNode, Setting, free_ports, toml
 
 
 def now_ms() -> int:
@@ -26,21 +28,51 @@ def mono_ms() -> int:
 class Cluster:
     """`async with Cluster(3, folder) as cluster:` is a cluster that serves."""
 
-    def __init__(self, size: int, folder: Path, **settings: str | int | float | bool) -> None:
+    def __init__(self, size: int, folder: Path, *, linked: bool = False, **settings: Setting) -> None:
+        """`linked`: every path through a toxiproxy server. Raises NoToxiproxy."""
         self.local = LocalCluster(size, folder, settings)
         self.events: list[Event] = []
+        self.proxies: Proxies | None = None
+        if linked:
+            addresses = {node.name: node.address for node in self.local.nodes.values()}
+            self.proxies = Proxies(addresses, folder / "toxiproxy.log")
+            for node in self.local.nodes.values():
+                _add_dial(node, self.proxies)
 
     async def __aenter__(self) -> Self:
         try:
             self.start()
             await self.serving()
         except BaseException:
-            self.local.close()
+            self._close()
             raise
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await asyncio.to_thread(self.local.close)
+        await asyncio.to_thread(self._close)
+
+    def _close(self) -> None:
+        self.local.close()
+        if self.proxies is not None:
+            self.proxies.close()
+
+    @property
+    def links(self) -> Proxies:
+        """The links of a linked cluster."""
+        if self.proxies is None:
+            raise ValueError("the cluster was made without links")
+        return self.proxies
+
+    @property
+    def dial(self) -> dict[str, str]:
+        """Where clients reach each node: by the node's address."""
+        if self.proxies is None:
+            return {node.address: node.address for node in self.local.nodes.values()}
+        return self.proxies.dial(CLIENT)
+
+    def connect(self, **settings: Any) -> Client:
+        """Return a client that goes through the links, if there are any."""
+        return connect(self.addresses, dial=self.dial, **settings)
 
     @property
     def addresses(self) -> str:
@@ -50,7 +82,8 @@ class Cluster:
     def names(self) -> tuple[str, ...]:
         return tuple(self.local.nodes)
 
-    def _happened(self, name: str, node: str) -> Event:
+    def happened(self, name: str, node: str = "") -> Event:
+        """Write down something done to the cluster, or to one node of it."""
         event = Event(name, node, now_ms(), mono_ms())
         self.events.append(event)
         return event
@@ -58,32 +91,52 @@ class Cluster:
     def start(self, *names: str) -> None:
         for name in names or self.names:
             self.local.start(name)
-            self._happened("start", name)
+            self.happened("start", name)
 
     def kill(self, name: str) -> Event:
         """Crash a node (SIGKILL)."""
-        event = self._happened("kill", name)
+        event = self.happened("kill", name)
         self.local.kill(name)
         return event
 
     def pause(self, name: str) -> Event:
-        event = self._happened("pause", name)
+        event = self.happened("pause", name)
         self.local.pause(name)
         return event
 
     def resume(self, name: str) -> Event:
         self.local.resume(name)
-        return self._happened("resume", name)
+        return self.happened("resume", name)
 
     async def stop(self, name: str) -> int:
         """End a node as an operator would; return its exit code."""
-        self._happened("stop", name)
+        self.happened("stop", name)
         return await asyncio.to_thread(self.local.stop, name)
 
     async def restart(self, name: str) -> None:
         if self.local.nodes[name].running:
             await self.stop(name)
         self.start(name)
+
+    def newcomer(self, name: str) -> LocalNode:
+        """Return a node that is no member yet, linked as the others are, and not started."""
+        node = LocalNode(name, f"127.0.0.1:{free_ports(1)[0]}", self.local.folder / name)
+        self.rejoin(node)
+        self.local.nodes[name] = node
+        if self.proxies is not None:
+            self.proxies.add(name, node.address)
+            for each in self.local.nodes.values():
+                _add_dial(each, self.proxies)
+        return node
+
+    def rejoin(self, node: LocalNode) -> None:
+        """Have a node wait to be made a member, knowing the others."""
+        members = {each.name: each.address for each in self.local.nodes.values() if each.name != node.name}
+        own: dict[str, Setting] = {"node": node.name, "data": str(node.folder), "listen": node.address}
+        lines = toml({**own, "join": True, "members": members, **self.local.settings})
+        node.config.write_text("".join(f"{line}\n" for line in lines))
+        if self.proxies is not None and node.name in self.local.nodes:
+            _add_dial(node, self.proxies)
 
     async def leader(self, timeout_s: float = 30.0) -> str:
         """Return the node that leads and may serve, waiting for one to do."""
@@ -97,3 +150,10 @@ class Cluster:
         """Return the highest term that any node is in."""
         statuses = await asyncio.to_thread(lambda: list(self.local.statuses()))
         return max(status.term for status in statuses)
+
+
+def _add_dial(node: LocalNode, proxies: Proxies) -> None:
+    """Tell a node where its links are; those of nodes that came later, too."""
+    config = node.config.read_text().split('["dial"]', maxsplit=1)[0]
+    table = "".join(f"{line}\n" for line in toml({"dial": proxies.dial(node.name)}))
+    node.config.write_text(config + table)

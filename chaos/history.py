@@ -8,7 +8,7 @@ wall clock (milliseconds since the epoch), `*_mono_ms` on the monotonic clock of
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum, auto
 
 
@@ -35,6 +35,7 @@ class Sent:
     id: str = ""  # of an acknowledged one
     acknowledged_due_ms: int = 0  # as the server answered
     reason: str = ""  # of a refusal, or why there was no answer
+    key: str = ""  # of messages that are to come in order
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,50 @@ class Delivered:
     maybe_duplicate: bool
     received_ms: int
     received_mono_ms: int
+    consumer: str = ""
+    queue: int = 0  # with the offset: which release it comes from
+    offset: int = 0
+    node: str = ""  # the leader that handed it over, and its term
+    term: int = 0
+
+
+class Asked(StrEnum):
+    """What was asked about one message that its id was known of."""
+
+    CANCEL = auto()
+    GET = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One call about a message and its answer; without one (`answered_mono_ms` None) it may still be done."""
+
+    token: int
+    asked: Asked
+    outcome: str  # cancelled, already_released, not_found; pending, released, cancelled; empty: no answer
+    sent_mono_ms: int
+    answered_mono_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """One request sent again with its producer and sequence: both answers, per message."""
+
+    token: int
+    first_id: str
+    second_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSeen:
+    """What a node said about itself at a moment."""
+
+    node: str
+    at_mono_ms: int
+    term: int
+    leads: bool  # and may serve
+    applied_index: int
+    digest: str  # of its state; equal at equal applied index
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +124,9 @@ class History:
     delivered: list[Delivered] = field(default_factory=list)
     cancelled: list[Cancelled] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
+    operations: list[Operation] = field(default_factory=list)
+    repeated: list[Repeated] = field(default_factory=list)
+    nodes: list[NodeSeen] = field(default_factory=list)
 
     def acknowledged(self) -> Iterator[Sent]:
         return (sent for sent in self.sent if sent.answer is Answer.ACKNOWLEDGED)
@@ -99,8 +147,6 @@ def merged(histories: Iterable[History]) -> History:
     """Return one history of all that several recorders saw."""
     whole = History()
     for history in histories:
-        whole.sent += history.sent
-        whole.delivered += history.delivered
-        whole.cancelled += history.cancelled
-        whole.events += history.events
+        for part in fields(History):
+            getattr(whole, part.name).extend(getattr(history, part.name))
     return whole

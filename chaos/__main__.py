@@ -1,0 +1,135 @@
+"""`python -m tarry.chaos`: plays scenarios against real clusters and says what was kept and what was broken.
+
+Lines while it goes on, an HTML report at the end, and as the last line one JSON object. Exit code 1 where a
+promise was broken; what this machine cannot do is skipped, with the reason.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tempfile
+import time
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from tarry.chaos.explore import explored
+from tarry.chaos.report import Report
+from tarry.chaos.run import Run
+from tarry.chaos.scenario import SCENARIOS, Scenario
+from tarry.chaos.summary import summary
+from tarry.chaos.toxiproxy import NoToxiproxy
+from tarry.chaos.verdict import Verdict, judge
+from tarry.client.local_cluster import LocalClusterError
+
+console = Console(stderr=True, highlight=False, soft_wrap=True)
+for name in ("processes", "networks", "disks", "members", "clocks"):
+    import_module(f"tarry.chaos.scenarios.{name}")
+
+
+def play(scenario: Scenario, seed: int, folder: Path, report: Report | None = None) -> Verdict:
+    """Play one scenario in a folder of its own and return the verdict."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lacking = [reason for need in scenario.needs if (reason := need())]
+    if lacking:
+        return Verdict(scenario.name, seed, skipped="; ".join(lacking))
+    started = time.monotonic()
+
+    def say(text: str) -> None:
+        console.print(f"  [dim]{time.monotonic() - started:6.1f} s[/]  {text}")
+
+    try:
+        run = Run(scenario, folder, seed, say)
+    except NoToxiproxy as error:
+        return Verdict(scenario.name, seed, skipped=str(error))
+    try:
+        asyncio.run(run.play())
+    except LocalClusterError as error:
+        run.complaints.append(f"the cluster did not come back: {error}")
+    verdict = judge(run, time.monotonic() - started)
+    if report is not None:
+        report.add(scenario, verdict, run)
+    return verdict
+
+
+def tell(verdict: Verdict) -> None:
+    """Print one line for a run, and what was broken below it."""
+    if verdict.skipped:
+        console.print(f"[yellow]skip[/]  {verdict.scenario}: {verdict.skipped}")
+        return
+    mark = "[green]kept[/]" if verdict.passed else "[bold red]BROKEN[/]"
+    failovers = f", failover {verdict.failovers_ms} ms" if verdict.failovers_ms else ""
+    console.print(
+        f"{mark}  {verdict.scenario}: {verdict.acknowledged} acknowledged, {verdict.delivered} delivered, "
+        f"{verdict.duplicates} duplicates, unavailable {verdict.unavailable_ms} ms, lateness p50/p99 "
+        f"{verdict.lateness_p50_ms}/{verdict.lateness_p99_ms} ms{failovers}, {verdict.seconds} s"
+    )
+    for each in verdict.broken:
+        console.print(f"        {each}", markup=False)
+
+
+def main(
+    scenario: Annotated[str, typer.Option(help="Names, with commas between them; empty: all.")] = "",
+    minutes: Annotated[float, typer.Option(min=0, help="Explore for so long instead.")] = 0,
+    runs: Annotated[int, typer.Option(min=0, help="Explore so many runs instead.")] = 0,
+    seed: Annotated[int, typer.Option(help="Of the traffic, and of the first run of an exploration.")] = 1,
+    keep: Annotated[Path | None, typer.Option(help="Keep the nodes' folders and logs here.")] = None,
+    report: Annotated[Path, typer.Option(help="Where the HTML report goes.")] = Path("out/chaos.html"),
+    list_: Annotated[bool, typer.Option("--list", help="Name the scenarios and what they do.")] = False,
+) -> None:
+    """Play scenarios, or explore. Exit code 1 where a promise was broken."""
+    if list_:
+        for each in SCENARIOS.values():
+            print(f"{each.name:32} {each.what}")
+        return
+    unknown = {name for name in scenario.split(",") if name} - SCENARIOS.keys()
+    if unknown:
+        console.print(f"no such scenario: {', '.join(sorted(unknown))}; --list names them")
+        raise typer.Exit(2)
+    page = Report("tarry under chaos")
+    verdicts: list[Verdict] = []
+    for number, one in enumerate(_chosen(scenario, minutes, runs, seed)):
+        console.print(f"[bold]{number + 1}[/]  {one.name}: {one.what}")
+        if keep is None:
+            with tempfile.TemporaryDirectory(prefix="tarry-chaos-") as folder:
+                verdict = play(one, seed, Path(folder), page)
+        else:
+            keep.mkdir(parents=True, exist_ok=True)
+            verdict = play(one, seed, Path(tempfile.mkdtemp(prefix=f"{one.name}-", dir=keep)), page)
+        if verdict.skipped:
+            page.skipped(verdict)
+        tell(verdict)
+        verdicts.append(verdict)
+    page.write(report)
+    console.print(f"report: {report}")
+    for verdict in verdicts:
+        if not verdict.passed and not verdict.skipped:
+            console.print(f"again: {_command(verdict.scenario, seed)}")
+    print(json.dumps(summary(verdicts)))
+    raise typer.Exit(1 if any(verdict.broken for verdict in verdicts) else 0)
+
+
+def _chosen(names: str, minutes: float, runs: int, seed: int) -> Iterator[Scenario]:
+    if not minutes and not runs:
+        yield from (SCENARIOS[name] for name in (names.split(",") if names else SCENARIOS))
+        return
+    until, number = time.monotonic() + minutes * 60, 0
+    while number < runs or time.monotonic() < until:
+        yield explored(seed + number)
+        number += 1
+
+
+def _command(name: str, seed: int) -> str:
+    kind, _, number = name.partition("-")
+    if kind == "explore":
+        return f"make chaos-explore RUNS=1 SEED={number}"
+    return f"make chaos SCENARIO={name} SEED={seed}"
+
+
+if __name__ == "__main__":
+    typer.run(main)

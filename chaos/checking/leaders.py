@@ -1,0 +1,95 @@
+"""Leaders, as consumers and nodes saw them: none hands over beside its successor; replicas stay the same."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from tarry.chaos.history import Delivered, History
+
+
+def overlapping(history: History, travel_ms: int) -> tuple[Delivered, ...]:
+    """Return deliveries of a leader received after its successor's first, and more than their way takes."""
+    begun: dict[int, int] = {}
+    for delivery in history.delivered:
+        begun[delivery.term] = min(
+            delivery.received_mono_ms, begun.get(delivery.term, delivery.received_mono_ms)
+        )
+    return tuple(
+        delivery
+        for delivery in history.delivered
+        if any(
+            term > delivery.term and delivery.received_mono_ms > start_ms + travel_ms
+            for term, start_ms in begun.items()
+        )
+    )
+
+
+def two_in_one_term(history: History) -> tuple[int, ...]:
+    """Return the terms in which more than one node led, by what nodes and deliveries say."""
+    leading: defaultdict[int, set[str]] = defaultdict(set)
+    for seen in history.nodes:
+        if seen.leads:
+            leading[seen.term].add(seen.node)
+    for delivery in history.delivered:
+        leading[delivery.term].add(delivery.node)
+    return tuple(sorted(term for term, nodes in leading.items() if len(nodes) > 1))
+
+
+def diverged(history: History) -> dict[int, dict[str, str]]:
+    """Return the applied indices at which states differed: a node with each, by digest."""
+    states: defaultdict[int, dict[str, str]] = defaultdict(dict)
+    for seen in history.nodes:
+        if seen.digest:
+            states[seen.applied_index].setdefault(seen.digest, seen.node)
+    return {index: digests for index, digests in sorted(states.items()) if len(digests) > 1}
+
+
+def compared(history: History) -> int:
+    """Return at how many applied indices the states of two or more nodes were seen."""
+    nodes: defaultdict[int, set[str]] = defaultdict(set)
+    for seen in history.nodes:
+        if seen.digest:
+            nodes[seen.applied_index].add(seen.node)
+    return sum(len(of_one) > 1 for of_one in nodes.values())
+
+
+def last_moments(history: History, within_ms: int) -> list[tuple[int, int]]:
+    """Return for each leader that another followed the time before its last delivery, as spans."""
+    last: dict[int, int] = {}
+    for delivery in history.delivered:
+        last[delivery.term] = max(delivery.received_mono_ms, last.get(delivery.term, 0))
+    return [(last[term] - within_ms, last[term]) for term in sorted(last)[:-1]]
+
+
+def failovers_ms(history: History, events: frozenset[str] = frozenset({"crash"})) -> list[int]:
+    """Return, for each such event at the node that handed over last, the time to its successor's first."""
+    found = []
+    for event in history.events:
+        before = [one for one in history.delivered if one.received_mono_ms <= event.at_mono_ms]
+        if event.name not in events or not before:
+            continue
+        last = max(before, key=lambda one: (one.term, one.received_mono_ms))
+        after = [one.received_mono_ms for one in history.delivered if one.term > last.term]
+        if last.node == event.node and after:
+            found.append(min(after) - event.at_mono_ms)
+    return found
+
+
+def unavailable_ms(history: History) -> int:
+    """Return the longest time without an answer of success while a schedule was waiting for one."""
+    waiting = sorted((sent.sent_mono_ms, sent.answered_mono_ms) for sent in history.sent)
+    if not waiting:
+        return 0
+    longest, last_ms = 0, waiting[0][0]
+    successes = sorted(sent.answered_mono_ms for sent in history.acknowledged())
+    starts = [start for start, _ in waiting]
+    place = 0
+    for at_ms in successes:
+        while place < len(starts) and starts[place] <= last_ms:
+            place += 1
+        # what was sent before the last success may be answered already: begin with the next one sent
+        since_ms = starts[place] if place < len(starts) and starts[place] < at_ms else None
+        if since_ms is not None:
+            longest = max(longest, at_ms - since_ms)
+        last_ms = max(last_ms, at_ms)
+    return longest

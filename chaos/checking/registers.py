@@ -1,0 +1,96 @@
+"""Is each message a linearizable register? What was asked about it, and its deliveries, in some one order.
+
+    absent ──schedule──► pending ──release──► released
+                            └─────cancel────► cancelled
+
+Each call takes effect at one moment between its sending and its answer; one without an answer at any
+later moment or never. Nobody sees the release itself: it may come at any moment from a little ahead of the
+due time. The search is Wing and Gong's ("Testing and verifying concurrent objects", 1993) with Lowe's
+memory of what was tried; registers are independent, so each message is searched by itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tarry.chaos.history import Answer, Asked, History
+
+AHEAD_MS = 2_000
+"""How far ahead of its due time a message may be released: two periods, and what a commit may take."""
+
+EFFECTS = {
+    ("schedule", "absent"): ("pending", ""),
+    ("release", "pending"): ("released", ""),
+    ("cancel", "absent"): ("absent", "not_found"),
+    ("cancel", "pending"): ("cancelled", "cancelled"),
+    ("cancel", "cancelled"): ("cancelled", "cancelled"),
+    ("cancel", "released"): ("released", "already_released"),
+    ("get", "absent"): ("absent", "not_found"),
+    ("get", "pending"): ("pending", "pending"),
+    ("get", "released"): ("released", "released"),
+    ("get", "cancelled"): ("cancelled", "cancelled"),
+}
+"""What does, in which state -> the state after it, and what it is answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Something that takes effect between two moments; not `certain`: or never."""
+
+    does: str
+    outcome: str  # empty: any
+    from_ms: float
+    to_ms: float
+    certain: bool = True
+
+
+def not_linearizable(history: History, ahead_ms: int = AHEAD_MS) -> tuple[int, ...]:
+    """Return the tokens of messages that no single order explains. Times are of the monotonic clock."""
+    steps: defaultdict[int, list[Step]] = defaultdict(list)
+    for sent in history.sent:
+        if sent.answer is Answer.REFUSED:
+            continue
+        known = sent.answer is Answer.ACKNOWLEDGED
+        answered_ms = sent.answered_mono_ms if known else math.inf
+        steps[sent.token].append(Step("schedule", "", sent.sent_mono_ms, answered_ms, known))
+        due_mono_ms = sent.sent_mono_ms + max(0, sent.due_ms - sent.sent_ms)
+        steps[sent.token].append(Step("release", "", due_mono_ms - ahead_ms, math.inf, certain=False))
+    for asked in history.operations:
+        step = _step_of(asked.asked, asked.outcome, asked.sent_mono_ms, asked.answered_mono_ms)
+        steps[asked.token].append(step)
+    for delivery in history.first_deliveries().values():
+        at_ms = delivery.received_mono_ms
+        steps[delivery.token].append(Step("get", "released", at_ms, at_ms))
+    return tuple(token for token, of_one in sorted(steps.items()) if not linearizable(of_one))
+
+
+def _step_of(asked: Asked, outcome: str, sent_ms: int, answered_ms: int | None) -> Step:
+    if answered_ms is None:
+        return Step(asked.value, "", sent_ms, math.inf, certain=False)
+    return Step(asked.value, outcome, sent_ms, answered_ms)
+
+
+def linearizable(steps: Sequence[Step], state: str = "absent") -> bool:
+    """Say whether there is an order of the steps that keeps to their times and explains every outcome."""
+    tried: set[tuple[frozenset[int], str]] = set()
+    ways = [(frozenset(range(len(steps))), state)]
+    while ways:
+        left, now = ways.pop()
+        if not any(steps[each].certain for each in left):
+            return True
+        if (left, now) not in tried:
+            tried.add((left, now))
+            ways += ((left - {each}, after) for each, after in _next(steps, left, now))
+    return False
+
+
+def _next(steps: Sequence[Step], left: Iterable[int], state: str) -> Iterable[tuple[int, str]]:
+    first_end_ms = min(steps[each].to_ms for each in left if steps[each].certain)
+    for each in left:
+        step = steps[each]
+        effect = EFFECTS.get((step.does, state))
+        if effect and step.from_ms <= first_end_ms and (step.outcome in ("", effect[1])):
+            yield each, effect[0]

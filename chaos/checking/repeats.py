@@ -1,0 +1,58 @@
+"""What came or was scheduled twice: how often, and what of it no bound allows.
+
+After a crash of a leader, only what it handed over in its last moments may be delivered again to a consumer
+that is still there; after a planned transfer, nothing. A message is released once, whatever happens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tarry.chaos.history import Delivered, History
+
+Span = tuple[int, int]
+"""From, to: ms of the monotonic clock, ends included."""
+
+
+@dataclass(frozen=True, slots=True)
+class Repeats:
+    """Deliveries beyond the first; `beyond` are those whose first one is in no window."""
+
+    duplicates: tuple[Delivered, ...]
+    beyond: tuple[Delivered, ...]
+
+
+def repeats(history: History, group: str, windows: Sequence[Span]) -> Repeats:
+    """Return the duplicates of a group whose consumers acknowledge at once and stay.
+
+    `windows`: when a leader that was then lost could hand over without its successor learning of it.
+    """
+    first = history.first_deliveries()
+    again = [one for one in history.delivered if one.group == group and first[group, one.token] is not one]
+    beyond = [
+        one
+        for one in again
+        if not any(start <= first[group, one.token].received_mono_ms <= end for start, end in windows)
+    ]
+    return Repeats(tuple(again), tuple(beyond))
+
+
+def released_twice(history: History) -> tuple[Delivered, ...]:
+    """Return deliveries of a message's first attempt from another place of the ready queue than before.
+
+    A release is one log entry, and gives the message one offset. A retry lies in another queue.
+    """
+    places: dict[tuple[str, int], tuple[int, int]] = {}
+    return tuple(
+        delivery
+        for delivery in history.delivered
+        if delivery.attempt <= 1
+        and places.setdefault((delivery.topic, delivery.token), (delivery.queue, delivery.offset))
+        != (delivery.queue, delivery.offset)
+    )
+
+
+def answered_differently(history: History) -> tuple[int, ...]:
+    """Return the tokens whose repeated request was given another id: scheduled twice."""
+    return tuple(one.token for one in history.repeated if one.first_id != one.second_id)

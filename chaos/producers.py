@@ -1,0 +1,321 @@
+"""Producers of every kind there is, from one seed: single messages, batches, a stream, repeated requests.
+
+Each message is at some time cancelled or looked up as well, some twice. What is sent, and how it is delayed,
+follows from the seed; when, from the clock; what is answered is written down.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+from grpc import aio
+
+from tarry.chaos.cluster import mono_ms, now_ms
+from tarry.chaos.history import Answer, Asked, Cancelled, History, Operation, Repeated, Sent
+from tarry.chaos.traffic import TOKEN, answer_of
+from tarry.client.aio import CancelOutcome, Client, Producer
+from tarry.client.errors import NotFound, TarryError
+from tarry.proto import tarry_producer_pb2 as pb
+from tarry.proto.message_id import MessageId
+from tarry.proto.tarry_message_pb2 import Record
+from tarry.proto.tarry_producer_pb2_grpc import ProducerServiceStub
+
+ATTEMPT_S = 2.0
+AGAIN_S = 0.2
+BATCH = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How much is sent: messages a second of each kind, and how far ahead they are due."""
+
+    singles: float = 60
+    batched: float = 60
+    streamed: float = 20
+    repeated: float = 20
+    delay_ms_max: int = 3_000
+    ask_share: float = 0.25  # of the messages are cancelled or looked up
+
+
+class Producers:
+    """Sends until told to stop; `finish` waits for the answers."""
+
+    def __init__(
+        self,
+        client: Client,
+        dial: Mapping[str, str],
+        history: History,
+        topics: Sequence[str],
+        pace: Pace,
+        seed: int,
+        ahead_ms: int = 0,
+    ) -> None:
+        """`dial`: where each node is reached, for the kinds that ask any node rather than the leader.
+
+        `ahead_ms`: how far the clocks of all nodes are set ahead.
+        """
+        self._ahead_ms = ahead_ms
+        self.pace = pace
+        self._client = client
+        self._addresses = list(dial.values())
+        self._history = history
+        self._topics = topics
+        self._seed = seed
+        self._tokens = count(1)
+        self._stopped = asyncio.Event()
+        self._calls: set[asyncio.Task[None]] = set()
+        self._kinds: list[asyncio.Task[None]] = []
+
+    def _now_ms(self) -> int:
+        return now_ms() + self._ahead_ms
+
+    def start(self) -> None:
+        kinds = (self._singles, self._batches, self._stream, self._repeats)
+        self._kinds = [
+            asyncio.create_task(kind(random.Random(f"{self._seed} {kind.__name__}"))) for kind in kinds
+        ]
+
+    async def finish(self) -> None:
+        """Stop, and return once every call has its answer or has given up."""
+        self._stopped.set()
+        await asyncio.gather(*self._kinds)
+        while self._calls:
+            await asyncio.gather(*self._calls)
+
+    def cancel(self) -> None:
+        """Stop at once, whatever has no answer yet; nothing after `finish`."""
+        for task in (*self._kinds, *self._calls):
+            task.cancel()
+
+    def _spawn(self, call: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(call)
+        self._calls.add(task)
+        task.add_done_callback(self._calls.discard)
+
+    async def _pause(self, seconds: float) -> bool:
+        """Wait; return whether to go on."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._stopped.wait()
+        except TimeoutError:
+            return True
+        return False
+
+    def _draft(self, chance: random.Random) -> Sent:
+        """Return a message that has no answer yet."""
+        delay_ms = 0 if chance.random() < 0.1 else chance.randint(0, self.pace.delay_ms_max)
+        at_mono_ms, at_ms = mono_ms(), self._now_ms()  # in this order: else what waits seems to wait less
+        return Sent(
+            token=next(self._tokens),
+            topic=chance.choice(self._topics),
+            due_ms=at_ms + delay_ms,
+            sent_ms=at_ms,
+            sent_mono_ms=at_mono_ms,
+            answer=Answer.UNKNOWN,
+            answered_ms=0,
+            answered_mono_ms=0,
+        )
+
+    def _answered(self, draft: Sent, error: BaseException | None, found: str = "", due_ms: int = 0) -> None:
+        self._history.sent.append(
+            Sent(
+                draft.token, draft.topic, draft.due_ms, draft.sent_ms, draft.sent_mono_ms, answer_of(error),
+                self._now_ms(), mono_ms(), found, due_ms, str(error) if error else "",
+            )
+        )  # fmt: skip
+
+    # Kinds
+
+    async def _singles(self, chance: random.Random) -> None:
+        async with self._client.producer() as producer:
+            while await self._pause(chance.expovariate(self.pace.singles)):
+                self._spawn(self._single(producer, self._draft(chance), random.Random(chance.random())))
+            await self._drained()
+
+    async def _single(self, producer: Producer, draft: Sent, chance: random.Random) -> None:
+        delay_ms = draft.due_ms - draft.sent_ms
+        absolute = chance.random() < 0.5
+        try:
+            scheduled = await producer.schedule(
+                draft.topic,
+                TOKEN.pack(draft.token),
+                due_ms=draft.due_ms if absolute else None,
+                delay_ms=None if absolute else delay_ms,
+            )
+        except TarryError as error:
+            self._answered(draft, error)
+            return
+        self._answered(draft, None, scheduled.id, scheduled.due_ms)
+        if chance.random() < self.pace.ask_share:
+            await self._ask(producer, draft.token, scheduled.id, delay_ms, chance)
+
+    async def _ask(
+        self, producer: Producer, token: int, found: str, delay_ms: int, chance: random.Random
+    ) -> None:
+        """Cancel or look up, a few times, before and about when it is due."""
+        for _ in range(chance.randint(1, 3)):
+            await asyncio.sleep(chance.random() * delay_ms / 1_500)
+            asked = Asked.CANCEL if chance.random() < 0.4 else Asked.GET
+            at_ms = mono_ms()
+            try:
+                outcome = (
+                    await producer.cancel(found)
+                    if asked is Asked.CANCEL
+                    else (await producer.get(found)).state
+                ).value
+            except NotFound:
+                outcome = "not_found"
+            except TarryError as error:
+                if answer_of(error) is Answer.UNKNOWN:
+                    self._history.operations.append(Operation(token, asked, "", at_ms, None))
+                    if asked is Asked.CANCEL:
+                        self._history.cancelled.append(Cancelled(token, self._now_ms(), certain=False))
+                continue
+            self._history.operations.append(Operation(token, asked, outcome, at_ms, mono_ms()))
+            if asked is Asked.CANCEL and outcome == CancelOutcome.CANCELLED.value:
+                self._history.cancelled.append(Cancelled(token, self._now_ms()))
+
+    async def _batches(self, chance: random.Random) -> None:
+        async with self._client.producer() as producer:
+            while await self._pause(chance.expovariate(self.pace.batched / BATCH)):
+                topic = chance.choice(self._topics)
+                self._spawn(self._batch(producer, topic, [self._draft(chance) for _ in range(BATCH)]))
+            await self._drained()
+
+    async def _batch(self, producer: Producer, topic: str, given: list[Sent]) -> None:
+        drafts = [_on(topic, draft) for draft in given]
+        bodies, due_ms = [TOKEN.pack(draft.token) for draft in drafts], [draft.due_ms for draft in drafts]
+        try:
+            answer = await producer.schedule_batch(topic, bodies, due_ms=due_ms)
+        except TarryError as error:
+            for draft in drafts:
+                self._answered(draft, error)
+            return
+        for draft, found, due in zip(drafts, answer.ids, answer.due_ms.tolist(), strict=True):
+            self._answered(draft, None, found, due)
+
+    async def schedule_many(self, topic: str, count: int, delay_ms: int, *, recorded: bool) -> None:
+        """Schedule many as batches, all due at one moment; `recorded`: they belong to the history."""
+        async with self._client.producer() as producer:
+            at_mono_ms, at_ms = mono_ms(), self._now_ms()
+            drafts = [
+                Sent(next(self._tokens), topic, at_ms + delay_ms, at_ms, at_mono_ms, Answer.UNKNOWN, 0, 0)
+                for _ in range(count)
+            ]
+            bodies = [TOKEN.pack(draft.token).ljust(100, b"\0") for draft in drafts]
+            answer = await producer.schedule_batch(topic, bodies, due_ms=at_ms + delay_ms)
+            if recorded:
+                for draft, found in zip(drafts, answer.ids, strict=True):
+                    self._answered(draft, None, found, draft.due_ms)
+
+    async def _drained(self) -> None:
+        """Wait for the calls of a producer before it is closed."""
+        while self._calls:
+            await asyncio.gather(*self._calls)
+
+    # Kinds that speak the protocol themselves, to whatever node
+
+    async def _repeats(self, chance: random.Random) -> None:
+        """Send requests until they are answered, and some once more, to any node."""
+        producer = f"repeats-{chance.getrandbits(64):x}"
+        channels = [aio.insecure_channel(address, QUICK) for address in self._addresses]
+        stubs = [ProducerServiceStub(channel) for channel in channels]
+        sequence = 0
+        while await self._pause(chance.expovariate(self.pace.repeated)):
+            sequence += 1
+            draft = self._draft(chance)
+            request = _request(producer, sequence, draft)
+            first = await self._until_answered(stubs, request, chance)
+            self._tell(draft, first)
+            if first is not None and chance.random() < 0.5:
+                again = await self._until_answered(stubs, request, chance)
+                if again is not None:
+                    self._history.repeated.append(Repeated(draft.token, _id(first), _id(again)))
+        for channel in channels:
+            await channel.close(None)
+
+    async def _until_answered(
+        self, stubs: Sequence[ProducerServiceStub], request: pb.ScheduleBatchRequest, chance: random.Random
+    ) -> pb.ScheduleBatchResponse | None:
+        for _ in range(20):
+            try:
+                answer: pb.ScheduleBatchResponse = await chance.choice(stubs).ScheduleBatch(
+                    request, timeout=ATTEMPT_S
+                )
+            except aio.AioRpcError:
+                await asyncio.sleep(AGAIN_S)
+            else:
+                return answer
+        return None
+
+    async def _stream(self, chance: random.Random) -> None:
+        """Keep one stream to any node that takes it; what it leaves unanswered goes on the next."""
+        producer = f"stream-{chance.getrandbits(64):x}"
+        waiting: dict[int, tuple[Sent, pb.ScheduleBatchRequest]] = {}
+        sequence = count(1)
+        while not self._stopped.is_set():
+            async with aio.insecure_channel(chance.choice(self._addresses), QUICK) as channel:
+                stream = ProducerServiceStub(channel).ScheduleStream(timeout=30)
+                reading = asyncio.create_task(self._read(stream, waiting))
+                try:
+                    for number, (_, request) in sorted(waiting.items()):
+                        await stream.write(pb.ScheduleStreamRequest(request=number, batch=request))
+                    while not reading.done() and await self._pause(chance.expovariate(self.pace.streamed)):
+                        if len(waiting) > 16:
+                            continue
+                        number, draft = next(sequence), self._draft(chance)
+                        waiting[number] = draft, _request(producer, number, draft)
+                        await stream.write(pb.ScheduleStreamRequest(request=number, batch=waiting[number][1]))
+                except (aio.AioRpcError, asyncio.InvalidStateError):
+                    await asyncio.sleep(AGAIN_S)  # the node is away, or does not lead
+                else:
+                    await asyncio.sleep(AGAIN_S)
+                stream.cancel()
+                await reading
+        for draft, _ in waiting.values():
+            self._tell(draft, None)
+
+    async def _read(
+        self, stream: aio.StreamStreamCall[Any, Any], waiting: dict[int, tuple[Sent, pb.ScheduleBatchRequest]]
+    ) -> None:
+        try:
+            async for response in stream:
+                if response.WhichOneof("outcome") != "accepted":
+                    return
+                draft, _ = waiting.pop(response.request)
+                self._tell(draft, response.accepted)
+        except (aio.AioRpcError, asyncio.CancelledError):
+            return
+
+    def _tell(self, draft: Sent, answer: pb.ScheduleBatchResponse | None) -> None:
+        if answer is None:
+            self._answered(draft, TimeoutError("no answer in time"))
+        else:
+            self._answered(draft, None, _id(answer), answer.due_ms[0])
+
+
+QUICK = [
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.max_reconnect_backoff_ms", 500),
+    ("grpc.use_local_subchannel_pool", 1),
+]
+
+
+def _request(producer: str, sequence: int, draft: Sent) -> pb.ScheduleBatchRequest:
+    record = Record(body=TOKEN.pack(draft.token)).SerializeToString()
+    return pb.ScheduleBatchRequest(
+        producer=producer, sequence=sequence, topics=[draft.topic], due_ms=[draft.due_ms], records=[record]
+    )
+
+
+def _id(answer: pb.ScheduleBatchResponse) -> str:
+    return str(MessageId(answer.shard, answer.hour[0], answer.global_index[0]))
+
+
+def _on(topic: str, draft: Sent) -> Sent:
+    return Sent(draft.token, topic, draft.due_ms, draft.sent_ms, draft.sent_mono_ms, draft.answer, 0, 0)

@@ -1,0 +1,280 @@
+"""One run of a scenario: a fresh cluster, traffic of every kind, the faults, then peace and the verdict.
+
+start ── load ──────────── faults ──────────── stop sending ── heal all ── everything delivered? ── judge
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from statistics import median
+
+from grpc import aio
+
+from tarry.chaos.checking.repeats import Span
+from tarry.chaos.cluster import Cluster, mono_ms
+from tarry.chaos.consumers import BRISK, ROUGH, Consumers
+from tarry.chaos.history import History, NodeSeen
+from tarry.chaos.producers import QUICK, Producers
+from tarry.chaos.scenario import Scenario
+from tarry.client.aio import Client
+from tarry.client.errors import TarryError
+from tarry.client.local_cluster import LocalNode
+from tarry.proto import tarry_operator_pb2 as operator_pb
+from tarry.proto.tarry_operator_pb2_grpc import OperatorServiceStub
+
+TOPICS = ("orders", "reminders")
+DEADLINE_MS = 6_000  # of a call: during a fault it may well have no answer
+WARM_UP_S = 1.0
+COOL_DOWN_S = 1.0
+SETTLE_S = 25.0
+RECOVER_MS = 2_000  # after a fault is over, until clients and nodes have found each other again
+SAW_MS = 500
+
+
+class Run:
+    """What a scenario has in hand."""
+
+    def __init__(self, scenario: Scenario, folder: Path, seed: int, say: Callable[[str], None]) -> None:
+        """Raises NoToxiproxy."""
+        self.scenario = scenario
+        self.seed = seed
+        self.ahead_ms = scenario.ahead_ms()
+        self.say = say
+        self.history = History()
+        self.cluster = Cluster(scenario.nodes, folder, linked=True, **scenario.settings)
+        self.history.events = self.cluster.events
+        self.spans: list[Span] = []
+        self.windows: list[Span] = []
+        self.complaints: list[str] = []
+        self.pauses_ms: list[int] = []
+        self.client: Client = self.cluster.connect(deadline_ms=DEADLINE_MS)
+        given = (self.cluster.dial, self.history, TOPICS)
+        self.producers = Producers(self.client, *given, scenario.pace, seed, self.ahead_ms)
+        self.consumers = Consumers(self.client, *given, seed, self.ahead_ms)
+        self._channels: dict[str, aio.Channel] = {}
+        self._at_end: list[Callable[[], object]] = []
+
+    # For scenarios
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.cluster.names
+
+    async def leader(self) -> str:
+        """Return who leads, once somebody does."""
+        return await self.cluster.leader()
+
+    async def followers(self) -> list[str]:
+        """Return the nodes that run and do not lead."""
+        leader = await self.leader()
+        return [name for name in self.names if name != leader and self.cluster.local.nodes[name].running]
+
+    async def during(self, seconds: float) -> None:
+        """Let the load go on."""
+        await asyncio.sleep(seconds)
+        self.consumers.check()
+
+    @asynccontextmanager
+    async def disturbed(
+        self, name: str, node: str = "", *, loose_ms: int = 50, loose: bool = False
+    ) -> AsyncIterator[None]:
+        """Mark the block as a time in which something is broken.
+
+        What a leader handed over from 100 ms before its begin until `loose_ms` after it (`loose`: until its
+        end) may come again: its successor could not know.
+        """
+        start = self.cluster.happened(name, node).at_mono_ms
+        self.say(f"{name} {node}")
+        try:
+            yield
+        finally:
+            end = self.cluster.happened(f"end of {name}", node).at_mono_ms
+            self.spans.append((start, end + RECOVER_MS))
+            self.windows.append((start - 100, end + RECOVER_MS if loose else start + loose_ms))
+
+    def expect(self, kept: bool, complaint: str) -> None:
+        """Write down what was not as it ought to be; the run goes on."""
+        if not kept:
+            self.complaints.append(complaint)
+
+    async def crash(self, name: str, away_s: float = 1.5) -> None:
+        """SIGKILL, and started again on the data it has."""
+        async with self.disturbed("crash", name):
+            self.cluster.kill(name)
+            await self.during(away_s)
+            self.cluster.start(name)
+
+    async def together(self, doing: Coroutine[None, None, None], after_s: float, victim: str) -> None:
+        """Kill a node a moment after something has begun; it is started again."""
+        task = asyncio.create_task(doing)
+        await asyncio.sleep(after_s)
+        self.cluster.kill(victim)
+        await task
+        await self.during(1)
+        self.cluster.start(victim)
+
+    async def serving(self) -> None:
+        """Wait until every running node follows one leader."""
+        await self.cluster.serving(40)
+
+    async def transfer(self, target: str = "") -> None:
+        """Move leadership as an operator does; the planned pause is written down."""
+        self.cluster.happened("transfer", target)
+        self.say(f"transfer {target}")
+        with suppress(TarryError):  # refused or unknown: leadership stays, or moves all the same
+            await self.client.operator().transfer(target)
+
+    async def ended(self, name: str, within_s: float) -> bool:
+        """Wait until a node has ended by itself; return whether it has."""
+        until = time.monotonic() + within_s
+        while self.cluster.local.nodes[name].running and time.monotonic() < until:
+            await self.during(0.1)
+        return not self.cluster.local.nodes[name].running
+
+    async def fill(self, count: int, *, delay_ms: int = 3_600_000, delivered: bool = False) -> None:
+        """Schedule many at once; `delivered`: in this run, to be judged as all others are."""
+        topic = TOPICS[0] if delivered else "bulk"
+        await self.producers.schedule_many(topic, count, delay_ms, recorded=delivered)
+
+    async def added(self, node: LocalNode) -> None:
+        """Make a running node a member, however often it takes."""
+        await self._insist(
+            lambda: self.client.operator().add_member(node.name, node.address), node.name, True
+        )
+
+    async def removed(self, name: str) -> None:
+        """Let a member go, however often it takes."""
+        await self._insist(lambda: self.client.operator().remove_member(name), name, False)
+
+    async def _insist(self, change: Callable[[], Awaitable[object]], name: str, wanted: bool) -> None:
+        self.cluster.happened("add" if wanted else "remove", name)
+        self.say(f"{'add' if wanted else 'remove'} {name}")
+        deadline = time.monotonic() + SETTLE_S
+        while True:
+            with suppress(TarryError):
+                members = {member.node for member in (await self.client.operator().status()).members}
+                if (name in members) is wanted:
+                    return
+                await change()
+            if time.monotonic() > deadline:
+                self.expect(False, f"{name} could not be {'added' if wanted else 'removed'}")
+                return
+            await asyncio.sleep(0.2)
+
+    async def frontier_ms(self) -> int:
+        """Return how far the leader has released."""
+        return (await self.client.operator().status()).frontier_ms
+
+    async def told_of_clock(self, name: str, ahead_ms: int, within_ms: int) -> None:
+        """Expect that an operator who asks the leader is told how far a node's clock is off."""
+        told: list[int] = []
+        for _ in range(20):
+            status = await self.client.operator().status()
+            offsets = {member.node: member.clock_offset_ms for member in status.members}
+            base = median(-offset for node, offset in offsets.items() if node != name)
+            told.append(round(base if status.node == name else offsets[name]))
+            if abs(told[-1] - ahead_ms) <= within_ms:
+                return
+            await asyncio.sleep(0.2)
+        self.expect(False, f"the clock of {name} is {ahead_ms} ms off, and operators are told {told[-1]}")
+
+    def on_end(self, undo: Callable[[], object]) -> None:
+        """Have something done after the nodes have ended, whatever happens."""
+        self._at_end.append(undo)
+
+    # Around them
+
+    async def play(self) -> None:
+        """Do it all. Raises LocalClusterError where the cluster does not come back."""
+        try:
+            self.scenario.prepare(self)
+            await self._play()
+        finally:
+            for undo in self._at_end:
+                undo()
+
+    async def _play(self) -> None:
+        async with self.cluster, self.client:
+            looking = asyncio.create_task(self._look())
+            self.consumers.start(rough=self.scenario.rough)
+            self.producers.start()
+            try:
+                await self.during(WARM_UP_S)
+                await self.scenario.play(self)
+                await self.during(COOL_DOWN_S)
+                await self._peace()
+            finally:
+                looking.cancel()
+                self.producers.cancel()
+                await self.consumers.stop()
+                for channel in self._channels.values():
+                    await channel.close(None)
+
+    async def _peace(self) -> None:
+        """Mend everything, stop sending, wait until all has been delivered and all replicas agree."""
+        local = self.cluster.local
+        self.cluster.links.heal()
+        for node in local.nodes.values():
+            if node.paused:
+                self.cluster.resume(node.name)
+            if not node.running:
+                self.cluster.start(node.name)
+        await self.producers.finish()
+        await self.serving()
+        if not await self._settled():
+            self.say("not everything was delivered")
+        self.expect(await self._agreed(), "the replicas did not come to the same state")
+
+    async def _settled(self) -> bool:
+        seen, since = -1, time.monotonic()
+        groups = (BRISK, ROUGH) if self.scenario.rough else (BRISK,)
+        gone = {one.token for one in self.history.cancelled}
+        expected = {one.token for one in self.history.acknowledged()} - gone
+        while time.monotonic() - since < SETTLE_S:
+            self.consumers.check()
+            here = {(one.group, one.token) for one in self.history.delivered}
+            if all((group, token) in here for group in groups for token in expected):
+                await asyncio.sleep(0.3)  # in which a repetition would come
+                return True
+            if len(here) != seen:
+                seen, since = len(here), time.monotonic()
+            await asyncio.sleep(0.2)
+        return False
+
+    async def _agreed(self) -> bool:
+        deadline = time.monotonic() + SETTLE_S
+        while time.monotonic() < deadline:
+            seen = await self._ask(self.names)
+            if len(seen) == len(self.names) and len({(one.applied_index, one.digest) for one in seen}) == 1:
+                return True
+            await asyncio.sleep(0.1)
+        return False
+
+    async def _look(self) -> None:
+        while True:
+            await self._ask(self.names)
+            await asyncio.sleep(SAW_MS / 1_000)
+
+    async def _ask(self, names: Iterable[str]) -> list[NodeSeen]:
+        """Ask nodes how they are, past all links."""
+        asked = [name for name in names if not self.cluster.local.nodes[name].paused]
+        seen = [one for one in await asyncio.gather(*map(self._ask_one, asked)) if one is not None]
+        self.history.nodes += seen
+        return seen
+
+    async def _ask_one(self, name: str) -> NodeSeen | None:
+        address = self.cluster.local.nodes[name].address
+        channel = self._channels.setdefault(name, aio.insecure_channel(address, QUICK))
+        try:
+            status: operator_pb.ClusterStatusResponse = await OperatorServiceStub(channel).ClusterStatus(
+                operator_pb.ClusterStatusRequest(digest=True), timeout=1
+            )
+        except aio.AioRpcError:
+            return None
+        return NodeSeen(
+            name, mono_ms(), status.term, status.lease, status.applied_index, status.state_digest.hex()
+        )

@@ -1,0 +1,69 @@
+"""A scenario: a cluster, a load, what is done to the cluster meanwhile, and what is then allowed.
+
+The functions in `tarry.chaos.scenarios` register themselves with `scenario`. A name is for ever: it stands in
+replay commands and in the table of bugs found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tarry.chaos.producers import Pace
+from tarry.client.local_cluster import Setting
+
+if TYPE_CHECKING:
+    from tarry.chaos.run import Run
+
+Play = Callable[["Run"], Awaitable[None]]
+Need = Callable[[], str]
+"""Returns why this machine cannot do it; empty: it can."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """What is played, on what."""
+
+    name: str
+    play: Play
+    what: str
+    nodes: int = 3
+    settings: Mapping[str, Setting] = field(default_factory=dict)
+    pace: Pace = field(default_factory=Pace)
+    needs: tuple[Need, ...] = ()
+    prepare: Callable[[Run], None] = lambda run: None
+    """Before the nodes are started."""
+    ahead_ms: Callable[[], int] = lambda: 0
+    """How far the clocks of all nodes are set ahead; asked at the start."""
+    rough: bool = True
+    """With the group of those who nack, are slow, pull, come and go."""
+    patience_ms: int = 3_000
+    """After which what is due and can come is stuck."""
+    travel_ms: int = 100
+    """What a delivery may take on its way."""
+    unavailable_ms_max: int | None = None
+    duplicates_max: int | None = None
+    fast: bool = False
+    """Part of `make test`."""
+
+
+SCENARIOS: dict[str, Scenario] = {}
+
+
+def scenario(
+    *,
+    needs: tuple[Need, ...] = (),
+    **settings: object,
+) -> Callable[[Play], Play]:
+    """Register a function as the scenario of its name; its docstring says what is done."""
+
+    def register(play: Play) -> Play:
+        name = play.__name__.replace("_", "-")
+        if name in SCENARIOS:
+            raise ValueError(f"two scenarios are called {name}")
+        what = " ".join((play.__doc__ or "").split())
+        SCENARIOS[name] = Scenario(name=name, play=play, what=what, needs=needs, **settings)  # type: ignore[arg-type]
+        return play
+
+    return register

@@ -1,0 +1,149 @@
+"""Clocks that are wrong, jump, drift; leaders that have to realign; the change of the hour."""
+
+from __future__ import annotations
+
+import time
+
+from tarry.chaos import clocks
+from tarry.chaos.cluster import now_ms
+from tarry.chaos.run import Run
+from tarry.chaos.scenario import scenario
+
+SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
+TOLD_MS = 200
+"""How near the offset that operators are told has to be."""
+MOVES_S = 8
+
+
+def no_fake_time() -> str:
+    """Return why clocks cannot be set."""
+    try:
+        clocks.library()
+    except clocks.NoFakeTime as reason:
+        return str(reason)
+    return ""
+
+
+def _clocks(run: Run) -> None:
+    for node in run.cluster.local.nodes.values():
+        clocks.give_clock(node, run.ahead_ms)
+
+
+def to_the_next_hour_ms() -> int:
+    """Return how far to set clocks ahead so that the hour changes some seconds after a start."""
+    return HOUR - (now_ms() + 15 * SECOND) % HOUR
+
+
+async def _jump(run: Run, jump_ms: int, *, leads: bool) -> None:
+    name = await run.leader() if leads else (await run.followers())[0]
+    run.cluster.happened("clock", name)
+    run.say(f"the clock of {name} jumps by {jump_ms} ms")
+    clocks.set_clock(run.cluster.local.nodes[name], jump_ms)
+    await run.during(2)
+    await run.told_of_clock(name, jump_ms, TOLD_MS)
+    if leads:
+        since = time.monotonic()
+        while await run.leader() == name and time.monotonic() - since < MOVES_S:
+            await run.during(0.2)
+        run.expect(await run.leader() != name, f"{name} leads on with a clock that is {jump_ms} ms off")
+    clocks.set_clock(run.cluster.local.nodes[name], 0)
+    await run.during(2)
+
+
+@scenario(needs=(no_fake_time,), prepare=_clocks, duplicates_max=0)
+async def leader_clock_jumps_by_a_second(run: Run) -> None:
+    """The leader's clock jumps by + 1 s, the next leader's by - 1 s: told, handed over, nothing early."""
+    for jump_ms in (SECOND, -SECOND):
+        await _jump(run, jump_ms, leads=True)
+
+
+@scenario(needs=(no_fake_time,), prepare=_clocks, duplicates_max=0)
+async def leader_clock_jumps_by_ten_minutes(run: Run) -> None:
+    """The same by 10 min."""
+    for jump_ms in (10 * MINUTE, -10 * MINUTE):
+        await _jump(run, jump_ms, leads=True)
+
+
+@scenario(needs=(no_fake_time,), prepare=_clocks, duplicates_max=0)
+async def leader_clock_jumps_by_a_day(run: Run) -> None:
+    """The same by a day."""
+    for jump_ms in (DAY, -DAY):
+        await _jump(run, jump_ms, leads=True)
+
+
+@scenario(needs=(no_fake_time,), prepare=_clocks, duplicates_max=0)
+async def follower_clock_jumps(run: Run) -> None:
+    """A follower's clock jumps by ± 1 s, ± 10 min, ± 1 day: told, and nothing else happens."""
+    for jump_ms in (SECOND, -SECOND, 10 * MINUTE, -10 * MINUTE, DAY, -DAY):
+        await _jump(run, jump_ms, leads=False)
+
+
+@scenario(needs=(no_fake_time,), prepare=_clocks)
+async def wrong_clock_takes_over(run: Run) -> None:
+    """Leadership given to a node whose clock is 10 min ahead, then behind; then the leader killed."""
+    for jump_ms in (10 * MINUTE, -10 * MINUTE):
+        name = (await run.followers())[0]
+        node = run.cluster.local.nodes[name]
+        run.cluster.happened("clock", name)
+        clocks.set_clock(node, jump_ms)
+        await run.during(1)
+        await run.transfer(name)
+        await run.during(1)
+        await run.crash(await run.leader(), away_s=1)
+        await run.serving()
+        clocks.set_clock(node, 0)
+        await run.during(1)
+
+
+@scenario(needs=(no_fake_time,), prepare=_clocks)
+async def clocks_drift(run: Run) -> None:
+    """One clock runs 2 % fast, another 1 % slow, for 6 s; the leader is killed meanwhile."""
+    first, second, _ = run.names
+    clocks.set_clock(run.cluster.local.nodes[first], 0, rate=1.02)
+    clocks.set_clock(run.cluster.local.nodes[second], 0, rate=0.99)
+    run.cluster.happened("clock", first)
+    await run.during(3)
+    await run.crash(await run.leader(), away_s=1)
+    await run.during(2)
+    for name in (first, second):
+        clocks.set_clock(run.cluster.local.nodes[name], 0)
+    await run.serving()
+
+
+@scenario(needs=(no_fake_time,), prepare=_clocks, patience_ms=9_000)
+async def realign_behind(run: Run) -> None:
+    """All clocks set back by 5 s, and the leader killed: its successor stands behind the tick and waits."""
+    async with run.disturbed("clocks set back"):
+        for node in run.cluster.local.nodes.values():
+            clocks.set_clock(node, -5_000)
+        await run.during(1.5)
+    frontier_ms = await run.frontier_ms()
+    await run.crash(await run.leader(), away_s=0.5)
+    await run.serving()
+    run.expect(await run.frontier_ms() >= frontier_ms, "the frontier moved back")
+    await run.during(5)  # past the tick
+
+
+@scenario(rough=False)
+async def realign_ahead(run: Run) -> None:
+    """All nodes away for 4 s, 30,000 messages due meanwhile: the next leader flushes, then keeps pace."""
+    await run.fill(30_000, delay_ms=3_000, delivered=True)
+    async with run.disturbed("all away", loose=True):
+        for name in run.names:
+            run.cluster.kill(name)
+        await run.during(4)
+        run.cluster.start()
+        await run.serving()
+    await run.during(3)
+
+
+@scenario(needs=(no_fake_time,), prepare=_clocks, ahead_ms=to_the_next_hour_ms, fast=True)
+async def hour_changes(run: Run) -> None:
+    """The hour changes under load; the leader is killed at about that moment, leadership moved soon after."""
+    left_s = (HOUR - (now_ms() + run.ahead_ms) % HOUR) / 1_000
+    run.say(f"the hour changes in {left_s:.1f} s")
+    run.expect(left_s < 60, "the hour had changed before the load began: the run shows nothing")
+    await run.during(max(0.0, left_s - 0.3) if left_s < 60 else 0.0)
+    await run.crash(await run.leader(), away_s=0.5)
+    await run.transfer()
+    await run.during(3)

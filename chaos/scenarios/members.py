@@ -1,0 +1,63 @@
+"""Members that come and go while something else goes wrong."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tarry.chaos.faults.disks import wipe
+from tarry.chaos.faults.network import isolated
+from tarry.chaos.run import Run
+from tarry.chaos.scenario import scenario
+
+
+@scenario(fast=True)
+async def member_added_and_the_leader_killed(run: Run) -> None:
+    """A fourth node joins; the leader is killed as it does."""
+    node = run.cluster.newcomer("n4")
+    run.cluster.start("n4")
+    leader = await run.leader()
+    async with run.disturbed("join and crash", leader, loose=True):
+        joining = asyncio.create_task(run.added(node))
+        await asyncio.sleep(0.7)
+        run.cluster.kill(leader)
+        await run.during(1)
+        run.cluster.start(leader)
+        await joining
+    await run.serving()
+
+
+@scenario()
+async def leader_removed(run: Run) -> None:
+    """A fourth node joins, the leader is removed (it hands over first) and comes back as a newcomer."""
+    node = run.cluster.newcomer("n4")
+    run.cluster.start("n4")
+    await run.added(node)
+    leader = await run.leader()
+    old = run.cluster.local.nodes[leader]
+    await run.removed(leader)
+    async with run.disturbed("removed", leader):
+        await run.cluster.stop(leader)
+        wipe(old)
+        run.cluster.rejoin(old)
+        run.cluster.start(leader)
+        await run.added(old)
+    await run.serving()
+
+
+@scenario()
+async def member_removed_while_cut_off(run: Run) -> None:
+    """A follower is cut off, removed, and comes back into reach: it must disturb nobody, and joins again."""
+    leader, name = await run.leader(), (await run.followers())[0]
+    async with run.disturbed("cut off", name):
+        run.cluster.links.cut(isolated(name, run.names))
+        await run.removed(name)
+        run.cluster.links.mend(isolated(name, run.names))
+        await run.during(2)
+        run.expect(await run.leader() == leader, "a node that is no member any more deposed the leader")
+        node = run.cluster.local.nodes[name]
+        run.cluster.kill(name)
+        wipe(node)
+        run.cluster.rejoin(node)
+        run.cluster.start(name)
+        await run.added(node)
+    await run.serving()

@@ -1,0 +1,145 @@
+"""Links that are cut, slow, narrow, chopped, reset or silent."""
+
+from __future__ import annotations
+
+from tarry.chaos.faults.network import bridge, deaf, isolated, mute, ring
+from tarry.chaos.proxies import CLIENT, Link, between
+from tarry.chaos.run import Run
+from tarry.chaos.scenario import scenario
+
+LEASE_MS = 700
+"""What a leader that is cut off may hand over before its lease is over, and what travels then."""
+
+
+async def _cut(run: Run, name: str, links: list[Link], seconds: float = 3) -> None:
+    async with run.disturbed(name, loose_ms=LEASE_MS):
+        run.cluster.links.cut(links)
+        await run.during(seconds)
+        run.cluster.links.mend(links)
+
+
+@scenario(fast=True)
+async def leader_isolated(run: Run) -> None:
+    """The leader cut off from both followers, not from clients; then from its clients as well."""
+    for clients in (False, True):
+        leader = await run.leader()
+        await _cut(run, f"isolate {leader}", isolated(leader, run.names, clients=clients))
+        await run.serving()
+
+
+@scenario()
+async def follower_isolated(run: Run) -> None:
+    """A follower cut off and back, three times: it must not depose a healthy leader."""
+    leader = await run.leader()
+    follower = (await run.followers())[0]
+    for _ in range(3):
+        await _cut(run, f"isolate {follower}", isolated(follower, run.names), 1.5)
+        await run.during(0.5)
+    run.expect(await run.leader() == leader, "a follower that was cut off deposed the leader")
+
+
+@scenario()
+async def one_way_partitions(run: Run) -> None:
+    """The leader is not heard, then hears nobody; a follower likewise."""
+    for links in (mute, deaf):
+        leader = await run.leader()
+        await _cut(run, f"{links.__name__} leader", links(leader, run.names))
+        await run.serving()
+        follower = (await run.followers())[0]
+        await _cut(run, f"{links.__name__} follower", links(follower, run.names), 1.5)
+        await run.serving()
+
+
+@scenario()
+async def bridge_of_three(run: Run) -> None:
+    """Two of three reach each other by the third only; the leader is at an end, then in the middle."""
+    for middle_leads in (False, True):
+        leader, followers = await run.leader(), await run.followers()
+        nodes = [leader, *followers] if middle_leads else [*followers, leader]
+        await _cut(run, "bridge", bridge(nodes))
+        await run.serving()
+
+
+@scenario(nodes=5)
+async def ring_of_five(run: Run) -> None:
+    """Five nodes, each of which reaches its two neighbours only; then two and two with a bridge."""
+    await _cut(run, "ring", ring(run.names))
+    await run.serving()
+    await _cut(run, "bridge", bridge([await run.leader(), *await run.followers()]))
+    await run.serving()
+
+
+@scenario(nodes=5)
+async def majority_and_minority(run: Run) -> None:
+    """Five nodes: the leader and one follower on the one side, three on the other."""
+    leader, *others = [await run.leader(), *await run.followers()]
+    await _cut(run, "split", between({leader, others[0]}, others[1:]))
+    await run.serving()
+
+
+@scenario()
+async def no_majority_anywhere(run: Run) -> None:
+    """All links between nodes cut for 3 s: nobody may serve; then all are back."""
+    await _cut(run, "all apart", between(run.names, run.names))
+    await run.serving()
+
+
+@scenario()
+async def links_that_flap(run: Run) -> None:
+    """The links of the leader cut for 150 ms, again and again."""
+    for _ in range(8):
+        await _cut(run, "flap", isolated(await run.leader(), run.names), 0.15)
+        await run.during(0.3)
+
+
+@scenario(travel_ms=800, patience_ms=4_000)
+async def slow_links(run: Run) -> None:
+    """20 ± 15 ms on every link between nodes, then 100 ± 80 ms on clients' links."""
+    links = run.cluster.links
+    async with run.disturbed("latency between nodes", loose=True):
+        links.spoil(links.links(clients=False), "latency", latency=10, jitter=7)
+        await run.during(4)
+    links.heal()
+    async with run.disturbed("latency of clients", loose=True):
+        links.spoil([link for link in links.links() if link[0] == CLIENT], "latency", latency=50, jitter=40)
+        await run.during(4)
+    links.heal()
+
+
+@scenario(travel_ms=1_500, patience_ms=4_000)
+async def narrow_links(run: Run) -> None:
+    """64 KB a second from the leader to its followers, then for everybody's packets 40 bytes at a time."""
+    links, leader = run.cluster.links, await run.leader()
+    async with run.disturbed("bandwidth", leader, loose=True):
+        links.spoil(mute(leader, run.names), "bandwidth", rate=64)
+        await run.during(4)
+    links.heal()
+    async with run.disturbed("slices", loose=True):
+        links.spoil(links.links(), "slicer", average_size=40, size_variation=20, delay=20)
+        await run.during(3)
+    links.heal()
+
+
+@scenario()
+async def connections_reset(run: Run) -> None:
+    """Every connection of the leader reset (RST) after 300 ms, also its clients', for 4 s."""
+    links, leader = run.cluster.links, await run.leader()
+    async with run.disturbed("resets", leader, loose=True):
+        links.spoil(isolated(leader, run.names, clients=True), "reset_peer", timeout=300)
+        await run.during(4)
+    links.heal()
+    await run.serving()
+
+
+@scenario(patience_ms=6_000, travel_ms=4_000)
+async def half_open_links(run: Run) -> None:
+    """The leader's links swallow everything and stay open: between nodes, then those of its clients."""
+    links = run.cluster.links
+    for clients in (False, True):
+        leader = await run.leader()
+        silent = [(CLIENT, leader)] if clients else isolated(leader, run.names)
+        async with run.disturbed("half open", leader, loose=True):
+            links.spoil(silent, "timeout", timeout=0)
+            await run.during(4)
+        links.heal()
+        await run.serving()

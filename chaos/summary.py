@@ -1,0 +1,31 @@
+"""The figures of many runs together: the last line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tarry.chaos.checks import percentile
+from tarry.chaos.verdict import Verdict
+
+ADDED = ("lost", "early", "undead", "duplicates", "duplicates_beyond_bound", "stuck", "diverged")
+PLANNED = frozenset({"rolling-restart", "planned-transfers"})
+"""Scenarios in which nothing breaks: on them the time without service is judged."""
+
+
+def summary(verdicts: Sequence[Verdict]) -> dict[str, int | None]:
+    """Return the figures: counts over all runs, failovers over all SIGKILLs of leaders.
+
+    `max_unavailable_ms`: the longest time without an acknowledged schedule in a planned change; None: none
+    was played, as a percentile without failovers is.
+    """
+    played = [verdict for verdict in verdicts if not verdict.skipped]
+    failovers = sorted(each for verdict in played for each in verdict.failovers_ms)
+    planned = [verdict.unavailable_ms for verdict in played if verdict.scenario in PLANNED]
+    return {
+        "scenarios": len(played),
+        "passed": sum(verdict.passed for verdict in played),
+        **{name: sum(getattr(verdict, name) for verdict in played) for name in ADDED},
+        "failover_ms_p50": percentile(failovers, 50) if failovers else None,
+        "failover_ms_p99": percentile(failovers, 99) if failovers else None,
+        "max_unavailable_ms": max(planned, default=None),
+    }

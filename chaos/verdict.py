@@ -1,0 +1,114 @@
+"""What came of a run: every check on its history, and the figures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from tarry.chaos import checks
+from tarry.chaos.checking import leaders, registers, repeats, waiting
+from tarry.chaos.consumers import BRISK, ROUGH
+from tarry.chaos.run import TOPICS, Run
+from tarry.chaos.scenario import Scenario
+
+LAST_MOMENTS_MS = 100
+"""In which a leader that is then lost may hand over what its successor does not know of: 50 ms, from one
+heartbeat to the next, and as much for the way."""
+
+
+@dataclass(slots=True)
+class Verdict:
+    """One run; `broken` says what was, in words."""
+
+    scenario: str
+    seed: int
+    seconds: float = 0.0
+    skipped: str = ""
+    acknowledged: int = 0
+    delivered: int = 0
+    lost: int = 0
+    early: int = 0
+    undead: int = 0
+    duplicates: int = 0
+    duplicates_beyond_bound: int = 0
+    stuck: int = 0
+    diverged: int = 0
+    failovers_ms: list[int] = field(default_factory=list)
+    unavailable_ms: int = 0
+    lateness_p50_ms: int = 0
+    lateness_p99_ms: int = 0
+    broken: list[str] = field(default_factory=list)
+
+    @property
+    def passed(self) -> bool:
+        """Whether it was played, and nothing was broken."""
+        return not self.skipped and not self.broken
+
+
+def judge(run: Run, seconds: float) -> Verdict:
+    """Return what the history of a run shows."""
+    scenario, history = run.scenario, run.history
+    groups = [(topic, group) for topic in TOPICS for group in _groups(scenario)]
+    windows = [*run.windows, *leaders.last_moments(history, LAST_MOMENTS_MS)]
+    again = repeats.repeats(history, BRISK, windows)
+    late = checks.lateness(history)
+    found: dict[str, Iterable[object]] = {
+        "lost": checks.lost(history, groups),
+        "early": checks.early(history),
+        "undead": checks.delivered_after_cancel(history),
+        "duplicates beyond the bound": again.beyond,
+        "stuck": waiting.stuck(history, {BRISK}, scenario.patience_ms, sorted(run.spans)),
+        "diverged at index": tuple(leaders.diverged(history).items()),
+        "released twice": repeats.released_twice(history),
+        "ids given twice": checks.ids_given_twice(history),
+        "scheduled twice by a repeated request": repeats.answered_differently(history),
+        "delivered though never sent": checks.unexpected(history),
+        "not linearizable": registers.not_linearizable(history),
+        "handed over beside a successor": leaders.overlapping(history, scenario.travel_ms),
+        "two leaders in term": leaders.two_in_one_term(history),
+        "out of the order of its key": waiting.out_of_order(history),
+    }
+    counts = {name: len(tuple(each)) for name, each in found.items()}
+    verdict = Verdict(
+        scenario.name,
+        run.seed,
+        round(seconds, 1),
+        acknowledged=sum(1 for _ in history.acknowledged()),
+        delivered=len(history.first_deliveries()),
+        lost=counts["lost"],
+        early=counts["early"],
+        undead=counts["undead"],
+        duplicates=len(again.duplicates),
+        duplicates_beyond_bound=counts["duplicates beyond the bound"],
+        stuck=counts["stuck"],
+        diverged=counts["diverged at index"],
+        failovers_ms=leaders.failovers_ms(history),
+        unavailable_ms=leaders.unavailable_ms(history),
+        lateness_p50_ms=late.p50_ms,
+        lateness_p99_ms=late.p99_ms,
+        broken=[f"{len(tuple(each))} {name}: {_some(each)}" for name, each in found.items() if counts[name]],
+    )
+    verdict.broken += run.complaints
+    verdict.broken += _beyond_figures(verdict, scenario)
+    if not verdict.delivered or not leaders.compared(history):
+        verdict.broken.append("nothing was delivered, or no states were compared: the run shows nothing")
+    return verdict
+
+
+def _groups(scenario: Scenario) -> tuple[str, ...]:
+    return (BRISK, ROUGH) if scenario.rough else (BRISK,)
+
+
+def _beyond_figures(verdict: Verdict, scenario: Scenario) -> list[str]:
+    most = scenario.unavailable_ms_max
+    broken = []
+    if most is not None and verdict.unavailable_ms > most:
+        broken.append(f"no schedule was taken for {verdict.unavailable_ms} ms, more than {most}")
+    if scenario.duplicates_max is not None and verdict.duplicates > scenario.duplicates_max:
+        broken.append(f"{verdict.duplicates} duplicates, more than {scenario.duplicates_max}")
+    return broken
+
+
+def _some(found: Iterable[object], most: int = 3) -> str:
+    shown = list(map(str, found))
+    return "; ".join(shown[:most]) + (" …" if len(shown) > most else "")

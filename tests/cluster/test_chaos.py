@@ -1,0 +1,22 @@
+"""A few of `make chaos`'s scenarios: whole runs with faults, and what clients saw of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tarry.chaos.__main__ import play
+from tarry.chaos.report import Report
+from tarry.chaos.scenario import SCENARIOS
+
+
+@pytest.mark.parametrize("name", [name for name, scenario in SCENARIOS.items() if scenario.fast])
+def test_every_promise_is_kept_through(name: str, tmp_path: Path) -> None:
+    report = Report("chaos")
+    verdict = play(SCENARIOS[name], seed=1, folder=tmp_path / name, report=report)
+    if verdict.skipped:
+        pytest.skip(verdict.skipped)
+    assert verdict.broken == []
+    report.write(tmp_path / "chaos.html")
+    assert name in (tmp_path / "chaos.html").read_text()
