@@ -15,7 +15,7 @@ from grpc import aio
 
 from tarry.chaos.cluster import mono_ms, now_ms
 from tarry.chaos.history import Delivered, History
-from tarry.chaos.producers import QUICK
+from tarry.chaos.pace import QUICK
 from tarry.chaos.traffic import TOKEN
 from tarry.client.aio import AckOutcome, Client, Message
 from tarry.client.errors import OutcomeUnknown, Overloaded, TarryError, Unavailable

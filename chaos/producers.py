@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Coroutine, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
@@ -17,29 +16,16 @@ from grpc import aio
 
 from tarry.chaos.cluster import mono_ms, now_ms
 from tarry.chaos.history import Answer, Asked, Cancelled, History, Operation, Repeated, Sent
+from tarry.chaos.pace import QUICK, Pace, id_of, on_topic, request_of
 from tarry.chaos.traffic import TOKEN, answer_of
 from tarry.client.aio import CancelOutcome, Client, Producer
 from tarry.client.errors import NotFound, TarryError
 from tarry.proto import tarry_producer_pb2 as pb
-from tarry.proto.message_id import MessageId
-from tarry.proto.tarry_message_pb2 import Record
 from tarry.proto.tarry_producer_pb2_grpc import ProducerServiceStub
 
 ATTEMPT_S = 2.0
 AGAIN_S = 0.2
 BATCH = 10
-
-
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """How much is sent: messages a second of each kind, and how far ahead they are due."""
-
-    singles: float = 60
-    batched: float = 60
-    streamed: float = 20
-    repeated: float = 20
-    delay_ms_max: int = 3_000
-    ask_share: float = 0.25  # of the messages are cancelled or looked up
 
 
 class Producers:
@@ -188,7 +174,7 @@ class Producers:
             await self._drained()
 
     async def _batch(self, producer: Producer, topic: str, given: list[Sent]) -> None:
-        drafts = [_on(topic, draft) for draft in given]
+        drafts = [on_topic(topic, draft) for draft in given]
         bodies, due_ms = [TOKEN.pack(draft.token) for draft in drafts], [draft.due_ms for draft in drafts]
         try:
             answer = await producer.schedule_batch(topic, bodies, due_ms=due_ms)
@@ -229,13 +215,13 @@ class Producers:
         while await self._pause(chance.expovariate(self.pace.repeated)):
             sequence += 1
             draft = self._draft(chance)
-            request = _request(producer, sequence, draft)
+            request = request_of(producer, sequence, draft)
             first = await self._until_answered(stubs, request, chance)
             self._tell(draft, first)
             if first is not None and chance.random() < 0.5:
                 again = await self._until_answered(stubs, request, chance)
                 if again is not None:
-                    self._history.repeated.append(Repeated(draft.token, _id(first), _id(again)))
+                    self._history.repeated.append(Repeated(draft.token, id_of(first), id_of(again)))
         for channel in channels:
             await channel.close(None)
 
@@ -269,7 +255,7 @@ class Producers:
                         if len(waiting) > 16:
                             continue
                         number, draft = next(sequence), self._draft(chance)
-                        waiting[number] = draft, _request(producer, number, draft)
+                        waiting[number] = draft, request_of(producer, number, draft)
                         await stream.write(pb.ScheduleStreamRequest(request=number, batch=waiting[number][1]))
                 except (aio.AioRpcError, asyncio.InvalidStateError):
                     await asyncio.sleep(AGAIN_S)  # the node is away, or does not lead
@@ -296,26 +282,4 @@ class Producers:
         if answer is None:
             self._answered(draft, TimeoutError("no answer in time"))
         else:
-            self._answered(draft, None, _id(answer), answer.due_ms[0])
-
-
-QUICK = [
-    ("grpc.initial_reconnect_backoff_ms", 50),
-    ("grpc.max_reconnect_backoff_ms", 500),
-    ("grpc.use_local_subchannel_pool", 1),
-]
-
-
-def _request(producer: str, sequence: int, draft: Sent) -> pb.ScheduleBatchRequest:
-    record = Record(body=TOKEN.pack(draft.token)).SerializeToString()
-    return pb.ScheduleBatchRequest(
-        producer=producer, sequence=sequence, topics=[draft.topic], due_ms=[draft.due_ms], records=[record]
-    )
-
-
-def _id(answer: pb.ScheduleBatchResponse) -> str:
-    return str(MessageId(answer.shard, answer.hour[0], answer.global_index[0]))
-
-
-def _on(topic: str, draft: Sent) -> Sent:
-    return Sent(draft.token, topic, draft.due_ms, draft.sent_ms, draft.sent_mono_ms, draft.answer, 0, 0)
+            self._answered(draft, None, id_of(answer), answer.due_ms[0])

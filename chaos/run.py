@@ -18,7 +18,8 @@ from tarry.chaos.checking.repeats import Span
 from tarry.chaos.cluster import Cluster, mono_ms
 from tarry.chaos.consumers import BRISK, ROUGH, Consumers
 from tarry.chaos.history import History, NodeSeen
-from tarry.chaos.producers import QUICK, Producers
+from tarry.chaos.pace import QUICK
+from tarry.chaos.producers import Producers
 from tarry.chaos.scenario import Scenario
 from tarry.client.aio import Client
 from tarry.client.errors import TarryError

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tarry.chaos.producers import Pace
+from tarry.chaos.pace import Pace
 from tarry.client.local_cluster import Setting
 
 if TYPE_CHECKING:
