@@ -101,6 +101,7 @@ class Node:
                 "ledger": self._core.ledger.run(),
                 "health": self._tell_health(),
                 "repair": damage.run(self._connected, records.fetch),
+                "index repair": damage.indices.run(self._connected, records.fetch_index),
                 "scrub": Scrub(self.machine, damage, config.dispatch).run(),
                 "rejoining": self._rejoin(),
                 "stop": self._stopping.wait(),

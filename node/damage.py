@@ -19,6 +19,7 @@ import structlog
 from numpy.typing import NDArray
 from pyroaring import BitMap
 
+from tarry.node.index_damage import IndexDamage
 from tarry.proto.message_id import MessageId
 from tarry.replication.machine import Machine
 from tarry.wheel.grouping import groups, portions
@@ -45,20 +46,30 @@ class Damage:
     """What is known to be damaged here. ``run`` mends it."""
 
     def __init__(self, machine: Machine, shard: int) -> None:
-        self.found = 0
-        self.repaired = 0
+        self._found = 0
+        self._repaired = 0
         self._machine = machine
         self._shard = shard
         self._left: dict[int, BitMap] = {}
         self._wanted: dict[int, BitMap] = {}  # of what is left, what is to be tried next
-        self._indices: set[int] = set()  # hours whose index is damaged
+        self.indices = IndexDamage(machine)
         self._wake = asyncio.Event()
         self._moved = asyncio.Event()
 
     @property
+    def found(self) -> int:
+        """How much was ever found damaged."""
+        return self._found + self.indices.found
+
+    @property
+    def repaired(self) -> int:
+        """How much of it was mended from a peer."""
+        return self._repaired + self.indices.repaired
+
+    @property
     def left(self) -> int:
         """Records known to be damaged now; an hour whose index is damaged counts as one."""
-        return sum(map(len, self._left.values())) + len(self._indices)
+        return sum(map(len, self._left.values())) + len(self.indices.left)
 
     def report(self, hour: Numbers, global_index: Numbers) -> None:
         """Records, shape (n,), that could not be read whole: mend them as soon as possible."""
@@ -66,22 +77,11 @@ class Damage:
             fresh = BitMap(global_index[rows].tolist()) - self._left.get(at, BitMap())
             if not fresh:
                 continue
-            self.found += len(fresh)
+            self._found += len(fresh)
             self._left.setdefault(at, BitMap()).update(fresh)
             self._wanted.setdefault(at, BitMap()).update(fresh)
             log.error("record damaged", count=len(fresh), ids=self._ids(at, fresh))
             self._wake.set()
-
-    def report_index(self, hour: int, error: str) -> None:
-        """An hour's index is damaged; only the leader's whole state can mend that."""
-        if hour not in self._indices:
-            self.found += 1
-            self._indices.add(hour)
-        log.error("index damaged", hour=hour, error=error)
-
-    def index_sound(self, hour: int) -> None:
-        """An hour's index is as it should be."""
-        self._indices.discard(hour)
 
     async def mended(self, hour: Numbers, global_index: Numbers) -> NDArray[np.bool_]:
         """Wait until something of what was reported, shape (n,), is damaged no more; return which.
@@ -119,12 +119,12 @@ class Damage:
         """Mend until cancelled; ``peers`` are the addresses that can be asked, at the moment."""
         wait_ms = RETRY_MS_MIN
         while True:
-            repaired = self.repaired
+            repaired = self._repaired
             wanted, self._wanted = self._wanted, {}
             self._wake.clear()
             for hour, numbers in sorted(wanted.items()):
                 await self._mend(hour, np.array(numbers.to_array(), dtype=np.uint32), peers, fetch)
-            wait_ms = RETRY_MS_MIN if self.repaired > repaired else min(2 * wait_ms, RETRY_MS_MAX)
+            wait_ms = RETRY_MS_MIN if self._repaired > repaired else min(2 * wait_ms, RETRY_MS_MAX)
             if await self._rest(wait_ms, peers):
                 wait_ms = RETRY_MS_MIN
             else:
@@ -159,7 +159,7 @@ class Damage:
                 self._settle(hour, self._left.get(hour, BitMap()))  # deleted: nothing is to be mended
                 return
             except WheelDamaged as error:
-                self.report_index(hour, str(error))
+                self.indices.report(hour, str(error))
                 return
             await asyncio.sleep(0)
 
@@ -175,7 +175,7 @@ class Damage:
             mended = [number for number in damaged.tolist() if number in given]
             mended = [number for number in mended if self._repair(hour, number, given[number])]
             if mended:
-                self.repaired += len(mended)
+                self._repaired += len(mended)
                 self._settle(hour, mended)
                 log.info("record repaired", peer=peer, count=len(mended), ids=self._ids(hour, mended))
             damaged = np.setdiff1d(damaged, np.array(mended, dtype=np.uint32))

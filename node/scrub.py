@@ -59,9 +59,9 @@ class Scrub:
             found = await asyncio.to_thread(self._read, wheel, state)
         except (OSError, WheelDamaged) as error:
             if self._machine.wheel is wheel and wheel.hour_state(hour) is not None:  # not deleted meanwhile
-                self._damage.report_index(hour, str(error))
+                self._damage.indices.report(hour, str(error))
             return
-        self._damage.index_sound(hour)
+        self._damage.indices.sound(hour)
         if len(found) and self._machine.wheel is wheel and wheel.hour_state(hour) is not None:
             self._damage.report(np.full(len(found), hour, dtype=np.uint32), found)
 

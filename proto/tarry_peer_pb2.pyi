@@ -256,6 +256,26 @@ class FetchRecordsRequest(_message.Message):
     global_index: _containers.RepeatedScalarFieldContainer[int]
     def __init__(self, cluster: _Optional[str] = ..., node: _Optional[str] = ..., hour: _Optional[int] = ..., global_index: _Optional[_Iterable[int]] = ...) -> None: ...
 
+class FetchIndexRequest(_message.Message):
+    __slots__ = ("cluster", "node", "hour", "first", "count")
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    HOUR_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    cluster: str
+    node: str
+    hour: int
+    first: int
+    count: int
+    def __init__(self, cluster: _Optional[str] = ..., node: _Optional[str] = ..., hour: _Optional[int] = ..., first: _Optional[int] = ..., count: _Optional[int] = ...) -> None: ...
+
+class FetchIndexResponse(_message.Message):
+    __slots__ = ("units",)
+    UNITS_FIELD_NUMBER: _ClassVar[int]
+    units: bytes
+    def __init__(self, units: _Optional[bytes] = ...) -> None: ...
+
 class FetchRecordsResponse(_message.Message):
     __slots__ = ("global_index", "records")
     GLOBAL_INDEX_FIELD_NUMBER: _ClassVar[int]

@@ -163,6 +163,11 @@ class RecordServiceStub:
                 request_serializer=tarry_dot_proto_dot_tarry__peer__pb2.FetchRecordsRequest.SerializeToString,
                 response_deserializer=tarry_dot_proto_dot_tarry__peer__pb2.FetchRecordsResponse.FromString,
                 _registered_method=True)
+        self.FetchIndex = channel.unary_unary(
+                '/tarry.v1.RecordService/FetchIndex',
+                request_serializer=tarry_dot_proto_dot_tarry__peer__pb2.FetchIndexRequest.SerializeToString,
+                response_deserializer=tarry_dot_proto_dot_tarry__peer__pb2.FetchIndexResponse.FromString,
+                _registered_method=True)
 
 
 class RecordServiceServicer:
@@ -176,6 +181,13 @@ class RecordServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def FetchIndex(self, request, context):
+        """FetchIndex answers a part of an hour's delay index as it lies at the answering node, whole or not.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_RecordServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -183,6 +195,11 @@ def add_RecordServiceServicer_to_server(servicer, server):
                     servicer.FetchRecords,
                     request_deserializer=tarry_dot_proto_dot_tarry__peer__pb2.FetchRecordsRequest.FromString,
                     response_serializer=tarry_dot_proto_dot_tarry__peer__pb2.FetchRecordsResponse.SerializeToString,
+            ),
+            'FetchIndex': grpc.unary_unary_rpc_method_handler(
+                    servicer.FetchIndex,
+                    request_deserializer=tarry_dot_proto_dot_tarry__peer__pb2.FetchIndexRequest.FromString,
+                    response_serializer=tarry_dot_proto_dot_tarry__peer__pb2.FetchIndexResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -213,6 +230,33 @@ class RecordService:
             '/tarry.v1.RecordService/FetchRecords',
             tarry_dot_proto_dot_tarry__peer__pb2.FetchRecordsRequest.SerializeToString,
             tarry_dot_proto_dot_tarry__peer__pb2.FetchRecordsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FetchIndex(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tarry.v1.RecordService/FetchIndex',
+            tarry_dot_proto_dot_tarry__peer__pb2.FetchIndexRequest.SerializeToString,
+            tarry_dot_proto_dot_tarry__peer__pb2.FetchIndexResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -97,6 +97,12 @@ class HourPartition:
             self._slots = None
         self.log.close()
 
+    def reread(self) -> None:
+        """The index was mended: what was rebuilt from it is rebuilt at the next use."""
+        self._slots = self._captured = self._slots_crc = None
+        log = self.log
+        self._recovered = HourState(self.hour, log.log_bytes, log.units, log.index_crc, None, 0, b"")
+
     def append(
         self,
         records: Sequence[bytes],

@@ -47,6 +47,15 @@ def walk(folder: Path, state: HourState, gap_bytes: int) -> Iterator[tuple[int, 
         log.close()
 
 
+def mend_index(folder: Path, state: HourState, index: bytes) -> bool:
+    """Write a captured hour's index again; False, and nothing done, where the bytes are not its own."""
+    if len(index) != state.units * UNIT_BYTES or google_crc32c.value(index) != state.index_crc:
+        return False
+    with (folder / "delay.index").open("r+b") as file:  # what was appended since follows it
+        file.write(index)
+    return True
+
+
 def _prove_index(log: DelayLog) -> None:
     left, crc = log.units * UNIT_BYTES, 0
     with log.index_path.open("rb") as file:

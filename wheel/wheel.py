@@ -30,7 +30,7 @@ from tarry.wheel.hour_wheel import HourWheel
 from tarry.wheel.near_queue import ENTRY
 from tarry.wheel.next_due import PendingTopics
 from tarry.wheel.release import Release
-from tarry.wheel.scrub import damaged, walk
+from tarry.wheel.scrub import damaged, mend_index, walk
 from tarry.wheel.state import (
     HOUR_MS,
     HOUR_SECONDS,
@@ -247,6 +247,20 @@ class Wheel:
     def repair(self, hour: int, global_index: int, record: bytes) -> bool:
         """Write a record again, from a peer's bytes; False, and nothing done, where they are not its own."""
         return self._known(hour, np.array([global_index], np.uint32)).log.repair(global_index, record)
+
+    def mend_index(self, state: HourState, index: bytes) -> bool:
+        """Write a captured hour's index again, from a peer's bytes; then `reread` it. From any thread.
+
+        False, and nothing done, where they are not its own.
+        """
+        return mend_index(self._folder / folder_name(state.hour), state, index)
+
+    def reread(self, hour: int) -> None:
+        """Forget what was made of an hour's index."""
+        partition = self._hours.find(hour)
+        if partition is not None:
+            partition.reread()
+            self._release = Release(self._hours, self._settings, self.cut, self.local_index)
 
     def pending_per_second(self, hour: int) -> Numbers:
         """How many messages of each second of an hour are pending, u4[3600]."""

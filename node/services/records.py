@@ -7,24 +7,25 @@ from typing import Final
 import grpc
 import numpy as np
 import structlog
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 
 from tarry.node.calls import CallContext, ServiceHandler
 from tarry.node.damage import ASKED_BYTES_MAX, ASKED_RECORDS_MAX, Numbers
 from tarry.node.forwarding import Forwarding
 from tarry.node.peer_gate import Peers
-from tarry.node.services.parsing import parse
+from tarry.node.services.parsing import M, parse
 from tarry.node.status import abort
 from tarry.proto import tarry_peer_pb2 as pb
 from tarry.replication.machine import Machine
 from tarry.replication.refusal import Refusal
+from tarry.wheel.delay_log import UNIT_BYTES
 from tarry.wheel.grouping import portions
 from tarry.wheel.wheel import Wheel
 
 log = structlog.get_logger()
 
 SERVICE: Final = "tarry.v1.RecordService"
-FETCH: Final = f"/{SERVICE}/FetchRecords"
+INDEX_UNITS_MAX: Final = ASKED_BYTES_MAX // UNIT_BYTES
 DEADLINE_S: Final = 5.0
 
 
@@ -59,21 +60,38 @@ class RecordService:
     def handlers(self) -> ServiceHandler:
         """Return the service's handlers for a grpc.aio server."""
         fetch = grpc.unary_unary_rpc_method_handler(self._fetch_records)
-        return grpc.method_handlers_generic_handler(SERVICE, {"FetchRecords": fetch})
+        index = grpc.unary_unary_rpc_method_handler(self._fetch_index)
+        return grpc.method_handlers_generic_handler(SERVICE, {"FetchRecords": fetch, "FetchIndex": index})
 
     async def _fetch_records(self, raw: bytes, context: CallContext) -> bytes:
         request = parse(pb.FetchRecordsRequest, raw)
         if isinstance(request, Refusal):
             await abort(context, request)
-        await self._peers.check(context, request.node)
-        if request.cluster != self._cluster:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"not of {request.cluster}")
+        await self._admit(context, request.cluster, request.node)
         if len(request.global_index) > ASKED_RECORDS_MAX:
             text = f"{len(request.global_index)} records: ask for {ASKED_RECORDS_MAX} at most"
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, text)
         numbers = np.array(request.global_index, dtype=np.uint32)
         there, records = whole(self._machine.wheel, request.hour, numbers)
         return pb.FetchRecordsResponse(global_index=there, records=records).SerializeToString()
+
+    async def _fetch_index(self, raw: bytes, context: CallContext) -> bytes:
+        request = parse(pb.FetchIndexRequest, raw)
+        if isinstance(request, Refusal):
+            await abort(context, request)
+        await self._admit(context, request.cluster, request.node)
+        state = self._machine.wheel.hour_state(request.hour)
+        end = min(state.units if state else 0, request.first + min(request.count, INDEX_UNITS_MAX))
+        if request.first >= end:
+            return b""
+        numbers = np.arange(request.first, end, dtype=np.uint32)
+        units = self._machine.wheel.units(np.full(len(numbers), request.hour, dtype=np.uint32), numbers)
+        return pb.FetchIndexResponse(units=units.tobytes()).SerializeToString()
+
+    async def _admit(self, context: CallContext, cluster: str, node: str) -> None:
+        await self._peers.check(context, node)
+        if cluster != self._cluster:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"not of {cluster}")
 
 
 class PeerRecords:
@@ -90,13 +108,29 @@ class PeerRecords:
         request = pb.FetchRecordsRequest(
             cluster=self._cluster, node=self._node, hour=hour, global_index=global_index.tolist()
         )
-        call = self._forwarding.channel(address).unary_unary(
-            FETCH, pb.FetchRecordsRequest.SerializeToString, None
-        )
+        answer = await self._ask(address, "FetchRecords", request, pb.FetchRecordsResponse)
+        return dict(zip(answer.global_index, answer.records, strict=False)) if answer else {}
+
+    async def fetch_index(self, address: str, hour: int, units: int) -> bytes:
+        """Return an hour's first units as the peer has them, nothing where it did not give them all."""
+        parts: list[bytes] = []
+        first = 0
+        while first < units:
+            request = pb.FetchIndexRequest(
+                cluster=self._cluster, node=self._node, hour=hour, first=first, count=units - first
+            )
+            answer = await self._ask(address, "FetchIndex", request, pb.FetchIndexResponse)
+            if answer is None or not answer.units:
+                return b""
+            parts.append(answer.units)
+            first += len(answer.units) // UNIT_BYTES
+        return b"".join(parts)
+
+    async def _ask(self, address: str, method: str, request: Message, kind: type[M]) -> M | None:
+        call = self._forwarding.channel(address).unary_unary(f"/{SERVICE}/{method}", None, None)
         try:
-            raw: bytes = await call(request, metadata=self._metadata, timeout=DEADLINE_S)
-            answer = pb.FetchRecordsResponse.FromString(raw)
+            raw: bytes = await call(request.SerializeToString(), metadata=self._metadata, timeout=DEADLINE_S)
+            return kind.FromString(raw)
         except (grpc.aio.AioRpcError, DecodeError) as error:
-            log.warning("peer gave no records", peer=address, error=str(error))
-            return {}
-        return dict(zip(answer.global_index, answer.records, strict=False))
+            log.warning("peer gave nothing", asked=method, peer=address, error=str(error))
+            return None
