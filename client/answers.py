@@ -151,6 +151,7 @@ class StoredMessage:
     body: bytes
     tags: tuple[str, ...]
     keys: tuple[str, ...]
+    ordering_key: str
     properties: Mapping[str, str]
 
     @classmethod
@@ -165,5 +166,6 @@ class StoredMessage:
             record.body,
             tuple(record.tags),
             tuple(record.keys),
+            record.ordering_key,
             dict(record.properties),
         )

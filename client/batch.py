@@ -157,20 +157,29 @@ def batch_of(
     keys: Sequence[Sequence[str]] | None,
     properties: Sequence[Mapping[str, str]] | None,
     jitter_ms: ArrayLike | None = None,
+    ordering_keys: Sequence[str] | None = None,
 ) -> Batch:
     """Return the batch of columns; a column given as None is empty for every message.
 
     Raises InvalidBatch for columns of unequal length, InvalidTime as time_column.
     """
     count = len(bodies)
-    for name, column in (("tags", tags), ("keys", keys), ("properties", properties)):
+    columns = {"tags": tags, "keys": keys, "properties": properties, "ordering_keys": ordering_keys}
+    for name, column in columns.items():
         if column is not None and len(column) != count:
             raise InvalidBatch("COLUMNS_DIFFER", f"{count} bodies but {len(column)} {name}")
-    if tags is None and keys is None and properties is None:
+    if all(column is None for column in columns.values()):
         records = body_records(bodies)
     else:
         records = list(
-            map(record, bodies, tags or repeat(()), keys or repeat(()), properties or repeat(None))
+            map(
+                record,
+                bodies,
+                tags or repeat(()),
+                keys or repeat(()),
+                properties or repeat(None),
+                ordering_keys or repeat(""),
+            )
         )
     masks = list(map(tag_mask, tags)) if tags else None
     jitter = None if jitter_ms is None else jitter_column(jitter_ms, count)

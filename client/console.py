@@ -144,6 +144,7 @@ def _fields(message: StoredMessage, output: Output) -> dict[str, object]:
         "due_ms" if output is Output.JSON else "due": due,
         "tags": list(message.tags),
         "keys": list(message.keys),
+        "ordering_key": message.ordering_key,
         "properties": dict(message.properties),
         **body_fields(message.body),
     }

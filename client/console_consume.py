@@ -121,6 +121,7 @@ def _print(message: Message, output: Output) -> None:
                 **body_fields(message.body),
                 "tags": list(message.tags),
                 "keys": list(message.keys),
+                "ordering_key": message.ordering_key,
                 "properties": dict(message.properties),
                 "due_ms": message.due_ms,
                 "released_ms": message.released_ms,

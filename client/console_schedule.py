@@ -69,6 +69,9 @@ def schedule(
     property_: Annotated[
         list[str] | None, typer.Option("--property", "-p", metavar="NAME=VALUE", help="May be repeated.")
     ] = None,
+    ordering_key: Annotated[
+        str, typer.Option(help="Messages of one such key are handed over one after another.")
+    ] = "",
     file: Annotated[
         Path | None, typer.Option(exists=True, dir_okay=False, help="Read the body from a file.")
     ] = None,
@@ -116,6 +119,7 @@ def schedule(
             tags=tag or (),
             keys=key_ or (),
             properties=properties,
+            ordering_key=ordering_key,
         )
         if output is Output.JSON:
             print_fields(scheduled._asdict(), output)
@@ -142,6 +146,7 @@ def schedule(
                     tags=[tag] * n if tag else None,
                     keys=[key_] * n if key_ else None,
                     properties=[properties] * n if properties else None,
+                    ordering_keys=[ordering_key] * n if ordering_key else None,
                 )
                 first_id, last_id = first_id or scheduled.ids[0], scheduled.ids[-1]
                 overdue += len(scheduled.overdue)

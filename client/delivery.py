@@ -142,6 +142,11 @@ class View:
         return tuple(self._parsed.keys)
 
     @property
+    def ordering_key(self) -> str:
+        """Messages of one key are handed over one after another; empty: in no order."""
+        return self._parsed.ordering_key
+
+    @property
     def properties(self) -> Mapping[str, str]:
         return dict(self._parsed.properties)
 

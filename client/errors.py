@@ -150,6 +150,7 @@ _REASONS: Final[Mapping[type[TarryError], tuple[str, ...]]] = {
         "TOO_MANY_PROPERTIES",
         "TOO_MANY_KEYS",
         "TOO_MANY_TAGS",
+        "ORDERING_KEY_TOO_LONG",
     ),
     InvalidId: ("ID_MALFORMED",),
     InvalidSetting: ("SETTING_INVALID", "SEEK_INVALID", "EXPORT_INVALID"),

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import pairwise
 
 from numpy.typing import ArrayLike
 
@@ -19,14 +18,13 @@ from tarry.client.calls import Calls
 from tarry.client.errors import (
     Closed,
     InvalidTime,
-    OutcomeUnknown,
     Overloaded,
-    PartlyScheduled,
     Refused,
     TarryError,
 )
 from tarry.client.gathering import Gathered, Gathering
 from tarry.client.nodes import Nodes
+from tarry.client.pieces import around, joined
 from tarry.client.records import record
 from tarry.client.sequences import Sequences
 from tarry.client.waiters import Callback, OneWay, Waiter, tell
@@ -68,6 +66,7 @@ class Producer:
         tags: Sequence[str] = (),
         keys: Sequence[str] = (),
         properties: Mapping[str, str] | None = None,
+        ordering_key: str = "",
     ) -> asyncio.Future[Scheduled]:
         """Schedule one message; await what is returned.
 
@@ -77,12 +76,26 @@ class Producer:
         chance, so that what would be due at once is spread; never earlier. The
         answer says when it is due. Messages scheduled in one turn of the event loop share
         a request. Cancelling the future does not cancel the message.
+        Messages of one topic with one ``ordering_key`` are handed over one after
+        another, each once the one before is settled.
 
         Raises (when awaited) Refused, Overloaded, Unavailable or OutcomeUnknown;
         InvalidTime, Closed, and Overloaded for too many waiting, at once.
         """
         answer: asyncio.Future[Scheduled] = asyncio.get_running_loop().create_future()
-        self._put(topic, body, due_ms, delay_ms, delay_level, jitter_ms, tags, keys, properties, answer)
+        self._put(
+            topic,
+            body,
+            due_ms,
+            delay_ms,
+            delay_level,
+            jitter_ms,
+            tags,
+            keys,
+            properties,
+            ordering_key,
+            answer,
+        )  # fmt: skip
         return answer
 
     def schedule_soon(
@@ -98,10 +111,23 @@ class Producer:
         tags: Sequence[str] = (),
         keys: Sequence[str] = (),
         properties: Mapping[str, str] | None = None,
+        ordering_key: str = "",
     ) -> None:
         """Schedule one message as ``schedule`` does; ``on_done`` is called with the answer or the error."""
         waiter = Callback(on_done)
-        self._put(topic, body, due_ms, delay_ms, delay_level, jitter_ms, tags, keys, properties, waiter)
+        self._put(
+            topic,
+            body,
+            due_ms,
+            delay_ms,
+            delay_level,
+            jitter_ms,
+            tags,
+            keys,
+            properties,
+            ordering_key,
+            waiter,
+        )  # fmt: skip
 
     def schedule_one_way(
         self,
@@ -115,11 +141,24 @@ class Producer:
         tags: Sequence[str] = (),
         keys: Sequence[str] = (),
         properties: Mapping[str, str] | None = None,
+        ordering_key: str = "",
     ) -> None:
         """Schedule one message and do not care: errors are only counted, in ``one_way_errors``."""
         waiter = self._one_way
         try:
-            self._put(topic, body, due_ms, delay_ms, delay_level, jitter_ms, tags, keys, properties, waiter)
+            self._put(
+                topic,
+                body,
+                due_ms,
+                delay_ms,
+                delay_level,
+                jitter_ms,
+                tags,
+                keys,
+                properties,
+                ordering_key,
+                    waiter,
+            )  # fmt: skip
         except Closed:
             raise
         except TarryError as error:
@@ -137,6 +176,7 @@ class Producer:
         tags: Sequence[Sequence[str]] | None = None,
         keys: Sequence[Sequence[str]] | None = None,
         properties: Sequence[Mapping[str, str]] | None = None,
+        ordering_keys: Sequence[str] | None = None,
     ) -> ScheduledBatch:
         """Schedule n messages: all of them or none, up to ``batch_messages_max`` and ``batch_bytes_max``.
 
@@ -149,14 +189,14 @@ class Producer:
         """
         self._check_open()
         time, times = time_of(due_ms, delay_ms, delay_level)
-        batch = batch_of(topic, bodies, time, times, tags, keys, properties, jitter_ms)
+        batch = batch_of(topic, bodies, time, times, tags, keys, properties, jitter_ms, ordering_keys)
         cuts = list(batch.cuts(self._settings.batch_messages_max, self._settings.batch_bytes_max))
         if len(cuts) <= 1:
             return ScheduledBatch.of(await self._send(batch))
         pieces = await asyncio.gather(
             *(self._send_piece(batch, start, stop) for start, stop in cuts), return_exceptions=True
         )
-        return _joined([start for start, _ in cuts], pieces)
+        return joined([start for start, _ in cuts], pieces)
 
     async def cancel(self, message_id: str) -> CancelOutcome:
         """Cancel a pending message. The outcome is definite and linearizable."""
@@ -208,6 +248,7 @@ class Producer:
         tags: Sequence[str],
         keys: Sequence[str],
         properties: Mapping[str, str] | None,
+        ordering_key: str,
         waiter: Waiter,
     ) -> None:
         self._check_open()
@@ -230,7 +271,7 @@ class Producer:
             raise Overloaded(
                 "PRODUCER_FULL", f"{self._gathering.waiting} messages wait for their answer", {}, 10
             )
-        serialized = record(bytes(body), tags, keys, properties)
+        serialized = record(bytes(body), tags, keys, properties, ordering_key)
         self._gathering.put(time, topic, value, tag_mask(tags) if tags else 0, jitter_ms, serialized, waiter)
 
     async def _send(self, batch: Batch) -> producer_pb.ScheduleBatchResponse:
@@ -258,7 +299,7 @@ class Producer:
             await asyncio.gather(
                 *(
                     self._send_to_waiters(batch.part(start, stop), waiters[start:stop])
-                    for start, stop in _around(error, len(batch))
+                    for start, stop in around(error, len(batch))
                 )
             )
         except TarryError as error:
@@ -267,25 +308,3 @@ class Producer:
             for waiter, scheduled in zip(waiters, rows_of(response), strict=True):
                 if not waiter.done():
                     waiter.set_result(scheduled)
-
-
-def _around(error: Refused, count: int) -> list[tuple[int, int]]:
-    """Return the parts in which to send a refused batch again: halves, and the bad message alone if named."""
-    named = error.facts.get("position", "")
-    bad = int(named) if named.isdecimal() and int(named) < count else 0
-    cuts = sorted({0, bad, bad + 1, count // 2, count})
-    return list(pairwise(cuts))
-
-
-def _joined(starts: list[int], pieces: Sequence[ScheduledBatch | BaseException]) -> ScheduledBatch:
-    taken = [piece for piece in pieces if isinstance(piece, ScheduledBatch)]
-    if len(taken) == len(pieces):
-        return ScheduledBatch.joined(taken)
-    errors = [piece for piece in pieces if isinstance(piece, BaseException)]
-    fault = next((error for error in errors if not isinstance(error, TarryError)), None)
-    if fault is not None:
-        raise fault
-    if not taken and not any(isinstance(error, OutcomeUnknown) for error in errors):
-        raise errors[0]
-    text = f"{len(taken)} of {len(pieces)} pieces were taken; the first error: {errors[0]}"
-    raise PartlyScheduled(text, starts, list(pieces)) from errors[0]

@@ -49,15 +49,19 @@ def body_records(bodies: Sequence[bytes]) -> list[bytes]:
 
 
 def record(
-    body: bytes, tags: Sequence[str], keys: Sequence[str], properties: Mapping[str, str] | None
+    body: bytes,
+    tags: Sequence[str],
+    keys: Sequence[str],
+    properties: Mapping[str, str] | None,
+    ordering_key: str = "",
 ) -> bytes:
     """Return the record of any message."""
-    if not (tags or keys or properties):
+    if not (tags or keys or properties or ordering_key):
         return _PREFIXES[len(body)] + body
     # Deterministic: equal messages have equal bytes, map fields included.
-    return Record(body=body, tags=tags, keys=keys, properties=properties).SerializeToString(
-        deterministic=True
-    )
+    return Record(
+        body=body, tags=tags, keys=keys, properties=properties, ordering_key=ordering_key
+    ).SerializeToString(deterministic=True)
 
 
 def body_of(serialized: bytes) -> bytes:

@@ -51,6 +51,7 @@ class Producer:
         tags: Sequence[str] = (),
         keys: Sequence[str] = (),
         properties: Mapping[str, str] | None = None,
+        ordering_key: str = "",
     ) -> Scheduled:
         """Schedule one message and return once it is fsynced on a majority. Errors as of the async twin."""
 
@@ -65,6 +66,7 @@ class Producer:
                 tags=tags,
                 keys=keys,
                 properties=properties,
+                ordering_key=ordering_key,
             )
 
         return self._thread.run(work())
@@ -82,6 +84,7 @@ class Producer:
         tags: Sequence[str] = (),
         keys: Sequence[str] = (),
         properties: Mapping[str, str] | None = None,
+        ordering_key: str = "",
     ) -> None:
         """Schedule one message without waiting.
 
@@ -109,6 +112,7 @@ class Producer:
                     tags=tags,
                     keys=keys,
                     properties=properties,
+                    ordering_key=ordering_key,
                 )
             except (TarryError, TypeError, ValueError) as error:
                 done(error)  # not raised: the caller has gone on
@@ -127,6 +131,7 @@ class Producer:
         tags: Sequence[str] = (),
         keys: Sequence[str] = (),
         properties: Mapping[str, str] | None = None,
+        ordering_key: str = "",
     ) -> None:
         """Schedule one message and do not care: errors are only counted, in ``one_way_errors``."""
         self.schedule_soon(
@@ -140,6 +145,7 @@ class Producer:
             tags=tags,
             keys=keys,
             properties=properties,
+            ordering_key=ordering_key,
         )
 
     def schedule_batch(
@@ -154,6 +160,7 @@ class Producer:
         tags: Sequence[Sequence[str]] | None = None,
         keys: Sequence[Sequence[str]] | None = None,
         properties: Sequence[Mapping[str, str]] | None = None,
+        ordering_keys: Sequence[str] | None = None,
     ) -> ScheduledBatch:
         """Schedule n messages, all of them or none, as the async twin does."""
         return self._thread.run(
@@ -167,6 +174,7 @@ class Producer:
                 tags=tags,
                 keys=keys,
                 properties=properties,
+                ordering_keys=ordering_keys,
             )
         )
 

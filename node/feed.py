@@ -1,8 +1,10 @@
 """Feed: one group on one queue, at the leader. What waits, what is in whose hands.
 
     queue ──load──► waiting, sorted by (due, offset) ──take──► in hand, leased ──► acked / retried
-                        ▲                                          │
-                        └───────── given back ─────────────────────┘
+                      ▲ │ ▲                                        │
+                      │ │ └───────── given back ───────────────────┘
+                      │ └─ its lane is closed ─► parked ─┐
+                      └──────── the lane is open ◄───────┘
     after a failover: offsets below the old leader's cursor are held, for they may be in hand
 
 No clock, no network: times come as arguments, what is to be done goes back as values.
@@ -10,22 +12,29 @@ No clock, no network: times come as arguments, what is to be done goes back as v
 
 from __future__ import annotations
 
+import heapq
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from itertools import repeat
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tarry.node.lanes import Lanes
 from tarry.replication.groups import Acknowledged
 from tarry.replication.ready_queue import UNIT, ReadyQueue
 
 WINDOW: Final = 8_192
 """Units loaded ahead of what is handed over."""
 
+PARKED_MAX: Final = 65_536
+"""Messages set aside because one of their key is under way; from here on the whole feed waits."""
+
 WAITING: Final = np.dtype([*UNIT.descr, ("offset", "<u8"), ("maybe_duplicate", "u1")])
 EMPTY: Final = np.empty(0, dtype=WAITING)
+Parked: TypeAlias = tuple[int, int, int]
+"""Due time, offset, maybe_duplicate."""
 
 
 @dataclass(eq=False, slots=True)
@@ -45,9 +54,9 @@ class Batch:
 class Feed:
     """One group on one queue; lives as long as the leadership."""
 
-    def __init__(self, queue: ReadyQueue, group: str, acknowledged: Acknowledged) -> None:
+    def __init__(self, queue: ReadyQueue, acknowledged: Acknowledged, lanes: Lanes) -> None:
         self.queue = queue
-        self.group = group
+        self.lanes = lanes
         self.cursor = acknowledged.floor  # highest offset + 1 ever handed over
         self.doubtful = 0  # offsets below may have been handed over, nobody knows
         self.tag_mask = 0  # pass over what has none of these bits; 0: take all
@@ -56,6 +65,8 @@ class Feed:
         self._acknowledged = acknowledged
         self._next = acknowledged.floor
         self._waiting = EMPTY
+        self._parked: dict[int, list[Parked]] = {}  # by lane, each a heap
+        self._parked_count = 0
         self._in_hand: dict[int, Batch] = {}
         self._ahead: set[int] = set()  # resumed though never loaded: the old leader handed them over
         self._held: NDArray[np.uint64] = np.empty(0, dtype=np.uint64)
@@ -77,19 +88,23 @@ class Feed:
         self._next = max(self._next, cursor)
         if len(self._held):
             self.held_until_ms = until_ms
+            self.lanes.hold(self.queue.queue, self._held, self.queue.at(self._held)["lane"])
 
     def end_hold(self) -> int:
         """Give what is still held out again, marked; return how many."""
         held = np.sort(self._held)
         self._held = held[:0]
         self.held_until_ms = None
+        self.lanes.end_hold(self.queue.queue, held.tolist())
         self._wait(held[~self._acknowledged.contains(held)], maybe_duplicate=True)
         return len(held)
 
     def load(self) -> NDArray[np.uint64]:
         """Fill the window from the queue; return the offsets passed over by the filter."""
         passed = [np.empty(0, dtype=np.uint64)]
-        while len(self._waiting) < WINDOW and self._next < self.queue.units:
+        self._unpark()
+        room = PARKED_MAX - self._parked_count
+        while len(self._waiting) < min(WINDOW, room) and self._next < self.queue.units:
             units = self.queue.read(self._next, WINDOW)
             offsets = np.arange(self._next, self._next + len(units), dtype=np.uint64)
             self._next += len(units)
@@ -122,7 +137,11 @@ class Feed:
         """Return (and no longer hold as waiting) up to count due messages, shape (n,), dtype WAITING."""
         n = min(count, self.due(now_ms))
         taken, self._waiting = self._waiting[:n], self._waiting[n:]
-        return taken
+        if not taken["lane"].any():
+            return taken
+        admitted = self.lanes.take(self.queue.queue, taken)
+        self._park(taken[~admitted])
+        return taken[admitted]
 
     def hand(self, offsets: NDArray[np.uint64], consumer: str, until_ms: int, size_bytes: float = 0) -> Batch:
         """Record that the consumer holds the offsets, size_bytes of records, until the lease is over."""
@@ -137,6 +156,8 @@ class Feed:
         held = np.isin(offsets, self._held)  # the old leader handed it over, perhaps to this one
         if held.any():
             self._held = np.setdiff1d(self._held, offsets)
+            self._claim(offsets[held])
+            self.lanes.end_hold(self.queue.queue, offsets[held].tolist())
             rest = self.take_back(consumer, offsets[~held])
             held[~held] = rest
             return held
@@ -188,6 +209,7 @@ class Feed:
         lost = np.setdiff1d(self.of_consumer(consumer), keep)
         if len(lost):
             self.take_back(consumer, lost)
+            self.lanes.leave(self.queue.queue, lost.tolist())
             self._wait(lost, maybe_duplicate=True)
 
     def resume(self, consumer: str, offsets: NDArray[np.uint64], until_ms: int) -> Batch | None:
@@ -201,10 +223,13 @@ class Feed:
         owners = [self._in_hand.get(offset) for offset in offsets.tolist()]
         free = np.array([owner is None or owner.consumer == consumer for owner in owners], dtype=np.bool_)
         offsets = offsets[free] if len(offsets) else offsets
+        offsets = offsets[self._claim(offsets)]
         if not len(offsets):
             return None
         self._held = np.setdiff1d(self._held, offsets)
+        self.lanes.end_hold(self.queue.queue, offsets.tolist())
         self._waiting = self._waiting[~np.isin(self._waiting["offset"], offsets)]
+        self._forget_parked(set(offsets.tolist()))
         self._ahead.update(offsets[offsets >= np.uint64(self._next)].tolist())
         mine = np.intersect1d(offsets, self.of_consumer(consumer))
         if len(mine):
@@ -213,16 +238,50 @@ class Feed:
 
     def refuse(self, taken: NDArray[np.void]) -> None:
         """Put back what ``take`` returned."""
+        self.lanes.leave(self.queue.queue, taken["offset"].tolist())
         self._waiting = np.concatenate([taken, self._waiting])
 
     def put_back(self, taken: NDArray[np.void]) -> None:
         """Put back what ``take`` returned a while ago; not what has been settled or trimmed since."""
         offsets = taken["offset"]
+        self.lanes.leave(self.queue.queue, offsets.tolist())
         gone = self._acknowledged.contains(offsets) | (offsets < np.uint64(self.queue.first))
         gone |= np.isin(offsets, self._waiting["offset"]) | np.isin(offsets, self._held)
         gone |= np.fromiter(map(self._in_hand.__contains__, offsets.tolist()), np.bool_, len(offsets))
         waiting = np.concatenate([taken[~gone], self._waiting])
         self._waiting = waiting[np.lexsort((waiting["offset"], waiting["due_ms"]))]
+
+    def _claim(self, offsets: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """A consumer has had these in hand all along: return of which that can be true."""
+        return self.lanes.claim(self.queue.queue, offsets, self.queue.at(offsets)["lane"])
+
+    def _park(self, units: NDArray[np.void]) -> None:
+        columns = (units[name].tolist() for name in ("lane", "due_ms", "offset", "maybe_duplicate"))
+        for lane, due_ms, offset, maybe_duplicate in zip(*columns, strict=True):
+            heapq.heappush(self._parked.setdefault(lane, []), (due_ms, offset, maybe_duplicate))
+        self._parked_count += len(units)
+
+    def _unpark(self) -> None:
+        """The first of each lane that is open again waits."""
+        first: list[Parked] = []
+        for lane in self.lanes.take_opened(self.queue.queue, self._parked):
+            if parked := self._parked.get(lane):
+                first.append(heapq.heappop(parked))
+                if not parked:
+                    del self._parked[lane]
+        self._parked_count -= len(first)
+        for marked in (0, 1):
+            offsets = np.array(sorted(o for _, o, mark in first if mark == marked), dtype=np.uint64)
+            self._wait(offsets, maybe_duplicate=bool(marked))
+
+    def _forget_parked(self, offsets: set[int]) -> None:
+        for lane, parked in list(self._parked.items()):
+            left = [one for one in parked if one[1] not in offsets]
+            self._parked_count -= len(parked) - len(left)
+            heapq.heapify(left)
+            self._parked[lane] = left
+            if not left:
+                del self._parked[lane]
 
     def _wait(self, offsets: NDArray[np.uint64], *, maybe_duplicate: bool) -> None:
         marks = np.full(len(offsets), maybe_duplicate, dtype=np.bool_)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from tarry.node import handover
 from tarry.node.consumers import Consumer
 from tarry.node.feed import Batch, Feed
+from tarry.node.lanes import Lanes
 from tarry.node.settling import Settling
 from tarry.node.status import UNKNOWN_OUTCOME
 from tarry.proto import tarry_consumer_pb2 as consumer_pb
@@ -38,10 +39,8 @@ class GroupDelivery:
         self.consumers: list[Consumer] = []
         self._context = context
         self._term = term
-        tables = context.machine.queues
-        self.feeds = {
-            number: Feed(tables[number], group, tables.acknowledged[group, number]) for number in queues
-        }
+        self.feeds: dict[int, Feed] = {}
+        self._make_feeds(*queues)
         self._missing: set[str] = set()  # consumers of the old leader that have not come back
         self._leases: list[tuple[int, int, Feed, Batch]] = []
         self._numbers = count()
@@ -49,7 +48,13 @@ class GroupDelivery:
         self.wakes_at_ms: int | None = None  # by cluster time
         self._turn = 0
         self._ended = asyncio.Event()
-        self.settling = Settling(context, group, self.feeds)
+        self.settling = Settling(context, group, self.feeds, self.pump)
+
+    def _make_feeds(self, queue: int, retry_queue: int) -> None:
+        tables = self._context.machine.queues
+        lanes = Lanes(tables, queue, retry_queue)
+        for number in (queue, retry_queue):
+            self.feeds[number] = Feed(tables[number], tables.acknowledged[self.group, number], lanes)
 
     def begin_again(self) -> bool:
         """Go on from what the log now says is acknowledged; False where the group is gone.
@@ -59,8 +64,7 @@ class GroupDelivery:
         tables = self._context.machine.queues
         if any((self.group, number) not in tables.acknowledged for number in self.feeds):
             return False
-        for number in self.feeds:
-            self.feeds[number] = Feed(tables[number], self.group, tables.acknowledged[self.group, number])
+        self._make_feeds(*self.feeds)
         self._leases.clear()
         for consumer in self.consumers[:1]:
             self._set_filter(consumer)
@@ -196,6 +200,8 @@ class GroupDelivery:
 
     def _hand_over(self, feed: Feed, consumer: Consumer, now_ms: int, most: int) -> NDArray[np.uint64]:
         taken = feed.take(now_ms, most)
+        if not len(taken):
+            return taken["offset"]
         wheel = self._context.machine.wheel
         batch = handover.build(self._context.config.shard, feed.queue, taken, wheel.read, consumer.tags)
         limit = self._context.config.delivery.batch_bytes_max
@@ -219,6 +225,7 @@ class GroupDelivery:
             )
             consumer.send(handover.serialize(batch, self.topic, stamp))
             self._context.ledger.delivered(batch, self.topic, self.group, consumer.name, self._term)
+        feed.lanes.leave(feed.queue.queue, batch.passed.tolist())
         return batch.passed
 
     async def _hand_over_mended(self, feed: Feed, damaged: NDArray[np.void]) -> None:

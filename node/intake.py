@@ -24,6 +24,7 @@ from tarry.node.config import Limits
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto import tarry_producer_pb2 as producer_pb
 from tarry.proto.tags import tag_mask
+from tarry.replication.lanes import lane_of
 from tarry.replication.refusal import Reason, Refusal
 
 NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
@@ -97,12 +98,14 @@ class Intake:
         due = self._due(request, n, now_ms)
         refusal = self._size(n) or self._names(request) or (due if isinstance(due, Refusal) else None)
         refusal = refusal or self._jitter(request)
-        refusal = refusal or self._records(request.records, raw)
-        if refusal is not None or isinstance(due, Refusal):
-            return refusal or due  # type: ignore[return-value]
+        keys = self._records(request.records, raw) if refusal is None else refusal
+        if isinstance(keys, Refusal) or isinstance(due, Refusal):
+            return keys  # type: ignore[return-value]
         command = log_pb.ScheduleCommand(
             now_ms=now_ms, request=request, second_messages_max=self.limits.second_messages_max
         )
+        if keys:
+            command.lane = np.fromiter(map(lane_of, keys), U4, n).tobytes()
         if request.jitter_ms:
             due = spread(due, np.frombuffer(request.jitter_ms, U4), google_crc32c.value(raw))
         if not request.due_ms or request.jitter_ms:
@@ -171,7 +174,8 @@ class Intake:
             return None
         return _at(wrong, Reason.JITTER_TOO_LARGE, f"a jitter of more than {self.limits.jitter_ms_max} ms")
 
-    def _records(self, records: Iterable[bytes], raw: bytes) -> Refusal | None:
+    def _records(self, records: Iterable[bytes], raw: bytes) -> list[str] | Refusal:
+        """Return the records' ordering keys, none where no record has one."""
         try:
             checked = log_pb.CheckedRecords.FromString(raw).records
         except DecodeError:
@@ -185,6 +189,8 @@ class Intake:
             bodies = np.fromiter(map(len, map(attrgetter("body"), checked)), dtype=np.int64)
             suspect = (sizes - bodies > few) | (bodies > limits.body_bytes_max)
         suspects = list(compress(checked, suspect.tolist()))
+        ordering_key = attrgetter("ordering_key")
+        keys = list(map(ordering_key, checked)) if any(map(ordering_key, checked)) else []
         return (
             _most(map(len, map(attrgetter("body"), suspects)), limits.body_bytes_max, Reason.RECORD_TOO_LARGE,
                   "a body of {} bytes, more than {}: keep it elsewhere and send where")
@@ -196,6 +202,9 @@ class Intake:
                      Reason.TOO_MANY_KEYS, "{} keys, more than {}")
             or _most(map(len, map(attrgetter("tags"), suspects)), limits.tags_max,
                      Reason.TOO_MANY_TAGS, "{} tags, more than {}")
+            or _most(map(len, keys or ("",)), limits.ordering_key_chars_max, Reason.ORDERING_KEY_TOO_LONG,
+                     "an ordering key of {} characters, more than {}")
+            or keys
         )  # fmt: skip
 
 

@@ -35,10 +35,11 @@ class Letter:
     topic: str
     group: str
     tag_mask: int
+    lane: int
     copy: Retried
 
 
-def read(record: bytes, offset: int, tag_mask: int, request: RedriveRequest) -> Letter | None:
+def read(record: bytes, offset: int, unit: np.void, request: RedriveRequest) -> Letter | None:
     """Return the letter, None where it is not asked for or was never ours."""
     letter = Record.FromString(record)
     own = {key: value for key, value in letter.properties.items() if key.startswith(OWN)}
@@ -62,7 +63,7 @@ def read(record: bytes, offset: int, tag_mask: int, request: RedriveRequest) -> 
         topic=topic,
         group=group,
     )
-    return Letter(offset, topic, group, tag_mask, copy)
+    return Letter(offset, topic, group, int(unit["tag_mask"]), int(unit["lane"]), copy)
 
 
 async def redrive(
@@ -109,7 +110,7 @@ async def _letters(
     units = queue.at(offsets)
     records = await damage.read(units["hour"], units["global_index"])
     letters = [
-        read(record, int(offset), int(unit["tag_mask"]), request)
+        read(record, int(offset), unit, request)
         for record, offset, unit in zip(records, offsets, units, strict=True)
         if record is not None
     ]
@@ -133,6 +134,7 @@ def commands(queue: ReadyQueue, letters: list[Letter], now_ms: int) -> list[log_
                 offset=np.array([letter.offset for letter in own], dtype="<u8").tobytes(),
                 due_ms=np.full(len(own), now_ms, dtype="<i8").tobytes(),
                 tag_mask=np.array([letter.tag_mask for letter in own], dtype="<u8").tobytes(),
+                lane=np.array([letter.lane for letter in own], dtype="<u4").tobytes(),
                 records=[letter.copy.SerializeToString() for letter in own],
                 target_topic=topic,
                 target_group=group,

@@ -98,6 +98,7 @@ def commands(
             offset=offsets[positions].astype("<u8").tobytes(),
             due_ms=np.array(due, dtype="<i8")[positions].tobytes(),
             tag_mask=units["tag_mask"][positions].astype("<u8").tobytes(),
+            lane=units["lane"][positions].tobytes() if units["lane"].any() else b"",
             records=[bodies[p] for p in positions],
             target_topic=DEAD_LETTER_TOPIC.format(group=group, topic=queue.topic) if dead else queue.topic,
             target_group="" if dead else group,

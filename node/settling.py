@@ -6,7 +6,7 @@ Acks that arrive while one is being committed gather, and go as one command.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -38,11 +38,14 @@ class _WaitingAck:
 class Settling:
     """Acks, nacks and extensions of one group."""
 
-    def __init__(self, context: Context, group: str, feeds: Mapping[int, Feed]) -> None:
+    def __init__(
+        self, context: Context, group: str, feeds: Mapping[int, Feed], pump: Callable[[], None]
+    ) -> None:
         self._context = context
         self._group = group
         self._feeds = feeds
-        self._acks: dict[int, list[_WaitingAck]] = {}
+        self._pump = pump  # what is settled may let others out
+        self._acks: dict[Feed, list[_WaitingAck]] = {}
         self._flying = False
 
     def ack(self, consumer: str, queue: int, offsets: Offsets) -> Stale | Refusal:
@@ -52,7 +55,7 @@ class Settling:
             return self._unknown(queue)
         own = feed.take_back(consumer, offsets)
         waiting = _WaitingAck(offsets[own], offsets[~own], asyncio.get_running_loop().create_future())
-        self._acks.setdefault(queue, []).append(waiting)
+        self._acks.setdefault(feed, []).append(waiting)
         if not self._flying:
             self._flying = True
             self._context.spawn(self._fly())
@@ -104,6 +107,7 @@ class Settling:
             self._context.config.delivery,
         ):
             await self._context.propose(command)
+        self._leave(feed, offsets[whole])
         if not whole.all():
             self._context.spawn(self._retry_mended(feed, offsets[~whole], reason, delay_ms))
 
@@ -125,13 +129,14 @@ class Settling:
         await asyncio.sleep(0)
         while self._acks:
             waiting, self._acks = self._acks, {}
-            for queue, acks in waiting.items():
+            for feed, acks in waiting.items():
                 offsets = np.sort(np.concatenate([ack.own for ack in acks]))
                 stale = offsets[:0]
                 if len(offsets):
                     column = offsets.astype("<u8").tobytes()
-                    done = await self._context.propose(self._ack_command(queue, column))
+                    done = await self._context.propose(self._ack_command(feed.queue.queue, column))
                     stale = offsets if isinstance(done, Refusal) else done.stale  # the group is gone
+                    self._leave(feed, offsets)
                 for ack in acks:
                     late = np.concatenate([ack.stale, np.intersect1d(ack.own, stale)])
                     _settle(ack.answer, late)
@@ -147,6 +152,10 @@ class Settling:
     def _ack_command(self, queue: int, offset: bytes) -> log_pb.AckCommand:
         now_ms = self._context.time.now_ms()
         return log_pb.AckCommand(group=self._group, queue=queue, offset=offset, now_ms=now_ms)
+
+    def _leave(self, feed: Feed, offsets: Offsets) -> None:
+        if feed.lanes.leave(feed.queue.queue, offsets.tolist()):
+            self._pump()
 
     def _unknown(self, queue: int) -> Refusal:
         return Refusal(Reason.QUEUE_UNKNOWN, f"queue {queue} is none of group {self._group!r}'s")

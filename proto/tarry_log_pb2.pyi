@@ -118,16 +118,18 @@ class CheckedRecords(_message.Message):
     def __init__(self, records: _Optional[_Iterable[_Union[_tarry_message_pb2.Record, _Mapping]]] = ...) -> None: ...
 
 class ScheduleCommand(_message.Message):
-    __slots__ = ("now_ms", "request", "due_ms", "second_messages_max")
+    __slots__ = ("now_ms", "request", "due_ms", "second_messages_max", "lane")
     NOW_MS_FIELD_NUMBER: _ClassVar[int]
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     DUE_MS_FIELD_NUMBER: _ClassVar[int]
     SECOND_MESSAGES_MAX_FIELD_NUMBER: _ClassVar[int]
+    LANE_FIELD_NUMBER: _ClassVar[int]
     now_ms: int
     request: ScheduleColumns
     due_ms: bytes
     second_messages_max: int
-    def __init__(self, now_ms: _Optional[int] = ..., request: _Optional[_Union[ScheduleColumns, _Mapping]] = ..., due_ms: _Optional[bytes] = ..., second_messages_max: _Optional[int] = ...) -> None: ...
+    lane: bytes
+    def __init__(self, now_ms: _Optional[int] = ..., request: _Optional[_Union[ScheduleColumns, _Mapping]] = ..., due_ms: _Optional[bytes] = ..., second_messages_max: _Optional[int] = ..., lane: _Optional[bytes] = ...) -> None: ...
 
 class ReleaseCommand(_message.Message):
     __slots__ = ("until_ms", "count", "now_ms")
@@ -152,7 +154,7 @@ class AckCommand(_message.Message):
     def __init__(self, group: _Optional[str] = ..., queue: _Optional[int] = ..., offset: _Optional[bytes] = ..., now_ms: _Optional[int] = ...) -> None: ...
 
 class RetryCommand(_message.Message):
-    __slots__ = ("group", "queue", "offset", "due_ms", "tag_mask", "records", "target_topic", "target_group", "now_ms", "reason")
+    __slots__ = ("group", "queue", "offset", "due_ms", "tag_mask", "records", "target_topic", "target_group", "now_ms", "reason", "lane")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
@@ -163,6 +165,7 @@ class RetryCommand(_message.Message):
     TARGET_GROUP_FIELD_NUMBER: _ClassVar[int]
     NOW_MS_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    LANE_FIELD_NUMBER: _ClassVar[int]
     group: str
     queue: int
     offset: bytes
@@ -173,7 +176,8 @@ class RetryCommand(_message.Message):
     target_group: str
     now_ms: int
     reason: _tarry_message_pb2.RetryReason
-    def __init__(self, group: _Optional[str] = ..., queue: _Optional[int] = ..., offset: _Optional[bytes] = ..., due_ms: _Optional[bytes] = ..., tag_mask: _Optional[bytes] = ..., records: _Optional[_Iterable[bytes]] = ..., target_topic: _Optional[str] = ..., target_group: _Optional[str] = ..., now_ms: _Optional[int] = ..., reason: _Optional[_Union[_tarry_message_pb2.RetryReason, str]] = ...) -> None: ...
+    lane: bytes
+    def __init__(self, group: _Optional[str] = ..., queue: _Optional[int] = ..., offset: _Optional[bytes] = ..., due_ms: _Optional[bytes] = ..., tag_mask: _Optional[bytes] = ..., records: _Optional[_Iterable[bytes]] = ..., target_topic: _Optional[str] = ..., target_group: _Optional[str] = ..., now_ms: _Optional[int] = ..., reason: _Optional[_Union[_tarry_message_pb2.RetryReason, str]] = ..., lane: _Optional[bytes] = ...) -> None: ...
 
 class TopicCommand(_message.Message):
     __slots__ = ("topic", "settings", "now_ms")
@@ -280,20 +284,22 @@ class Cursor(_message.Message):
     def __init__(self, group: _Optional[str] = ..., queue: _Optional[int] = ..., offset: _Optional[int] = ..., consumers: _Optional[_Iterable[str]] = ..., doubtful: _Optional[int] = ...) -> None: ...
 
 class Checkpoint(_message.Message):
-    __slots__ = ("applied_index", "applied_term", "wheel", "queues", "groups", "producers")
+    __slots__ = ("applied_index", "applied_term", "wheel", "queues", "groups", "producers", "blocked")
     APPLIED_INDEX_FIELD_NUMBER: _ClassVar[int]
     APPLIED_TERM_FIELD_NUMBER: _ClassVar[int]
     WHEEL_FIELD_NUMBER: _ClassVar[int]
     QUEUES_FIELD_NUMBER: _ClassVar[int]
     GROUPS_FIELD_NUMBER: _ClassVar[int]
     PRODUCERS_FIELD_NUMBER: _ClassVar[int]
+    BLOCKED_FIELD_NUMBER: _ClassVar[int]
     applied_index: int
     applied_term: int
     wheel: WheelCheckpoint
     queues: _containers.RepeatedCompositeFieldContainer[QueueCheckpoint]
     groups: _containers.RepeatedCompositeFieldContainer[GroupCheckpoint]
     producers: _containers.RepeatedCompositeFieldContainer[ProducerCheckpoint]
-    def __init__(self, applied_index: _Optional[int] = ..., applied_term: _Optional[int] = ..., wheel: _Optional[_Union[WheelCheckpoint, _Mapping]] = ..., queues: _Optional[_Iterable[_Union[QueueCheckpoint, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[GroupCheckpoint, _Mapping]]] = ..., producers: _Optional[_Iterable[_Union[ProducerCheckpoint, _Mapping]]] = ...) -> None: ...
+    blocked: _containers.RepeatedCompositeFieldContainer[BlockedLane]
+    def __init__(self, applied_index: _Optional[int] = ..., applied_term: _Optional[int] = ..., wheel: _Optional[_Union[WheelCheckpoint, _Mapping]] = ..., queues: _Optional[_Iterable[_Union[QueueCheckpoint, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[GroupCheckpoint, _Mapping]]] = ..., producers: _Optional[_Iterable[_Union[ProducerCheckpoint, _Mapping]]] = ..., blocked: _Optional[_Iterable[_Union[BlockedLane, _Mapping]]] = ...) -> None: ...
 
 class WheelCheckpoint(_message.Message):
     __slots__ = ("hours", "cut_due_ms", "cut_global_index", "local_index", "floor_hour", "topics")
@@ -356,6 +362,18 @@ class QueueCheckpoint(_message.Message):
     pace_at_us: int
     pace_catch_up_end: int
     def __init__(self, queue: _Optional[int] = ..., topic: _Optional[str] = ..., group: _Optional[str] = ..., first: _Optional[int] = ..., units: _Optional[int] = ..., crc: _Optional[int] = ..., deleted: _Optional[bool] = ..., settings: _Optional[_Union[_tarry_operator_pb2.TopicSettings, _Mapping]] = ..., misfires_dropped: _Optional[int] = ..., pace_anchor: _Optional[int] = ..., pace_at_us: _Optional[int] = ..., pace_catch_up_end: _Optional[int] = ...) -> None: ...
+
+class BlockedLane(_message.Message):
+    __slots__ = ("queue", "lane", "hour", "global_index")
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    LANE_FIELD_NUMBER: _ClassVar[int]
+    HOUR_FIELD_NUMBER: _ClassVar[int]
+    GLOBAL_INDEX_FIELD_NUMBER: _ClassVar[int]
+    queue: int
+    lane: int
+    hour: int
+    global_index: int
+    def __init__(self, queue: _Optional[int] = ..., lane: _Optional[int] = ..., hour: _Optional[int] = ..., global_index: _Optional[int] = ...) -> None: ...
 
 class GroupCheckpoint(_message.Message):
     __slots__ = ("group", "queue", "floor", "acked")

@@ -205,13 +205,16 @@ class Machine:
             return Refusal(Reason.QUEUE_UNKNOWN, f"group {group!r} does not consume queue {queue}")
         if len(offsets) and int(offsets.max()) >= self.queues[queue].units:
             return Refusal(Reason.OFFSET_NOT_DELIVERED, "an offset is past the end of the queue")
-        return acknowledged.add(offsets)
+        stale = acknowledged.add(offsets)
+        self.queues.unblock(queue, offsets[~stale])
+        return stale
 
     def _retry(self, command: log_pb.RetryCommand) -> Acked | Refusal:
         offsets = np.frombuffer(command.offset, dtype="<u8")
         due_ms = np.frombuffer(command.due_ms, dtype="<i8")
         mask = np.frombuffer(command.tag_mask, dtype="<u8")
-        if not len(offsets) == len(due_ms) == len(mask) == len(command.records):
+        lane = np.frombuffer(command.lane, dtype="<u4") if command.lane else np.zeros(len(mask), np.uint32)
+        if not len(offsets) == len(due_ms) == len(mask) == len(lane) == len(command.records):
             return Refusal(Reason.COLUMNS_DIFFER, "the command's columns differ in length")
         stale = self._settle(command.group, command.queue, offsets)
         if isinstance(stale, Refusal):
@@ -223,15 +226,18 @@ class Machine:
             if self.events.wanted:
                 for event in observed.retried(self.wheel, self.queues, command, keep, due):
                     self.events.add(event)
-            self._scheduling.place(
+            placed = self._scheduling.place(
                 due,
                 np.full(len(keep), target.queue, dtype=np.uint32),
                 mask[keep],
                 [command.records[i] for i in keep.tolist()],
                 command.now_ms,
+                lane=lane[keep] if command.lane else None,
                 told=not target.group,
                 detail="DEAD_LETTER",
             )
+            if command.lane and target.group == command.group:  # not redriven: that comes after its key
+                self.queues.block(target.queue, lane[keep], placed)
         return Acked(offsets[stale])
 
     def _cancel(self, command: log_pb.CancelCommand) -> Cancelled | Refusal:
@@ -244,6 +250,8 @@ class Machine:
         if self.events.wanted:
             fresh = (outcomes == CancelOutcome.CANCELLED) & ~before
             self.events.add(observed.cancelled(self.wheel, hour[fresh], global_index[fresh], command.now_ms))
+        gone = outcomes == CancelOutcome.CANCELLED
+        self.queues.unblock_cancelled(set(zip(hour[gone].tolist(), global_index[gone].tolist(), strict=True)))
         return Cancelled(outcomes)
 
     def capture(self) -> Captured:

@@ -12,6 +12,7 @@ from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.ledger_rows import GroupMove, Kind
 from tarry.proto.tarry_message_pb2 import Retried, RetryReason
 from tarry.replication.events import Event
+from tarry.replication.lanes import queue_of
 from tarry.replication.queues import Queues
 from tarry.wheel.state import HOUR_MS, UnknownMessage
 from tarry.wheel.wheel import Wheel
@@ -116,7 +117,7 @@ def cancelled(wheel: Wheel, hour: NDArray[np.uint32], global_index: NDArray[np.u
         Kind.CANCELLED,
         len(hour),
         now_ms,
-        units["topic"],
+        queue_of(units["topic"]),
         hour=hour,
         global_index=global_index,
         due_ms=hour * np.int64(HOUR_MS) + units["due_in_hour_ms"],

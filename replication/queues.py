@@ -12,11 +12,13 @@ from numpy.typing import NDArray
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.ledger_rows import Kind
 from tarry.proto.tarry_consumer_pb2 import GroupStart, StartAt
+from tarry.replication import lanes
 from tarry.replication.events import Event, Events
 from tarry.replication.groups import Acknowledged
 from tarry.replication.misfires import DEAD_LETTER_TOPIC, apart
 from tarry.replication.pace import Pace
 from tarry.replication.ready_queue import UNIT, QueueState, ReadyQueue
+from tarry.wheel.state import Appended
 
 
 class Queues:
@@ -32,6 +34,8 @@ class Queues:
         self._queues: list[ReadyQueue] = []
         self._by_name: dict[tuple[str, str], int] = {}
         self.acknowledged: dict[tuple[str, int], Acknowledged] = {}
+        self.blocked: dict[tuple[int, int], tuple[int, int]] = {}  # (retry queue, lane) -> the retry ahead
+        self.retries_cancelled = 0  # that something waited for, since the start
         self._changed: set[int] = set()
         self._moved: list[tuple[str, str]] = []
 
@@ -98,6 +102,8 @@ class Queues:
     def _delete(self, queue: ReadyQueue) -> None:
         del self._by_name[queue.topic, queue.group]
         queue.delete()
+        for key in [key for key in self.blocked if key[0] == queue.queue]:
+            del self.blocked[key]
 
     def subscribe(self, topic: str, group: str, start: GroupStart) -> bool:
         """Make the group of the topic, and its retry queue; False where they are there."""
@@ -113,20 +119,21 @@ class Queues:
 
     def release(
         self,
-        queue: NDArray[np.uint32],
+        topic: NDArray[np.uint32],
         due_ms: NDArray[np.int64],
         hour: NDArray[np.uint32],
         global_index: NDArray[np.uint32],
         tag_mask: NDArray[np.uint64],
         now_ms: int,
     ) -> None:
-        """Append messages, columns of shape (n,), to their queues, in the order given."""
-        if not len(queue):
+        """Append messages, columns of shape (n,) as the wheel gives them, to their queues, in that order."""
+        if not len(topic):
             return
+        queue, tag_mask, lane = lanes.unpack(topic, tag_mask)
         units = np.empty(len(queue), dtype=UNIT)
         units["due_ms"] = due_ms
         units["released_after_ms"] = np.clip(now_ms - due_ms, -(2**31), 2**31 - 1)
-        units["flags"] = 0
+        units["lane"] = lane
         units["hour"] = hour
         units["global_index"] = global_index
         units["tag_mask"] = tag_mask
@@ -147,8 +154,33 @@ class Queues:
                 acknowledged.seek(first)
                 self._moved.append((self._queues[queue].topic, group))
 
+    def block(self, queue: int, lane: NDArray[np.uint32], placed: Appended) -> None:
+        """Later messages of the lanes, shape (n,), wait for the retries that have been placed."""
+        for number, hour, index in zip(
+            lane.tolist(), placed.hour.tolist(), placed.global_index.tolist(), strict=True
+        ):
+            if number:
+                self.blocked.setdefault((queue, number), (hour, index))
+
+    def unblock(self, queue: int, offsets: NDArray[np.uint64]) -> None:
+        """Retries that have just been settled are waited for no more."""
+        if not self.blocked or not len(offsets):
+            return
+        units = self._queues[queue].at(offsets)
+        for unit in units[units["lane"] != 0]:
+            key = (queue, int(unit["lane"]))
+            if self.blocked.get(key) == (int(unit["hour"]), int(unit["global_index"])):
+                del self.blocked[key]
+
+    def unblock_cancelled(self, cancelled: set[tuple[int, int]]) -> None:
+        """Neither are those that will never come: (hour, global index) of each."""
+        for key in [key for key, retry in self.blocked.items() if retry in cancelled]:
+            del self.blocked[key]
+            self.retries_cancelled += 1
+            self._changed.add(key[0])
+
     def take_changed(self) -> set[int]:
-        """Return the queues appended to since the last call."""
+        """Return the queues that have had, since the last call, something that may be handed over."""
         changed, self._changed = self._changed, set()
         return changed
 
@@ -182,6 +214,9 @@ class Queues:
                 group=group, queue=number, floor=acknowledged.floor, acked=acknowledged.serialize()
             )
 
+        for (number, lane), (hour, index) in sorted(self.blocked.items()):
+            checkpoint.blocked.add(queue=number, lane=lane, hour=hour, global_index=index)
+
     def recover(self, checkpoint: log_pb.Checkpoint) -> None:
         """Become what ``capture`` saw; files are cut back to it.
 
@@ -207,6 +242,8 @@ class Queues:
                 self._by_name[state.topic, state.group] = state.queue
         for group in checkpoint.groups:
             self.acknowledged[group.group, group.queue] = Acknowledged(group.floor, group.acked)
+        for blocked in checkpoint.blocked:
+            self.blocked[blocked.queue, blocked.lane] = (blocked.hour, blocked.global_index)
         for path in self._folder.iterdir() if self._folder.exists() else ():
             if path.name.isdigit() and int(path.name) >= len(self._queues):
                 shutil.rmtree(path)  # made after the checkpoint: made again

@@ -30,7 +30,7 @@ UNIT: Final = np.dtype(
         ("global_index", "<u4"),
         ("tag_mask", "<u8"),
         ("released_after_ms", "<i4"),  # the leader's cluster time of the release, minus due_ms
-        ("flags", "<u4"),
+        ("lane", "<u4"),  # of its ordering key; 0: none
     ]
 )
 UNIT_BYTES: Final = UNIT.itemsize

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.ledger_rows import Kind
-from tarry.replication import admission, producers
+from tarry.replication import admission, lanes, producers
 from tarry.replication.events import Event, Events
 from tarry.replication.queues import Queues
 from tarry.replication.refusal import Reason, Refusal
@@ -43,6 +43,8 @@ class Part:
     past: NDArray[np.bool_]
     queue: NDArray[np.uint32]
     tag_mask: NDArray[np.uint64]
+    lane: NDArray[np.uint32] | None
+    """None: no record has an ordering key."""
     topics: list[int]
     """The distinct queues, or more."""
 
@@ -57,14 +59,15 @@ def read(command: log_pb.ScheduleCommand, queues: Queues) -> Part | Refusal:
     due = np.frombuffer(command.due_ms or request.due_ms, dtype="<i8")
     topic = np.frombuffer(request.topic, dtype="<u4") if request.topic else np.zeros(n, dtype=np.uint32)
     mask = np.frombuffer(request.tag_mask, dtype="<u8") if request.tag_mask else np.zeros(n, dtype=np.uint64)
-    if not len(due) == len(topic) == len(mask) == n:
+    lane = np.frombuffer(command.lane, dtype="<u4") if command.lane else None
+    if not len(due) == len(topic) == len(mask) == n or (lane is not None and len(lane) != n):
         return Refusal(Reason.COLUMNS_DIFFER, "the request's columns differ in length")
     if n == 0 or not request.topics or int(topic.max()) >= len(request.topics):
         return Refusal(Reason.COLUMNS_DIFFER, "a message names a topic that the request does not")
     numbers = np.fromiter((queues.of(name).queue for name in request.topics), np.uint32, len(request.topics))
     past = due < command.now_ms
     due = np.clip(due, command.now_ms, DUE_MS_MAX)
-    return Part(request, due, past, numbers[topic], mask, numbers.tolist())
+    return Part(request, due, past, numbers[topic], mask, lane, numbers.tolist())
 
 
 def due_ms(wheel: Wheel, hour: NDArray[np.uint32], global_index: NDArray[np.uint32]) -> NDArray[np.int64]:
@@ -154,7 +157,12 @@ class Scheduling:
         queue = parts[0].queue if one else np.concatenate([p.queue for p in parts])
         mask = parts[0].tag_mask if one else np.concatenate([p.tag_mask for p in parts])
         records = list(chain.from_iterable(part.request.records for part in parts))
-        done = self.place(due_ms, queue, mask, records, now_ms)
+        lane = None
+        if any(part.lane is not None for part in parts):
+            lane = np.concatenate(
+                [np.zeros(len(p.queue), np.uint32) if p.lane is None else p.lane for p in parts]
+            )
+        done = self.place(due_ms, queue, mask, records, now_ms, lane=lane)
         start = 0
         for part, place in zip(parts, places, strict=True):
             end = start + len(part.due_ms)
@@ -175,6 +183,7 @@ class Scheduling:
         records: Sequence[bytes],
         now_ms: int,
         *,
+        lane: NDArray[np.uint32] | None = None,
         told: bool = True,
         detail: str | None = None,
     ) -> Appended:
@@ -182,7 +191,10 @@ class Scheduling:
 
         ``told``: as scheduled, with the detail; a retry's copies are told of as retried instead.
         """
-        done = self._wheel.append(due_ms, queue, tag_mask, records)
+        topic = queue
+        if lane is not None:
+            topic, tag_mask = lanes.pack(queue, tag_mask, lane)
+        done = self._wheel.append(due_ms, topic, tag_mask, records)
         if told and self._events.wanted:
             self._events.add(
                 Event(
@@ -200,7 +212,7 @@ class Scheduling:
             late = np.flatnonzero(done.overdue)
             late = late[np.argsort(due_ms[late], kind="stable")]
             self._queues.release(
-                queue[late], due_ms[late], done.hour[late], done.global_index[late], tag_mask[late], now_ms
+                topic[late], due_ms[late], done.hour[late], done.global_index[late], tag_mask[late], now_ms
             )
         return done
 

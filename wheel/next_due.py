@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from tarry.wheel.state import Numbers
+from tarry.wheel.state import MARK, Numbers
 
 
 class PendingHours:
@@ -64,6 +64,7 @@ class PendingTopics:
         """Count messages of these topics, shape (n,), in, or with sign -1 out."""
         if len(topic) == 0:
             return
+        topic = topic & ~MARK
         most = int(topic.max())
         if most >= len(self._counts):
             self._counts = np.append(self._counts, np.zeros(most + 1, np.int64))

@@ -14,6 +14,8 @@ SECOND_MS: Final = 1_000
 HOUR_SECONDS: Final = 3_600
 NONE: Final = 0xFFFF_FFFF
 """As a global index: none; in a cut: behind every message of its millisecond."""
+MARK: Final = np.uint32(1 << 31)
+"""A bit of the topic's number that is the caller's: kept, and not counted by."""
 
 Times: TypeAlias = NDArray[np.int64]
 Numbers: TypeAlias = NDArray[np.uint32]

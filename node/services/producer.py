@@ -24,6 +24,7 @@ from tarry.proto.message_id import InvalidMessageId, MessageId
 from tarry.proto.tarry_message_pb2 import MessageState, Record, Retried
 from tarry.replication import command as command_codec
 from tarry.replication.driver import Driver
+from tarry.replication.lanes import queue_of
 from tarry.replication.machine import Cancelled, Machine
 from tarry.replication.refusal import Reason, Refusal
 from tarry.replication.scheduling import Scheduled
@@ -210,7 +211,7 @@ class ProducerService:
             return refusal
         hour = np.array([found.hour], dtype=np.uint32)
         index = np.array([found.global_index], dtype=np.uint32)
-        queue = self._machine.queues[int(self._machine.wheel.units(hour, index)["topic"][0])]
+        queue = self._machine.queues[int(queue_of(self._machine.wheel.units(hour, index)["topic"])[0])]
         try:
             record = (await self._damage.read(hour, index))[0]
         except UnknownMessage:
@@ -244,4 +245,5 @@ class ProducerService:
         known = [i for i in ids if wheel.state(i.hour, i.global_index) in STATES]
         hour = np.array([i.hour for i in known], dtype=np.uint32)
         index = np.array([i.global_index for i in known], dtype=np.uint32)
-        return [queues[number].topic for number in np.unique(wheel.units(hour, index)["topic"]).tolist()]
+        numbers = np.unique(queue_of(wheel.units(hour, index)["topic"]))
+        return [queues[number].topic for number in numbers.tolist()]

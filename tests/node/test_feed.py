@@ -12,7 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tarry.node.feed import Feed
+from tarry.node.lanes import Lanes
 from tarry.replication.groups import Acknowledged
+from tarry.replication.queues import Queues
 from tarry.replication.ready_queue import UNIT, ReadyQueue
 
 
@@ -27,6 +29,10 @@ def fill(queue: ReadyQueue, dues: list[int], masks: list[int] | None = None) -> 
     queue.append(units)
 
 
+def feed_of(queue: ReadyQueue, acknowledged: Acknowledged) -> Feed:
+    return Feed(queue, acknowledged, Lanes(Queues(Path()), queue.queue, 1))
+
+
 @pytest.fixture
 def queue(tmp_path: Path) -> Iterator[ReadyQueue]:
     opened = ReadyQueue(tmp_path, 0, "t")
@@ -38,7 +44,7 @@ def test_what_a_leader_nobody_heard_may_have_handed_over_goes_out_at_its_time_ma
     queue: ReadyQueue,
 ) -> None:
     fill(queue, [100, 110, 120, 130])
-    feed = Feed(queue, "g", Acknowledged(1))
+    feed = feed_of(queue, Acknowledged(1))
     feed.hold(0, 0, doubtful=3)
     assert feed.held_until_ms is None
     feed.load()
@@ -65,7 +71,7 @@ def test_a_rate_holds_back_what_is_due_until_it_opens(queue: ReadyQueue) -> None
 
 def test_messages_go_out_in_due_order_though_a_late_one_was_released_after(queue: ReadyQueue) -> None:
     fill(queue, [100, 120, 140, 110])
-    feed = Feed(queue, "g", Acknowledged())
+    feed = feed_of(queue, Acknowledged())
     feed.load()
     assert feed.next_due_ms() == 100
     assert feed.take(99, 10)["offset"].tolist() == []
@@ -75,7 +81,7 @@ def test_messages_go_out_in_due_order_though_a_late_one_was_released_after(queue
 
 def test_an_ack_of_what_another_has_in_hand_is_not_taken(queue: ReadyQueue) -> None:
     fill(queue, [1, 1, 1, 1])
-    feed = Feed(queue, "g", Acknowledged())
+    feed = feed_of(queue, Acknowledged())
     feed.load()
     feed.hand(column(feed.take(5, 2)["offset"]), "a", 100)
     other = feed.hand(column(feed.take(5, 2)["offset"]), "b", 100)
@@ -86,7 +92,7 @@ def test_an_ack_of_what_another_has_in_hand_is_not_taken(queue: ReadyQueue) -> N
 
 def test_what_a_filter_passes_over_is_named_to_be_acknowledged(queue: ReadyQueue) -> None:
     fill(queue, [1, 2, 3, 4], masks=[1, 2, 3, 4])
-    feed = Feed(queue, "g", Acknowledged())
+    feed = feed_of(queue, Acknowledged())
     feed.tag_mask = 2
     assert feed.load().tolist() == [0, 3]
     assert feed.take(9, 9)["offset"].tolist() == [1, 2]
@@ -96,7 +102,7 @@ def test_after_a_failover_what_may_be_in_hand_is_held_then_goes_out_marked(queue
     fill(queue, [1, 2, 3, 4, 5])
     acknowledged = Acknowledged()
     acknowledged.add(column([1]))
-    feed = Feed(queue, "g", acknowledged)
+    feed = feed_of(queue, acknowledged)
     feed.hold(cursor=3, until_ms=1_000)
     feed.load()
     assert feed.take(9, 9)["offset"].tolist() == [3, 4]
@@ -110,7 +116,7 @@ def test_after_a_failover_what_may_be_in_hand_is_held_then_goes_out_marked(queue
 def test_a_resumed_consumer_keeps_what_it_holds_also_beyond_the_cursor(queue: ReadyQueue) -> None:
     fill(queue, [1, 2, 3, 4, 5])
     acknowledged = Acknowledged()
-    feed = Feed(queue, "g", acknowledged)
+    feed = feed_of(queue, acknowledged)
     feed.hold(cursor=2, until_ms=1_000)
     kept = feed.resume("a", column([1, 3, 99]), 2_000)
     assert kept is not None
@@ -123,7 +129,7 @@ def test_a_resumed_consumer_keeps_what_it_holds_also_beyond_the_cursor(queue: Re
 
 def test_what_another_took_meanwhile_is_not_resumed(queue: ReadyQueue) -> None:
     fill(queue, [1, 2])
-    feed = Feed(queue, "g", Acknowledged())
+    feed = feed_of(queue, Acknowledged())
     feed.load()
     feed.hand(column(feed.take(9, 1)["offset"]), "b", 100)
     assert feed.resume("a", column([0]), 200) is None
@@ -134,7 +140,7 @@ def test_what_is_put_back_later_goes_out_in_due_order_but_not_if_it_was_settled_
 ) -> None:
     fill(queue, [30, 20, 10, 40, 25])
     acknowledged = Acknowledged()
-    feed = Feed(queue, "g", acknowledged)
+    feed = feed_of(queue, acknowledged)
     feed.load()
     taken = feed.take(30, 9)
     assert taken["offset"].tolist() == [2, 1, 4, 0]
@@ -167,7 +173,7 @@ def test_every_message_is_in_exactly_one_place(steps: list[tuple]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         queue = ReadyQueue(Path(folder), 0, "t")
         acknowledged = Acknowledged()
-        feed = Feed(queue, "g", acknowledged)
+        feed = feed_of(queue, acknowledged)
         batches = []
         retried: set[int] = set()  # acknowledged for the group, and a copy is in the wheel
         for step in steps:
@@ -192,7 +198,7 @@ def test_every_message_is_in_exactly_one_place(steps: list[tuple]) -> None:
                 feed.give_back(step[1], column([]))
             elif step[0] == "failover":
                 cursor = feed.cursor
-                feed, batches = Feed(queue, "g", acknowledged), []
+                feed, batches = feed_of(queue, acknowledged), []
                 if step[1]:
                     feed.hold(cursor, 0)
             elif step[0] == "resume":

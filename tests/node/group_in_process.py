@@ -1,0 +1,291 @@
+"""One topic and one group on a real machine, with the real delivery, in one process on virtual time.
+
+schedule ─► wheel ─► ready queue ─► delivery ─► consumers
+              ▲                        │ proposals: committed, or lost with their leader
+              └────────────────────────┘ when a test says so
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from google.protobuf.message import Message
+
+from tarry.node.clock import ClusterTime
+from tarry.node.config import Delivery as DeliverySettings
+from tarry.node.config import NodeConfig
+from tarry.node.consumers import Consumer
+from tarry.node.damage import Damage
+from tarry.node.delivery import Context, Delivery
+from tarry.node.group_delivery import GroupDelivery
+from tarry.node.intake import Intake
+from tarry.proto import tarry_consumer_pb2 as pb
+from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.proto import tarry_producer_pb2 as producer_pb
+from tarry.proto.tarry_message_pb2 import Record, Retried
+from tarry.replication import command as command_codec
+from tarry.replication.lanes import queue_of
+from tarry.replication.machine import Machine, MachineSettings
+from tarry.replication.refusal import Reason, Refusal
+from tarry.wheel.state import MessageState
+
+TOPIC, GROUP = "t", "g"
+START_MS = 500_000 * 3_600_000
+OVER = Refusal(Reason.NO_LEADER, "the test has changed leaders")
+SETTINGS = DeliverySettings(lease_ms=1_000, attempts_max=3, back_off_ms=(20, 200))
+
+
+class _Clock:
+    def monotonic_ms(self) -> float:
+        return asyncio.get_running_loop().time() * 1_000
+
+    def wall_ms(self) -> int:
+        return START_MS + int(self.monotonic_ms())
+
+
+@dataclass(slots=True)
+class Given:
+    """What a consumer was handed."""
+
+    label: str
+    key: str
+    queue: int
+    offset: int
+    attempt: int
+    maybe_duplicate: bool
+
+
+@dataclass(slots=True)
+class Hand:
+    """A consumer's side: what it holds, and whether its stream is open."""
+
+    consumer: Consumer | None = None
+    held: dict[tuple[int, int], Given] = field(default_factory=dict)
+
+
+class Group:
+    """To be made on a running (virtual) event loop."""
+
+    def __init__(self, folder: Path) -> None:
+        self.config = NodeConfig(
+            node="n1", data=folder, listen="127.0.0.1:1", members={"n1": "127.0.0.1:1"}, delivery=SETTINGS
+        )
+        self.machine = Machine(folder, MachineSettings())
+        self.time = ClusterTime(_Clock())
+        self.log: list[tuple[Message, asyncio.Future[Any]]] = []  # proposed, not committed
+        self.hands: defaultdict[str, Hand] = defaultdict(Hand)
+        self.given: list[Given] = []
+        self.scheduled: list[tuple[int, int, str, str]] = []  # due_ms, number, key, label
+        self._index = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._intake = Intake(self.config.limits, ())
+        subscribed = self._apply(log_pb.SubscribeCommand(topic=TOPIC, group=GROUP))
+        self.queue, self.retry_queue = subscribed.queue, subscribed.retry_queue
+        self._lead([])
+
+    # -- the log -------------------------------------------------------------------------
+
+    def _apply(self, payload: Message) -> Any:
+        self._index += 1
+        (outcome,) = self.machine.apply(self._index, 1, [command_codec.encode(payload)])
+        return outcome
+
+    async def commit(self, count: int = 10_000) -> None:
+        """Apply the first ``count`` of what is proposed; let the delivery go on."""
+        for payload, answer in self.log[:count]:
+            outcome = self._apply(payload)
+            if not answer.done():
+                answer.set_result(outcome)
+            self._applied()
+        del self.log[:count]
+        await self.settle()
+
+    def _applied(self) -> None:
+        for topic, group in self.machine.queues.take_moved():
+            self.delivery.moved(topic, group)
+        self.delivery.released(self.machine.queues.take_changed())
+
+    async def settle(self) -> None:
+        """Let everything run that is ready; take in what consumers were sent."""
+        for _ in range(6):
+            await asyncio.sleep(0)
+        for hand in self.hands.values():
+            if hand.consumer is not None:
+                self._receive(hand, hand.consumer.take_all())
+
+    # -- leaders -------------------------------------------------------------------------
+
+    def _lead(self, inherited: Iterable[log_pb.Cursor]) -> None:
+        context = Context(
+            config=self.config,
+            machine=self.machine,
+            time=self.time,
+            propose=self._propose,
+            may_serve=lambda: True,
+            spawn=self._spawn,
+            damage=Damage(self.machine, 0),
+        )
+        self.delivery = Delivery(context, 1, inherited)
+        self.group = self._open()
+
+    def _open(self) -> GroupDelivery:
+        return self.delivery.group(TOPIC, GROUP, self.queue, self.retry_queue)
+
+    def _propose(self, payload: Message) -> Awaitable[Any]:
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.log.append((payload, answer))
+        return answer
+
+    def _spawn(self, work: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def fail_over(self, committed: int, cursors: Iterable[log_pb.Cursor]) -> None:
+        """The leader dies; the next has ``committed`` of what was proposed, and the cursors it heard of."""
+        await self.end()
+        for payload, _ in self.log[:committed]:
+            self._apply(payload)
+        self.log.clear()
+        self.machine.queues.take_moved(), self.machine.queues.take_changed()
+        self._lead(cursors)
+
+    async def end(self) -> None:
+        """The leadership is over."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self.delivery.end(OVER)
+        for hand in self.hands.values():
+            hand.consumer = None
+
+    # -- producer and clock --------------------------------------------------------------
+
+    def schedule(self, key: str, delay_ms: int, tags: Iterable[str] = ()) -> str:
+        """Schedule a message under a label of its own; committed at once."""
+        label = f"m{len(self.scheduled)}"
+        record = Record(body=label.encode(), ordering_key=key, tags=tags)
+        request = producer_pb.ScheduleRequest(topic=TOPIC, record=record, delay_ms=delay_ms)
+        command = self._intake.one(request, self.time.now_ms())
+        assert isinstance(command, log_pb.ScheduleCommand), command
+        self.scheduled.append((self.time.now_ms() + delay_ms, len(self.scheduled), key, label))
+        self._apply(command)
+        self._applied()
+        return label
+
+    def release(self) -> None:
+        """Release what is due in the next 50 ms."""
+        now_ms = self.time.now_ms()
+        self._apply(log_pb.ReleaseCommand(until_ms=now_ms + 50, count=1_000, now_ms=now_ms))
+        self._applied()
+
+    # -- consumers -----------------------------------------------------------------------
+
+    def join(self, name: str, credit: int = 5, tags: Iterable[str] = ()) -> None:
+        """Open the consumer's stream, with what it holds."""
+        hand = self.hands[name]
+        holding: defaultdict[int, list[int]] = defaultdict(list)
+        for queue, offset in hand.held:
+            holding[queue].append(offset)
+        hand.consumer = Consumer(
+            name=name, topic=TOPIC, group=GROUP, lease_ms=1_000, credit=credit, tags=frozenset(tags)
+        )
+        columns = {queue: np.array(offsets, dtype=np.uint64) for queue, offsets in holding.items()}
+        resumed = self.group.join(hand.consumer, columns)
+        kept = {(queue, offset) for queue, offsets in resumed.items() for offset in offsets}
+        hand.held = {place: given for place, given in hand.held.items() if place in kept}
+        self.group.pump()
+
+    def leave(self, name: str, *, clean: bool) -> None:
+        """End the consumer's stream; where it ends in order, nothing is held any more."""
+        hand = self.hands[name]
+        if hand.consumer is not None:
+            self.group.leave(hand.consumer, clean=clean)
+            hand.consumer = None
+            if clean:
+                hand.held.clear()
+
+    def add_credit(self, name: str, messages: int) -> None:
+        consumer = self.hands[name].consumer
+        if consumer is not None:
+            consumer.credit += messages
+            self.group.pump()
+
+    def settle_first(self, name: str, count: int, *, nack: bool, delay_ms: int | None = None) -> list[str]:
+        """Ack or nack the first ``count`` that the consumer holds; return their labels."""
+        hand = self.hands[name]
+        chosen = list(hand.held.values())[:count]
+        for given in chosen:
+            offsets = np.array([given.offset], dtype=np.uint64)
+            settling = self.group.settling
+            if nack:
+                settling.nack(name, given.queue, offsets, delay_ms)
+            else:
+                settling.ack(name, given.queue, offsets)
+            del hand.held[given.queue, given.offset]
+        return [given.label for given in chosen]
+
+    def _receive(self, hand: Hand, responses: list[bytes]) -> None:
+        for response in responses:
+            batch = pb.ConsumeResponse.FromString(response).deliveries
+            for n, offset in enumerate(batch.offset):
+                record = Record.FromString(batch.records[n])
+                attempt = batch.attempt[n] if batch.attempt else 1
+                label = record.body.decode()
+                given = Given(
+                    label, record.ordering_key, batch.queue, offset, attempt, n in batch.maybe_duplicate
+                )
+                hand.held[batch.queue, offset] = given
+                self.given.append(given)
+                self.check_order(given)
+
+    # -- what must hold ------------------------------------------------------------------
+
+    def places(self) -> dict[str, list[str]]:
+        """Return where each message is: pending, ready, retry, dead or done."""
+        found: defaultdict[str, list[str]] = defaultdict(list)
+        wheel, queues = self.machine.wheel, self.machine.queues
+        for hour in wheel.hours():
+            state = wheel.hour_state(hour)
+            index = np.arange(state.units if state else 0, dtype=np.uint32)
+            hours = np.full(len(index), hour, dtype=np.uint32)
+            records = wheel.read(hours, index)
+            for number, topic in enumerate(queue_of(wheel.units(hours, index)["topic"]).tolist()):
+                queue, record = queues[topic], records[number]
+                assert record is not None
+                stored = Retried.FromString(record).record if queue.group else record
+                label = Record.FromString(stored).body.decode()
+                state_now = wheel.state(hour, number)
+                pending = state_now is MessageState.PENDING
+                if queue.topic != TOPIC:
+                    found[label].append("dead")
+                elif pending:
+                    found[label].append("retry" if queue.group else "pending")
+                elif state_now is MessageState.RELEASED and not self._acknowledged(topic, hour, number):
+                    found[label].append("retry" if queue.group else "ready")
+        return {label: found.get(label, ["done"]) for *_, label in self.scheduled}
+
+    def _acknowledged(self, queue: int, hour: int, number: int) -> bool:
+        units = self.machine.queues[queue].read(0, self.machine.queues[queue].units)
+        (offsets,) = np.nonzero((units["hour"] == hour) & (units["global_index"] == number))
+        assert len(offsets) == 1
+        return bool(self.machine.queues.acknowledged[GROUP, queue].contains(offsets.astype(np.uint64))[0])
+
+    def check_order(self, given: Given) -> None:
+        """Whatever comes before it under its key is settled for good."""
+        if not given.key:
+            return
+        places = self.places()
+        for _, _, key, label in sorted(self.scheduled):
+            if label == given.label:
+                return
+            assert key != given.key or places[label][0] in ("done", "dead"), (
+                f"{given} is handed over while {label} is in {places[label]}"
+            )

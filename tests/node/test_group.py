@@ -1,0 +1,298 @@
+"""A group, whatever happens to it: nothing is lost, nothing is in two places, and keys keep their order."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tarry.proto import tarry_log_pb2 as log_pb
+from tests.node.group_in_process import Group
+from tests.simulation import virtual_loop
+
+MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
+Play = Callable[[Group], Awaitable[None]]
+
+
+def play(steps: Play) -> None:
+    async def whole() -> None:
+        with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
+            group = Group(Path(folder))
+            try:
+                await steps(group)
+            finally:
+                await group.end()
+                group.machine.close()
+
+    virtual_loop.run(whole())
+
+
+async def pass_ms(group: Group, ms: int) -> None:
+    """Release what is due soon, and let time pass."""
+    group.release()
+    await asyncio.sleep(ms / 1_000)
+    await group.settle()
+
+
+async def drain(group: Group) -> None:
+    """Take and acknowledge everything that is left; nothing may be stuck."""
+    for name in "ab":
+        group.leave(name, clean=True)
+    group.join("last", credit=1_000)
+    for _ in range(400):
+        await pass_ms(group, 25)
+        group.settle_first("last", 1_000, nack=False)
+        await group.settle()
+        await group.commit()
+        if all(place[0] in ("done", "dead") for place in group.places().values()):
+            return
+    raise AssertionError(f"stuck: {group.places()}, {group.machine.queues.blocked}")
+
+
+names = st.sampled_from("ab")
+step = st.one_of(
+    st.tuples(st.just("schedule"), st.sampled_from(["", "k", "k", "l"]), st.integers(0, 120)),
+    st.tuples(st.just("schedule"), st.sampled_from(["k", "l"]), st.integers(0, 3)),
+    st.tuples(st.just("ack"), names, st.integers(1, 3)),
+    st.tuples(st.just("ack"), names, st.integers(1, 3)),
+    st.tuples(st.just("nack"), names, st.integers(1, 2)),
+    st.tuples(st.just("forget"), names, st.integers(1, 2)),
+    st.tuples(st.just("commit"), st.integers(1, 9)),
+    st.tuples(st.just("commit"), st.integers(1, 9)),
+    st.tuples(st.just("pass"), st.sampled_from([1, 20, 100, 1_100])),
+    st.tuples(st.just("join"), names),
+    st.tuples(st.just("credit"), names, st.integers(1, 4)),
+    st.tuples(st.just("leave"), names, st.booleans()),
+    st.tuples(st.just("heartbeat")),
+    st.tuples(st.just("failover"), st.integers(0, 3)),
+    st.tuples(st.just("forgetful failover"), st.integers(0, 3)),
+)
+
+
+async def take(  # noqa: PLR0912 - a table
+    group: Group, done: tuple, heard: list[log_pb.Cursor], acked: set[str]
+) -> None:
+    match done:
+        case ("schedule", key, delay_ms):
+            group.schedule(key, delay_ms)
+        case ("ack", name, count):
+            acked.update(group.settle_first(name, count, nack=False))
+        case ("nack", name, count):
+            group.settle_first(name, count, nack=True)
+        case ("forget", name, count):
+            held = group.hands[name].held
+            for place in list(held)[:count]:
+                del held[place]
+        case ("commit", count):
+            await group.commit(count)
+        case ("pass", ms):
+            await pass_ms(group, ms)
+        case ("join", name):
+            group.join(name)
+        case ("credit", name, messages):
+            group.add_credit(name, messages)
+        case ("leave", name, clean):
+            group.leave(name, clean=clean)
+        case ("heartbeat",):
+            heard[:] = group.delivery.cursors()
+        case ("failover", committed):
+            await group.fail_over(committed, heard)
+        case ("forgetful failover", committed):
+            queues = group.machine.queues
+            marks = [
+                log_pb.Cursor(group=g, queue=q, doubtful=queues[q].units) for g, q in queues.acknowledged
+            ]
+            await group.fail_over(committed, marks)
+
+
+@settings(deadline=None, max_examples=120, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(step, max_size=40))
+def test_every_message_is_acknowledged_once_or_in_exactly_one_place_and_keys_keep_their_order(
+    steps: list[tuple],
+) -> None:
+    async def steps_of(group: Group) -> None:
+        heard: list[log_pb.Cursor] = []
+        acked: set[str] = set()
+        group.join("a")
+        for done in steps:
+            await take(group, done, heard, acked)
+            await group.settle()
+            places = group.places()
+            assert all(len(found) == 1 for found in places.values()), places
+            assert {label for label, found in places.items() if found == ["done"]} <= acked
+        await drain(group)
+        given = {one.label for one in group.given}
+        assert given == {label for *_, label in group.scheduled}
+        assert not group.machine.queues.blocked
+        with_key = [one for one in group.given if one.key]
+        assert len(with_key) >= sum(1 for *_, key, _ in group.scheduled if key)
+
+    play(steps_of)
+
+
+def labels(group: Group) -> list[str]:
+    return [one.label for one in group.given]
+
+
+def test_messages_of_a_key_come_one_after_another_and_other_keys_are_not_held_up() -> None:
+    async def steps(group: Group) -> None:
+        for key in ("k", "k", "l", "", "k", "l"):
+            group.schedule(key, 0)
+        group.join("a", credit=100)
+        group.join("b", credit=100)
+        await pass_ms(group, 1)
+        assert sorted(labels(group)) == ["m0", "m2", "m3"]
+        for expected in (["m1", "m5"], ["m4"], []):
+            group.given.clear()
+            for name in "ab":
+                group.settle_first(name, 9, nack=False)
+            await group.settle()
+            assert labels(group) == []  # said, and not yet in the log
+            await group.commit()
+            assert sorted(labels(group)) == expected
+
+    play(steps)
+
+
+def test_a_message_scheduled_later_for_an_earlier_time_goes_first() -> None:
+    async def steps(group: Group) -> None:
+        group.schedule("k", 40)
+        group.release()
+        group.schedule("k", 10)
+        group.join("a")
+        await pass_ms(group, 45)
+        assert labels(group) == ["m1"]
+        group.settle_first("a", 1, nack=False)
+        await group.settle()
+        await group.commit()
+        assert labels(group) == ["m1", "m0"]
+
+    play(steps)
+
+
+@pytest.mark.parametrize("nack", [True, False])
+def test_a_retry_is_waited_for_also_by_the_next_leader(nack: bool) -> None:
+    async def steps(group: Group) -> None:
+        group.schedule("k", 0)
+        group.schedule("k", 0)
+        group.join("a")
+        await pass_ms(group, 1)
+        if nack:
+            group.settle_first("a", 1, nack=True)
+        else:
+            group.hands["a"].held.clear()
+            await pass_ms(group, 1_001)  # its lease
+        await group.settle()
+        await group.commit()
+        assert len(group.machine.queues.blocked) == 1
+        await group.fail_over(0, [])
+        group.join("b")
+        await pass_ms(group, 10)
+        assert labels(group) == ["m0"]
+        await pass_ms(group, 50)
+        assert [(one.label, one.attempt) for one in group.given] == [("m0", 1), ("m0", 2)]
+        group.settle_first("b", 1, nack=False)
+        await group.settle()
+        await group.commit()
+        assert labels(group) == ["m0", "m0", "m1"]
+        assert not group.machine.queues.blocked
+
+    play(steps)
+
+
+def test_a_dead_letter_lets_the_next_of_its_key_out() -> None:
+    async def steps(group: Group) -> None:
+        group.schedule("k", 0)
+        group.schedule("k", 0)
+        group.join("a")
+        for _ in range(10):
+            await pass_ms(group, 50)
+            if "m1" not in labels(group):
+                group.settle_first("a", 1, nack=True)
+            await group.settle()
+            await group.commit()
+        assert [one.attempt for one in group.given] == [1, 2, 3, 1]
+        assert group.places()["m0"] == ["dead"]
+
+    play(steps)
+
+
+def test_what_may_be_in_hand_after_a_failover_holds_its_key_until_its_consumer_is_back() -> None:
+    async def steps(group: Group) -> None:
+        group.schedule("k", 0)
+        group.schedule("k", 0)
+        group.join("a")
+        await pass_ms(group, 1)
+        await group.fail_over(0, group.delivery.cursors())
+        group.join("b")
+        await pass_ms(group, 1)
+        assert labels(group) == ["m0"]
+        group.join("a")  # with m0
+        group.settle_first("a", 1, nack=False)
+        await group.settle()
+        await group.commit()
+        assert labels(group) == ["m0", "m1"]
+
+    play(steps)
+
+
+def test_a_filter_that_leaves_the_first_of_a_key_out_does_not_hold_up_the_next() -> None:
+    async def steps(group: Group) -> None:
+        group.schedule("k", 0, ["red"])
+        group.schedule("k", 0, ["blue"])
+        group.schedule("k", 0, ["red"])
+        group.join("a", tags=["red"])
+        await pass_ms(group, 1)
+        await group.commit()
+        group.settle_first("a", 1, nack=False)
+        await group.settle()
+        await group.commit()
+        assert labels(group) == ["m0", "m2"]
+
+    play(steps)
+
+
+def test_a_cancelled_retry_is_waited_for_no_more() -> None:
+    async def steps(group: Group) -> None:
+        group.schedule("k", 0)
+        group.schedule("k", 0)
+        group.join("a")
+        await pass_ms(group, 1)
+        group.settle_first("a", 1, nack=True, delay_ms=5_000)
+        await group.settle()
+        await group.commit()
+        ((hour, index),) = group.machine.queues.blocked.values()
+        cancel = log_pb.CancelCommand(
+            hour=hour.to_bytes(4, "little"), global_index=index.to_bytes(4, "little")
+        )
+        group._propose(cancel)
+        await group.commit()
+        assert labels(group) == ["m0", "m1"]
+
+    play(steps)
+
+
+def test_a_group_that_is_moved_back_while_a_retry_is_out_gets_the_retry_first() -> None:
+    async def steps(group: Group) -> None:
+        group.schedule("k", 0)
+        group.schedule("k", 0)
+        group.join("a")
+        await pass_ms(group, 1)
+        group.settle_first("a", 1, nack=True)
+        await group.settle()
+        await group.commit()
+        group._propose(log_pb.SeekCommand(topic="t", group="g", offset=0))
+        await group.commit()
+        for _ in range(6):
+            await pass_ms(group, 50)
+            group.settle_first("a", 1, nack=False)
+            await group.settle()
+            await group.commit()
+        assert [(one.label, one.attempt) for one in group.given[1:]] == [("m0", 2), ("m0", 1), ("m1", 1)]
+
+    play(steps)
