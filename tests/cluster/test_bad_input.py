@@ -94,6 +94,11 @@ REFUSED: list[tuple[str, Schedules, str]] = [
     ),
     ("too many keys", one(record=Record(keys=["k"] * 17), delay_ms=1), "TOO_MANY_KEYS"),
     ("too many tags", one(record=Record(tags=["t"] * 17), delay_ms=1), "TOO_MANY_TAGS"),
+    (
+        "an over-long ordering key",
+        one(record=Record(ordering_key="k" * 129), delay_ms=1),
+        "ORDERING_KEY_TOO_LONG",
+    ),
     ("a producer without a sequence", one(producer="p", delay_ms=1), "PRODUCER_INVALID"),
     ("an over-long producer", one(producer="p" * 65, sequence=1, delay_ms=1), "PRODUCER_INVALID"),
     ("an empty batch", batch(0), "BATCH_EMPTY"),

@@ -126,6 +126,7 @@ def test_a_bad_batch_is_refused_by_its_reason(fields: dict[str, object], reason:
         (Record(properties={"a": "", "b": "", "c": ""}), Reason.TOO_MANY_PROPERTIES),
         (Record(keys=["a", "b", "c"]), Reason.TOO_MANY_KEYS),
         (Record(tags=["a", "b", "c"]), Reason.TOO_MANY_TAGS),
+        (Record(ordering_key="k" * 129), Reason.ORDERING_KEY_TOO_LONG),
     ],
 )
 def test_a_bad_record_is_refused_by_its_reason(record: Record, reason: Reason) -> None:

@@ -62,6 +62,7 @@ def retry(
     group: str = "g",
     queue: int = 0,
     dead: bool = False,
+    lane: int = 0,
     now_ms: int = NOW_MS,
 ) -> bytes:
     n = len(offsets)
@@ -72,6 +73,7 @@ def retry(
             offset=np.array(offsets, dtype="<u8").tobytes(),
             due_ms=np.full(n, due_ms, dtype="<i8").tobytes(),
             tag_mask=np.zeros(n, dtype="<u8").tobytes(),
+            lane=np.full(n, lane, dtype="<u4").tobytes() if lane else b"",
             records=[record(b"again")] * n,
             target_topic="dlq.g.t" if dead else "t",
             target_group="" if dead else group,
