@@ -95,7 +95,7 @@ class Producer:
             properties,
             ordering_key,
             answer,
-        )  # fmt: skip
+        )
         return answer
 
     def schedule_soon(
@@ -127,7 +127,7 @@ class Producer:
             properties,
             ordering_key,
             waiter,
-        )  # fmt: skip
+        )
 
     def schedule_one_way(
         self,
@@ -157,8 +157,8 @@ class Producer:
                 keys,
                 properties,
                 ordering_key,
-                    waiter,
-            )  # fmt: skip
+                waiter,
+            )
         except Closed:
             raise
         except TarryError as error:

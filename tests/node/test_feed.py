@@ -58,7 +58,7 @@ def test_a_rate_holds_back_what_is_due_until_it_opens(queue: ReadyQueue) -> None
     queue.pace.change(10, 0, 0, 0)
     queue.pace.take_in(0, 100, 50, 0)
     fill(queue, [100, 100, 100, 900])
-    feed = Feed(queue, "g", Acknowledged())
+    feed = feed_of(queue, Acknowledged())
     feed.load()
     assert feed.next_due_ms() == 100
     assert feed.take(199, 10)["offset"].tolist() == [0]
