@@ -24,11 +24,13 @@ from tarry.node.config import Limits
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto import tarry_producer_pb2 as producer_pb
 from tarry.proto.tags import tag_mask
+from tarry.proto.tarry_message_pb2 import Record
 from tarry.replication.lanes import lane_of
 from tarry.replication.refusal import Reason, Refusal
 
 NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 PRODUCER_CHARS_MAX: Final = 64
+BODY_TAG: Final = Record.BODY_FIELD_NUMBER << 3 | 2
 I8: Final = np.dtype("<i8")
 U4: Final = np.dtype("<u4")
 
@@ -190,7 +192,8 @@ class Intake:
             suspect = (sizes - bodies > few) | (bodies > limits.body_bytes_max)
         suspects = list(compress(checked, suspect.tolist()))
         ordering_key = attrgetter("ordering_key")
-        keys = list(map(ordering_key, checked)) if any(map(ordering_key, checked)) else []
+        more = compress(checked, (~_bare(records, sizes)).tolist())
+        keys = list(map(ordering_key, checked)) if any(map(ordering_key, more)) else []
         return (
             _most(map(len, map(attrgetter("body"), suspects)), limits.body_bytes_max, Reason.RECORD_TOO_LARGE,
                   "a body of {} bytes, more than {}: keep it elsewhere and send where")
@@ -206,6 +209,17 @@ class Intake:
                      "an ordering key of {} characters, more than {}")
             or keys
         )  # fmt: skip
+
+
+def _bare(records: Iterable[bytes], sizes: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return which records are a short body and nothing else, by the field's tag and length ahead of it."""
+    joined = np.frombuffer(b"".join(records) + bytes(3), dtype=np.uint8)
+    starts = np.cumsum(sizes) - sizes
+    tag, low, high = (joined[starts + at].astype(np.int64) for at in range(3))
+    short = (low < 128) & (sizes == low + 2)
+    longer = (low >= 128) & (high < 128) & (sizes == (low & 127 | high << 7) + 3)
+    bare: NDArray[np.bool_] = (tag == BODY_TAG) & (short | longer)
+    return bare
 
 
 def _most(values: Iterable[int], limit: int, reason: Reason, text: str) -> Refusal | None:

@@ -19,12 +19,13 @@ from google.protobuf.message import Message
 
 from tarry.node.clock import ClusterTime
 from tarry.node.config import Delivery as DeliverySettings
-from tarry.node.config import NodeConfig
+from tarry.node.config import LedgerSettings, NodeConfig
 from tarry.node.consumers import Consumer
 from tarry.node.damage import Damage
 from tarry.node.delivery import Context, Delivery
 from tarry.node.group_delivery import GroupDelivery
 from tarry.node.intake import Intake
+from tarry.node.ledger.ledger import Ledger
 from tarry.proto import tarry_consumer_pb2 as pb
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto import tarry_producer_pb2 as producer_pb
@@ -74,9 +75,15 @@ class Group:
 
     def __init__(self, folder: Path) -> None:
         self.config = NodeConfig(
-            node="n1", data=folder, listen="127.0.0.1:1", members={"n1": "127.0.0.1:1"}, delivery=SETTINGS
+            node="n1",
+            data=folder,
+            listen="127.0.0.1:1",
+            members={"n1": "127.0.0.1:1"},
+            delivery=SETTINGS,
+            ledger=LedgerSettings(enabled=False),
         )
         self.machine = Machine(folder, MachineSettings())
+        self._ledger = Ledger(self.config, 0, lambda: START_MS)
         self.time = ClusterTime(_Clock())
         self.log: list[tuple[Message, asyncio.Future[Any]]] = []  # proposed, not committed
         self.hands: defaultdict[str, Hand] = defaultdict(Hand)
@@ -130,6 +137,7 @@ class Group:
             may_serve=lambda: True,
             spawn=self._spawn,
             damage=Damage(self.machine, 0),
+            ledger=self._ledger,
         )
         self.delivery = Delivery(context, 1, inherited)
         self.group = self._open()

@@ -14,6 +14,7 @@ from tarry.node.intake import Intake
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.tarry_message_pb2 import Record
 from tarry.proto.tarry_producer_pb2 import ScheduleBatchRequest, ScheduleRequest
+from tarry.replication.lanes import lane_of
 from tarry.replication.refusal import Reason, Refusal
 
 NOW_MS = 1_795_000_000_000
@@ -133,6 +134,20 @@ def test_a_bad_record_is_refused_by_its_reason(record: Record, reason: Reason) -
     refusal = one(record)
     assert isinstance(refusal, Refusal)
     assert refusal.reason is reason
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 3, 94, 127, 128, 250, 16_383, 16_384, 20_000])
+def test_an_ordering_key_is_found_beside_a_body_of_any_length(size: int) -> None:
+    intake = Intake(Limits(), ())
+    bodies = [Record(body=b"x" * size), Record(body=b"x" * size, ordering_key="k"), Record()]
+    columns = log_pb.ScheduleColumns(
+        topics=["t"],
+        delay_ms=np.zeros(3, dtype="<i8").tobytes(),
+        records=[record.SerializeToString() for record in bodies],
+    )
+    command = intake.batch(columns.SerializeToString(), 0)
+    assert isinstance(command, log_pb.ScheduleCommand)
+    assert np.frombuffer(command.lane, "<u4").tolist() == [0, lane_of("k"), 0]
 
 
 @pytest.mark.parametrize(
