@@ -11,6 +11,8 @@ import json
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated
@@ -32,8 +34,14 @@ for name in ("processes", "networks", "disks", "members", "clocks"):
     import_module(f"tarry.chaos.scenarios.{name}")
 
 
-def play(scenario: Scenario, seed: int, folder: Path, report: Report | None = None) -> Verdict:
-    """Play one scenario in a folder of its own and return the verdict."""
+def play(
+    scenario: Scenario, seed: int, folder: Path, report: Report, runner: asyncio.Runner | None = None
+) -> Verdict:
+    """Play one scenario in a folder of its own and return the verdict.
+
+    What a broken one recorded stays in the folder, as `history.json`. gRPC wants one event loop in a
+    process: `runner` has it, for who plays several.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     lacking = [reason for need in scenario.needs if (reason := need())]
     if lacking:
@@ -48,12 +56,13 @@ def play(scenario: Scenario, seed: int, folder: Path, report: Report | None = No
     except NoToxiproxy as error:
         return Verdict(scenario.name, seed, skipped=str(error))
     try:
-        asyncio.run(run.play())
+        (runner.run if runner else asyncio.run)(run.play())
     except LocalClusterError as error:
         run.complaints.append(f"the cluster did not come back: {error}")
     verdict = judge(run, time.monotonic() - started)
-    if report is not None:
-        report.add(scenario, verdict, run)
+    report.add(scenario, verdict, run)
+    if verdict.broken:
+        (folder / "history.json").write_text(json.dumps(asdict(run.history)))
     return verdict
 
 
@@ -93,18 +102,15 @@ def main(
         raise typer.Exit(2)
     page = Report("tarry under chaos")
     verdicts: list[Verdict] = []
-    for number, one in enumerate(_chosen(scenario, minutes, runs, seed)):
-        console.print(f"[bold]{number + 1}[/]  {one.name}: {one.what}")
-        if keep is None:
-            with tempfile.TemporaryDirectory(prefix="tarry-chaos-") as folder:
-                verdict = play(one, seed, Path(folder), page)
-        else:
-            keep.mkdir(parents=True, exist_ok=True)
-            verdict = play(one, seed, Path(tempfile.mkdtemp(prefix=f"{one.name}-", dir=keep)), page)
-        if verdict.skipped:
-            page.skipped(verdict)
-        tell(verdict)
-        verdicts.append(verdict)
+    with asyncio.Runner() as runner:
+        for number, one in enumerate(_chosen(scenario, minutes, runs, seed)):
+            console.print(f"[bold]{number + 1}[/]  {one.name}: {one.what}")
+            with _folder(one.name, keep) as folder:
+                verdict = play(one, _seed_of(one, seed), folder, page, runner)
+            if verdict.skipped:
+                page.skipped(verdict)
+            tell(verdict)
+            verdicts.append(verdict)
     page.write(report)
     console.print(f"report: {report}")
     for verdict in verdicts:
@@ -112,6 +118,22 @@ def main(
             console.print(f"again: {_command(verdict.scenario, seed)}")
     print(json.dumps(summary(verdicts)))
     raise typer.Exit(1 if any(verdict.broken for verdict in verdicts) else 0)
+
+
+@contextmanager
+def _folder(name: str, keep: Path | None) -> Iterator[Path]:
+    if keep is None:
+        with tempfile.TemporaryDirectory(prefix="tarry-chaos-") as folder:
+            yield Path(folder)
+    else:
+        keep.mkdir(parents=True, exist_ok=True)
+        yield Path(tempfile.mkdtemp(prefix=f"{name}-", dir=keep))
+
+
+def _seed_of(scenario: Scenario, seed: int) -> int:
+    """Return the seed of the traffic: an explored scenario has its own, so that it can be replayed."""
+    kind, _, number = scenario.name.partition("-")
+    return int(number) if kind == "explore" else seed
 
 
 def _chosen(names: str, minutes: float, runs: int, seed: int) -> Iterator[Scenario]:

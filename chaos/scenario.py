@@ -42,6 +42,8 @@ class Scenario:
     """After which what is due and can come is stuck."""
     travel_ms: int = 100
     """What a delivery may take on its way."""
+    tolerance_ms: int = 0
+    """How exact cluster time is while a leader's own clock is wrong: it then rests on round trips."""
     unavailable_ms_max: int | None = None
     duplicates_max: int | None = None
     fast: bool = False

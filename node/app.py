@@ -17,6 +17,7 @@ from grpc_reflection.v1alpha import reflection
 
 from tarry.node.auth import Authorizer
 from tarry.node.clock import Clock, SystemClock
+from tarry.node.clock_guard import ClockGuard
 from tarry.node.config import NodeConfig
 from tarry.node.core import Core
 from tarry.node.forwarding import Forwarding
@@ -100,6 +101,7 @@ class Node:
                 "checkpoints": self._core.checkpoints.run(),
                 "ledger": self._core.ledger.run(),
                 "health": self._tell_health(),
+                "clock": ClockGuard(self.driver, self.time, config.dispatch).run(),
                 "repair": damage.run(self._connected, records.fetch),
                 "index repair": damage.indices.run(self._connected, records.fetch_index),
                 "scrub": Scrub(self.machine, damage, config.dispatch).run(),

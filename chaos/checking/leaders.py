@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 
+from tarry.chaos.checking.repeats import Span
 from tarry.chaos.history import Delivered, History
 
 
@@ -53,12 +55,19 @@ def compared(history: History) -> int:
     return sum(len(of_one) > 1 for of_one in nodes.values())
 
 
-def last_moments(history: History, within_ms: int) -> list[tuple[int, int]]:
-    """Return for each leader that another followed the time before its last delivery, as spans."""
+def last_moments(history: History, within_ms: int, known: Sequence[Span] = ()) -> list[Span]:
+    """Return for each leader that another followed the time before its last delivery.
+
+    `known`: the windows of faults that were injected; the end of a leader within a second of one is its.
+    """
     last: dict[int, int] = {}
     for delivery in history.delivered:
         last[delivery.term] = max(delivery.received_mono_ms, last.get(delivery.term, 0))
-    return [(last[term] - within_ms, last[term]) for term in sorted(last)[:-1]]
+    return [
+        (last[term] - within_ms, last[term])
+        for term in sorted(last)[:-1]
+        if not any(start - 1_000 <= last[term] <= end + 1_000 for start, end in known)
+    ]
 
 
 def failovers_ms(history: History, events: frozenset[str] = frozenset({"crash"})) -> list[int]:

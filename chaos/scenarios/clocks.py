@@ -13,6 +13,7 @@ SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
 TOLD_MS = 200
 """How near the offset that operators are told has to be."""
 MOVES_S = 8
+INEXACT_MS = 50  # of cluster time under a leader whose clock is wrong, on a busy machine
 
 
 def no_fake_time() -> str:
@@ -50,35 +51,35 @@ async def _jump(run: Run, jump_ms: int, *, leads: bool) -> None:
     await run.during(2)
 
 
-@scenario(needs=(no_fake_time,), prepare=_clocks, duplicates_max=0)
+@scenario(needs=(no_fake_time,), prepare=_clocks, tolerance_ms=INEXACT_MS)
 async def leader_clock_jumps_by_a_second(run: Run) -> None:
     """The leader's clock jumps by + 1 s, the next leader's by - 1 s: told, handed over, nothing early."""
     for jump_ms in (SECOND, -SECOND):
         await _jump(run, jump_ms, leads=True)
 
 
-@scenario(needs=(no_fake_time,), prepare=_clocks, duplicates_max=0)
+@scenario(needs=(no_fake_time,), prepare=_clocks, tolerance_ms=INEXACT_MS)
 async def leader_clock_jumps_by_ten_minutes(run: Run) -> None:
     """The same by 10 min."""
     for jump_ms in (10 * MINUTE, -10 * MINUTE):
         await _jump(run, jump_ms, leads=True)
 
 
-@scenario(needs=(no_fake_time,), prepare=_clocks, duplicates_max=0)
+@scenario(needs=(no_fake_time,), prepare=_clocks, tolerance_ms=INEXACT_MS)
 async def leader_clock_jumps_by_a_day(run: Run) -> None:
     """The same by a day."""
     for jump_ms in (DAY, -DAY):
         await _jump(run, jump_ms, leads=True)
 
 
-@scenario(needs=(no_fake_time,), prepare=_clocks, duplicates_max=0)
+@scenario(needs=(no_fake_time,), prepare=_clocks, tolerance_ms=INEXACT_MS)
 async def follower_clock_jumps(run: Run) -> None:
     """A follower's clock jumps by ± 1 s, ± 10 min, ± 1 day: told, and nothing else happens."""
     for jump_ms in (SECOND, -SECOND, 10 * MINUTE, -10 * MINUTE, DAY, -DAY):
         await _jump(run, jump_ms, leads=False)
 
 
-@scenario(needs=(no_fake_time,), prepare=_clocks)
+@scenario(needs=(no_fake_time,), prepare=_clocks, tolerance_ms=INEXACT_MS)
 async def wrong_clock_takes_over(run: Run) -> None:
     """Leadership given to a node whose clock is 10 min ahead, then behind; then the leader killed."""
     for jump_ms in (10 * MINUTE, -10 * MINUTE):
@@ -95,7 +96,7 @@ async def wrong_clock_takes_over(run: Run) -> None:
         await run.during(1)
 
 
-@scenario(needs=(no_fake_time,), prepare=_clocks)
+@scenario(needs=(no_fake_time,), prepare=_clocks, tolerance_ms=INEXACT_MS)
 async def clocks_drift(run: Run) -> None:
     """One clock runs 2 % fast, another 1 % slow, for 6 s; the leader is killed meanwhile."""
     first, second, _ = run.names

@@ -152,6 +152,7 @@ def test_the_last_moments_are_those_of_leaders_that_another_followed() -> None:
     history = sound()
     history.delivered.append(delivered(9, at_ms=5_700, node="n2", term=2))
     assert leaders.last_moments(history, within_ms=50) == [(4_952, 5_002)]
+    assert leaders.last_moments(history, within_ms=50, known=[(5_500, 5_600)]) == []
 
 
 def test_a_failover_is_timed_from_the_kill_of_the_leader_to_its_successor_s_first_delivery() -> None:
