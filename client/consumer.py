@@ -19,6 +19,7 @@ from tarry.client.errors import Closed, TarryError
 from tarry.client.hand import AckOutcome, Hand, Verdict
 from tarry.client.message import Message, MessageBatch
 from tarry.client.nodes import Nodes
+from tarry.client.receipting import receipts
 from tarry.client.repeats import Repeats
 from tarry.client.start import Start, group_start
 from tarry.client.subscription import Subscription
@@ -63,6 +64,8 @@ class Consumer:
         self.duplicates_dropped = 0
         """Repeated deliveries kept back (``dedupe`` only)."""
         self._hand = Hand(credit)
+        self._receipts = receipts(nodes.settings, f"consumer:{self.name}", group)
+        self._hand.on_acked = self._receipts.acked if self._receipts is not None else None
         self._repeats = Repeats(REPEATS_WINDOW) if dedupe else None
         self._buffer = Buffer()
         self._lost_seen = 0
@@ -120,6 +123,8 @@ class Consumer:
             if self._renewal is not None:
                 self._renewal.cancel()
             await self._subscription.close(CLOSE_MS)
+            if self._receipts is not None:
+                await self._receipts.close()
 
     async def __aenter__(self) -> Consumer:
         await self.start()
@@ -136,10 +141,15 @@ class Consumer:
         if self._hand.lost == self._lost_seen and not self._closed:  # the short way, twice as fast
             message = self._buffer.message(time.monotonic() - self._subscription.lease_ms / 1_000)
             if message is not None:
-                return message
+                return self._receipted(message)
         message = await self._take(self._buffer.message)
         if message is None:
             raise StopAsyncIteration
+        return self._receipted(message)
+
+    def _receipted(self, message: Message) -> Message:
+        if self._receipts is not None:
+            self._receipts.received(message.batch, (message.place,))
         return message
 
     async def batches(self) -> AsyncIterator[MessageBatch]:
@@ -149,7 +159,10 @@ class Consumer:
 
     async def next_batch(self) -> MessageBatch | None:
         """Return the next batch; None after ``close``. Raises Refused when the cluster ends it."""
-        return await self._take(self._buffer.batch)
+        batch = await self._take(self._buffer.batch)
+        if self._receipts is not None and batch is not None:
+            self._receipts.received(batch, batch.places)
+        return batch
 
     def holds(self, message: View) -> bool:
         """Return whether the message is in hand: not settled, and not lost."""

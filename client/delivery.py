@@ -29,6 +29,17 @@ class Stamp(NamedTuple):
     """Messages of that second released so far."""
 
 
+class Place(NamedTuple):
+    """Which message it is, and which delivery of it; None where it is not delivered yet."""
+
+    hour: int
+    global_index: int
+    due_ms: int
+    offset: int | None = None
+    attempt: int | None = None
+    maybe_duplicate: bool | None = None
+
+
 class Columns:
     """Messages of one queue that came together. Columns have shape (n,)."""
 
@@ -99,6 +110,14 @@ class Columns:
         stamp = self._deliveries.stamp
         return Stamp(stamp.node, stamp.term, stamp.tick, stamp.local_index)
 
+    @cached_property
+    def places(self) -> list[Place]:
+        """Which messages and deliveries they are."""
+        columns = (self._column("hour", np.uint32), self._column("global_index", np.uint32), self.due_ms)
+        listed = [column.tolist() for column in columns]
+        marks = self.attempts.tolist(), self.maybe_duplicates.tolist()
+        return list(map(Place, *listed, self.offsets, *marks))
+
     def _column(self, name: str, dtype: type[Number]) -> NDArray[Number]:
         column = np.array(getattr(self._deliveries, name), dtype=dtype)
         return column if self._positions is None else column[self._positions]
@@ -123,6 +142,16 @@ class View:
     @property
     def topic(self) -> str:
         return self._batch.topic
+
+    @property
+    def batch(self) -> Columns:
+        """What it came with."""
+        return self._batch
+
+    @property
+    def place(self) -> Place:
+        """Which message and which delivery it is."""
+        return self._batch.places[self._position]
 
     @property
     def queue(self) -> int:

@@ -8,7 +8,7 @@ received ──► in hand ──verdict──► waiting ──outgoing──�
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, NamedTuple
@@ -65,6 +65,8 @@ class Hand:
     """The table of one consumer. ``credit`` is how many messages it may have in hand at once."""
 
     def __init__(self, credit: int) -> None:
+        self.on_acked: Callable[[int, list[int]], None] | None = None
+        """Told the queue and offsets of acks that counted."""
         self.credit = credit
         self.stale = 0
         """Verdicts that came to STALE."""
@@ -181,6 +183,8 @@ class Hand:
             self.stale += len(acked.stale)
         else:
             self.forget(verdict.queue, acked.stale)
+        if self.on_acked is not None and not verdict.nack and verdict.extend_ms is None:
+            self.on_acked(verdict.queue, [offset for offset in group.offsets if offset not in acked.stale])
         group.outcomes.update(dict.fromkeys(acked.stale, AckOutcome.STALE))
         group.tell()
 

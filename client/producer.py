@@ -25,6 +25,7 @@ from tarry.client.errors import (
 from tarry.client.gathering import Gathered, Gathering
 from tarry.client.nodes import Nodes
 from tarry.client.pieces import around, joined
+from tarry.client.receipting import receipts
 from tarry.client.records import record
 from tarry.client.sequences import Sequences
 from tarry.client.waiters import Callback, OneWay, Waiter, tell
@@ -37,6 +38,7 @@ class Producer:
 
     def __init__(self, nodes: Nodes) -> None:
         self.id = uuid.uuid4().hex
+        self._receipts = receipts(nodes.settings, f"producer:{self.id}")
         self._settings = nodes.settings
         self._calls = Calls(nodes)
         self._sequences = Sequences(nodes.settings.in_flight_max)
@@ -226,6 +228,8 @@ class Producer:
         """Take no more, and return when what was given has its answer."""
         self._closed = True
         await self.flush()
+        if self._receipts is not None:
+            await self._receipts.close()
 
     async def __aenter__(self) -> Producer:
         return self
@@ -278,9 +282,14 @@ class Producer:
         sequence = await self._sequences.take()
         try:
             request = batch.request(self.id, sequence)
-            return await self._calls.call(lambda node: node.producer.ScheduleBatch, request)
+            response: producer_pb.ScheduleBatchResponse = await self._calls.call(
+                lambda node: node.producer.ScheduleBatch, request
+            )
         finally:
             self._sequences.answered(sequence)
+        if self._receipts is not None:
+            self._receipts.produced(batch.topics, batch.topic, response)
+        return response
 
     async def _send_piece(self, batch: Batch, start: int, stop: int) -> ScheduledBatch:
         return ScheduledBatch.of(await self._send(batch.part(start, stop)))

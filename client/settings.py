@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import grpc
 
@@ -54,6 +55,10 @@ class Settings:
     """How long a message may wait for company; 0: until the event loop's next turn."""
     waiting_messages_max: int = 200_000
     """Single messages of one producer without an answer yet; more are refused at once."""
+
+    receipts: str | Path | None = None
+    """Folder in which producers and consumers write down what they saw, for ``tarry.spark``; None: they do
+    not."""
 
     keepalive_ms: int = 5_000
     keepalive_timeout_ms: int = 2_000
