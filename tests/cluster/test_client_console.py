@@ -52,6 +52,7 @@ def test_a_message_is_scheduled_shown_cancelled_and_shown_again(tarry: Any) -> N
         "tags": ["paid"],
         "keys": ["k7"],
         "properties": {"colour": "red"},
+        "ordering_key": "",
         "body": "hello",
     }
     assert ok(tarry("cancel", scheduled["id"], "-o", "json")) == [

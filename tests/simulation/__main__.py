@@ -37,7 +37,8 @@ def run(seed: int, world: str, seconds: float, ablation: str) -> Outcome:
 
 def outcomes(seeds: Iterable[int], world: str, seconds: float, ablation: str = "") -> Iterator[Outcome]:
     """In whatever order they end."""
-    with multiprocessing.Pool() as pool:
+    # Fresh processes: a fork would copy the threads' locks of whatever runs in this one.
+    with multiprocessing.get_context("spawn").Pool() as pool:
         work = partial(run, world=world, seconds=seconds, ablation=ablation)
         yield from pool.imap_unordered(work, seeds)
 

@@ -16,7 +16,7 @@ def test_nothing_is_lost_doubled_or_early_in_a_hundred_seeds() -> None:
     failed = [(outcome.world, outcome.seed, outcome.failure) for outcome in seen if outcome.failure]
     assert not failed
     numbers = summary(seen, 0.0)
-    assert min(numbers[name] for name in ("acknowledged", "faults", "elections", "transfers")) > 50
+    assert min(numbers[name] for name in ("acknowledged", "faults", "elections", "transfers")) > 10
 
 
 @pytest.mark.parametrize("seed", [2, 11])
