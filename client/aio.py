@@ -16,6 +16,7 @@ from tarry.client.message import Message, MessageBatch
 from tarry.client.nodes import Nodes
 from tarry.client.operator import Operator, Redriven, Sought, TopicDescription, Transferred
 from tarry.client.producer import Producer
+from tarry.client.puller import Puller
 from tarry.client.settings import Settings, Tls, parse_servers
 from tarry.client.start import Start
 from tarry.client.topic_settings import Misfire
@@ -32,6 +33,7 @@ __all__ = [
     "Misfire",
     "Operator",
     "Producer",
+    "Puller",
     "Redriven",
     "Scheduled",
     "ScheduledBatch",
@@ -102,6 +104,19 @@ class Client:
         )
         self._opened.append(consumer)
         return consumer
+
+    def puller(
+        self,
+        topic: str,
+        group: str,
+        *,
+        name: str = "",
+        tags: Iterable[str] = (),
+        lease_ms: int = 0,
+        start: Start | None = None,
+    ) -> Puller:
+        """Return a consumer that takes messages call by call. Arguments as of ``consumer``."""
+        return Puller(self._cluster(), topic, group, name=name, tags=tags, lease_ms=lease_ms, start=start)
 
     def operator(self) -> Operator:
         """Return an operator."""

@@ -13,6 +13,7 @@ from tarry.client import (
     console_consume,
     console_ledger,
     console_members,
+    console_pull,
     console_schedule,
     console_topic_settings,
     console_topics,
@@ -38,6 +39,8 @@ from tarry.client.console_times import time_text
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.command(epilog=EXIT_CODES)(console_schedule.schedule)
 app.command(epilog=EXIT_CODES)(console_consume.consume)
+for command in (console_pull.receive, console_pull.ack, console_pull.nack, console_pull.extend):
+    app.command(epilog=EXIT_CODES)(command)
 app.command(epilog=EXIT_CODES)(console_topics.redrive)
 app.add_typer(console_topic_settings.topic_app, name="topic")
 app.add_typer(console_topics.group_app, name="group")

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from tarry.client.aio import Client, Consumer, Message
+from tarry.client.aio import Client, Consumer
 from tarry.client.console_options import (
     DEFAULT_SERVERS,
     Ca,
@@ -22,6 +22,7 @@ from tarry.client.console_options import (
 )
 from tarry.client.console_output import Output, body_fields, out, print_json, words
 from tarry.client.console_times import duration_text, parse_duration_ms, parse_start, time_text
+from tarry.client.delivery import View
 
 
 def consume(
@@ -104,14 +105,15 @@ async def _print_all(
             message = await asyncio.wait_for(anext(consumer), timeout_s)
         except (TimeoutError, StopAsyncIteration):
             break
-        _print(message, output)
+        print_message(message, output)
         printed += 1
         if acknowledge:
             message.ack_soon()
     return printed
 
 
-def _print(message: Message, output: Output) -> None:
+def print_message(message: View, output: Output, ahead: str = "") -> None:
+    """Print a delivery as one line."""
     late_ms = message.received_ms - message.due_ms
     if output is Output.JSON:
         print_json(
@@ -139,6 +141,7 @@ def _print(message: Message, output: Output) -> None:
     notes += [f"#{tag}" for tag in message.tags]
     fields = body_fields(message.body)
     line = Text.assemble(
+        ahead,
         (message.id, "cyan"),
         f"  {time_text(message.due_ms)}  ",
         (f"{'+' if late_ms >= 0 else ''}{duration_text(late_ms)}", "green" if late_ms < 1_000 else "yellow"),

@@ -23,6 +23,7 @@ from tarry.client.start import Start
 from tarry.client.sync_consumer import Consumer, Message, MessageBatch
 from tarry.client.sync_operator import Operator
 from tarry.client.sync_producer import Producer
+from tarry.client.sync_puller import Puller
 from tarry.client.topic_settings import Misfire
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "Misfire",
     "Operator",
     "Producer",
+    "Puller",
     "Redriven",
     "Scheduled",
     "ScheduledBatch",
@@ -97,6 +99,23 @@ class Client:
             )
 
         return Consumer(self._thread.run(_made(make)), self._thread)
+
+    def puller(
+        self,
+        topic: str,
+        group: str,
+        *,
+        name: str = "",
+        tags: Iterable[str] = (),
+        lease_ms: int = 0,
+        start: Start | None = None,
+    ) -> Puller:
+        """Return a consumer that takes messages call by call. Arguments as of ``consumer``."""
+
+        def make() -> aio.Puller:
+            return self._client.puller(topic, group, name=name, tags=tags, lease_ms=lease_ms, start=start)
+
+        return Puller(self._thread.run(_made(make)), self._thread)
 
     def operator(self) -> Operator:
         """Return an operator."""

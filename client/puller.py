@@ -1,0 +1,133 @@
+"""A puller: the other way to consume, call by call. Takes what is due, and settles it by name.
+
+Any node answers; no stream is kept open, so that a script or a request handler may pull.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterable, Sequence
+from typing import Literal, TypeAlias
+
+from tarry.client.calls import Calls
+from tarry.client.delivery import Columns, View
+from tarry.client.errors import InvalidSubscription
+from tarry.client.hand import AckOutcome
+from tarry.client.nodes import Nodes
+from tarry.client.start import Start, group_start
+from tarry.proto import tarry_consumer_pb2 as consumer_pb
+
+ANSWER_MS = 5_000
+"""Beyond its wait, how long an attempt to receive may take."""
+
+_Request: TypeAlias = consumer_pb.AckRequest | consumer_pb.NackRequest | consumer_pb.ExtendRequest
+
+
+class Puller:
+    """One consumer of a group, by calls. Made by ``Client.puller``; may be shared by any number of tasks.
+
+    ``name``: whoever settles must have the name of who received; a program that
+    settles in a later run gives itself one.
+    """
+
+    def __init__(
+        self,
+        nodes: Nodes,
+        topic: str,
+        group: str,
+        *,
+        name: str = "",
+        tags: Iterable[str] = (),
+        lease_ms: int = 0,
+        start: Start | None = None,
+    ) -> None:
+        self.topic = topic
+        self.group = group
+        self.name = name or f"puller-{uuid.uuid4().hex[:16]}"
+        self._calls = Calls(nodes)
+        self._deadline_ms = nodes.settings.deadline_ms
+        self._tags = list(tags)
+        self._lease_ms = lease_ms
+        self._start = None if start is None else group_start(start)
+
+    async def receive(self, messages_max: int = 1, *, wait_ms: int = 0) -> list[View]:
+        """Return up to ``messages_max`` due messages, leased; wait for the first, up to 30 s.
+
+        Empty where nothing came due. An answer that is lost on its way leaves its
+        messages leased to nobody who knows: they come again, with a higher attempt.
+        Raises Refused, Overloaded or Unavailable.
+        """
+        if messages_max < 1:
+            raise InvalidSubscription("RECEIVE_INVALID", "messages_max must be at least 1")
+        request = consumer_pb.ReceiveRequest(
+            topic=self.topic,
+            group=self.group,
+            consumer=self.name,
+            messages_max=messages_max,
+            wait_ms=wait_ms,
+            lease_ms=self._lease_ms,
+            tags=self._tags,
+            start=self._start,
+        )
+        answer = await self._calls.call(
+            lambda node: node.consumer.Receive,
+            request,
+            deadline_ms=wait_ms + self._deadline_ms,
+            attempt_ms=wait_ms + ANSWER_MS,
+            changes=False,
+        )
+        received_ms = int(time.time() * 1_000)
+        batches = [Columns(deliveries, received_ms) for deliveries in answer.deliveries]
+        return [View(batch, n, offset) for batch in batches for n, offset in enumerate(batch.offsets)]
+
+    async def ack(self, messages: Sequence[View]) -> list[AckOutcome]:
+        """Acknowledge; return an outcome for each: fsynced on a majority, or stale."""
+        return await self._settle(consumer_pb.AckRequest(), messages)
+
+    async def nack(self, messages: Sequence[View], delay_ms: int | None = None) -> list[AckOutcome]:
+        """Have them delivered again after ``delay_ms``, or by the group's back-off table."""
+        return await self._settle(consumer_pb.NackRequest(delay_ms=delay_ms), messages)
+
+    async def extend(self, messages: Sequence[View], lease_ms: int) -> list[AckOutcome]:
+        """Keep them for ``lease_ms`` from now on; return whether each still was in hand."""
+        return await self._settle(consumer_pb.ExtendRequest(lease_ms=lease_ms), messages)
+
+    async def settle(
+        self,
+        verdict: Literal["ack", "nack", "extend"],
+        queue: int,
+        offsets: Sequence[int],
+        value_ms: int | None = None,
+    ) -> list[AckOutcome]:
+        """``ack``, ``nack`` or ``extend`` what an earlier run received, by its queue and offsets."""
+        request: _Request
+        if verdict == "ack":
+            request = consumer_pb.AckRequest()
+        elif verdict == "nack":
+            request = consumer_pb.NackRequest(delay_ms=value_ms)
+        else:
+            request = consumer_pb.ExtendRequest(lease_ms=value_ms)
+        return await self._one(request, queue, offsets)
+
+    async def _settle(self, request: _Request, messages: Sequence[View]) -> list[AckOutcome]:
+        outcomes: dict[tuple[int, int], AckOutcome] = {}
+        for queue in {message.queue for message in messages}:
+            offsets = [message.offset for message in messages if message.queue == queue]
+            for offset, outcome in zip(offsets, await self._one(request, queue, offsets), strict=True):
+                outcomes[queue, offset] = outcome
+        return [outcomes[message.queue, message.offset] for message in messages]
+
+    async def _one(self, request: _Request, queue: int, offsets: Sequence[int]) -> list[AckOutcome]:
+        request.topic, request.group, request.consumer = self.topic, self.group, self.name
+        request.queue = queue
+        request.ClearField("offset")
+        request.offset.extend(offsets)
+        if isinstance(request, consumer_pb.AckRequest):
+            answer = await self._calls.call(lambda node: node.consumer.Ack, request)
+        elif isinstance(request, consumer_pb.NackRequest):
+            answer = await self._calls.call(lambda node: node.consumer.Nack, request)
+        else:
+            answer = await self._calls.call(lambda node: node.consumer.Extend, request)
+        stale = set(answer.stale)
+        return [AckOutcome.STALE if offset in stale else AckOutcome.OK for offset in offsets]
