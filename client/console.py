@@ -1,4 +1,4 @@
-"""The client's commands: schedule, consume, get, cancel, status, transfer, topic, group, redrive.
+"""The client's commands. Each is a function; ``on_cluster`` adds what all of them are told of the cluster.
 
 ``tarry.node`` adds those that run nodes; together they are the program ``tarry``.
 """
@@ -21,18 +21,7 @@ from tarry.client import (
 from tarry.client.aio import Client
 from tarry.client.answers import CancelOutcome, StoredMessage
 from tarry.client.console_operator import print_status
-from tarry.client.console_options import (
-    DEFAULT_SERVERS,
-    EXIT_CODES,
-    Ca,
-    Certificate,
-    Deadline,
-    Form,
-    Key,
-    Server,
-    Token,
-    run,
-)
+from tarry.client.console_options import EXIT_CODES, OnCluster, on_cluster
 from tarry.client.console_output import REFUSED, Output, body_fields, print_fields, print_json, print_rows
 from tarry.client.console_times import time_text
 
@@ -49,34 +38,26 @@ app.add_typer(console_ledger.ledger_app, name="ledger")
 
 
 @app.command(epilog=EXIT_CODES)
+@on_cluster()
 def get(
     message_id: Annotated[str, typer.Argument(metavar="ID", help="As schedule printed it.")],
-    output: Form = Output.TABLE,
-    server: Server = DEFAULT_SERVERS,
-    token: Token = None,
-    ca: Ca = None,
-    certificate: Certificate = None,
-    key: Key = None,
-    deadline_ms: Deadline = 15_000,
+    *,
+    cluster: OnCluster,
 ) -> None:
     """Show a message as it is now."""
 
     async def work(client: Client) -> None:
-        print_fields(_fields(await client.producer().get(message_id), output), output)
+        print_fields(_fields(await client.producer().get(message_id), cluster.output), cluster.output)
 
-    run(work, output, server, token, ca, certificate, key, deadline_ms)
+    cluster.run(work)
 
 
 @app.command(epilog="Exit code 1 also where a message was not cancelled. " + EXIT_CODES)
+@on_cluster()
 def cancel(
     message_ids: Annotated[list[str], typer.Argument(metavar="ID...", help="As schedule printed them.")],
-    output: Form = Output.TABLE,
-    server: Server = DEFAULT_SERVERS,
-    token: Token = None,
-    ca: Ca = None,
-    certificate: Certificate = None,
-    key: Key = None,
-    deadline_ms: Deadline = 15_000,
+    *,
+    cluster: OnCluster,
 ) -> None:
     """Cancel messages before they are due."""
 
@@ -86,56 +67,48 @@ def cancel(
             {"id": message_id, "outcome": outcome.value}
             for message_id, outcome in zip(message_ids, outcomes, strict=True)
         ]
-        if output is Output.JSON:
+        if cluster.output is Output.JSON:
             print_json(rows)
         else:
             print_rows("", rows, ["id", "outcome"])
         if any(outcome is not CancelOutcome.CANCELLED for outcome in outcomes):
             raise typer.Exit(REFUSED)
 
-    run(work, output, server, token, ca, certificate, key, deadline_ms)
+    cluster.run(work)
 
 
 @app.command(epilog=EXIT_CODES)
+@on_cluster()
 def status(
-    output: Form = Output.TABLE,
-    server: Server = DEFAULT_SERVERS,
-    token: Token = None,
-    ca: Ca = None,
-    certificate: Certificate = None,
-    key: Key = None,
-    deadline_ms: Deadline = 15_000,
+    *,
+    cluster: OnCluster,
 ) -> None:
     """Show the cluster: every node's own word, what is pending, and how far groups are."""
 
     async def work(client: Client) -> None:
         operator = client.operator()
         await operator.status()  # also learns the addresses of all members
-        print_status(await operator.status_of_all(), output)
+        print_status(await operator.status_of_all(), cluster.output)
 
-    run(work, output, server, token, ca, certificate, key, deadline_ms)
+    cluster.run(work)
 
 
 @app.command(epilog=EXIT_CODES)
+@on_cluster()
 def transfer(
     to: Annotated[
         str, typer.Option(metavar="NODE", help="Name of the node to lead; else the most advanced follower.")
     ] = "",
-    output: Form = Output.TABLE,
-    server: Server = DEFAULT_SERVERS,
-    token: Token = None,
-    ca: Ca = None,
-    certificate: Certificate = None,
-    key: Key = None,
-    deadline_ms: Deadline = 15_000,
+    *,
+    cluster: OnCluster,
 ) -> None:
     """Hand leadership to another node, losing and repeating nothing."""
 
     async def work(client: Client) -> None:
         done = await client.operator().transfer(to)
-        print_fields({"leader": done.leader, "term": done.term, "pause_ms": done.pause_ms}, output)
+        print_fields({"leader": done.leader, "term": done.term, "pause_ms": done.pause_ms}, cluster.output)
 
-    run(work, output, server, token, ca, certificate, key, deadline_ms)
+    cluster.run(work)
 
 
 def _fields(message: StoredMessage, output: Output) -> dict[str, object]:

@@ -9,22 +9,13 @@ import typer
 from rich.text import Text
 
 from tarry.client.aio import Client, Consumer
-from tarry.client.console_options import (
-    DEFAULT_SERVERS,
-    Ca,
-    Certificate,
-    Deadline,
-    Form,
-    Key,
-    Server,
-    Token,
-    run,
-)
+from tarry.client.console_options import OnCluster, on_cluster
 from tarry.client.console_output import Output, body_fields, out, print_json, words
 from tarry.client.console_times import duration_text, parse_duration_ms, parse_start, time_text
 from tarry.client.delivery import View
 
 
+@on_cluster()
 def consume(
     topic: Annotated[str, typer.Argument(help="What to receive.")],
     group: Annotated[
@@ -63,13 +54,8 @@ def consume(
     keep: Annotated[
         bool, typer.Option("--no-ack", help="Do not acknowledge: the messages will be delivered again.")
     ] = False,
-    output: Form = Output.TABLE,
-    server: Server = DEFAULT_SERVERS,
-    token: Token = None,
-    ca: Ca = None,
-    certificate: Certificate = None,
-    key: Key = None,
-    deadline_ms: Deadline = 15_000,
+    *,
+    cluster: OnCluster,
 ) -> None:
     """Print messages of a topic as they fall due, one a line, until Ctrl-C.
 
@@ -83,14 +69,14 @@ def consume(
         async with client.consumer(
             topic, group, tags=tag or (), credit=wanted, lease_ms=lease_ms, dedupe=True, start=where
         ) as consumer:
-            printed = await _print_all(consumer, output, most, timeout_ms, acknowledge=not keep)
-        if output is Output.TABLE:
+            printed = await _print_all(consumer, cluster.output, most, timeout_ms, acknowledge=not keep)
+        if cluster.output is Output.TABLE:
             words().print(
                 f"{printed:,} messages" + (f", {consumer.reconnects} reconnects" * bool(consumer.reconnects))
             )
 
     try:
-        run(work, output, server, token, ca, certificate, key, deadline_ms)
+        cluster.run(work)
     except KeyboardInterrupt:
         raise typer.Exit(0) from None
 

@@ -8,18 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tarry.client.aio import Client
-from tarry.client.console_options import (
-    DEFAULT_SERVERS,
-    EXIT_CODES,
-    Ca,
-    Certificate,
-    Deadline,
-    Form,
-    Key,
-    Server,
-    Token,
-    run,
-)
+from tarry.client.console_options import EXIT_CODES, OnCluster, on_cluster
 from tarry.client.console_output import Output, print_json, print_rows, words
 from tarry.client.console_times import parse_time_ms
 from tarry.client.ledger import LedgerPart
@@ -32,6 +21,7 @@ COLUMNS = ("node", "address", "segments", "rows", "first_index", "last_index")
 
 
 @ledger_app.command("export", epilog=EXIT_CODES)
+@on_cluster()
 def export(
     to: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the copies.")],
     from_: Annotated[
@@ -43,13 +33,8 @@ def export(
     ] = None,
     kind: Annotated[list[str] | None, typer.Option(help="Only rows of these kinds.")] = None,
     closed: Annotated[bool, typer.Option("--closed", help="Leave out the open segment.")] = False,
-    output: Form = Output.TABLE,
-    server: Server = DEFAULT_SERVERS,
-    token: Token = None,
-    ca: Ca = None,
-    certificate: Certificate = None,
-    key: Key = None,
-    deadline_ms: Deadline = 15_000,
+    *,
+    cluster: OnCluster,
 ) -> None:
     """Copy every node's ledger into a folder, a folder for each node, with manifests of its own."""
 
@@ -71,12 +56,12 @@ def export(
                     spinner.update(f"exporting {address}: {copy.rows:,} rows")
                 copy.close()
                 rows.append({"address": address, **copy.told()})
-        if output is Output.JSON:
+        if cluster.output is Output.JSON:
             print_json(rows)
         else:
             print_rows("", rows, COLUMNS)
 
-    run(work, output, server, token, ca, certificate, key, deadline_ms)
+    cluster.run(work)
 
 
 class Copy:

@@ -7,19 +7,8 @@ from typing import Annotated
 import typer
 
 from tarry.client.aio import Client
-from tarry.client.console_options import (
-    DEFAULT_SERVERS,
-    EXIT_CODES,
-    Ca,
-    Certificate,
-    Deadline,
-    Form,
-    Key,
-    Server,
-    Token,
-    run,
-)
-from tarry.client.console_output import Output, print_fields, words
+from tarry.client.console_options import EXIT_CODES, OnCluster, on_cluster
+from tarry.client.console_output import print_fields, words
 
 member_app = typer.Typer(no_args_is_help=True, help="Add and remove nodes of a running cluster.")
 
@@ -27,41 +16,33 @@ Node = Annotated[str, typer.Argument(help="The node's name.")]
 
 
 @member_app.command("add", epilog=EXIT_CODES)
+@on_cluster(deadline_ms=60_000)
 def add(
     node: Node,
     address: Annotated[str, typer.Argument(help="Its host:port.")],
-    output: Form = Output.TABLE,
-    server: Server = DEFAULT_SERVERS,
-    token: Token = None,
-    ca: Ca = None,
-    certificate: Certificate = None,
-    key: Key = None,
-    deadline_ms: Deadline = 60_000,
+    *,
+    cluster: OnCluster,
 ) -> None:
     """Make a node a member. It runs already, with join = true and the other nodes as its members."""
 
     async def work(client: Client) -> None:
         words().print(f"{node} learns what there is; then it counts", style="dim")
-        members = await client.operator().add_member(node, address, deadline_ms=deadline_ms)
-        print_fields({"members": members}, output)
+        members = await client.operator().add_member(node, address, deadline_ms=cluster.deadline_ms)
+        print_fields({"members": members}, cluster.output)
 
-    run(work, output, server, token, ca, certificate, key, deadline_ms)
+    cluster.run(work)
 
 
 @member_app.command("remove", epilog=EXIT_CODES)
+@on_cluster()
 def remove(
     node: Node,
-    output: Form = Output.TABLE,
-    server: Server = DEFAULT_SERVERS,
-    token: Token = None,
-    ca: Ca = None,
-    certificate: Certificate = None,
-    key: Key = None,
-    deadline_ms: Deadline = 15_000,
+    *,
+    cluster: OnCluster,
 ) -> None:
     """Let a member go; stop its process afterwards. If it leads, it hands leadership over first."""
 
     async def work(client: Client) -> None:
-        print_fields({"members": await client.operator().remove_member(node)}, output)
+        print_fields({"members": await client.operator().remove_member(node)}, cluster.output)
 
-    run(work, output, server, token, ca, certificate, key, deadline_ms)
+    cluster.run(work)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import inspect
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from inspect import Parameter
 from pathlib import Path
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias, get_type_hints
 
 import typer
 
 from tarry.client.aio import Client, connect
 from tarry.client.console_output import Output, fail
-from tarry.client.console_times import parse_duration_ms
+from tarry.client.console_times import duration_text, parse_duration_ms
 from tarry.client.errors import TarryError
 from tarry.client.settings import Tls
 
@@ -68,52 +72,94 @@ Key: TypeAlias = Annotated[
         rich_help_panel=_PANEL,
     ),
 ]
-Deadline: TypeAlias = Annotated[
-    int,
-    typer.Option(
-        "--deadline",
-        parser=parse_duration_ms,
-        metavar="DURATION",
-        help="How long to try before giving up.",
-        show_default="15s",
-        rich_help_panel=_PANEL,
-    ),
-]
 Form: TypeAlias = Annotated[
     Output, typer.Option("--output", "-o", help="For people, or for programs.", rich_help_panel=_PANEL)
 ]
 
 
-def run(
-    work: Callable[[Client], Awaitable[None]],
-    output: Output,
-    server: str,
-    token: str | None,
-    ca: Path | None,
-    certificate: Path | None,
-    key: Path | None,
-    deadline_ms: int,
-) -> None:
-    """Connect, do the work, close. An error of the cluster ends the program with its exit code."""
-    tls = None
-    if ca is not None:
-        tls = Tls(
-            authorities=ca.read_bytes(),
-            certificate=certificate.read_bytes() if certificate else None,
-            private_key=key.read_bytes() if key else None,
+def _deadline(default_ms: int) -> Any:
+    option = typer.Option(
+        "--deadline",
+        parser=parse_duration_ms,
+        metavar="DURATION",
+        help="How long to try before giving up.",
+        show_default=duration_text(default_ms),
+        rich_help_panel=_PANEL,
+    )
+    return Annotated[int, option]
+
+
+@dataclass(frozen=True, slots=True)
+class OnCluster:
+    """What a command was told of the cluster, and how to show what it answers."""
+
+    output: Form
+    server: Server
+    token: Token
+    ca: Ca
+    certificate: Certificate
+    key: Key
+    deadline_ms: int
+
+    def run(self, work: Callable[[Client], Awaitable[None]]) -> None:
+        """Connect, do the work, close. An error of the cluster ends the program with its exit code."""
+        try:
+            client = connect(self.server, token=self.token, tls=self._tls(), deadline_ms=self.deadline_ms)
+        except ValueError as error:
+            raise typer.BadParameter(str(error), param_hint="--server") from None
+
+        async def connected() -> None:
+            async with client:
+                await work(client)
+
+        try:
+            asyncio.run(connected())
+        except TarryError as error:
+            fail(error, self.output)
+
+    def _tls(self) -> Tls | None:
+        if self.ca is None:
+            if self.certificate is not None or self.key is not None:
+                raise typer.BadParameter("also give --tls-ca, which turns TLS on")
+            return None
+        return Tls(
+            authorities=self.ca.read_bytes(),
+            certificate=self.certificate.read_bytes() if self.certificate else None,
+            private_key=self.key.read_bytes() if self.key else None,
         )
-    elif certificate is not None or key is not None:
-        raise typer.BadParameter("also give --tls-ca, which turns TLS on")
-    try:
-        client = connect(server, token=token, tls=tls, deadline_ms=deadline_ms)
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--server") from None
 
-    async def connected() -> None:
-        async with client:
-            await work(client)
 
-    try:
-        asyncio.run(connected())
-    except TarryError as error:
-        fail(error, output)
+def on_cluster(*, deadline_ms: int = 15_000) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Put the options that all commands share behind a command's own; it gets them as ``cluster``."""
+    shared = {
+        "output": (Form, Output.TABLE),
+        "server": (Server, DEFAULT_SERVERS),
+        "token": (Token, None),
+        "ca": (Ca, None),
+        "certificate": (Certificate, None),
+        "key": (Key, None),
+        "deadline_ms": (_deadline(deadline_ms), deadline_ms),
+    }
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def with_options(**given: Any) -> None:
+            cluster = OnCluster(**{name: given.pop(name) for name in shared})
+            command(**given, cluster=cluster)
+
+        hints = get_type_hints(command, include_extras=True)
+        own = [
+            parameter.replace(annotation=hints[name], kind=Parameter.KEYWORD_ONLY)
+            for name, parameter in inspect.signature(command).parameters.items()
+            if name != "cluster"
+        ]
+        of_cluster = [
+            Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=hint)
+            for name, (hint, default) in shared.items()
+        ]
+        signature = inspect.Signature([*own, *of_cluster])
+        with_options.__signature__ = signature  # type: ignore[attr-defined]
+        with_options.__annotations__ = {p.name: p.annotation for p in signature.parameters.values()}
+        return with_options
+
+    return decorate

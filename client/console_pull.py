@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, TypeAlias
 
 import typer
 
 from tarry.client.aio import AckOutcome, Client
 from tarry.client.console_consume import print_message
-from tarry.client.console_options import (
-    DEFAULT_SERVERS,
-    Ca,
-    Certificate,
-    Deadline,
-    Form,
-    Key,
-    Server,
-    Token,
-    run,
-)
+from tarry.client.console_options import OnCluster, on_cluster
 from tarry.client.console_output import REFUSED, Output, print_json, print_rows, words
 from tarry.client.console_times import parse_duration_ms
+from tarry.client.hand import Verdict
 
-Topic: TypeAlias = Annotated[str, typer.Argument(help="What to receive.")]
+Topic: TypeAlias = Annotated[str, typer.Argument(help="The topic.")]
 Handles: TypeAlias = Annotated[
     list[str], typer.Argument(metavar="QUEUE:OFFSET...", help="As receive printed them.")
 ]
@@ -33,6 +23,7 @@ Name: TypeAlias = Annotated[
 ]
 
 
+@on_cluster()
 def receive(
     topic: Topic,
     group: Group = "console",
@@ -59,13 +50,8 @@ def receive(
         ),
     ] = 0,
     tag: Annotated[list[str] | None, typer.Option(help="Only messages with any of these.")] = None,
-    output: Form = Output.TABLE,
-    server: Server = DEFAULT_SERVERS,
-    token: Token = None,
-    ca: Ca = None,
-    certificate: Certificate = None,
-    key: Key = None,
-    deadline_ms: Deadline = 15_000,
+    *,
+    cluster: OnCluster,
 ) -> None:
     """Take what is due, one a line, and keep it until its lease is over: ack it before.
 
@@ -76,31 +62,22 @@ def receive(
         puller = client.puller(topic, group, name=name, tags=tag or (), lease_ms=lease_ms)
         messages = await puller.receive(most, wait_ms=wait_ms)
         for message in messages:
-            print_message(message, output, f"{message.queue}:{message.offset}  ")
-        if output is Output.TABLE:
+            print_message(message, cluster.output, f"{message.queue}:{message.offset}  ")
+        if cluster.output is Output.TABLE:
             words().print(f"{len(messages):,} messages")
 
-    run(work, output, server, token, ca, certificate, key, deadline_ms)
+    cluster.run(work)
 
 
+@on_cluster()
 def ack(
-    topic: Topic,
-    handles: Handles,
-    group: Group = "console",
-    name: Name = "console",
-    output: Form = Output.TABLE,
-    server: Server = DEFAULT_SERVERS,
-    token: Token = None,
-    ca: Ca = None,
-    certificate: Certificate = None,
-    key: Key = None,
-    deadline_ms: Deadline = 15_000,
+    topic: Topic, handles: Handles, group: Group = "console", name: Name = "console", *, cluster: OnCluster
 ) -> None:
     """Acknowledge what receive took: it is done."""
-    work = _settling(topic, group, name, handles, "ack", None, output)
-    run(work, output, server, token, ca, certificate, key, deadline_ms)
+    _settle(topic, group, name, handles, Verdict(0), cluster)
 
 
+@on_cluster()
 def nack(
     topic: Topic,
     handles: Handles,
@@ -116,19 +93,14 @@ def nack(
             show_default="by the back-off table",
         ),
     ] = None,
-    output: Form = Output.TABLE,
-    server: Server = DEFAULT_SERVERS,
-    token: Token = None,
-    ca: Ca = None,
-    certificate: Certificate = None,
-    key: Key = None,
-    deadline_ms: Deadline = 15_000,
+    *,
+    cluster: OnCluster,
 ) -> None:
     """Send what receive took round again, later."""
-    work = _settling(topic, group, name, handles, "nack", delay_ms, output)
-    run(work, output, server, token, ca, certificate, key, deadline_ms)
+    _settle(topic, group, name, handles, Verdict(0, nack=True, delay_ms=delay_ms), cluster)
 
 
+@on_cluster()
 def extend(
     topic: Topic,
     handles: Handles,
@@ -138,52 +110,37 @@ def extend(
     ],
     group: Group = "console",
     name: Name = "console",
-    output: Form = Output.TABLE,
-    server: Server = DEFAULT_SERVERS,
-    token: Token = None,
-    ca: Ca = None,
-    certificate: Certificate = None,
-    key: Key = None,
-    deadline_ms: Deadline = 15_000,
+    *,
+    cluster: OnCluster,
 ) -> None:
     """Keep what receive took for longer."""
-    work = _settling(topic, group, name, handles, "extend", lease_ms, output)
-    run(work, output, server, token, ca, certificate, key, deadline_ms)
+    _settle(topic, group, name, handles, Verdict(0, extend_ms=lease_ms), cluster)
 
 
-def _settling(
-    topic: str,
-    group: str,
-    name: str,
-    handles: list[str],
-    verdict: Literal["ack", "nack", "extend"],
-    value_ms: int | None,
-    output: Output,
-) -> Callable[[Client], Awaitable[None]]:
-    places = [_place(handle) for handle in handles]
+def _settle(
+    topic: str, group: str, name: str, handles: list[str], verdict: Verdict, cluster: OnCluster
+) -> None:
+    by_queue: dict[int, list[int]] = {}
+    for handle in handles:
+        queue, _, offset = handle.partition(":")
+        if not (queue.isdecimal() and offset.isdecimal()):
+            raise typer.BadParameter(f"{handle!r} is not QUEUE:OFFSET, as receive prints it")
+        by_queue.setdefault(int(queue), []).append(int(offset))
 
     async def work(client: Client) -> None:
         puller = client.puller(topic, group, name=name)
-        outcomes: dict[tuple[int, int], AckOutcome] = {}
-        for queue in sorted({queue for queue, _ in places}):
-            offsets = [offset for number, offset in places if number == queue]
-            answers = await puller.settle(verdict, queue, offsets, value_ms)
-            outcomes.update(
-                {(queue, offset): answer for offset, answer in zip(offsets, answers, strict=True)}
-            )
-        rows = [{"handle": f"{q}:{o}", "outcome": outcome.value} for (q, o), outcome in outcomes.items()]
-        if output is Output.JSON:
+        rows: list[dict[str, object]] = []
+        for queue, offsets in by_queue.items():
+            outcomes = await puller.settle(verdict._replace(queue=queue), offsets)
+            rows += [
+                {"handle": f"{queue}:{offset}", "outcome": outcome.value}
+                for offset, outcome in zip(offsets, outcomes, strict=True)
+            ]
+        if cluster.output is Output.JSON:
             print_json(rows)
         else:
             print_rows("", rows, ["handle", "outcome"])
-        if any(outcome is AckOutcome.STALE for outcome in outcomes.values()):
+        if any(row["outcome"] == AckOutcome.STALE for row in rows):
             raise typer.Exit(REFUSED)
 
-    return work
-
-
-def _place(handle: str) -> tuple[int, int]:
-    queue, _, offset = handle.partition(":")
-    if not (queue.isdecimal() and offset.isdecimal()):
-        raise typer.BadParameter(f"{handle!r} is not QUEUE:OFFSET, as receive prints it")
-    return int(queue), int(offset)
+    cluster.run(work)

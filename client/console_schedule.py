@@ -13,23 +13,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from tarry.client.aio import Client
 from tarry.client.batch import Time
-from tarry.client.console_options import (
-    DEFAULT_SERVERS,
-    Ca,
-    Certificate,
-    Deadline,
-    Form,
-    Key,
-    Server,
-    Token,
-    run,
-)
+from tarry.client.console_options import OnCluster, on_cluster
 from tarry.client.console_output import Output, print_fields, words
 from tarry.client.console_times import parse_duration_ms, parse_time_ms, time_text
 
 BATCH_MESSAGES = 1_000
 
 
+@on_cluster()
 def schedule(
     topic: Annotated[str, typer.Argument(help="Where it goes; made when first used.")],
     body: Annotated[str, typer.Argument(help="The message; - reads it from stdin.")] = "",
@@ -86,13 +77,8 @@ def schedule(
             show_default="0s",
         ),
     ] = 0,
-    output: Form = Output.TABLE,
-    server: Server = DEFAULT_SERVERS,
-    token: Token = None,
-    ca: Ca = None,
-    certificate: Certificate = None,
-    key: Key = None,
-    deadline_ms: Deadline = 15_000,
+    *,
+    cluster: OnCluster,
 ) -> None:
     """Schedule a message: give --delay, --due or --level.
 
@@ -121,11 +107,11 @@ def schedule(
             properties=properties,
             ordering_key=ordering_key,
         )
-        if output is Output.JSON:
-            print_fields(scheduled._asdict(), output)
+        if cluster.output is Output.JSON:
+            print_fields(scheduled._asdict(), cluster.output)
             return
         due = time_text(scheduled.due_ms) + (" (overdue: delivered at once)" if scheduled.overdue else "")
-        print_fields({"id": scheduled.id, "due": due}, output)
+        print_fields({"id": scheduled.id, "due": due}, cluster.output)
 
     async def many(client: Client) -> None:
         producer, first_id, last_id, overdue = client.producer(), "", "", 0
@@ -160,9 +146,9 @@ def schedule(
             "seconds": round(seconds, 3),
             "messages_per_second": round(count / seconds),
         }
-        print_fields(summary, output)
+        print_fields(summary, cluster.output)
 
-    run(one if count == 1 else many, output, server, token, ca, certificate, key, deadline_ms)
+    cluster.run(one if count == 1 else many)
 
 
 def _content(body: str, file: Path | None) -> bytes:

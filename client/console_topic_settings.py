@@ -9,18 +9,7 @@ import typer
 
 from tarry.client.aio import Client
 from tarry.client.console_operator import print_topics
-from tarry.client.console_options import (
-    DEFAULT_SERVERS,
-    EXIT_CODES,
-    Ca,
-    Certificate,
-    Deadline,
-    Form,
-    Key,
-    Server,
-    Token,
-    run,
-)
+from tarry.client.console_options import EXIT_CODES, OnCluster, on_cluster
 from tarry.client.console_output import Output, print_fields, print_json
 from tarry.client.console_times import duration_text, parse_duration_ms, time_text
 from tarry.client.operator import TopicDescription
@@ -69,6 +58,7 @@ def _given(**options: Any) -> TopicOptions:
 
 
 @topic_app.command("create", epilog=EXIT_CODES)
+@on_cluster()
 def create_topic(
     topic: Topic,
     retention_ms: Retention = None,
@@ -78,13 +68,8 @@ def create_topic(
     misfire: Policy = None,
     misfire_after_ms: After = None,
     catch_up_per_s_max: CatchUp = None,
-    output: Form = Output.TABLE,
-    server: Server = DEFAULT_SERVERS,
-    token: Token = None,
-    ca: Ca = None,
-    certificate: Certificate = None,
-    key: Key = None,
-    deadline_ms: Deadline = 15_000,
+    *,
+    cluster: OnCluster,
 ) -> None:
     """Make a topic. One that is there gets these settings, and the defaults for all others."""
     options = _given(
@@ -98,12 +83,13 @@ def create_topic(
     )
 
     async def work(client: Client) -> None:
-        show(await client.operator().create_topic(topic, **options), output)
+        show(await client.operator().create_topic(topic, **options), cluster.output)
 
-    run(work, output, server, token, ca, certificate, key, deadline_ms)
+    cluster.run(work)
 
 
 @topic_app.command("set", epilog=EXIT_CODES)
+@on_cluster()
 def set_topic(
     topic: Topic,
     retention_ms: Retention = None,
@@ -113,13 +99,8 @@ def set_topic(
     misfire: Policy = None,
     misfire_after_ms: After = None,
     catch_up_per_s_max: CatchUp = None,
-    output: Form = Output.TABLE,
-    server: Server = DEFAULT_SERVERS,
-    token: Token = None,
-    ca: Ca = None,
-    certificate: Certificate = None,
-    key: Key = None,
-    deadline_ms: Deadline = 15_000,
+    *,
+    cluster: OnCluster,
 ) -> None:
     """Change settings of a topic; what is not given stays. Another rate counts at once."""
     options = _given(
@@ -133,9 +114,9 @@ def set_topic(
     )
 
     async def work(client: Client) -> None:
-        show(await client.operator().change_topic(topic, **options), output)
+        show(await client.operator().change_topic(topic, **options), cluster.output)
 
-    run(work, output, server, token, ca, certificate, key, deadline_ms)
+    cluster.run(work)
 
 
 def show(topic: TopicDescription, output: Output) -> None:

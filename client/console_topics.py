@@ -8,19 +8,8 @@ from typing import Annotated
 import typer
 
 from tarry.client.aio import Client
-from tarry.client.console_options import (
-    DEFAULT_SERVERS,
-    EXIT_CODES,
-    Ca,
-    Certificate,
-    Deadline,
-    Form,
-    Key,
-    Server,
-    Token,
-    run,
-)
-from tarry.client.console_output import Output, print_fields, words
+from tarry.client.console_options import EXIT_CODES, OnCluster, on_cluster
+from tarry.client.console_output import print_fields, words
 from tarry.client.console_times import parse_start
 from tarry.client.console_topic_settings import show, topic_app
 from tarry.client.operator import Redriven
@@ -33,35 +22,27 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 @topic_app.command("show", epilog=EXIT_CODES)
+@on_cluster()
 def show_topic(
     topic: Topic,
-    output: Form = Output.TABLE,
-    server: Server = DEFAULT_SERVERS,
-    token: Token = None,
-    ca: Ca = None,
-    certificate: Certificate = None,
-    key: Key = None,
-    deadline_ms: Deadline = 15_000,
+    *,
+    cluster: OnCluster,
 ) -> None:
     """Show a topic, its settings and groups."""
 
     async def work(client: Client) -> None:
-        show(await client.operator().describe_topic(topic), output)
+        show(await client.operator().describe_topic(topic), cluster.output)
 
-    run(work, output, server, token, ca, certificate, key, deadline_ms)
+    cluster.run(work)
 
 
 @topic_app.command("delete", epilog=EXIT_CODES)
+@on_cluster()
 def delete_topic(
     topic: Topic,
     yes: Yes = False,
-    output: Form = Output.TABLE,
-    server: Server = DEFAULT_SERVERS,
-    token: Token = None,
-    ca: Ca = None,
-    certificate: Certificate = None,
-    key: Key = None,
-    deadline_ms: Deadline = 15_000,
+    *,
+    cluster: OnCluster,
 ) -> None:
     """Delete a topic with everything in it."""
     if not yes:
@@ -69,12 +50,13 @@ def delete_topic(
 
     async def work(client: Client) -> None:
         released = await client.operator().delete_topic(topic)
-        print_fields({"topic": topic, "deleted": True, "released": released}, output)
+        print_fields({"topic": topic, "deleted": True, "released": released}, cluster.output)
 
-    run(work, output, server, token, ca, certificate, key, deadline_ms)
+    cluster.run(work)
 
 
 @group_app.command("create", epilog=EXIT_CODES)
+@on_cluster()
 def create_group(
     topic: Topic,
     group: Group,
@@ -82,25 +64,21 @@ def create_group(
         str,
         typer.Option("--from", metavar="WHERE", help="earliest, latest, or a time."),
     ] = "earliest",
-    output: Form = Output.TABLE,
-    server: Server = DEFAULT_SERVERS,
-    token: Token = None,
-    ca: Ca = None,
-    certificate: Certificate = None,
-    key: Key = None,
-    deadline_ms: Deadline = 15_000,
+    *,
+    cluster: OnCluster,
 ) -> None:
     """Make a group for consumers to come."""
     where = parse_start(start)
 
     async def work(client: Client) -> None:
         offset = await client.operator().create_group(topic, group, where)
-        print_fields({"topic": topic, "group": group, "offset": offset}, output)
+        print_fields({"topic": topic, "group": group, "offset": offset}, cluster.output)
 
-    run(work, output, server, token, ca, certificate, key, deadline_ms)
+    cluster.run(work)
 
 
 @group_app.command("seek", epilog=EXIT_CODES)
+@on_cluster()
 def seek_group(
     topic: Topic,
     group: Group,
@@ -111,13 +89,8 @@ def seek_group(
     offset: Annotated[int | None, typer.Option(min=0, help="Or an offset.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would happen.")] = False,
     yes: Yes = False,
-    output: Form = Output.TABLE,
-    server: Server = DEFAULT_SERVERS,
-    token: Token = None,
-    ca: Ca = None,
-    certificate: Certificate = None,
-    key: Key = None,
-    deadline_ms: Deadline = 15_000,
+    *,
+    cluster: OnCluster,
 ) -> None:
     """Move a group in its topic: back to see messages again, ahead to skip them."""
     if (to is None) == (offset is None):
@@ -128,23 +101,19 @@ def seek_group(
 
     async def work(client: Client) -> None:
         sought = await client.operator().seek_group(topic, group, where, offset=offset, dry_run=dry_run)
-        print_fields({"topic": topic, "group": group, **asdict(sought), "dry_run": dry_run}, output)
+        print_fields({"topic": topic, "group": group, **asdict(sought), "dry_run": dry_run}, cluster.output)
 
-    run(work, output, server, token, ca, certificate, key, deadline_ms)
+    cluster.run(work)
 
 
 @group_app.command("delete", epilog=EXIT_CODES)
+@on_cluster()
 def delete_group(
     topic: Topic,
     group: Group,
     yes: Yes = False,
-    output: Form = Output.TABLE,
-    server: Server = DEFAULT_SERVERS,
-    token: Token = None,
-    ca: Ca = None,
-    certificate: Certificate = None,
-    key: Key = None,
-    deadline_ms: Deadline = 15_000,
+    *,
+    cluster: OnCluster,
 ) -> None:
     """Delete a group: where it was, and its retries."""
     if not yes:
@@ -152,24 +121,22 @@ def delete_group(
 
     async def work(client: Client) -> None:
         left = await client.operator().delete_group(topic, group)
-        print_fields({"topic": topic, "group": group, "deleted": True, "unacknowledged": left}, output)
+        print_fields(
+            {"topic": topic, "group": group, "deleted": True, "unacknowledged": left}, cluster.output
+        )
 
-    run(work, output, server, token, ca, certificate, key, deadline_ms)
+    cluster.run(work)
 
 
+@on_cluster()
 def redrive(
     topic: Annotated[str, typer.Argument(help="The dead-letter topic, dlq.GROUP.TOPIC.")],
     reason: Annotated[str, typer.Option(help="Only letters with this reason.")] = "",
     tag: Annotated[list[str] | None, typer.Option(help="Only letters with any of these.")] = None,
     most: Annotated[int, typer.Option("--max", min=0, help="Give back so many.", show_default="all")] = 0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count.")] = False,
-    output: Form = Output.TABLE,
-    server: Server = DEFAULT_SERVERS,
-    token: Token = None,
-    ca: Ca = None,
-    certificate: Certificate = None,
-    key: Key = None,
-    deadline_ms: Deadline = 15_000,
+    *,
+    cluster: OnCluster,
 ) -> None:
     """Give dead letters to the groups that gave them up, once more."""
 
@@ -182,6 +149,6 @@ def redrive(
             done = await client.operator().redrive(
                 topic, reason=reason, tags=tag or (), messages_max=most, dry_run=dry_run, on_progress=show
             )
-        print_fields({"topic": topic, **asdict(done), "dry_run": dry_run}, output)
+        print_fields({"topic": topic, **asdict(done), "dry_run": dry_run}, cluster.output)
 
-    run(work, output, server, token, ca, certificate, key, deadline_ms)
+    cluster.run(work)

@@ -8,20 +8,18 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Iterable, Sequence
-from typing import Literal, TypeAlias
+from typing import Any
 
 from tarry.client.calls import Calls
 from tarry.client.delivery import Columns, View
 from tarry.client.errors import InvalidSubscription
-from tarry.client.hand import AckOutcome
+from tarry.client.hand import AckOutcome, Verdict
 from tarry.client.nodes import Nodes
 from tarry.client.start import Start, group_start
 from tarry.proto import tarry_consumer_pb2 as consumer_pb
 
 ANSWER_MS = 5_000
 """Beyond its wait, how long an attempt to receive may take."""
-
-_Request: TypeAlias = consumer_pb.AckRequest | consumer_pb.NackRequest | consumer_pb.ExtendRequest
 
 
 class Puller:
@@ -83,51 +81,40 @@ class Puller:
 
     async def ack(self, messages: Sequence[View]) -> list[AckOutcome]:
         """Acknowledge; return an outcome for each: fsynced on a majority, or stale."""
-        return await self._settle(consumer_pb.AckRequest(), messages)
+        return await self._settle(messages, Verdict(0))
 
     async def nack(self, messages: Sequence[View], delay_ms: int | None = None) -> list[AckOutcome]:
         """Have them delivered again after ``delay_ms``, or by the group's back-off table."""
-        return await self._settle(consumer_pb.NackRequest(delay_ms=delay_ms), messages)
+        return await self._settle(messages, Verdict(0, nack=True, delay_ms=delay_ms))
 
     async def extend(self, messages: Sequence[View], lease_ms: int) -> list[AckOutcome]:
         """Keep them for ``lease_ms`` from now on; return whether each still was in hand."""
-        return await self._settle(consumer_pb.ExtendRequest(lease_ms=lease_ms), messages)
+        return await self._settle(messages, Verdict(0, extend_ms=lease_ms))
 
-    async def settle(
-        self,
-        verdict: Literal["ack", "nack", "extend"],
-        queue: int,
-        offsets: Sequence[int],
-        value_ms: int | None = None,
-    ) -> list[AckOutcome]:
-        """``ack``, ``nack`` or ``extend`` what an earlier run received, by its queue and offsets."""
-        request: _Request
-        if verdict == "ack":
-            request = consumer_pb.AckRequest()
-        elif verdict == "nack":
-            request = consumer_pb.NackRequest(delay_ms=value_ms)
+    async def settle(self, verdict: Verdict, offsets: Sequence[int]) -> list[AckOutcome]:
+        """Give a verdict on what an earlier run received, by its queue and offsets."""
+        named: dict[str, Any] = {
+            "topic": self.topic,
+            "group": self.group,
+            "consumer": self.name,
+            "queue": verdict.queue,
+            "offset": offsets,
+        }
+        if verdict.extend_ms is not None:
+            extend = consumer_pb.ExtendRequest(**named, lease_ms=verdict.extend_ms)
+            answer = await self._calls.call(lambda node: node.consumer.Extend, extend)
+        elif verdict.nack:
+            nack = consumer_pb.NackRequest(**named, delay_ms=verdict.delay_ms)
+            answer = await self._calls.call(lambda node: node.consumer.Nack, nack)
         else:
-            request = consumer_pb.ExtendRequest(lease_ms=value_ms)
-        return await self._one(request, queue, offsets)
+            answer = await self._calls.call(lambda node: node.consumer.Ack, consumer_pb.AckRequest(**named))
+        stale = set(answer.stale)
+        return [AckOutcome.STALE if offset in stale else AckOutcome.OK for offset in offsets]
 
-    async def _settle(self, request: _Request, messages: Sequence[View]) -> list[AckOutcome]:
+    async def _settle(self, messages: Sequence[View], verdict: Verdict) -> list[AckOutcome]:
         outcomes: dict[tuple[int, int], AckOutcome] = {}
         for queue in {message.queue for message in messages}:
             offsets = [message.offset for message in messages if message.queue == queue]
-            for offset, outcome in zip(offsets, await self._one(request, queue, offsets), strict=True):
-                outcomes[queue, offset] = outcome
+            answers = await self.settle(verdict._replace(queue=queue), offsets)
+            outcomes.update(zip(((queue, offset) for offset in offsets), answers, strict=True))
         return [outcomes[message.queue, message.offset] for message in messages]
-
-    async def _one(self, request: _Request, queue: int, offsets: Sequence[int]) -> list[AckOutcome]:
-        request.topic, request.group, request.consumer = self.topic, self.group, self.name
-        request.queue = queue
-        request.ClearField("offset")
-        request.offset.extend(offsets)
-        if isinstance(request, consumer_pb.AckRequest):
-            answer = await self._calls.call(lambda node: node.consumer.Ack, request)
-        elif isinstance(request, consumer_pb.NackRequest):
-            answer = await self._calls.call(lambda node: node.consumer.Nack, request)
-        else:
-            answer = await self._calls.call(lambda node: node.consumer.Extend, request)
-        stale = set(answer.stale)
-        return [AckOutcome.STALE if offset in stale else AckOutcome.OK for offset in offsets]

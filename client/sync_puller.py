@@ -11,7 +11,7 @@ from tarry.client.puller import Puller as AsyncPuller
 
 
 class Puller:
-    """One consumer of a group, by calls. Made by ``Client.puller``; may be shared by any number of threads."""
+    """One consumer of a group, by calls. Made by ``Client.puller``; threads may share it."""
 
     def __init__(self, puller: AsyncPuller, thread: LoopThread) -> None:
         self._puller = puller

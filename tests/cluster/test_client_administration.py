@@ -133,31 +133,32 @@ async def test_an_extended_lease_keeps_a_message_in_hand(client: Client) -> None
 
 async def test_messages_that_wait_in_the_client_are_not_delivered_elsewhere_meanwhile(client: Client) -> None:
     await client.producer().schedule_batch("prefetched", [b"%d" % n for n in range(20)], delay_ms=0)
-    async with client.consumer("prefetched", "g", lease_ms=400) as consumer:
+    async with client.consumer("prefetched", "g", lease_ms=1_000) as consumer:
         first = await anext(consumer)
         assert await first.ack() is AckOutcome.OK
-        await asyncio.sleep(1.5)  # the others wait here for more than three leases
-        for message in await take(consumer, 19):
-            assert message.attempt == 1
-            assert await message.ack() is AckOutcome.OK
+        await asyncio.sleep(2.5)  # the others wait here for more than two leases
+        messages = await take(consumer, 19)
+        assert {message.attempt for message in messages} == {1}
+        outcomes = await asyncio.gather(*(message.ack() for message in messages))
+        assert set(outcomes) == {AckOutcome.OK}
         assert consumer.lost == 0
 
 
 async def test_messages_whose_lease_ended_in_the_client_are_not_handed_out(client: Client) -> None:
     await client.producer().schedule_batch("blocked", [b"%d" % n for n in range(5)], delay_ms=0)
-    async with client.consumer("blocked", "g", lease_ms=300) as consumer:
+    async with client.consumer("blocked", "g", lease_ms=1_000) as consumer:
         first = await anext(consumer)
         assert await first.ack() is AckOutcome.OK
-        time.sleep(1)  # noqa: ASYNC251  a program that blocks its event loop: nothing is renewed
+        time.sleep(2)  # noqa: ASYNC251  a program that blocks its event loop: nothing is renewed
         messages = await take(consumer, 4)
         assert [message.attempt for message in messages] == [2] * 4
-        assert [await message.ack() for message in messages] == [AckOutcome.OK] * 4
+        assert await asyncio.gather(*(message.ack() for message in messages)) == [AckOutcome.OK] * 4
         assert consumer.lost == 4
 
 
 async def test_a_lease_that_is_over_makes_extending_and_acking_stale(client: Client) -> None:
     await client.producer().schedule("stale", b"x", delay_ms=0)
-    async with client.consumer("stale", "g", lease_ms=200) as consumer:
+    async with client.consumer("stale", "g", lease_ms=1_000) as consumer:
         (first,) = await take(consumer, 1)
         (again,) = await take(consumer, 1)  # by the back-off table: a second later
         assert (again.id, again.attempt) == (first.id, 2)
