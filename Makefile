@@ -132,6 +132,15 @@ chaos: $(READY) ## real clusters under faults of every kind (SCENARIO=name; ARGS
 chaos-explore: $(READY) ## faults drawn at random (MINUTES=30 SEED=1); a broken run prints what replays it
 	@$(PY) -m tarry.chaos --minutes $(if $(filter-out 0,$(RUNS)),0,$(MINUTES)) --runs $(RUNS) --seed $(SEED) $(ARGS)
 
+MESSAGES ?= 6000
+KILLS ?= 2
+
+.PHONY: reconcile
+reconcile: $(READY) ## a cluster whose leaders are killed, its ledgers reconciled by Spark (MESSAGES=6000 KILLS=2); needs Java 17
+	@run=$$(mktemp -d); trap 'rm -rf "$$run"' EXIT; \
+	$(PY) -m tarry.chaos.ledgers "$$run" --messages $(MESSAGES) --kills $(KILLS); \
+	$(PY) -m tarry.spark reconcile --small --settle-ms 0 --out out/reconcile "$$run"
+
 .PHONY: check
 check: lint types proto-check test ## what has to pass before a change lands
 

@@ -17,7 +17,7 @@ from tarry.spark import generate as making
 from tarry.spark.errors import SparkJobError
 from tarry.spark.reconcile import Options, Reconciliation
 from tarry.spark.session import SMALL, session
-from tarry.spark.summary import write
+from tarry.spark.summary import FIGURES, write
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 words = Console(stderr=True, highlight=False)
@@ -65,7 +65,10 @@ def fail(error: SparkJobError, output: Output) -> None:
 
 @app.command(epilog=EXIT_CODES)
 def reconcile(
-    ledgers: Annotated[list[str], typer.Argument(metavar="LEDGER...", help="Folders or URIs of ledgers.")],
+    ledgers: Annotated[
+        list[str],
+        typer.Argument(metavar="LEDGER...", help="Folders or URIs of ledgers, or of folders of them."),
+    ],
     out: Annotated[str, typer.Option(help="Folder for the tables, summary.json and report.html.")],
     from_: Annotated[
         int | None,
@@ -89,7 +92,10 @@ def reconcile(
     small: Annotated[bool, typer.Option(help="Below a million rows: do not compile queries.")] = False,
     output: Form = Output.TABLE,
 ) -> None:
-    """Say what was delivered once, twice, late, or never. The last line is JSON."""
+    """Say what was delivered once, twice, late, or never.
+
+    The last line is JSON, and so is all of OUT/summary.json.
+    """
     options = Options(ledgers, out, from_, to, settle_ms, clock_tolerance_ms, checksums)
     try:
         settings = SMALL if small else None
@@ -105,7 +111,7 @@ def reconcile(
         fail(error, output)
     if output is Output.TABLE:
         show(summary)
-    print(json.dumps(summary), flush=True)
+    print(json.dumps({name: summary[name] for name in FIGURES}), flush=True)
     raise typer.Exit(0 if summary["kept"] else BROKEN)
 
 

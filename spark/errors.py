@@ -23,7 +23,7 @@ class LedgerMissing(SparkJobError):
 
     def __init__(self, path: str) -> None:
         super().__init__(
-            f"no ledger at {path}: name the folder of a node's ledger, the one that has date=... in it"
+            f"no ledger at {path}: name the folder of a node's ledger, or one that has such folders in it"
         )
 
 

@@ -70,24 +70,32 @@ def closed(spark: SparkSession, ledgers: Sequence[str]) -> list[Segment]:
     return chosen([_segment(row) for row in _manifests(spark, ledgers)])
 
 
-def _manifests(spark: SparkSession, ledgers: Sequence[str]) -> Iterable[dict[str, Any]]:
-    with_corrupt = StructType([*MANIFEST.fields, StructField(_CORRUPT, StringType())])
-    reader = spark.read.schema(with_corrupt).option("columnNameOfCorruptRecord", _CORRUPT)
-    found: list[dict[str, Any]] = []
+def found(spark: SparkSession, ledgers: Sequence[str], ending: str) -> list[tuple[str, int]]:
+    """Return the path and length of every segment's file of an ending, at any depth of the folders.
+
+    Raises LedgerMissing.
+    """
+    there: dict[str, tuple[str, int]] = {}
     for ledger in ledgers:
+        read = spark.read.format("binaryFile").option("recursiveFileLookup", True)
         try:
-            spark.read.format("binaryFile").load(ledger)
+            files = read.option("pathGlobFilter", f"*-*-*-*-*.{ending}").load(ledger)
         except AnalysisException as error:
             raise LedgerMissing(ledger) from error
-        try:
-            manifests = reader.option("multiLine", True).json(f"{ledger}/date=*/*.json")
-        except AnalysisException as error:
-            raise LedgerEmpty(ledger) from error
-        rows = manifests.select("*", F.col("_metadata.file_path").alias("path")).collect()
-        found += (row.asDict() for row in rows)
-    if not found:
+        for row in files.select("path", "length").collect():
+            there.setdefault(row["path"].rsplit("/", 1)[-1], (row["path"], row["length"]))
+    return list(there.values())
+
+
+def _manifests(spark: SparkSession, ledgers: Sequence[str]) -> Iterable[dict[str, Any]]:
+    paths = [path for path, _ in found(spark, ledgers, "json")]
+    if not paths:
         raise LedgerEmpty(", ".join(ledgers))
-    return found
+    with_corrupt = StructType([*MANIFEST.fields, StructField(_CORRUPT, StringType())])
+    reader = spark.read.schema(with_corrupt).option("columnNameOfCorruptRecord", _CORRUPT)
+    manifests = reader.option("multiLine", True).json(paths)
+    rows = manifests.select("*", F.col("_metadata.file_path").alias("path")).collect()
+    return (row.asDict() for row in rows)
 
 
 def _segment(manifest: dict[str, Any]) -> Segment:

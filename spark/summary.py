@@ -15,6 +15,12 @@ from tarry.spark.report import page
 if TYPE_CHECKING:
     from tarry.spark.reconcile import Reconciliation
 
+FIGURES: Final = (
+    "scheduled", "acknowledged", "delivered_once", "duplicates", "duplicates_by_cause", "missing", "early",
+    "late_p99_ms", "cancelled_delivered", "segments", "gaps", "wall_s",
+)  # fmt: skip
+"""The figures of a run's last line; summary.json has more."""
+
 MISSING: Final = ("never_scheduled", "never_released", "never_delivered")
 GAPS: Final = ("gap", "gap_declared", "segment_lost", "segment_damaged")
 

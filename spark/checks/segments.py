@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tarry.proto.ledger_rows import Kind
-from tarry.spark.ledger import Segment
+from tarry.spark.ledger import Segment, found
 
 _GAP: Final = re.compile(r"(?P<missing>\w+) (?P<first>-?\d+)\.\.(?P<last>-?\d+) (?P<why>\w+)")
 
@@ -76,12 +76,7 @@ def _gaps_of(source: str, segments: Sequence[Segment], declared: Sequence[re.Mat
 
 def files(spark: SparkSession, ledgers: Sequence[str], segments: Sequence[Segment]) -> list[Fault]:
     """Return segments whose file is missing or of another length, and files that no manifest closes."""
-    there = {
-        row["path"].rsplit("/", 1)[-1]: row["length"]
-        for ledger in ledgers
-        for row in spark.read.format("binaryFile").option("pathGlobFilter", "*.parquet")
-        .load(f"{ledger}/date=*").select("path", "length").collect()
-    }  # fmt: skip
+    there = {path.rsplit("/", 1)[-1]: length for path, length in found(spark, ledgers, "parquet")}
     faults = []
     for one in segments:
         length = there.pop(one.file, None)

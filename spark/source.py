@@ -1,0 +1,228 @@
+"""`spark.read.format("tarry")`: ledgers as a Spark data source, read or followed as they grow.
+
+    spark.dataSource.register(LedgerSource)
+    spark.read.format("tarry").load("/var/lib/tarry/ledger")
+    spark.readStream.format("tarry").option("segments_max", 100).load("/var/lib/tarry/ledger")
+
+A partition is a segment; rows come as Arrow batches. Filters on `at_ms` and `index` leave out whole segments,
+by their manifests (Spark 4.1 and newer, with `spark.sql.python.filterPushdown.enabled`); Spark still applies
+them to the rows. A stream's offset is each source's last segment. A segment is read once it is closed, so a
+row is seen once, whole.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.fs
+import pyarrow.parquet as pq
+import pyspark
+from pyspark.sql import SparkSession, datasource
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.types import StructType
+
+from tarry.proto.ledger_rows import ALWAYS, COLUMNS
+from tarry.spark.errors import LedgerMissing
+from tarry.spark.schema import LEDGER
+
+VERSION: Final = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
+PUSHES_FILTERS: Final = VERSION >= (4, 1)
+LIMITS_STREAMS: Final = VERSION >= (4, 2)
+
+BATCH_ROWS: Final = 16_384
+
+_ARROW: Final = {"string": pa.string(), "int32": pa.int32(), "int64": pa.int64(), "bool": pa.bool_()}
+_SCHEMA: Final = pa.schema([pa.field(name, _ARROW[of], name not in ALWAYS) for name, of in COLUMNS.items()])
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Least and greatest values, both inclusive, that filters let through."""
+
+    at_ms: tuple[float, float] = (float("-inf"), float("inf"))
+    index: tuple[float, float] = (float("-inf"), float("inf"))
+
+    def meets(self, manifest: Mapping[str, Any]) -> bool:
+        """Return whether the manifest's segment can have such a row."""
+        spans = (
+            (self.at_ms, manifest["first_at_ms"], manifest["last_at_ms"]),
+            (self.index, manifest["first_index"], manifest["last_index"]),
+        )
+        return all(most >= first and least <= last for (least, most), first, last in spans)
+
+
+def narrowed(bounds: Bounds, filters: Iterable[Any]) -> Bounds:
+    """Return the bounds with what filters of the Data Source API add; those of other columns add nothing."""
+    spans = {"at_ms": bounds.at_ms, "index": bounds.index}
+    for one in filters:
+        name = one.attribute[0] if len(getattr(one, "attribute", ())) == 1 else None
+        if name not in spans:
+            continue
+        least, most = spans[name]
+        if isinstance(one, datasource.EqualTo):
+            spans[name] = max(least, one.value), min(most, one.value)
+        elif isinstance(one, datasource.GreaterThan | datasource.GreaterThanOrEqual):
+            spans[name] = max(least, one.value), most
+        elif isinstance(one, datasource.LessThan | datasource.LessThanOrEqual):
+            spans[name] = least, min(most, one.value)
+    return Bounds(**spans)
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """A ledger in a folder or at a URI that Arrow can open."""
+
+    uri: str
+
+    def manifests(self) -> list[dict[str, Any]]:
+        """Return the manifests of closed segments, each with its Parquet file's `path`, in the order of
+        closing.
+
+        Raises:
+            LedgerMissing.
+        """
+        files, path = _opened(self.uri)
+        if files.get_file_info(path).type is not pyarrow.fs.FileType.Directory:
+            raise LedgerMissing(self.uri)
+        found = []
+        for info in files.get_file_info(pyarrow.fs.FileSelector(path, recursive=True)):
+            if info.path.endswith(".json") and "/date=" in info.path:
+                with files.open_input_stream(info.path) as stream:
+                    manifest = json.loads(stream.read())
+                found.append({**manifest, "path": info.path.removesuffix(".json") + ".parquet"})
+        return sorted(found, key=lambda one: (one["source"], one["segment"]))
+
+
+def _opened(uri: str) -> tuple[pyarrow.fs.FileSystem, str]:
+    if "://" in uri:
+        opened: tuple[pyarrow.fs.FileSystem, str] = pyarrow.fs.FileSystem.from_uri(uri)
+        return opened
+    return pyarrow.fs.LocalFileSystem(), uri
+
+
+@dataclass
+class SegmentPartition(InputPartition):
+    """One segment to be read by one task."""
+
+    uri: str
+    path: str
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        """Yield the segment's rows; opens the file here, where the task runs."""
+        files, _ = _opened(self.uri)
+        with files.open_input_file(self.path) as file:
+            for batch in pq.ParquetFile(file).iter_batches(BATCH_ROWS, columns=list(COLUMNS)):
+                yield pa.Table.from_batches([batch]).cast(_SCHEMA).combine_chunks().to_batches()[0]
+
+
+class LedgerReader(DataSourceReader):
+    """Reads what is closed at the time of planning."""
+
+    def __init__(self, folders: Sequence[Folder]) -> None:
+        self._folders = folders
+        self._bounds = Bounds()
+
+    def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802
+        """Take bounds from the filters; all go back to Spark, for bounds leave out segments, not rows."""
+        self._bounds = narrowed(self._bounds, filters)
+        return filters
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Return a partition for each segment that can have a wanted row."""
+        return [
+            SegmentPartition(folder.uri, manifest["path"])
+            for folder in self._folders
+            for manifest in folder.manifests()
+            if manifest["rows"] and self._bounds.meets(manifest)
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, SegmentPartition)
+        return partition.read()
+
+
+class LedgerStreamReader(DataSourceStreamReader):
+    """Follows ledgers: offset = {source: number of its last segment that was read}."""
+
+    def __init__(self, folders: Sequence[Folder], segments_max: int | None) -> None:
+        self._folders = folders
+        self._segments_max = segments_max
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802
+        """Return the offset before everything."""
+        return {}
+
+    def latestOffset(self, start: dict[str, int] | None = None, limit: Any = None) -> dict[str, int]:  # noqa: N802
+        """Return the offset of what is closed now; from Spark 4.2 on, of `segments_max` more segments at
+        most.
+        """
+        end = dict(start or {})
+        for number, (_, manifest) in enumerate(self._after(end)):
+            if number == getattr(limit, "max_files", None):
+                break
+            end[manifest["source"]] = manifest["segment"]
+        return end
+
+    def getDefaultReadLimit(self) -> Any:  # noqa: N802
+        """Return the limit of a batch, where Spark knows limits."""
+        from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles
+
+        return ReadMaxFiles(self._segments_max) if self._segments_max else ReadAllAvailable()
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        """Return a partition for each segment after start, up to end."""
+        return [
+            SegmentPartition(folder.uri, manifest["path"])
+            for folder, manifest in self._after(start)
+            if manifest["segment"] <= end.get(manifest["source"], -1) and manifest["rows"]
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, SegmentPartition)
+        return partition.read()
+
+    def _after(self, start: Mapping[str, int]) -> list[tuple[Folder, dict[str, Any]]]:
+        """Return the segments after the offset, the oldest rows first, so that a limit keeps sources in
+        step.
+        """
+        more = [
+            (folder, manifest)
+            for folder in self._folders
+            for manifest in folder.manifests()
+            if manifest["segment"] > start.get(manifest["source"], -1)
+        ]
+        return sorted(more, key=lambda one: (one[1]["last_at_ms"], one[1]["segment"]))
+
+
+class LedgerSource(DataSource):
+    """The format `tarry`; options: `path` (several with commas), `segments_max` of a stream's batch."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "tarry"
+
+    def schema(self) -> StructType:
+        return LEDGER
+
+    @cached_property
+    def _folders(self) -> list[Folder]:
+        return [Folder(one.strip()) for one in self.options.get("path", "").split(",") if one.strip()]
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return LedgerReader(self._folders)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        segments_max = self.options.get("segments_max")
+        return LedgerStreamReader(self._folders, int(segments_max) if segments_max else None)
+
+
+def register(spark: SparkSession) -> None:
+    """Make the format known to a session, and let it push filters where it can."""
+    spark.dataSource.register(LedgerSource)
+    if PUSHES_FILTERS:
+        spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")

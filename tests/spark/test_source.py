@@ -1,0 +1,85 @@
+"""Ledgers as a Spark data source, and the monitor that follows them."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import duckdb
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import EqualTo, GreaterThan, LessThan
+
+from tarry.spark import monitor, source
+from tarry.spark.errors import LedgerMissing
+from tarry.spark.source import Bounds, Folder, LedgerReader, LedgerStreamReader, narrowed
+from tests.spark.conftest import Reconciled
+
+
+def test_filters_leave_out_segments_by_their_manifests(planted: Reconciled) -> None:
+    folder = Folder(str(planted.ledger))
+    every = LedgerReader([folder]).partitions()
+    assert len(every) == 10
+    last = max(one["last_index"] for one in folder.manifests())
+    reader = LedgerReader([folder])
+    filters = [GreaterThan(("index",), last - 1)]
+    assert list(reader.pushFilters(filters)) == filters
+    assert len(reader.partitions()) == 3  # the second segments of three nodes
+    reader.pushFilters([LessThan(("at_ms",), 0)])
+    assert reader.partitions() == []
+
+
+def test_a_filter_on_another_column_leaves_out_nothing() -> None:
+    assert narrowed(Bounds(), [EqualTo(("term",), 3), EqualTo(("due_ms",), 3)]) == Bounds()
+    assert narrowed(Bounds(), [EqualTo(("index",), 3)]).index == (3, 3)
+
+
+def test_the_rows_are_those_of_the_segments(spark: SparkSession, planted: Reconciled) -> None:
+    source.register(spark)
+    read = spark.read.format("tarry").load(str(planted.ledger))
+    files = [f"{planted.ledger}/date=*/*.parquet"]
+    some = "kind = 'delivered' and at_ms > 1763596805000"
+    wanted = duckdb.execute(
+        f"select count(*), sum(position), min(topic) from read_parquet(?) where {some}", files
+    )
+    found = read.where(some).selectExpr("count(*)", "sum(position)", "min(topic)").collect()[0]
+    assert tuple(found) == wanted.fetchall()[0]
+
+
+def test_a_folder_that_is_not_there_is_named() -> None:
+    with pytest.raises(LedgerMissing, match="no ledger at /nowhere"):
+        Folder("/nowhere").manifests()
+
+
+def test_a_limited_stream_goes_on_by_so_many_segments(planted: Reconciled) -> None:
+    reader = LedgerStreamReader([Folder(str(planted.ledger))], 3)
+    seen, offset = 0, reader.initialOffset()
+    for wanted in (3, 3, 3, 1, 0):
+        end = reader.latestOffset(offset, reader.getDefaultReadLimit())
+        assert len(reader.partitions(offset, end)) == wanted
+        seen, offset = seen + wanted, end
+    assert seen == 10
+
+
+def test_a_monitor_that_is_stopped_goes_on_where_it_was(
+    spark: SparkSession, planted: Reconciled, tmp_path: Path
+) -> None:
+    ledger, out = tmp_path / "ledger", str(tmp_path / "out")
+    day = "date=2025-11-20"
+    (ledger / day).mkdir(parents=True)
+    for late in (False, True):
+        for file in sorted((planted.ledger / day).glob("n*-?.*")):
+            if file.stem.endswith("-1") is late:
+                shutil.copy(file, ledger / day)
+        monitor.start(spark, str(ledger), out, once=True).awaitTermination()
+    found = monitor.minutes(spark, out).selectExpr("sum(deliveries)", "sum(duplicates)", "max(late_max_ms)")
+    wanted = duckdb.execute(
+        'select count(*), count(*) - count(distinct (topic, "group", hour, global_index)), '
+        "max(at_ms - due_ms) filter (attempt = 1 and not maybe_duplicate) "
+        "from read_parquet(?) where kind = 'delivered'",
+        [f"{ledger}/{day}/*.parquet"],
+    )
+    deliveries, duplicates, late_ms = wanted.fetchall()[0]
+    assert duplicates == 10
+    assert tuple(found.collect()[0])[:2] == (deliveries, duplicates)
+    assert found.collect()[0][2] == pytest.approx(late_ms, rel=1 / 128)
