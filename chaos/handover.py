@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import struct
 import sys
 import tempfile
 import time
@@ -27,14 +26,14 @@ from rich.console import Console
 
 from tarry.chaos.cluster import Cluster, now_ms
 from tarry.client.aio import Client, connect
-from tarry.client.errors import TarryError
 
 TOPIC, GROUP = "handover", "workers"
-BODY = struct.Struct("<Q92x")  # a token, in 100 bytes
+BODY = np.dtype([("token", "<u8"), ("rest", "V92")])  # 100 bytes
 WINDOW_MS = 50
 ON_ITS_WAY_MS = 100  # an election takes longer
 DELAY_MS_MAX = 1_500
 TURN_S = 0.02
+STEADY_S = 1.0
 PATIENCE_S = 60.0
 
 console = Console(stderr=True)
@@ -56,6 +55,11 @@ class Record:
     def received(self) -> int:
         """Return how many different tokens have been received."""
         return len(np.unique(np.concatenate(self.tokens))) if self.tokens else 0
+
+    @property
+    def told(self) -> str:
+        """Progress, in words."""
+        return f"{self.acknowledged():,} scheduled, {sum(map(len, self.tokens)):,} received"
 
     def acknowledged(self) -> int:
         """Return how many were acknowledged to the producer."""
@@ -91,21 +95,20 @@ async def produce(client: Client, record: Record, rate: int) -> None:
     """Schedule so many a second, due within 1.5 s at random, until told to stop."""
     producer = client.producer()
     chance = np.random.default_rng(1)
-    sending: set[asyncio.Task[None]] = set()
 
     async def send(tokens: range) -> None:
         due_ms = now_ms() + chance.integers(0, DELAY_MS_MAX, len(tokens))
-        await producer.schedule_batch(TOPIC, list(map(BODY.pack, tokens)), due_ms=due_ms)
+        bodies = np.zeros(len(tokens), dtype=BODY)
+        bodies["token"] = tokens
+        await producer.schedule_batch(TOPIC, [body.tobytes() for body in bodies], due_ms=due_ms)
         record.sent.append(tokens)
 
     token, started = 0, time.monotonic()
-    async with asyncio.TaskGroup() as tasks:
+    async with asyncio.TaskGroup() as sending:
         while not record.stop:
             wanted = int((time.monotonic() - started) * rate)
             if wanted > token:
-                task = tasks.create_task(send(range(token, wanted)))
-                sending.add(task)
-                task.add_done_callback(sending.discard)
+                sending.create_task(send(range(token, wanted)))
                 token = wanted
             await asyncio.sleep(TURN_S)
 
@@ -114,40 +117,38 @@ async def consume(client: Client, record: Record, name: str, *, dedupe: bool) ->
     """Take batches and acknowledge them, until cancelled."""
     async with client.consumer(TOPIC, GROUP, name=name, credit=10_000, dedupe=dedupe) as consumer:
         async for batch in consumer.batches():
-            received = now_ms()
-            column = np.frombuffer(b"".join(batch.bodies), dtype="<u8").reshape(len(batch), -1)[:, 0]
-            record.tokens.append(column)
-            record.received_ms.append(np.full(len(batch), received))
+            record.tokens.append(np.frombuffer(b"".join(batch.bodies), dtype=BODY)["token"])
+            record.received_ms.append(np.full(len(batch), batch.received_ms))
             record.due_ms.append(batch.due_ms)
             batch.ack_soon()
 
 
-async def transfer_often(client: Client, record: Record, times: int) -> None:
+async def transfer_often(cluster: Cluster, client: Client, record: Record, times: int) -> None:
     """Hand leadership over so many times."""
     operator = client.operator()
     for number in range(times):
+        await asyncio.sleep(STEADY_S)
+        await cluster.serving()
         record.faults_ms.append(now_ms())
-        try:
-            record.pauses_ms.append((await operator.transfer()).pause_ms)
-        except TarryError as error:
-            console.print(f"transfer {number + 1}: {error}")
-        await asyncio.sleep(0.7)
-        console.print(f"transfer {number + 1} of {times}, {record.acknowledged():,} acknowledged")
+        done = await operator.transfer()
+        record.pauses_ms.append(done.pause_ms)
+        console.print(f"transfer {number + 1} of {times}: {done.pause_ms} ms, {record.told}")
 
 
 async def kill_often(cluster: Cluster, record: Record, times: int) -> None:
-    """Kill the leader so many times; it comes back each time."""
+    """Kill the leader so many times; it comes back each time, and catches up, before the next."""
     for number in range(times):
-        leader = await cluster.leader()
+        await asyncio.sleep(STEADY_S)
+        leader = await cluster.serving(PATIENCE_S)
         killed = cluster.kill(leader)
         record.faults_ms.append(killed.at_ms)
         place = len(record.received_ms)
-        while not any(times_[0] > killed.at_ms + ON_ITS_WAY_MS for times_ in record.received_ms[place:]):  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
+        async with asyncio.timeout(PATIENCE_S):
+            while not any(at[0] > killed.at_ms + ON_ITS_WAY_MS for at in record.received_ms[place:]):  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
         record.failovers_ms.append(int(record.received_ms[-1][0]) - killed.at_ms)
         cluster.start(leader)
-        await asyncio.sleep(4)
-        console.print(f"kill {number + 1} of {times}: {record.failovers_ms[-1]} ms to the next delivery")
+        console.print(f"kill {number + 1} of {times}: {record.failovers_ms[-1]} ms, {record.told}")
 
 
 def repeats(tokens: NDArray[np.uint64], received: NDArray[np.int64], faults_ms: list[int]) -> list[int]:
@@ -194,28 +195,31 @@ async def run(rate: int, transfers: int, kills: int, *, dedupe: bool, folder: Pa
     """Do it all on a cluster of three."""
     record = Record()
     started = time.monotonic()
-    async with Cluster(3, folder) as cluster, connect(cluster.addresses) as client:
-        consumers = [asyncio.create_task(consume(client, record, name, dedupe=dedupe)) for name in "ab"]
-        producer = asyncio.create_task(produce(client, record, rate))
-        await asyncio.sleep(2)
-        await transfer_often(client, record, transfers)
+    async with (
+        Cluster(3, folder) as cluster,
+        connect(cluster.addresses) as client,
+        asyncio.TaskGroup() as tasks,  # whatever fails ends the run
+    ):
+        consumers = [tasks.create_task(consume(client, record, name, dedupe=dedupe)) for name in "ab"]
+        producer = tasks.create_task(produce(client, record, rate))
+        await transfer_often(cluster, client, record, transfers)
         await kill_often(cluster, record, kills)
+        await asyncio.sleep(STEADY_S)
         record.stop = True
         await producer
         until = time.monotonic() + PATIENCE_S
         while record.received() < record.acknowledged() and time.monotonic() < until:  # noqa: ASYNC110
             await asyncio.sleep(0.2)
-        await asyncio.sleep(1)  # for a duplicate that is still on its way
+        await asyncio.sleep(STEADY_S)  # for a duplicate that is still on its way
         for task in consumers:
             task.cancel()
-        await asyncio.gather(*consumers, return_exceptions=True)
     return judge(record, kills, time.monotonic() - started, dedupe=dedupe)
 
 
 def main(
     rate: Annotated[int, typer.Option(min=1, help="Messages a second.")] = 5_000,
     transfers: Annotated[int, typer.Option(min=0, help="Planned transfers, one after another.")] = 50,
-    kills: Annotated[int, typer.Option(min=0, help="SIGKILLs of the leader.")] = 0,
+    kills: Annotated[int, typer.Option(min=0, help="SIGKILLs of the leader.")] = 50,
     dedupe: Annotated[bool, typer.Option(help="Let the consumers keep repetitions back.")] = False,
 ) -> None:
     """Change leaders under load; exit code 1 where a promise is broken."""
