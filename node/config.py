@@ -62,6 +62,7 @@ class Delivery(_Section):
     attempts_max: Count = 16
     back_off_ms: tuple[Count, ...] = BACK_OFF_MS
     wait_ms_max: Count = 30_000  # of one Receive
+    resume_ms: Count = 1_000  # after a crash, for consumers to come back before others get what they may have
     in_hand_bytes_max: Count = 64 << 20  # of one consumer
     batch_messages_max: Count = 1_000  # handed over in one response
     batch_bytes_max: Count = 1 << 20

@@ -42,7 +42,7 @@ class Delivery:
         self.term = term
         self._context = context
         self._inherited = {(c.group, c.queue): c for c in inherited}
-        self._until_ms = context.time.now_ms() + context.config.delivery.lease_ms
+        self._begun_ms = context.time.now_ms()
         self._groups: dict[tuple[str, str], GroupDelivery] = {}
         self._by_queue: dict[int, dict[GroupDelivery, None]] = {}  # in the order of their opening
 
@@ -64,7 +64,7 @@ class Delivery:
                 self._by_queue.setdefault(number, {})[known] = None
                 cursor = self._inherited.pop((group, number), None)
                 if cursor is not None:
-                    known.inherit(cursor, self._until_ms)
+                    known.inherit(cursor, self._begun_ms)
             self._groups[topic, group] = known
         return known
 

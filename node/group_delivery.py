@@ -42,6 +42,7 @@ class GroupDelivery:
         self.feeds: dict[int, Feed] = {}
         self._make_feeds(*queues)
         self._missing: set[str] = set()  # consumers of the old leader that have not come back
+        self._waits_until_ms = 0  # for them, with what they may have in hand or not
         self._leases: list[tuple[int, int, Feed, Batch]] = []
         self._numbers = count()
         self._timer: asyncio.TimerHandle | None = None
@@ -74,10 +75,17 @@ class GroupDelivery:
     async def _pump_later(self) -> None:
         self.pump()
 
-    def inherit(self, cursor: log_pb.Cursor, until_ms: int) -> None:
-        """Take over the old leader's cursor: what is below may be in hand, and is held until then."""
-        self.feeds[cursor.queue].hold(cursor.offset, until_ms, cursor.doubtful)
+    def inherit(self, cursor: log_pb.Cursor, begun_ms: int) -> None:
+        """Take over the old leader's cursor: what is below may be in hand, and is held for a lease.
+
+        Nobody knows of what lies above, but below ``doubtful``: its consumers get a moment to come back
+        and say so, before anything is handed to others.
+        """
+        settings = self._context.config.delivery
+        self.feeds[cursor.queue].hold(cursor.offset, begun_ms + settings.lease_ms, cursor.doubtful)
         self._missing.update(cursor.consumers)
+        if cursor.doubtful > cursor.offset:
+            self._waits_until_ms = begun_ms + settings.resume_ms
 
     # -- consumers -----------------------------------------------------------------------
 
@@ -185,6 +193,9 @@ class GroupDelivery:
             return
         now_ms = self._context.time.now_ms()
         self._expire(now_ms)
+        if self._waits(now_ms):
+            self._set_timer(now_ms)
+            return
         left = TURN_MESSAGES_MAX  # what is due beyond goes with the next turn: the timer is set to now
         for number, feed in sorted(self.feeds.items(), reverse=True):  # retries first: they have waited
             passed = feed.load()
@@ -238,6 +249,9 @@ class GroupDelivery:
             damaged = damaged[~mended]
             self.pump()
 
+    def _waits(self, now_ms: int) -> bool:
+        return bool(self._missing) and now_ms < self._waits_until_ms
+
     def _next_consumer(self) -> Consumer | None:
         for _ in self.consumers:
             self._turn = (self._turn + 1) % len(self.consumers)
@@ -272,7 +286,9 @@ class GroupDelivery:
     def _set_timer(self, now_ms: int) -> None:
         times = [self._leases[0][0]] if self._leases else []
         times += [f.held_until_ms for f in self.feeds.values() if f.held_until_ms is not None]
-        if any(self._wants(consumer) for consumer in self.consumers):
+        if self._waits(now_ms):
+            times.append(self._waits_until_ms)
+        elif any(self._wants(consumer) for consumer in self.consumers):
             times += [due for f in self.feeds.values() if (due := f.next_due_ms()) is not None]
         if self._timer is not None:
             self._timer.cancel()

@@ -1,0 +1,38 @@
+"""Plays with a group in one process, on virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from tests.node.group_in_process import Group
+from tests.simulation import virtual_loop
+
+MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
+Play = Callable[[Group], Awaitable[None]]
+
+
+def play(steps: Play) -> None:
+    async def whole() -> None:
+        with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
+            group = Group(Path(folder))
+            try:
+                await steps(group)
+            finally:
+                await group.end()
+                group.machine.close()
+
+    virtual_loop.run(whole())
+
+
+async def pass_ms(group: Group, ms: int) -> None:
+    """Release what is due soon, and let time pass."""
+    group.release()
+    await asyncio.sleep(ms / 1_000)
+    await group.settle()
+
+
+def labels(group: Group) -> list[str]:
+    return [one.label for one in group.given]
