@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import shutil
 from pathlib import Path
 
@@ -63,6 +64,27 @@ async def test_a_lone_node_grows_to_three_and_shrinks_again_under_its_leader(tmp
             await schedule(client, 500)
             await agree(client, {"n2", "n3"})
             assert (await client.operator().status()).pending == 3_000
+
+
+async def test_three_nodes_grow_to_five_that_bear_two_losses_and_shrink_again(cluster: LocalCluster) -> None:
+    await asyncio.to_thread(cluster.wait_until_serving)
+    async with connect(cluster.addresses, deadline_ms=20_000) as client:
+        await schedule(client, 1_000)
+        for name in ("n4", "n5"):
+            await client.operator().add_member(name, newcomer(cluster, name).address)
+        cluster.kill("n1")
+        cluster.kill("n2")  # three of five are a majority, with both that came later
+        await schedule(client, 500)
+        cluster.start("n1", "n2")
+        await agree(client, set(cluster.nodes))
+        for name in ("n1", "n2"):
+            members = await client.operator().remove_member(name)
+            cluster.kill(name)
+        assert members == ["n3", "n4", "n5"]
+        cluster.kill("n3")  # two of three, neither of which was there at the beginning
+        await schedule(client, 500)
+        await agree(client, {"n4", "n5"})
+        assert (await client.operator().status()).pending == 2_000
 
 
 async def test_a_member_is_not_let_go_while_the_others_could_not_go_on_without_it(
@@ -145,3 +167,44 @@ async def test_a_node_added_again_under_its_name_is_found_at_its_new_address_wha
         status = await client.operator().status()
         assert next(m.address for m in status.members if m.node == moved) == node.address
         assert status.pending == 1_500
+
+
+async def test_a_leader_killed_in_the_middle_of_sending_its_state_is_replaced_as_its_sender_too(
+    tmp_path: Path,
+) -> None:
+    settings: dict[str, Setting] = {
+        "dispatch": {"checkpoint_ms": 300, "journal_retained_bytes": 1 << 20},
+        "consensus": {"election_min_ms": 1_000, "election_max_ms": 2_000, "fallback_ms": 900},
+    }
+    with LocalCluster(3, tmp_path, settings) as cluster:
+        cluster.start()
+        leader = await asyncio.to_thread(cluster.wait_until_serving)
+        away = next(name for name in cluster.nodes if name != leader)
+        folder = cluster.nodes[away].folder
+        async with connect(cluster.addresses, deadline_ms=20_000) as client:
+            cluster.kill(away)
+            for _ in range(10):
+                await client.producer().schedule_batch("large", [bytes(30_000)] * 100, delay_ms=3_600_000)
+            await asyncio.sleep(1)  # for a checkpoint, which lets the journal go
+            leader = await asyncio.to_thread(cluster.wait_for_leader)
+            cluster.start(away)
+            async with asyncio.timeout(PATIENCE_S):
+                while arrived(folder / "state-2") < 1 << 20:  # noqa: ASYNC110
+                    await asyncio.sleep(0.001)
+            cluster.kill(leader)
+            assert (folder / "current").read_text() == "state-1"  # the stream was not through
+            await schedule(client, 500)  # the other one leads
+            await agree(client, set(cluster.nodes) - {leader})
+            assert (folder / "current").read_text() == "state-2"
+            cluster.start(leader)
+            await agree(client, set(cluster.nodes))
+            assert (await client.operator().status()).pending == 1_500
+
+
+def arrived(folder: Path) -> int:
+    """Return how many bytes a state that is on its way has by now."""
+    size = 0
+    with contextlib.suppress(FileNotFoundError):
+        for path in folder.rglob("*"):
+            size += path.stat().st_size
+    return size

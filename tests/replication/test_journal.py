@@ -223,6 +223,19 @@ def test_memory_holds_only_the_tail_and_the_rest_is_read_on_demand(open_journal:
     assert [entry[1] for entry in JournalView(journal)[10:13]] == [11, 12, 13]
 
 
+def test_a_slice_costs_nothing_until_it_is_read(open_journal: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = open_journal(tail_entries_max=2)
+    fill(journal, 50)
+    sync(journal)
+    read: list[int] = []
+    find = journal._find
+    monkeypatch.setattr(journal, "_find", lambda index: (read.append(index), find(index))[1])
+    rest = JournalView(journal)[10:]
+    assert (len(rest), read) == (40, [])
+    assert rest[0][1] == 11
+    assert read == [11]
+
+
 def test_entries_not_yet_durable_stay_in_memory_whatever_the_bound(open_journal: Open) -> None:
     journal = open_journal(tail_entries_max=8)
     fill(journal, 50)

@@ -49,6 +49,15 @@ def begin_transfer(lone: Lone) -> TimeoutNow:
     return next(message.timeout_now for _, message in said if message.HasField("timeout_now"))
 
 
+def test_who_has_stepped_down_waits_before_it_asks_to_be_elected() -> None:
+    lone = serving()
+    lone.tick(after_s=0.26)
+    assert lone.role() is Role.FOLLOWER
+    before = len(lone.said)
+    lone.tick(after_s=0.2)  # all others' timeouts are longer than that, and so is its own
+    assert lone.said[before:] == []
+
+
 def test_a_leader_that_hands_over_serves_no_more_and_lets_its_successor_be_elected() -> None:
     lone = serving()
     request = begin_transfer(lone)

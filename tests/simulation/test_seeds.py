@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation.__main__ import outcomes, run, summary
+from tests.simulation.many import outcomes, run, summary
 
 
 def test_nothing_is_lost_doubled_or_early_in_a_hundred_seeds() -> None:
@@ -21,7 +21,7 @@ def test_nothing_is_lost_doubled_or_early_in_a_hundred_seeds() -> None:
 
 @pytest.mark.parametrize("seed", [2, 11])
 def test_a_seed_gives_the_same_history_every_time_in_every_process(seed: int) -> None:
-    work = f"from tests.simulation.__main__ import run; print(run({seed}, 'both', 2.0, '').history_hash)"
+    work = f"from tests.simulation.many import run; print(run({seed}, 'both', 2.0, '').history_hash)"
     root = Path(__file__).parents[2]
     other = subprocess.run(
         [sys.executable, "-c", work],

@@ -1,0 +1,53 @@
+"""Many seeds of both worlds, on all cores, in fresh processes; and their sum."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from functools import partial
+
+from tests.simulation.ablations import ablated
+from tests.simulation.outcome import COUNTED, Outcome
+from tests.simulation.seeds import simulate
+from tests.simulation.whole_seeds import simulate_whole
+
+
+def world_of(seed: int, world: str) -> str:
+    """Return the world that a seed is of, where both are asked for."""
+    return ("node", "consensus")[seed % 2] if world == "both" else world
+
+
+def run(seed: int, world: str, seconds: float, ablation: str) -> Outcome:
+    """Whole nodes cost more: they run half as long."""
+    logging.disable()  # the engine says what it notices
+    with ablated(ablation):
+        if world_of(seed, world) == "consensus":
+            return simulate(seed, seconds)
+        return simulate_whole(seed, seconds / 2)
+
+
+def outcomes(seeds: Iterable[int], world: str, seconds: float, ablation: str = "") -> Iterator[Outcome]:
+    """In whatever order they end."""
+    # Fresh processes: a fork would copy the threads' locks of whatever runs in this one.
+    with multiprocessing.get_context("spawn").Pool() as pool:
+        work = partial(run, world=world, seconds=seconds, ablation=ablation)
+        yield from pool.imap_unordered(work, seeds)
+
+
+def summary(seen: Iterable[Outcome], wall_s: float) -> dict[str, float]:
+    """All numbers are sums over what was run."""
+    seen = list(seen)
+    total: Counter[str] = Counter()
+    for outcome in seen:
+        total.update(outcome.counts)
+    return {
+        "seeds": len(seen),
+        "violations": sum(outcome.failure is not None for outcome in seen),
+        "acknowledged": sum(outcome.acknowledged for outcome in seen),
+        "lost": sum(outcome.lost for outcome in seen),
+        **{name: total[name] for name in COUNTED},
+        "virtual_hours": round(sum(outcome.virtual_s for outcome in seen) / 3600, 2),
+        "wall_s": round(wall_s, 1),
+    }
