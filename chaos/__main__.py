@@ -30,7 +30,7 @@ from tarry.chaos.verdict import Verdict, judge
 from tarry.client.local_cluster import LocalClusterError
 
 console = Console(stderr=True, highlight=False, soft_wrap=True)
-for name in ("processes", "networks", "disks", "members", "clocks"):
+for name in ("processes", "networks", "disks", "members", "clocks", "packets"):
     import_module(f"tarry.chaos.scenarios.{name}")
 
 

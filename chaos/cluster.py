@@ -13,6 +13,7 @@ from typing import Any, Self
 
 from tarry.chaos.history import Event
 from tarry.chaos.proxies import CLIENT, Proxies
+from tarry.chaos.wires import Wires
 from tarry.client.aio import Client, connect
 from tarry.client.local_cluster import LocalCluster, LocalNode, Setting, free_ports, toml
 
@@ -28,11 +29,22 @@ def mono_ms() -> int:
 class Cluster:
     """`async with Cluster(3, folder) as cluster:` is a cluster that serves."""
 
-    def __init__(self, size: int, folder: Path, *, linked: bool = False, **settings: Setting) -> None:
-        """`linked`: every path through a toxiproxy server. Raises NoToxiproxy."""
-        self.local = LocalCluster(size, folder, settings)
+    def __init__(
+        self, size: int, folder: Path, *, linked: bool = False, wired: bool = False, **settings: Setting
+    ) -> None:
+        """`linked`: every path through a toxiproxy server. Raises NoToxiproxy.
+
+        `wired`: every node in a network namespace of its own; where `no_namespaces` has no reason against it.
+        """
+        names = [f"n{number}" for number in range(1, size + 1)]
+        self._wires = Wires(names) if wired else None
+        hosts = tuple(map(self._wires.host, names)) if self._wires else ()
+        self.local = LocalCluster(size, folder, settings, hosts=hosts)
         self.events: list[Event] = []
         self.proxies: Proxies | None = None
+        if self._wires is not None:
+            for name, node in self.local.nodes.items():
+                node.prefix = self._wires.prefix(name)
         if linked:
             addresses = {node.name: node.address for node in self.local.nodes.values()}
             self.proxies = Proxies(addresses, folder / "toxiproxy.log")
@@ -55,6 +67,8 @@ class Cluster:
         self.local.close()
         if self.proxies is not None:
             self.proxies.close()
+        if self._wires is not None:
+            self._wires.close()
 
     @property
     def links(self) -> Proxies:
@@ -62,6 +76,20 @@ class Cluster:
         if self.proxies is None:
             raise ValueError("the cluster was made without links")
         return self.proxies
+
+    @property
+    def wires(self) -> Wires:
+        """The wires of a wired cluster."""
+        if self._wires is None:
+            raise ValueError("the cluster was made without wires")
+        return self._wires
+
+    def heal(self) -> None:
+        """Take every fault off the network."""
+        if self.proxies is not None:
+            self.proxies.heal()
+        if self._wires is not None:
+            self._wires.heal()
 
     @property
     def dial(self) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Consumers of every temper, from one seed: brisk, nacking, slow, pulling, coming and going.
+"""Consumers of every temper, from one seed: brisk, nacking, slow, pulling, coming and going, crashing.
 
 Two groups get everything. BRISK has consumers that acknowledge at once and stay: on them lateness and
 duplicates are judged. ROUGH has all the others, who ask for much of it again.
@@ -55,7 +55,7 @@ class Consumers:
             work = [partial(self._brisk, topic, f"brisk-{number}") for number in range(2)]
             if rough:
                 chance = random.Random(f"{self._seed} {topic}")
-                kinds = (self._nacking, self._slow, self._pulling, self._coming_and_going)
+                kinds = (self._nacking, self._slow, self._pulling, self._coming_and_going, self._crashing)
                 work += [partial(kind, topic, chance) for kind in kinds]
             self._tasks += [asyncio.create_task(self._lasting(one)) for one in work]
 
@@ -153,7 +153,7 @@ class Consumers:
                 try:
                     response = await chance.choice(stubs).Receive(request, timeout=3)
                     for batch in response.deliveries:
-                        self._pulled(batch)
+                        self._taken(batch, "pulling")
                         await chance.choice(stubs).Ack(
                             pb.AckRequest(
                                 topic=topic,
@@ -170,7 +170,34 @@ class Consumers:
             for channel in channels:
                 await channel.close(None)
 
-    def _pulled(self, batch: pb.Deliveries) -> None:
+    async def _crashing(self, topic: str, chance: random.Random) -> None:
+        """Acknowledge some, then be gone with the rest in hand, and without a word; back as the same."""
+        while True:
+            address, left = chance.choice(self._addresses), chance.randint(5, 40)
+            async with aio.insecure_channel(address, QUICK) as channel:
+                stream = ConsumerServiceStub(channel).Consume(timeout=5)
+                subscribe = pb.Subscribe(
+                    topic=topic, group=ROUGH, consumer="crashing", credit=10, lease_ms=LEASE_MS
+                )
+                try:
+                    await stream.write(pb.ConsumeRequest(subscribe=subscribe))
+                    async for response in stream:
+                        batch = response.deliveries
+                        self._taken(batch, "crashing")
+                        left -= len(batch.offset)
+                        if left < 0:
+                            break
+                        if batch.offset:
+                            ack = pb.Ack(queue=batch.queue, offset=batch.offset)
+                            await stream.write(pb.ConsumeRequest(ack=ack))
+                            credit = pb.Credit(messages=len(batch.offset))
+                            await stream.write(pb.ConsumeRequest(credit=credit))
+                except (aio.AioRpcError, asyncio.InvalidStateError):
+                    pass  # it does not lead, or is away
+                stream.cancel()
+            await asyncio.sleep(AGAIN_S + chance.random() / 2)
+
+    def _taken(self, batch: pb.Deliveries, consumer: str) -> None:
         at_ms, at_mono_ms = now_ms() + self._ahead_ms, mono_ms()
         self._history.delivered += [
             Delivered(
@@ -183,7 +210,7 @@ class Consumers:
                 maybe_duplicate=place in batch.maybe_duplicate,
                 received_ms=at_ms,
                 received_mono_ms=at_mono_ms,
-                consumer="pulling",
+                consumer=consumer,
                 queue=batch.queue,
                 offset=batch.offset[place],
                 node=batch.stamp.node,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -26,6 +27,7 @@ from tarry.proto.tarry_producer_pb2_grpc import ProducerServiceStub
 ATTEMPT_S = 2.0
 AGAIN_S = 0.2
 BATCH = 10
+KEYS = 8  # of each topic
 
 
 class Producers:
@@ -111,7 +113,7 @@ class Producers:
         self._history.sent.append(
             Sent(
                 draft.token, draft.topic, draft.due_ms, draft.sent_ms, draft.sent_mono_ms, answer_of(error),
-                self._now_ms(), mono_ms(), found, due_ms, str(error) if error else "",
+                self._now_ms(), mono_ms(), found, due_ms, str(error) if error else "", draft.key,
             )
         )  # fmt: skip
 
@@ -120,7 +122,10 @@ class Producers:
     async def _singles(self, chance: random.Random) -> None:
         async with self._client.producer() as producer:
             while await self._pause(chance.expovariate(self.pace.singles)):
-                self._spawn(self._single(producer, self._draft(chance), random.Random(chance.random())))
+                draft = self._draft(chance)
+                if chance.random() < self.pace.keyed_share:
+                    draft = replace(draft, key=f"key {chance.randrange(KEYS)}")
+                self._spawn(self._single(producer, draft, random.Random(chance.random())))
             await self._drained()
 
     async def _single(self, producer: Producer, draft: Sent, chance: random.Random) -> None:
@@ -132,6 +137,7 @@ class Producers:
                 TOKEN.pack(draft.token),
                 due_ms=draft.due_ms if absolute else None,
                 delay_ms=None if absolute else delay_ms,
+                ordering_key=draft.key,
             )
         except TarryError as error:
             self._answered(draft, error)

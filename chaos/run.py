@@ -46,7 +46,9 @@ class Run:
         self.ahead_ms = scenario.ahead_ms()
         self.say = say
         self.history = History()
-        self.cluster = Cluster(scenario.nodes, folder, linked=True, **scenario.settings)
+        self.cluster = Cluster(
+            scenario.nodes, folder, linked=not scenario.wired, wired=scenario.wired, **scenario.settings
+        )
         self.history.events = self.cluster.events
         self.spans: list[Span] = []
         self.windows: list[Span] = []
@@ -218,7 +220,7 @@ class Run:
     async def _peace(self) -> None:
         """Mend everything, stop sending, wait until all has been delivered and all replicas agree."""
         local = self.cluster.local
-        self.cluster.links.heal()
+        self.cluster.heal()
         for node in local.nodes.values():
             if node.paused:
                 self.cluster.resume(node.name)

@@ -36,6 +36,8 @@ class Scenario:
     """Before the nodes are started."""
     ahead_ms: Callable[[], int] = lambda: 0
     """How far the clocks of all nodes are set ahead; asked at the start."""
+    wired: bool = False
+    """Each node in a network namespace of its own, instead of links through proxies."""
     rough: bool = True
     """With the group of those who nack, are slow, pull, come and go."""
     patience_ms: int = 3_000

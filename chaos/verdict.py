@@ -50,7 +50,7 @@ def judge(run: Run, seconds: float) -> Verdict:
     scenario, history = run.scenario, run.history
     groups = [(topic, group) for topic in TOPICS for group in _groups(scenario)]
     windows = [*run.windows, *leaders.last_moments(history, STARVED_MS, run.windows)]
-    again = repeats.repeats(history, BRISK, windows)
+    again = repeats.repeats(history, BRISK, windows, scenario.travel_ms)
     late = checks.lateness(history)
     found: dict[str, Iterable[object]] = {
         "lost": checks.lost(history, groups),

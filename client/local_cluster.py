@@ -62,6 +62,7 @@ class LocalNode:
     address: str
     folder: Path
     environment: dict[str, str] = field(default_factory=dict)  # of its processes, beside ours
+    prefix: tuple[str, ...] = ()  # comes before its command: what runs it elsewhere, and becomes it
     process: subprocess.Popen[bytes] | None = None
     paused: bool = False
     starts: int = 0
@@ -85,7 +86,7 @@ class LocalNode:
 
 @dataclass(slots=True)
 class LocalCluster:
-    """Nodes n1, n2, … on free ports of 127.0.0.1; a context manager that ends them all.
+    """Nodes n1, n2, … on free ports of 127.0.0.1, or of `hosts`; a context manager that ends them all.
 
     `settings` are further keys of every node's configuration. Nodes have to be started from the main
     thread: Linux ends a child that asked for it when the thread that started it ends.
@@ -96,6 +97,7 @@ class LocalCluster:
     settings: Mapping[str, Setting] = field(default_factory=dict)
     ports: tuple[int, ...] = ()
     token: str = ""  # to ask nodes with, where they want one
+    hosts: tuple[str, ...] = ()  # one for each node
     nodes: dict[str, LocalNode] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
@@ -103,9 +105,10 @@ class LocalCluster:
         if len(ports) != self.size:
             raise ValueError(f"{self.size} nodes want {self.size} ports, not {len(ports)}")
         self.folder.mkdir(parents=True, exist_ok=True)
-        for number, port in enumerate(ports, 1):
+        hosts = self.hosts or ("127.0.0.1",) * self.size
+        for number, (host, port) in enumerate(zip(hosts, ports, strict=True), 1):
             name = f"n{number}"
-            self.nodes[name] = LocalNode(name, f"127.0.0.1:{port}", self.folder / name)
+            self.nodes[name] = LocalNode(name, f"{host}:{port}", self.folder / name)
         for node in self.nodes.values():
             node.config.write_text(self._config(node))
         atexit.register(self.close)
@@ -135,7 +138,7 @@ class LocalCluster:
             node.folder.mkdir(parents=True, exist_ok=True)
             with node.log.open("ab") as log:
                 node.process = subprocess.Popen(
-                    [sys.executable, "-c", LAUNCH, str(os.getpid()), *command(node.config)],
+                    [*node.prefix, sys.executable, "-c", LAUNCH, str(os.getpid()), *command(node.config)],
                     env={**os.environ, **node.environment},
                     stdin=subprocess.DEVNULL,
                     stdout=log,

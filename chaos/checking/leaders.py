@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
+from tarry.chaos.checking.frozen import moment_of
 from tarry.chaos.checking.repeats import Span
 from tarry.chaos.history import Delivered, History
 
 
 def overlapping(history: History, travel_ms: int) -> tuple[Delivered, ...]:
-    """Return deliveries of a leader received after its successor's first, and more than their way takes."""
+    """Return deliveries of a leader from after its successor's first, by more than their way takes."""
+    moment = moment_of(history, travel_ms)
     begun: dict[int, int] = {}
     for delivery in history.delivered:
         begun[delivery.term] = min(
@@ -20,7 +22,7 @@ def overlapping(history: History, travel_ms: int) -> tuple[Delivered, ...]:
         delivery
         for delivery in history.delivered
         if any(
-            term > delivery.term and delivery.received_mono_ms > start_ms + travel_ms
+            term > delivery.term and moment(delivery) > start_ms + travel_ms
             for term, start_ms in begun.items()
         )
     )

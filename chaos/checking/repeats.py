@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tarry.chaos.checking.frozen import moment_of
 from tarry.chaos.history import Delivered, History
 
 Span = tuple[int, int]
@@ -23,17 +24,18 @@ class Repeats:
     beyond: tuple[Delivered, ...]
 
 
-def repeats(history: History, group: str, windows: Sequence[Span]) -> Repeats:
+def repeats(history: History, group: str, windows: Sequence[Span], travel_ms: int = 100) -> Repeats:
     """Return the duplicates of a group whose consumers acknowledge at once and stay.
 
     `windows`: when a leader that was then lost could hand over without its successor learning of it.
     """
+    moment = moment_of(history, travel_ms)
     first = history.first_deliveries()
     again = [one for one in history.delivered if one.group == group and first[group, one.token] is not one]
     beyond = [
         one
         for one in again
-        if not any(start <= first[group, one.token].received_mono_ms <= end for start, end in windows)
+        if not any(start <= moment(first[group, one.token]) <= end for start, end in windows)
     ]
     return Repeats(tuple(again), tuple(beyond))
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Sequence
 
 from tarry.chaos.checking.repeats import Span
-from tarry.chaos.history import Delivered, History
+from tarry.chaos.history import Delivered, History, Sent
+
+AHEAD_MS = 500
+"""How long before its due time a message may be released; what is sent then comes after it."""
 
 
 def stuck(
@@ -32,26 +36,34 @@ def stuck(
     return tuple(late)
 
 
-def out_of_order(history: History) -> tuple[Delivered, ...]:
+def out_of_order(history: History, ahead_ms: int = AHEAD_MS) -> tuple[Delivered, ...]:
     """Return first deliveries of a key that came before an earlier message of it, to the same group.
 
-    Earlier: due before it, and acknowledged before the later one was due. Without a key there is no order.
+    Earlier: due before it, and acknowledged before the later one could be released, `ahead_ms` before it was
+    due. Without a key there is no order, and what was perhaps cancelled need not come.
     """
-    sent = {one.token: one for one in history.acknowledged() if one.key}
+    gone = {cancel.token for cancel in history.cancelled}
+    of_key: defaultdict[tuple[str, str], list[Sent]] = defaultdict(list)
+    for sent in history.acknowledged():
+        if sent.key:
+            of_key[sent.topic, sent.key].append(sent)
     first = history.first_deliveries()
-    early = []
-    for (group, token), delivery in first.items():
-        message = sent.get(token)
-        if message is None:
-            continue
-        for other in sent.values():
-            overtaken = (
-                (other.topic, other.key) == (message.topic, message.key)
-                and other.acknowledged_due_ms < message.acknowledged_due_ms
-                and other.answered_ms < message.acknowledged_due_ms
-            )
-            came = first.get((group, other.token))
-            if overtaken and (came is None or came.received_mono_ms > delivery.received_mono_ms):
-                early.append(delivery)
-                break
-    return tuple(early)
+    groups = {group for group, _ in first}
+
+    def overtakes(group: str, later: Sent, other: Sent) -> bool:
+        if (
+            other.acknowledged_due_ms >= later.acknowledged_due_ms
+            or other.answered_ms >= later.acknowledged_due_ms - ahead_ms
+            or other.token in gone
+        ):
+            return False
+        came = first.get((group, other.token))
+        return came is None or came.received_mono_ms > first[group, later.token].received_mono_ms
+
+    return tuple(
+        first[group, later.token]
+        for group in sorted(groups)
+        for of_one in of_key.values()
+        for later in of_one
+        if (group, later.token) in first and any(overtakes(group, later, other) for other in of_one)
+    )

@@ -7,7 +7,18 @@ from dataclasses import replace
 import pytest
 
 from tarry.chaos.checking import leaders, registers, repeats, waiting
-from tarry.chaos.history import Answer, Asked, Delivered, Event, History, NodeSeen, Operation, Repeated, Sent
+from tarry.chaos.history import (
+    Answer,
+    Asked,
+    Cancelled,
+    Delivered,
+    Event,
+    History,
+    NodeSeen,
+    Operation,
+    Repeated,
+    Sent,
+)  # fmt: skip
 
 GROUP = "brisk"
 
@@ -180,11 +191,39 @@ def test_what_comes_late_is_stuck_but_for_the_time_in_which_something_was_broken
     assert waiting.stuck(history, {"another"}, patience_ms=0) == ()
 
 
+def test_what_a_frozen_leader_had_handed_over_counts_as_of_its_freezing() -> None:
+    history = sound()
+    history.events = [Event("pause", "n1", 1_005_001, 5_001), Event("resume", "n1", 1_005_600, 5_600)]
+    on_its_way = replace(delivered(3, at_ms=5_610), due_ms=1_004_995)
+    history.delivered[3] = on_its_way
+    history.delivered += [delivered(6, at_ms=5_400, node="n2", term=2)]
+    again = delivered(3, at_ms=5_700, node="n2", term=2)
+    history.delivered.append(again)
+    assert leaders.overlapping(history, travel_ms=100) == ()
+    assert repeats.repeats(history, GROUP, [(4_950, 5_050)]) == repeats.Repeats((again,), ())
+    thawed = replace(on_its_way, due_ms=1_005_300)  # it became due meanwhile: the lease was over
+    history.delivered[3] = thawed
+    assert leaders.overlapping(history, travel_ms=100) == (thawed,)
+    assert repeats.repeats(history, GROUP, [(4_950, 5_050)]).beyond == (again,)
+
+
 def test_a_key_whose_later_message_came_first_is_out_of_order() -> None:
     history = History(
         sent=[sent(1, due_ms=5_000, key="k"), sent(2, due_ms=5_100, key="k"), sent(3, due_ms=5_200)],
         delivered=[delivered(3, at_ms=5_050), delivered(2, at_ms=5_101), delivered(1, at_ms=5_102)],
     )
     assert waiting.out_of_order(history) == (history.delivered[1],)
+    assert waiting.out_of_order(history, ahead_ms=5_100) == ()  # the earlier one was sent too late to tell
+    history.cancelled.append(Cancelled(1, 1_000_100, certain=False))
+    assert waiting.out_of_order(history) == ()
+    history.cancelled.clear()
     history.delivered[2] = delivered(1, at_ms=5_001)
     assert waiting.out_of_order(history) == ()
+
+
+def test_a_key_whose_earlier_message_never_came_is_out_of_order() -> None:
+    history = History(
+        sent=[sent(1, due_ms=5_000, key="k"), sent(2, due_ms=5_100, key="k")],
+        delivered=[delivered(2, at_ms=5_101)],
+    )
+    assert waiting.out_of_order(history) == (history.delivered[0],)
