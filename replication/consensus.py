@@ -199,7 +199,7 @@ class Consensus:
         self._engine.drop_learner(node)
 
     def begin_transfer(self, target: str, deadline: float) -> None:
-        self.transfer.begin(target, deadline)
+        self.transfer.begin(target, deadline, self._clock.monotonic())
 
     def applied(self, index: int) -> None:
         self._leading.applied = index

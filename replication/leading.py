@@ -100,6 +100,7 @@ class Leading:
             return
         now = self._clock.monotonic()
         self._lease.echo(peer, reply.sent, now)
+        self.transfer.hears(peer, now)
         self._clock_of(peer).answer(self._clock, reply.sent, reply.wall_ms)
         self._engine.heard(peer)
 
@@ -107,7 +108,7 @@ class Leading:
         transfer = self.transfer
         if not transfer.running:
             return
-        if now >= transfer.deadline:
+        if transfer.is_over(now, self._settings.transfer_silence_ms / 1000):
             transfer.give_up()
             self._lease.begin(now)
             self.send_heartbeats(now)

@@ -36,6 +36,7 @@ class ReplicationSettings:
     apply_budget_ms: float = 5.0  # of one turn, so that heartbeats go out under any backlog
     turn_messages_max: int = 256
     transfer_resend_ms: int = 100
+    transfer_silence_ms: int = 1000  # of a transfer's target, after which leadership goes on
     retained_bytes_max: int = 64 << 20  # of entries kept for slow followers when the journal is compacted
     snapshot_retry_ms: int = 1000
     learner_lag_max: int = 64  # entries; a learner this close may become a member

@@ -2,7 +2,7 @@
 
     IDLE ─► DRAINING ─► TELLING ─► HANDING_OVER ─► (another leads)
       ▲         │           │            │
-      └─────────┴───────────┴────────────┘ deadline: leadership goes on
+      └─────────┴───────────┴────────────┘ deadline, or a silent target: leadership goes on
 
 Draining: no proposals; all that is in the log is committed, applied, and on the target. Telling: the target
 answers a heartbeat with the dispatcher's last state. Handing over: the lease is given up, and the target is
@@ -32,6 +32,7 @@ class Transfer:
     phase: Phase = Phase.IDLE
     target: str = ""
     deadline: float = 0.0
+    heard_at: float = 0.0  # when the target last answered
     told_at: float = 0.0
     resend_at: float = 0.0
 
@@ -39,9 +40,17 @@ class Transfer:
         """A new leadership starts from zero: numbers are compared within a term only."""
         self.number, self.phase = 0, Phase.IDLE
 
-    def begin(self, target: str, deadline: float) -> None:
+    def begin(self, target: str, deadline: float, now: float) -> None:
         self.number += 1
-        self.phase, self.target, self.deadline = Phase.DRAINING, target, deadline
+        self.phase, self.target, self.deadline, self.heard_at = Phase.DRAINING, target, deadline, now
+
+    def hears(self, peer: str, now: float) -> None:
+        if peer == self.target:
+            self.heard_at = now
+
+    def is_over(self, now: float, silence_s: float) -> bool:
+        """No proposals are taken meanwhile: a target that has died must not cost the whole deadline."""
+        return now >= min(self.deadline, self.heard_at + silence_s)
 
     def tell(self, now: float) -> None:
         self.phase, self.told_at = Phase.TELLING, now

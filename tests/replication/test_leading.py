@@ -83,6 +83,22 @@ def test_a_transfer_that_was_given_up_cannot_come_true_later() -> None:
     assert lone.role() is Role.LEADER
 
 
+def test_a_transfer_to_a_node_that_has_died_is_given_up_long_before_its_deadline() -> None:
+    lone = serving()
+    lone.consensus.begin_transfer("n2", deadline=lone.clock.now + 60)
+    silence = lone.settings.transfer_silence_ms / 1000
+    until = lone.clock.now + silence
+    while lone.clock.now < until - 0.1:
+        lone.tick(after_s=0.05)
+        answer_heartbeats(lone, "n3")
+        assert lone.consensus.transfer.running
+    for _ in range(3):
+        lone.tick(after_s=0.05)
+        answer_heartbeats(lone, "n3")
+    assert not lone.consensus.transfer.running
+    assert lone.consensus.may_propose(lone.clock.now)
+
+
 def test_a_follower_that_has_heard_that_a_transfer_is_over_takes_no_part_in_it() -> None:
     lone = Lone()
     lone.follow("n2")
