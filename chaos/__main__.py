@@ -30,7 +30,7 @@ from tarry.chaos.verdict import Verdict, judge
 from tarry.client.local_cluster import LocalClusterError
 
 console = Console(stderr=True, highlight=False, soft_wrap=True)
-for name in ("processes", "networks", "disks", "members", "clocks", "packets"):
+for name in ("processes", "networks", "disks", "members", "clocks", "packets", "moments"):
     import_module(f"tarry.chaos.scenarios.{name}")
 
 
@@ -73,6 +73,8 @@ def tell(verdict: Verdict) -> None:
         return
     mark = "[green]kept[/]" if verdict.passed else "[bold red]BROKEN[/]"
     failovers = f", failover {verdict.failovers_ms} ms" if verdict.failovers_ms else ""
+    if verdict.unprovoked:
+        failovers += f", {verdict.unprovoked} leaders lost without a fault of ours (a busy machine)"
     console.print(
         f"{mark}  {verdict.scenario}: {verdict.acknowledged} acknowledged, {verdict.delivered} delivered, "
         f"{verdict.duplicates} duplicates, unavailable {verdict.unavailable_ms} ms, lateness p50/p99 "
@@ -80,6 +82,8 @@ def tell(verdict: Verdict) -> None:
     )
     for each in verdict.broken:
         console.print(f"        {each}", markup=False)
+    for each in verdict.unjudged:
+        console.print(f"        not judged, at {verdict.load} processes a core: {each}", markup=False)
 
 
 def main(

@@ -27,6 +27,15 @@ def library() -> Path:
     return found
 
 
+def lacking() -> str:
+    """Return why clocks cannot be set here; empty: they can."""
+    try:
+        library()
+    except NoFakeTime as reason:
+        return str(reason)
+    return ""
+
+
 def give_clock(node: LocalNode, ahead_ms: int = 0) -> None:
     """Let the node's next process have a wall clock of its own, set as told."""
     set_clock(node, ahead_ms)
@@ -35,7 +44,8 @@ def give_clock(node: LocalNode, ahead_ms: int = 0) -> None:
             "LD_PRELOAD": str(library()),
             "FAKETIME_TIMESTAMP_FILE": str(_file(node)),
             "FAKETIME_CACHE_DURATION": "1",  # seconds until the file is read again
-            "DONT_FAKE_MONOTONIC": "1",
+            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+            "DONT_FAKE_MONOTONIC": "1",  # its older name
             "FAKETIME_FORCE_MONOTONIC_FIX": "0",  # the fix delays gRPC's own waits by seconds
         }
     )

@@ -10,27 +10,18 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 
-from tarry.chaos.faults.network import deaf, isolated, mute
 from tarry.chaos.run import Run
 from tarry.chaos.scenario import Scenario
+from tarry.chaos.scenarios.clocks import INEXACT_MS, to_the_next_hour_ms
+from tarry.chaos.scenarios.disks import SHORT
+from tarry.chaos.strokes import STROKES, equip, lacking, possible
 
 STEPS = range(4, 8)
-TOXICS: tuple[tuple[str, dict[str, int]], ...] = (
-    ("latency", {"latency": 40, "jitter": 30}),
-    ("latency", {"latency": 5, "jitter": 5}),
-    ("bandwidth", {"rate": 128}),
-    ("slicer", {"average_size": 60, "size_variation": 30, "delay": 10}),
-    ("reset_peer", {"timeout": 400}),
-    ("timeout", {"timeout": 0}),
-)
+LENGTHS_S = (0.1, 0.3, 0.6, 1, 2.5)
+ALONE = frozenset({"failing fsync"})
+"""A node that is cut off or frozen meanwhile syncs nothing, and so does not end."""
 
-
-async def _crash(run: Run, chance: random.Random) -> None:
-    await run.crash(chance.choice(run.names), away_s=chance.random() * 2)
-
-
-async def _crash_leader(run: Run, chance: random.Random) -> None:
-    await run.crash(await run.leader(), away_s=chance.random() * 2)
+Step = Callable[[Run, random.Random], Awaitable[None]]
 
 
 async def _crash_all(run: Run, chance: random.Random) -> None:
@@ -40,32 +31,6 @@ async def _crash_all(run: Run, chance: random.Random) -> None:
         await run.during(chance.random())
         run.cluster.start()
         await run.serving()
-
-
-async def _freeze(run: Run, chance: random.Random) -> None:
-    name = chance.choice(run.names)
-    async with run.disturbed("freeze", name):
-        run.cluster.pause(name)
-        await run.during(chance.choice((0.1, 0.3, 0.6, 2.5)))
-        run.cluster.resume(name)
-
-
-async def _partition(run: Run, chance: random.Random) -> None:
-    name = chance.choice(run.names)
-    kind = chance.choice((isolated, deaf, mute))
-    async with run.disturbed(f"{kind.__name__} {name}", loose=True):
-        run.cluster.links.cut(kind(name, run.names))
-        await run.during(chance.choice((0.2, 1, 3)))
-        run.cluster.links.mend(kind(name, run.names))
-
-
-async def _spoil(run: Run, chance: random.Random) -> None:
-    links, name = run.cluster.links, chance.choice(run.names)
-    kind, attributes = chance.choice(TOXICS)
-    async with run.disturbed(f"{kind} {name}", loose=True):
-        links.spoil(isolated(name, run.names, clients=chance.random() < 0.3), kind, "", **attributes)
-        await run.during(2)
-        links.heal()
 
 
 async def _transfer(run: Run, chance: random.Random) -> None:
@@ -78,30 +43,79 @@ async def _restart(run: Run, chance: random.Random) -> None:
         await run.cluster.restart(name)
 
 
-STEP: tuple[Callable[[Run, random.Random], Awaitable[None]], ...] = (
-    _crash, _crash_leader, _crash_all, _freeze, _freeze, _partition, _partition, _spoil, _spoil, _transfer,
-    _restart,
-)  # fmt: skip
+async def _fall_behind(run: Run, chance: random.Random) -> None:
+    """A follower misses much, and takes the leader's state where the journal is short."""
+    name = (await run.followers())[0]
+    async with run.disturbed("behind", name):
+        run.cluster.kill(name)
+        await run.during(0.5 + chance.random())
+        run.cluster.start(name)
+
+
+async def _join(run: Run, chance: random.Random) -> None:
+    """A node more; only once in a run."""
+    name = f"n{len(run.names) + 1}"
+    if name in ("n4", "n6"):
+        node = run.cluster.newcomer(name)
+        equip(run, node)
+        run.cluster.start(name)
+        async with run.disturbed("join", name):
+            await run.added(node)
+
+
+WHOLE: dict[str, Step] = {
+    "crash of all": _crash_all,
+    "transfer": _transfer,
+    "restart": _restart,
+    "behind": _fall_behind,
+    "join": _join,
+}
+
+
+def _stroke(name: str) -> Step:
+    async def step(run: Run, chance: random.Random) -> None:
+        if name in possible():
+            victim = await run.leader() if chance.random() < 0.5 else chance.choice(run.names)
+            await STROKES[name].strike(run, victim, chance.choice(LENGTHS_S))
+
+    return step
 
 
 def explored(seed: int) -> Scenario:
     """Return the scenario of a seed."""
     chance = random.Random(seed)
-    steps = [chance.choice(STEP) for _ in range(chance.choice(STEPS))]
-    together = chance.random() < 0.3
+    kinds = [*STROKES, *STROKES, *WHOLE]
+    plan = [_drawn(chance, kinds) for _ in range(chance.choice(STEPS))]
+    at_an_hour, short, nodes = chance.random() < 0.2, chance.random() < 0.5, chance.choice((3, 3, 3, 5))
 
     async def play(run: Run) -> None:
-        for number, step in enumerate(steps):
-            doing = [step(run, random.Random(f"{seed} {number}"))]
-            if together and step is not _transfer:
-                doing.append(_transfer(run, random.Random(f"{seed} {number} transfer")))
-            await asyncio.gather(*doing)
+        for number, together in enumerate(plan):
+            steps = [WHOLE.get(name) or _stroke(name) for name in together]
+            await asyncio.gather(
+                *(step(run, random.Random(f"{seed} {number} {place}")) for place, step in enumerate(steps))
+            )
             if chance.random() < 0.6:
                 await run.serving()
             await run.during(chance.random())
 
-    names = ", ".join(step.__name__.strip("_").replace("_", " ") for step in steps)
     return Scenario(
-        name=f"explore-{seed}", play=play, what=f"From seed {seed}: {names}.",
-        nodes=chance.choice((3, 3, 3, 5)), patience_ms=6_000, travel_ms=4_000,
-    )  # fmt: skip
+        name=f"explore-{seed}",
+        play=play,
+        what=f"From seed {seed}: {', '.join(' with '.join(together) for together in plan)}"
+        f"{', as the hour changes' if at_an_hour else ''}{', short journals' if short else ''}.",
+        nodes=nodes,
+        settings=SHORT if short else {},
+        prepare=equip,
+        ahead_ms=to_the_next_hour_ms if at_an_hour and "clock" not in lacking() else lambda: 0,
+        patience_ms=6_000,
+        travel_ms=4_000,
+        tolerance_ms=INEXACT_MS if any("clock" in name for together in plan for name in together) else 0,
+    )
+
+
+def _drawn(chance: random.Random, kinds: list[str]) -> list[str]:
+    """Return one step: something, and often something else or a transfer at the same time."""
+    first, second = chance.choice(kinds), chance.choice([*kinds, *["transfer"] * 8])
+    if chance.random() < 0.6 or {first, second} & ALONE or first == second or {first, second} <= WHOLE.keys():
+        return [first]
+    return [first, second]

@@ -47,6 +47,7 @@ class Proxies:
         self._process: subprocess.Popen[bytes] | None = None
         self._members: dict[str, str] = {}
         self._links: dict[Link, Proxy] = {}
+        self._spoilt = 0  # times, so that toxics have names of their own
         given = os.environ.get("TARRY_TOXIPROXY", "")
         host, port = given.rsplit(":", 1) if given else ("127.0.0.1", str(free_ports(1)[0]))
         self.server.update_api_consumer(host, int(port))
@@ -121,11 +122,11 @@ class Proxies:
 
         `timeout` with timeout=0 swallows everything and keeps connections open: a half-open link.
         """
+        self._spoilt += 1
         for link in links:
             for way in (stream,) if stream else ("upstream", "downstream"):
-                self._links[link].add_toxic(
-                    type=kind, stream=way, name=f"{kind}_{way}", attributes=attributes
-                )
+                name = f"{kind}_{way}_{self._spoilt}"
+                self._links[link].add_toxic(type=kind, stream=way, name=name, attributes=attributes)
 
     def heal(self) -> None:
         """Enable every link and take every toxic off."""

@@ -8,12 +8,17 @@ from dataclasses import dataclass, field
 from tarry.chaos import checks
 from tarry.chaos.checking import leaders, registers, repeats, waiting
 from tarry.chaos.consumers import BRISK, ROUGH
-from tarry.chaos.run import TOPICS, Run
+from tarry.chaos.run import RECOVER_MS, TOPICS, Run
 from tarry.chaos.scenario import Scenario
 
 STARVED_MS = 700
 """Without a fault of ours, a leader is lost on a machine too busy to run it: then its heartbeats had stopped
 before its deliveries did, by the election timeout at most."""
+BUSY = 3.0
+"""Processes that want each core (load average): from there on, what took too long is told and not judged, and
+before, patience grows with it. A run alone on two cores has 1 to 2."""
+MOVES = frozenset({"transfer", "restart", "stop", "clock", "remove"})
+PLANNED_MS = 6_000  # in which they may move leadership
 
 
 @dataclass(slots=True)
@@ -37,7 +42,12 @@ class Verdict:
     unavailable_ms: int = 0
     lateness_p50_ms: int = 0
     lateness_p99_ms: int = 0
+    unprovoked: int = 0
+    """Leaders lost without a fault of ours: the machine was too busy to run them in time."""
+    load: float = 0.0
     broken: list[str] = field(default_factory=list)
+    unjudged: list[str] = field(default_factory=list)
+    """What took too long, on a machine that was too busy to tell."""
 
     @property
     def passed(self) -> bool:
@@ -48,23 +58,27 @@ class Verdict:
 def judge(run: Run, seconds: float) -> Verdict:
     """Return what the history of a run shows."""
     scenario, history = run.scenario, run.history
+    slowness = max(1.0, run.load)
+    patience_ms, travel_ms = round(scenario.patience_ms * slowness), round(scenario.travel_ms * slowness)
     groups = [(topic, group) for topic in TOPICS for group in _groups(scenario)]
     windows = [*run.windows, *leaders.last_moments(history, STARVED_MS, run.windows)]
-    again = repeats.repeats(history, BRISK, windows, scenario.travel_ms)
+    planned = [(one.at_mono_ms, one.at_mono_ms + PLANNED_MS) for one in history.events if one.name in MOVES]
+    spans = sorted([*run.spans, *leaders.changes(history, RECOVER_MS)])
+    again = repeats.repeats(history, BRISK, windows, travel_ms)
     late = checks.lateness(history)
     found: dict[str, Iterable[object]] = {
         "lost": checks.lost(history, groups),
         "early": checks.early(history, scenario.tolerance_ms),
         "undead": checks.delivered_after_cancel(history),
         "duplicates beyond the bound": again.beyond,
-        "stuck": waiting.stuck(history, {BRISK}, scenario.patience_ms, sorted(run.spans)),
+        "stuck": waiting.stuck(history, {BRISK}, patience_ms, spans),
         "diverged at index": tuple(leaders.diverged(history).items()),
         "released twice": repeats.released_twice(history),
         "ids given twice": checks.ids_given_twice(history),
         "scheduled twice by a repeated request": repeats.answered_differently(history),
         "delivered though never sent": checks.unexpected(history),
         "not linearizable": registers.not_linearizable(history),
-        "handed over beside a successor": leaders.overlapping(history, scenario.travel_ms),
+        "handed over beside a successor": leaders.overlapping(history, travel_ms),
         "two leaders in term": leaders.two_in_one_term(history),
         "out of the order of its key": waiting.out_of_order(history),
     }
@@ -86,10 +100,17 @@ def judge(run: Run, seconds: float) -> Verdict:
         unavailable_ms=leaders.unavailable_ms(history),
         lateness_p50_ms=late.p50_ms,
         lateness_p99_ms=late.p99_ms,
+        load=round(run.load, 1),
+        unprovoked=len(leaders.last_moments(history, 0, [*run.spans, *planned])),
         broken=[f"{len(tuple(each))} {name}: {_some(each)}" for name, each in found.items() if counts[name]],
     )
     verdict.broken += run.complaints
-    verdict.broken += _beyond_figures(verdict, scenario)
+    slow = [*run.slow, *_too_slow(verdict, scenario)]
+    verdict.unjudged, verdict.broken = (
+        (slow, verdict.broken) if run.load > BUSY else ([], verdict.broken + slow)
+    )
+    if scenario.duplicates_max is not None and verdict.duplicates > scenario.duplicates_max:
+        verdict.broken.append(f"{verdict.duplicates} duplicates, more than {scenario.duplicates_max}")
     if not verdict.delivered or not leaders.compared(history):
         verdict.broken.append("nothing was delivered, or no states were compared: the run shows nothing")
     return verdict
@@ -99,14 +120,11 @@ def _groups(scenario: Scenario) -> tuple[str, ...]:
     return (BRISK, ROUGH) if scenario.rough else (BRISK,)
 
 
-def _beyond_figures(verdict: Verdict, scenario: Scenario) -> list[str]:
+def _too_slow(verdict: Verdict, scenario: Scenario) -> list[str]:
     most = scenario.unavailable_ms_max
-    broken = []
-    if most is not None and verdict.unavailable_ms > most:
-        broken.append(f"no schedule was taken for {verdict.unavailable_ms} ms, more than {most}")
-    if scenario.duplicates_max is not None and verdict.duplicates > scenario.duplicates_max:
-        broken.append(f"{verdict.duplicates} duplicates, more than {scenario.duplicates_max}")
-    return broken
+    if most is None or verdict.unavailable_ms <= most:
+        return []
+    return [f"no schedule was taken for {verdict.unavailable_ms} ms, more than {most}"]
 
 
 def _some(found: Iterable[object], most: int = 3) -> str:

@@ -10,8 +10,9 @@ from collections.abc import Callable
 
 from tarry.chaos.history import Delivered, History
 
-ON_ITS_WAY_MS = 300
-"""How long before the stop such a message was due at most: what is older had left, or is handed over anew."""
+ON_ITS_WAY_MS = 2_000
+"""How long before the stop such a message was due at most, on a machine that is slow. What becomes due after
+the stop is never excused: a leader that goes on without its lease would hand that over as well."""
 
 
 def moment_of(history: History, travel_ms: int) -> Callable[[Delivered], int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Sequence
 
@@ -55,6 +56,22 @@ def compared(history: History) -> int:
         if seen.digest:
             nodes[seen.applied_index].add(seen.node)
     return sum(len(of_one) > 1 for of_one in nodes.values())
+
+
+def changes(history: History, recover_ms: int) -> list[Span]:
+    """Return, for each leader that another followed, the time from its last delivery to the next one's first.
+
+    `recover_ms`: until clients have found it.
+    """
+    of_term: dict[int, Span] = {}
+    for one in history.delivered:
+        start, end = of_term.get(one.term, (one.received_mono_ms, one.received_mono_ms))
+        of_term[one.term] = min(start, one.received_mono_ms), max(end, one.received_mono_ms)
+    terms = sorted(of_term)
+    return [
+        (min(of_term[old][1], of_term[new][0]), of_term[new][0] + recover_ms)
+        for old, new in itertools.pairwise(terms)
+    ]
 
 
 def last_moments(history: History, within_ms: int, known: Sequence[Span] = ()) -> list[Span]:

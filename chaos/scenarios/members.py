@@ -53,7 +53,8 @@ async def member_removed_while_cut_off(run: Run) -> None:
         await run.removed(name)
         run.cluster.links.mend(isolated(name, run.names))
         await run.during(2)
-        run.expect(await run.leader() == leader, "a node that is no member any more deposed the leader")
+        same = await run.leader() == leader
+        run.expect(same, "a node that is no member any more deposed the leader", timed=True)
         node = run.cluster.local.nodes[name]
         run.cluster.kill(name)
         wipe(node)

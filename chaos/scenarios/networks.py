@@ -35,7 +35,8 @@ async def follower_isolated(run: Run) -> None:
     for _ in range(3):
         await _cut(run, f"isolate {follower}", isolated(follower, run.names), 1.5)
         await run.during(0.5)
-    run.expect(await run.leader() == leader, "a follower that was cut off deposed the leader")
+    same = await run.leader() == leader
+    run.expect(same, "a follower that was cut off deposed the leader", timed=True)
 
 
 @scenario()

@@ -65,7 +65,7 @@ async def leader_frozen(run: Run) -> None:
     async with run.disturbed("freeze", name):
         run.cluster.pause(name)
         await run.during(3)
-        run.expect(await run.leader() != name, "no other node led while the leader was frozen")
+        run.expect(await run.leader() != name, "no other node led while the leader was frozen", timed=True)
         run.cluster.resume(name)
 
 
@@ -99,9 +99,8 @@ async def planned_transfers(run: Run) -> None:
         moved = await run.client.operator().transfer()
         run.cluster.happened("transfer", moved.leader)
         run.pauses_ms.append(moved.pause_ms)
-        run.expect(
-            moved.pause_ms <= 200, f"{moved.pause_ms} ms without proposals in a transfer, more than 200"
-        )
+        paused = f"{moved.pause_ms} ms without proposals in a transfer, more than 200"
+        run.expect(moved.pause_ms <= 200, paused, timed=True)
         await run.during(0.4)
 
 

@@ -166,6 +166,13 @@ def test_the_last_moments_are_those_of_leaders_that_another_followed() -> None:
     assert leaders.last_moments(history, within_ms=50, known=[(5_500, 5_600)]) == []
 
 
+def test_a_change_of_leaders_lasts_until_clients_have_found_the_next_one() -> None:
+    history = sound()
+    assert leaders.changes(history, recover_ms=1_000) == []
+    history.delivered.append(delivered(9, at_ms=5_700, node="n2", term=2))
+    assert leaders.changes(history, recover_ms=1_000) == [(5_002, 6_700)]
+
+
 def test_a_failover_is_timed_from_the_kill_of_the_leader_to_its_successor_s_first_delivery() -> None:
     history = sound()
     history.delivered.append(delivered(9, at_ms=5_700, node="n2", term=2))

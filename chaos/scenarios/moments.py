@@ -1,0 +1,138 @@
+"""Every fault there is, each at a moment when something else goes on: transfer, membership, snapshot,
+checkpoint, the change of the hour."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from tarry.chaos import clocks
+from tarry.chaos.cluster import now_ms
+from tarry.chaos.faults.disks import wipe
+from tarry.chaos.run import Run
+from tarry.chaos.scenario import scenario
+from tarry.chaos.scenarios.clocks import HOUR, INEXACT_MS, to_the_next_hour_ms
+from tarry.chaos.scenarios.disks import SHORT
+from tarry.chaos.strokes import STROKES, Strike, equip, possible
+
+STROKE_S = 0.8
+BEHIND = 4_000  # messages that a follower misses, for a snapshot
+
+Moment = Callable[[str, Strike], Awaitable[None]]
+"""Has its thing go on while the node is struck."""
+
+
+async def _each(run: Run, moment: Moment) -> None:
+    """Strike at the leader and at a follower by turns, once with everything."""
+    for number, (name, strike) in enumerate(possible().items()):
+        victim = await run.leader() if number % 2 == 0 else (await run.followers())[0]
+        run.say(f"{name}: {victim}")
+        await moment(victim, strike)
+        await run.serving()
+
+
+@scenario(prepare=equip, tolerance_ms=INEXACT_MS, patience_ms=6_000, travel_ms=4_000)
+async def faults_in_transfers(run: Run) -> None:
+    """Every fault in turn as leadership is handed over, at the leader and at a follower alternately."""
+
+    async def moment(victim: str, strike: Strike) -> None:
+        await asyncio.gather(strike(run, victim, STROKE_S), run.transfer())
+
+    await _each(run, moment)
+
+
+@scenario(prepare=equip, tolerance_ms=INEXACT_MS, patience_ms=6_000, travel_ms=4_000)
+async def faults_in_membership_changes(run: Run) -> None:
+    """Every fault in turn as a fourth node joins, or is let go."""
+    node = run.cluster.newcomer("n4")
+    equip(run, node)
+    joins = True
+
+    async def moment(victim: str, strike: Strike) -> None:
+        nonlocal joins
+        change = _join() if joins else run.removed("n4")
+        await asyncio.gather(strike(run, victim, STROKE_S), change)
+        if not joins:
+            await _forget()
+        joins = not joins
+
+    async def _join() -> None:
+        run.cluster.start("n4")
+        await run.added(node)
+
+    async def _forget() -> None:
+        if node.running:
+            run.cluster.kill("n4")
+        wipe(node)
+        run.cluster.rejoin(node)
+
+    await _each(run, moment)
+    if joins:
+        await _join()
+
+
+@scenario(
+    settings=SHORT, prepare=equip, tolerance_ms=INEXACT_MS, patience_ms=6_000, travel_ms=4_000, rough=False
+)
+async def faults_in_snapshots(run: Run) -> None:
+    """Every fault in turn as a follower takes the leader's state, at the leader and at that follower."""
+
+    async def moment(victim: str, strike: Strike) -> None:
+        leader = await run.leader()
+        behind = victim if victim != leader else (await run.followers())[0]
+        run.cluster.kill(behind)
+        await run.fill(BEHIND)
+        await run.during(0.6)  # in which the journal is compacted
+        run.cluster.start(behind)
+        await run.during(0.5)
+        await strike(run, victim, STROKE_S)
+
+    await _each(run, moment)
+
+
+@scenario(
+    settings={"dispatch": {"checkpoint_ms": 100}},
+    prepare=equip,
+    tolerance_ms=INEXACT_MS,
+    patience_ms=6_000,
+    travel_ms=4_000,
+)
+async def faults_in_checkpoints(run: Run) -> None:
+    """Every fault in turn while checkpoints are written ten times a second."""
+
+    async def moment(victim: str, strike: Strike) -> None:
+        await strike(run, victim, STROKE_S)
+
+    await _each(run, moment)
+
+
+async def _as_the_hour_changes(run: Run, *names: str) -> None:
+    """One fault after another at the leader of the moment, the first of them across the change."""
+    left_s = (HOUR - (now_ms() + run.ahead_ms) % HOUR) / 1_000
+    run.expect(left_s < 60, "the hour had changed before the load began: the run shows nothing")
+    await run.during(max(0.0, left_s - 0.4) if left_s < 60 else 0.0)
+    for name in names:
+        if name in possible():
+            await STROKES[name].strike(run, await run.leader(), STROKE_S)
+            await run.serving()
+
+
+@scenario(
+    needs=(clocks.lacking,), prepare=equip, ahead_ms=to_the_next_hour_ms,
+    tolerance_ms=INEXACT_MS, patience_ms=6_000, travel_ms=4_000,
+)  # fmt: skip
+async def hour_changes_while_cut_off(run: Run) -> None:
+    """The hour changes while the leader is cut off; then its successor is frozen, mute, reset, half open."""
+    await _as_the_hour_changes(run, "isolated", "freeze", "mute", "deaf", "resets", "half open")
+
+
+@scenario(
+    needs=(clocks.lacking,), prepare=equip, ahead_ms=to_the_next_hour_ms,
+    tolerance_ms=INEXACT_MS, patience_ms=6_000, travel_ms=4_000,
+)  # fmt: skip
+async def hour_changes_on_bad_disks(run: Run) -> None:
+    """The hour changes while the leader's disk is slow; then syncs fail, files decay, links and clocks go."""
+    await _as_the_hour_changes(
+        run, "slow fsync", "failing fsync", "crash and damage", "latency", "bandwidth", "slices",
+        "clock ahead", "clock behind",
+    )  # fmt: skip
