@@ -24,9 +24,9 @@ from tarry.chaos.explore import explored
 from tarry.chaos.report import Report
 from tarry.chaos.run import Run
 from tarry.chaos.scenario import SCENARIOS, Scenario
-from tarry.chaos.summary import summary
+from tarry.chaos.summary import summary, too_slow
 from tarry.chaos.toxiproxy import NoToxiproxy
-from tarry.chaos.verdict import Verdict, judge
+from tarry.chaos.verdict import BUSY, Verdict, judge
 from tarry.client.local_cluster import LocalClusterError
 
 console = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -120,8 +120,12 @@ def main(
     for verdict in verdicts:
         if not verdict.passed and not verdict.skipped:
             console.print(f"again: {_command(verdict.scenario, seed)}")
-    print(json.dumps(summary(verdicts)))
-    raise typer.Exit(1 if any(verdict.broken for verdict in verdicts) else 0)
+    figures = summary(verdicts)
+    slow, busy = too_slow(figures), max((verdict.load for verdict in verdicts), default=0.0) > BUSY
+    for beyond in slow:
+        console.print(f"{'not judged, on a busy machine: ' if busy else 'BROKEN  '}{beyond}", markup=False)
+    print(json.dumps(figures))
+    raise typer.Exit(1 if any(verdict.broken for verdict in verdicts) or (slow and not busy) else 0)
 
 
 @contextmanager

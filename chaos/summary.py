@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tarry.chaos.checks import percentile
 from tarry.chaos.verdict import Verdict
@@ -10,6 +10,16 @@ from tarry.chaos.verdict import Verdict
 ADDED = ("lost", "early", "undead", "duplicates", "duplicates_beyond_bound", "stuck", "diverged")
 PLANNED = frozenset({"rolling-restart", "planned-transfers"})
 """Scenarios in which nothing breaks: on them the time without service is judged."""
+PROMISED = {"failover_ms_p50": 1_000, "failover_ms_p99": 2_000, "max_unavailable_ms": 500}
+
+
+def too_slow(figures: Mapping[str, int | None]) -> list[str]:
+    """Return, in words, the promises that the figures are beyond; one without a figure is not among them."""
+    return [
+        f"{name} is {figure}, more than {most}"
+        for name, most in PROMISED.items()
+        if (figure := figures[name]) is not None and figure > most
+    ]
 
 
 def summary(verdicts: Sequence[Verdict]) -> dict[str, int | None]:

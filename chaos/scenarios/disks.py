@@ -31,7 +31,7 @@ def _told_disks(run: Run) -> None:
 async def disk_full(run: Run) -> None:
     """The leader's disk fills up, then a follower's: nothing that was taken is lost; then it is freed."""
     for leads in (True, False):
-        name = await run.leader() if leads else (await run.followers())[0]
+        name = await run.leader() if leads else (await run.followers())[-1]
         node = run.cluster.local.nodes[name]
         async with run.disturbed("disk full", name, loose=True):
             disks.fill(node)

@@ -1,0 +1,29 @@
+"""The last line of `make chaos`, and what is held against the promises."""
+
+from __future__ import annotations
+
+from tarry.chaos.summary import summary, too_slow
+from tarry.chaos.verdict import Verdict
+
+
+def test_the_figures_are_added_up_over_the_runs_that_were_played() -> None:
+    runs = [
+        Verdict("leader-killed-often", 1, duplicates=2, failovers_ms=[400, 900, 500], unavailable_ms=900),
+        Verdict("rolling-restart", 1, unavailable_ms=310),
+        Verdict("disk-full", 1, lost=1, broken=["1 lost"]),
+        Verdict("packets-lost-one-way", 1, skipped="not root"),
+    ]
+    assert summary(runs) == {
+        "scenarios": 3, "passed": 2, "lost": 1, "early": 0, "undead": 0, "duplicates": 2,
+        "duplicates_beyond_bound": 0, "stuck": 0, "diverged": 0, "failover_ms_p50": 500,
+        "failover_ms_p99": 900, "max_unavailable_ms": 310,
+    }  # fmt: skip
+
+
+def test_figures_beyond_what_is_promised_are_named_and_missing_ones_are_not() -> None:
+    figures = summary([Verdict("leader-killed-often", 1, failovers_ms=[1_001, 2_000])])
+    assert too_slow(figures) == ["failover_ms_p50 is 1001, more than 1000"]
+    assert too_slow(summary([])) == []
+    assert too_slow(summary([Verdict("rolling-restart", 1, unavailable_ms=501)])) == [
+        "max_unavailable_ms is 501, more than 500"
+    ]
