@@ -77,7 +77,6 @@ class Copy:
 
     def add(self, part: LedgerPart) -> None:
         """Take a part in. Raises OSError."""
-        from tarry.proto.ledger_batch import from_stream
         from tarry.proto.ledger_segment import OpenSegment
 
         told = part.segment
@@ -88,7 +87,7 @@ class Copy:
             left.path.unlink(missing_ok=True)  # of an export that was cut off
             self._open = left
             self._segments += 1
-        self._open.append(from_stream(part.rows), told["last_index"])
+        self._open.append(part.rows, part.count, told["last_index"])
         self._first, self._last = self._first or part, part
         self.rows += part.count
 
@@ -109,7 +108,7 @@ class Copy:
         }
 
     def _finish(self) -> None:
-        from tarry.proto.ledger_segment import close
+        from tarry.proto.ledger_closing import close
 
         if self._open is not None:
             close(self._open, 0)

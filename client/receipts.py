@@ -20,9 +20,10 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from tarry.client.delivery import Columns, Place
-from tarry.proto.ledger_batch import Chunk, batch
+from tarry.proto.ledger_chunk import Chunk, pack
+from tarry.proto.ledger_closing import close
 from tarry.proto.ledger_rows import Kind, Missing, gap_detail
-from tarry.proto.ledger_segment import OpenSegment, close, closed, recover
+from tarry.proto.ledger_segment import OpenSegment, closed, recover
 from tarry.proto.tarry_producer_pb2 import ScheduleBatchResponse
 
 log = logging.getLogger(__name__)
@@ -131,7 +132,7 @@ class Receipts:
                 close(left, _now_ms())
             self._open = OpenSegment(self._folder, self._source, self._run, 1 + max(used, default=0), 0)
         chunks = [self._chunk(list(run)) for _, run in groupby(rows, key=lambda row: (row[:3], row.detail))]
-        self._open.append(batch(chunks, self._source, self._run), 0)
+        self._open.append(pack(chunks), len(rows), 0)
         if self._open.rows >= SEGMENT_ROWS_MAX:
             full, number = self._open, self._open.segment + 1
             self._open = OpenSegment(self._folder, self._source, self._run, number, 0)

@@ -33,6 +33,7 @@ from tarry.node.services.operator import OperatorService
 from tarry.node.services.producer import ProducerService
 from tarry.node.services.records import PeerRecords, RecordService
 from tarry.node.tls import channel_credentials, server_credentials
+from tarry.proto.ledger_closing import close_apart
 from tarry.replication.journal import Journal
 from tarry.replication.journal_lmdb import LmdbStorage
 from tarry.replication.refusal import Reason, Refusal
@@ -76,7 +77,14 @@ class Node:
         if phase(config.data) is Phase.JOINING:  # no member: what the others say makes it one
             others = {node: address for node, address in config.members.items() if node != config.node}
             config = config.model_copy(update={"members": others})
-        core = Core(config, clock or SystemClock(), self._journal, self._transport, settings)
+        core = Core(
+            config,
+            clock or SystemClock(),
+            self._journal,
+            self._transport,
+            settings,
+            closing=close_apart,
+        )
         self._core = core
         self.time, self.machine = core.time, core.machine
         self.driver, self.leadership = core.driver, core.leadership

@@ -16,8 +16,10 @@ from tarry.node.clock import Clock, ClusterTime
 from tarry.node.config import NodeConfig
 from tarry.node.damage import Damage
 from tarry.node.leadership import Leadership
+from tarry.node.ledger.disk import Close
 from tarry.node.ledger.ledger import Ledger
 from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.proto.ledger_closing import close
 from tarry.replication.core import RunBlocking, in_thread
 from tarry.replication.driver import Driver
 from tarry.replication.journal import Journal
@@ -45,6 +47,7 @@ class Core:
         rng: random.Random | None = None,
         run_blocking: RunBlocking = in_thread,
         driver: type[Driver] = Driver,
+        closing: Close = close,
     ) -> None:
         """Open the data folder and recover.
 
@@ -57,7 +60,7 @@ class Core:
         folder = StateFolder(config.data)
         self.machine = Machine(folder.path, MachineSettings(shard=config.shard))
         self._clock = clock
-        self.ledger = Ledger(config, self.machine.applied_index, self.time.now_ms, run_blocking)
+        self.ledger = Ledger(config, self.machine.applied_index, self.time.now_ms, run_blocking, closing)
         self.machine.events.wanted = self.ledger.enabled
         self.checkpoints = Checkpoints(
             self.machine, config.dispatch, self._compact, run_blocking, partial(self.ledger.write, sync=True)

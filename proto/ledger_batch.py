@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import compress
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tarry.proto.ledger_chunk import Chunk
 from tarry.proto.ledger_rows import ALWAYS, COLUMNS
-
-Numbers: TypeAlias = "int | NDArray[Any] | None"
 
 _TYPES: Final = {
     "string": pa.dictionary(pa.int32(), pa.string()),
@@ -27,37 +26,7 @@ PLAIN: Final = pa.schema(
     [pa.field(f.name, pa.string() if COLUMNS[f.name] == "string" else f.type) for f in SCHEMA]
 )
 """The same columns with strings as such."""
-ROW_BYTES: Final = 64
-CHUNK_BYTES: Final = 800
 _IPC: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
-
-
-class Chunk(NamedTuple):
-    """n rows of one kind: each column one value for all, an array of shape (n,), or None."""
-
-    rows: int
-    kind: str
-    at_ms: int | NDArray[np.int64]
-    index: int
-    term: int
-    position: int  # of the first row
-    shard: int = 0
-    topic: str | tuple[NDArray[Any], Sequence[str]] | None = None  # or positions, and what they name
-    group: str | None = None
-    hour: Numbers = None  # -1 in an array: null, as is the global_index then
-    global_index: Numbers = None
-    due_ms: Numbers = None
-    offset: Numbers = None
-    attempt: Numbers = None
-    maybe_duplicate: NDArray[np.bool_] | None = None
-    consumer: str | None = None
-    order_key: Numbers = None
-    detail: str | None = None
-
-    @property
-    def size_bytes(self) -> int:
-        """About what it holds in memory."""
-        return CHUNK_BYTES + ROW_BYTES * self.rows
 
 
 def batch(chunks: Sequence[Chunk], source: str, run: str) -> pa.RecordBatch:

@@ -1,48 +1,32 @@
 """A ledger's files: the open segment, closed ones with their manifests, and what a crash left.
 
-    open/<run>-<segment>-<first_index>.rows    frames: length, crc32c, covered index, Arrow stream
-                    │ close
+    open/<run>-<segment>-<first_index>.rows    frames: length, crc32c, covered index, rows, payload
+                    │ close: see ledger_closing
                     ▼
     date=…/<stem>.parquet, then <stem>.json
 
 A frame's rows are there when its append returns, and stay so over the end of the process; over a power
-cut, once synced. All of this is for a thread, one call at a time for each open segment.
+cut, once synced. A payload is what ledger_chunk packs, or an Arrow stream. All of this is for a thread, one
+call at a time for each open segment.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import struct
-from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import google_crc32c
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from tarry.proto.ledger_batch import SCHEMA, from_stream, to_stream
-from tarry.proto.ledger_rows import STRINGS, VERSION, Manifest, stem
+from tarry.proto.ledger_rows import Manifest
 
-_FRAME: Final = struct.Struct("<IIq")
-_PACKED: Final = ("index", "position", "at_ms", "global_index", "due_ms", "offset")
-_REPEATED: Final = [*STRINGS, "shard", "term", "hour", "attempt"]
-ROW_GROUP_ROWS: Final = 1 << 17
-_PARQUET: Final[dict[str, Any]] = {
-    "compression": "zstd",
-    "compression_level": 1,
-    "use_dictionary": _REPEATED,
-    "column_encoding": dict.fromkeys(_PACKED, "DELTA_BINARY_PACKED"),
-    "write_statistics": ["kind", "index", "at_ms"],
-    "store_schema": False,
-}
-
+_FRAME: Final = struct.Struct("<IIqI")
 
 Closed: TypeAlias = tuple[Path, Manifest]
 """A closed segment: its Parquet file, and what its manifest says."""
@@ -70,14 +54,13 @@ class OpenSegment:
         """Where the frames are."""
         return self.ledger / "open" / f"{self.run}-{self.segment}-{self.first_index}.rows"
 
-    def append(self, batch: pa.RecordBatch | None, covered: int) -> None:
+    def append(self, payload: bytes, rows: int, covered: int) -> None:
         """Write rows, and that all indices up to ``covered`` are told of.
 
         Raises:
             OSError: nothing was written, and the segment is as it was.
         """
-        payload = to_stream(batch) if batch is not None and batch.num_rows else b""
-        head = _FRAME.pack(len(payload), _crc(payload, covered), covered)
+        head = _FRAME.pack(len(payload), _crc(payload, covered, rows), covered, rows)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("ab") as file:
             try:
@@ -89,7 +72,7 @@ class OpenSegment:
                     os.ftruncate(file.fileno(), self.bytes)
                 raise
             self.bytes += len(head) + len(payload)
-            self.rows += batch.num_rows if batch is not None else 0
+            self.rows += rows
             self.covered = covered
             self.dirty = True
 
@@ -98,85 +81,37 @@ class OpenSegment:
         if self.dirty:
             with self.path.open("rb") as file:
                 os.fsync(file.fileno())
-            _sync_folder(self.path.parent)
+            sync_folder(self.path.parent)
             self.dirty = False
+
+    def payloads(self) -> Iterator[bytes]:
+        """Yield what was appended, but for frames without rows."""
+        return (payload for payload, _, end in _frames(self.path) if payload and end <= self.bytes)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes from closing it meanwhile. Raises FileNotFoundError: one has closed it."""
+        with self.path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            self.path.stat()
+            yield
 
 
 def recover(ledger: Path, source: str) -> list[OpenSegment]:
-    """Return the open segments that the last run left, in order, each cut behind its last whole frame."""
+    """Return the open segments that the last run left, in order, each cut behind its last whole frame.
+
+    What a process of that run is just closing is waited for.
+    """
     found = []
     for path in (ledger / "open").glob("*.rows"):
         run, segment, first = path.stem.rsplit("-", 2)
         left = OpenSegment(ledger, source, run, int(segment), int(first))
-        for covered, batch, end in _frames(path):
-            left.covered, left.bytes = covered, end
-            left.rows += batch.num_rows
-        os.truncate(path, left.bytes)
-        found.append(left)
+        with suppress(FileNotFoundError), left.locked():
+            for _, (left.covered, rows), left.bytes in _frames(path):
+                left.rows += rows
+            os.truncate(path, left.bytes)
+            found.append(left)
     return sorted(found, key=lambda left: left.segment)
-
-
-def close(left: OpenSegment, now_ms: int) -> Closed | None:
-    """Make an open segment a closed one; None where it covers nothing. Doing it again does no harm.
-
-    Raises:
-        OSError: the disk did not take it; the open segment is still there.
-    """
-    if not left.bytes:
-        left.path.unlink(missing_ok=True)
-        return None
-    name = stem(left.source, left.run, left.first_index, left.covered, left.segment)
-    sink = pa.BufferOutputStream()
-    begun_ms, first_ms, last_ms = None, None, 0
-    kinds: Counter[str] = Counter()
-    with pq.ParquetWriter(sink, SCHEMA, **_PARQUET) as writer:
-        for group in _row_groups(left):
-            writer.write_table(group)
-            times = group["at_ms"]
-            least, most = pc.min_max(times).as_py().values()
-            begun_ms = times[0].as_py() if begun_ms is None else begun_ms
-            first_ms = least if first_ms is None else min(first_ms, least)
-            last_ms = max(last_ms, most)
-            kinds.update({one["values"]: one["counts"] for one in group["kind"].value_counts().to_pylist()})
-    data = sink.getvalue()
-    folder = left.ledger / f"date={_date(now_ms if begun_ms is None else begun_ms)}"
-    manifest = Manifest(
-        version=VERSION,
-        source=left.source,
-        run=left.run,
-        segment=left.segment,
-        first_index=left.first_index,
-        last_index=left.covered,
-        first_at_ms=first_ms or 0,
-        last_at_ms=last_ms,
-        rows=kinds.total(),
-        kinds=dict(kinds),
-        bytes=data.size,
-        crc32c=google_crc32c.value(data.to_pybytes()),
-    )
-    folder.mkdir(parents=True, exist_ok=True)
-    _write(folder / f"{name}.parquet", data)
-    _write(folder / f"{name}.json", json.dumps(manifest).encode())
-    left.path.unlink()
-    return folder / f"{name}.parquet", manifest
-
-
-def open_rows(left: OpenSegment) -> Iterator[pa.RecordBatch]:
-    """Yield an open segment's rows so far."""
-    return (batch for _, batch, end in _frames(left.path) if end <= left.bytes)
-
-
-def _row_groups(left: OpenSegment) -> Iterator[pa.Table]:
-    gathered: list[pa.RecordBatch] = []
-    rows = 0
-    for batch in open_rows(left):
-        gathered.append(batch)
-        rows += batch.num_rows
-        if rows >= ROW_GROUP_ROWS:
-            yield pa.Table.from_batches(gathered).unify_dictionaries()
-            gathered, rows = [], 0
-    if rows:
-        yield pa.Table.from_batches(gathered).unify_dictionaries()
 
 
 def closed(ledger: Path) -> list[Closed]:
@@ -196,50 +131,26 @@ def delete(parquet: Path) -> None:
         parquet.parent.rmdir()
 
 
-def _crc(payload: bytes, covered: int) -> int:
-    value = google_crc32c.extend(google_crc32c.value(payload), covered.to_bytes(8, "little", signed=True))
-    return int(value)
+def _crc(payload: bytes, covered: int, rows: int) -> int:
+    told = struct.pack("<qI", covered, rows)
+    return int(google_crc32c.extend(google_crc32c.value(payload), told))
 
 
-def _frames(path: Path) -> Iterator[tuple[int, Any, int]]:
-    """Yield (covered index, batch, where the next frame begins) of every whole frame."""
+def _frames(path: Path) -> Iterator[tuple[bytes, tuple[int, int], int]]:
+    """Yield (payload, (covered index, rows), where the next frame begins) of every whole frame."""
     data, at = path.read_bytes(), 0
     while at + _FRAME.size <= len(data):
-        size, crc, covered = _FRAME.unpack_from(data, at)
+        size, crc, covered, rows = _FRAME.unpack_from(data, at)
         at += _FRAME.size
         payload = data[at : at + size]
-        if len(payload) < size or _crc(payload, covered) != crc:
+        if len(payload) < size or _crc(payload, covered, rows) != crc:
             return
         at += size
-        if size:
-            yield covered, from_stream(payload), at
-        else:
-            yield covered, _NOTHING, at
+        yield payload, (covered, rows), at
 
 
-_NOTHING: Final = pa.RecordBatch.from_pylist([], SCHEMA)
-
-
-def _date(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).date().isoformat()
-
-
-def _write(path: Path, data: bytes | pa.Buffer) -> None:
-    side = path.with_name(f".{path.name}.tmp")
-    try:
-        with side.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        side.replace(path)
-    except OSError:
-        with suppress(OSError):
-            side.unlink(missing_ok=True)
-        raise
-    _sync_folder(path.parent)
-
-
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Make a folder's names last over a power cut."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(fd)

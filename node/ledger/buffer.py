@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tarry.proto.ledger_batch import Chunk
+from tarry.proto.ledger_chunk import Chunk
 from tarry.proto.ledger_rows import Kind, Missing, gap_detail
 
 

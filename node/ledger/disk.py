@@ -5,15 +5,18 @@ from __future__ import annotations
 import errno
 import os
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 from tarry.node.config import LedgerSettings
-from tarry.proto.ledger_batch import Chunk, batch
-from tarry.proto.ledger_segment import Closed, OpenSegment, close, closed, delete, recover
+from tarry.proto.ledger_chunk import Chunk, pack
+from tarry.proto.ledger_closing import close
+from tarry.proto.ledger_segment import Closed, OpenSegment, closed, delete, recover
 
 DAY_MS = 86_400_000
+Close: TypeAlias = Callable[[OpenSegment, int], Closed | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +30,11 @@ class Left:
 class Disk:
     """One node's ledger folder. After an OSError it is as it was: make the call again."""
 
-    def __init__(self, folder: Path, source: str, run: str, settings: LedgerSettings) -> None:
+    def __init__(
+        self, folder: Path, source: str, run: str, settings: LedgerSettings, closing: Close = close
+    ) -> None:
         self.folder = folder
+        self._close = closing
         self.open: OpenSegment | None = None
         self.bytes = 0  # of closed segments
         self.segments: deque[Closed] = deque()
@@ -64,10 +70,10 @@ class Disk:
             least = self._settings.disk_free_bytes_min
             raise OSError(errno.ENOSPC, f"less than ledger.disk_free_bytes_min = {least} is free")
         if chunks or covered > self.open.covered:
-            rows = batch(chunks, self._source, self._run) if chunks else None
+            payload = pack(chunks) if chunks else b""
             if not self.open.rows:
                 self._begun_ms = now_ms
-            self.open.append(rows, covered)
+            self.open.append(payload, sum(chunk.rows for chunk in chunks), covered)
         if sync:
             self.open.sync()
 
@@ -90,7 +96,7 @@ class Disk:
     def close_sealed(self, now_ms: int) -> None:
         """Make Parquet of full segments, and delete the oldest where there is too much."""
         while self.sealed:
-            done = close(self.sealed[0], now_ms)
+            done = self._close(self.sealed[0], now_ms)
             self.sealed.pop(0)
             if done is not None:
                 self.segments.append(done)
@@ -105,7 +111,8 @@ class Disk:
             self.bytes -= manifest["bytes"]
 
     def end(self, now_ms: int) -> None:
-        """Close everything."""
+        """Close everything, here: the process ends anyway."""
+        self._close = close
         if self.open is not None:
             self.sealed.append(self.open)
             self.open = None

@@ -1,20 +1,13 @@
-"""Reading a ledger for somebody else: segment by segment, filtered, from where the last export ended."""
+"""What somebody else asks of the ledger, before any of it is read."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
-
 from tarry.node.ledger.disk import Disk
-from tarry.proto.ledger_batch import PLAIN, to_stream
-from tarry.proto.ledger_rows import VERSION, Kind, Manifest
-from tarry.proto.ledger_segment import Closed, OpenSegment, open_rows
-from tarry.proto.tarry_operator_pb2 import ExportLedgerRequest, ExportLedgerResponse
+from tarry.proto.ledger_rows import Kind
+from tarry.proto.ledger_segment import Closed, OpenSegment
+from tarry.proto.tarry_operator_pb2 import ExportLedgerRequest
 from tarry.replication.refusal import Reason, Refusal
 
 
@@ -50,92 +43,3 @@ def sources(disk: Disk, request: ExportLedgerRequest) -> list[Closed | OpenSegme
         found += disk.sealed
         found += [disk.open] if disk.open is not None else []
     return found
-
-
-def export(
-    found: Sequence[Closed | OpenSegment], request: ExportLedgerRequest, begin: Place, rows_max: int
-) -> Iterator[ExportLedgerResponse]:
-    """Yield the responses; for a thread. A segment that retention deletes meanwhile is passed over."""
-    rows_max = min(request.rows_max or rows_max, rows_max)
-    wanted = _filter(request)
-    for one in found:
-        manifest = _manifest_of_open(one) if isinstance(one, OpenSegment) else one[1]
-        if manifest["segment"] < begin.segment or not _may_hold(manifest, request):
-            continue
-        skip = begin.rows if manifest["segment"] == begin.segment else 0
-        told, done = json.dumps(manifest), 0
-        try:
-            for rows in _batches(one, rows_max):
-                known = min(max(0, skip - done), rows.num_rows)
-                done += rows.num_rows
-                if known < rows.num_rows:
-                    place = Place(manifest["segment"], done)
-                    yield from _answer(rows.slice(known), wanted, told, place)
-        except FileNotFoundError:
-            continue
-
-
-def _answer(
-    rows: pa.RecordBatch, wanted: pc.Expression | None, told: str, place: Place
-) -> Iterator[ExportLedgerResponse]:
-    if wanted is not None:
-        rows = pa.Table.from_batches([rows]).filter(wanted).combine_chunks()
-        rows = rows.to_batches()[0] if len(rows) else None
-    if rows is not None and rows.num_rows:
-        count = rows.num_rows
-        yield ExportLedgerResponse(segment=told, rows=to_stream(rows), count=count, resume=str(place))
-
-
-def _batches(one: Closed | OpenSegment, rows_max: int) -> Iterator[pa.RecordBatch]:
-    if isinstance(one, OpenSegment):
-        for batch in open_rows(one):
-            plain = batch.cast(PLAIN)
-            for start in range(0, plain.num_rows, rows_max):
-                yield plain.slice(start, rows_max)
-    else:
-        with pq.ParquetFile(one[0]) as file:
-            for batch in file.iter_batches(rows_max, use_threads=False):
-                yield batch.cast(PLAIN)
-
-
-def _may_hold(manifest: Manifest, request: ExportLedgerRequest) -> bool:
-    return (
-        manifest["rows"] > 0
-        and manifest["last_at_ms"] >= request.from_ms
-        and (not request.to_ms or manifest["first_at_ms"] < request.to_ms)
-        and manifest["last_index"] >= request.from_index
-        and (not request.to_index or manifest["first_index"] < request.to_index)
-        and (not request.kinds or not set(request.kinds).isdisjoint(manifest["kinds"]))
-    )
-
-
-def _manifest_of_open(left: OpenSegment) -> Manifest:
-    return Manifest(
-        version=VERSION,
-        source=left.source,
-        run=left.run,
-        segment=left.segment,
-        first_index=left.first_index,
-        last_index=left.covered,
-        first_at_ms=0,
-        last_at_ms=2**62,
-        rows=left.rows,
-        kinds=dict.fromkeys(Kind, 0),
-        bytes=left.bytes,
-        crc32c=0,
-    )
-
-
-def _filter(request: ExportLedgerRequest) -> pc.Expression | None:
-    terms = [
-        (pc.field("at_ms") >= request.from_ms, request.from_ms),
-        (pc.field("at_ms") < request.to_ms, request.to_ms),
-        (pc.field("index") >= request.from_index, request.from_index),
-        (pc.field("index") < request.to_index, request.to_index),
-        (pc.field("kind").isin(list(request.kinds)), request.kinds),
-    ]
-    wanted = None
-    for term, asked in terms:
-        if asked:
-            wanted = term if wanted is None else wanted & term
-    return wanted

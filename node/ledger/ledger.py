@@ -20,8 +20,9 @@ import structlog
 from tarry.node.config import NodeConfig
 from tarry.node.handover import HandoverBatch
 from tarry.node.ledger.buffer import Buffer
-from tarry.node.ledger.disk import DAY_MS, Disk
-from tarry.proto.ledger_batch import Chunk
+from tarry.node.ledger.disk import DAY_MS, Close, Disk
+from tarry.proto.ledger_chunk import Chunk
+from tarry.proto.ledger_closing import close
 from tarry.proto.ledger_rows import Kind, Missing, gap_detail
 from tarry.proto.tarry_operator_pb2 import LedgerStatus
 from tarry.replication.core import RunBlocking, in_thread
@@ -44,6 +45,7 @@ class Ledger:
         applied: int,
         now_ms: Callable[[], int],
         run_blocking: RunBlocking = in_thread,
+        closing: Close = close,
     ) -> None:
         """``applied``: the index from which this start goes on."""
         self.enabled = config.ledger.enabled
@@ -55,7 +57,7 @@ class Ledger:
         self._first_index = applied
         self._term = 0
         self._buffer = Buffer(config.ledger.buffer_bytes_max, applied)
-        self.disk = Disk(self.folder, config.node, f"{now_ms():x}", config.ledger)
+        self.disk = Disk(self.folder, config.node, f"{now_ms():x}", config.ledger, closing)
         self._something = asyncio.Event()
         self._writing = asyncio.Lock()
         self._closing: asyncio.Future[bool] | None = None

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import grpc
 
 from tarry.node.auth import Authorizer, Right
 from tarry.node.calls import CallContext, MethodHandler
-from tarry.node.ledger.export import check, export, sources
+from tarry.node.ledger.export import check, sources
 from tarry.node.ledger.ledger import Ledger
 from tarry.node.services.parsing import parse
 from tarry.node.status import abort
 from tarry.proto import tarry_operator_pb2 as pb
 from tarry.replication.core import in_thread
 from tarry.replication.refusal import Reason, Refusal
+
+
+def _reader() -> Any:
+    """Import what needs pyarrow only now: most nodes are never asked, and it takes 40 MB."""
+    from tarry.node.ledger.reading import export
+
+    return export
 
 
 class LedgerCalls:
@@ -43,6 +51,7 @@ class LedgerCalls:
             if request.open:
                 await self._ledger.write()
             found = sources(self._ledger.disk, request)
+            export = await in_thread(_reader)
             responses = export(found, request, begin, settings.export_rows_max)
             while (response := await in_thread(lambda: next(responses, None))) is not None:
                 yield response.SerializeToString()

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
+import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import google_crc32c
 import pyarrow.parquet as pq
+import pytest
 
 from tarry.client.aio import Client, connect
 from tarry.client.cluster_status import ClusterStatus
-from tarry.client.local_cluster import LocalCluster
+from tarry.client.local_cluster import LocalCluster, Setting
 from tarry.proto.ledger_rows import REPLICATED, Kind, Manifest
 from tarry.proto.ledger_segment import closed
 from tarry.proto.message_id import MessageId
@@ -155,3 +159,61 @@ async def test_an_operator_takes_every_ledger_out(shared_cluster: LocalCluster, 
     _, rows = read(tmp_path / (shared_cluster.leader() or ""))
     own = {str(MessageId(0, row["hour"], row["global_index"])) for row in rows if row["topic"] == "export"}
     assert own == set(done.ids)
+
+
+@pytest.fixture
+def little_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of its own with room for 256 KiB, where this process may mount one."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    if (
+        shutil.which("mount") is None
+        or subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", folder], capture_output=True, check=False
+        ).returncode
+    ):
+        pytest.skip("this process may not mount a file system, so none can be full")
+    yield folder
+    subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+async def test_a_full_disk_of_the_ledger_stops_no_delivery_and_leaves_a_gap(
+    little_disk: Path, tmp_path: Path
+) -> None:
+    ledger: dict[str, Setting] = {
+        "folder": str(little_disk),
+        "disk_free_bytes_min": 1,
+        "buffer_bytes_max": 100_000,
+    }
+    filler = little_disk / "filler"
+    with LocalCluster(1, tmp_path, settings={"ledger": ledger}) as cluster:
+        cluster.start()
+        cluster.wait_until_serving()
+        filler.write_bytes(bytes(192 << 10))
+        async with (
+            asyncio.timeout(2 * PATIENCE_S),
+            connect(cluster.addresses) as client,
+            client.consumer("full", "g") as consumer,
+        ):
+
+            async def delivered(count: int = 500) -> None:
+                await client.producer().schedule_batch("full", [b"x"] * count, delay_ms=1)
+                async for batch in consumer.batches():
+                    batch.ack_soon()
+                    count -= len(batch)
+                    if not count:
+                        return
+
+            while (told := cluster.status("n1")) is None or not told.ledger.failure:
+                await delivered()
+            assert "No space left" in told.ledger.failure
+            while (told := cluster.status("n1")) is None or not told.ledger.dropped:
+                await delivered()
+            await delivered()
+            filler.unlink()
+            while (told := cluster.status("n1")) is None or told.ledger.failure:  # noqa: ASYNC110
+                await asyncio.sleep(0.2)
+        await asyncio.to_thread(cluster.stop, "n1")
+    _, rows = read(little_disk)
+    gaps = [row["detail"] for row in rows if row["kind"] == Kind.GAP]
+    assert any(gap.endswith(" WRITE_FAILED") for gap in gaps)

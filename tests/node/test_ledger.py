@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import google_crc32c
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tarry.proto.ledger_batch import SCHEMA
+from tarry.proto.ledger_batch import SCHEMA, batch
+from tarry.proto.ledger_chunk import Chunk, pack, unpack
+from tarry.proto.ledger_closing import close_apart
 from tarry.proto.ledger_rows import COLUMNS, Kind, Manifest
 from tarry.proto.ledger_segment import closed
 from tests.node.replica import Replica
@@ -207,6 +215,44 @@ async def test_a_ledger_that_is_off_writes_nothing(make: Callable[..., Replica])
     await replica.ledger.write(sync=True)
     await replica.ledger.close()
     assert not replica.ledger.folder.exists()
+
+
+async def test_a_process_of_its_own_closes_a_segment_unless_nobody_waits_for_it(
+    make: Callable[..., Replica],
+) -> None:
+    replica = make()
+    replica.apply(schedule([NOW_MS + 1, NOW_MS + 2]), schedule([NOW_MS + 3], topic="other"))
+    await replica.ledger.write(sync=True)
+    left = replica.ledger.disk.open
+    assert left is not None
+    told = json.dumps({**asdict(left), "ledger": str(left.ledger)})
+    orphan = [sys.executable, "-m", "tarry.proto.ledger_closing", told, "0", "1"]
+    ended = await asyncio.to_thread(subprocess.run, orphan, capture_output=True, check=False)
+    assert ended.returncode == 1
+    assert closed(replica.ledger.folder) == []
+    done = close_apart(left, NOW_MS)
+    assert [done] == closed(replica.ledger.folder)
+    ((_, rows),) = segments(replica)
+    assert [row["topic"] for row in rows] == ["t", "t", "other"]
+    with pytest.raises(OSError, match="FileNotFoundError"):
+        close_apart(left, NOW_MS)
+
+
+def test_a_node_does_without_pyarrow_until_somebody_asks_for_its_ledger() -> None:
+    code = "import sys, tarry.node.app; raise SystemExit('pyarrow' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_chunks_survive_being_packed() -> None:
+    numbers = np.arange(3)
+    topics = (np.array([0, 1, 0]), ["a", "b"])
+    every = [
+        Chunk(1, Kind.GAP, 5, 7, 1, 0, detail="all 1..2 OVERFLOW"),
+        Chunk(3, Kind.ACKED, 5, 8, 1, 0, 0, topics, "g", numbers, numbers + 5, attempt=1),
+        Chunk(3, Kind.DELIVERED, numbers, 8, 1, 1, 0, "a", "g", 4, numbers, maybe_duplicate=numbers > 1),
+    ]
+    found = unpack(pack(every))
+    assert batch(found, "n1", "r").equals(batch(every, "n1", "r"))
 
 
 def test_the_rows_are_of_the_agreed_types() -> None:

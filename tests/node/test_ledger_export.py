@@ -9,7 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tarry.node.ledger.export import Place, check, export, sources
+from tarry.node.ledger.export import Place, check, sources
+from tarry.node.ledger.reading import export
 from tarry.proto.tarry_operator_pb2 import ExportLedgerRequest, ExportLedgerResponse
 from tarry.replication.refusal import Reason, Refusal
 from tests.node.replica import Replica

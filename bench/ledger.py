@@ -1,0 +1,101 @@
+"""What the ledger costs: a cluster with it and one without, in turns (A B A B), and the ratio of their rates.
+
+    python -m tarry.bench.ledger [--pairs 4]
+
+Each turn starts three nodes anew and measures two rates: of scheduling alone, 100 bytes in batches of 1,000;
+and of whole lives, scheduled, handed over and acknowledged. Memory is a node's own at the end of a turn. The
+last line is JSON; `ratio` is the median, over the pairs, of the rate with the ledger to that without.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tempfile
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.console import Console
+
+from tarry.bench.quick import BATCH, BODY, rss_bytes, schedule_rate
+from tarry.client.aio import Client, connect
+from tarry.client.local_cluster import LocalCluster
+
+console = Console(stderr=True, highlight=False)
+
+
+async def life_rate(client: Client, topic: str, count: int) -> float:
+    """Return messages a second, from the first that is scheduled to the last that is acknowledged."""
+    producer, seen = client.producer(), 0
+    async with client.consumer(topic, "bench", credit=20_000) as consumer:
+        start = time.perf_counter()
+
+        async def schedule() -> None:
+            for _ in range(0, count, BATCH):
+                await producer.schedule_batch(topic, [BODY] * BATCH, delay_ms=1)
+
+        scheduling = asyncio.create_task(schedule())
+        async for batch in consumer.batches():
+            seen += len(batch)
+            done = batch.ack()
+            if seen >= count:
+                await done
+                break
+        await scheduling
+        return count / (time.perf_counter() - start)
+
+
+async def measure(addresses: str, messages: int) -> dict[str, float]:
+    """Return both rates of a cluster that has just begun."""
+    async with connect(addresses) as client:
+        await schedule_rate(client, BODY, 10, 4)
+        await life_rate(client, "warm", 5_000)
+        return {
+            "schedule_per_s": await schedule_rate(client, BODY, messages // BATCH, 8),
+            "life_per_s": await life_rate(client, "life", messages // 2),
+        }
+
+
+def turn(*, ledger: bool, messages: int) -> dict[str, float]:
+    """Measure one cluster, with the ledger or without."""
+    settings = {"ledger": {"enabled": ledger}}
+    with (
+        tempfile.TemporaryDirectory(prefix="tarry-bench-") as folder,
+        LocalCluster(3, Path(folder), settings=settings) as cluster,
+    ):
+        cluster.start()
+        cluster.wait_until_serving()
+        rates = asyncio.run(measure(cluster.addresses, messages))
+        return {**rates, "node_mib": rss_bytes(cluster) / 2**20}
+
+
+def main(
+    pairs: Annotated[int, typer.Option(min=1, help="Turns with the ledger, and as many without.")] = 4,
+    messages: Annotated[int, typer.Option(min=10_000, help="Of a turn's first rate.")] = 200_000,
+) -> None:
+    """Measure what the ledger costs."""
+    found: dict[bool, list[dict[str, float]]] = {True: [], False: []}
+    for number in range(pairs):
+        for ledger in (True, False) if number % 2 == 0 else (False, True):
+            figures = turn(ledger=ledger, messages=messages)
+            found[ledger].append(figures)
+            told = "  ".join(f"{name} {value:,.0f}" for name, value in figures.items())
+            console.print(f"{number + 1} of {pairs}, ledger {'on ' if ledger else 'off'}: {told}")
+    result: dict[str, Any] = {"pairs": pairs}
+    for name in found[True][0]:
+        with_it, without = (np.array([figures[name] for figures in found[on]]) for on in (True, False))
+        ratios = with_it / without
+        result[name] = {
+            "on": round(float(np.median(with_it)), 1),
+            "off": round(float(np.median(without)), 1),
+            "ratio": round(float(np.median(ratios)), 3),
+            "ratios": [round(float(ratio), 3) for ratio in ratios],
+        }
+    print(json.dumps(result), flush=True)
+
+
+if __name__ == "__main__":
+    typer.run(main)
