@@ -100,6 +100,11 @@ class Server:
         return self._process is not None and self._process.poll() is None
 
 
+async def stop_all(servers: Sequence[Server]) -> None:
+    """Stop them at the same time."""
+    await asyncio.gather(*(asyncio.to_thread(server.stop) for server in servers))
+
+
 async def wait_for(ready: object, timeout_s: float, server: Server) -> None:
     """Return when `ready()` is true; raise PeerFailed if the server ends or time is up."""
     assert callable(ready)

@@ -113,9 +113,13 @@ class System(ABC):
         """Bring back what `kill_leader` ended."""
         raise PeerFailed(f"{self.name} has no other node")
 
-    async def restart(self) -> None:
-        """Stop every server, and return when all is served again."""
-        raise PeerFailed(f"{self.name} is not restarted")
+    async def halt(self) -> None:
+        """Stop every server in its orderly way."""
+        raise PeerFailed(f"{self.name} is not halted")
+
+    async def resume(self) -> None:
+        """Start every server again, and return when all is served."""
+        raise PeerFailed(f"{self.name} is not resumed")
 
 
 Send: TypeAlias = Callable[[str, list[bytes], DueMs], Coroutine[Any, Any, None]]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tarry.bench.side_by_side.servers import Server, folder_bytes, memory_bytes, program, version_of
+from tarry.bench.side_by_side.servers import Server, folder_bytes, memory_bytes, program, stop_all, version_of
 from tarry.bench.side_by_side.system import DueMs, Durability, System, Take
 from tarry.client.local_cluster import free_ports
 
@@ -73,12 +73,7 @@ class Beanstalkd(System):
         return Line(*await asyncio.open_connection("127.0.0.1", self._port, limit=1 << 20))
 
     async def stop(self) -> None:
-        self._disconnect()
-        self._server.stop()
-
-    def _disconnect(self) -> None:
-        for line in [*self._lines.values(), self._admin]:
-            line.writer.close()
+        await self.halt()
 
     async def open(self, lane: str) -> None:
         line = await self._line()
@@ -151,8 +146,11 @@ class Beanstalkd(System):
     async def disk_bytes(self) -> int:
         return folder_bytes(self._data)
 
-    async def restart(self) -> None:
-        self._disconnect()
-        self._server.stop()
+    async def halt(self) -> None:
+        for line in [*self._lines.values(), self._admin]:
+            line.writer.close()
+        await stop_all([self._server])
+
+    async def resume(self) -> None:
         self._server.start()
         await self._connect()

@@ -9,7 +9,7 @@ from pathlib import Path
 from aetcd.rpc import rpc_pb2, rpc_pb2_grpc
 from grpc import aio
 
-from tarry.bench.side_by_side.servers import Server, memory_bytes, program, version_of
+from tarry.bench.side_by_side.servers import Server, memory_bytes, program, stop_all, version_of
 from tarry.bench.side_by_side.system import DueMs, Durability, System
 from tarry.client.local_cluster import free_ports
 
@@ -81,9 +81,7 @@ class Etcd3(System):
         raise self._servers[0].failed("no leader")
 
     async def stop(self) -> None:
-        await self._channel.close(None)
-        for server in self._servers:
-            server.stop()
+        await self.halt()
 
     async def open(self, lane: str) -> None:
         self._sequence[lane] = 0
@@ -155,10 +153,11 @@ class Etcd3(System):
             if not server.running:
                 server.start()
 
-    async def restart(self) -> None:
+    async def halt(self) -> None:
         await self._channel.close(None)
-        for server in self._servers:
-            server.stop()
+        await stop_all(self._servers)
+
+    async def resume(self) -> None:
         for server in self._servers:
             server.start()
         await self._connect()

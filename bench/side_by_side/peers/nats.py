@@ -21,7 +21,7 @@ from nats.js import JetStreamContext
 from nats.js.api import StorageType, StreamConfig
 from nats.js.errors import APIError
 
-from tarry.bench.side_by_side.servers import Server, folder_bytes, memory_bytes, program, version_of
+from tarry.bench.side_by_side.servers import Server, folder_bytes, memory_bytes, program, stop_all, version_of
 from tarry.bench.side_by_side.system import DueMs, Durability, System, Take
 from tarry.client.local_cluster import free_ports
 
@@ -83,9 +83,7 @@ class NatsLog(System):
         self._stream: JetStreamContext = self._client.jetstream(timeout=20, publish_async_max_pending=100_000)
 
     async def stop(self) -> None:
-        await self._client.close()
-        for server in self._servers:
-            server.stop()
+        await self.halt()
 
     def _config(self, lane: str) -> StreamConfig:
         return StreamConfig(name=lane, subjects=[f"{lane}.>"], num_replicas=3, storage=StorageType.FILE)
@@ -126,10 +124,11 @@ class NatsLog(System):
     async def disk_bytes(self) -> int:
         return folder_bytes(self._folder / "n0")
 
-    async def restart(self) -> None:
+    async def halt(self) -> None:
         await self._client.close()
-        for server in self._servers:
-            server.stop()
+        await stop_all(self._servers)
+
+    async def resume(self) -> None:
         for server in self._servers:
             server.start()
         await self._connect()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psycopg
 
-from tarry.bench.side_by_side.servers import Server, memory_bytes, program, version_of
+from tarry.bench.side_by_side.servers import Server, memory_bytes, program, stop_all, version_of
 from tarry.bench.side_by_side.system import DueMs, Durability, System, Take
 from tarry.client.local_cluster import free_ports
 
@@ -79,13 +79,8 @@ class PostgresCopy(System):
                 continue
             self._idle.put_nowait(connection)
 
-    async def _disconnect(self) -> None:
-        while not self._idle.empty():
-            await self._idle.get_nowait().close()
-
     async def stop(self) -> None:
-        await self._disconnect()
-        self._server.stop()
+        await self.halt()
 
     async def open(self, lane: str) -> None:
         await self._ask(
@@ -153,9 +148,12 @@ class PostgresCopy(System):
         sizes = [await self._ask(f"select pg_total_relation_size('\"{lane}\"')") for lane in self._lanes]
         return sum(int(str(size[0][0])) for size in sizes)
 
-    async def restart(self) -> None:
-        await self._disconnect()
-        self._server.stop()
+    async def halt(self) -> None:
+        while not self._idle.empty():
+            await self._idle.get_nowait().close()
+        await stop_all([self._server])
+
+    async def resume(self) -> None:
         self._server.start()
         await self._connect()
 

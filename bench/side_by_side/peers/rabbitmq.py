@@ -19,7 +19,7 @@ from pika.adapters.asyncio_connection import AsyncioConnection
 
 from tarry.bench.side_by_side.amqp import publishings
 from tarry.bench.side_by_side.confirms import Confirms
-from tarry.bench.side_by_side.servers import Server, folder_bytes, memory_bytes, program, version_of
+from tarry.bench.side_by_side.servers import Server, folder_bytes, memory_bytes, program, stop_all, version_of
 from tarry.bench.side_by_side.system import DueMs, Durability, System, Take
 from tarry.client.local_cluster import free_ports
 
@@ -91,13 +91,9 @@ class RabbitQuorum(System):
             command = [self._program("rabbitmq-server") or "rabbitmq-server"]
             self._servers.append(Server(command, folder, f"r{number}", environment=environment))
         (folder / "plugins").write_text("[].\n")
-        for server in self._servers:
-            server.start()
-        for server, port in zip(self._servers, self._ports, strict=True):
-            await server.wait_for_port(port, 120)
-        await self._wait_for_members(names)
+        self._names = names
         self._lanes: set[str] = set()
-        await self._connect(self._ports[0])
+        await self.resume()
 
     async def _wait_for_members(self, names: list[str]) -> None:
         """Quorum queues take as members the nodes that run when they are declared."""
@@ -208,6 +204,18 @@ class RabbitQuorum(System):
 
     def memory_bytes(self) -> int:
         return max(memory_bytes(server.pid) for server in self._servers if server.running)
+
+    async def halt(self) -> None:
+        self._connection.close()
+        await stop_all(self._servers)
+
+    async def resume(self) -> None:
+        for server in self._servers:
+            server.start()
+        for server, port in zip(self._servers, self._ports, strict=True):
+            await server.wait_for_port(port, 120)
+        await self._wait_for_members(self._names)
+        await self._connect(self._ports[0])
 
     async def disk_bytes(self) -> int:
         return folder_bytes(self._folder / "mnesia" / "r0@localhost")

@@ -12,7 +12,7 @@ from pathlib import Path
 from redis.asyncio import Redis as Client
 from redis.exceptions import RedisError
 
-from tarry.bench.side_by_side.servers import Server, memory_bytes, program, version_of
+from tarry.bench.side_by_side.servers import Server, memory_bytes, program, stop_all, version_of
 from tarry.bench.side_by_side.system import DueMs, Durability, System, Take
 from tarry.client.local_cluster import free_ports
 
@@ -77,8 +77,7 @@ class RedisAlways(System):
                 return
 
     async def stop(self) -> None:
-        await self._client.aclose()
-        self._server.stop()
+        await self.halt()
 
     async def open(self, lane: str) -> None:
         self._lanes.add(lane)
@@ -127,9 +126,11 @@ class RedisAlways(System):
                 return int(found["aof_current_size"])
             await asyncio.sleep(0.05)
 
-    async def restart(self) -> None:
+    async def halt(self) -> None:
         await self._client.aclose()
-        self._server.stop()
+        await stop_all([self._server])
+
+    async def resume(self) -> None:
         self._server.start()
         await self._connect()
 

@@ -77,6 +77,13 @@ class Tarry(System):
                 break
         return cancelled
 
+    def pids(self) -> dict[str, int]:
+        """Return the process of the leader and of one follower."""
+        leader = self._cluster.wait_for_leader()
+        follower = next(name for name in self._cluster.nodes if name != leader)
+        named = {"leader": self._cluster.nodes[leader], "follower": self._cluster.nodes[follower]}
+        return {role: node.process.pid for role, node in named.items() if node.process}
+
     def memory_bytes(self) -> int:
         return max(memory_bytes(node.process.pid) for node in self._cluster.nodes.values() if node.process)
 
@@ -93,8 +100,9 @@ class Tarry(System):
         self._cluster.start(self._killed)
         self._cluster.wait_until_serving()
 
-    async def restart(self) -> None:
-        for name in self._cluster.nodes:
-            self._cluster.stop(name)
+    async def halt(self) -> None:
+        await asyncio.gather(*(asyncio.to_thread(self._cluster.stop, name) for name in self._cluster.nodes))
+
+    async def resume(self) -> None:
         self._cluster.start()
         self._cluster.wait_until_serving(120)

@@ -1,0 +1,116 @@
+"""Where the time goes: flame graphs of leader, follower and client under one row, and the cost of a message.
+
+    python -m tarry.bench.side_by_side.profiled --row schedule_1000x100 --out out
+
+Writes `profile-ROW-{leader,follower,client}.svg` (py-spy, only what holds the interpreter's lock). The last
+line is JSON, per message: CPU µs of each process and kind of thread, bytes handed to the disk, bytes and packets
+on the loopback (each counted once, those of other programs too).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import Annotated, Any
+
+import psutil
+import typer
+
+from tarry.bench.side_by_side.peers.tarry import Tarry
+from tarry.bench.side_by_side.rows import Row, row_of
+from tarry.bench.side_by_side.workloads import Turn
+
+TICKS_S = os.sysconf("SC_CLK_TCK")
+RATE = 200
+Sample = Counter[str]
+
+
+def thread_ticks(pids: dict[str, int]) -> Sample:
+    """Return CPU ticks by process and thread name; "main" is the event loop's."""
+    ticks: Sample = Counter()
+    for name, pid in pids.items():
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            try:
+                head, _, tail = (thread / "stat").read_text().rpartition(")")
+            except OSError:
+                continue  # it has just ended
+            kind = "main" if thread.name == str(pid) else head.partition("(")[2]
+            user, system = tail.split()[11:13]
+            ticks[f"{name} {kind}"] += int(user) + int(system)
+    return ticks
+
+
+def written_bytes(pids: dict[str, int]) -> Sample:
+    """Return bytes that each process has sent to the disk."""
+    return Counter({name: psutil.Process(pid).io_counters().write_bytes for name, pid in pids.items()})
+
+
+def loopback() -> Sample:
+    """Return bytes and packets of the loopback so far."""
+    found = psutil.net_io_counters(pernic=True)["lo"]
+    return Counter({"bytes": found.bytes_sent, "packets": found.packets_sent})
+
+
+async def cost(row: Row, system: Tarry, pids: dict[str, int]) -> dict[str, Any]:
+    """Run a turn and return what a message of it cost."""
+    before = thread_ticks(pids), written_bytes(pids), loopback(), await system.pending()
+    turn = await row.work(system, False)
+    count = max(1, await system.pending() - before[3])
+    cpu, disk, wire = thread_ticks(pids) - before[0], written_bytes(pids) - before[1], loopback() - before[2]
+    return {
+        "row": row.name,
+        "messages": count,
+        **{name: round(value, 3) for name, value in turn.figures.items()},
+        "cpu_us": {name: round(ticks / TICKS_S / count * 1e6, 2) for name, ticks in cpu.most_common()},
+        "disk_bytes": {name: round(value / count) for name, value in disk.items()},
+        "loopback": {name: round(value / count, 3) for name, value in wire.items()},
+    }
+
+
+async def flames(row: Row, system: Tarry, pids: dict[str, int], out: Path) -> Turn:
+    """Run a turn under py-spy."""
+    spies = []
+    for name, pid in pids.items():
+        command = [f"{sys.prefix}/bin/py-spy", "record", "--gil", "--nonblocking", "-r", str(RATE), "-d", "4"]
+        target = ["-p", str(pid), "-o", str(out / f"profile-{row.name}-{name}.svg")]
+        spies.append(await asyncio.create_subprocess_exec(*command, *target, stderr=subprocess.DEVNULL,
+                                                          stdout=subprocess.DEVNULL))  # fmt: skip
+    await asyncio.sleep(0.5)
+    turn = await row.work(system, False)
+    while any(spy.returncode is None for spy in spies):
+        turn = await row.work(system, False)
+    return turn
+
+
+async def profile(row: Row, out: Path) -> dict[str, Any]:
+    """Start a cluster, warm it up, measure, then draw."""
+    with tempfile.TemporaryDirectory(prefix="profiled-") as folder:
+        system = Tarry()
+        await system.start(Path(folder))
+        try:
+            pids = {**system.pids(), "client": os.getpid()}
+            await row.work(system, True)
+            found = await cost(row, system, pids)
+            await flames(row, system, pids, out)
+        finally:
+            await system.stop()
+    return found
+
+
+def main(
+    row: Annotated[str, typer.Option(help="the row to run")] = "schedule_1000x100",
+    out: Annotated[Path, typer.Option(help="folder of the flame graphs")] = Path("out"),
+) -> None:
+    """Say where the time of one row goes."""
+    out.mkdir(parents=True, exist_ok=True)
+    print(json.dumps(asyncio.run(profile(row_of(row), out))))
+
+
+if __name__ == "__main__":
+    typer.run(main)
