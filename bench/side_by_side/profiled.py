@@ -3,7 +3,7 @@
     python -m tarry.bench.side_by_side.profiled --row schedule_1000x100 --out out
 
 Writes `profile-ROW-{leader,follower,client}.svg` (py-spy, only what holds the interpreter's lock). The last
-line is JSON, per message: CPU µs of each process and kind of thread, bytes handed to the disk, bytes and packets
+line is JSON, per message: CPU µs by process and kind of thread, bytes handed to the disk, bytes and packets
 on the loopback (each counted once, those of other programs too).
 """
 

@@ -92,13 +92,14 @@ class Group:
         self._index = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._intake = Intake(self.config.limits, ())
-        subscribed = self._apply(log_pb.SubscribeCommand(topic=TOPIC, group=GROUP))
+        subscribed = self.apply(log_pb.SubscribeCommand(topic=TOPIC, group=GROUP))
         self.queue, self.retry_queue = subscribed.queue, subscribed.retry_queue
         self._lead([])
 
     # -- the log -------------------------------------------------------------------------
 
-    def _apply(self, payload: Message) -> Any:
+    def apply(self, payload: Message) -> Any:
+        """Commit a command; its outcome."""
         self._index += 1
         (outcome,) = self.machine.apply(self._index, 1, [command_codec.encode(payload)])
         return outcome
@@ -106,14 +107,15 @@ class Group:
     async def commit(self, count: int = 10_000) -> None:
         """Apply the first ``count`` of what is proposed; let the delivery go on."""
         for payload, answer in self.log[:count]:
-            outcome = self._apply(payload)
+            outcome = self.apply(payload)
             if not answer.done():
                 answer.set_result(outcome)
-            self._applied()
+            self.show_applied()
         del self.log[:count]
         await self.settle()
 
-    def _applied(self) -> None:
+    def show_applied(self) -> None:
+        """Tell the delivery what has changed, as the driver does after it has applied."""
         for topic, group in self.machine.queues.take_moved():
             self.delivery.moved(topic, group)
         self.delivery.released(self.machine.queues.take_changed())
@@ -159,7 +161,7 @@ class Group:
         """The leader dies; the next has ``committed`` of what was proposed, and the cursors it heard of."""
         await self.end()
         for payload, _ in self.log[:committed]:
-            self._apply(payload)
+            self.apply(payload)
         self.log.clear()
         self.machine.queues.take_moved(), self.machine.queues.take_changed()
         self._lead(cursors)
@@ -184,15 +186,21 @@ class Group:
         command = self._intake.one(request, self.time.now_ms())
         assert isinstance(command, log_pb.ScheduleCommand), command
         self.scheduled.append((self.time.now_ms() + delay_ms, len(self.scheduled), key, label))
-        self._apply(command)
-        self._applied()
+        self.apply(command)
+        self.show_applied()
         return label
+
+    def take_in(self, raw: bytes) -> log_pb.ScheduleCommand:
+        """The command for a serialized ScheduleBatchRequest; nothing is scheduled yet."""
+        command = self._intake.batch(raw, self.time.now_ms())
+        assert isinstance(command, log_pb.ScheduleCommand), command
+        return command
 
     def release(self) -> None:
         """Release what is due in the next 50 ms."""
         now_ms = self.time.now_ms()
-        self._apply(log_pb.ReleaseCommand(until_ms=now_ms + 50, count=1_000, now_ms=now_ms))
-        self._applied()
+        self.apply(log_pb.ReleaseCommand(until_ms=now_ms + 50, count=1_000, now_ms=now_ms))
+        self.show_applied()
 
     # -- consumers -----------------------------------------------------------------------
 

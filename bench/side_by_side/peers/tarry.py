@@ -56,7 +56,7 @@ class Tarry(System):
         kept = self._kept[lane]
         ids = [message_id for batch in (kept[:1] + kept[-1:]) for message_id in batch.ids]
         some = ids[:: max(1, len(ids) // count)]
-        return [(await self._producer.get(message_id)).body for message_id in some]
+        return [found.body for found in await asyncio.gather(*map(self._producer.get, some))]
 
     async def receive(self, lane: str, take: Take) -> None:
         async with self._client.consumer(lane, "bench", credit=CREDIT) as consumer:
