@@ -24,7 +24,7 @@ from tarry.chaos.explore import explored
 from tarry.chaos.report import Report
 from tarry.chaos.run import Run
 from tarry.chaos.scenario import SCENARIOS, Scenario
-from tarry.chaos.summary import summary, too_slow
+from tarry.chaos.summary import summary, table, too_slow
 from tarry.chaos.toxiproxy import NoToxiproxy
 from tarry.chaos.verdict import BUSY, Verdict, judge
 from tarry.client.local_cluster import LocalClusterError
@@ -106,6 +106,7 @@ def main(
         raise typer.Exit(2)
     page = Report("tarry under chaos")
     verdicts: list[Verdict] = []
+    what: dict[str, str] = {}
     with asyncio.Runner() as runner:
         for number, one in enumerate(_chosen(scenario, minutes, runs, seed)):
             console.print(f"[bold]{number + 1}[/]  {one.name}: {one.what}")
@@ -115,8 +116,10 @@ def main(
                 page.skipped(verdict)
             tell(verdict)
             verdicts.append(verdict)
+            what[one.name] = one.what
     page.write(report)
-    console.print(f"report: {report}")
+    report.with_suffix(".md").write_text(table(verdicts, what), encoding="utf-8")
+    console.print(f"report: {report}, and its table: {report.with_suffix('.md')}")
     for verdict in verdicts:
         if not verdict.passed and not verdict.skipped:
             console.print(f"again: {_command(verdict.scenario, seed)}")

@@ -39,3 +39,22 @@ def summary(verdicts: Sequence[Verdict]) -> dict[str, int | None]:
         "failover_ms_p99": percentile(failovers, 99) if failovers else None,
         "max_unavailable_ms": max(planned, default=None),
     }
+
+
+def table(verdicts: Sequence[Verdict], what: Mapping[str, str]) -> str:
+    """Return a Markdown table of runs, as README.md has it; `what` is done, by scenario."""
+    rows = [
+        "| scenario | what is done | kept | acknowledged | repeated | unavailable ms | failover ms |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for one in verdicts:
+        failovers = sorted(one.failovers_ms)
+        span = f"{failovers[0]} to {failovers[-1]}" if failovers[1:] else "".join(map(str, failovers))
+        kept = "not played" if one.skipped else "yes" if one.passed else "**no**"
+        figures = (
+            ("", "", "", "")
+            if one.skipped
+            else (f"{one.acknowledged:,}", one.duplicates, one.unavailable_ms, span)
+        )
+        rows.append(f"| {' | '.join(map(str, (one.scenario, what[one.scenario], kept, *figures)))} |")
+    return "\n".join(rows) + "\n"

@@ -21,6 +21,11 @@ def _clocks(run: Run) -> None:
         clocks.give_clock(node, run.ahead_ms)
 
 
+def _skewed(run: Run) -> None:
+    for node, ahead_ms in zip(run.cluster.local.nodes.values(), (100, 0, -80), strict=True):
+        clocks.give_clock(node, ahead_ms)
+
+
 def to_the_next_hour_ms() -> int:
     """Return how far to set clocks ahead so that the hour changes some seconds after a start."""
     return HOUR - (now_ms() + 15 * SECOND) % HOUR
@@ -86,6 +91,35 @@ async def wrong_clock_takes_over(run: Run) -> None:
         await run.serving()
         clocks.set_clock(node, 0)
         await run.during(1)
+
+
+@scenario(needs=(clocks.lacking,), prepare=_clocks, tolerance_ms=INEXACT_MS)
+async def wakes_up_in_the_future(run: Run) -> None:
+    """All nodes down; one wakes up first, alone and an hour ahead, and knows no clock but its own."""
+    name = run.names[0]
+    async with run.disturbed("all down"):
+        for each in run.names:
+            run.cluster.kill(each)
+        run.cluster.happened("clock", name)
+        clocks.set_clock(run.cluster.local.nodes[name], HOUR)
+        run.cluster.start(name)
+        await run.during(2.5)
+        run.cluster.start(*run.names[1:])
+        await run.serving()
+    await run.transfer(name)
+    await run.during(2)
+    clocks.set_clock(run.cluster.local.nodes[name], 0)
+    await run.during(1)
+
+
+@scenario(needs=(clocks.lacking,), prepare=_skewed, tolerance_ms=150)  # of three clocks one is right, or none
+async def clocks_apart(run: Run) -> None:
+    """Clocks 100 ms ahead and 80 ms behind from the start on; leadership goes round, a leader is killed."""
+    for _ in range(3):
+        await run.transfer()
+        await run.during(1)
+    await run.crash(await run.leader(), away_s=1)
+    await run.serving()
 
 
 @scenario(needs=(clocks.lacking,), prepare=_clocks, tolerance_ms=INEXACT_MS)

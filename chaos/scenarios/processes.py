@@ -115,7 +115,7 @@ async def rolling_restart(run: Run) -> None:
         await run.during(1)
 
 
-@scenario()
+@scenario(unavailable_ms_max=2_500)
 async def transfer_to_a_node_that_dies(run: Run) -> None:
     """Leadership handed to a node that is killed at that moment; then the old leader killed in a transfer."""
     for victim_leads in (False, True):

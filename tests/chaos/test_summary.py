@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tarry.chaos.summary import summary, too_slow
+from tarry.chaos.summary import summary, table, too_slow
 from tarry.chaos.verdict import Verdict
 
 
@@ -26,4 +26,15 @@ def test_figures_beyond_what_is_promised_are_named_and_missing_ones_are_not() ->
     assert too_slow(summary([])) == []
     assert too_slow(summary([Verdict("rolling-restart", 1, unavailable_ms=501)])) == [
         "max_unavailable_ms is 501, more than 500"
+    ]
+
+
+def test_the_table_of_runs_says_what_was_done_and_what_came_of_it() -> None:
+    runs = [
+        Verdict("crash", 1, acknowledged=1_234, duplicates=2, unavailable_ms=456, failovers_ms=[500, 400]),
+        Verdict("cut", 1, skipped="not root"),
+    ]
+    assert table(runs, {"crash": "SIGKILL.", "cut": "Packets."}).splitlines()[2:] == [
+        "| crash | SIGKILL. | yes | 1,234 | 2 | 456 | 400 to 500 |",
+        "| cut | Packets. | not played |  |  |  |  |",
     ]
