@@ -9,7 +9,13 @@ from __future__ import annotations
 from importlib.util import find_spec
 from pathlib import Path
 
+from tarry.chaos.cluster import now_ms
 from tarry.client.local_cluster import LocalNode
+
+HOUR_MS = 3_600_000
+START_MS = 20_000
+INEXACT_MS = 50
+"""How exact cluster time is under a leader whose clock is wrong: it rests on round trips."""
 
 
 class NoFakeTime(RuntimeError):
@@ -34,6 +40,11 @@ def lacking() -> str:
     except NoFakeTime as reason:
         return str(reason)
     return ""
+
+
+def to_the_next_hour_ms() -> int:
+    """Return how far to set clocks ahead so that the hour changes some seconds after a start."""
+    return HOUR_MS - (now_ms() + START_MS) % HOUR_MS
 
 
 def give_clock(node: LocalNode, ahead_ms: int = 0) -> None:

@@ -10,10 +10,9 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 
+from tarry.chaos.clocks import INEXACT_MS, to_the_next_hour_ms
 from tarry.chaos.run import Run
-from tarry.chaos.scenario import Scenario
-from tarry.chaos.scenarios.clocks import INEXACT_MS, to_the_next_hour_ms
-from tarry.chaos.scenarios.disks import SHORT
+from tarry.chaos.scenario import SHORT_JOURNAL, Scenario
 from tarry.chaos.strokes import STROKES, equip, lacking, possible
 
 STEPS = range(4, 8)
@@ -104,7 +103,7 @@ def explored(seed: int) -> Scenario:
         what=f"From seed {seed}: {', '.join(' with '.join(together) for together in plan)}"
         f"{', as the hour changes' if at_an_hour else ''}{', short journals' if short else ''}.",
         nodes=nodes,
-        settings=SHORT if short else {},
+        settings=SHORT_JOURNAL if short else {},
         prepare=equip,
         ahead_ms=to_the_next_hour_ms if at_an_hour and "clock" not in lacking() else lambda: 0,
         patience_ms=6_000,

@@ -20,6 +20,9 @@ Play = Callable[["Run"], Awaitable[None]]
 Need = Callable[[], str]
 """Returns why this machine cannot do it; empty: it can."""
 
+SHORT_JOURNAL: Mapping[str, Setting] = {"dispatch": {"checkpoint_ms": 300, "journal_retained_bytes": 1 << 16}}
+"""Settings by which a follower that was away for a moment takes a snapshot."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:

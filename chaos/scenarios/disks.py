@@ -8,12 +8,10 @@ from functools import partial
 
 from tarry.chaos.faults import disks
 from tarry.chaos.run import Run
-from tarry.chaos.scenario import scenario
+from tarry.chaos.scenario import SHORT_JOURNAL, scenario
 
 DISK_BYTES = 64 << 20
 FULL = {"limits": {"disk_free_bytes_min": 1 << 20}}  # the disks are small
-SHORT = {"dispatch": {"checkpoint_ms": 300, "journal_retained_bytes": 1 << 16}}
-"""A follower that was away for a moment takes a snapshot."""
 
 
 def _small_disks(run: Run) -> None:
@@ -120,7 +118,7 @@ async def wiped_node(run: Run) -> None:
     await run.during(2)
 
 
-@scenario(settings=SHORT)
+@scenario(settings=SHORT_JOURNAL)
 async def snapshot_and_crash(run: Run) -> None:
     """A follower far behind is killed again and again while it takes the leader's state."""
     name = (await run.followers())[0]
@@ -136,7 +134,7 @@ async def snapshot_and_crash(run: Run) -> None:
         await run.serving()
 
 
-@scenario(settings=SHORT)
+@scenario(settings=SHORT_JOURNAL)
 async def snapshot_from_a_leader_that_dies(run: Run) -> None:
     """The leader is killed while a follower takes its state; the third goes on with it."""
     leader, name = await run.leader(), (await run.followers())[0]

@@ -7,12 +7,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from tarry.chaos import clocks
+from tarry.chaos.clocks import HOUR_MS, INEXACT_MS, to_the_next_hour_ms
 from tarry.chaos.cluster import now_ms
 from tarry.chaos.faults.disks import wipe
 from tarry.chaos.run import Run
-from tarry.chaos.scenario import scenario
-from tarry.chaos.scenarios.clocks import HOUR, INEXACT_MS, to_the_next_hour_ms
-from tarry.chaos.scenarios.disks import SHORT
+from tarry.chaos.scenario import SHORT_JOURNAL, scenario
 from tarry.chaos.strokes import STROKES, Strike, equip, possible
 
 STROKE_S = 0.8
@@ -72,7 +71,12 @@ async def faults_in_membership_changes(run: Run) -> None:
 
 
 @scenario(
-    settings=SHORT, prepare=equip, tolerance_ms=INEXACT_MS, patience_ms=6_000, travel_ms=4_000, rough=False
+    settings=SHORT_JOURNAL,
+    prepare=equip,
+    tolerance_ms=INEXACT_MS,
+    patience_ms=6_000,
+    travel_ms=4_000,
+    rough=False,
 )
 async def faults_in_snapshots(run: Run) -> None:
     """Every fault in turn as a follower takes the leader's state, at the leader and at that follower."""
@@ -108,8 +112,8 @@ async def faults_in_checkpoints(run: Run) -> None:
 
 async def _as_the_hour_changes(run: Run, *names: str) -> None:
     """One fault after another at the leader of the moment, the first of them across the change."""
-    left_s = (HOUR - (now_ms() + run.ahead_ms) % HOUR) / 1_000
-    run.expect(left_s < 60, "the hour had changed before the load began: the run shows nothing")
+    left_s = (HOUR_MS - (now_ms() + run.ahead_ms) % HOUR_MS) / 1_000
+    run.expect(left_s < 60, "the hour had changed before the load began: the run shows little", timed=True)
     await run.during(max(0.0, left_s - 0.4) if left_s < 60 else 0.0)
     for name in names:
         if name in possible():
