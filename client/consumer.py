@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 
 from tarry.client.buffer import Buffer
 from tarry.client.delivery import View
-from tarry.client.errors import Closed, TarryError
+from tarry.client.errors import Closed, InvalidSubscription, TarryError
 from tarry.client.hand import AckOutcome, Hand, Verdict
 from tarry.client.message import Message, MessageBatch
 from tarry.client.nodes import Nodes
@@ -55,7 +55,7 @@ class Consumer:
         in_hand_bytes_max: int = 0,
     ) -> None:
         if credit < 1:
-            raise ValueError("credit must be at least 1")
+            raise InvalidSubscription("CREDIT_INVALID", "credit must be at least 1")
         self.topic = topic
         self.group = group
         self.name = name or f"consumer-{uuid.uuid4().hex[:16]}"

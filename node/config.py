@@ -160,6 +160,7 @@ class NodeConfig(BaseSettings):
     tls: Tls | None = None
     damaged_data: Literal["refuse", "rejoin"] = "refuse"  # start not at all, or anew with the others' state
     topics_auto_create: bool = True  # a schedule or a subscribe makes its topic
+    groups_auto_create: bool = True  # a consumer makes its group
     tokens: dict[str, Token] = {}
     peer_token: str = ""  # what nodes show each other where tokens are on
     log_level: str = "info"

@@ -6,10 +6,8 @@ parse proves that every record parses, and columns are looked at whole.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import compress
 from operator import attrgetter
 from typing import Any, Final
@@ -21,6 +19,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from numpy.typing import NDArray
 
 from tarry.node.config import Limits
+from tarry.node.names import check_topic
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto import tarry_producer_pb2 as producer_pb
 from tarry.proto.tags import tag_mask
@@ -28,29 +27,10 @@ from tarry.proto.tarry_message_pb2 import Record
 from tarry.replication.lanes import lane_of
 from tarry.replication.refusal import Reason, Refusal
 
-NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 PRODUCER_CHARS_MAX: Final = 64
 BODY_TAG: Final = Record.BODY_FIELD_NUMBER << 3 | 2
 I8: Final = np.dtype("<i8")
 U4: Final = np.dtype("<u4")
-
-
-@lru_cache(maxsize=4096)
-def check_name(name: str, chars_max: int, reason: Reason, what: str) -> Refusal | None:
-    """Return why a topic's or group's name will not do."""
-    if not name:
-        return Refusal(reason, f"the {what} is empty: name one")
-    if len(name) > chars_max:
-        return Refusal(reason, f"the {what} has {len(name)} characters, more than {chars_max}")
-    if NAME.fullmatch(name) is None:
-        text = f"the {what} {name[:80]!r} has characters other than letters, digits, '_', '-' and '.'"
-        return Refusal(reason, text + ", or begins with '-' or '.'")
-    return None
-
-
-def unknown_topic(topic: str) -> Refusal:
-    """Return the refusal for a topic that is not there and is not made on first use."""
-    return Refusal(Reason.TOPIC_UNKNOWN, f"there is no topic {topic!r}: create it")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +113,7 @@ class Intake:
         if request.topic and int(np.frombuffer(request.topic, U4).max()) >= len(request.topics):
             return Refusal(Reason.COLUMNS_DIFFER, "a message's topic is not in the request's topics")
         for topic in request.topics:
-            refusal = check_name(topic, self.limits.topic_chars_max, Reason.TOPIC_INVALID, "topic")
+            refusal = check_topic(topic, self.limits)
             if refusal is not None:
                 return refusal
         return None

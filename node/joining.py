@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 from tarry.node.auth import Authorizer, Right
@@ -11,7 +11,7 @@ from tarry.node.config import NodeConfig
 from tarry.node.consumers import Consumer
 from tarry.node.delivery import Delivery
 from tarry.node.group_delivery import GroupDelivery
-from tarry.node.intake import check_name, unknown_topic
+from tarry.node.names import check_group, check_name, check_topic, unknown_topic
 from tarry.node.services.handlers import refusal_of
 from tarry.proto import tarry_consumer_pb2 as pb
 from tarry.proto import tarry_log_pb2 as log_pb
@@ -50,28 +50,41 @@ class Joining:
         """Return why the request will not do."""
         limits = self._config.limits
         group = request.group.rpartition("~")[0] if broadcast else request.group
-        credit = request.credit if isinstance(request, pb.Subscribe) else request.messages_max
         return (
-            check_name(request.topic, limits.topic_chars_max, Reason.TOPIC_INVALID, "topic")
-            or check_name(group, limits.group_chars_max, Reason.GROUP_INVALID, "group")
+            check_topic(request.topic, limits)
+            or check_group(group, limits)
             or (
                 check_name(request.consumer, NAME_CHARS_MAX, Reason.CONSUMER_INVALID, "consumer")
                 if request.consumer
                 else None
             )
-            or (
-                Refusal(Reason.CREDIT_INVALID, f"credit {credit} is more than {limits.credit_max}")
-                if credit > limits.credit_max
-                else None
-            )
+            or self._check_credit(request)
             or self.check_lease(request.lease_ms)
-            or (
-                Refusal(Reason.TOO_MANY_TAGS, f"{len(request.tags)} tags, more than {limits.tags_max}")
-                if len(request.tags) > limits.tags_max
-                else None
-            )
+            or self._check_filter(request.tags)
             or self._authorizer.refusal(context, Right.CONSUME, [request.topic])
         )
+
+    def _check_credit(self, request: pb.Subscribe | pb.ReceiveRequest) -> Refusal | None:
+        most = self._config.limits.credit_max
+        if isinstance(request, pb.ReceiveRequest):
+            credit, needed = request.messages_max, False  # 0: one message
+        else:
+            credit, needed = request.credit, not request.holding  # who resumes may have its hands full
+        if credit > most:
+            return Refusal(Reason.CREDIT_INVALID, f"credit {credit} is more than {most}: ask for less")
+        if needed and not credit:
+            return Refusal(Reason.CREDIT_INVALID, f"with credit 0 nothing comes: ask for 1 to {most}")
+        return None
+
+    def _check_filter(self, tags: Collection[str]) -> Refusal | None:
+        most = self._config.limits.tags_max
+        if len(tags) > most:
+            return Refusal(Reason.TOO_MANY_TAGS, f"{len(tags)} tags to filter by, more than {most}")
+        if "" in tags:
+            return Refusal(
+                Reason.TAG_INVALID, "a tag to filter by is empty: leave it out to get all messages"
+            )
+        return None
 
     def check_lease(self, lease_ms: int) -> Refusal | None:
         """Return why a lease will not do; 0 is the default's."""
@@ -99,8 +112,9 @@ class Joining:
             return self._not_leader()
         group = delivery.find(consumer.topic, consumer.group)
         if group is None:
-            if not self._config.topics_auto_create and self._queues().find(consumer.topic) is None:
-                return unknown_topic(consumer.topic)
+            refusal = self._check_known(consumer)
+            if refusal is not None:
+                return refusal
             command = log_pb.SubscribeCommand(
                 topic=consumer.topic, group=consumer.group, start=start, now_ms=delivery.now_ms()
             )
@@ -116,6 +130,16 @@ class Joining:
                 return self._not_leader()
             group = delivery.group(consumer.topic, consumer.group, queues.queue, queues.retry_queue)
         return group.differs(consumer) or group
+
+    def _check_known(self, consumer: Consumer) -> Refusal | None:
+        queue = self._queues().find(consumer.topic)
+        if queue is None and not self._config.topics_auto_create:
+            return unknown_topic(consumer.topic)
+        known = queue is not None and (consumer.group, queue.queue) in self._queues().acknowledged
+        if not known and not self._config.groups_auto_create:
+            text = f"topic {consumer.topic!r} has no group {consumer.group!r}: create it"
+            return Refusal(Reason.GROUP_UNKNOWN, text)
+        return None
 
     def known(
         self, context: CallContext, request: pb.AckRequest | pb.NackRequest | pb.ExtendRequest

@@ -165,6 +165,8 @@ class ConsumerService:
 
     def _add_credit(self, messages: int, session: _Session) -> Refusal | None:
         most = self._config.limits.credit_max
+        if not messages:
+            return Refusal(Reason.CREDIT_INVALID, "credit of 0 adds nothing: send none, or more")
         if session.consumer.credit + messages > most:
             return Refusal(Reason.CREDIT_INVALID, f"the credit would be more than {most}")
         session.consumer.credit += messages

@@ -14,7 +14,8 @@ from tarry.node.auth import Authorizer, Right
 from tarry.node.calls import CallContext, ServiceHandler
 from tarry.node.clock import ClusterTime
 from tarry.node.damage import Damage
-from tarry.node.intake import Intake, unknown_topic
+from tarry.node.intake import Intake
+from tarry.node.names import unknown_topic
 from tarry.node.services.handlers import Answer, LeaderCalls
 from tarry.node.services.parsing import parse
 from tarry.node.status import abort, status_of

@@ -13,7 +13,7 @@ from tarry.node.calls import CallContext, MethodHandler
 from tarry.node.clock import ClusterTime
 from tarry.node.config import Limits
 from tarry.node.damage import Damage
-from tarry.node.intake import check_name, unknown_topic
+from tarry.node.names import check_group, check_name, check_topic, unknown_topic
 from tarry.node.redrive import redrive
 from tarry.node.services.handlers import Answer, LeaderCalls, refusal_of
 from tarry.node.services.parsing import parse
@@ -85,17 +85,12 @@ class TopicCalls:
         return local
 
     def _names(self, request: Message) -> Refusal | None:
-        refusal = check_name(
-            getattr(request, "topic"),  # noqa: B009  every request here has one
-            self._limits.topic_chars_max,
-            Reason.TOPIC_INVALID,
-            "topic",
-        )
+        refusal = check_topic(getattr(request, "topic"), self._limits)  # noqa: B009  every request has one
         if refusal is None and "group" in request.DESCRIPTOR.fields_by_name:
             group, _, member = getattr(request, "group").partition("~")  # noqa: B009
-            limit = self._limits.group_chars_max
-            refusal = check_name(group, limit, Reason.GROUP_INVALID, "group")
+            refusal = check_group(group, self._limits)
             if refusal is None and member:
+                limit = self._limits.group_chars_max
                 refusal = check_name(member, limit, Reason.GROUP_INVALID, "broadcast consumer")
         return refusal
 

@@ -31,6 +31,12 @@ def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCl
     yield from started(3, tmp_path_factory.mktemp("shared-cluster"))
 
 
+@pytest.fixture(scope="session")
+def lone_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """One node, which leads however busy the machine is, for tests of what a leader answers."""
+    yield from started(1, tmp_path_factory.mktemp("lone-cluster"))
+
+
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
     """Three nodes of the test's own, to be killed as it likes."""
