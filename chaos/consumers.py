@@ -142,7 +142,7 @@ class Consumers:
             await asyncio.sleep(chance.random())
 
     async def _pulling(self, topic: str, chance: random.Random) -> None:
-        """Ask any node for what is due, acknowledge it at any other."""
+        """Ask any node for what is due; have it longer, give it back or acknowledge it at any other."""
         channels = [aio.insecure_channel(address, QUICK) for address in self._addresses]
         stubs = [ConsumerServiceStub(channel) for channel in channels]
         request = pb.ReceiveRequest(
@@ -154,16 +154,21 @@ class Consumers:
                     response = await chance.choice(stubs).Receive(request, timeout=3)
                     for batch in response.deliveries:
                         self._taken(batch, "pulling")
-                        await chance.choice(stubs).Ack(
-                            pb.AckRequest(
-                                topic=topic,
-                                group=ROUGH,
-                                consumer="pulling",
-                                queue=batch.queue,
-                                offset=batch.offset,
-                            ),
-                            timeout=3,
-                        )
+                        named = {
+                            "topic": topic,
+                            "group": ROUGH,
+                            "consumer": "pulling",
+                            "queue": batch.queue,
+                            "offset": batch.offset,
+                        }
+                        if chance.random() < 0.2:
+                            extend = pb.ExtendRequest(**named, lease_ms=LEASE_MS)
+                            await chance.choice(stubs).Extend(extend, timeout=3)
+                        if chance.random() < 0.1:
+                            nack = pb.NackRequest(**named, delay_ms=chance.randint(0, 1_000))
+                            await chance.choice(stubs).Nack(nack, timeout=3)
+                        else:
+                            await chance.choice(stubs).Ack(pb.AckRequest(**named), timeout=3)
                 except aio.AioRpcError:
                     await asyncio.sleep(AGAIN_S)
         finally:

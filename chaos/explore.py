@@ -24,7 +24,7 @@ Step = Callable[[Run, random.Random], Awaitable[None]]
 
 
 async def _crash_all(run: Run, chance: random.Random) -> None:
-    async with run.disturbed("crash of all"):
+    async with run.disturbed("crash of all", loose_ms=500):
         for name in run.names:
             run.cluster.kill(name)
         await run.during(chance.random())

@@ -61,7 +61,8 @@ def judge(run: Run, seconds: float) -> Verdict:
     slowness = max(1.0, run.load)
     patience_ms, travel_ms = round(scenario.patience_ms * slowness), round(scenario.travel_ms * slowness)
     groups = [(topic, group) for topic in TOPICS for group in _groups(scenario)]
-    windows = [*run.windows, *leaders.last_moments(history, STARVED_MS, run.windows)]
+    windows = [(start, end + travel_ms) for start, end in run.windows]
+    windows = [*windows, *leaders.last_moments(history, STARVED_MS, run.windows)]
     planned = [(one.at_mono_ms, one.at_mono_ms + PLANNED_MS) for one in history.events if one.name in MOVES]
     spans = sorted([*run.spans, *leaders.changes(history, RECOVER_MS)])
     again = repeats.repeats(history, BRISK, windows, travel_ms)

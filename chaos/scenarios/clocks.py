@@ -92,7 +92,7 @@ async def wrong_clock_takes_over(run: Run) -> None:
 async def wakes_up_in_the_future(run: Run) -> None:
     """All nodes down; one wakes up first, alone and an hour ahead, and knows no clock but its own."""
     name = run.names[0]
-    async with run.disturbed("all down"):
+    async with run.disturbed("all down", loose_ms=500):
         for each in run.names:
             run.cluster.kill(each)
         run.cluster.happened("clock", name)

@@ -39,7 +39,7 @@ async def follower_killed(run: Run) -> None:
 @scenario()
 async def all_killed(run: Run) -> None:
     """SIGKILL of all nodes at once, and all started again."""
-    async with run.disturbed("crash of all"):
+    async with run.disturbed("crash of all", loose_ms=500):
         for name in run.names:
             run.cluster.kill(name)
         await run.during(0.5)
