@@ -16,7 +16,7 @@ from tarry.replication.driver import Driver
 from tarry.replication.journal import Batch, Journal
 from tarry.replication.journal_lmdb import LmdbStorage
 from tarry.replication.settings import ReplicationSettings
-from tarry.replication.transport import GrpcTransport, server_options
+from tarry.replication.transport import PeerTransport, server_options
 
 BATCH_MESSAGES = 1_000
 BATCH_BYTES = 120 * BATCH_MESSAGES  # records of 100 bytes, and their columns
@@ -64,7 +64,7 @@ class Replica:
         settings = ReplicationSettings()
         self._address = members[name]
         self._storage = Counted(folder)
-        self._transport = GrpcTransport(settings=settings, rng=random.Random())
+        self._transport = PeerTransport(settings=settings, rng=random.Random())
         self._server = grpc.aio.server(options=server_options(settings))
         self._server.add_generic_rpc_handlers((self._transport.servicer.handler(),))
         self._driver = Driver(
@@ -83,6 +83,7 @@ class Replica:
 
     async def run(self) -> None:
         self._server.add_insecure_port(self._address)
+        await self._transport.listen("127.0.0.1")
         await self._server.start()
         running = asyncio.create_task(self._driver.run())
         reader = asyncio.StreamReader()

@@ -15,7 +15,7 @@ from tarry.chaos.history import Event
 from tarry.chaos.proxies import CLIENT, Proxies
 from tarry.chaos.wires import Wires
 from tarry.client.aio import Client, connect
-from tarry.client.local_cluster import LocalCluster, LocalNode, Setting, free_ports, toml
+from tarry.client.local_cluster import LocalCluster, LocalNode, Setting, free_ports, local_node, own, toml
 
 
 def now_ms() -> int:
@@ -46,8 +46,7 @@ class Cluster:
             for name, node in self.local.nodes.items():
                 node.prefix = self._wires.prefix(name)
         if linked:
-            addresses = {node.name: node.address for node in self.local.nodes.values()}
-            self.proxies = Proxies(addresses, folder / "toxiproxy.log")
+            self.proxies = Proxies(self.local.nodes.values(), folder / "toxiproxy.log")
             for node in self.local.nodes.values():
                 _add_dial(node, self.proxies)
 
@@ -148,11 +147,12 @@ class Cluster:
 
     def newcomer(self, name: str) -> LocalNode:
         """Return a node that is no member yet, linked as the others are, and not started."""
-        node = LocalNode(name, f"127.0.0.1:{free_ports(1)[0]}", self.local.folder / name)
+        port, peer_port = free_ports(2)
+        node = local_node(name, port, peer_port, self.local.folder)
         self.rejoin(node)
         self.local.nodes[name] = node
         if self.proxies is not None:
-            self.proxies.add(name, node.address)
+            self.proxies.add(node)
             for each in self.local.nodes.values():
                 _add_dial(each, self.proxies)
         return node
@@ -160,8 +160,7 @@ class Cluster:
     def rejoin(self, node: LocalNode) -> None:
         """Have a node wait to be made a member, knowing the others."""
         members = {each.name: each.address for each in self.local.nodes.values() if each.name != node.name}
-        own: dict[str, Setting] = {"node": node.name, "data": str(node.folder), "listen": node.address}
-        lines = toml({**own, "join": True, "members": members, **self.local.settings})
+        lines = toml({**own(node), "join": True, "members": members, **self.local.settings})
         node.config.write_text("".join(f"{line}\n" for line in lines))
         if self.proxies is not None and node.name in self.local.nodes:
             _add_dial(node, self.proxies)

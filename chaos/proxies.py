@@ -2,6 +2,7 @@
 
     n1 ──► link n1>n2 ──► n2        n2 ──► link n2>n1 ──► n1        clients ──► link client>n1 ──► n1
 
+A link is a proxy for each port that the one reaches the other at: of calls, and between nodes of streams.
 A node (and a client) reaches a member at the address that its `dial` table gives, which is a link's; so
 redirects and forwarding go through the links as well. TARRY_TOXIPROXY=host:port uses a server that runs
 already, such as the one of docker-compose.yml.
@@ -13,7 +14,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final, Self
 
@@ -21,7 +22,7 @@ from toxiproxy import Toxiproxy
 from toxiproxy.proxy import Proxy
 
 from tarry.chaos.toxiproxy import NoToxiproxy, install
-from tarry.client.local_cluster import free_ports
+from tarry.client.local_cluster import LocalNode, free_ports
 
 CLIENT: Final = "client"
 START_S: Final = 10.0
@@ -41,12 +42,12 @@ os.execv(sys.argv[1], sys.argv[1:])
 class Proxies:
     """The links of one cluster. toxiproxy-python knows one server a process, so there is one at a time."""
 
-    def __init__(self, members: Mapping[str, str], log: Path) -> None:
-        """`members`: addresses by node. Raises NoToxiproxy."""
+    def __init__(self, members: Iterable[LocalNode], log: Path) -> None:
+        """Raises NoToxiproxy."""
         self.server = Toxiproxy()
         self._process: subprocess.Popen[bytes] | None = None
-        self._members: dict[str, str] = {}
-        self._links: dict[Link, Proxy] = {}
+        self._members: dict[str, LocalNode] = {}
+        self._links: dict[Link, dict[str, Proxy]] = {}  # by where they lead
         self._spoilt = 0  # times, so that toxics have names of their own
         given = os.environ.get("TARRY_TOXIPROXY", "")
         host, port = given.rsplit(":", 1) if given else ("127.0.0.1", str(free_ports(1)[0]))
@@ -54,8 +55,8 @@ class Proxies:
         if not given:
             self._start(port, log)
         self._wait(given or port)
-        for name, address in members.items():
-            self.add(name, address)
+        for node in members:
+            self.add(node)
 
     def _start(self, port: str, log: Path) -> None:
         command = [str(install()), "-host", "127.0.0.1", "-port", port]
@@ -83,23 +84,34 @@ class Proxies:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def add(self, name: str, address: str) -> None:
+    def add(self, node: LocalNode) -> None:
         """Make the links of one more node, both ways."""
-        for other, other_address in self._members.items():
-            self._make((name, other), other_address)
-            self._make((other, name), address)
-        self._make((CLIENT, name), address)
-        self._members[name] = address
+        for other in self._members.values():
+            self._make((node.name, other.name), other.address, other.peer_address)
+            self._make((other.name, node.name), node.address, node.peer_address)
+        self._make((CLIENT, node.name), node.address)
+        self._members[node.name] = node
 
-    def _make(self, link: Link, upstream: str) -> None:
-        name = f"{os.getpid()}-{link[0]}-{link[1]}"
-        self._links[link] = self.server.create(upstream=upstream, name=name, listen="127.0.0.1:0")
+    def _make(self, link: Link, *addresses: str) -> None:
+        self._links[link] = {
+            address: self.server.create(
+                upstream=address,
+                name=f"{os.getpid()}-{link[0]}-{link[1]}-{address.rpartition(':')[2]}",
+                listen="127.0.0.1:0",
+            )
+            for address in addresses
+        }
+
+    def _proxies(self, links: Iterable[Link]) -> Iterator[Proxy]:
+        for link in links:
+            yield from self._links[link].values()
 
     def dial(self, who: str) -> dict[str, str]:
         """Return where a node, or CLIENT, reaches each member: link's address by the member's."""
         return {
-            self._members[whom]: proxy.listen
-            for (dialler, whom), proxy in self._links.items()
+            address: proxy.listen
+            for (dialler, _), proxies in self._links.items()
+            for address, proxy in proxies.items()
             if dialler == who
         }
 
@@ -109,13 +121,13 @@ class Proxies:
 
     def cut(self, links: Iterable[Link]) -> None:
         """Break the links' connections and refuse new ones: both ends know."""
-        for link in links:
-            self._links[link].disable()
+        for proxy in self._proxies(links):
+            proxy.disable()
 
     def mend(self, links: Iterable[Link]) -> None:
         """Undo `cut`."""
-        for link in links:
-            self._links[link].enable()
+        for proxy in self._proxies(links):
+            proxy.enable()
 
     def spoil(self, links: Iterable[Link], kind: str, stream: str = "", **attributes: int) -> None:
         """Put one of toxiproxy's toxics on the links; `stream` upstream or downstream, or both.
@@ -123,14 +135,14 @@ class Proxies:
         `timeout` with timeout=0 swallows everything and keeps connections open: a half-open link.
         """
         self._spoilt += 1
-        for link in links:
+        for proxy in self._proxies(links):
             for way in (stream,) if stream else ("upstream", "downstream"):
                 name = f"{kind}_{way}_{self._spoilt}"
-                self._links[link].add_toxic(type=kind, stream=way, name=name, attributes=attributes)
+                proxy.add_toxic(type=kind, stream=way, name=name, attributes=attributes)
 
     def heal(self) -> None:
         """Enable every link and take every toxic off."""
-        for proxy in self._links.values():
+        for proxy in self._proxies(self._links):
             for toxic in proxy.toxics():
                 proxy.destroy_toxic(toxic)
             proxy.enable()
@@ -138,7 +150,7 @@ class Proxies:
     def close(self) -> None:
         """Remove the links, end the server if it was started here."""
         if self._process is None:
-            for proxy in self._links.values():
+            for proxy in self._proxies(self._links):
                 proxy.destroy()
         else:
             self._process.kill()

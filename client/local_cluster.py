@@ -60,6 +60,7 @@ class LocalNode:
 
     name: str
     address: str
+    peer_address: str  # where other nodes' streams come in
     folder: Path
     environment: dict[str, str] = field(default_factory=dict)  # of its processes, beside ours
     prefix: tuple[str, ...] = ()  # comes before its command: what runs it elsewhere, and becomes it
@@ -102,13 +103,14 @@ class LocalCluster:
 
     def __post_init__(self) -> None:
         ports = self.ports or free_ports(self.size)
+        peer_ports = [port for port in free_ports(2 * self.size) if port not in ports]
         if len(ports) != self.size:
             raise ValueError(f"{self.size} nodes want {self.size} ports, not {len(ports)}")
         self.folder.mkdir(parents=True, exist_ok=True)
         hosts = self.hosts or ("127.0.0.1",) * self.size
-        for number, (host, port) in enumerate(zip(hosts, ports, strict=True), 1):
+        for number, (host, port, peer_port) in enumerate(zip(hosts, ports, peer_ports, strict=False), 1):
             name = f"n{number}"
-            self.nodes[name] = LocalNode(name, f"{host}:{port}", self.folder / name)
+            self.nodes[name] = local_node(name, port, peer_port, self.folder, host)
         for node in self.nodes.values():
             node.config.write_text(self._config(node))
         atexit.register(self.close)
@@ -121,8 +123,7 @@ class LocalCluster:
 
     def _config(self, node: LocalNode) -> str:
         members = {other.name: other.address for other in self.nodes.values()}
-        own: dict[str, Setting] = {"node": node.name, "data": str(node.folder), "listen": node.address}
-        return "".join(f"{line}\n" for line in toml({**own, "members": members, **self.settings}))
+        return "".join(f"{line}\n" for line in toml({**own(node), "members": members, **self.settings}))
 
     @property
     def addresses(self) -> str:
@@ -260,6 +261,21 @@ class LocalCluster:
                 tails = "\n".join(f"-- {node.name}\n{node.log_tail()}" for node in self.nodes.values())
                 raise LocalClusterError(f"{complaint} after {timeout_s} s\n{tails}")
             time.sleep(POLL_S)
+
+
+def local_node(name: str, port: int, peer_port: int, folder: Path, host: str = "127.0.0.1") -> LocalNode:
+    """Return a node at these ports of the host, with its data in the folder of its name."""
+    return LocalNode(name, f"{host}:{port}", f"{host}:{peer_port}", folder / name)
+
+
+def own(node: LocalNode) -> dict[str, Setting]:
+    """Return what the configuration of a node says of itself."""
+    return {
+        "node": node.name,
+        "data": str(node.folder),
+        "listen": node.address,
+        "peer_listen": node.peer_address,
+    }
 
 
 # a channel for one short question: no sharing of a broken connection, quick to try again

@@ -32,14 +32,14 @@ from tarry.node.services.membership import MembershipService
 from tarry.node.services.operator import OperatorService
 from tarry.node.services.producer import ProducerService
 from tarry.node.services.records import PeerRecords, RecordService
-from tarry.node.tls import channel_credentials, server_credentials
+from tarry.node.tls import channel_credentials, peer_tls, server_credentials
 from tarry.proto.ledger_closing import close_apart
 from tarry.replication.journal import Journal
 from tarry.replication.journal_lmdb import LmdbStorage
 from tarry.replication.refusal import Reason, Refusal
 from tarry.replication.settings import ReplicationSettings
 from tarry.replication.status import TransferRefused
-from tarry.replication.transport import GrpcTransport, channel_options, server_options
+from tarry.replication.transport import PeerTransport, channel_options, server_options
 
 log = structlog.get_logger()
 
@@ -66,10 +66,11 @@ class Node:
         settings = _replication_settings(config)
         self._gate = peer_gate(config.tls)
         self._journal = Journal(LmdbStorage(config.data / "journal"), incarnation=random.getrandbits(63) or 1)
-        self._transport = GrpcTransport(
+        self._transport = PeerTransport(
             settings=settings,
             rng=random.Random(),
             credentials=channel_credentials(config.tls),
+            tls=peer_tls(config.tls),
             token=config.peer_token,
             dial=config.dial,
             gate=self._gate,
@@ -99,6 +100,8 @@ class Node:
         """Serve until ``stop``; raises what must end the process."""
         config, damage = self.config, self._core.damage
         records = PeerRecords(self._forwarding, config.cluster, config.node, config.peer_token)
+        host, _, port = (config.peer_listen or config.listen).rpartition(":")
+        await self._transport.listen(host.strip("[]"), int(port) if config.peer_listen else 0)
         await self._server.start()
         log.info("listening", address=self.config.listen, data=str(self.config.data))
         tasks = [

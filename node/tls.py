@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ssl
+
 import grpc
 
 from tarry.node.config import Tls
+from tarry.replication.transport_protocol import PeerTls
 
 
 def server_credentials(tls: Tls | None) -> grpc.ServerCredentials | None:
@@ -22,3 +25,18 @@ def channel_credentials(tls: Tls | None) -> grpc.ChannelCredentials | None:
         return None
     authority = tls.authority.read_bytes() if tls.authority else tls.certificate.read_bytes()
     return grpc.ssl_channel_credentials(authority, tls.key.read_bytes(), tls.certificate.read_bytes())
+
+
+def peer_tls(tls: Tls | None) -> PeerTls | None:
+    """Return the same for the streams between nodes, which are not gRPC's."""
+    if tls is None:
+        return None
+    server, client = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    for context in (server, client):
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.load_cert_chain(tls.certificate, tls.key)
+    client.load_verify_locations(tls.authority or tls.certificate)
+    if tls.authority is not None:
+        server.load_verify_locations(tls.authority)
+        server.verify_mode = ssl.CERT_REQUIRED
+    return PeerTls(server, client)

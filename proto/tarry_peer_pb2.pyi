@@ -32,9 +32,21 @@ class JoinResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
-class ExchangeResponse(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+class MeetRequest(_message.Message):
+    __slots__ = ("cluster", "node")
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    cluster: str
+    node: str
+    def __init__(self, cluster: _Optional[str] = ..., node: _Optional[str] = ...) -> None: ...
+
+class MeetResponse(_message.Message):
+    __slots__ = ("port", "ticket")
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    TICKET_FIELD_NUMBER: _ClassVar[int]
+    port: int
+    ticket: bytes
+    def __init__(self, port: _Optional[int] = ..., ticket: _Optional[bytes] = ...) -> None: ...
 
 class PeerFrame(_message.Message):
     __slots__ = ("cluster", "sender", "receiver", "incarnation", "boot", "epoch", "sequence", "crc32c", "messages")

@@ -26,8 +26,7 @@ if _version_not_supported:
 
 
 class PeerServiceStub:
-    """PeerService is served on the node's one port. Each node opens one Exchange to
-    each peer and says everything on it; the answers come on the peer's own.
+    """PeerService is served on the port that clients use, too.
     """
 
     def __init__(self, channel):
@@ -36,10 +35,10 @@ class PeerServiceStub:
         Args:
             channel: A grpc.Channel.
         """
-        self.Exchange = channel.stream_unary(
-                '/tarry.v1.PeerService/Exchange',
-                request_serializer=tarry_dot_proto_dot_tarry__peer__pb2.PeerFrame.SerializeToString,
-                response_deserializer=tarry_dot_proto_dot_tarry__peer__pb2.ExchangeResponse.FromString,
+        self.Meet = channel.unary_unary(
+                '/tarry.v1.PeerService/Meet',
+                request_serializer=tarry_dot_proto_dot_tarry__peer__pb2.MeetRequest.SerializeToString,
+                response_deserializer=tarry_dot_proto_dot_tarry__peer__pb2.MeetResponse.FromString,
                 _registered_method=True)
         self.FetchSnapshot = channel.unary_stream(
                 '/tarry.v1.PeerService/FetchSnapshot',
@@ -49,12 +48,11 @@ class PeerServiceStub:
 
 
 class PeerServiceServicer:
-    """PeerService is served on the node's one port. Each node opens one Exchange to
-    each peer and says everything on it; the answers come on the peer's own.
+    """PeerService is served on the port that clients use, too.
     """
 
-    def Exchange(self, request_iterator, context):
-        """Exchange carries frames in order. It ends with INVALID_ARGUMENT on garbage.
+    def Meet(self, request, context):
+        """Meet tells a node where it may open its stream of PeerFrames, and gives it what lets it in.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -70,10 +68,10 @@ class PeerServiceServicer:
 
 def add_PeerServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
-            'Exchange': grpc.stream_unary_rpc_method_handler(
-                    servicer.Exchange,
-                    request_deserializer=tarry_dot_proto_dot_tarry__peer__pb2.PeerFrame.FromString,
-                    response_serializer=tarry_dot_proto_dot_tarry__peer__pb2.ExchangeResponse.SerializeToString,
+            'Meet': grpc.unary_unary_rpc_method_handler(
+                    servicer.Meet,
+                    request_deserializer=tarry_dot_proto_dot_tarry__peer__pb2.MeetRequest.FromString,
+                    response_serializer=tarry_dot_proto_dot_tarry__peer__pb2.MeetResponse.SerializeToString,
             ),
             'FetchSnapshot': grpc.unary_stream_rpc_method_handler(
                     servicer.FetchSnapshot,
@@ -89,12 +87,11 @@ def add_PeerServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class PeerService:
-    """PeerService is served on the node's one port. Each node opens one Exchange to
-    each peer and says everything on it; the answers come on the peer's own.
+    """PeerService is served on the port that clients use, too.
     """
 
     @staticmethod
-    def Exchange(request_iterator,
+    def Meet(request,
             target,
             options=(),
             channel_credentials=None,
@@ -104,12 +101,12 @@ class PeerService:
             wait_for_ready=None,
             timeout=None,
             metadata=None):
-        return grpc.experimental.stream_unary(
-            request_iterator,
+        return grpc.experimental.unary_unary(
+            request,
             target,
-            '/tarry.v1.PeerService/Exchange',
-            tarry_dot_proto_dot_tarry__peer__pb2.PeerFrame.SerializeToString,
-            tarry_dot_proto_dot_tarry__peer__pb2.ExchangeResponse.FromString,
+            '/tarry.v1.PeerService/Meet',
+            tarry_dot_proto_dot_tarry__peer__pb2.MeetRequest.SerializeToString,
+            tarry_dot_proto_dot_tarry__peer__pb2.MeetResponse.FromString,
             options,
             channel_credentials,
             insecure,

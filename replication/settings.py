@@ -33,6 +33,8 @@ class ReplicationSettings:
     peer_queue_bytes_max: int = 32 << 20
     peer_queue_messages_max: int = 4096
     frame_bytes_max: int = 8 << 20
+    peer_ping_ms: int = 1_000  # a stream with nothing to say says so this often
+    peer_silence_ms: int = 3_000  # one that says nothing whole for so long is closed
     apply_budget_ms: float = 5.0  # of one turn, so that heartbeats go out under any backlog
     turn_messages_max: int = 256
     transfer_resend_ms: int = 100
@@ -48,6 +50,7 @@ class ReplicationSettings:
             "fallback_ms must lie between a heartbeat and election_min_ms": (
                 self.heartbeat_ms < self.fallback_ms < self.election_min_ms
             ),
+            "peer_silence_ms must exceed peer_ping_ms": self.peer_silence_ms > self.peer_ping_ms,
             "clock_rate_error must lie in 0 … 0.5": 0 <= self.clock_rate_error < 0.5,
             "append_bytes_max must exceed the largest entry": (
                 self.append_bytes_max > max(self.entry_bytes_max, self.command_bytes_max) + 4096

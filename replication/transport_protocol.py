@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn, Protocol, TypeAlias
@@ -38,6 +39,14 @@ class Transport(Protocol):
         """Raises SnapshotFailed."""
 
     async def stop(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class PeerTls:
+    """Of the streams between peers: what is shown and asked at either end."""
+
+    server: ssl.SSLContext
+    client: ssl.SSLContext
 
 
 @dataclass(frozen=True, slots=True)

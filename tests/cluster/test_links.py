@@ -19,9 +19,8 @@ from tarry.client.local_cluster import LocalCluster, toml
 @pytest.fixture
 def linked(tmp_path: Path) -> Iterator[tuple[LocalCluster, Proxies]]:
     with LocalCluster(3, tmp_path) as cluster:
-        addresses = {node.name: node.address for node in cluster.nodes.values()}
         try:
-            proxies = Proxies(addresses, tmp_path / "toxiproxy.log")
+            proxies = Proxies(cluster.nodes.values(), tmp_path / "toxiproxy.log")
         except NoToxiproxy as error:
             pytest.skip(str(error))
         with proxies:

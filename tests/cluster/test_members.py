@@ -12,17 +12,17 @@ import pytest
 from tarry.client.aio import Client, connect
 from tarry.client.cluster_status import ClusterStatus
 from tarry.client.errors import Refused
-from tarry.client.local_cluster import LocalCluster, LocalNode, Setting, free_ports, toml
+from tarry.client.local_cluster import LocalCluster, LocalNode, Setting, free_ports, local_node, own, toml
 
 PATIENCE_S = 40
 
 
 def newcomer(cluster: LocalCluster, name: str, address: str = "") -> LocalNode:
     """Return a node of the cluster's, running, that is no member yet."""
-    node = LocalNode(name, address or f"127.0.0.1:{free_ports(1)[0]}", cluster.folder / name)
-    keys: dict[str, Setting] = {"node": name, "data": str(node.folder), "listen": node.address, "join": True}
+    port, peer_port = free_ports(2)
+    node = local_node(name, int(address.rpartition(":")[2] or port), peer_port, cluster.folder)
     members = {other.name: other.address for other in cluster.nodes.values()}
-    node.config.write_text("\n".join(toml({**keys, "members": members})))
+    node.config.write_text("\n".join(toml({**own(node), "join": True, "members": members})))
     cluster.nodes[name] = node
     cluster.start(name)
     return node

@@ -125,7 +125,7 @@ def test_a_client_that_asks_for_a_state_or_records_as_a_node_is_told_why_not(
     tls = authority.tls("shop")
     credentials = grpc.ssl_channel_credentials(tls.authorities, tls.private_key, tls.certificate)
     with grpc.secure_channel(cluster.nodes["n1"].address, credentials) as channel:
-        grpc.channel_ready_future(channel).result(10)
+        grpc.channel_ready_future(channel).result(60)
         peer, record = PeerServiceStub(channel), RecordServiceStub(channel)
         asked: tuple[Callable[[], object], ...] = (
             lambda: list(

@@ -17,7 +17,7 @@ from tarry.replication.journal_lmdb import LmdbStorage
 from tarry.replication.settings import ReplicationSettings
 from tarry.replication.snapshot import Manifest, SnapshotFile
 from tarry.replication.status import Role
-from tarry.replication.transport import GrpcTransport, server_options
+from tarry.replication.transport import PeerTransport, server_options
 
 
 class RealClock:
@@ -99,11 +99,12 @@ class Replica:
         self.address = "127.0.0.1:0"
 
     async def listen(self) -> None:
-        self.transport = GrpcTransport(settings=self.settings, rng=random.Random(self.name))
+        self.transport = PeerTransport(settings=self.settings, rng=random.Random(self.name))
         self.server = grpc.aio.server(options=server_options(self.settings))
         self.server.add_generic_rpc_handlers((self.transport.servicer.handler(),))
         port = self.server.add_insecure_port(self.address)
         self.address = f"127.0.0.1:{port}"
+        await self.transport.listen("127.0.0.1")
         await self.server.start()
 
     def start(self, members: dict[str, str]) -> None:

@@ -1,8 +1,10 @@
-"""Streams between peers over real gRPC on loopback."""
+"""Streams between peers over real connections on loopback."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import itertools
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 
@@ -10,13 +12,28 @@ import grpc
 import grpc.aio
 import pytest
 
-from tarry.proto.tarry_peer_pb2 import ExchangeResponse, FetchSnapshotResponse, Heartbeat, PeerMessage, Vote
+from tarry.proto.tarry_peer_pb2 import (
+    FetchSnapshotResponse,
+    Heartbeat,
+    MeetRequest,
+    MeetResponse,
+    PeerMessage,
+    Vote,
+)
+from tarry.replication.peer_frames import framed, opening
 from tarry.replication.settings import ReplicationSettings
 from tarry.replication.snapshot import SnapshotFailed
-from tarry.replication.transport import GrpcTransport, server_options
-from tarry.replication.wire import Identity
+from tarry.replication.transport import PeerTransport, server_options
+from tarry.replication.wire import Identity, Outbound
 
+PATIENCE_S = 20
+TICKET = b"<ticket>"
 VOTE = PeerMessage(vote=Vote(term=3)).SerializeToString()
+
+
+def a_vote(cluster: str, node: str) -> bytes:
+    """Return a vote for n2, as it goes on a stream."""
+    return framed(Outbound(Identity(cluster, node, 1, 1), "n2", itertools.count(1)).seal([VOTE]))
 
 
 class End:
@@ -25,7 +42,7 @@ class End:
     def __init__(self, name: str, settings: ReplicationSettings | None = None, token: str = "") -> None:
         self.name = name
         self.settings = settings or ReplicationSettings()
-        self.transport = GrpcTransport(settings=self.settings, rng=random.Random(name), token=token)
+        self.transport = PeerTransport(settings=self.settings, rng=random.Random(name), token=token)
         self.received: list[PeerMessage] = []
         self.links: list[tuple[str, bool]] = []
         self.changed = asyncio.Event()
@@ -35,6 +52,7 @@ class End:
         self.server = grpc.aio.server(options=server_options(self.settings))
         self.server.add_generic_rpc_handlers((self.transport.servicer.handler(),))
         self.address = f"127.0.0.1:{self.server.add_insecure_port(self.address)}"
+        await self.transport.listen("127.0.0.1")
         await self.server.start()
         self.transport.start(
             Identity("tarry", self.name, 1, boot), self._receive, self._link, self._no_snapshot, self._fail
@@ -50,7 +68,7 @@ class End:
                 self.changed.clear()
                 await self.changed.wait()
 
-        await asyncio.wait_for(hold(), 5)
+        await asyncio.wait_for(hold(), PATIENCE_S)
 
     def _receive(self, peer: str, messages: list[PeerMessage]) -> None:
         self.received += messages
@@ -67,6 +85,53 @@ class End:
 
     def _fail(self, error: BaseException) -> None:
         raise error
+
+
+class Stuck:
+    """A peer that lets streams in and reads nothing."""
+
+    async def listen(self) -> None:
+        self._streams: list[asyncio.BaseTransport] = []
+        loop = asyncio.get_running_loop()
+        self._listener = await loop.create_server(lambda: _NotReading(self._streams), "127.0.0.1", 0)
+        port = self._listener.sockets[0].getsockname()[1]
+        meet = grpc.unary_unary_rpc_method_handler(
+            lambda request, context: MeetResponse(port=port, ticket=bytes(16)),
+            request_deserializer=MeetRequest.FromString,
+            response_serializer=MeetResponse.SerializeToString,
+        )
+        self._server = grpc.aio.server()
+        self._server.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler("tarry.v1.PeerService", {"Meet": meet}),)
+        )
+        self.address = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
+        await self._server.start()
+
+    async def stop(self) -> None:
+        self._listener.close()
+        for stream in self._streams:
+            stream.close()
+        await self._server.stop(None)
+
+
+class _NotReading(asyncio.Protocol):
+    def __init__(self, streams: list[asyncio.BaseTransport]) -> None:
+        self._streams = streams
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        transport.pause_reading()
+        self._streams.append(transport)
+
+
+async def meet(end: End, node: str) -> tuple[int, bytes]:
+    """Return port and ticket for a stream of that node."""
+    async with grpc.aio.insecure_channel(end.address) as channel:
+        ask = channel.unary_unary(
+            "/tarry.v1.PeerService/Meet", MeetRequest.SerializeToString, MeetResponse.FromString
+        )
+        response = await ask(MeetRequest(cluster="tarry", node=node))
+    return response.port, response.ticket
 
 
 async def between(
@@ -105,12 +170,31 @@ async def test_messages_of_the_largest_size_fit() -> None:
 
 async def test_what_does_not_fit_the_queue_is_dropped_and_counted() -> None:
     async def play(one: End, other: End) -> None:
-        half = PeerMessage(heartbeat=Heartbeat(state=bytes(600))).SerializeToString()
-        assert one.transport.send("n2", [half])
-        assert not one.transport.send("n2", [half])
+        assert one.transport.send("n2", [VOTE])
+        assert not one.transport.send(
+            "n2", [PeerMessage(heartbeat=Heartbeat(state=bytes(1000))).SerializeToString()]
+        )
         assert one.transport.dropped == 1
+        assert one.transport.send("n2", [VOTE])
+        await other.until(lambda: len(other.received) == 2)
 
     await between(play, ReplicationSettings(peer_queue_bytes_max=1000))
+
+
+async def test_a_peer_that_stops_reading_fills_the_queue_and_no_more() -> None:
+    one, stuck = End("n1", ReplicationSettings(peer_queue_bytes_max=4 << 20)), Stuck()
+    await one.listen()
+    await stuck.listen()
+    try:
+        one.transport.set_peers({"n2": stuck.address})
+        await one.until(lambda: ("n2", True) in one.links)
+        large = PeerMessage(heartbeat=Heartbeat(state=bytes(1 << 20))).SerializeToString()
+        sent = sum(one.transport.send("n2", [large]) for _ in range(60))
+        assert 4 <= sent < 40  # the queue and what the system holds
+        assert one.transport.dropped == 60 - sent
+    finally:
+        await one.stop()
+        await stuck.stop()
 
 
 async def test_a_peer_that_comes_back_is_found_again() -> None:
@@ -118,7 +202,7 @@ async def test_a_peer_that_comes_back_is_found_again() -> None:
         await other.stop()
         await one.until(lambda: one.links[-1] == ("n2", False))
         assert not one.transport.send("n2", [VOTE])
-        other.transport = GrpcTransport(settings=other.settings, rng=random.Random(1))
+        other.transport = PeerTransport(settings=other.settings, rng=random.Random(1))
         await other.listen(boot=2)
         await one.until(lambda: one.links[-1] == ("n2", True))
         assert one.transport.send("n2", [VOTE])
@@ -127,19 +211,64 @@ async def test_a_peer_that_comes_back_is_found_again() -> None:
     await between(play)
 
 
-async def test_garbage_ends_the_stream_and_is_counted() -> None:
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"GET / HTTP/1.1\r\n\r\n",
+        opening(bytes(16)),  # a ticket that nobody was given
+        TICKET + b"some bytes that are no frame",
+        TICKET + framed(b"\xff\xff\xff"),
+        TICKET + a_vote("tarry", "n3"),  # not whose ticket it is
+        TICKET + a_vote("other", "n1"),
+        TICKET + framed(bytes(9 << 20))[:100],  # larger than any frame may be
+    ],
+)
+async def test_garbage_ends_the_stream_and_no_other(said: bytes) -> None:
     async def play(one: End, other: End) -> None:
-        async with grpc.aio.insecure_channel(other.address) as channel:
-            exchange = channel.stream_unary(
-                "/tarry.v1.PeerService/Exchange", None, ExchangeResponse.FromString
-            )
-            with pytest.raises(grpc.aio.AioRpcError) as refused:
-                await exchange(iter([b"\xff\xff\xff"]))
-        assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        port, ticket = await meet(other, "n1")
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(said.replace(TICKET, opening(ticket)))
+        with contextlib.suppress(ConnectionError):
+            assert await asyncio.wait_for(reader.read(), PATIENCE_S) == b""  # closed, and nothing said
+        writer.close()
+        assert other.received == []
         assert one.transport.send("n2", [VOTE])
         await other.until(lambda: len(other.received) == 1)
 
     await between(play)
+
+
+async def test_a_ticket_is_good_for_one_stream() -> None:
+    async def play(one: End, other: End) -> None:
+        port, ticket = await meet(other, "n3")
+        vote = opening(ticket) + framed(
+            Outbound(Identity("tarry", "n3", 1, 1), "n2", itertools.count(1)).seal([VOTE])
+        )
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(vote)
+        await other.until(lambda: len(other.received) == 1)
+        reader, again = await asyncio.open_connection("127.0.0.1", port)
+        again.write(vote)
+        with contextlib.suppress(ConnectionError):
+            assert await asyncio.wait_for(reader.read(), PATIENCE_S) == b""
+        assert len(other.received) == 1
+        writer.close()
+        again.close()
+
+    await between(play)
+
+
+async def test_a_silent_stream_is_closed_and_a_stream_with_nothing_to_say_is_not() -> None:
+    async def play(one: End, other: End) -> None:
+        port, ticket = await meet(other, "n3")
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(opening(ticket))
+        with contextlib.suppress(ConnectionError):
+            assert await asyncio.wait_for(reader.read(), PATIENCE_S) == b""
+        writer.close()
+        assert one.links == [("n2", True)]
+
+    await between(play, ReplicationSettings(peer_ping_ms=20, peer_silence_ms=2_000))
 
 
 async def test_a_snapshot_that_cannot_be_served_is_refused() -> None:
@@ -160,12 +289,10 @@ async def test_a_peer_without_the_clusters_token_is_not_listened_to() -> None:
     await other.listen()
     try:
         one.transport.set_peers({"n2": other.address})
-        await one.until(lambda: ("n2", False) in one.links)
-        one.transport.send("n2", [PeerMessage().SerializeToString()])
         with pytest.raises(SnapshotFailed, match="UNAUTHENTICATED"):
             async for _ in one.transport.fetch_snapshot("n2"):
                 pass
-        assert other.received == []
+        assert one.links == other.received == []
     finally:
         await one.stop()
         await other.stop()
