@@ -3,8 +3,10 @@
     0 s ── schedule 20,000 messages with delays of 0 to 20 s, and consume them ── 20 s ── … ── 40 s
                 6 s kill -9 the leader      11 s start it again      15 s hand leadership over
 
-What was lost or early is computed from what the producers and consumers wrote down themselves; nothing that
-a node says about itself counts. Exit code 1 if either is not zero.
+Each topic has a group of two consumers, who share. One message more is refused by its consumer again and
+again, and comes to rest as a dead letter. What was lost or early is computed from what the producers and
+consumers wrote down themselves; nothing that a node says about itself counts. Exit code 1 if either is not
+zero.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import asyncio
 import json
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -40,6 +43,8 @@ LOAD = Load(
     messages=20_000, topics=("orders", "payments", "reminders"), spread_ms=20_000, delay_ms_max=20_000
 )
 GROUP = "demo"
+MEMBERS = ("one", "two")
+DOOMED = "doomed"  # the topic of a message that nobody wants
 TIMES = Times(kill_s=6, restart_s=11, transfer_s=15)
 PATIENCE_S = 15.0
 UNSTEADY_MS = 2_000
@@ -66,6 +71,8 @@ class Result:
     failover_ms: int | None
     transfer_ms: int
     elections: int
+    shares: dict[str, int]  # deliveries by consumer of the group
+    dead_letter_attempts: int  # deliveries before it was given up; 0: it was not
     seconds: float
 
     @property
@@ -93,14 +100,16 @@ class Demo:
         groups = [(topic, GROUP) for topic in self.load.topics]
         async with (
             self.traffic.client,
-            self.traffic.consuming(self.load.topics, GROUP),
+            self.traffic.consuming(self.load.topics, GROUP, MEMBERS),
             asyncio.TaskGroup() as tasks,
         ):
             progress = tasks.create_task(self.show())
             faults = tasks.create_task(self.faults())
+            letter = tasks.create_task(self.dead_letter())
             await self.traffic.produce(plan(self.load))
             await faults
             await self.traffic.settle(PATIENCE_S)
+            attempts = await letter
             progress.cancel()
         history = self.traffic.history
         late = checks.lateness(history)
@@ -123,6 +132,8 @@ class Demo:
             failover_ms=checks.outage_ms(history, self.killed_mono_ms),
             transfer_ms=self.transfer_ms,
             elections=await self.cluster.term() - term,
+            shares=dict(sorted(Counter(one.consumer for one in history.delivered).items())),
+            dead_letter_attempts=attempts,
             seconds=round((mono_ms() - started_ms) / 1_000, 1),
         )
 
@@ -156,6 +167,34 @@ class Demo:
             await asyncio.sleep(max(0.0, at_s - (mono_ms() - start_ms) / 1_000))
             self.faults_ms.append(now_ms())
             await step()
+
+    async def dead_letter(self) -> int:
+        """Refuse a message until it is given up; return how often it was delivered, 0 if it never was."""
+        client, attempts = self.traffic.client, 0
+        await client.producer().schedule(DOOMED, b"nobody wants me", delay_ms=0)
+
+        async def refuse() -> None:
+            async with client.consumer(DOOMED, GROUP) as consumer:
+                async for message in consumer:
+                    await message.nack(delay_ms=0)
+
+        refusing = asyncio.create_task(refuse())
+        try:
+            async with (
+                asyncio.timeout(self.times.transfer_s + PATIENCE_S),
+                client.consumer(f"dlq.{GROUP}.{DOOMED}", "undertaker") as dead,
+            ):
+                letter = await anext(dead)
+                await letter.ack()
+            attempts = int(letter.properties["tarry.attempts"])
+            reason = letter.properties["tarry.reason"]
+            self.say(f"a message refused {attempts} times rests in {letter.topic}, reason {reason}")
+        except TimeoutError:
+            self.say("[bold red]a message that was refused did not become a dead letter[/]")
+        finally:
+            refusing.cancel()
+            await asyncio.gather(refusing, return_exceptions=True)
+        return attempts
 
     def say(self, text: str) -> None:
         self.console.print(f"  [dim]{len(self.traffic.history.sent):6,} answered[/]  {text}", highlight=False)
@@ -203,6 +242,9 @@ def show_result(result: Result, console: Console) -> None:
     table.add_row("kill -9 to next acknowledged schedule", _ms(result.failover_ms))
     table.add_row("planned transfer", _ms(result.transfer_ms))
     table.add_row("elections", str(result.elections))
+    shares = " / ".join(f"{share:,}" for share in result.shares.values())
+    table.add_row(f"shares of the group's consumers {' and '.join(result.shares)}", shares)
+    table.add_row(f"deliveries of the message in dlq.{GROUP}.{DOOMED}", str(result.dead_letter_attempts))
     console.print(table)
 
 

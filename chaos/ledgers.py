@@ -37,8 +37,8 @@ console = Console(stderr=True, highlight=False)
 class Careless(Traffic):
     """Traffic whose consumers do not acknowledge everything the first time."""
 
-    async def consume(self, topic: str, group: str) -> None:
-        name = f"{group}-{topic}"
+    async def consume(self, topic: str, group: str, name: str = "") -> None:
+        name = name or f"{group}-{topic}"
         async with self.client.consumer(topic, group, name=name, lease_ms=LEASE_MS) as consumer:
             async for message in consumer:
                 token = TOKEN.unpack_from(message.body)[0]

@@ -148,9 +148,9 @@ class Traffic:
         if outcome is CancelOutcome.CANCELLED:
             self.history.cancelled.append(Cancelled(token, now_ms()))
 
-    async def consume(self, topic: str, group: str) -> None:
-        """Take everything of a topic as one consumer of a group, until cancelled."""
-        async with self.client.consumer(topic, group) as consumer:
+    async def consume(self, topic: str, group: str, name: str = "") -> None:
+        """Take what comes to one consumer of a group, until cancelled."""
+        async with self.client.consumer(topic, group, name=name) as consumer:
             async for message in consumer:
                 self.history.delivered.append(
                     Delivered(
@@ -163,15 +163,20 @@ class Traffic:
                         maybe_duplicate=message.maybe_duplicate,
                         received_ms=now_ms(),
                         received_mono_ms=mono_ms(),
+                        consumer=name,
                     )
                 )
                 message.ack_soon()
 
     @asynccontextmanager
-    async def consuming(self, topics: Sequence[str], group: str) -> AsyncIterator[None]:
-        """Have one consumer on each topic named while the block lasts; an error in any ends the block."""
+    async def consuming(
+        self, topics: Sequence[str], group: str, names: Sequence[str] = ("",)
+    ) -> AsyncIterator[None]:
+        """Have these consumers on each topic named while the block lasts; an error in any ends the block."""
         async with asyncio.TaskGroup() as tasks:
-            consumers = [tasks.create_task(self.consume(topic, group)) for topic in topics]
+            consumers = [
+                tasks.create_task(self.consume(topic, group, name)) for topic in topics for name in names
+            ]
             yield
             for consumer in consumers:
                 consumer.cancel()

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, replace
+from typing import Any
 
 import pytest
 
@@ -24,6 +25,8 @@ KEPT = Result(
     failover_ms=400,
     transfer_ms=20,
     elections=2,
+    shares={"one": 5, "two": 5},
+    dead_letter_attempts=16,
     seconds=1.0,
 )
 
@@ -37,10 +40,12 @@ def test_a_small_demo_ends_with_what_was_seen_as_json(capfd: pytest.CaptureFixtu
     assert (last["scheduled"], last["acknowledged"], last["delivered"]) == (600, 600, 600)
     assert (last["lost"], last["early"], last["unexpected"]) == (0, 0, 0)
     assert last["failover_ms"] > 0
+    assert sum(last["shares"].values()) >= 600
+    assert last["dead_letter_attempts"] == 16
     assert last["elections"] >= 2
 
 
 @pytest.mark.parametrize("broken", [{"lost": 1}, {"early": 1}])
-def test_a_broken_promise_is_seen(broken: dict[str, int]) -> None:
+def test_a_broken_promise_is_seen(broken: dict[str, Any]) -> None:
     assert KEPT.kept
     assert not replace(KEPT, **broken).kept
