@@ -224,8 +224,7 @@ class GroupDelivery:
             self._context.spawn(self._hand_over_mended(feed, batch.damaged))
         if len(batch.units):
             until_ms = now_ms + consumer.lease_ms
-            size = sum(map(len, batch.records))
-            lease = feed.hand(batch.units["offset"], consumer.name, until_ms, size)
+            lease = feed.hand(batch.units["offset"], consumer.name, until_ms, int(batch.ends[-1]))
             self._lease(feed, lease)
             consumer.credit -= len(batch.units)
             stamp = consumer_pb.DispatchStamp(

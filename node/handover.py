@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias, cast
 
 import numpy as np
@@ -31,19 +31,18 @@ class HandoverBatch:
     records: list[bytes]
     passed: NDArray[np.uint64]  # offsets that the exact check of the filter left out
     damaged: NDArray[np.void]  # units whose record does not match its checksum
+    ends: NDArray[np.int64]  # bytes of the records up to and with each
 
     def first(self, n: int) -> HandoverBatch:
         """Return the same with only the first n messages."""
-        return HandoverBatch(
-            self.shard,
-            self.queue,
-            self.units[:n],
-            self.hour[:n],
-            self.global_index[:n],
-            self.attempt[:n],
-            self.records[:n],
-            self.passed,
-            self.damaged,
+        return replace(
+            self,
+            units=self.units[:n],
+            hour=self.hour[:n],
+            global_index=self.global_index[:n],
+            attempt=self.attempt[:n],
+            records=self.records[:n],
+            ends=self.ends[:n],
         )
 
 
@@ -85,13 +84,13 @@ def build(
         sound,
         passed,
         damaged,
+        np.cumsum(np.fromiter(map(len, sound), dtype=np.int64, count=len(sound))),
     )
 
 
 def within(batch: HandoverBatch, bytes_max: int) -> int:
     """Return how many of the batch's messages fit into bytes_max; at least one."""
-    sizes = np.fromiter(map(len, batch.records), dtype=np.int64, count=len(batch.records))
-    return max(1, int(np.searchsorted(np.cumsum(sizes), bytes_max, side="right")))
+    return max(1, int(np.searchsorted(batch.ends, bytes_max, side="right")))
 
 
 def serialize(batch: HandoverBatch, topic: str, stamp: consumer_pb.DispatchStamp) -> bytes:
