@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import struct
 from collections.abc import Iterator, Sequence
 from itertools import islice, repeat
 from pathlib import Path
@@ -21,7 +22,7 @@ import google_crc32c
 import numpy as np
 
 from tarry.wheel.residency import Residency
-from tarry.wheel.state import Flags, Masks, Numbers, Rows, WheelDamaged
+from tarry.wheel.state import NONE, SECOND_MS, Flags, Masks, Numbers, Rows, WheelDamaged
 
 UNIT: Final = np.dtype(
     [
@@ -36,6 +37,7 @@ UNIT: Final = np.dtype(
     ]
 )
 UNIT_BYTES: Final = UNIT.itemsize
+_ONE_UNIT: Final = struct.Struct("<QIIIIIIQ")
 LENGTH_BYTES: Final = 4
 BLOCK_UNITS: Final = 16_384
 
@@ -138,6 +140,36 @@ class DelayLog:
         self.log_bytes += int(ends[-1])
         self.units += count
         self.index_crc = google_crc32c.extend(self.index_crc, index)
+
+    def append_one(self, record: bytes, *, crc: int, due_in_hour_ms: int, topic: int, tag_mask: int) -> None:
+        """Append one message, and leave the files closed: a batch over many hours has no other for this one.
+
+        Its chain is found in the index, of few units, so that no slots are wanted. Raises OSError; then
+        recover.
+        """
+        self.open()
+        local_index, before = self._chain_behind(due_in_hour_ms // SECOND_MS)
+        size = len(record)
+        unit = _ONE_UNIT.pack(
+            self.log_bytes + LENGTH_BYTES, size, due_in_hour_ms, local_index, before, topic, crc, tag_mask
+        )
+        self._write(self._log_fd, size.to_bytes(LENGTH_BYTES, "little") + record, self.log_bytes)
+        self._write(self._index_fd, unit, self.units * UNIT_BYTES)
+        self.log_bytes += LENGTH_BYTES + size
+        self.units += 1
+        self.index_crc = google_crc32c.extend(self.index_crc, unit)
+        self.close()
+
+    def _chain_behind(self, second: int) -> tuple[int, int]:
+        """How many units of a second there are, and the last of them."""
+        if self.units == 0:
+            return 0, NONE
+        data = os.pread(self._index_fd, self.units * UNIT_BYTES, 0)
+        if len(data) < self.units * UNIT_BYTES:
+            raise WheelDamaged(self.index_path, f"shorter than its {self.units} units")
+        due_in_hour_ms = np.frombuffer(data, UNIT)["due_in_hour_ms"]
+        of_second = np.flatnonzero(due_in_hour_ms // np.uint32(SECOND_MS) == second)
+        return len(of_second), int(of_second[-1]) if len(of_second) else NONE
 
     def index(self) -> Rows:
         """All units, as a read-only view of the file. Raises WheelDamaged where the file is too short."""

@@ -46,6 +46,13 @@ def pick(items: Sequence[Item], rows: Selection) -> Sequence[Item]:
     return itemgetter(*rows.tolist())(items)  # type: ignore[no-any-return]
 
 
+def the_only(rows: Selection) -> int | None:
+    """The row, where there is just one."""
+    if isinstance(rows, slice):
+        return rows.start if rows.stop - rows.start == 1 else None
+    return int(rows[0]) if len(rows) == 1 else None
+
+
 def portions(sizes: NDArray[np.uint32], bytes_max: int) -> Iterator[slice]:
     """Consecutive rows whose sizes add up to at most `bytes_max`; one row that is larger goes alone."""
     ends = np.cumsum(sizes, dtype=np.int64)

@@ -135,6 +135,17 @@ class HourPartition:
         self._captured = self._slots_crc = None
         return first
 
+    @property
+    def is_small(self) -> bool:
+        """Whether one more message leaves it without a file of slots."""
+        return self.units < _UNMAPPED_UNITS_MAX
+
+    def append_one(self, record: bytes, *, crc: int, due_in_hour_ms: int, topic: int, tag_mask: int) -> int:
+        """Append one message to a small, closed hour, which stays so; its global index. Raises OSError."""
+        self.log.append_one(record, crc=crc, due_in_hour_ms=due_in_hour_ms, topic=topic, tag_mask=tag_mask)
+        self._slots = self._captured = None
+        return self.units - 1
+
     def cancel(self, global_index: Numbers) -> None:
         """Mark units cancelled; they must exist, be distinct and not be cancelled yet."""
         due_in_hour_ms = self.log.units_at(global_index)["due_in_hour_ms"]

@@ -25,7 +25,7 @@ from tarry.wheel.state import HOUR_SECONDS, HourState, Numbers, WheelDamaged, Wh
 class HourWheel:
     """The hour partitions of one folder."""
 
-    __slots__ = ("_folder", "_open", "_open_max", "_partitions", "_residency", "dropped", "pending", "topics")
+    __slots__ = ("_folder", "_open", "_partitions", "_residency", "dropped", "open_max", "pending", "topics")
 
     def __init__(self, folder: Path, settings: WheelSettings) -> None:
         """An empty wheel. Raises WheelDamaged where the folder holds hours: `recover` is for those."""
@@ -36,7 +36,7 @@ class HourWheel:
 
     def _start(self, folder: Path, settings: WheelSettings) -> None:
         self._folder = folder
-        self._open_max = settings.hours_open_max
+        self.open_max = settings.hours_open_max
         self._residency = Residency(settings.resident_bytes_max)
         self._partitions: dict[int, HourPartition] = {}
         self._open: OrderedDict[int, HourPartition] = OrderedDict()
@@ -78,19 +78,28 @@ class HourWheel:
 
     def ensure(self, hour: int) -> HourPartition:
         """The partition of an hour, created where there is none, open from now on. Raises OSError."""
+        partition = self._ensured(hour)
+        self._use(partition)
+        return partition
+
+    def resting(self, hour: int) -> HourPartition | None:
+        """The partition of an hour, made where there is none, if it is small and closed. Raises OSError."""
+        partition = None if hour in self._open else self._ensured(hour)
+        return partition if partition is not None and partition.is_small else None
+
+    def _ensured(self, hour: int) -> HourPartition:
         partition = self._partitions.get(hour)
         if partition is None:
             partition = HourPartition(self._folder / folder_name(hour), hour, self._residency)
             partition.folder.mkdir()
             self._partitions[hour] = partition
-        self._use(partition)
         return partition
 
     def _use(self, partition: HourPartition) -> None:
         in_use = self._open
         in_use[partition.hour] = partition
         in_use.move_to_end(partition.hour)
-        if len(in_use) > self._open_max:
+        if len(in_use) > self.open_max:
             in_use.popitem(last=False)[1].close()
 
     def first_live_second(self, second: int) -> int | None:

@@ -21,10 +21,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from tarry.wheel.appending import append_by_hour
 from tarry.wheel.cancelling import cancel, cancelled, state_of
-from tarry.wheel.delay_log import UNIT, checksums, lengths
+from tarry.wheel.delay_log import UNIT
 from tarry.wheel.durability import Durability
-from tarry.wheel.grouping import groups, pick
+from tarry.wheel.grouping import groups
 from tarry.wheel.hour_partition import HourPartition, folder_name
 from tarry.wheel.hour_wheel import HourWheel
 from tarry.wheel.near_queue import ENTRY
@@ -93,21 +94,15 @@ class Wheel:
         due = np.maximum(due_ms, self._floor_hour * HOUR_MS)
         hour = (due // HOUR_MS).astype(np.uint32)
         overdue = self._release.overdue(due)
-        global_index = np.empty(len(records), np.uint32)
-        sizes, crcs = lengths(records), checksums(records)
-        in_hour_ms = (due % HOUR_MS).astype(np.uint32)
-        for at, rows in groups(hour):
-            first = self._hours.ensure(at).append(
-                pick(records, rows),
-                sizes=sizes[rows],
-                crcs=crcs[rows],
-                due_in_hour_ms=in_hour_ms[rows],
-                topic=topic[rows],
-                tag_mask=tag_mask[rows],
-            )
-            late = overdue[rows]
-            global_index[rows] = np.arange(first, first + len(late), dtype=np.uint32)
-            self._hours.pending.add(at, len(late) - int(late.sum()))
+        global_index = append_by_hour(
+            self._hours,
+            hour,
+            records,
+            due_in_hour_ms=(due % HOUR_MS).astype(np.uint32),
+            overdue=overdue,
+            topic=topic,
+            tag_mask=tag_mask,
+        )
         entries = np.empty(len(records), ENTRY)
         entries["due_ms"] = due
         entries["global_index"] = global_index
