@@ -25,7 +25,7 @@ from tarry.proto.tarry_consumer_pb2_grpc import ConsumerServiceStub
 from tarry.proto.tarry_message_pb2 import Record
 
 BRISK, ROUGH = "brisk", "rough"
-LEASE_MS = 3_000  # of the rough group: what is dropped comes again soon
+LEASE_MS = 1_500  # of the rough group: what is dropped comes again soon
 AGAIN_S = 0.2
 
 

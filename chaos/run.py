@@ -36,6 +36,7 @@ SETTLE_S = 60.0
 SERVES_S = 120.0
 RECOVER_MS = 2_000  # after a fault is over, until clients and nodes have found each other again
 SAW_MS = 500
+BEHIND_MS = 100  # how old what followers know of deliveries may be: two heartbeats
 TOLD_TIMES = 100
 
 
@@ -92,7 +93,7 @@ class Run:
     ) -> AsyncIterator[None]:
         """Mark the block as a time in which something is broken.
 
-        What a leader handed over from 100 ms before its begin until `loose_ms` after it (`loose`: until its
+        What a leader handed over from BEHIND_MS before its begin until `loose_ms` after it (`loose`: until its
         end) may come again: its successor could not know.
         """
         start = self.cluster.happened(name, node).at_mono_ms
@@ -102,7 +103,7 @@ class Run:
         finally:
             end = self.cluster.happened(f"end of {name}", node).at_mono_ms
             self.spans.append((start, end + RECOVER_MS))
-            self.windows.append((start - 100, end + RECOVER_MS if loose else start + loose_ms))
+            self.windows.append((start - BEHIND_MS, end + RECOVER_MS if loose else start + loose_ms))
 
     def expect(self, kept: bool, complaint: str, *, timed: bool = False) -> None:
         """Write down what was not as it ought to be; the run goes on.

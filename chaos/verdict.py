@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from tarry.chaos import checks
 from tarry.chaos.checking import leaders, registers, repeats, waiting
 from tarry.chaos.consumers import BRISK, ROUGH
-from tarry.chaos.run import RECOVER_MS, TOPICS, Run
+from tarry.chaos.run import BEHIND_MS, RECOVER_MS, TOPICS, Run
 from tarry.chaos.scenario import Scenario
 
 STARVED_MS = 700
@@ -61,7 +61,9 @@ def judge(run: Run, seconds: float) -> Verdict:
     slowness = max(1.0, run.load)
     patience_ms, travel_ms = round(scenario.patience_ms * slowness), round(scenario.travel_ms * slowness)
     groups = [(topic, group) for topic in TOPICS for group in _groups(scenario)]
-    windows = [(start, end + travel_ms) for start, end in run.windows]
+    # followers learn of deliveries by heartbeats, which a busy machine sends late
+    behind_ms = round(BEHIND_MS * (slowness - 1))
+    windows = [(start - behind_ms, end + travel_ms) for start, end in run.windows]
     windows = [*windows, *leaders.last_moments(history, STARVED_MS, run.windows)]
     planned = [(one.at_mono_ms, one.at_mono_ms + PLANNED_MS) for one in history.events if one.name in MOVES]
     spans = sorted([*run.spans, *leaders.changes(history, RECOVER_MS)])
