@@ -14,7 +14,7 @@ from pathlib import Path
 import lmdb
 
 from tarry.replication.journal_records import Batch, JournalDamaged, StorageFull
-from tarry.replication.lmdb_environment import DAMAGE, open_environment
+from tarry.replication.lmdb_environment import DAMAGE, let_go_of_pages, open_environment
 
 _KEY = struct.Struct(">Q")
 _HEAD = b"head"
@@ -63,6 +63,8 @@ class LmdbStorage:
     def write(self, batch: Batch) -> None:
         try:
             self._write(batch)
+            if batch.delete_below is not None:
+                let_go_of_pages(self._env)
         except lmdb.MapFullError as full:
             raise StorageFull from full
 

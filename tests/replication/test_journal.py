@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tarry.proto.tarry_peer_pb2 import LogPosition, MemberList
 from tarry.replication.journal import Journal, JournalMisused
 from tarry.replication.journal_lmdb import LmdbStorage
+from tarry.replication.journal_records import Batch
 from tarry.replication.journal_view import JournalView
 from tests.replication.journals import fill, sync
 
@@ -270,3 +272,18 @@ def test_the_map_grows_when_it_is_full(open_journal: Open) -> None:
         sync(journal)
     journal.close()
     assert open_journal().last_index == 8
+
+
+def test_a_compacted_journal_leaves_no_page_of_its_file_in_memory(tmp_path: Path) -> None:
+    def resident_bytes() -> int:
+        maps = psutil.Process().memory_maps()
+        return sum(each.rss for each in maps if each.path == str(tmp_path / "data.mdb"))
+
+    storage = LmdbStorage(tmp_path)
+    storage.write(Batch(None, [(index, bytes(1 << 20)) for index in range(16)], None, b"head", 15, 1))
+    assert [storage.read(index) for index in range(16)] == [bytes(1 << 20)] * 16
+    assert resident_bytes() > 8 << 20
+    storage.write(Batch(None, [], 8, b"head", 15, 1))
+    assert resident_bytes() == 0
+    assert (storage.read(7), storage.read(8)) == (None, bytes(1 << 20))
+    storage.close()
