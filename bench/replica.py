@@ -76,7 +76,7 @@ class Replica:
             clock=Seconds(),
             rng=random.Random(),
             settings=settings,
-            heartbeat=lambda: b"",
+            heartbeat=lambda sent: b"",
             on_heartbeat=lambda leader, state: None,
             on_role=lambda role: None,
         )

@@ -104,8 +104,7 @@ class Nodes:
         if self._search is None or self._search.done():
             self._search = asyncio.create_task(self._look())
         try:
-            async with asyncio.timeout(within_ms / 1_000):
-                return await asyncio.shield(self._search)
+            return await asyncio.wait_for(asyncio.shield(self._search), within_ms / 1_000)
         except TimeoutError:
             return None
 

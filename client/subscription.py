@@ -65,8 +65,7 @@ class Subscription:
             asyncio.create_task(self._watch()),
         ]
         try:
-            async with asyncio.timeout(self._settings.deadline_ms / 1_000):
-                await asyncio.shield(self._first)
+            await asyncio.wait_for(asyncio.shield(self._first), self._settings.deadline_ms / 1_000)
         except TimeoutError:
             await self.close(0)
             error = self._last_error or Unavailable("NO_LEADER", "no node took the subscription in time")
@@ -86,16 +85,13 @@ class Subscription:
             self._hand.unsettled and self._tasks and not self._tasks[0].done() and time.monotonic() < deadline
         ):
             self._settled.clear()
-            # not wait_for: before Python 3.12 it loses a cancellation that comes with what it waits for
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(max(0.001, deadline - time.monotonic())):
-                    await self._settled.wait()
+                await asyncio.wait_for(self._settled.wait(), max(0.001, deadline - time.monotonic()))
         self._closing = True
         if self._stream is not None and self._open:
             with contextlib.suppress(aio.AioRpcError, asyncio.InvalidStateError, TimeoutError):
                 # The server sees an orderly end, so that it gives what is in hand to others at once.
-                async with asyncio.timeout(1):
-                    await self._stream.done_writing()
+                await asyncio.wait_for(self._stream.done_writing(), 1)
                 if self._tasks:
                     await asyncio.wait(self._tasks[:1], timeout=max(0.1, deadline - time.monotonic()))
         for task in self._tasks:
@@ -143,8 +139,7 @@ class Subscription:
             subscribe.CopyFrom(self._subscribe)
             subscribe.credit = self._hand.credit_to_start()
             subscribe.holding.extend(self._hand.holding())
-            async with asyncio.timeout(SUBSCRIBE_MS / 1_000):
-                await self._begin(stream, subscribe)
+            await asyncio.wait_for(self._begin(stream, subscribe), SUBSCRIBE_MS / 1_000)
             response: Any
             while (response := await stream.read()) is not EOF:
                 self._heard = time.monotonic()

@@ -64,6 +64,7 @@ class Delivery(_Section):
     wait_ms_max: Count = 30_000  # of one Receive
     resume_ms: Count = 1_000  # after a crash, for consumers to come back before others get what they may have
     in_hand_bytes_max: Count = 64 << 20  # of one consumer
+    reserved_messages_max: Count = 8_192  # of a group and queue: what the crash of a leader may repeat
     batch_messages_max: Count = 1_000  # handed over in one response
     batch_bytes_max: Count = 1 << 20
 

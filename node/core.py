@@ -75,6 +75,7 @@ class Core:
             rng=rng or random.Random(),
             settings=settings,
             heartbeat=self._heartbeat,
+            known=self._known,
             on_heartbeat=self._hear,
             on_role=self._on_role,
             snapshot_source=StateSource(self.machine, self.checkpoints.write, run_blocking),
@@ -84,12 +85,16 @@ class Core:
         self.damage = Damage(self.machine, config.shard)
         self.leadership = Leadership(config, self.machine, self.driver, self.time, self.damage, self.ledger)
 
-    def _heartbeat(self) -> bytes:
+    def _heartbeat(self, sent_s: float) -> bytes:
         """Said by a leader: the moment to keep cluster time, and to notice that the lease came or went."""
         self.time.update(self.driver.consensus.clock_offsets_ms())
         self.leadership.look()
         self._watch_clock()
-        return self.leadership.dispatch_state().SerializeToString()
+        return self.leadership.dispatch_state(sent_s).SerializeToString()
+
+    def _known(self) -> bytes:
+        """Said to whom this node elects."""
+        return self.leadership.known().SerializeToString()
 
     def _hear(self, leader: str, payload: bytes) -> None:
         state = log_pb.DispatchState.FromString(payload)

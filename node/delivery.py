@@ -30,6 +30,8 @@ class Context:
     time: ClusterTime
     propose: Propose
     may_serve: Callable[[], bool]
+    confirmed_s: Callable[[], float]  # send time of the latest heartbeat that a majority has answered
+    beat: Callable[[], None]  # sends a heartbeat at once
     spawn: Spawn  # runs a task that ends with the leadership
     damage: Damage
     ledger: Ledger
@@ -66,6 +68,7 @@ class Delivery:
                 if cursor is not None:
                     known.inherit(cursor, self._begun_ms)
             self._groups[topic, group] = known
+            self._context.beat()
         return known
 
     def moved(self, topic: str, group: str) -> None:
@@ -99,9 +102,9 @@ class Delivery:
         for group in self._groups.values():
             group.pump()
 
-    def cursors(self) -> list[log_pb.Cursor]:
-        """Return the cursors of all groups, for the dispatch state."""
-        opened = [cursor for group in self._groups.values() for cursor in group.cursors()]
+    def cursors(self, sent_s: float | None) -> list[log_pb.Cursor]:
+        """Return the cursors of all groups, for a heartbeat sent then; None: nothing more is handed over."""
+        opened = [cursor for group in self._groups.values() for cursor in group.cursors(sent_s)]
         return [*self._inherited.values(), *opened]
 
     def end(self, refusal: Refusal) -> None:

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tarry.node.lanes import Lanes
+from tarry.node.reserve import Reserve
 from tarry.replication.groups import Acknowledged
 from tarry.replication.ready_queue import UNIT, ReadyQueue
 
@@ -59,6 +60,7 @@ class Feed:
         self.lanes = lanes
         self.cursor = acknowledged.floor  # highest offset + 1 ever handed over
         self.doubtful = 0  # offsets below may have been handed over, nobody knows
+        self.reserve = Reserve()
         self.tag_mask = 0  # pass over what has none of these bits; 0: take all
         self.held_until_ms: int | None = None
         self.in_hand_bytes: defaultdict[str, float] = defaultdict(float)  # of records, by consumer
@@ -126,12 +128,20 @@ class Feed:
         return max(int(self._waiting["due_ms"][0]), self.queue.pace.opens_ms(int(self._waiting["offset"][0])))
 
     def due(self, now_ms: int) -> int:
-        """Return how many of the window are due, and open."""
+        """Return how many of the window are due, open, and reserved."""
         due = int(np.searchsorted(self._waiting["due_ms"], now_ms, side="right"))
+        ends = [] if self.reserve.limit is None else [self.reserve.limit]
         if due and self.queue.pace.bounded:
-            shut = self._waiting["offset"][:due] >= self.queue.pace.opened(now_ms, self.queue.units)
+            ends.append(self.queue.pace.opened(now_ms, self.queue.units))
+        if due and ends and min(ends) < self._next:
+            shut = self._waiting["offset"][:due] >= min(ends)
             due = int(shut.argmax()) if shut.any() else due
         return due
+
+    def needs(self, now_ms: int) -> int:
+        """Return the offset below which all is handed over already, or due: what has to be reserved."""
+        due = int(np.searchsorted(self._waiting["due_ms"], now_ms, side="right"))
+        return max(self.cursor, int(self._waiting["offset"][:due].max()) + 1 if due else 0)
 
     def take(self, now_ms: int, count: int) -> NDArray[np.void]:
         """Return (and no longer hold as waiting) up to count due messages, shape (n,), dtype WAITING."""

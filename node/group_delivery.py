@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from tarry.node.delivery import Context
 
 
+ANSWER_LOOK_MS: Final = 2
+"""How often to look whether a majority has answered, while something due waits for that."""
+
 TURN_MESSAGES_MAX: Final = 4_000
 """Handed over in one turn of the event loop: some 10 ms, in which nothing else of this node runs."""
 
@@ -171,8 +174,15 @@ class GroupDelivery:
             ended.cancel()
         return pending.result() if pending.done() else UNKNOWN_OUTCOME
 
-    def cursors(self) -> list[log_pb.Cursor]:
-        """Return the cursor of each feed for the dispatch state."""
+    def cursors(self, sent_s: float | None) -> list[log_pb.Cursor]:
+        """Return the cursor of each feed, for a heartbeat sent then; None: nothing more is handed over."""
+        most = self._context.config.delivery.reserved_messages_max
+        limits, now_ms = {}, self._context.time.now_ms()
+        for number, feed in self.feeds.items():
+            if sent_s is None:
+                feed.reserve.revoke()
+            else:
+                limits[number] = feed.reserve.say(sent_s, feed.needs(now_ms) + most)
         names = sorted({*self._missing, *(consumer.name for consumer in self.consumers)})
         return [
             log_pb.Cursor(
@@ -180,7 +190,7 @@ class GroupDelivery:
                 queue=number,
                 offset=feed.cursor,
                 consumers=names,
-                doubtful=feed.doubtful,
+                doubtful=max(feed.doubtful, limits.get(number, 0)),
             )
             for number, feed in self.feeds.items()
         ]
@@ -196,8 +206,10 @@ class GroupDelivery:
         if self._waits(now_ms):
             self._set_timer(now_ms)
             return
+        confirmed_s = self._context.confirmed_s()
         left = TURN_MESSAGES_MAX  # what is due beyond goes with the next turn: the timer is set to now
         for number, feed in sorted(self.feeds.items(), reverse=True):  # retries first: they have waited
+            feed.reserve.hear(confirmed_s)
             passed = feed.load()
             share = -(-feed.due(now_ms) // max(1, sum(1 for c in self.consumers if self._wants(c))))
             while left > 0 and feed.due(now_ms) and (consumer := self._next_consumer()):
@@ -207,6 +219,9 @@ class GroupDelivery:
                 passed = np.concatenate([passed, skipped, feed.load()])
             if len(passed):
                 self._context.spawn(self.settling.pass_over(number, passed))
+        most = self._context.config.delivery.reserved_messages_max
+        if any(feed.reserve.is_low(feed.needs(now_ms), most) for feed in self.feeds.values()):
+            self._context.beat()
         self._set_timer(now_ms)
 
     def _hand_over(self, feed: Feed, consumer: Consumer, now_ms: int, most: int) -> NDArray[np.uint64]:
@@ -288,7 +303,11 @@ class GroupDelivery:
         if self._waits(now_ms):
             times.append(self._waits_until_ms)
         elif any(self._wants(consumer) for consumer in self.consumers):
-            times += [due for f in self.feeds.values() if (due := f.next_due_ms()) is not None]
+            for feed in self.feeds.values():
+                due_ms = feed.next_due_ms()
+                if due_ms is not None and due_ms <= now_ms and not feed.due(now_ms):
+                    due_ms = now_ms + ANSWER_LOOK_MS
+                times += [] if due_ms is None else [due_ms]
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

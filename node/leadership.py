@@ -61,22 +61,35 @@ class Leadership:
         self._lost = asyncio.Event()
         self._served = False
         self._heard = log_pb.DispatchState()
+        self._sequence = 0
 
     def hear(self, state: log_pb.DispatchState) -> None:
-        """Keep what the leader says of its dispatch; a new leader starts from it."""
-        if state.term:  # it delivers already: what it does not know by then, nobody shall rely on
+        """Keep what a leader says of its dispatch; a new leader starts from it."""
+        if (state.term, state.sequence) > (self._heard.term, self._heard.sequence):
             self._heard = state
 
-    def dispatch_state(self) -> log_pb.DispatchState:
-        """Return this leader's dispatch state, for its followers."""
+    def known(self) -> log_pb.DispatchState:
+        """Return the newest dispatch state that this node knows of, without a time."""
+        state = log_pb.DispatchState()
+        state.CopyFrom(self._heard if self.delivery is None else self.dispatch_state(None))
+        state.ClearField("now_ms")
+        return state
+
+    def dispatch_state(self, sent_s: float | None) -> log_pb.DispatchState:
+        """Return this leader's dispatch state, for a heartbeat sent then; None: it hands over no more."""
+        if self.delivery is None:
+            return self.known()
         wheel = self._machine.wheel
+        self._sequence += 1
+        hands_over = not self._driver.consensus.transfer.running
         return log_pb.DispatchState(
-            term=self.delivery.term if self.delivery else 0,
+            term=self.delivery.term,
+            sequence=self._sequence,
             tick=wheel.tick,
             local_index=wheel.local_index,
             frontier_ms=self._machine.frontier_ms,
-            now_ms=self._time.now_ms() if self.delivery else 0,  # not before it is the members' time
-            cursors=self.delivery.cursors() if self.delivery else self._heard.cursors,
+            now_ms=self._time.now_ms(),
+            cursors=self.delivery.cursors(sent_s if hands_over else None),
         )
 
     def look(self) -> None:
@@ -144,6 +157,8 @@ class Leadership:
             time=self._time,
             propose=self._propose,
             may_serve=self._driver.may_serve,
+            confirmed_s=lambda: self._driver.consensus.confirmed_s,
+            beat=self._driver.beat,
             spawn=self._spawn,
             damage=self._damage,
             ledger=self._ledger,
@@ -160,7 +175,7 @@ class Leadership:
             await asyncio.wait((lost, failed), return_when=asyncio.FIRST_COMPLETED)
         finally:
             lost.cancel()
-            self._heard = self.dispatch_state()
+            self._heard = self.known()
             delivery, self.delivery, self._dispatcher = self.delivery, None, None
             delivery.end(self.not_leader())
             for task in list(self._tasks):
@@ -173,17 +188,22 @@ class Leadership:
     def _inherited(self) -> list[log_pb.Cursor]:
         """Return where the leader before stood with each group.
 
-        Where it was never heard (this node has just started, or was cut off from it), anything
-        released may have been handed over.
+        Whoever elected this node said what it knew of that, and one of them knew all that a majority had
+        answered. Where one has heard nothing (it has just started, say), it may have been that one: then
+        anything released may have been handed over.
         """
-        heard = {(cursor.group, cursor.queue): cursor for cursor in self._heard.cursors}
-        if self._heard.term >= self._machine.term_before:
-            return list(heard.values())
+        elected_by = map(log_pb.DispatchState.FromString, self._driver.consensus.elected_by)
+        states = [*elected_by, self._heard]
+        newest = max(states, key=lambda state: (state.term, state.sequence))
         queues = self._machine.queues
+        cursors = {(cursor.group, cursor.queue): cursor for cursor in newest.cursors}
+        whole = all(state.term >= self._machine.term_before for state in states)
         for group, queue in sorted(queues.acknowledged):
-            cursor = heard.setdefault((group, queue), log_pb.Cursor(group=group, queue=queue))
-            cursor.doubtful = queues[queue].units
-        return list(heard.values())
+            if whole and (group, queue) not in cursors:
+                continue
+            cursor = cursors.setdefault((group, queue), log_pb.Cursor(group=group, queue=queue))
+            cursor.doubtful = min(cursor.doubtful, queues[queue].units) if whole else queues[queue].units
+        return list(cursors.values())
 
     def not_leader(self) -> Refusal:
         """Return the refusal that says who leads, as far as this node knows."""

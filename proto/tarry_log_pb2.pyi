@@ -254,20 +254,22 @@ class SubscribeCommand(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., start: _Optional[_Union[_tarry_consumer_pb2.GroupStart, _Mapping]] = ..., now_ms: _Optional[int] = ...) -> None: ...
 
 class DispatchState(_message.Message):
-    __slots__ = ("term", "tick", "local_index", "frontier_ms", "cursors", "now_ms")
+    __slots__ = ("term", "tick", "local_index", "frontier_ms", "cursors", "now_ms", "sequence")
     TERM_FIELD_NUMBER: _ClassVar[int]
     TICK_FIELD_NUMBER: _ClassVar[int]
     LOCAL_INDEX_FIELD_NUMBER: _ClassVar[int]
     FRONTIER_MS_FIELD_NUMBER: _ClassVar[int]
     CURSORS_FIELD_NUMBER: _ClassVar[int]
     NOW_MS_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     term: int
     tick: int
     local_index: int
     frontier_ms: int
     cursors: _containers.RepeatedCompositeFieldContainer[Cursor]
     now_ms: int
-    def __init__(self, term: _Optional[int] = ..., tick: _Optional[int] = ..., local_index: _Optional[int] = ..., frontier_ms: _Optional[int] = ..., cursors: _Optional[_Iterable[_Union[Cursor, _Mapping]]] = ..., now_ms: _Optional[int] = ...) -> None: ...
+    sequence: int
+    def __init__(self, term: _Optional[int] = ..., tick: _Optional[int] = ..., local_index: _Optional[int] = ..., frontier_ms: _Optional[int] = ..., cursors: _Optional[_Iterable[_Union[Cursor, _Mapping]]] = ..., now_ms: _Optional[int] = ..., sequence: _Optional[int] = ...) -> None: ...
 
 class Cursor(_message.Message):
     __slots__ = ("group", "queue", "offset", "consumers", "doubtful")

@@ -149,10 +149,12 @@ class VoteRequest(_message.Message):
     def __init__(self, term: _Optional[int] = ..., last_index: _Optional[int] = ..., last_term: _Optional[int] = ..., transfer: _Optional[bool] = ..., transfer_number: _Optional[int] = ...) -> None: ...
 
 class Vote(_message.Message):
-    __slots__ = ("term",)
+    __slots__ = ("term", "state")
     TERM_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
     term: int
-    def __init__(self, term: _Optional[int] = ...) -> None: ...
+    state: bytes
+    def __init__(self, term: _Optional[int] = ..., state: _Optional[bytes] = ...) -> None: ...
 
 class PreVoteRequest(_message.Message):
     __slots__ = ("term", "round", "last_index", "last_term")

@@ -13,7 +13,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from tarry.proto.tarry_peer_pb2 import MembershipChange, PeerMessage, Vote
+from tarry.proto.tarry_peer_pb2 import MembershipChange, PeerMessage
 from tarry.replication.appending import Appending
 from tarry.replication.clock import Clock
 from tarry.replication.elections import ConsensusViolated, Elections
@@ -41,7 +41,8 @@ class Consensus:
         rng: random.Random,
         settings: ReplicationSettings,
         applied_index: int,
-        heartbeat: Callable[[], bytes],
+        heartbeat: Callable[[float], bytes],
+        known: Callable[[], bytes],
     ) -> None:
         self.node = node
         self._clock = clock
@@ -68,6 +69,7 @@ class Consensus:
             clock=clock,
             rng=rng,
             settings=settings,
+            known=known,
         )
         self._appending = Appending(
             engine=self._engine,
@@ -163,6 +165,20 @@ class Consensus:
         are known."""
         return self._leading.confirmed_since(since)
 
+    @property
+    def confirmed_s(self) -> float:
+        """Send time of the latest heartbeats that a majority has answered, infinite where it is alone."""
+        return self._leading.confirmed_s
+
+    @property
+    def elected_by(self) -> list[bytes]:
+        """What those who elected this replica, itself among them, knew of the dispatcher's state."""
+        return self.elections.elected_by
+
+    def beat(self) -> None:
+        """The next tick sends heartbeats, due or not."""
+        self._leading.heartbeat_at = 0.0
+
     def next_deadline(self) -> float:
         """When to tick at the latest, by the monotonic clock."""
         if self.role is not Role.LEADER:
@@ -256,6 +272,6 @@ class Consensus:
         elif kind == "request_vote":
             self.elections.send_vote_request(peer, message)
         elif kind == "response_vote":
-            self._outbox.say(peer, vote=Vote(term=message["term"]))
+            self.elections.vote_for(peer, message["term"])
         elif kind != "next_node_idx":  # answered by the plan, not by the engine
             raise ConsensusViolated(f"the engine sends {kind}")

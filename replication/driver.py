@@ -29,7 +29,6 @@ from tarry.replication.joining import Joining
 from tarry.replication.journal import Batch, Journal
 from tarry.replication.journal_records import StorageFull
 from tarry.replication.membership import Membership
-from tarry.replication.payload import entry_payload
 from tarry.replication.proposals import Proposals
 from tarry.replication.sending import Sending
 from tarry.replication.settings import ReplicationSettings
@@ -53,16 +52,19 @@ class Driver:
         clock: Clock,
         rng: random.Random,
         settings: ReplicationSettings,
-        heartbeat: Callable[[], bytes],
+        heartbeat: Callable[[float], bytes],
         on_heartbeat: Callable[[str, bytes], None],
         on_role: Callable[[Role], None],
         snapshot_source: SnapshotSource | None = None,
         snapshot_sink: SnapshotSink | None = None,
+        known: Callable[[], bytes] = bytes,
         run_blocking: RunBlocking | None = None,
         allow_unaudited_engine: bool = False,
     ) -> None:
         """`members`: addresses by node, of the cluster's first start; afterwards the journal's count. A node
         that is to join a running cluster is not among them.
+        `heartbeat`: what one sent then, by the monotonic clock, says of the dispatcher's state. `known`: what
+        this node knows of it, for whom it elects.
         `run_blocking`: how disk work leaves the event loop; None: a thread of the loop's.
 
         Raises StateMismatch, audit.NotAudited.
@@ -76,6 +78,7 @@ class Driver:
         self._rng = rng
         self._settings = settings
         self._heartbeat = heartbeat
+        self._known = known
         self._on_role = on_role
         self._run_blocking = run_blocking or in_thread
         self._snapshot_source = snapshot_source
@@ -170,6 +173,11 @@ class Driver:
         """To be asked, not told. Another object after a snapshot."""
         return self._core.consensus
 
+    def beat(self) -> None:
+        """A leader's heartbeats go with the next turn."""
+        self._core.consensus.beat()
+        self._core.wake.set()
+
     def status(self) -> ReplicationStatus:
         return reporting.status(self._core, self._peers())
 
@@ -194,7 +202,7 @@ class Driver:
         changes = len(journal.membership_changes)
         for _ in range(min(len(self._inbound), self._settings.turn_messages_max)):
             consensus.receive(*self._inbound.popleft())
-        self._propose()
+        self._proposals.propose(consensus, self._clock.monotonic())
         consensus.tick()
         self._compact()
         source = consensus.take_snapshot_source()
@@ -220,19 +228,6 @@ class Driver:
         if self._inbound or core.applied < min(consensus.commit_index, journal.durable_index):
             core.wake.set()
         core.end_turn()
-
-    def _propose(self) -> None:
-        proposals, consensus = self._proposals, self._core.consensus
-        if not consensus.may_propose(self._clock.monotonic()):
-            return
-        while proposals.waiting and proposals.under_way < self._settings.entries_in_flight_max:
-            commands, answers = proposals.take()
-            if not answers:
-                continue
-            index = consensus.append(entry_payload(commands))
-            if index is None:
-                raise StateMismatch("the engine refused a proposal while it leads")
-            proposals.proposed(index, consensus.term, answers)
 
     async def _write(self, batch: Batch | None) -> None:
         while batch is not None:
@@ -294,6 +289,7 @@ class Driver:
             settings=self._settings,
             applied_index=self._machine.applied_index,
             heartbeat=self._heartbeat,
+            known=self._known,
         )
 
     def _identity(self) -> Identity:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 from tarry.proto.tarry_peer_pb2 import PreVote, PreVoteRequest, TermNotice, TimeoutNow, Vote, VoteRequest
@@ -34,6 +35,7 @@ class Elections:
         clock: Clock,
         rng: random.Random,
         settings: ReplicationSettings,
+        known: Callable[[], bytes],
     ) -> None:
         self._node = node
         self._engine = engine
@@ -48,6 +50,8 @@ class Elections:
         self._pre_votes = PreVotes()
         self._ballot = Ballot()
         self._campaign_transfer: int | None = None
+        self._known = known
+        self.elected_by: list[bytes] = []
 
     def consider(self, now: float) -> None:
         if now < self._engine.election_deadline:
@@ -97,15 +101,14 @@ class Elections:
     def campaign(self, transfer_number: int | None) -> None:
         self._pre_votes.cancel()
         self._campaign_transfer = transfer_number
+        self.elected_by = [self._known()]
         self._engine.campaign()
 
     def on_vote_request(self, peer: str, request: VoteRequest) -> None:
         if request.term < self._engine.term:
             self.notice(peer)
         elif request.term == self._engine.term and self._journal.voted_for == peer:
-            self._outbox.say(
-                peer, vote=Vote(term=self._engine.term)
-            )  # the first answer may have been lost (L18)
+            self.vote_for(peer, self._engine.term)  # the first answer may have been lost (L18)
         elif self._may_elect(request):
             self._engine.deliver(
                 peer,
@@ -132,7 +135,11 @@ class Elections:
             and vote.term == self._engine.term
             and self._ballot.counts(peer, vote.term, self._engine.voters)
         ):
+            self.elected_by.append(vote.state)
             self._engine.deliver(peer, {"type": "response_vote", "term": vote.term})
+
+    def vote_for(self, peer: str, term: int) -> None:
+        self._outbox.say(peer, vote=Vote(term=term, state=self._known()))
 
     def send_vote_request(self, peer: str, message: dict[str, Any]) -> None:
         request = VoteRequest(

@@ -29,7 +29,7 @@ class Leading:
         clock: Clock,
         settings: ReplicationSettings,
         applied_index: int,
-        heartbeat: Callable[[], bytes],
+        heartbeat: Callable[[float], bytes],
     ) -> None:
         self._engine = engine
         self._journal = journal
@@ -65,6 +65,11 @@ class Leading:
         leads = self._engine.role is Role.LEADER and self._engine.commit_index >= self._engine.no_op_index
         return leads and self._lease.confirmed(self._engine.voters) >= since
 
+    @property
+    def confirmed_s(self) -> float:
+        """Send time of the latest heartbeats that a majority has answered, infinite where it is alone."""
+        return self._lease.confirmed(self._engine.voters)
+
     def send_heartbeats(self, now: float) -> None:
         self.heartbeat_at = now + self._settings.heartbeat_ms / 1000
         beat = Heartbeat(
@@ -72,7 +77,7 @@ class Leading:
             sent=now,
             wall_ms=self._clock.wall_ms(),
             transfer_number=self.transfer.number,
-            state=self._heartbeat(),
+            state=self._heartbeat(now),
         )
         for peer in sorted(self._engine.voters | self._engine.learners):
             self._outbox.say(peer, heartbeat=beat)

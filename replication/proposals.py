@@ -8,6 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from tarry.proto.tarry_log_pb2 import LogEntry
+from tarry.replication.consensus import Consensus
+from tarry.replication.elections import ConsensusViolated
+from tarry.replication.payload import entry_payload
 from tarry.replication.settings import ReplicationSettings
 from tarry.replication.status import CommandTooLarge, NotLeader, Overloaded, Unknown
 
@@ -26,11 +29,6 @@ class Proposals:
     @property
     def waiting(self) -> int:
         return len(self._waiting)
-
-    @property
-    def under_way(self) -> int:
-        """Entries."""
-        return len(self._under_way)
 
     def put(self, command: bytes, answer: asyncio.Future[Any]) -> None:
         """Raises CommandTooLarge, Overloaded."""
@@ -58,6 +56,21 @@ class Proposals:
                 commands.append(command)
                 answers.append(answer)
         return LogEntry(commands=commands).SerializeToString(), answers
+
+    def propose(self, consensus: Consensus, now: float) -> None:
+        """Gives the engine as many entries as may be under way, if this replica may propose."""
+        while (
+            self._waiting
+            and len(self._under_way) < self._settings.entries_in_flight_max
+            and consensus.may_propose(now)
+        ):
+            commands, answers = self.take()
+            if not answers:
+                continue
+            index = consensus.append(entry_payload(commands))
+            if index is None:
+                raise ConsensusViolated("the engine refused a proposal while it leads")
+            self.proposed(index, consensus.term, answers)
 
     def proposed(self, index: int, term: int, answers: Answers) -> None:
         self._under_way[index] = (term, answers)

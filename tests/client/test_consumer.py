@@ -131,19 +131,6 @@ async def test_closing_sends_the_last_acks_and_ends_the_iteration(
             second.ack()
 
 
-async def test_closing_that_is_cancelled_as_its_last_answer_comes_is_cancelled(
-    cluster: ClusterStandIn, group: GroupStandIn
-) -> None:
-    async with connect(cluster.addresses) as client, client.consumer("orders", "g") as consumer:
-        await group.deliver(range(1))
-        (message,) = await take(consumer, 1)
-        acked = message.ack()
-        closing = asyncio.create_task(consumer.close())
-        acked.add_done_callback(lambda _: closing.cancel())
-        with pytest.raises(asyncio.CancelledError):
-            await closing
-
-
 async def test_closing_wakes_who_waits_for_a_message(cluster: ClusterStandIn, group: GroupStandIn) -> None:
     async with connect(cluster.addresses) as client:
         consumer = client.consumer("orders", "g")

@@ -8,6 +8,7 @@ schedule ─► wheel ─► ready queue ─► delivery ─► consumers
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import defaultdict
 from collections.abc import Awaitable, Iterable
 from dataclasses import dataclass, field
@@ -137,6 +138,8 @@ class Group:
             time=self.time,
             propose=self._propose,
             may_serve=lambda: True,
+            confirmed_s=lambda: math.inf,
+            beat=lambda: None,
             spawn=self._spawn,
             damage=Damage(self.machine, 0),
             ledger=self._ledger,

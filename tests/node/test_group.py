@@ -70,7 +70,7 @@ async def take(  # noqa: PLR0912 - a table
         case ("leave", name, clean):
             group.leave(name, clean=clean)
         case ("heartbeat",):
-            heard[:] = group.delivery.cursors()
+            heard[:] = group.delivery.cursors(None)
         case ("failover", committed):
             await group.fail_over(committed, heard)
         case ("forgetful failover", committed):

@@ -119,7 +119,7 @@ class Replica:
             clock=RealClock(),
             rng=random.Random(self.name),
             settings=self.settings,
-            heartbeat=lambda: b"state of " + self.name.encode(),
+            heartbeat=lambda sent: b"state of " + self.name.encode(),
             on_heartbeat=lambda leader, state: self.heard.append(state),
             on_role=self.roles.append,
             snapshot_source=self.snapshots,
@@ -129,9 +129,11 @@ class Replica:
 
     async def stop(self) -> None:
         await self.driver.stop()
-        await self.task
-        await self.server.stop(None)
-        self.journal.close()
+        try:
+            await self.task
+        finally:
+            await self.server.stop(None)  # one that is only forgotten can block the garbage collection
+            self.journal.close()
 
 
 class Cluster:

@@ -56,7 +56,8 @@ class Lone:
             rng=random.Random(1),
             settings=self.settings,
             applied_index=0,
-            heartbeat=lambda: b"state",
+            heartbeat=lambda sent: b"state",
+            known=lambda: b"known",
         )
         for peer in self.peers:
             self.consensus.link(peer, True)

@@ -89,7 +89,7 @@ class SimNode:
             clock=self.clock,
             rng=random.Random(world.rng.random()),
             settings=world.settings,
-            heartbeat=self.name.encode,
+            heartbeat=lambda sent: self.name.encode(),
             on_heartbeat=lambda leader, state: None,
             on_role=self._on_role,
             snapshot_source=snapshots,
@@ -294,6 +294,7 @@ class World:
         self.network.heal()
         for node in self.nodes:
             node.disk.fails = False
+            node.disk.room_bytes = None
             node.running.set()
             if not node.alive:
                 node.start(self.members)
