@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import structlog
 
 from tarry.node.config import Dispatch
 from tarry.node.damage import Damage, Numbers
+from tarry.replication.core import RunBlocking, in_thread
 from tarry.replication.machine import Machine
 from tarry.wheel.state import HourState, WheelDamaged
 from tarry.wheel.wheel import Wheel
@@ -31,7 +33,10 @@ def following(hours: Sequence[int], last: int) -> int | None:
 class Scrub:
     """Looks at one hour after the other, in a thread, at a low rate."""
 
-    def __init__(self, machine: Machine, damage: Damage, settings: Dispatch) -> None:
+    def __init__(
+        self, machine: Machine, damage: Damage, settings: Dispatch, run_blocking: RunBlocking = in_thread
+    ) -> None:
+        self._run_blocking = run_blocking
         self._machine = machine
         self._damage = damage
         self._settings = settings
@@ -56,7 +61,7 @@ class Scrub:
         if state is None:
             return
         try:
-            found = await asyncio.to_thread(self._read, wheel, state)
+            found = await self._run_blocking(partial(self._read, wheel, state))
         except (OSError, WheelDamaged) as error:
             if self._machine.wheel is wheel and wheel.hour_state(hour) is not None:  # not deleted meanwhile
                 self._damage.indices.report(hour, str(error))

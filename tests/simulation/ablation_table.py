@@ -15,8 +15,11 @@ from functools import partial
 from tests.simulation.ablations import ABLATIONS, ablated
 from tests.simulation.seeds import simulate
 from tests.simulation.test_ablations import PAIRS
+from tests.simulation.whole_seeds import simulate_whole
 
 SECONDS = 8.0
+WHOLE = {"reserve"}
+"""Guards that consensus alone does not have."""
 
 
 def scenario_fails(guard: str) -> str:
@@ -31,8 +34,11 @@ def scenario_fails(guard: str) -> str:
 
 def first_seed(guard: str, seeds: int) -> int | None:
     """Return the first seed, from 1, that fails without the guard."""
+    play = (
+        partial(simulate_whole, seconds=SECONDS / 2) if guard in WHOLE else partial(simulate, seconds=SECONDS)
+    )
     with ablated(guard):
-        return next((seed for seed in range(1, seeds + 1) if simulate(seed, SECONDS).failure), None)
+        return next((seed for seed in range(1, seeds + 1) if play(seed).failure), None)
 
 
 def row(guard: str, seeds: int) -> tuple[str, str, int | None]:

@@ -10,6 +10,7 @@ from typing import Any
 import google_crc32c
 from pysyncobj import SyncObj
 
+from tarry.node.reserve import Reserve
 from tarry.proto.tarry_peer_pb2 import Append
 from tarry.replication import elections, sending
 from tarry.replication.elections import Elections
@@ -99,6 +100,7 @@ ABLATIONS: dict[str, tuple[Replaced, ...]] = {
     ),
     "snapshot ahead of the log": ((Installing, "_is_ahead", lambda self, position: True),),
     "write before saying": ((sending.Sending, "split", lambda self, outbox: (outbox, [])),),
+    "reserve": ((Reserve, "hear", lambda self, confirmed_s: None),),
     "fsync": ((SimDisk, "syncs", False),),
 }
 

@@ -23,6 +23,7 @@ class SimDisk:
         self.records: dict[int, bytes] = {}
         self.head: bytes | None = None
         self.fails = False
+        self.room_bytes: int | None = None
         self._before: tuple[dict[int, bytes], bytes | None] | None = None
         self._under_way: Batch | None = None
 
@@ -39,7 +40,12 @@ class SimDisk:
 
     def write(self, batch: Batch) -> None:
         if self.fails:
+            self._leave_something(batch)
             raise DiskFailed("EIO")
+        if self.room_bytes is not None:
+            self.room_bytes -= sum(len(value) for _, value in batch.puts)
+            if self.room_bytes < 0:
+                raise DiskFailed("ENOSPC")
         if not self.syncs and self._before is None:
             self._before = dict(self.records), self.head
         self._apply(batch)
@@ -57,6 +63,15 @@ class SimDisk:
         if under_way is not None and under_way.delete_from is None and under_way.delete_below is None:
             torn = self._rng.randrange(len(under_way.puts) + 1)
             self.records.update(dict(under_way.puts[:torn]))  # pages without the meta page that counts them
+
+    def _leave_something(self, batch: Batch) -> None:
+        """A sync that failed: of what was to be synced nothing is on the disk, or some, or all."""
+        whole = self._rng.random()
+        if whole < 0.3:
+            self._apply(batch)
+            self.head = batch.head
+        elif whole < 0.6:
+            self.crash(batch)
 
     def _apply(self, batch: Batch) -> None:
         if batch.delete_from is not None:

@@ -79,6 +79,16 @@ class Edge:
         context: Any = Context()
         return await self._calls.answer("Cancel", raw, context, self._producer._cancel)
 
+    async def receive(self, raw: bytes) -> Answer:
+        """As Receive. Raises StreamEnded where another node leads."""
+        context: Any = Context()
+        return await self._calls.answer("Receive", raw, context, self._consumer._receive)
+
+    async def ack(self, raw: bytes) -> Answer:
+        """As Ack. Raises StreamEnded where another node leads."""
+        context: Any = Context()
+        return await self._calls.answer("Ack", raw, context, self._consumer._ack)
+
     def consume(self, requests: asyncio.Queue[pb.ConsumeRequest | None]) -> AsyncIterator[bytes]:
         """As Consume; None ends the requests. Raises StreamEnded."""
 

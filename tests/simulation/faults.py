@@ -107,6 +107,15 @@ async def fail_disk(world: World) -> None:
     restart(world, node)
 
 
+async def fill_disk(world: World) -> None:
+    node = world.rng.choice(world.nodes)
+    node.disk.room_bytes = world.rng.randrange(5_000)
+    world.note(f"the disk of {node.name} has {node.disk.room_bytes} bytes left")
+    await asyncio.sleep(world.rng.uniform(0.1, 2.0))
+    node.disk.room_bytes = None
+    restart(world, node)
+
+
 async def transfer(world: World) -> None:
     leader = world.leader()
     if leader is None:
@@ -167,6 +176,7 @@ FAULTS: tuple[Fault, ...] = (
     storm,
     slow_disk,
     fail_disk,
+    fill_disk,
     transfer,
     transfer,
     change_members,

@@ -47,7 +47,7 @@ class ModelConsumer:
 
     async def run(self) -> None:
         while True:
-            node = self._world.likely_leader(self._rng)
+            node = self._world.likely_leader(self._rng, self.name)
             if node is not None:
                 await self._until_broken(node)
             await asyncio.sleep(self._rng.uniform(0.005, 0.05))
@@ -72,12 +72,15 @@ class ModelConsumer:
             consumer=self.name,
             credit=self.hand.credit_to_start(),
             holding=self.hand.holding(),
+            tags=["red"] if self.group == "red" else [],
         )
         requests.put_nowait(pb.ConsumeRequest(subscribe=subscribe))
         stream = node.edge.consume(requests)
         try:
             async for raw in stream:
                 await asyncio.sleep(self._rng.uniform(0.0002, 0.002))  # on its way
+                if (self.name, node.name) in self._world.cuts:
+                    return
                 self._take(pb.ConsumeResponse.FromString(raw), requests)
         finally:
             self._requests = None
@@ -96,13 +99,12 @@ class ModelConsumer:
     def _receive(self, batch: pb.Deliveries) -> None:
         loop, rng, world = asyncio.get_running_loop(), self._rng, self._world
         marked = set(batch.maybe_duplicate)
-        again = self.hand.among(batch.queue, batch.offset)
-        for n, offset in enumerate(batch.offset):
+        for n in range(len(batch.offset)):
             given = Given(
                 loop.time(),
                 batch.stamp.term,
                 batch.attempt[n] if batch.attempt else 1,
-                n in marked or offset in again,
+                n in marked,
                 self.name,
             )
             label = Record.FromString(batch.records[n]).body

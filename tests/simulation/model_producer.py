@@ -12,11 +12,12 @@ from tarry.node.services.handlers import Answer
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto import tarry_producer_pb2 as pb
 from tarry.proto.message_id import MessageId
+from tarry.proto.tags import tag_mask
 from tarry.proto.tarry_message_pb2 import Record
 from tarry.replication.refusal import Reason, Refusal
 from tests.simulation.checker import Violation
 from tests.simulation.edge import StreamEnded
-from tests.simulation.ledger import Told
+from tests.simulation.ledger import Told, is_red
 
 if TYPE_CHECKING:
     from tests.simulation.whole_world import WholeWorld
@@ -47,13 +48,18 @@ class ModelProducer:
         """Return the messages' labels once it is acknowledged."""
         self._sequence += 1
         labels = [f"{self._name}/{self._sequence}/{n}".encode() for n in range(len(dues_ms))]
+        tags = [["red"] if is_red(label) else [] for label in labels]
         request = log_pb.ScheduleColumns(
             producer=self._name,
             sequence=self._sequence,
             topics=[topic],
             topic=np.zeros(len(labels), dtype="<u4").tobytes(),
             due_ms=np.array(dues_ms, dtype="<i8").tobytes(),
-            records=[Record(body=label).SerializeToString() for label in labels],
+            tag_mask=np.array([tag_mask(some) for some in tags], dtype="<u8").tobytes(),
+            records=[
+                Record(body=label, tags=some).SerializeToString()
+                for label, some in zip(labels, tags, strict=True)
+            ],
         )
         answer = log_pb.ScheduledColumns.FromString(await self._ask("schedule", request.SerializeToString()))
         self.repeated += answer.repeated
@@ -92,14 +98,15 @@ class ModelProducer:
             await asyncio.sleep(self._rng.uniform(0.005, 0.05))
 
     async def _once(self, call: str, raw: bytes) -> Answer | None:
-        node = self._world.likely_leader(self._rng)
+        node = self._world.likely_leader(self._rng, self._name)
         if node is None:
             return None
         ask = node.edge.schedule if call == "schedule" else node.edge.cancel
         try:
-            return await asyncio.wait_for(ask(raw), 2.0)
+            answer = await asyncio.wait_for(ask(raw), 2.0)
         except (StreamEnded, TimeoutError):
             return None
+        return None if (self._name, node.name) in self._world.cuts else answer
 
     def _dues(self) -> list[int]:
         rng, now_ms = self._rng, self._world.true_ms()

@@ -9,6 +9,7 @@ import pytest
 from tests.simulation import test_scenarios as scenarios
 from tests.simulation import test_state_and_members as members
 from tests.simulation import test_votes_and_answers as answers
+from tests.simulation import test_whole_nodes as whole
 from tests.simulation.ablations import ABLATIONS, ablated
 
 PAIRS: dict[str, Callable[[], None]] = {
@@ -44,6 +45,7 @@ PAIRS: dict[str, Callable[[], None]] = {
         members.test_e2_a_snapshot_that_arrives_after_the_entries_it_stands_for_is_dropped
     ),
     "write before saying": answers.test_an_answer_waits_until_the_disk_has_what_it_speaks_of,
+    "reserve": whole.test_what_a_leader_hands_over_while_nobody_hears_it_is_marked_when_it_comes_again,
     "fsync": scenarios.test_r_a_power_loss_of_all_right_after_an_acknowledgement_loses_nothing,
 }
 

@@ -27,7 +27,7 @@ def scenario(play: Play, *, consumers: bool = True) -> WholeWorld:
         world.start()
         await world.until_served()
         if consumers:
-            for topic, name in (("a", "g1"), ("a", "g2"), ("b", "g1")):
+            for topic, name in (("a", "g1"), ("a", "g2"), ("b", "g1"), ("b", "red")):
                 for n in range(2):
                     consumer = ModelConsumer(world, f"{name}-{n}", topic, name, thinks_s=0.4)
                     tasks.append(asyncio.ensure_future(consumer.run()))
@@ -39,7 +39,6 @@ def scenario(play: Play, *, consumers: bool = True) -> WholeWorld:
     async def whole() -> WholeWorld:
         world, tasks = WholeWorld(seed=1), list[asyncio.Task[None]]()
         world.answers_lost = 0.0
-        world.ledger.repeats_s = 0.1
         try:
             await world.during(run(world, tasks))
         finally:
@@ -174,7 +173,29 @@ def test_a_leader_that_knows_nothing_of_the_one_before_marks_what_it_gives_out_a
         world.crash_all()
 
     world = scenario(play)
-    assert world.ledger.counts["unmarked"] == 0
+    assert world.ledger.counts["marked"] > 0
+
+
+def test_what_a_leader_hands_over_while_nobody_hears_it_is_marked_when_it_comes_again() -> None:
+    """It goes on for as long as its lease, but no further than the others know that it may have gone."""
+
+    async def play(world: WholeWorld, producer: ModelProducer) -> None:
+        leader = await world.until_served()
+        consumers = [ModelConsumer(world, f"lost-{name}", "a", name) for name in ("g1", "g2")]
+        tasks = [asyncio.ensure_future(consumer.run()) for consumer in consumers]
+        await producer.schedule("a", [world.true_ms() + 500] * 50)
+        await asyncio.sleep(0.46)
+        for other in world.nodes:
+            if other is not leader:
+                world.network.cut(leader.name, other.name, noticed=False)
+        await asyncio.sleep(0.1)
+        for task in tasks:
+            task.cancel()
+        assert 0 < len(world.ledger.given) < 100
+        assert await world.until_led(but=leader.name)
+        world.network.heal()
+
+    world = scenario(play, consumers=False)
     assert world.ledger.counts["marked"] > 0
 
 

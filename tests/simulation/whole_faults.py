@@ -1,4 +1,4 @@
-"""What goes wrong with whole nodes: all that goes wrong with consensus, and clocks, checkpoints, sleep."""
+"""What goes wrong with whole nodes: all that does with consensus; clocks, disks, clients, operators."""
 
 from __future__ import annotations
 
@@ -6,9 +6,14 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import cast
 
+from google.protobuf.message import Message
+
+from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.replication.command import encode
+from tarry.replication.status import ProposalRefused
 from tests.simulation import faults
 from tests.simulation.whole_node import WholeNode
-from tests.simulation.whole_world import HOUR_MS, WholeWorld
+from tests.simulation.whole_world import GROUPS, HOUR_MS, WholeWorld
 from tests.simulation.world import World
 
 Fault = Callable[[WholeWorld], Awaitable[None]]
@@ -43,12 +48,90 @@ async def crash_while_it_writes(world: WholeWorld) -> None:
     faults.restart(world, node)
 
 
+async def rot(world: WholeWorld) -> None:
+    """Records of the one node whose disk rots; the others have them whole."""
+    node, rng = world.rotting, world.rng
+    logs = sorted(path for path in node.data.glob("state-*/hours/*/delay.log") if path.stat().st_size)
+    if not logs or not node.alive:
+        return
+    path = rng.choice(logs)
+    at = rng.randrange(path.stat().st_size)
+    world.note(f"{path.relative_to(world.folder)} rots at {at}")
+    with path.open("r+b") as file:
+        file.seek(at)
+        byte = file.read(1)
+        file.seek(at)
+        file.write(bytes((byte[0] ^ 1 << rng.randrange(8),)))
+
+
+async def fill_state_disk(world: WholeWorld) -> None:
+    """Neither the state nor a checkpoint can be written; the journal can."""
+    node = cast(WholeNode, world.rng.choice(world.nodes))
+    world.note(f"the state of {node.name} cannot be written")
+    node.state_fails = True
+    await asyncio.sleep(world.rng.uniform(0.1, 2.0))
+    node.state_fails = False
+    faults.restart(world, node)
+
+
+async def cut_clients(world: WholeWorld) -> None:
+    """Some clients do not reach some nodes, which reach one another."""
+    groups = [name.replace("/", "-") for names in GROUPS.values() for name in names]
+    consumers = [f"{group}-{temper}" for group in groups for temper in ("steady", "odd")]
+    for client in ("p0", "p1", "p2", *consumers):
+        for node in world.nodes:
+            if world.rng.random() < 0.4:
+                world.cuts.add((client, node.name))
+    world.note(f"{len(world.cuts)} ways from clients to nodes are cut")
+    await asyncio.sleep(world.rng.uniform(0.2, 2.0))
+    world.cuts.clear()
+
+
+async def seek(world: WholeWorld) -> None:
+    """A group goes back to its topic's beginning."""
+    leader = cast(WholeNode | None, world.leader())
+    topic, group = world.rng.choice([tuple(name.split("/")) for names in GROUPS.values() for name in names])
+    if leader is None:
+        return
+    world.note(f"{group} of {topic} is moved back")
+    world.ledger.sought.add(f"{topic}/{group}")
+    now_ms = leader.core.time.now_ms()
+    await _administer(leader, log_pb.SeekCommand(topic=topic, group=group, offset=0, now_ms=now_ms))
+
+
+async def delete_topic(world: WholeWorld) -> None:
+    """One that nobody else uses is made, filled and deleted, its messages pending."""
+    leader = cast(WholeNode | None, world.leader())
+    if leader is None:
+        return
+    now_ms = leader.core.time.now_ms()
+    for n in range(10):
+        await _administer(leader, log_pb.TopicCommand(topic=f"other-{n % 2}", now_ms=now_ms))
+    await asyncio.sleep(world.rng.uniform(0.0, 0.2))
+    await _administer(leader, log_pb.DeleteTopicCommand(topic="other-0", now_ms=now_ms))
+
+
+async def _administer(leader: WholeNode, command: Message) -> None:
+    try:
+        await asyncio.wait_for(leader.driver.propose(encode(command)), 2.0)
+    except (ProposalRefused, TimeoutError) as refused:
+        leader.world.note(f"not done: {refused!r}")
+
+
 FAULTS: tuple[Callable[[World], Awaitable[None]] | Fault, ...] = (
     *faults.FAULTS,
     jump_clock,
     jump_clock,
     jump_clock,
     sleep_all,
+    rot,
+    rot,
+    rot,
+    fill_state_disk,
+    cut_clients,
+    cut_clients,
+    seek,
+    delete_topic,
     crash_while_it_writes,
     crash_while_it_writes,
 )

@@ -6,10 +6,13 @@ import asyncio
 import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from tarry.node.config import Delivery, Dispatch, LedgerSettings, NodeConfig
 from tarry.node.core import Core
+from tarry.node.damage import Numbers
+from tarry.node.scrub import Scrub
+from tarry.node.services.records import whole
 from tarry.replication.core import RunBlocking
 from tarry.replication.driver import Driver
 from tarry.replication.journal import Batch, Journal
@@ -26,8 +29,14 @@ if TYPE_CHECKING:
 RATE_ERROR = 0.0005
 """Of a monotonic clock; ten times that of a bad crystal."""
 
-DELIVERY = Delivery(lease_ms=1_500, attempts_max=4, back_off_ms=(200, 400, 800))
-DISPATCH = Dispatch(slice_messages_max=20, checkpoint_ms=2_500, retention_check_ms=2_000)
+DELIVERY = Delivery(lease_ms=1_500, attempts_max=4, back_off_ms=(200, 400, 800), reserved_messages_max=20)
+DISPATCH = Dispatch(
+    slice_messages_max=20,
+    checkpoint_ms=2_500,
+    retention_check_ms=2_000,
+    scrub_step_ms_max=300,
+    scrub_bytes_per_s=1 << 50,  # a thread would wait in true time
+)
 
 
 class NodeClock:
@@ -53,6 +62,7 @@ class WholeNode(SimNode):
         self.data: Path = world.folder / name
         self.wall = NodeClock(world, 1 + world.rng.uniform(-RATE_ERROR, RATE_ERROR), 0)
         self.write_s = 0.002
+        self.state_fails = False
         self.writing: asyncio.Task[None] | None = None
         self.streams: dict[asyncio.Task[Any], None] = {}
         self._tasks: list[asyncio.Task[Any]] = []
@@ -102,6 +112,8 @@ class WholeNode(SimNode):
 
         def watched(index: int, term: int, commands: Sequence[bytes]) -> Any:
             commands = list(commands)
+            if self.state_fails:
+                raise DiskFailed("ENOSPC")
             outcomes = apply(index, term, commands)
             world.on_apply(self, index, term, commands)
             return outcomes
@@ -121,8 +133,29 @@ class WholeNode(SimNode):
         driver.after_turn = self._after_turn
         self.edge = Edge(self.config, self.core)
         self.alive = True
-        work = (driver.run(), self.core.leadership.run(), self.core.checkpoints.run())
+        damage, dispatch = self.core.damage, self.config.dispatch
+        work = (
+            driver.run(),
+            self.core.leadership.run(),
+            self.core.checkpoints.run(),
+            damage.run(self._peers, self._fetch),
+            Scrub(self.core.machine, damage, dispatch, run_blocking).run(),
+        )
         self._tasks = [asyncio.ensure_future(self._guard(part)) for part in work]
+
+    def _peers(self) -> list[str]:
+        return [node.name for node in self.world.nodes if node is not self]
+
+    async def _fetch(self, peer: str, hour: int, numbers: Numbers) -> dict[int, bytes]:
+        """As RecordService answers, where the network lets it."""
+        network = self.world.network
+        other = cast(WholeNode, self.world.node(peer))
+        await asyncio.sleep(0.001)
+        open_ways = network.passes(self.name, peer) and network.passes(peer, self.name)
+        if not (other.alive and other.running.is_set() and open_ways):
+            return {}
+        there, records = whole(other.core.machine.wheel, hour, numbers)
+        return dict(zip(there, records, strict=True))
 
     def _make_core(self, run_blocking: RunBlocking, driver: type[Driver]) -> Core:
         return Core(
@@ -180,11 +213,14 @@ class WholeNode(SimNode):
         batch = args[0] if args and isinstance(args[0], Batch) else None
         if batch is not None:
             self._under_way = batch
-        takes_s = self.write_s if args and isinstance(args[0], Captured) else self.sync_s
+        is_checkpoint = bool(args) and isinstance(args[0], Captured)
+        takes_s = self.write_s if is_checkpoint else self.sync_s
         delay_s = takes_s * self.world.rng.uniform(0.5, 2)
         await asyncio.sleep(delay_s / 2)
         if not self.alive or start != self._starts:
             raise asyncio.CancelledError  # the power went first
+        if is_checkpoint and self.state_fails:
+            raise DiskFailed("ENOSPC")
         done = work()
         if batch is not None:
             self._under_way = None

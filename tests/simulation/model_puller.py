@@ -1,0 +1,77 @@
+"""A consumer that asks for messages, and acknowledges them, by calls."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from typing import TYPE_CHECKING
+
+from tarry.proto import tarry_consumer_pb2 as pb
+from tarry.proto.tarry_message_pb2 import Record
+from tests.simulation.edge import StreamEnded
+from tests.simulation.ledger import Given
+
+if TYPE_CHECKING:
+    from tests.simulation.whole_node import WholeNode
+    from tests.simulation.whole_world import WholeWorld
+
+
+class ModelPuller:
+    """What it cannot acknowledge it lets go: it comes again once its lease is over."""
+
+    def __init__(self, world: WholeWorld, name: str, topic: str, group: str) -> None:
+        self._world = world
+        self._rng = random.Random(world.rng.random())
+        self._topic = topic
+        self._group = group
+        self.name = name
+
+    async def run(self) -> None:
+        while True:
+            node = self._world.likely_leader(self._rng, self.name)
+            if node is not None:
+                with contextlib.suppress(StreamEnded, TimeoutError):
+                    await asyncio.wait_for(self._pull(node), 2.0)
+            await asyncio.sleep(self._rng.uniform(0.005, 0.1))
+
+    async def _pull(self, node: WholeNode) -> None:
+        request = pb.ReceiveRequest(
+            topic=self._topic,
+            group=self._group,
+            consumer=self.name,
+            messages_max=self._rng.randrange(1, 20),
+            wait_ms=200,
+            tags=["red"] if self._group == "red" else [],
+        )
+        raw = await node.edge.receive(request.SerializeToString())
+        await asyncio.sleep(self._rng.uniform(0.0002, 0.002))  # on its way
+        if not isinstance(raw, bytes) or (self.name, node.name) in self._world.cuts:
+            return
+        for batch in pb.ReceiveResponse.FromString(raw).deliveries:
+            self._take(batch)
+            await asyncio.sleep(self._rng.uniform(0, 0.05))
+            ack = pb.AckRequest(
+                topic=self._topic,
+                group=self._group,
+                consumer=self.name,
+                queue=batch.queue,
+                offset=batch.offset,
+            )
+            await node.edge.ack(ack.SerializeToString())
+
+    def _take(self, batch: pb.Deliveries) -> None:
+        marked = set(batch.maybe_duplicate)
+        for n in range(len(batch.offset)):
+            given = Given(
+                asyncio.get_running_loop().time(),
+                batch.stamp.term,
+                batch.attempt[n] if batch.attempt else 1,
+                n in marked,
+                self.name,
+            )
+            label = Record.FromString(batch.records[n]).body
+            message = (batch.hour[n], batch.global_index[n])
+            self._world.ledger.delivered(
+                f"{self._topic}/{self._group}", label, message, batch.due_ms[n], self._world.true_ms(), given
+            )
