@@ -85,12 +85,13 @@ bench: $(BENCH_READY) ## tarry and its peers side by side, some 15 minutes (ARGS
 bench-quick: $(BENCH_READY) ## the same in two minutes: few rows, few systems, short turns
 	@$(PY) -m tarry.bench.side_by_side --quick $(ARGS)
 
+.PHONY: bench-readme
+bench-readme: $(READY) ## the newest figures of bench and bench-wheel into the README
+	@$(PY) -m tarry.bench.readme
+
 .PHONY: bench-parts
 bench-parts: $(READY) ## benchmarks of the parts (each prints one JSON object last)
-	@for file in bench/*.py; do \
-		grep -q '__main__' "$$file" || continue; \
-		name=$$(basename "$$file" .py); echo "== $$name"; $(PY) -m "tarry.bench.$$name"; \
-	done
+	@for name in wheel replication delivery ledger; do echo "== $$name"; $(PY) -m "tarry.bench.$$name"; done
 
 .PHONY: bench-wheel
 bench-wheel: $(READY) ## the wheel at scale: ten million pending, mass expiry, lateness, recovery (10 min)

@@ -20,7 +20,7 @@ import numpy as np
 import typer
 from rich.console import Console
 
-from tarry.bench.quick import BATCH, BODY, rss_bytes, schedule_rate
+from tarry.bench.nodes import BATCH, BODY, rss_bytes, schedule_rate
 from tarry.client.aio import Client, connect
 from tarry.client.local_cluster import LocalCluster
 

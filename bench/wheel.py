@@ -19,7 +19,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeVar
 
 import numpy as np
 import psutil
@@ -28,9 +28,11 @@ import typer
 from tarry.wheel.state import HOUR_MS, SECOND_MS, WheelSettings, WheelState
 from tarry.wheel.wheel import Wheel
 
+Size = TypeVar("Size")
 START_MS: Final = 1_795_219_200_000  # 2026-11-21T00:00Z
 BODY_BYTES: Final = 100
 BATCH: Final = 1_000
+COMPARED_TURNS: Final = 15
 FILL_BATCH: Final = 4_096
 DAY_MS: Final = 24 * HOUR_MS
 SPREADS: Final = {"second": SECOND_MS, "hour": HOUR_MS, "day": DAY_MS, "year": 365 * DAY_MS}
@@ -68,6 +70,36 @@ def median_us(action: Callable[[], Any], repeats: int) -> float:
         action()
         times.append(time.process_time_ns() - before)
     return statistics.median(times) / 1_000
+
+
+def compare(folder: Path, sizes: dict[str, int]) -> dict[str, float]:
+    """Inserting into wheels that hold so many, turn by turn, and collecting from the last of them."""
+    loads = {}
+    for name, messages in sizes.items():
+        loads[name] = load = Load(Wheel(folder / name, WheelSettings()))
+        load.wheel.take(START_MS - 1, 1)
+        load.append(load.due(BATCH, START_MS, DAY_MS))
+        load.fill(messages)
+    os.sync()
+    blocks = sum(path.stat().st_blocks for path in (folder / name).rglob("*"))
+    figures = {"disk_bytes_per_pending": blocks * 512 / max(messages, BATCH)}
+    first = next(iter(sizes))
+    for spread, spread_ms in SPREADS.items():
+        turns = [
+            {name: insert_us(load, spread_ms) for name, load in loads.items()}
+            for _ in range(COMPARED_TURNS + 1)
+        ][1:]
+        for name in sizes:
+            figures[f"insert_{spread}_us_{name}"] = statistics.median(turn[name] for turn in turns)
+            ratios = [turn[name] / turn[first] for turn in turns]
+            figures[f"insert_{spread}_ratio_{name}_vs_{first}"] = statistics.median(ratios)
+    return figures | release(loads[name])
+
+
+def insert_us(load: Load, spread_ms: int) -> float:
+    """A batch's time, per message."""
+    due_ms = load.due(BATCH, START_MS + 6 * HOUR_MS, spread_ms)
+    return median_us(lambda: load.append(due_ms), 1) / BATCH
 
 
 def rss_bytes() -> int:
@@ -159,10 +191,12 @@ def recovery(folder: Path, wheel: Wheel, messages: int) -> dict[str, float]:
     }
 
 
-def in_process(folder: Path, messages: int) -> dict[str, float]:
-    """`measure` in a process of its own."""
+def in_process(
+    action: Callable[[Path, Size], dict[str, float]], folder: Path, size: Size
+) -> dict[str, float]:
+    """An action in a process of its own."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
-        return pool.apply(measure, (folder, messages))
+        return pool.apply(action, (folder, size))
 
 
 def summary(sizes: dict[int, dict[str, float]]) -> dict[str, float]:
@@ -195,7 +229,7 @@ def main(
     for pending in sorted({0, min(100_000, messages), min(1_000_000, messages), messages}):
         scratch = Path(tempfile.mkdtemp(prefix="tarry-bench-", dir=folder))
         try:
-            sizes[pending] = in_process(scratch / "hours", pending)
+            sizes[pending] = in_process(measure, scratch / "hours", pending)
         finally:
             shutil.rmtree(scratch)
         print(

@@ -3,32 +3,35 @@
     make bench-wheel        python -m tarry.bench.wheel_nodes [--messages 10000000] [--folder /tmp]
 
 Up to ten minutes. Prints a table and last one JSON object. `insert_*`, `collect_*` and `disk_*` are of the
-wheel alone (`tarry.bench.wheel`), each size in a process of its own; lateness, mass expiry and idling are of
-three nodes and one client; memory and recovery of one node, killed with all of it pending. Memory is compared
-after so much traffic that the journal is at its bound in both cases. All share this machine.
+wheel alone: wheels of three sizes, inserted into in turn (`tarry.bench.wheel.compare`). Lateness, mass expiry
+and idling are of three nodes and one client; memory and recovery of one node, killed with all of it pending.
+Memory is compared after so much traffic that the journal is at its bound both times. All share the machine.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shutil
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import numpy as np
-import psutil
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from tarry.bench import wheel
-from tarry.bench.quick import BODY, idle_cpu_percent, lateness_ms, processes_of
+from tarry.bench.machine import caption, machine
+from tarry.bench.nodes import BODY, idle_cpu_percent, lateness_ms, processes_of, written_bytes
 from tarry.client.aio import Client, connect
 from tarry.client.local_cluster import LocalCluster
 
+MESSAGES: Final = 10_000_000
 BATCH: Final = 4_000
 IN_FLIGHT: Final = 4
 DAY_MS: Final = 86_400_000
@@ -89,11 +92,6 @@ async def mass(client: Client, topic: str, count: int, ahead_s: int) -> tuple[fl
         took_s = time.time() - due_ms / 1e3
     other.cancel()
     return took_s, late_ms, early
-
-
-def written_bytes(cluster: LocalCluster) -> int:
-    """Bytes that the nodes have had written to disk so far."""
-    return sum(process.io_counters().write_bytes for process in processes_of(cluster))
 
 
 async def of_three(cluster: LocalCluster) -> dict[str, float]:
@@ -173,24 +171,49 @@ async def of_one(cluster: LocalCluster, messages: int) -> dict[str, float]:
 
 def of_wheel(scratch: Path, messages: int) -> dict[str, float]:
     """Inserting and collecting, in the wheel alone."""
-    figures: dict[str, float] = {}
-    for name, pending in (("empty", 0), ("1m", messages // 10), ("10m", messages)):
-        measured = wheel.in_process(scratch / name, pending)
-        shutil.rmtree(scratch / name)
-        figures[f"insert_us_{name}"] = measured["insert_day_us"]
-        WORDS.print(f"  {pending:>12,} pending:", {k: round(v, 3) for k, v in measured.items() if "_us" in k})
-        if name == "10m":
-            figures["disk_bytes_per_pending"] = measured["disk_bytes_per_pending"]
-            figures |= {f"collect_us_{size}": measured[f"collect_us_{size}"] for size in wheel.PLANTED}
+    sizes = {"empty": 0, "1m": messages // 10, "10m": messages}
+    figures = wheel.in_process(wheel.compare, scratch / "wheels", sizes)
+    shutil.rmtree(scratch / "wheels")
+    for name in sizes:
+        figures[f"insert_us_{name}"] = figures[f"insert_day_us_{name}"]
     return figures
 
 
-KEYS: Final = (
-    "insert_us_empty", "insert_us_1m", "insert_us_10m", "rss_ratio_10m_vs_100k", "ram_bytes_per_pending",
-    "disk_bytes_per_pending", "collect_us_1", "collect_us_1k", "collect_us_100k", "lateness_1k_p50_ms",
-    "lateness_1k_p99_ms", "lateness_5k_p99_ms", "early", "mass_100k_s", "mass_1m_s", "mass_1m_elections",
-    "mass_other_topic_p99_ms", "recovery_10m_s", "idle_cpu_percent", "idle_write_bytes",
-)  # fmt: skip
+# key -> what it is, and the aim if there is one
+KEYS: Final = {
+    "insert_us_empty": ("insert a message, due within a day: wheel empty, µs", ""),
+    "insert_us_1m": ("the same with 1 M pending, µs", ""),
+    "insert_us_10m": ("the same with 10 M pending, µs", ""),
+    **{
+        f"insert_{spread}_ratio_{size}_vs_empty": (f"insert within a {spread}: {said} pending ÷ empty", "1")
+        for spread in wheel.SPREADS
+        for size, said in (("1m", "1 M"), ("10m", "10 M"))
+    },
+    "rss_ratio_10m_vs_100k": ("resident memory of a node: 10 M pending ÷ 100,000", "≤ 1.1"),
+    "ram_bytes_per_pending": ("memory per pending message, B", "< 1"),
+    "disk_bytes_per_pending": ("disk per pending message of 100 B, B", "≤ 250"),
+    "collect_us_1": ("collect a second of 1 message, µs", ""),
+    "collect_us_1k": ("collect a second of 1,000 messages, µs", ""),
+    "collect_us_100k": ("collect a second of 100,000 messages, µs", ""),
+    "lateness_1k_p50_ms": ("lateness at 1,000 a second, p50, ms", "≤ 2"),
+    "lateness_1k_p99_ms": ("lateness at 1,000 a second, p99, ms", "≤ 5"),
+    "lateness_5k_p99_ms": ("lateness at 5,000 a second, p99, ms", "≤ 10"),
+    "early": ("early", "0"),
+    "mass_100k_s": ("100,000 due at one instant, to the last acknowledgement, s", "≤ 1.0"),
+    "mass_1m_s": ("1,000,000 due at one instant, to the last acknowledgement, s", ""),
+    "mass_1m_elections": ("elections meanwhile", "0"),
+    "mass_other_topic_p99_ms": ("another topic's lateness meanwhile, p99, ms", "≤ 100"),
+    "recovery_10m_s": ("`kill -9` with 10 M pending, start to the next acknowledged schedule, s", "≤ 10"),
+    "idle_cpu_percent": ("CPU of the busiest of three nodes, 10,000 pending, all far away, %", "< 1"),
+    "idle_write_bytes": ("bytes that three such nodes wrote in 10 s", "0"),
+}
+
+
+def markdown(found: Mapping[str, Any]) -> str:
+    """Return the README's table of a run."""
+    lines = ["| what | aim | measured |", "| --- | --- | --- |"]
+    lines += [f"| {said} | {aim} | {found[key]:,} |" for key, (said, aim) in KEYS.items()]
+    return "\n".join([*lines, "", caption(found["machine"])])
 
 
 def clustered(size: int, folder: Path, measure: Any) -> dict[str, float]:
@@ -204,11 +227,12 @@ def clustered(size: int, folder: Path, measure: Any) -> dict[str, float]:
 
 
 def main(
-    messages: Annotated[int, typer.Option(help="Pending in the largest runs.")] = 10_000_000,
+    messages: Annotated[int, typer.Option(help="Pending in the largest runs.")] = MESSAGES,
     folder: Annotated[Path | None, typer.Option(help="Where the temporary folder goes.")] = None,
+    out: Annotated[Path, typer.Option(help="Where the figures go.")] = Path("out"),
 ) -> None:
     """Measure everything, print a table, and last one JSON object."""
-    began = time.perf_counter()
+    began, measured_on = time.perf_counter(), machine()
     with tempfile.TemporaryDirectory(prefix="tarry-bench-", dir=folder) as made:
         scratch = Path(made)
         WORDS.print("three nodes")
@@ -217,12 +241,17 @@ def main(
         figures |= clustered(1, scratch / "one", lambda cluster: of_one(cluster, messages))
         WORDS.print("the wheel alone")
         figures |= of_wheel(scratch, messages)
-    table = Table("figure", "value")
-    for key in KEYS:
-        table.add_row(key, f"{figures[key]:,.3f}")
-    Console().print(table)
-    WORDS.print(f"{time.perf_counter() - began:.0f} s, {psutil.cpu_count()} cores")
-    print(json.dumps({key: round(figures[key], 3) for key in KEYS}))
+    found = {key: float(f"{figures[key]:.4g}") for key in KEYS}
+    table = Table("figure", "what", "aim", "measured")
+    for key, (said, aim) in KEYS.items():
+        table.add_row(key, said, aim, f"{found[key]:,}")
+    Console(width=None if os.isatty(1) else 160).print(table)
+    WORDS.print(f"{time.perf_counter() - began:.0f} s")
+    out.mkdir(parents=True, exist_ok=True)
+    name = "wheel_nodes" if messages == MESSAGES else "wheel_nodes_part"
+    whole = json.dumps({**found, "machine": measured_on}, indent=1)
+    (out / f"{name}.json").write_text(whole + "\n")
+    print(json.dumps(found))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
     python -m tarry.bench.side_by_side                                # everything, some 15 minutes
     python -m tarry.bench.side_by_side --quick                        # two minutes
     python -m tarry.bench.side_by_side --row schedule_1000x100 --only tarry,etcd3
-    python -m tarry.bench.side_by_side --readme out/side_by_side.json # the README's table from a run
 
 Prints a table, writes a report (HTML) and the figures (JSON) to `--out`; the figures again are the last line.
 """
@@ -13,42 +12,24 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import platform
 import tempfile
 import time
 from pathlib import Path
 from typing import Annotated, Any
 
-import psutil
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from tarry.bench.side_by_side.figures import lines, markdown, outcome
-from tarry.bench.side_by_side.peers import chosen
+from tarry.bench.machine import machine
+from tarry.bench.side_by_side.figures import lines, outcome
+from tarry.bench.side_by_side.peers import NOT_TO_BE_HAD, chosen
+from tarry.bench.side_by_side.report import page
 from tarry.bench.side_by_side.rows import ROWS, Row, row_of
 from tarry.bench.side_by_side.system import System
 from tarry.bench.side_by_side.turns import Cell, Results, run
 
 console = Console(stderr=True, width=None if os.isatty(2) else 200)
-
-
-def machine() -> dict[str, Any]:
-    """Return what the figures were measured on."""
-    cpu = platform.processor() or platform.machine()
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        named = [line for line in info.read_text().splitlines() if line.startswith("model name")]
-        cpu = named[0].partition(":")[2].strip() if named else cpu
-    return {
-        "cores": os.cpu_count(),
-        "cpu": cpu,
-        "memory_bytes": psutil.virtual_memory().total,
-        "system": f"{platform.system()} {platform.release()}",
-        "python": platform.python_version(),
-        "load_before": os.getloadavg()[0],
-        "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-    }
 
 
 async def started(systems: list[System], folder: Path, skipped: dict[str, str]) -> list[System]:
@@ -93,20 +74,41 @@ def vars_of(verdict: object) -> list[int]:
     return [getattr(verdict, name) for name in ("lost", "early", "duplicates", "changed")]
 
 
-async def measure(rows: list[Row], systems: list[System], turns: int, quick: bool) -> dict[str, Any]:
-    """Start, run every row in turn, stop; return the outcome."""
+async def measure(
+    rows: list[Row],
+    systems: list[System],
+    *,
+    turns: int,
+    minutes: float,
+    quick: bool,
+    everywhere: bool,
+    skipped: dict[str, str],
+) -> dict[str, Any]:
+    """Start, run every row in turn, stop; return the outcome.
+
+    `everywhere`: on all systems that a row fits; else on those that a quick run measures. `skipped`: systems
+    that cannot be had, each with the reason; those that do not start are added.
+    """
     found_on = machine()
-    results, skipped = Results(), dict[str, str]()
+    results = Results()
+    for name, reason in skipped.items():
+        console.print(f"[yellow]{name} is left out:[/] {reason}", highlight=False)
+    begin = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="side-by-side-") as name:
         folder = Path(name)
         os.chmod(folder, 0o755)  # noqa: PTH101 - PostgreSQL's servers run as another user
         running = await started(systems, folder, skipped)
         try:
-            await run(rows, running, turns, quick, results, tell)
+            plan = [
+                (row, [each for each in running if row.fits(each) and (everywhere or each.name in row.quick)])
+                for row in rows
+            ]
+            await run(plan, turns, quick, begin + minutes * 60, results, tell)
         finally:
             for system in systems:
                 if system in running or system.name in skipped:
                     await _stopped(system)
+    found_on["minutes"] = round((time.monotonic() - begin) / 60, 1)
     return outcome(results, running, skipped, found_on)
 
 
@@ -136,29 +138,34 @@ def main(
     only: Annotated[str, typer.Option(help="only these systems, with commas between")] = "",
     quick: Annotated[bool, typer.Option(help="few rows and systems, short turns: two minutes")] = False,
     turns: Annotated[int, typer.Option(min=1, help="turns of each row")] = 3,
+    minutes: Annotated[float, typer.Option(help="begin no turn after so many")] = 13.5,
     out: Annotated[Path, typer.Option(help="folder of the report")] = Path("out"),
-    readme: Annotated[Path | None, typer.Option(help="print the README's table of a run's JSON")] = None,
 ) -> None:
     """Measure tarry and its peers side by side."""
-    if readme is not None:
-        print(markdown(json.loads(readme.read_text())))
-        return
+    chosen_by_hand = bool(row or only)
     try:
-        rows = (
-            [row_of(name) for name in row]
-            if row
-            else [r for r in ROWS if (r.in_quick if quick else r.in_full)]
-        )
+        rows = [row_of(name) for name in row or ()] or [r for r in ROWS if (r.quick if quick else r.in_full)]
         systems = chosen(only, quick)
     except KeyError as unknown:
         raise typer.BadParameter(str(unknown.args[0])) from None
-    found = asyncio.run(measure(rows, systems, turns, quick))
+    found = asyncio.run(
+        measure(
+            rows,
+            systems,
+            turns=turns,
+            minutes=minutes,
+            quick=quick,
+            everywhere=chosen_by_hand or not quick,
+            skipped={} if chosen_by_hand or quick else dict(NOT_TO_BE_HAD),
+        )
+    )
     show(found)
     out.mkdir(parents=True, exist_ok=True)
-    (out / "side_by_side.json").write_text(json.dumps(found, indent=1))
-    from tarry.bench.side_by_side.report import write
-
-    console.print(f"report: {write(found, out)}")
+    name = "side_by_side_part" if chosen_by_hand or quick else "side_by_side"
+    (out / f"{name}.json").write_text(json.dumps(found, indent=1) + "\n")
+    report = out / f"{name}.html"
+    report.write_text(page(found))
+    console.print(f"{found['machine']['minutes']} minutes; report: {report}", highlight=False)
     print(json.dumps(found))
 
 

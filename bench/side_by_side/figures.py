@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
+from tarry.bench.machine import caption
 from tarry.bench.side_by_side.messages import Verdict
 from tarry.bench.side_by_side.rows import ROWS, Row
 from tarry.bench.side_by_side.system import System
@@ -117,9 +118,9 @@ def _text(row: Row, cell: Mapping[str, Any]) -> str:
 def markdown(found: Mapping[str, Any]) -> str:
     """Return the README's table: a line for each row, a column for each system, medians."""
     names = list(found["systems"])
-    marks = {name: found["systems"][name]["mark"] for name in names}
-    head = [f"{name}{f' ({mark})' if (mark := marks[name]) else ''}" for name in names]
-    table = [["work", *head], ["---"] * (len(names) + 1)]
+    table = [["work", *names], ["---"] * (len(names) + 1)]
+    for title, key in (("version", "version"), ("missing against fsync on a majority of three", "mark")):
+        table.append([title, *(found["systems"][name][key] for name in names)])
     for row, _ in lines(found):
         cells = found["rows"][row.name]
         spreads = [cells.get(name, {}).get("figures", {}).get(row.figure) for name in names]
@@ -133,7 +134,9 @@ def markdown(found: Mapping[str, Any]) -> str:
                 )
             ]
     table.append(["lost, early, repeated, changed", *(_judged(found["systems"][name]) for name in names)])
-    return "\n".join(f"| {' | '.join(line)} |" for line in table)
+    rows = [f"| {' | '.join(line)} |" for line in table]
+    left_out = [f"Left out: {name}, for {reason}" for name, reason in found["skipped"].items()]
+    return "\n".join([*rows, "", caption(found["machine"]), *left_out])
 
 
 def _pending(cell: Mapping[str, Any], figure: str, unit: str) -> str:

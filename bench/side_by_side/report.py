@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import plotly.graph_objects as go
@@ -17,13 +16,6 @@ STYLE = (
     "body{font:15px sans-serif;max-width:70em;margin:2em auto}"
     "td,th{text-align:left;padding:.2em .8em;vertical-align:top}"
 )
-
-
-def write(found: Mapping[str, Any], folder: Path) -> Path:
-    """Write `side_by_side.html` and return its path."""
-    path = folder / "side_by_side.html"
-    path.write_text(page(found))
-    return path
 
 
 def page(found: Mapping[str, Any]) -> str:

@@ -131,9 +131,15 @@ def version_of(*command: str) -> str:
 
 
 def memory_bytes(pid: int) -> int:
-    """Return the memory that a process and its children have for themselves."""
+    """Return the memory of a process and its children that is no page of a file (Linux)."""
     process = psutil.Process(pid)
-    return sum(each.memory_full_info().uss for each in [process, *process.children(recursive=True)])
+    pids = [each.pid for each in (process, *process.children(recursive=True))]
+    return sum(map(_anonymous_bytes, pids))
+
+
+def _anonymous_bytes(pid: int) -> int:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("RssAnon:")[2].split()[0]) * 1_024
 
 
 def folder_bytes(folder: Path) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
@@ -61,22 +62,27 @@ class Results:
         return median(ratios) if ratios else None
 
 
+Plan = Sequence[tuple[Row, Sequence[System]]]
 Tell = Callable[[Row, System, int, Cell], None]
 
 
-async def run(
-    rows: Sequence[Row], systems: Sequence[System], turns: int, quick: bool, results: Results, tell: Tell
-) -> None:
-    """Fill `results` row by row; a system that fails in a row is left out of the rest of it."""
-    for row in rows:
-        fitting = [system for system in systems if row.fits(system)]
+async def run(plan: Plan, turns: int, quick: bool, deadline: float, results: Results, tell: Tell) -> None:
+    """Fill `results` row by row; a system that fails in a row is left out of the rest of it.
+
+    No turn begins after `deadline`, of the monotonic clock.
+    """
+    for row, systems in plan:
         for number in range(min(turns, row.turns_max)):
-            for system in fitting:
+            for system in systems:
                 cell = results.cells.setdefault((row.name, system.name), Cell())
-                if not cell.failed:
+                if cell.failed:
+                    continue
+                if time.monotonic() > deadline:
+                    cell.failed = "the run's time was over"
+                else:
                     await asyncio.to_thread(os.sync)  # what others left to write is not to be measured here
                     await _turn(row, system, quick, cell)
-                    tell(row, system, number, cell)
+                tell(row, system, number, cell)
 
 
 async def _turn(row: Row, system: System, quick: bool, cell: Cell) -> None:

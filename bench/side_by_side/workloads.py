@@ -15,13 +15,17 @@ from tarry.bench.side_by_side.messages import Account, Verdict
 from tarry.bench.side_by_side.system import System
 
 HOUR_MS = 3_600_000
-PEEK = 500
+PEEK = 200
+SETTLE_S = 2.0
+"""What is compacted and trimmed in the background gets this long."""
 MADE_AT_ONCE = 500
 MASS_S_MAX = 30
 COUNTS_MAX = 20
 LEAD_MS = 1_500
 """How far ahead of their due time messages of the steady rows are sent."""
 STEP_MS = 50
+BEHIND_MS_MAX = 1_000
+"""How much later than due a steady row's messages may be answered for; then the system does not keep up."""
 _numbers = itertools.count(1)
 _ids = itertools.count(1, 1 << 32)
 
@@ -121,6 +125,11 @@ async def steady(system: System, *, rate: int, size: int, seconds: float) -> Tur
             part = due_ms[start : start + system.batch_max]
             await system.schedule_batch(lane, account.send(part), part)
         behind_ms = max(behind_ms, time.time_ns() / 1e6 - at_ms - LEAD_MS)
+        if behind_ms > BEHIND_MS_MAX:
+            receiving.cancel()
+            await asyncio.wait([receiving])
+            took_s = (time.time_ns() / 1e6 - begin_ms) / 1_000
+            raise RuntimeError(f"takes {account.sent / took_s:,.0f} a second of {rate:,}")
     account.complete = True
     await _until(receiving, seconds + 30)
     late = account.lateness_ms()
@@ -139,7 +148,7 @@ async def mass(system: System, *, count: int, size: int) -> Turn:
         raise RuntimeError(
             f"takes {rate:,.0f} a second: {count:,} would be under way for {count / rate:.0f} s"
         )
-    due = _now_ms() + int(count / rate * 1_500) + 2_000
+    due = _now_ms() + int(count / rate * 1_500) + 1_000
     due_ms = np.full(system.batch_max, due, np.int64)
     receiving = asyncio.ensure_future(system.receive(lane, account.take))
     batches = iter(range(-(-count // system.batch_max)))
@@ -163,16 +172,19 @@ async def _probe(system: System, size: int) -> float:
     return turn.figures["per_s"]
 
 
-async def cancel(system: System, *, count: int, size: int) -> Turn:
-    """Schedule, then cancel all by id in batches; gives the rate of cancelling."""
+async def cancel(system: System, *, count: int, size: int, seconds: float) -> Turn:
+    """Schedule so many, or as many as `seconds` allow, then cancel all by id in batches; gives its rate."""
     lane, account = await _lane(system, "cancel"), _account(size)
     before = await system.pending()
     random = np.random.default_rng(1)
-    for start in range(0, count, system.batch_max):
-        due_ms = _now_ms() + HOUR_MS + random.integers(0, HOUR_MS, min(system.batch_max, count - start))
+    start_s = time.perf_counter()
+    while account.sent < count and time.perf_counter() < start_s + seconds:
+        due_ms = (
+            _now_ms() + HOUR_MS + random.integers(0, HOUR_MS, min(system.batch_max, count - account.sent))
+        )
         await system.schedule_batch(lane, account.send(due_ms), due_ms)
     start_s = time.perf_counter()
-    cancelled = await system.cancel(lane, count)
+    cancelled = await system.cancel(lane, account.sent)
     taken_s = time.perf_counter() - start_s
     left = await system.pending() - before
     return Turn({"per_s": cancelled / taken_s}, Verdict(duplicates=max(0, left), lost=max(0, -left)))
@@ -205,25 +217,30 @@ async def _patiently(attempt: Callable[[], Awaitable[None]], deadline: float) ->
 
 
 async def pending(system: System, *, count: int, size: int, seconds: float) -> Turn:
-    """Schedule so many, or as many as `seconds` allow; gives memory and disk per message, and the restart."""
+    """Schedule so many, or as many as `seconds` allow; gives memory and disk per message, and the restart.
+
+    Memory is that of the second half: buffers and caches that have a bound are full by then.
+    """
     lane, account = await _lane(system, "pending"), _account(size)
     random = np.random.default_rng(1)
     before = await system.pending()
-    await asyncio.sleep(1)
-    memory, disk = system.memory_bytes(), await system.disk_bytes()
-    start = time.perf_counter()
+    disk = await system.disk_bytes()
 
-    async def worker() -> None:
-        while account.sent < count and time.perf_counter() < start + seconds:
+    async def worker(messages: int, end: float) -> None:
+        while account.sent < messages and time.perf_counter() < end:
             due_ms = _now_ms() + HOUR_MS + random.integers(0, HOUR_MS, system.batch_max)
             await system.schedule_batch(lane, account.send(due_ms), due_ms)
 
-    await asyncio.gather(*(worker() for _ in range(8)))
-    await asyncio.sleep(3)  # what is compacted and trimmed in the background has had its time
-    more_disk, more_memory = await system.disk_bytes() - disk, system.memory_bytes() - memory
+    memory, sent = [], []
+    for messages in (count // 2, count):
+        end = time.perf_counter() + seconds / 2
+        await asyncio.gather(*(worker(messages, end) for _ in range(8)))
+        await asyncio.sleep(SETTLE_S)
+        memory.append(system.memory_bytes())
+        sent.append(account.sent)
     figures = {
-        "ram_bytes": max(0.0, more_memory / account.sent),
-        "disk_bytes": more_disk / account.sent,
+        "ram_bytes": max(0.0, (memory[1] - memory[0]) / max(1, sent[1] - sent[0])),
+        "disk_bytes": (await system.disk_bytes() - disk) / account.sent,
         "messages": float(before + account.sent),
     }
     await system.halt()

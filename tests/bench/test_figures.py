@@ -1,11 +1,13 @@
 import asyncio
 import json
+import time
 from typing import Any
 
 import pytest
 
+from tarry.bench.machine import machine
 from tarry.bench.side_by_side import turns
-from tarry.bench.side_by_side.figures import lines, markdown, outcome
+from tarry.bench.side_by_side.figures import KEYS, RATIOS, lines, markdown, outcome
 from tarry.bench.side_by_side.messages import Verdict
 from tarry.bench.side_by_side.peers import SYSTEMS, chosen
 from tarry.bench.side_by_side.peers.tarry import Tarry
@@ -32,7 +34,7 @@ def found() -> dict[str, Any]:
         ("schedule_tasks32", "tarry"): Cell([Turn({"per_s": 1.0}, Verdict(lost=2))]),
         ("schedule_tasks32", "unsynced"): Cell(failed="OSError: <gone>"),
     }
-    return outcome(Results(cells), [Tarry(), Unsynced()], {"redis_always": "not there"}, {"cores": 2})
+    return outcome(Results(cells), [Tarry(), Unsynced()], {"redis_always": "not there"}, machine())
 
 
 def test_a_spread_is_the_least_the_median_and_the_most() -> None:
@@ -64,10 +66,13 @@ def test_lines_name_min_median_max_or_why_there_is_none() -> None:
 
 
 def test_the_readme_table_marks_what_does_not_sync_or_copy() -> None:
-    head, _, first, *_, last = markdown(found()).splitlines()
-    assert head == "| work | tarry | unsynced (one copy, no fsync) |"
+    head, _, _, marks, first, *_, last, _, measured_on, left_out = markdown(found()).splitlines()
+    assert head == "| work | tarry | unsynced |"
+    assert marks == "| missing against fsync on a majority of three |  | one copy, no fsync |"
     assert first == "| schedule, 1,000 × 100 B, 32 in flight | 20,000 /s |  |"
     assert last == "| lost, early, repeated, changed | 2, 0, 0, 0 | 0, 0, 0, 0 |"
+    assert " cores (" in measured_on
+    assert left_out == "Left out: redis_always, for not there"
 
 
 def test_the_report_needs_nothing_else_and_escapes_what_peers_said() -> None:
@@ -87,10 +92,28 @@ def test_a_system_that_fails_is_left_out_of_the_row_and_keeps_its_reason() -> No
         return Turn({"per_s": 1.0})
 
     row, results = Row("r", "r", "per_s", "/s", work), Results()
-    asyncio.run(turns.run([row], [Tarry(), Unsynced()], 3, True, results, lambda *_: None))
+    plan = [(row, [Tarry(), Unsynced()])]
+    asyncio.run(turns.run(plan, 3, True, float("inf"), results, lambda *_: None))
     assert asked == ["tarry", "unsynced", "tarry", "tarry"]
     assert results.cell("r", "unsynced").failed == "RuntimeError: gone"
     assert len(results.cell("r", "tarry").turns) == 3
+
+
+def test_no_turn_begins_once_the_time_is_over() -> None:
+    async def work(system: System, quick: bool) -> Turn:
+        raise AssertionError
+
+    row, results = Row("r", "r", "per_s", "/s", work), Results()
+    asyncio.run(turns.run([(row, [Tarry()])], 3, False, time.monotonic() - 1, results, lambda *_: None))
+    assert results.cell("r", "tarry").failed == "the run's time was over"
+
+
+def test_a_quick_run_gives_every_key_of_a_whole_one_but_for_rows_of_its_own() -> None:
+    """Each key's row is measured on tarry, and each ratio's on both."""
+    by_name = {row.name: row for row in ROWS}
+    wanted = {row for row, _ in KEYS.values()} - {"cancel", "failover", "mass_1m"}
+    assert all("tarry" in by_name[row].quick for row in wanted)
+    assert all(peer in by_name[row].quick for row, peer in RATIOS.values())
 
 
 def test_rows_and_systems_have_names_of_their_own_and_unknown_ones_are_refused() -> None:

@@ -24,6 +24,12 @@ SYSTEMS: Final = {
     "dramatiq": ("workers", "DramatiqDelay"),
     "etcd1": ("etcd", "Etcd1"),
 }
+NOT_TO_BE_HAD: Final = {
+    "pulsar": "its broker is a Maven artifact with 700 others behind it; org.apache.pulsar:pulsar-broker "
+    "3.0.7 was tried, and Maven had not resolved it after 20 minutes",
+    "rocketmq": "its broker is a Maven artifact, but its name server and the proxy that its Python client "
+    "needs are none: org.apache.rocketmq:rocketmq-namesrv and rocketmq-proxy, 5.3.1 and 5.3.2, were tried",
+}
 IN_QUICK: Final = ("tarry", "etcd3", "rabbit_quorum")
 ON_DEMAND: Final = ("etcd1", "postgres_insert", "nats_r3_always", "nats_r3_log")
 

@@ -1,0 +1,38 @@
+"""What figures were measured on."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+
+def machine() -> dict[str, Any]:
+    """Return what the figures were measured on."""
+    cpu = platform.processor() or platform.machine()
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        named = [line for line in info.read_text().splitlines() if line.startswith("model name")]
+        cpu = named[0].partition(":")[2].strip() if named else cpu
+    return {
+        "cores": os.cpu_count(),
+        "cpu": cpu,
+        "memory_bytes": psutil.virtual_memory().total,
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+        "load_before": os.getloadavg()[0],
+        "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }
+
+
+def caption(found: Mapping[str, Any]) -> str:
+    """Return a machine in a sentence."""
+    return (
+        f"Measured at {found['at']} on {found['cores']} cores ({found['cpu']}), {found['system']}, "
+        f"Python {found['python']}; the machine's load before was {found['load_before']:.1f}."
+    )

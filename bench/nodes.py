@@ -1,0 +1,82 @@
+"""What is measured on real nodes, from one client process on the same machine."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Final
+
+import numpy as np
+import psutil
+from numpy.typing import NDArray
+
+from tarry.client.aio import Client
+from tarry.client.local_cluster import LocalCluster
+
+BODY: Final = b"x" * 100
+BATCH: Final = 1_000
+HOUR_MS: Final = 3_600_000
+
+
+async def schedule_rate(client: Client, body: bytes, batches: int, in_flight: int) -> float:
+    """Return messages a second: batches of 1,000, due at random within an hour, a few in flight."""
+    producer = client.producer()
+    random = np.random.default_rng(1)
+    bodies = [body] * BATCH
+    left = iter(range(batches))
+
+    async def worker() -> None:
+        for _ in left:
+            due_ms = time.time_ns() // 1_000_000 + HOUR_MS + random.integers(0, HOUR_MS, BATCH)
+            await producer.schedule_batch("bench", bodies, due_ms=due_ms)
+
+    start = time.perf_counter()
+    await asyncio.gather(*(worker() for _ in range(in_flight)))
+    return batches * BATCH / (time.perf_counter() - start)
+
+
+async def lateness_ms(client: Client, rate: int, seconds: int) -> NDArray[np.float64]:
+    """Return due → in the consumer's hand, ms, of a steady stream of so many a second, scheduled before."""
+    topic = f"steady-{rate}"
+    count = rate * seconds
+    producer = client.producer()
+    first_ms = time.time_ns() // 1_000_000 + 3_000
+    due_ms = first_ms + np.arange(count) * 1_000 // rate
+    late = np.empty(count)
+    seen = 0
+    async with client.consumer(topic, "bench", credit=10_000) as consumer:
+        for start in range(0, count, BATCH):
+            part = due_ms[start : start + BATCH]
+            await producer.schedule_batch(topic, [BODY] * len(part), due_ms=part)
+        async for batch in consumer.batches():
+            now_ms = time.time_ns() / 1e6
+            late[seen : seen + len(batch)] = now_ms - batch.due_ms
+            seen += len(batch)
+            batch.ack_soon()
+            if seen >= count:
+                return late
+    raise RuntimeError("the consumer ended early")
+
+
+def processes_of(cluster: LocalCluster) -> list[psutil.Process]:
+    """Return the nodes' processes."""
+    return [psutil.Process(node.process.pid) for node in cluster.nodes.values() if node.process]
+
+
+def rss_bytes(cluster: LocalCluster) -> int:
+    """Return the most memory that is one node's own; pages of mapped files are the kernel's to drop."""
+    return max(process.memory_full_info().uss for process in processes_of(cluster))
+
+
+def written_bytes(cluster: LocalCluster) -> int:
+    """Return the bytes that the nodes have had written to disk so far."""
+    return sum(process.io_counters().write_bytes for process in processes_of(cluster))
+
+
+def idle_cpu_percent(cluster: LocalCluster, seconds: float) -> float:
+    """Return the share of one core that the busiest node burns with nothing to do."""
+    processes = processes_of(cluster)
+    before = [sum(p.cpu_times()[:2]) for p in processes]
+    time.sleep(seconds)
+    after = [sum(p.cpu_times()[:2]) for p in processes]
+    return max(b - a for a, b in zip(before, after, strict=True)) / seconds * 100
