@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tarry.proto import tarry_log_pb2 as log_pb
 from tests.node.group_in_process import Group
 from tests.node.group_play import pass_ms, play
+from tests.simulation.checker import Violation
+from tests.simulation.whole_world import check_places
 
 
 async def drain(group: Group) -> None:
@@ -139,5 +142,23 @@ def test_who_does_not_come_back_is_waited_for_a_moment_only() -> None:
         assert len(group.given) == 1
         await pass_ms(group, 20)
         assert [(one.label, one.maybe_duplicate) for one in group.given] == [("m0", False), ("m0", True)]
+
+    play(steps)
+
+
+def test_the_simulation_s_check_finds_a_message_in_two_places() -> None:
+    async def steps(group: Group) -> None:
+        group.schedule("", 0)
+        group.join("a")
+        await pass_ms(group, 1)
+        group.settle_first("a", 1, nack=True)
+        await group.settle()
+        await group.commit()
+        check_places(group.machine)
+        group._propose(log_pb.SeekCommand(topic="t", group="g", offset=0))
+        await group.commit()
+        with pytest.raises(Violation, match="B5"):
+            check_places(group.machine)
+        check_places(group.machine, {"t/g"})
 
     play(steps)

@@ -50,6 +50,8 @@ class Ledger:
         self.cancelled: set[bytes] = set()
         self.perhaps_cancelled: set[bytes] = set()
         self.given: defaultdict[tuple[str, bytes], list[Given]] = defaultdict(list)
+        self.settled: set[tuple[str, bytes]] = set()
+        """Whose acknowledgement was answered with OK."""
         self.counts: Counter[str] = Counter()
         self.sought: set[str] = set()
         """Groups that were moved: they are given again what they had, as if for the first time."""
@@ -80,6 +82,8 @@ class Ledger:
             told is None or due_ms >= told.due_ms,
             f"L3: {label!r} was due at {told and told.due_ms}, not {due_ms}",
         )
+        forgotten = (group, label) in self.settled and group not in self.sought
+        demand(not forgotten, f"L6: {label!r} comes again to {group}, which has acknowledged it")
         self.counts["deliveries"] += 1
         earlier = self.given[group, label]
         if earlier:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import random
+from functools import partial
 from typing import TYPE_CHECKING
 
-from tarry.client.hand import Hand, Verdict
+from tarry.client.hand import AckOutcome, Hand, Verdict
 from tarry.proto import tarry_consumer_pb2 as pb
 from tarry.proto.tarry_message_pb2 import Record
 from tests.simulation.edge import StreamEnded
@@ -43,6 +44,7 @@ class ModelConsumer:
         self._forgets = forgets
         self.thinks_s = thinks_s
         self.hand = Hand(credit)
+        self._labels: dict[tuple[int, int], bytes] = {}
         self._requests: Requests | None = None
 
     async def run(self) -> None:
@@ -108,6 +110,7 @@ class ModelConsumer:
                 self.name,
             )
             label = Record.FromString(batch.records[n]).body
+            self._labels[batch.queue, batch.offset[n]] = label
             message = (batch.hour[n], batch.global_index[n])
             group = f"{self._topic}/{self.group}"
             world.ledger.delivered(group, label, message, batch.due_ms[n], world.true_ms(), given)
@@ -121,8 +124,16 @@ class ModelConsumer:
 
     def _settle(self, verdict: Verdict, offset: int) -> None:
         if self.hand.holds(verdict.queue, offset):
-            self.hand.settle(verdict, offset)
+            waiter: asyncio.Future[AckOutcome] = asyncio.get_running_loop().create_future()
+            if not verdict.nack:
+                place = (f"{self._topic}/{self.group}", self._labels[verdict.queue, offset])
+                waiter.add_done_callback(partial(self._answered, place))
+            self.hand.settle(verdict, offset, waiter)
         self._flush()
+
+    def _answered(self, place: tuple[str, bytes], waiter: asyncio.Future[AckOutcome]) -> None:
+        if not waiter.cancelled() and waiter.result() is AckOutcome.OK:
+            self._world.ledger.settled.add(place)
 
     def _forget(self, queue: int, offset: int) -> None:
         self.hand.forget(queue, [offset])

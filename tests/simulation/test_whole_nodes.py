@@ -132,6 +132,7 @@ def test_a_planned_transfer_in_the_middle_of_deliveries_repeats_nothing() -> Non
 
     world = scenario(play)
     assert world.ledger.counts == {"deliveries": 800}
+    assert world.ledger.settled
 
 
 def test_a_follower_far_behind_takes_the_whole_state_and_can_lead_with_it() -> None:

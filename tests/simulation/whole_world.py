@@ -6,7 +6,8 @@ import asyncio
 import random
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Sequence, Set
 from pathlib import Path
 from typing import cast
 
@@ -14,7 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pyroaring import BitMap
 
+from tarry.proto.tarry_message_pb2 import Retried
+from tarry.replication.groups import Acknowledged
+from tarry.replication.lanes import queue_of
 from tarry.replication.machine import Machine
+from tarry.replication.ready_queue import ReadyQueue
+from tarry.wheel.state import MessageState
 from tests.simulation.checker import Violation
 from tests.simulation.ledger import Ledger, demand
 from tests.simulation.model_consumer import ModelConsumer
@@ -113,6 +119,8 @@ class WholeWorld(World):
             node.wall.ahead_ms = min(max(node.wall.ahead_ms, -self.ledger.early_ms), self.ledger.early_ms)
         loop = asyncio.get_running_loop()
         for node in self.whole:
+            if node.alive:
+                check_places(node.core.machine, self.ledger.sought)
             node.state_fails = False
         await self.mend()
         begun = loop.time()
@@ -180,6 +188,37 @@ def check_books(machine: Machine) -> None:
             f"B3: {scheduled} scheduled, but {len(released)} released, {len(cancelled)} cancelled, "
             f"{state.pending} pending",
         )
+
+
+def check_places(machine: Machine, sought: Set[str] = frozenset()) -> None:
+    """A message of a group is settled, or in one place: ready (or in hand), or a retry, due or not.
+
+    But for groups that were moved: what is retried may be ready again.
+    """
+    wheel, queues = machine.wheel, machine.queues
+    for (group, number), acknowledged in queues.acknowledged.items():
+        retries = queues.find(queues[number].topic, group)
+        if queues[number].group or retries is None or f"{retries.topic}/{group}" in sought:
+            continue
+        ready = _left(queues[number], acknowledged)
+        again = _left(retries, queues.acknowledged[group, retries.queue])
+        places = list(zip(ready["hour"].tolist(), ready["global_index"].tolist(), strict=True))
+        copies = list(wheel.read(again["hour"], again["global_index"]))
+        for hour in wheel.hours():
+            state = wheel.hour_state(hour)
+            index = np.arange(state.units if state else 0, dtype=np.uint32)
+            hours = np.full(len(index), hour, dtype=np.uint32)
+            mine = np.flatnonzero(queue_of(wheel.units(hours, index)["topic"]) == retries.queue)
+            pending = [n for n in mine.tolist() if wheel.state(hour, n) is MessageState.PENDING]
+            copies += wheel.read(hours[: len(pending)], np.array(pending, dtype=np.uint32))
+        places += [(c.hour, c.global_index) for c in (Retried.FromString(copy) for copy in copies if copy)]
+        twice = [place for place, count in Counter(places).items() if count > 1]
+        demand(not twice, f"B5: {twice} of group {group} are in two places")
+
+
+def _left(queue: ReadyQueue, acknowledged: Acknowledged) -> NDArray[np.void]:
+    offsets = np.arange(max(queue.first, acknowledged.floor), queue.units, dtype=np.uint64)
+    return queue.at(offsets[~acknowledged.contains(offsets)])
 
 
 def check_records(machine: Machine) -> None:
