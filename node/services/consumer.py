@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -61,7 +61,12 @@ class ConsumerService:
 
     def handlers(self) -> ServiceHandler:
         """Return the service's handlers for a grpc.aio server."""
-        unary = {"Receive": self._receive, "Ack": self._ack, "Nack": self._nack, "Extend": self._extend}
+        unary: dict[str, Callable[[bytes, CallContext], Awaitable[Answer]]] = {
+            "Receive": self._receive,
+            "Ack": partial(self._settle, pb.AckRequest),
+            "Nack": partial(self._settle, pb.NackRequest),
+            "Extend": self._extend,
+        }
         methods = {name: self._calls.unary(f"/{SERVICE}/{name}", local) for name, local in unary.items()}
         methods["Consume"] = grpc.stream_stream_rpc_method_handler(self._consume)
         return grpc.method_handlers_generic_handler(SERVICE, methods)
@@ -136,15 +141,12 @@ class ConsumerService:
         session.consumer.end(_LEFT)
 
     def _take(self, request: pb.ConsumeRequest, session: _Session) -> Refusal | None:
-        consumer, settling = session.consumer, session.group.settling
+        consumer = session.consumer
         match request.WhichOneof("request"):
             case "ack":
-                ack = request.ack
-                pending = settling.ack(consumer.name, ack.queue, _offsets(ack.offset))
+                settled: pb.Ack | pb.Nack = request.ack
             case "nack":
-                nack = request.nack
-                delay_ms = nack.delay_ms if nack.HasField("delay_ms") else None
-                pending = settling.nack(consumer.name, nack.queue, _offsets(nack.offset), delay_ms)
+                settled = request.nack
             case "extend":
                 extend = request.extend
                 return self._extend_now(
@@ -156,9 +158,9 @@ class ConsumerService:
                 return Refusal(Reason.SUBSCRIBED_TWICE, "one stream subscribes once: open another stream")
             case _:
                 return Refusal(Reason.REQUEST_EMPTY, "the request holds nothing that this version knows")
+        pending = _settling(settled, consumer.name, session.group)
         if isinstance(pending, Refusal):
             return pending
-        settled = request.ack if request.HasField("ack") else request.nack
         if settled.request:
             pending.add_done_callback(lambda done: _answer(consumer, settled, done.result()))
         return None
@@ -223,26 +225,20 @@ class ConsumerService:
         deliveries = [log_pb.ConsumedColumns.FromString(r).deliveries for r in consumer.take_all()]
         return log_pb.ReceivedColumns(deliveries=deliveries).SerializeToString()
 
-    async def _ack(self, raw: bytes, context: CallContext) -> Answer:
-        request = parse(pb.AckRequest, raw)
+    async def _settle(
+        self, kind: type[pb.AckRequest | pb.NackRequest], raw: bytes, context: CallContext
+    ) -> Answer:
+        request = parse(kind, raw)
         if isinstance(request, Refusal):
             return request
         group = self._joining.known(context, request)
         if isinstance(group, Refusal):
             return group
-        pending = group.settling.ack(request.consumer, request.queue, _offsets(request.offset))
-        return await _settled(pending, group)
-
-    async def _nack(self, raw: bytes, context: CallContext) -> Answer:
-        request = parse(pb.NackRequest, raw)
-        if isinstance(request, Refusal):
-            return request
-        group = self._joining.known(context, request)
-        if isinstance(group, Refusal):
-            return group
-        delay_ms = request.delay_ms if request.HasField("delay_ms") else None
-        offsets = _offsets(request.offset)
-        return await _settled(group.settling.nack(request.consumer, request.queue, offsets, delay_ms), group)
+        pending = _settling(request, request.consumer, group)
+        stale = pending if isinstance(pending, Refusal) else await group.until_end(pending)
+        return (
+            stale if isinstance(stale, Refusal) else pb.AckResponse(stale=stale.tolist()).SerializeToString()
+        )
 
     async def _extend(self, raw: bytes, context: CallContext) -> Answer:
         request = parse(pb.ExtendRequest, raw)
@@ -256,11 +252,14 @@ class ConsumerService:
         return refusal or pb.AckResponse(stale=stale).SerializeToString()
 
 
-async def _settled(pending: asyncio.Future[NDArray[np.uint64]] | Refusal, group: GroupDelivery) -> Answer:
-    if isinstance(pending, Refusal):
-        return pending
-    stale = await group.until_end(pending)
-    return stale if isinstance(stale, Refusal) else pb.AckResponse(stale=stale.tolist()).SerializeToString()
+def _settling(
+    settled: pb.Ack | pb.AckRequest | pb.Nack | pb.NackRequest, consumer: str, group: GroupDelivery
+) -> asyncio.Future[NDArray[np.uint64]] | Refusal:
+    offsets = _offsets(settled.offset)
+    if isinstance(settled, pb.Ack | pb.AckRequest):
+        return group.settling.ack(consumer, settled.queue, offsets)
+    delay_ms = settled.delay_ms if settled.HasField("delay_ms") else None
+    return group.settling.nack(consumer, settled.queue, offsets, delay_ms)
 
 
 def _answer(consumer: Consumer, settled: pb.Ack | pb.Nack | pb.Extend, stale: NDArray[np.uint64]) -> None:

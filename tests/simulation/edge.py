@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any, NoReturn
 
 import grpc
@@ -87,7 +88,7 @@ class Edge:
     async def ack(self, raw: bytes) -> Answer:
         """As Ack. Raises StreamEnded where another node leads."""
         context: Any = Context()
-        return await self._calls.answer("Ack", raw, context, self._consumer._ack)
+        return await self._calls.answer("Ack", raw, context, partial(self._consumer._settle, pb.AckRequest))
 
     def consume(self, requests: asyncio.Queue[pb.ConsumeRequest | None]) -> AsyncIterator[bytes]:
         """As Consume; None ends the requests. Raises StreamEnded."""
