@@ -3,8 +3,10 @@
     python -m tarry.bench.ledger [--pairs 4]
 
 Each turn starts three nodes anew and measures two rates: of scheduling alone, 100 bytes in batches of 1,000;
-and of whole lives, scheduled, handed over and acknowledged. Memory is a node's own at the end of a turn. The
-last line is JSON; `ratio` is the median, over the pairs, of the rate with the ledger to that without.
+and of whole lives, scheduled, handed over and acknowledged. `cpu_us` is the processor's time of all three
+nodes, closing of segments included, for each message of both: other work on the machine changes rates much,
+this little. Memory is a node's own at the end of a turn. The last line is JSON; `ratio` is the median, over
+the pairs, of a figure with the ledger to that without.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ import numpy as np
 import typer
 from rich.console import Console
 
-from tarry.bench.nodes import BATCH, BODY, rss_bytes, schedule_rate
+from tarry.bench.nodes import BATCH, BODY, processes_of, rss_bytes, schedule_rate
 from tarry.client.aio import Client, connect
 from tarry.client.local_cluster import LocalCluster
 
@@ -48,15 +50,27 @@ async def life_rate(client: Client, topic: str, count: int) -> float:
         return count / (time.perf_counter() - start)
 
 
-async def measure(addresses: str, messages: int) -> dict[str, float]:
-    """Return both rates of a cluster that has just begun."""
-    async with connect(addresses) as client:
+def cpu_s(cluster: LocalCluster) -> float:
+    """Return the seconds that the nodes, and the processes that they waited for, have used."""
+    return sum(sum(process.cpu_times()[:4]) for process in processes_of(cluster))
+
+
+async def measure(cluster: LocalCluster, messages: int) -> dict[str, float]:
+    """Return the figures of a cluster that has just begun."""
+    async with connect(cluster.addresses) as client:
         await schedule_rate(client, BODY, 10, 4)
         await life_rate(client, "warm", 5_000)
-        return {
-            "schedule_per_s": await schedule_rate(client, BODY, messages // BATCH, 8),
-            "life_per_s": await life_rate(client, "life", messages // 2),
-        }
+        before_s = cpu_s(cluster)
+        scheduled = await schedule_rate(client, BODY, messages // BATCH, 8)
+        between_s = cpu_s(cluster)
+        lived = await life_rate(client, "life", messages // 2)
+    scheduling_s, living_s = between_s - before_s, cpu_s(cluster) - between_s
+    return {
+        "schedule_per_s": scheduled,
+        "schedule_cpu_us": scheduling_s * 1e6 / messages,
+        "life_per_s": lived,
+        "life_cpu_us": living_s * 1e6 / (messages // 2),
+    }
 
 
 def turn(*, ledger: bool, messages: int) -> dict[str, float]:
@@ -68,8 +82,8 @@ def turn(*, ledger: bool, messages: int) -> dict[str, float]:
     ):
         cluster.start()
         cluster.wait_until_serving()
-        rates = asyncio.run(measure(cluster.addresses, messages))
-        return {**rates, "node_mib": rss_bytes(cluster) / 2**20}
+        figures = asyncio.run(measure(cluster, messages))
+        return {**figures, "node_mib": rss_bytes(cluster) / 2**20}
 
 
 def main(
@@ -82,7 +96,7 @@ def main(
         for ledger in (True, False) if number % 2 == 0 else (False, True):
             figures = turn(ledger=ledger, messages=messages)
             found[ledger].append(figures)
-            told = "  ".join(f"{name} {value:,.0f}" for name, value in figures.items())
+            told = "  ".join(f"{name} {value:,.1f}" for name, value in figures.items())
             console.print(f"{number + 1} of {pairs}, ledger {'on ' if ledger else 'off'}: {told}")
     result: dict[str, Any] = {"pairs": pairs}
     for name in found[True][0]:

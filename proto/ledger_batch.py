@@ -91,6 +91,8 @@ class _Columns:
 
     def numbers(self, name: str, of: pa.DataType, known: NDArray[np.bool_] | None) -> pa.Array:
         values = self._values[name]
+        if all(value is None for value in values):
+            return pa.nulls(int(self._counts.sum()), of)
         out = np.repeat(self.scalars(name), self._counts).astype(of.to_pandas_dtype(), copy=False)
         self._fill(out, values)
         there = np.array([value is not None for value in values], dtype=np.bool_)
@@ -103,6 +105,8 @@ class _Columns:
         values = self._values[name]
         codes: dict[str, int] = {}
         firsts = [codes.setdefault(v, len(codes)) if isinstance(v, str) else -1 for v in values]
+        if len(codes) == 1 and -1 not in firsts:
+            return _same(values[0], int(self._counts.sum()))
         out = np.repeat(np.array(firsts, dtype=np.int32), self._counts)
         for i in [i for i, value in enumerate(values) if isinstance(value, tuple)]:
             positions, names = values[i]
