@@ -142,6 +142,10 @@ reconcile: $(READY) ## a cluster whose leaders are killed, its ledgers reconcile
 	$(PY) -m tarry.chaos.ledgers "$$run" --messages $(MESSAGES) --kills $(KILLS); \
 	$(PY) -m tarry.spark reconcile --small --settle-ms 0 --out out/reconcile "$$run"
 
+.PHONY: reconcile-scale
+reconcile-scale: $(READY) ## made-up ledgers of 1, 10 and 50 million rows reconciled (ARGS="--rows 1000000"); 15 min
+	@$(PY) -m tarry.spark scale $(ARGS)
+
 .PHONY: check
 check: lint types proto-check test ## what has to pass before a change lands
 

@@ -14,6 +14,7 @@ from tarry.client import (
     console_ledger,
     console_members,
     console_pull,
+    console_reconcile,
     console_schedule,
     console_topic_settings,
     console_topics,
@@ -31,6 +32,7 @@ app.command(epilog=EXIT_CODES)(console_consume.consume)
 for command in (console_pull.receive, console_pull.ack, console_pull.nack, console_pull.extend):
     app.command(epilog=EXIT_CODES)(command)
 app.command(epilog=EXIT_CODES)(console_topics.redrive)
+app.command(epilog=console_reconcile.EXIT_CODES)(console_reconcile.reconcile)
 app.add_typer(console_topic_settings.topic_app, name="topic")
 app.add_typer(console_topics.group_app, name="group")
 app.add_typer(console_members.member_app, name="member")

@@ -258,20 +258,22 @@ class ClusterStatusResponse(_message.Message):
     def __init__(self, node: _Optional[str] = ..., leader: _Optional[str] = ..., term: _Optional[int] = ..., commit_index: _Optional[int] = ..., applied_index: _Optional[int] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., pending: _Optional[int] = ..., ready: _Optional[int] = ..., frontier_ms: _Optional[int] = ..., tick: _Optional[int] = ..., local_index: _Optional[int] = ..., now_ms: _Optional[int] = ..., topics: _Optional[_Iterable[_Union[TopicStatus, _Mapping]]] = ..., version: _Optional[str] = ..., lease: _Optional[bool] = ..., state_digest: _Optional[bytes] = ..., damaged_found: _Optional[int] = ..., damaged_repaired: _Optional[int] = ..., damaged_left: _Optional[int] = ..., ledger: _Optional[_Union[LedgerStatus, _Mapping]] = ...) -> None: ...
 
 class LedgerStatus(_message.Message):
-    __slots__ = ("enabled", "segments", "bytes", "dropped", "covered_index", "failure")
+    __slots__ = ("enabled", "segments", "bytes", "dropped", "covered_index", "failure", "last_segment")
     ENABLED_FIELD_NUMBER: _ClassVar[int]
     SEGMENTS_FIELD_NUMBER: _ClassVar[int]
     BYTES_FIELD_NUMBER: _ClassVar[int]
     DROPPED_FIELD_NUMBER: _ClassVar[int]
     COVERED_INDEX_FIELD_NUMBER: _ClassVar[int]
     FAILURE_FIELD_NUMBER: _ClassVar[int]
+    LAST_SEGMENT_FIELD_NUMBER: _ClassVar[int]
     enabled: bool
     segments: int
     bytes: int
     dropped: int
     covered_index: int
     failure: str
-    def __init__(self, enabled: _Optional[bool] = ..., segments: _Optional[int] = ..., bytes: _Optional[int] = ..., dropped: _Optional[int] = ..., covered_index: _Optional[int] = ..., failure: _Optional[str] = ...) -> None: ...
+    last_segment: int
+    def __init__(self, enabled: _Optional[bool] = ..., segments: _Optional[int] = ..., bytes: _Optional[int] = ..., dropped: _Optional[int] = ..., covered_index: _Optional[int] = ..., failure: _Optional[str] = ..., last_segment: _Optional[int] = ...) -> None: ...
 
 class Member(_message.Message):
     __slots__ = ("node", "address", "connected", "match_index", "clock_offset_ms")

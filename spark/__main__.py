@@ -7,6 +7,7 @@ import sys
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any, TypeAlias
 
 import typer
@@ -14,8 +15,11 @@ from rich.console import Console
 from rich.table import Table
 
 from tarry.spark import generate as making
+from tarry.spark import monitor as watching
+from tarry.spark.bundle import bundle
 from tarry.spark.errors import SparkJobError
 from tarry.spark.reconcile import Options, Reconciliation
+from tarry.spark.scale import measured
 from tarry.spark.session import SMALL, session
 from tarry.spark.summary import FIGURES, write
 
@@ -102,9 +106,7 @@ def reconcile(
         spark = session(
             "tarry reconcile", master=master, remote=remote, memory_mib=memory_mib, settings=settings
         )
-        job = Reconciliation(
-            spark, options, lambda text: words.print(f"[dim]{datetime.now():%H:%M:%S}[/] {text}")
-        )
+        job = Reconciliation(spark, options, said)
         summary = job.run()
         write(job, summary)
     except SparkJobError as error:
@@ -150,6 +152,73 @@ def generate(
     print(
         json.dumps(result) if output is Output.JSON else f"{maker.rows:,} rows in {maker.segments:,} segments"
     )
+
+
+@app.command()
+def monitor(
+    out: Annotated[
+        str, typer.Option(help="Folder for the counts and the checkpoint, from which it goes on.")
+    ],
+    ledgers: Annotated[
+        list[str] | None, typer.Argument(metavar="[LEDGER]...", help="Folders to follow.")
+    ] = None,
+    nodes: Annotated[str | None, typer.Option(help="host:port of the nodes to follow instead.")] = None,
+    every_s: Annotated[int, typer.Option(min=1, help="Seconds from batch to batch.")] = 10,
+    once: Annotated[bool, typer.Option("--once", help="End when what is closed now is counted.")] = False,
+    master: Master = None,
+    remote: Remote = None,
+    memory_mib: Memory = 1_024,
+) -> None:
+    """Count duplicates and lateness a minute, as segments are closed.
+
+    The counts are in OUT/minutes; with --once it ends, with a line of JSON for each minute, topic and group.
+    """
+    try:
+        spark = session("tarry monitor", master=master, remote=remote, memory_mib=memory_mib)
+        query = watching.start(
+            spark, ",".join(ledgers) if ledgers else None, out, nodes=nodes, once=once, every_s=every_s,
+            told=lambda number: said(f"batch {number}"),
+        )  # fmt: skip
+        query.awaitTermination()
+    except SparkJobError as error:
+        fail(error, Output.TABLE)
+    for row in watching.minutes(spark, out).orderBy("from_ms", "topic", "group").toLocalIterator():
+        print(json.dumps(row.asDict()), flush=True)
+
+
+@app.command()
+def scale(
+    rows: Annotated[list[int] | None, typer.Option(min=1_000, help="A size; once for each.")] = None,
+    folder: Annotated[Path | None, typer.Option(help="Where to make the ledgers; removed after.")] = None,
+    memory_mib: Memory = 3_072,
+) -> None:
+    """Make up ledgers of 1, 10 and 50 million rows, reconcile each, hold what is found to what is planted.
+
+    50 million rows take some 2 GB of disk. A line of JSON for each size, and last one with all.
+    """
+    sizes = rows or [1_000_000, 10_000_000, 50_000_000]
+    results = []
+    try:
+        spark = session("tarry scale", memory_mib=memory_mib)
+    except SparkJobError as error:
+        fail(error, Output.TABLE)
+    with TemporaryDirectory(prefix="tarry-scale-", dir=folder) as made:
+        for result in measured(spark, Path(made), sizes, said):
+            results.append(result)
+            print(json.dumps(result), flush=True)
+    print(json.dumps({"sizes": results, "exact": all(one["exact"] for one in results)}), flush=True)
+    raise typer.Exit(0 if all(one["exact"] for one in results) else BROKEN)
+
+
+def said(text: str) -> None:
+    """Show progress."""
+    words.print(f"[dim]{datetime.now():%H:%M:%S}[/] {text}")
+
+
+@app.command("bundle")
+def make_bundle(file: Annotated[Path, typer.Argument(help="The zip file to write.")]) -> None:
+    """Write this program as one file for `spark-submit --py-files`."""
+    print(bundle(file))
 
 
 def main() -> None:

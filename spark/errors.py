@@ -46,3 +46,14 @@ class PackageMissing(SparkJobError):
 
     def __init__(self, package: str, purpose: str) -> None:
         super().__init__(f"the package {package} is missing, needed for {purpose}: pip install {package}")
+
+
+class NodeUnreachable(SparkJobError):
+    """A node did not give its ledger: see that it runs, that workers reach it, that it knows the token."""
+
+    def __init__(self, address: str, why: str) -> None:
+        super().__init__(f"no ledger from {address}: {why}")
+
+
+class OptionInvalid(SparkJobError):
+    """An option of the data source is wrong."""

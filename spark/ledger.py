@@ -78,11 +78,12 @@ def found(spark: SparkSession, ledgers: Sequence[str], ending: str) -> list[tupl
     there: dict[str, tuple[str, int]] = {}
     for ledger in ledgers:
         read = spark.read.format("binaryFile").option("recursiveFileLookup", True)
+        files = read.option("pathGlobFilter", f"*-*-*-*-*.{ending}")
         try:
-            files = read.option("pathGlobFilter", f"*-*-*-*-*.{ending}").load(ledger)
+            rows = files.load(ledger).select("path", "length").collect()
         except AnalysisException as error:
             raise LedgerMissing(ledger) from error
-        for row in files.select("path", "length").collect():
+        for row in rows:
             there.setdefault(row["path"].rsplit("/", 1)[-1], (row["path"], row["length"]))
     return list(there.values())
 

@@ -74,9 +74,10 @@ def counts(batch: DataFrame) -> DataFrame:
 
 def start(
     spark: SparkSession,
-    ledger: str,
+    ledger: str | None,
     out: str,
     *,
+    nodes: str | None = None,
     memory_ms: int = MEMORY_MS,
     segments_max: int | None = None,
     once: bool = False,
@@ -86,11 +87,14 @@ def start(
     """Follow a ledger and write counts to `out`/minutes, the checkpoint to `out`/checkpoint.
 
     Args:
+        ledger, nodes: one of both, as the source's path and its option `nodes` are.
         segments_max: of a batch. once: end when what is closed now is counted.
         told: called with a batch's number when it is written.
     """
     source.register(spark)
     reader = spark.readStream.format("tarry")
+    if nodes is not None:
+        reader = reader.option("nodes", nodes)
     if segments_max is not None:
         reader = reader.option("segments_max", segments_max)
 

@@ -31,7 +31,7 @@ from tarry.spark.errors import LedgerEmpty
 from tarry.spark.facts import PAIRS, ROWS_PER_PARTITION, events, facts, with_pairs
 from tarry.spark.ledger import Segment
 from tarry.spark.pairs import pairs
-from tarry.spark.summary import summary
+from tarry.spark.summary import MISSING, summary
 
 HOUR_MS: Final = 3_600_000
 BLOCKS_MAX: Final = 10_000
@@ -91,6 +91,7 @@ class Reconciliation:
         if self.order_keys:
             found.append(order.out_of_order(self.rows))
         self._write_violations(found)
+        self._write_missing()
         self.say("summary")
         return summary(self, len(every), sum(one.rows for one in every), time.monotonic() - started)
 
@@ -239,6 +240,16 @@ class Reconciliation:
         dated = every.withColumn("date", day)
         dated.coalesce(4).write.mode("overwrite").partitionBy("date", "check").parquet(path)
         self.violations = self.spark.read.schema(dated.schema).parquet(path)
+
+    def _write_missing(self) -> None:
+        """For whoever schedules them again: JSON lines of what was acknowledged and did not come out."""
+        known = self.rows.where("hour is not null").select("shard").first()
+        shard = known["shard"] if known is not None else 0
+        groups = F.sort_array(F.collect_set("group")).alias("groups")
+        lost = self.violations.where(F.col("check").isin(*MISSING)).groupBy("hour", "global_index", "topic")
+        rows = lost.agg(groups, F.min("check").alias("check"), F.min("due_ms").alias("due_ms"))
+        rows = rows.select(F.lit(shard).alias("shard"), "*")
+        rows.write.mode("overwrite").json(f"{self.options.out}/missing")
 
 
 def _has_any(segment: Segment, blocks: Sequence[int]) -> bool:

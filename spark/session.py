@@ -13,13 +13,15 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-from tarry.spark.errors import JavaMissing
+from tarry.spark.bundle import bundle
+from tarry.spark.errors import JavaMissing, PackageMissing
 
 JAVA_MAJOR_MIN: Final = 17
 LOG: Final = Path(__file__).with_name("log4j2.properties")
@@ -64,10 +66,11 @@ def session(
 
     Raises:
         JavaMissing: and neither `remote` nor spark-submit has brought one.
+        PackageMissing: `remote` needs one that pyspark does not bring.
     """
     builder = SparkSession.builder.appName(name)
     if remote:
-        return builder.remote(remote).getOrCreate()
+        return _remote(builder, remote)
     if "PYSPARK_GATEWAY_PORT" in os.environ:  # started by spark-submit, which has read the user's settings
         return builder.getOrCreate()
     java_major()
@@ -90,3 +93,14 @@ def session(
     for key, value in {**own, **(settings or {})}.items():
         builder = builder.config(key, value)
     return builder.master(master or f"local[{cores or '*'}]").getOrCreate()
+
+
+def _remote(builder: Any, remote: str) -> SparkSession:
+    """Return a session of a Spark Connect server, which is given this program's code for its workers."""
+    try:
+        spark: SparkSession = builder.remote(remote).getOrCreate()
+    except ImportError as error:
+        raise PackageMissing("pyspark[connect]", f"Spark Connect ({error})") from error
+    with tempfile.TemporaryDirectory(prefix="tarry-spark-") as folder:
+        spark.addArtifacts(str(bundle(Path(folder, "tarry.zip"))), pyfile=True)
+    return spark

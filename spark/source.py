@@ -2,18 +2,21 @@
 
     spark.dataSource.register(LedgerSource)
     spark.read.format("tarry").load("/var/lib/tarry/ledger")
+    spark.read.format("tarry").option("nodes", "10.0.0.1:7001,10.0.0.2:7001").load()
     spark.readStream.format("tarry").option("segments_max", 100).load("/var/lib/tarry/ledger")
 
-A partition is a segment; rows come as Arrow batches. Filters on `at_ms` and `index` leave out whole segments,
-by their manifests (Spark 4.1 and newer, with `spark.sql.python.filterPushdown.enabled`); Spark still applies
-them to the rows. A stream's offset is each source's last segment. A segment is read once it is closed, so a
-row is seen once, whole.
+A partition is a segment, or live a node; rows come as Arrow batches. Filters on `at_ms` and `index` leave out
+whole segments, by their manifests, or are told to the nodes (Spark 4.1 and newer, with
+`spark.sql.python.filterPushdown.enabled`); Spark still applies them to the rows. A stream's offset is the
+last segment of each source, or of each node's address. A segment is read once it is closed, so a row is seen
+once, whole.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -27,7 +30,8 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.types import StructType
 
 from tarry.proto.ledger_rows import ALWAYS, COLUMNS
-from tarry.spark.errors import LedgerMissing
+from tarry.spark.errors import LedgerMissing, NodeUnreachable, OptionInvalid
+from tarry.spark.live import Node, NodePartition
 from tarry.spark.schema import LEDGER
 
 VERSION: Final = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
@@ -199,8 +203,62 @@ class LedgerStreamReader(DataSourceStreamReader):
         return sorted(more, key=lambda one: (one[1]["last_at_ms"], one[1]["segment"]))
 
 
+class LiveReader(DataSourceReader):
+    """Reads what the nodes have closed."""
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self._nodes = nodes
+        self._bounds = Bounds()
+
+    def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802
+        """Take bounds from the filters, for the nodes to leave out rows; Spark applies all again."""
+        self._bounds = narrowed(self._bounds, filters)
+        return filters
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Return a partition for each node."""
+        at_ms, index = self._bounds.at_ms, self._bounds.index
+        return [NodePartition(node, 0, node.last_segment(), at_ms, index) for node in self._nodes]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, NodePartition)
+        return partition.read(_SCHEMA)
+
+
+class LiveStreamReader(DataSourceStreamReader):
+    """Follows nodes: offset = {address: number of its last segment that was read}."""
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self._nodes = nodes
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802
+        """Return the offset before everything."""
+        return {node.address: 0 for node in self._nodes}
+
+    def latestOffset(self, start: dict[str, int] | None = None, limit: Any = None) -> dict[str, int]:  # noqa: N802
+        """Return the offset of what is closed now; a node that does not answer stays where it was."""
+        end = dict(start or self.initialOffset())
+        for node in self._nodes:
+            with suppress(NodeUnreachable):
+                end[node.address] = max(end.get(node.address, 0), node.last_segment())
+        return end
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        """Return a partition for each node that has more."""
+        spans = [(node, start.get(node.address, 0), end.get(node.address, 0)) for node in self._nodes]
+        return [NodePartition(node, after, up_to) for node, after, up_to in spans if up_to > after]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, NodePartition)
+        return partition.read(_SCHEMA)
+
+
 class LedgerSource(DataSource):
-    """The format `tarry`; options: `path` (several with commas), `segments_max` of a stream's batch."""
+    """The format `tarry`.
+
+    Options: `path` (several with commas), and of its streams `segments_max`, a batch's; or `nodes`
+    (host:port, several with commas), with `token` and `authority` (a PEM file) where the nodes ask for them.
+    """
 
     @classmethod
     def name(cls) -> str:
@@ -213,11 +271,28 @@ class LedgerSource(DataSource):
     def _folders(self) -> list[Folder]:
         return [Folder(one.strip()) for one in self.options.get("path", "").split(",") if one.strip()]
 
+    @cached_property
+    def _nodes(self) -> list[Node]:
+        secrets = {name: self.options.get(name, "") for name in ("token", "authority")}
+        return [
+            Node(one.strip(), **secrets) for one in self.options.get("nodes", "").split(",") if one.strip()
+        ]
+
+    def _one_of_both(self) -> None:
+        if bool(self._folders) == bool(self._nodes):
+            raise OptionInvalid('name either folders, .load("path"), or nodes, .option("nodes", "host:port")')
+
     def reader(self, schema: StructType) -> DataSourceReader:
-        return LedgerReader(self._folders)
+        self._one_of_both()
+        return LiveReader(self._nodes) if self._nodes else LedgerReader(self._folders)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        self._one_of_both()
+        if self._nodes:
+            return LiveStreamReader(self._nodes)
         segments_max = self.options.get("segments_max")
+        if segments_max and not LIMITS_STREAMS:
+            raise OptionInvalid(f"segments_max needs Spark 4.2 or newer, this is {pyspark.__version__}")
         return LedgerStreamReader(self._folders, int(segments_max) if segments_max else None)
 
 

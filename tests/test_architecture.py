@@ -39,6 +39,7 @@ FENCES = {
         "chaos/",
         "bench/",
         "proto/",
+        "spark/live.py",
     ),
     "pyspark": ("spark/",),
     "pyarrow": ("proto/ledger_", "node/ledger", "client/receipts", "bench/", "spark/"),

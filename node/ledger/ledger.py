@@ -141,6 +141,7 @@ class Ledger:
             dropped=self._buffer.dropped,
             covered_index=disk.open.covered if disk.open else 0,
             failure=self._failure,
+            last_segment=disk.segments[-1][1]["segment"] if disk.segments else 0,
         )
 
     # -- writing -------------------------------------------------------------------------

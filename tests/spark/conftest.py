@@ -58,10 +58,3 @@ def reconciled(spark: SparkSession, folder: Path, plan: Plan) -> Reconciled:
 def planted(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Reconciled:
     """Two chunks, each with one of every fault."""
     return reconciled(spark, tmp_path_factory.mktemp("planted"), Plan(4_000, chunk=2_000, planted=1))
-
-
-@pytest.fixture(scope="session")
-def clean(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Reconciled:
-    """The same with order keys and without a fault."""
-    plan = Plan(2_000, chunk=1_000, planted=0, order_keys=True)
-    return reconciled(spark, tmp_path_factory.mktemp("clean"), plan)

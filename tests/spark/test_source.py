@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from pathlib import Path
 
@@ -10,9 +11,22 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import EqualTo, GreaterThan, LessThan
 
+from tarry.client.aio import connect
+from tarry.client.local_cluster import LocalCluster
 from tarry.spark import monitor, source
-from tarry.spark.errors import LedgerMissing
-from tarry.spark.source import Bounds, Folder, LedgerReader, LedgerStreamReader, narrowed
+from tarry.spark.errors import LedgerMissing, NodeUnreachable, OptionInvalid
+from tarry.spark.live import Node
+from tarry.spark.schema import LEDGER
+from tarry.spark.source import (
+    Bounds,
+    Folder,
+    LedgerReader,
+    LedgerSource,
+    LedgerStreamReader,
+    LiveReader,
+    LiveStreamReader,
+    narrowed,
+)
 from tests.spark.conftest import Reconciled
 
 
@@ -83,3 +97,49 @@ def test_a_monitor_that_is_stopped_goes_on_where_it_was(
     assert duplicates == 10
     assert tuple(found.collect()[0])[:2] == (deliveries, duplicates)
     assert found.collect()[0][2] == pytest.approx(late_ms, rel=1 / 128)
+
+
+@pytest.mark.cluster
+def test_nodes_are_read_and_followed_live(spark: SparkSession, tmp_path: Path) -> None:
+    with LocalCluster(1, tmp_path, settings={"ledger": {"segment_ms": 500}}) as cluster:
+        cluster.start()
+        cluster.wait_until_serving()
+        asyncio.run(schedule_until_closed(cluster, 3_000))
+        source.register(spark)
+        live = spark.read.format("tarry").option("nodes", cluster.addresses)
+        wanted = duckdb.execute(
+            "select count(*), sum(global_index) from read_parquet(?) where kind = 'scheduled' and index > 3",
+            [f"{tmp_path}/n1/ledger/date=*/*.parquet"],
+        ).fetchall()[0]
+        rows = live.load().where("kind = 'scheduled' and index > 3")
+        assert tuple(rows.selectExpr("count(*)", "sum(global_index)").collect()[0]) == wanted
+        reader = LiveStreamReader([Node(cluster.addresses)])
+        begin = reader.initialOffset()
+        end = reader.latestOffset(begin)
+        (partition,) = reader.partitions(begin, end)
+        first = sum(batch.num_rows for batch in reader.read(partition))
+        assert first == sum(one["rows"] for one in Folder(f"{tmp_path}/n1/ledger").manifests())
+        assert reader.partitions(end, reader.latestOffset(end)) == []
+    assert reader.latestOffset(end) == end  # a node that is gone is waited for
+    with pytest.raises(NodeUnreachable, match="no ledger from"):
+        LiveReader([Node(cluster.addresses)]).partitions()
+
+
+async def schedule_until_closed(cluster: LocalCluster, count: int) -> None:
+    """Schedule messages and wait until all of them stand in closed segments."""
+    async with asyncio.timeout(120), connect(cluster.addresses) as client:
+        for _ in range(0, count, 1_000):
+            await client.producer().schedule_batch("live", [b"x"] * 1_000, delay_ms=3_600_000)
+        folder = Folder(f"{cluster.folder}/n1/ledger")
+        while not _scheduled(folder) >= count:  # noqa: ASYNC110  another process closes them
+            await asyncio.sleep(0.2)
+
+
+def _scheduled(folder: Folder) -> int:
+    return sum(one["kinds"].get("scheduled", 0) for one in folder.manifests())
+
+
+def test_folders_and_nodes_are_not_mixed() -> None:
+    for options in ({}, {"path": "/a", "nodes": "127.0.0.1:1"}):
+        with pytest.raises(OptionInvalid, match="either folders"):
+            LedgerSource(options).reader(LEDGER)
