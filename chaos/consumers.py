@@ -61,16 +61,17 @@ class Consumers:
 
     async def stop(self) -> None:
         """End them; raises what ended one of them before."""
-        for task in self._tasks:
-            task.cancel()
-        for outcome in await asyncio.gather(*self._tasks, return_exceptions=True):
-            if outcome is not None and not isinstance(outcome, asyncio.CancelledError):
-                raise outcome
+        left = set(self._tasks)
+        while left:  # gRPC may answer a cancellation with an error of its own, which is taken for a node's
+            for task in left:
+                task.cancel()
+            _, left = await asyncio.wait(left, timeout=1)
+        self.check()
 
     def check(self) -> None:
         """Raise what has ended a consumer."""
         for task in self._tasks:
-            if task.done():
+            if task.done() and not task.cancelled():
                 task.result()
 
     def _received(self, message: Message, group: str, consumer: str) -> Delivered:

@@ -65,12 +65,13 @@ class Subscription:
             asyncio.create_task(self._watch()),
         ]
         try:
-            await asyncio.wait_for(asyncio.shield(self._first), self._settings.deadline_ms / 1_000)
+            async with asyncio.timeout(self._settings.deadline_ms / 1_000):
+                await asyncio.shield(self._first)
         except TimeoutError:
             await self.close(0)
             error = self._last_error or Unavailable("NO_LEADER", "no node took the subscription in time")
             raise error from None
-        except TarryError:
+        except (TarryError, asyncio.CancelledError):
             await self.close(0)
             raise
 
@@ -80,24 +81,30 @@ class Subscription:
 
     async def close(self, within_ms: int) -> None:
         """Wait for the answers to what was sent, end the stream, stop."""
-        deadline = time.monotonic() + within_ms / 1_000
+        try:
+            await self._end_orderly(time.monotonic() + within_ms / 1_000)
+        finally:
+            self._closing = True
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            self._hand.abandon()
+
+    async def _end_orderly(self, deadline: float) -> None:
         while (
             self._hand.unsettled and self._tasks and not self._tasks[0].done() and time.monotonic() < deadline
         ):
             self._settled.clear()
+            # not wait_for: before Python 3.12 it loses a cancellation that comes with what it waits for
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._settled.wait(), max(0.001, deadline - time.monotonic()))
+                async with asyncio.timeout(max(0.001, deadline - time.monotonic())):
+                    await self._settled.wait()
         self._closing = True
-        if self._stream is not None and self._open:
-            with contextlib.suppress(aio.AioRpcError, asyncio.InvalidStateError, TimeoutError):
-                # The server sees an orderly end, so that it gives what is in hand to others at once.
-                await asyncio.wait_for(self._stream.done_writing(), 1)
-                if self._tasks:
-                    await asyncio.wait(self._tasks[:1], timeout=max(0.1, deadline - time.monotonic()))
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._hand.abandon()
+        if self._stream is not None and self._open and self._tasks:
+            # The server sees an orderly end, so that it gives what is in hand to others at once.
+            self._tasks.append(asyncio.create_task(_end(self._stream)))
+            await asyncio.wait(self._tasks[-1:], timeout=1)
+            await asyncio.wait(self._tasks[:1], timeout=max(0.1, deadline - time.monotonic()))
 
     async def _keep_open(self) -> None:
         failures = 0
@@ -139,7 +146,8 @@ class Subscription:
             subscribe.CopyFrom(self._subscribe)
             subscribe.credit = self._hand.credit_to_start()
             subscribe.holding.extend(self._hand.holding())
-            await asyncio.wait_for(self._begin(stream, subscribe), SUBSCRIBE_MS / 1_000)
+            async with asyncio.timeout(SUBSCRIBE_MS / 1_000):
+                await self._begin(stream, subscribe)
             response: Any
             while (response := await stream.read()) is not EOF:
                 self._heard = time.monotonic()
@@ -207,3 +215,8 @@ class Subscription:
                 if replaced and self._open and stream is not None and stream is self._stream:
                     self._nodes.leader_lost(address)
                     stream.cancel()
+
+
+async def _end(stream: Stream) -> None:
+    with contextlib.suppress(aio.AioRpcError, asyncio.InvalidStateError):
+        await stream.done_writing()

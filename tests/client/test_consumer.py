@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc
@@ -13,6 +14,7 @@ from tarry.client.delivery import Stamp
 from tarry.client.errors import Closed, InvalidName, Unavailable
 from tarry.client.hand import AckOutcome
 from tarry.client.message import Message
+from tarry.proto import tarry_consumer_pb2 as consumer_pb
 from tarry.proto.tarry_message_pb2 import Record
 from tests.client.stand_in import ClusterStandIn, GroupStandIn, refuse, take
 
@@ -129,6 +131,39 @@ async def test_closing_sends_the_last_acks_and_ends_the_iteration(
             await anext(consumer)
         with pytest.raises(Closed):
             second.ack()
+
+
+async def test_closing_that_is_cancelled_as_its_last_answer_comes_is_cancelled(
+    cluster: ClusterStandIn, group: GroupStandIn
+) -> None:
+    async with connect(cluster.addresses) as client, client.consumer("orders", "g") as consumer:
+        await group.deliver(range(1))
+        (message,) = await take(consumer, 1)
+        acked = message.ack()
+        closing = asyncio.create_task(consumer.close())
+        acked.add_done_callback(lambda _: closing.cancel())
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+
+
+async def test_a_start_that_is_cancelled_leaves_no_stream_behind(
+    cluster: ClusterStandIn, group: GroupStandIn
+) -> None:
+    begun = asyncio.Event()
+
+    async def say_nothing(*_: Any) -> AsyncIterator[consumer_pb.ConsumeResponse]:
+        begun.set()
+        await asyncio.Event().wait()
+        yield consumer_pb.ConsumeResponse()
+
+    cluster.on_consume = say_nothing
+    async with connect(cluster.addresses) as client:
+        starting = asyncio.create_task(client.consumer("orders", "g").start())
+        await begun.wait()
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+        assert [task for task in asyncio.all_tasks() if "Subscription" in repr(task.get_coro())] == []
 
 
 async def test_closing_wakes_who_waits_for_a_message(cluster: ClusterStandIn, group: GroupStandIn) -> None:
