@@ -6,21 +6,20 @@ the same plan, not the same microsecond.
 
 from __future__ import annotations
 
-import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 
 from tarry.chaos.clocks import INEXACT_MS, to_the_next_hour_ms
 from tarry.chaos.run import Run
 from tarry.chaos.scenario import SHORT_JOURNAL, Scenario
-from tarry.chaos.strokes import STROKES, equip, lacking, possible
+from tarry.chaos.strokes import STROKES, at_once, equip, lacking, possible
 
 STEPS = range(4, 8)
 LENGTHS_S = (0.1, 0.3, 0.6, 1, 2.5)
 ALONE = frozenset({"failing fsync"})
 """A node that is cut off or frozen meanwhile syncs nothing, and so does not end."""
 
-Step = Callable[[Run, random.Random], Awaitable[None]]
+Step = Callable[[Run, random.Random], Coroutine[None, None, None]]
 
 
 async def _crash_all(run: Run, chance: random.Random) -> None:
@@ -90,7 +89,7 @@ def explored(seed: int) -> Scenario:
     async def play(run: Run) -> None:
         for number, together in enumerate(plan):
             steps = [WHOLE.get(name) or _stroke(name) for name in together]
-            await asyncio.gather(
+            await at_once(
                 *(step(run, random.Random(f"{seed} {number} {place}")) for place, step in enumerate(steps))
             )
             if chance.random() < 0.6:

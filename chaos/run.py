@@ -34,6 +34,7 @@ WARM_UP_S = 1.0
 COOL_DOWN_S = 1.0
 SETTLE_S = 60.0
 SERVES_S = 120.0
+RUN_S_MAX = 1_200
 RECOVER_MS = 2_000  # after a fault is over, until clients and nodes have found each other again
 SAW_MS = 500
 BEHIND_MS = 100  # how old what followers know of deliveries may be: two heartbeats
@@ -75,7 +76,7 @@ class Run:
 
     async def leader(self) -> str:
         """Return who leads, once somebody does."""
-        return await self.cluster.leader()
+        return await self.cluster.leader(SERVES_S)
 
     async def followers(self) -> list[str]:
         """Return the nodes that run and do not lead."""
@@ -209,7 +210,10 @@ class Run:
         """Do it all. Raises LocalClusterError where the cluster does not come back."""
         try:
             self.scenario.prepare(self)
-            await self._play()
+            async with asyncio.timeout(RUN_S_MAX):
+                await self._play()
+        except TimeoutError:
+            self.complaints.append(f"the run did not end within {RUN_S_MAX} s")
         finally:
             for undo in self._at_end:
                 undo()

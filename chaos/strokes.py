@@ -6,9 +6,10 @@ await strike(run, "n2", 0.8)
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -20,7 +21,7 @@ from tarry.chaos.proxies import Link
 from tarry.chaos.run import Run
 from tarry.client.local_cluster import LocalNode
 
-Strike = Callable[[Run, str, float], Awaitable[None]]
+Strike = Callable[[Run, str, float], Coroutine[None, None, None]]
 """What befalls a node for so many seconds."""
 
 Which = Callable[[str, Sequence[str]], list[Link]]
@@ -125,6 +126,16 @@ STROKES: Final = {
     "clock ahead": Stroke(partial(_clock, MINUTES_10), "clock"),
     "clock behind": Stroke(partial(_clock, -MINUTES_10), "clock"),
 }
+
+
+async def at_once(*doing: Coroutine[None, None, None]) -> None:
+    """Do it all at the same time; where one fails, the others end as well."""
+    tasks = [asyncio.create_task(one) for one in doing]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
 
 
 def lacking() -> dict[str, str]:

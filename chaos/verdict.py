@@ -112,8 +112,11 @@ def judge(run: Run, seconds: float) -> Verdict:
     verdict.unjudged, verdict.broken = (
         (slow, verdict.broken) if run.load > BUSY else ([], verdict.broken + slow)
     )
-    if scenario.duplicates_max is not None and verdict.duplicates > scenario.duplicates_max:
-        verdict.broken.append(f"{verdict.duplicates} duplicates, more than {scenario.duplicates_max}")
+    most = scenario.duplicates_max
+    if most is not None and verdict.duplicates > most:
+        # a leader that is lost for want of time is a crash, and may repeat what a crash may
+        told = verdict.unjudged if verdict.unprovoked or run.load > BUSY else verdict.broken
+        told.append(f"{verdict.duplicates} duplicates, more than {most}")
     if not verdict.delivered or not leaders.compared(history):
         verdict.broken.append("nothing was delivered, or no states were compared: the run shows nothing")
     return verdict

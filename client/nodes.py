@@ -104,7 +104,8 @@ class Nodes:
         if self._search is None or self._search.done():
             self._search = asyncio.create_task(self._look())
         try:
-            return await asyncio.wait_for(asyncio.shield(self._search), within_ms / 1_000)
+            async with asyncio.timeout(within_ms / 1_000):
+                return await asyncio.shield(self._search)
         except TimeoutError:
             return None
 

@@ -3,7 +3,6 @@ checkpoint, the change of the hour."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 
 from tarry.chaos import clocks
@@ -12,7 +11,7 @@ from tarry.chaos.cluster import now_ms
 from tarry.chaos.faults.disks import wipe
 from tarry.chaos.run import Run
 from tarry.chaos.scenario import SHORT_JOURNAL, scenario
-from tarry.chaos.strokes import STROKES, Strike, equip, possible
+from tarry.chaos.strokes import STROKES, Strike, at_once, equip, possible
 
 STROKE_S = 0.8
 BEHIND = 4_000  # messages that a follower misses, for a snapshot
@@ -35,7 +34,7 @@ async def faults_in_transfers(run: Run) -> None:
     """Every fault in turn as leadership is handed over, at the leader and at a follower alternately."""
 
     async def moment(victim: str, strike: Strike) -> None:
-        await asyncio.gather(strike(run, victim, STROKE_S), run.transfer())
+        await at_once(strike(run, victim, STROKE_S), run.transfer())
 
     await _each(run, moment)
 
@@ -50,7 +49,7 @@ async def faults_in_membership_changes(run: Run) -> None:
     async def moment(victim: str, strike: Strike) -> None:
         nonlocal joins
         change = _join() if joins else run.removed("n4")
-        await asyncio.gather(strike(run, victim, STROKE_S), change)
+        await at_once(strike(run, victim, STROKE_S), change)
         if not joins:
             await _forget()
         joins = not joins

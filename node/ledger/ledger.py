@@ -240,7 +240,8 @@ class Ledger:
             return
         wait_ms = max(0, full_at_ms - self._now_ms()) if full_at_ms is not None else 0
         try:
-            await asyncio.wait_for(self._something.wait(), min(wait_ms, DAY_MS) / 1000)
+            async with asyncio.timeout(min(wait_ms, DAY_MS) / 1000):
+                await self._something.wait()
         except TimeoutError:
             return
 
