@@ -25,6 +25,7 @@ from tarry.proto.tarry_consumer_pb2_grpc import ConsumerServiceStub
 from tarry.proto.tarry_message_pb2 import Record
 
 BRISK, ROUGH = "brisk", "rough"
+PULLING = "pulling"
 LEASE_MS = 1_500  # of the rough group: what is dropped comes again soon
 AGAIN_S = 0.2
 
@@ -147,18 +148,18 @@ class Consumers:
         channels = [aio.insecure_channel(address, QUICK) for address in self._addresses]
         stubs = [ConsumerServiceStub(channel) for channel in channels]
         request = pb.ReceiveRequest(
-            topic=topic, group=ROUGH, consumer="pulling", messages_max=10, wait_ms=500, lease_ms=LEASE_MS
+            topic=topic, group=ROUGH, consumer=PULLING, messages_max=10, wait_ms=500, lease_ms=LEASE_MS
         )
         try:
             while True:
                 try:
                     response = await chance.choice(stubs).Receive(request, timeout=3)
                     for batch in response.deliveries:
-                        self._taken(batch, "pulling")
+                        self._taken(batch, PULLING)
                         named = {
                             "topic": topic,
                             "group": ROUGH,
-                            "consumer": "pulling",
+                            "consumer": PULLING,
                             "queue": batch.queue,
                             "offset": batch.offset,
                         }

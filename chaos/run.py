@@ -39,6 +39,7 @@ RECOVER_MS = 2_000  # after a fault is over, until clients and nodes have found 
 SAW_MS = 500
 BEHIND_MS = 100  # how old what followers know of deliveries may be: two heartbeats
 TOLD_TIMES = 100
+ASKED_S = 5.0
 
 
 class Run:
@@ -270,12 +271,18 @@ class Run:
         return False
 
     async def _agreed(self) -> bool:
-        deadline = time.monotonic() + SETTLE_S
-        while time.monotonic() < deadline:
-            seen = await self._ask(self.names)
-            if len(seen) == len(self.names) and len({(one.applied_index, one.digest) for one in seen}) == 1:
-                return True
-            await asyncio.sleep(0.1)
+        """Wait until all have applied the same, for as long as any of them gets further; then compare."""
+        seen, since = 0, time.monotonic()
+        while time.monotonic() - since < SETTLE_S:
+            there = await self._ask(self.names, digest=False)
+            indices = [one.applied_index for one in there]
+            if len(indices) == len(self.names) and len(set(indices)) == 1:
+                there = await self._ask(self.names)
+                if len({(one.applied_index, one.digest) for one in there}) == 1:
+                    return True
+            if sum(indices) != seen:
+                seen, since = sum(indices), time.monotonic()
+            await asyncio.sleep(0.2)
         return False
 
     async def _look(self) -> None:
@@ -284,19 +291,23 @@ class Run:
             await self._ask(self.names)
             await asyncio.sleep(SAW_MS / 1_000)
 
-    async def _ask(self, names: Iterable[str]) -> list[NodeSeen]:
-        """Ask nodes how they are, past all links."""
+    async def _ask(self, names: Iterable[str], *, digest: bool = True) -> list[NodeSeen]:
+        """Ask nodes how they are, past all links; a digest is work for them."""
         asked = [name for name in names if not self.cluster.local.nodes[name].paused]
-        seen = [one for one in await asyncio.gather(*map(self._ask_one, asked)) if one is not None]
+        seen = [
+            one
+            for one in await asyncio.gather(*(self._ask_one(name, digest) for name in asked))
+            if one is not None
+        ]
         self.history.nodes += seen
         return seen
 
-    async def _ask_one(self, name: str) -> NodeSeen | None:
+    async def _ask_one(self, name: str, digest: bool) -> NodeSeen | None:
         address = self.cluster.local.nodes[name].address
         channel = self._channels.setdefault(name, aio.insecure_channel(address, QUICK))
         try:
             status: operator_pb.ClusterStatusResponse = await OperatorServiceStub(channel).ClusterStatus(
-                operator_pb.ClusterStatusRequest(digest=True), timeout=1
+                operator_pb.ClusterStatusRequest(digest=digest), timeout=ASKED_S
             )
         except aio.AioRpcError:
             return None

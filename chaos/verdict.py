@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from tarry.chaos import checks
 from tarry.chaos.checking import leaders, registers, repeats, waiting
-from tarry.chaos.consumers import BRISK, ROUGH
+from tarry.chaos.consumers import BRISK, PULLING, ROUGH
 from tarry.chaos.run import BEHIND_MS, RECOVER_MS, TOPICS, Run
 from tarry.chaos.scenario import Scenario
 
@@ -81,7 +81,7 @@ def judge(run: Run, seconds: float) -> Verdict:
         "scheduled twice by a repeated request": repeats.answered_differently(history),
         "delivered though never sent": checks.unexpected(history),
         "not linearizable": registers.not_linearizable(history),
-        "handed over beside a successor": leaders.overlapping(history, travel_ms),
+        "handed over beside a successor": leaders.overlapping(history, travel_ms, {PULLING}),
         "two leaders in term": leaders.two_in_one_term(history),
         "out of the order of its key": waiting.out_of_order(history),
     }

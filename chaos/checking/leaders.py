@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from tarry.chaos.checking.frozen import moment_of
 from tarry.chaos.checking.repeats import Span
 from tarry.chaos.history import Delivered, History
 
 
-def overlapping(history: History, travel_ms: int) -> tuple[Delivered, ...]:
-    """Return deliveries of a leader from after its successor's first, by more than their way takes."""
+def overlapping(history: History, travel_ms: int, pulling: Collection[str] = ()) -> tuple[Delivered, ...]:
+    """Return deliveries of a leader from after its successor's first, by more than their way takes.
+
+    `pulling`: consumers whose calls any node may pass on; an answer is on its way for as long as a call may.
+    """
     moment = moment_of(history, travel_ms)
     begun: dict[int, int] = {}
     for delivery in history.delivered:
@@ -22,7 +25,8 @@ def overlapping(history: History, travel_ms: int) -> tuple[Delivered, ...]:
     return tuple(
         delivery
         for delivery in history.delivered
-        if any(
+        if delivery.consumer not in pulling
+        and any(
             term > delivery.term and moment(delivery) > start_ms + travel_ms
             for term, start_ms in begun.items()
         )

@@ -143,6 +143,8 @@ def test_an_old_leader_that_hands_over_beside_its_successor_is_found() -> None:
     history.delivered += [delivered(6, at_ms=5_050, node="n2", term=2), late]
     assert leaders.overlapping(history, travel_ms=100) == (late,)
     assert leaders.overlapping(history, travel_ms=150) == ()
+    assert leaders.overlapping(history, travel_ms=100, pulling={"another"}) == (late,)
+    assert leaders.overlapping(history, travel_ms=100, pulling={late.consumer}) == ()
 
 
 def test_two_leaders_in_one_term_are_found_by_what_they_say_and_by_what_they_hand_over() -> None:
