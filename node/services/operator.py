@@ -78,7 +78,7 @@ class OperatorService:
             leader=status.leader or "",
             term=status.term,
             commit_index=status.commit_index,
-            applied_index=status.applied_index,
+            applied_index=self._machine.applied_index,  # the digest's, also as a peer's state is swapped in
             members=self._members(),
             pending=wheel.pending,
             ready=queues.unacknowledged(),
