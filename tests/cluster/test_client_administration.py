@@ -78,6 +78,27 @@ async def test_a_group_starts_where_it_was_told_to(client: Client) -> None:
         assert [message.body for message in await take(early, 2)] == [b"before", b"after"]
 
 
+async def test_a_group_starts_at_or_is_moved_to_a_time(client: Client) -> None:
+    times = []
+    operator, producer = client.operator(), client.producer()
+    async with client.consumer("times", "witness") as witness:
+        for body in (b"0", b"1", b"2"):
+            await producer.schedule("times", body, delay_ms=0)
+            (message,) = await take(witness, 1)
+            times.append(message.released_ms)
+            await message.ack()
+            await asyncio.sleep(0.01)  # so that no two are released in one millisecond
+    assert await operator.create_group("times", "from-1", times[1]) == 1
+    assert await operator.create_group("times", "from-later", times[2] + 1) == 3
+    counted = await operator.seek_group("times", "witness", times[1], dry_run=True)
+    assert (counted.to_offset, counted.delivered_again, counted.skipped) == (1, 2, 0)
+    counted = await operator.seek_group("times", "from-1", times[2], dry_run=True)
+    assert (counted.to_offset, counted.delivered_again, counted.skipped) == (2, 0, 1)
+    await operator.seek_group("times", "witness", times[1])
+    async with client.consumer("times", "witness") as again:
+        assert [message.body for message in await take(again, 2)] == [b"1", b"2"]
+
+
 async def test_a_consumer_says_where_its_new_group_starts(client: Client) -> None:
     await released(client, "consumer-starts", [b"before"])
     async with client.consumer("consumer-starts", "g", start="latest") as consumer:
@@ -223,7 +244,7 @@ async def test_dead_letters_are_given_back_to_their_group(tmp_path: Path) -> Non
         cluster.start()
         cluster.wait_until_serving()
         async with connect(cluster.addresses) as client:
-            await client.producer().schedule_batch("jobs", [b"0", b"1"], delay_ms=0)
+            await client.producer().schedule_batch("jobs", [b"0", b"1"], delay_ms=0, tags=[["red"], ["blue"]])
             async with client.consumer("jobs", "g") as consumer:
                 for message in await take(consumer, 2):
                     assert await message.nack() is AckOutcome.OK
@@ -233,6 +254,14 @@ async def test_dead_letters_are_given_back_to_their_group(tmp_path: Path) -> Non
                 steps: list[Redriven] = []
                 operator = client.operator()
                 assert (await operator.redrive("dlq.g.jobs", dry_run=True)).redriven == 2
+                for wanted, count in (
+                    ({"tags": ["red"]}, 1),
+                    ({"reason": "NACKED"}, 2),
+                    ({"reason": "LEASE_EXPIRED"}, 0),
+                    ({"messages_max": 1}, 1),
+                ):
+                    counted = await operator.redrive("dlq.g.jobs", dry_run=True, **wanted)
+                    assert counted.redriven == count
                 done = await operator.redrive("dlq.g.jobs", on_progress=steps.append)
                 assert done.redriven == 2
                 assert steps[-1] == done
