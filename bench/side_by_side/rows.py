@@ -31,18 +31,18 @@ class Row:
 
 def _schedule(batch: int, size: int, in_flight: int) -> Callable[[System, bool], Awaitable[Turn]]:
     return lambda system, quick: workloads.schedule(
-        system, batch=batch, size=size, in_flight=in_flight, seconds=0.5 if quick else 1.5
+        system, batch=batch, size=size, in_flight=in_flight, seconds=0.4 if quick else 1.2
     )
 
 
 def _single(tasks: int) -> Callable[[System, bool], Awaitable[Turn]]:
     return lambda system, quick: workloads.single(
-        system, size=100, tasks=tasks, seconds=0.5 if quick else 1.5
+        system, size=100, tasks=tasks, seconds=0.4 if quick else 1.2
     )
 
 
 def _steady(rate: int) -> Callable[[System, bool], Awaitable[Turn]]:
-    return lambda system, quick: workloads.steady(system, rate=rate, size=100, seconds=1.0 if quick else 3.0)
+    return lambda system, quick: workloads.steady(system, rate=rate, size=100, seconds=1.0 if quick else 2.5)
 
 
 def _mass(count: int) -> Callable[[System, bool], Awaitable[Turn]]:
@@ -50,7 +50,8 @@ def _mass(count: int) -> Callable[[System, bool], Awaitable[Turn]]:
 
 
 def _pending(system: System, quick: bool) -> Awaitable[Turn]:
-    return workloads.pending(system, count=1_000_000, size=100, seconds=14.0)
+    count, seconds = (400_000, 4.0) if quick else (1_000_000, 10.0)
+    return workloads.pending(system, count=count, size=100, seconds=seconds)
 
 
 def _cancel(system: System, quick: bool) -> Awaitable[Turn]:
