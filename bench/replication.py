@@ -23,7 +23,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Self, cast
@@ -36,7 +36,7 @@ from rich.table import Table
 from tarry.bench import replica
 from tarry.client.aio import connect
 from tarry.client.local_cluster import LocalCluster, free_ports
-from tarry.proto.tarry_peer_pb2 import FetchSnapshotRequest, FetchSnapshotResponse
+from tarry.proto.tarry_peer_pb2 import FetchSnapshotRequest, FetchSnapshotResponse, SnapshotFile
 from tarry.replication.core import in_thread
 from tarry.replication.snapshot import fetch
 from tarry.replication.state_folder import StateFolder
@@ -168,13 +168,13 @@ async def _fetch(address: str, folder: Path) -> int:
             FetchSnapshotResponse.FromString,
         )
 
-        async def parts() -> AsyncIterator[FetchSnapshotResponse]:
+        async def parts(kept: Sequence[SnapshotFile]) -> AsyncIterator[FetchSnapshotResponse]:
             nonlocal size
-            async for part in stream(FetchSnapshotRequest(cluster="tarry", node="bench")):
+            async for part in stream(FetchSnapshotRequest(cluster="tarry", node="bench", kept=kept)):
                 size += len(part.chunk.data)
                 yield part
 
-        await fetch(parts(), StateSink(cast("Any", None), StateFolder(folder)), in_thread)
+        await fetch(parts, StateSink(cast("Any", None), StateFolder(folder)), in_thread)
     return size
 
 

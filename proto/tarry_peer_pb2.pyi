@@ -213,12 +213,14 @@ class HeartbeatReply(_message.Message):
     def __init__(self, term: _Optional[int] = ..., sent: _Optional[float] = ..., wall_ms: _Optional[int] = ...) -> None: ...
 
 class FetchSnapshotRequest(_message.Message):
-    __slots__ = ("cluster", "node")
+    __slots__ = ("cluster", "node", "kept")
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
+    KEPT_FIELD_NUMBER: _ClassVar[int]
     cluster: str
     node: str
-    def __init__(self, cluster: _Optional[str] = ..., node: _Optional[str] = ...) -> None: ...
+    kept: _containers.RepeatedCompositeFieldContainer[SnapshotFile]
+    def __init__(self, cluster: _Optional[str] = ..., node: _Optional[str] = ..., kept: _Optional[_Iterable[_Union[SnapshotFile, _Mapping]]] = ...) -> None: ...
 
 class FetchSnapshotResponse(_message.Message):
     __slots__ = ("manifest", "chunk")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from tarry.proto.tarry_peer_pb2 import LogPosition
 from tarry.replication import snapshot
@@ -80,8 +81,8 @@ class Installing:
     async def _fetch(self, peer: str) -> None:
         try:
             if self._sink is not None:
-                parts = self._transport.fetch_snapshot(peer)
-                self._arrived = await snapshot.fetch(parts, self._sink, self._core.run_blocking)
+                ask = partial(self._transport.fetch_snapshot, peer)
+                self._arrived = await snapshot.fetch(ask, self._sink, self._core.run_blocking)
                 self._core.wake.set()
         except SnapshotFailed:
             await asyncio.sleep(self._core.settings.snapshot_retry_ms / 1000)

@@ -2,7 +2,7 @@
 
     follower                                      leader
        │◄───────────── NeedSnapshot ─────────────────│  what it lacks is not in the journal any more
-       │────────────── FetchSnapshot ───────────────►│
+       │── FetchSnapshot (what is here already) ────►│
        │◄── manifest, chunks (each with checksum) ───│  SnapshotSource
        │ SnapshotSink: side folder, verified, synced
        │ journal: "installing" ─► sink.install(), adopt() ─► journal starts at the snapshot
@@ -13,7 +13,7 @@ was acknowledged (S2-S4, S9, S10, S17).
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -70,10 +70,14 @@ class SnapshotSource(Protocol):
 class SnapshotSink(Protocol):
     """Where a state arrives. All but `adopt` blocks."""
 
-    def begin(self, manifest: Manifest) -> None:
-        """Empties the side folder: an earlier arrival that was not installed is over."""
+    def kept(self) -> Sequence[SnapshotFile]:
+        """What is left of an arrival that was interrupted, as far as it came."""
 
-    def write(self, file: int, offset: int, data: bytes) -> None: ...
+    def begin(self, manifest: Manifest) -> None:
+        """Keeps what is left of the manifest's files, and nothing else."""
+
+    def write(self, file: int, offset: int, data: bytes) -> None:
+        """What the file has beyond the offset is void."""
 
     def install(self) -> None:
         """Syncs the side folder and puts it in the place of the machine's, atomically also under a power
@@ -83,7 +87,9 @@ class SnapshotSink(Protocol):
         """After `install`: the machine goes over to it; its `applied_index` is the manifest's from now on."""
 
 
-async def serve(core: Core, source: SnapshotSource | None) -> AsyncIterator[FetchSnapshotResponse]:
+async def serve(
+    core: Core, source: SnapshotSource | None, kept: Sequence[SnapshotFileProto] = ()
+) -> AsyncIterator[FetchSnapshotResponse]:
     """Raises SnapshotFailed."""
     if source is None:
         raise SnapshotFailed("this replica serves no snapshots")
@@ -91,8 +97,10 @@ async def serve(core: Core, source: SnapshotSource | None) -> AsyncIterator[Fetc
     try:
         manifest = opened.manifest
         yield FetchSnapshotResponse(manifest=_manifest_message(core, manifest))
+        left = {file.name: file for file in kept}
         for place, file in enumerate(manifest.files):
-            for offset in range(0, file.size_bytes, CHUNK_BYTES):
+            begun = await core.run_blocking(partial(_begun, opened, place, left.get(file.name)))
+            for offset in range(begun, file.size_bytes, CHUNK_BYTES):
                 size_bytes = min(CHUNK_BYTES, file.size_bytes - offset)
                 data = await core.run_blocking(partial(opened.read, place, offset, size_bytes))
                 crc = google_crc32c.value(data)
@@ -101,6 +109,17 @@ async def serve(core: Core, source: SnapshotSource | None) -> AsyncIterator[Fetc
                 )
     finally:
         opened.close()
+
+
+def _begun(opened: OpenSnapshot, place: int, kept: SnapshotFileProto | None) -> int:
+    """Return how much of a file need not be sent: all that is kept, if it is the same here, or nothing."""
+    if kept is None or kept.size_bytes > opened.manifest.files[place].size_bytes:
+        return 0
+    crc = 0
+    for offset in range(0, kept.size_bytes, CHUNK_BYTES):
+        size_bytes = min(CHUNK_BYTES, kept.size_bytes - offset)
+        crc = google_crc32c.extend(crc, opened.read(place, offset, size_bytes))
+    return kept.size_bytes if crc == kept.crc32c else 0
 
 
 def _manifest_message(core: Core, manifest: Manifest) -> SnapshotManifest:
@@ -117,23 +136,25 @@ def _manifest_message(core: Core, manifest: Manifest) -> SnapshotManifest:
     return SnapshotManifest(position=position, files=files)
 
 
-async def fetch(
-    parts: AsyncIterator[FetchSnapshotResponse],
-    sink: SnapshotSink,
-    run_blocking: RunBlocking,
-) -> LogPosition:
+Ask = Callable[[Sequence[SnapshotFileProto]], AsyncIterator[FetchSnapshotResponse]]
+"""Begins to fetch, given what is here already."""
+
+
+async def fetch(ask: Ask, sink: SnapshotSink, run_blocking: RunBlocking) -> LogPosition:
     """Brings a state into the sink, checked byte by byte; it only has to be installed.
 
     Raises SnapshotFailed where something is missing, doubled, out of order or damaged.
     """
     position: LogPosition | None = None
     arrival: _Arrival | None = None
-    async for part in parts:
+    kept = await run_blocking(sink.kept)
+    asked = [SnapshotFileProto(name=k.name, size_bytes=k.size_bytes, crc32c=k.crc32c) for k in kept]
+    async for part in ask(asked):
         if part.HasField("manifest"):
             if arrival is not None:
                 raise SnapshotFailed("a second manifest")
             position = part.manifest.position
-            arrival = _Arrival(part.manifest)
+            arrival = _Arrival(part.manifest, {file.name: file for file in kept})
             manifest = arrival.manifest
             await run_blocking(partial(sink.begin, manifest))
         elif arrival is None:
@@ -151,15 +172,18 @@ async def fetch(
 class _Arrival:
     """What must come next, and the checksum of what has come."""
 
-    def __init__(self, message: SnapshotManifest) -> None:
+    def __init__(self, message: SnapshotManifest, kept: Mapping[str, SnapshotFile]) -> None:
         files = [SnapshotFile(file.name, file.size_bytes, file.crc32c) for file in message.files]
         self.manifest = Manifest(message.position.index, files)
-        self._file = 0
-        self._offset = 0
-        self._crc = 0
-        self._skip_complete()
+        self._kept = kept
+        self._goes_on = False
+        self._file = -1
+        self._next_file()
 
     def take(self, chunk: SnapshotChunk) -> None:
+        if self._goes_on and (chunk.file, chunk.offset) == (self._file, 0):
+            self._offset = self._crc = 0  # what was kept of it is not what the peer has
+        self._goes_on = False
         if (chunk.file, chunk.offset) != (self._file, self._offset) or not chunk.data:
             raise SnapshotFailed(
                 f"file {chunk.file} at {chunk.offset} instead of {self._file} at {self._offset}"
@@ -168,15 +192,29 @@ class _Arrival:
             raise SnapshotFailed(f"file {chunk.file} at {chunk.offset}: checksum")
         self._crc = google_crc32c.extend(self._crc, chunk.data)
         self._offset += len(chunk.data)
-        self._skip_complete()
+        if self._offset == self.manifest.files[self._file].size_bytes:
+            self._next_file()
 
     def check_complete(self) -> None:
         if self._file < len(self.manifest.files):
             raise SnapshotFailed(f"ended in {self.manifest.files[self._file].name} at {self._offset}")
 
-    def _skip_complete(self) -> None:
+    def _next_file(self) -> None:
+        """The file is complete, and so may be the following ones."""
         files = self.manifest.files
-        while self._file < len(files) and self._offset == files[self._file].size_bytes:
-            if self._crc != files[self._file].crc32c:
+        while self._file < 0 or self._offset == files[self._file].size_bytes:
+            if self._file >= 0 and self._crc != files[self._file].crc32c:
                 raise SnapshotFailed(f"{files[self._file].name}: checksum")
             self._file, self._offset, self._crc = self._file + 1, 0, 0
+            if self._file == len(files):
+                return
+            kept = self._kept.get(files[self._file].name)
+            if kept is not None and self._may_go_on(kept, files[self._file]):
+                self._offset, self._crc, self._goes_on = kept.size_bytes, kept.crc32c, True
+
+    @staticmethod
+    def _may_go_on(kept: SnapshotFile, file: SnapshotFile) -> bool:
+        """What is kept may be the beginning of the file; if it is all of it, it is known whether it is."""
+        if kept.size_bytes == file.size_bytes:
+            return kept.crc32c == file.crc32c
+        return kept.size_bytes < file.size_bytes

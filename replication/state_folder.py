@@ -45,12 +45,6 @@ class StateFolder:
         """Where a state arrives."""
         return self._root / f"state-{self._number + 1}"
 
-    def empty_side(self) -> Path:
-        """Return the side folder, empty."""
-        shutil.rmtree(self.side, ignore_errors=True)
-        self.side.mkdir()
-        return self.side
-
     def promote(self) -> None:
         """Sync the side folder and put it to use, atomically also under a power loss."""
         for path in sorted(self.side.rglob("*")):

@@ -113,9 +113,25 @@ class StateSink:
         self._run_blocking = run_blocking
         self._paths: list[Path] = []
 
+    def kept(self) -> list[SnapshotFile]:
+        """Return what is in the side folder."""
+        side = self._folder.side
+        kept = []
+        for path in sorted(path for path in side.rglob("*") if path.is_file()):
+            with path.open("rb") as file:
+                size = os.fstat(file.fileno()).st_size
+                name = path.relative_to(side).as_posix()
+                kept.append(SnapshotFile(name, size, _checksum(file.fileno(), size)))
+        return kept
+
     def begin(self, manifest: Manifest) -> None:
-        """Empty the side folder and make the files."""
-        side = self._folder.empty_side()
+        """Make the files, and keep what there is of them already."""
+        side = self._folder.side
+        side.mkdir(exist_ok=True)
+        names = {file.name for file in manifest.files}
+        for path in list(side.rglob("*")):
+            if path.is_file() and path.relative_to(side).as_posix() not in names:
+                path.unlink()
         self._paths = []
         for file in manifest.files:
             path = side / file.name
@@ -123,11 +139,14 @@ class StateSink:
                 raise SnapshotFailed(f"{file.name} leads out of the folder")
             path.parent.mkdir(parents=True, exist_ok=True)
             path.touch()
+            if path.stat().st_size > file.size_bytes:
+                os.truncate(path, 0)
             self._paths.append(path)
 
     def write(self, file: int, offset: int, data: bytes) -> None:
-        """Write a part of a file."""
+        """Write a part of a file; nothing comes after it."""
         with self._paths[file].open("r+b") as target:
+            target.truncate(offset)
             target.seek(offset)
             target.write(data)
 

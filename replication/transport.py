@@ -22,6 +22,7 @@ from tarry.proto.tarry_peer_pb2 import (
     MeetRequest,
     MeetResponse,
     PeerMessage,
+    SnapshotFile,
 )
 from tarry.replication.peer_listener import PeerListener
 from tarry.replication.peer_way import Dialling, Door, PeerAway, PeerRefuses, Way
@@ -93,10 +94,13 @@ class PeerTransport:
             way.outbound = Outbound(identity, way.outbound.receiver, self._epochs)
             way.outbound.begin()
 
-    async def fetch_snapshot(self, peer: str) -> AsyncIterator[FetchSnapshotResponse]:
+    async def fetch_snapshot(
+        self, peer: str, kept: Sequence[SnapshotFile] = ()
+    ) -> AsyncIterator[FetchSnapshotResponse]:
         if peer not in self._channels:
             raise SnapshotFailed(f"{peer} is not a peer")
-        request = FetchSnapshotRequest(cluster=self._identity.cluster, node=self._identity.node)
+        identity = self._identity
+        request = FetchSnapshotRequest(cluster=identity.cluster, node=identity.node, kept=kept)
         fetch = self._channels[peer].unary_stream(
             _FETCH, FetchSnapshotRequest.SerializeToString, FetchSnapshotResponse.FromString
         )

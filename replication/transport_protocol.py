@@ -7,10 +7,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn, Protocol, TypeAlias
 
-from tarry.proto.tarry_peer_pb2 import FetchSnapshotResponse, PeerMessage
+from tarry.proto.tarry_peer_pb2 import FetchSnapshotResponse, PeerMessage, SnapshotFile
 from tarry.replication.wire import Identity
 
-ServeSnapshot: TypeAlias = Callable[[], AsyncIterator[FetchSnapshotResponse]]
+ServeSnapshot: TypeAlias = Callable[[Sequence[SnapshotFile]], AsyncIterator[FetchSnapshotResponse]]
+"""Given what the receiver has already."""
 
 
 class Transport(Protocol):
@@ -35,8 +36,8 @@ class Transport(Protocol):
     def send(self, peer: str, messages: Sequence[bytes]) -> bool:
         """False: dropped."""
 
-    def fetch_snapshot(self, peer: str) -> AsyncIterator[FetchSnapshotResponse]:
-        """Raises SnapshotFailed."""
+    def fetch_snapshot(self, peer: str, kept: Sequence[SnapshotFile]) -> AsyncIterator[FetchSnapshotResponse]:
+        """`kept`: what is here already. Raises SnapshotFailed."""
 
     async def stop(self) -> None: ...
 

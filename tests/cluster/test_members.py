@@ -152,7 +152,7 @@ async def test_a_node_added_again_under_its_name_is_found_at_its_new_address_wha
 ) -> None:
     leader = await asyncio.to_thread(cluster.wait_until_serving)
     moved, other = sorted(set(cluster.nodes) - {leader})
-    async with connect(cluster.addresses) as client:
+    async with connect(cluster.addresses, deadline_ms=20_000) as client:
         await schedule(client, 1_000)
         await client.operator().remove_member(moved)
         cluster.kill(moved)

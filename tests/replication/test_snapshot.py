@@ -16,6 +16,7 @@ from tarry.proto.tarry_peer_pb2 import (
     SnapshotManifest,
 )
 from tarry.replication.snapshot import Manifest, SnapshotFailed, fetch
+from tarry.replication.snapshot import SnapshotFile as Kept
 
 FILES = {"empty": b"", "one": b"first file", "two": b"the second"}
 
@@ -36,15 +37,20 @@ def parts(chunk_bytes: int = 4) -> list[FetchSnapshotResponse]:
 
 
 class Sink:
-    def __init__(self) -> None:
+    def __init__(self, *kept: bytes) -> None:
+        """`kept`: of the files, in the manifest's order."""
         self.manifest: Manifest | None = None
-        self.data: dict[int, bytes] = {}
+        self.data = dict(enumerate(kept))
+
+    def kept(self) -> list[Kept]:
+        names = list(FILES)
+        return [Kept(names[n], len(data), google_crc32c.value(data)) for n, data in self.data.items()]
 
     def begin(self, manifest: Manifest) -> None:
         self.manifest = manifest
 
     def write(self, file: int, offset: int, data: bytes) -> None:
-        self.data[file] = self.data.get(file, b"") + data
+        self.data[file] = self.data.get(file, b"")[:offset] + data
 
     def install(self) -> None: ...
 
@@ -52,14 +58,14 @@ class Sink:
 
 
 async def bring(said: list[FetchSnapshotResponse], sink: Sink) -> LogPosition:
-    async def stream() -> AsyncIterator[FetchSnapshotResponse]:
+    async def stream(kept: object) -> AsyncIterator[FetchSnapshotResponse]:
         for part in said:
             yield part
 
     async def at_once(work: Callable[[], Any], /) -> Any:
         return work()
 
-    return await fetch(stream(), sink, at_once)
+    return await fetch(stream, sink, at_once)
 
 
 async def test_files_arrive_byte_for_byte() -> None:
@@ -67,6 +73,25 @@ async def test_files_arrive_byte_for_byte() -> None:
     position = await bring(parts(), sink)
     assert position.index == 7
     assert sink.data == {1: b"first file", 2: b"the second"}
+
+
+async def test_what_is_here_already_is_not_sent_again() -> None:
+    sink = Sink(b"", b"first fi", b"the second")
+    said = [parts()[0], *(part for part in parts() if (part.chunk.file, part.chunk.offset) == (1, 8))]
+    await bring(said, sink)
+    assert sink.data == {0: b"", 1: b"first file", 2: b"the second"}
+
+
+async def test_what_is_here_and_differs_is_replaced() -> None:
+    sink = Sink(b"longer", b"first fo", b"the other!")
+    await bring(parts(), sink)
+    assert sink.data == {0: b"longer", 1: b"first file", 2: b"the second"}  # begin would have cut the first
+
+
+async def test_who_goes_on_where_it_should_not_is_noticed() -> None:
+    said = [parts()[0], *(part for part in parts() if part.chunk.offset == 8)]
+    with pytest.raises(SnapshotFailed, match="one: checksum"):
+        await bring(said, Sink(b"", b"first fo"))
 
 
 @pytest.mark.parametrize("place", range(len(parts())))

@@ -83,6 +83,28 @@ async def test_an_interrupted_arrival_leaves_the_old_state_in_use(tmp_path: Path
     giver.close()
 
 
+async def test_an_arrival_that_was_interrupted_keeps_what_came_and_no_other_file(tmp_path: Path) -> None:
+    _, giver = replica(tmp_path / "a")
+    load(giver)
+    folder, taker = replica(tmp_path / "b")
+    snapshot = await opened(giver)
+    files = snapshot.manifest.files
+    place = next(n for n, file in enumerate(files) if file.size_bytes > 1_000)
+    sink = StateSink(taker, folder)
+    sink.begin(snapshot.manifest)
+    sink.write(place, 0, snapshot.read(place, 0, 1_000))
+    assert [(file.name, file.size_bytes) for file in sink.kept() if file.size_bytes] == [
+        (files[place].name, 1_000)
+    ]
+    sink.begin(Manifest(6, [files[place]]))
+    assert [(file.name, file.size_bytes) for file in sink.kept()] == [(files[place].name, 1_000)]
+    sink.begin(Manifest(7, [SnapshotFile(files[place].name, 10, 0)]))  # another's, and shorter
+    assert [file.size_bytes for file in sink.kept()] == [0]
+    snapshot.close()
+    for machine in (giver, taker):
+        machine.close()
+
+
 def test_a_name_that_leads_out_of_the_folder_is_refused(tmp_path: Path) -> None:
     folder, taker = replica(tmp_path)
     with pytest.raises(SnapshotFailed):

@@ -78,7 +78,7 @@ class End:
         self.links.append((peer, up))
         self.changed.set()
 
-    async def _no_snapshot(self) -> AsyncIterator[FetchSnapshotResponse]:
+    async def _no_snapshot(self, kept: object) -> AsyncIterator[FetchSnapshotResponse]:
         if self.name:
             raise SnapshotFailed("none here")
         yield FetchSnapshotResponse()

@@ -8,7 +8,7 @@ import random
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tarry.proto.tarry_peer_pb2 import FetchSnapshotResponse, PeerMessage
+from tarry.proto.tarry_peer_pb2 import FetchSnapshotResponse, PeerMessage, SnapshotFile
 from tarry.replication.snapshot import SnapshotFailed
 from tarry.replication.transport import ServeSnapshot
 from tarry.replication.wire import Identity, Inbound, Outbound
@@ -40,6 +40,7 @@ class Network:
         self.chunk_s = 0.002
         self.chunks_to_damage = 0
         """Of snapshots; the next ones."""
+        self.chunks = 0
         self.frames = 0
         self.dropped = 0
 
@@ -152,15 +153,18 @@ class SimTransport:
         self._network.carry(self._node, peer, self._ways[peer].seal(messages))
         return True
 
-    async def fetch_snapshot(self, peer: str) -> AsyncIterator[FetchSnapshotResponse]:
+    async def fetch_snapshot(
+        self, peer: str, kept: Sequence[SnapshotFile]
+    ) -> AsyncIterator[FetchSnapshotResponse]:
         end = self._network.ends.get(peer)
         if end is None:
             raise SnapshotFailed(f"{peer} is away")
-        async for part in end.serve_snapshot():
+        async for part in end.serve_snapshot(kept):
             await asyncio.sleep(self._network.chunk_s)
             if self._network.ends.get(peer) is not end or not self._network.passes(peer, self._node):
                 raise SnapshotFailed(f"{peer} went away")
             arrived = FetchSnapshotResponse.FromString(part.SerializeToString())
+            self._network.chunks += arrived.HasField("chunk")
             if arrived.HasField("chunk") and self._network.chunks_to_damage:
                 self._network.chunks_to_damage -= 1
                 arrived.chunk.data = bytes([arrived.chunk.data[0] ^ 1]) + arrived.chunk.data[1:]

@@ -71,6 +71,22 @@ def test_e4_a_leader_stays_leader_while_its_only_follower_takes_a_snapshot() -> 
     assert elections(scenario(play)) == 1
 
 
+def test_a_state_whose_stream_breaks_off_goes_on_where_it_stopped() -> None:
+    async def play(world: World) -> None:
+        world.network.chunk_s = 0.2
+        away = await leave_behind(world)
+        while world.network.chunks == 0:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        isolate(world, away, noticed=True)
+        await asyncio.sleep(1)
+        assert world.checker.sometimes["snapshot installed"] == 0
+        world.network.heal()
+        await asyncio.sleep(3)
+        assert world.network.chunks == 3  # 1 MiB and a little
+
+    assert scenario(play).checker.sometimes["snapshot installed"] == 1
+
+
 def test_u_a_removed_member_does_not_disturb_the_others() -> None:
     async def play(world: World) -> None:
         leader = await world.until_led()
