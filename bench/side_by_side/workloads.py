@@ -148,7 +148,7 @@ async def mass(system: System, *, count: int, size: int) -> Turn:
         raise RuntimeError(
             f"takes {rate:,.0f} a second: {count:,} would be under way for {count / rate:.0f} s"
         )
-    due = _now_ms() + int(count / rate * 1_500) + 1_000
+    due = _now_ms() + int(count / rate * 1_500) + 1_500
     due_ms = np.full(system.batch_max, due, np.int64)
     receiving = asyncio.ensure_future(system.receive(lane, account.take))
     batches = iter(range(-(-count // system.batch_max)))
