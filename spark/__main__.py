@@ -12,6 +12,7 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from tarry.spark import generate as making
@@ -63,7 +64,7 @@ def fail(error: SparkJobError, output: Output) -> None:
     if output is Output.JSON:
         print(json.dumps({"error": type(error).__name__, "message": str(error)}))
     else:
-        words.print(f"[red]error[/] {error}")
+        words.print(f"[red]error[/] {escape(str(error))}")
     raise typer.Exit(UNUSABLE)
 
 

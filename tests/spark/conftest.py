@@ -39,22 +39,20 @@ class Reconciled:
         return {(row[0], row[1]) for row in rows}
 
 
-def generated(folder: Path, plan: Plan) -> dict[str, set[tuple[int, int]]]:
-    """Write the ledger of a plan; return what is planted."""
-    for _ in Generator(plan, folder).run():
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The ledger of two chunks, each with one of every fault."""
+    folder = tmp_path_factory.mktemp("made")
+    for _ in Generator(Plan(4_000, chunk=2_000, planted=1), folder).run():
         pass
-    planted = json.loads((folder / "truth.json").read_text())["planted"]
-    return {fault: {(hour, index) for hour, index in names} for fault, names in planted.items()}
-
-
-def reconciled(spark: SparkSession, folder: Path, plan: Plan) -> Reconciled:
-    """Write the ledger of a plan and reconcile it."""
-    planted = generated(folder / "ledger", plan)
-    job = Reconciliation(spark, Options([str(folder / "ledger")], str(folder / "out"), settle_ms=0))
-    return Reconciled(folder / "ledger", folder / "out", planted, job.run(), job)
+    return folder
 
 
 @pytest.fixture(scope="session")
-def planted(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Reconciled:
-    """Two chunks, each with one of every fault."""
-    return reconciled(spark, tmp_path_factory.mktemp("planted"), Plan(4_000, chunk=2_000, planted=1))
+def planted(spark: SparkSession, made: Path, tmp_path_factory: pytest.TempPathFactory) -> Reconciled:
+    """That ledger, reconciled."""
+    out = tmp_path_factory.mktemp("out")
+    job = Reconciliation(spark, Options([str(made)], str(out), settle_ms=0))
+    names = json.loads((made / "truth.json").read_text())["planted"]
+    planted = {fault: {(hour, index) for hour, index in those} for fault, those in names.items()}
+    return Reconciled(made, out, planted, job.run(), job)

@@ -22,7 +22,6 @@ from tarry.spark.errors import LedgerDamaged, LedgerEmpty, LedgerMissing
 from tarry.spark.facts import PAIRS, events, facts, with_pairs
 from tarry.spark.ledger import Segment, chosen
 from tarry.spark.schema import LEDGER, kind_number
-from tests.spark.conftest import Reconciled
 
 DUE_MS = 1_000_000_000
 PAIR = [(0, "t", "g", True, True, 0, False)]
@@ -178,11 +177,9 @@ def test_what_a_ledger_leaves_out_is_found(
     assert [fault.promise for fault in found] == [check != "gap_declared" for check in checks]
 
 
-def test_files_that_are_not_as_written_are_found(
-    spark: SparkSession, planted: Reconciled, tmp_path: Path
-) -> None:
+def test_files_that_are_not_as_written_are_found(spark: SparkSession, made: Path, tmp_path: Path) -> None:
     copied = tmp_path / "ledger"
-    shutil.copytree(planted.ledger, copied)
+    shutil.copytree(made, copied)
     every = ledger.closed(spark, [str(copied)])
     lost, longer, changed, unclosed, *_ = [copied / "date=2025-11-20" / one.file for one in every]
     lost.unlink()
