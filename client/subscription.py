@@ -203,6 +203,10 @@ class Subscription:
                     await stream.write(request)
                 except (aio.AioRpcError, asyncio.InvalidStateError, grpc.aio.UsageError):
                     break  # the reader learns why; what was not sent goes on the next stream
+                except asyncio.CancelledError:
+                    if self._closing or not stream.cancelled():
+                        raise
+                    break  # the call was cancelled, by _watch, and not this task: gRPC tells them alike
 
     async def _watch(self) -> None:
         """Notice a leader that is silent because it is one no more: paused, or cut off."""
