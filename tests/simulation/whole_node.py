@@ -34,7 +34,7 @@ DISPATCH = Dispatch(
     slice_messages_max=20,
     checkpoint_ms=2_500,
     retention_check_ms=2_000,
-    scrub_step_ms_max=300,
+    scrub_step_ms_max=1_000,
     scrub_bytes_per_s=1 << 50,  # a thread would wait in true time
 )
 
