@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 
 ANSWER_LOOK_MS: Final = 2
+LEASE_LOOK_S: Final = 0.05
 """How often to look whether a majority has answered, while something due waits for that."""
 
 TURN_MESSAGES_MAX: Final = 4_000
@@ -200,6 +201,8 @@ class GroupDelivery:
     def pump(self) -> None:
         """Hand over what is due, end what has expired, and set the timer for what is next."""
         if not self._context.may_serve():
+            if not self._ended.is_set():  # a lease that is back before anybody notices wakes nobody
+                self._wake_in(LEASE_LOOK_S)
             return
         now_ms = self._context.time.now_ms()
         self._expire(now_ms)
@@ -308,10 +311,10 @@ class GroupDelivery:
                 if due_ms is not None and due_ms <= now_ms and not feed.due(now_ms):
                     due_ms = now_ms + ANSWER_LOOK_MS
                 times += [] if due_ms is None else [due_ms]
+        self.wakes_at_ms = at_ms = min(times, default=None)
+        self._wake_in(None if at_ms is None else max(0, at_ms - now_ms) / 1000)
+
+    def _wake_in(self, seconds: float | None) -> None:
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
-        self.wakes_at_ms = min(times, default=None)
-        if self.wakes_at_ms is not None:
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(max(0, self.wakes_at_ms - now_ms) / 1000, self.pump)
+        self._timer = None if seconds is None else asyncio.get_running_loop().call_later(seconds, self.pump)

@@ -90,6 +90,7 @@ class Group:
         self.hands: defaultdict[str, Hand] = defaultdict(Hand)
         self.given: list[Given] = []
         self.scheduled: list[tuple[int, int, str, str]] = []  # due_ms, number, key, label
+        self.has_lease = True
         self._index = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._intake = Intake(self.config.limits, ())
@@ -137,7 +138,7 @@ class Group:
             machine=self.machine,
             time=self.time,
             propose=self._propose,
-            may_serve=lambda: True,
+            may_serve=lambda: self.has_lease,
             confirmed_s=lambda: math.inf,
             beat=lambda: None,
             spawn=self._spawn,

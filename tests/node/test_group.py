@@ -107,6 +107,23 @@ def test_every_message_is_acknowledged_once_or_in_exactly_one_place_and_keys_kee
     play(steps_of)
 
 
+def test_what_falls_due_while_the_lease_is_over_is_handed_over_once_it_is_back() -> None:
+    async def steps_of(group: Group) -> None:
+        group.join("a")
+        group.schedule("", 50)
+        await group.commit()
+        group.has_lease = False
+        await pass_ms(group, 200)
+        await group.commit()
+        await pass_ms(group, 200)
+        assert group.given == []
+        group.has_lease = True
+        await pass_ms(group, 500)
+        assert len(group.given) == 1
+
+    play(steps_of)
+
+
 def doubting(group: Group) -> list[log_pb.Cursor]:
     """Return what a leader has to go by that never heard what was handed over."""
     units = group.machine.queues[group.queue].units
