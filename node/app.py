@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -34,8 +35,10 @@ from tarry.node.services.producer import ProducerService
 from tarry.node.services.records import PeerRecords, RecordService
 from tarry.node.tls import channel_credentials, peer_tls, server_credentials
 from tarry.proto.ledger_closing import close_apart
+from tarry.replication.core import in_thread
 from tarry.replication.journal import Journal
 from tarry.replication.journal_lmdb import LmdbStorage
+from tarry.replication.quick_disk import QuickDisk
 from tarry.replication.refusal import Reason, Refusal
 from tarry.replication.settings import ReplicationSettings
 from tarry.replication.status import TransferRefused
@@ -84,6 +87,7 @@ class Node:
             self._journal,
             self._transport,
             settings,
+            write_journal=QuickDisk(in_thread, time.monotonic),
             closing=close_apart,
         )
         self._core = core

@@ -46,6 +46,7 @@ class Core:
         *,
         rng: random.Random | None = None,
         run_blocking: RunBlocking = in_thread,
+        write_journal: RunBlocking | None = None,
         driver: type[Driver] = Driver,
         closing: Close = close,
     ) -> None:
@@ -81,6 +82,7 @@ class Core:
             snapshot_source=StateSource(self.machine, self.checkpoints.write, run_blocking),
             snapshot_sink=StateSink(self.machine, folder, self.checkpoints.writing, run_blocking),
             run_blocking=run_blocking,
+            write_journal=write_journal,
         )
         self.damage = Damage(self.machine, config.shard)
         self.leadership = Leadership(config, self.machine, self.driver, self.time, self.damage, self.ledger)

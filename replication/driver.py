@@ -59,13 +59,14 @@ class Driver:
         snapshot_sink: SnapshotSink | None = None,
         known: Callable[[], bytes] = bytes,
         run_blocking: RunBlocking | None = None,
+        write_journal: RunBlocking | None = None,
         allow_unaudited_engine: bool = False,
     ) -> None:
         """`members`: addresses by node, of the cluster's first start; afterwards the journal's count. A node
         that is to join a running cluster is not among them.
         `heartbeat`: what one sent then, by the monotonic clock, says of the dispatcher's state. `known`: what
         this node knows of it, for whom it elects.
-        `run_blocking`: how disk work leaves the event loop; None: a thread of the loop's.
+        `run_blocking`: how disk work leaves the event loop, else a thread; `write_journal`: the journal's.
 
         Raises StateMismatch, audit.NotAudited.
         """
@@ -81,6 +82,7 @@ class Driver:
         self._known = known
         self._on_role = on_role
         self._run_blocking = run_blocking or in_thread
+        self._write_journal = write_journal or self._run_blocking
         self._snapshot_source = snapshot_source
         self._sending = Sending(journal, transport)
         self._proposals = Proposals(settings)
@@ -231,7 +233,7 @@ class Driver:
 
     async def _write(self, batch: Batch | None) -> None:
         while batch is not None:
-            self._writing = asyncio.ensure_future(self._run_blocking(partial(self._journal.write, batch)))
+            self._writing = asyncio.ensure_future(self._write_journal(partial(self._journal.write, batch)))
             try:
                 await asyncio.shield(self._writing)  # a thread that writes cannot be cancelled
             except StorageFull:
@@ -257,8 +259,6 @@ class Driver:
             self._proposals.lose_leadership(self._core.not_leader().leader)
         if before[0] is not consensus.role:
             self._on_role(consensus.role)
-
-    # Snapshots
 
     async def _install(self) -> None:
         """A state has arrived: swaps it in, and starts consensus anew where it stands."""
