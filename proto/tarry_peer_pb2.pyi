@@ -203,14 +203,16 @@ class Heartbeat(_message.Message):
     def __init__(self, term: _Optional[int] = ..., sent: _Optional[float] = ..., wall_ms: _Optional[int] = ..., transfer_number: _Optional[int] = ..., state: _Optional[bytes] = ...) -> None: ...
 
 class HeartbeatReply(_message.Message):
-    __slots__ = ("term", "sent", "wall_ms")
+    __slots__ = ("term", "sent", "wall_ms", "applied_index")
     TERM_FIELD_NUMBER: _ClassVar[int]
     SENT_FIELD_NUMBER: _ClassVar[int]
     WALL_MS_FIELD_NUMBER: _ClassVar[int]
+    APPLIED_INDEX_FIELD_NUMBER: _ClassVar[int]
     term: int
     sent: float
     wall_ms: int
-    def __init__(self, term: _Optional[int] = ..., sent: _Optional[float] = ..., wall_ms: _Optional[int] = ...) -> None: ...
+    applied_index: int
+    def __init__(self, term: _Optional[int] = ..., sent: _Optional[float] = ..., wall_ms: _Optional[int] = ..., applied_index: _Optional[int] = ...) -> None: ...
 
 class FetchSnapshotRequest(_message.Message):
     __slots__ = ("cluster", "node", "kept")

@@ -147,6 +147,10 @@ class Consensus:
     def match_index(self, peer: str) -> int:
         return self._engine.match_index(peer)
 
+    def applied_by(self, peer: str) -> int:
+        """As its latest answer to a heartbeat says; 0: there was none."""
+        return self._leading.applied_by.get(peer, 0)
+
     def linked(self, peer: str) -> bool:
         return self._appending.linked(peer)
 

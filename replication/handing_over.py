@@ -7,10 +7,11 @@ from tarry.replication.status import Role, Transferred, TransferRefusal, Transfe
 
 
 async def transfer(core: Core, target: str | None, deadline_ms: int) -> Transferred:
-    """`target` None: the member that has most. Raises TransferRefused."""
+    """`target` None: the member that has applied most. Raises TransferRefused."""
     begun, term = core.now(), core.consensus.term
     chosen = _choose(core, target)
     deadline = begun + deadline_ms / 1000
+    await _until_applied(core, chosen, term, deadline)
     core.consensus.begin_transfer(chosen, deadline)
     core.wake.set()
     while core.leads(term):
@@ -24,6 +25,16 @@ async def transfer(core: Core, target: str | None, deadline_ms: int) -> Transfer
     return Transferred(core.consensus.leader, core.consensus.term, round((core.now() - begun) * 1000))
 
 
+async def _until_applied(core: Core, target: str, term: int, deadline: float) -> None:
+    """This leader serves meanwhile: a target that has just started would first apply, and serve nobody."""
+    while (behind := core.applied - core.consensus.applied_by(target)) > core.settings.transfer_lag_max:
+        if not core.leads(term):
+            raise TransferRefused(TransferRefusal.NOT_LEADER, f"{core.consensus.leader} leads")
+        if core.now() >= deadline:
+            raise TransferRefused(TransferRefusal.TIMED_OUT, f"{target} has {behind} entries still to apply")
+        await core.next_turn()
+
+
 def _choose(core: Core, target: str | None) -> str:
     consensus = core.consensus
     if consensus.role is not Role.LEADER:
@@ -32,7 +43,7 @@ def _choose(core: Core, target: str | None) -> str:
         raise TransferRefused(TransferRefusal.BUSY, f"already going to {consensus.transfer.target}")
     linked = [peer for peer in sorted(consensus.voters) if consensus.linked(peer)]
     if target is None and linked:
-        return max(linked, key=consensus.match_index)
+        return max(linked, key=lambda peer: (consensus.applied_by(peer), consensus.match_index(peer)))
     if target is None or target not in linked:
         raise TransferRefused(TransferRefusal.NO_TARGET, f"{target or 'no member'} is not connected")
     return target

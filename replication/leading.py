@@ -43,6 +43,7 @@ class Leading:
         self._lease = Lease(settings.lease_ms / 1000)
         self.peer_clocks: dict[str, PeerClock] = {}
         self.applied = applied_index
+        self.applied_by: dict[str, int] = {}
         self.heartbeat_at = 0.0
 
     def has_lease(self, now: float) -> bool:
@@ -97,7 +98,12 @@ class Leading:
         self._engine.postpone_election()
         self._clock_of(peer).hear(self._clock, beat.wall_ms)
         self._heard.append((peer, beat.state))
-        reply = HeartbeatReply(term=self._engine.term, sent=beat.sent, wall_ms=self._clock.wall_ms())
+        reply = HeartbeatReply(
+            term=self._engine.term,
+            sent=beat.sent,
+            wall_ms=self._clock.wall_ms(),
+            applied_index=self.applied,
+        )
         self._outbox.say(peer, heartbeat_reply=reply)
 
     def on_heartbeat_reply(self, peer: str, reply: HeartbeatReply) -> None:
@@ -108,6 +114,7 @@ class Leading:
         self.transfer.hears(peer, now)
         self._clock_of(peer).answer(self._clock, reply.sent, reply.wall_ms)
         self._engine.heard(peer)
+        self.applied_by[peer] = reply.applied_index
 
     def advance_transfer(self, now: float) -> None:
         transfer = self.transfer

@@ -41,6 +41,7 @@ class ReplicationSettings:
     transfer_silence_ms: int = 1000  # of a transfer's target, after which leadership goes on
     retained_bytes_max: int = 64 << 20  # of entries kept for slow followers when the journal is compacted
     snapshot_retry_ms: int = 1000
+    transfer_lag_max: int = 64  # entries; a member with more to apply would lead and not serve
     learner_lag_max: int = 64  # entries; a learner this close may become a member
 
     def __post_init__(self) -> None:

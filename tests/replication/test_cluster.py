@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tarry.replication.status import MembershipRefused, NotLeader, Role
+from tarry.replication.status import MembershipRefused, NotLeader, Role, TransferRefused
 from tests.replication.cluster_in_process import Cluster
 
 
@@ -91,6 +91,23 @@ async def test_a_transfer_hands_over_under_load_and_loses_nothing(tmp_path: Path
         assert acknowledged <= set(successor.machine.commands)
         assert not refused & set(successor.machine.commands)
         assert leader.roles[-1] is Role.FOLLOWER
+
+
+async def test_a_target_with_much_to_apply_is_not_handed_over_to_and_the_leader_serves_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Cluster(tmp_path) as cluster:
+        leader = await cluster.leader()
+        target = next(cluster.replicas[name] for name in sorted(cluster.running) if name != leader.name)
+        with monkeypatch.context() as held:
+            held.setattr(target.driver._applying, "apply", lambda: None)
+            for number in range(cluster.settings.transfer_lag_max + 1):
+                await leader.driver.propose(b"%d" % number)
+            with pytest.raises(TransferRefused, match="still to apply"):
+                await leader.driver.transfer(target.name, 300)
+            await leader.driver.propose(b"served")
+        assert (await leader.driver.transfer(target.name, 20_000)).leader == target.name
+        assert target.machine.commands[-1] == b"served"
 
 
 async def test_a_single_node_serves_alone(tmp_path: Path) -> None:
