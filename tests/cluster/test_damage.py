@@ -41,9 +41,17 @@ def flip(cluster: LocalCluster, node: str, ids: Iterable[str]) -> None:
             file.write(bytes([byte ^ 0x10]))
 
 
-async def damaged(cluster: LocalCluster, node: str, ids: Iterable[str]) -> None:
-    """Stop a node, in order, so that its checkpoint holds everything; damage it; start it again."""
+async def stopped(cluster: LocalCluster, node: str) -> None:
+    """Stop a node, in order, so that its checkpoint holds everything that the others have applied."""
+    async with asyncio.timeout(PATIENCE_S):
+        while len({(status.applied_index, status.state_digest) for status in cluster.statuses()}) > 1:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
     await asyncio.to_thread(cluster.stop, node)
+
+
+async def damaged(cluster: LocalCluster, node: str, ids: Iterable[str]) -> None:
+    """Stop a node that has everything; damage it; start it again."""
+    await stopped(cluster, node)
     flip(cluster, node, ids)
     cluster.start(node)
     await asyncio.to_thread(cluster.wait_until_serving)
@@ -146,7 +154,7 @@ async def test_an_index_that_decays_on_a_follower_is_found_by_the_scrub_and_take
             ids = await schedule(client, delay_ms=7_200_000)
             node = follower(cluster)
             hour = MessageId.parse(ids[0]).hour
-            await asyncio.to_thread(cluster.stop, node)
+            await stopped(cluster, node)
             index = hour_folder(cluster, node, hour) / "delay.index"
             units = bytearray(index.read_bytes())
             units[8::40] = bytes(byte ^ 1 for byte in units[8::40])  # every unit's size
@@ -164,7 +172,7 @@ async def test_a_record_that_no_node_has_whole_is_counted_holds_up_nothing_and_c
     async with connect(cluster.addresses, deadline_ms=30_000) as client:
         ids = await schedule(client, delay_ms=100)
         for name in cluster.nodes:
-            await asyncio.to_thread(cluster.stop, name)
+            await stopped(cluster, name)
             flip(cluster, name, ids[5:6])
         cluster.start()
         leader = await asyncio.to_thread(cluster.wait_until_serving)
