@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tarry.bench.side_by_side.servers import folder_bytes, memory_bytes
 from tarry.bench.side_by_side.system import DueMs, Durability, System, Take
-from tarry.client.aio import CancelOutcome, Client, Producer, ScheduledBatch, connect
+from tarry.client.aio import CancelOutcome, Client, ClusterStatus, Producer, ScheduledBatch, connect
 from tarry.client.local_cluster import LocalCluster
 
 CREDIT = 100_000
@@ -50,7 +50,13 @@ class Tarry(System):
         await self._producer.schedule(lane, body, due_ms=due_ms)
 
     async def pending(self) -> int:
-        return (await self._client.operator().status()).pending
+        """Return what all nodes agree on: one that has yet to apply what was acknowledged counts less."""
+        while True:
+            answers = (await self._client.operator().status_of_all()).values()
+            told = [answer for answer in answers if isinstance(answer, ClusterStatus)]
+            if len({(answer.applied_index, answer.pending) for answer in told}) == 1:
+                return told[0].pending
+            await asyncio.sleep(0.05)
 
     async def peek(self, lane: str, count: int) -> list[bytes]:
         kept = self._kept[lane]
