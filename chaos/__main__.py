@@ -72,13 +72,15 @@ def tell(verdict: Verdict) -> None:
         console.print(f"[yellow]skip[/]  {verdict.scenario}: {verdict.skipped}")
         return
     mark = "[green]kept[/]" if verdict.passed else "[bold red]BROKEN[/]"
-    failovers = f", failover {verdict.failovers_ms} ms" if verdict.failovers_ms else ""
+    more = f", failover {verdict.failovers_ms} ms" if verdict.failovers_ms else ""
     if verdict.unprovoked:
-        failovers += f", {verdict.unprovoked} leaders lost without a fault of ours (a busy machine)"
+        more += f", {verdict.unprovoked} leaders lost without a fault of ours (a busy machine)"
+    if verdict.not_judged:
+        more += f", {verdict.not_judged} not judged"
     console.print(
         f"{mark}  {verdict.scenario}: {verdict.acknowledged} acknowledged, {verdict.delivered} delivered, "
         f"{verdict.duplicates} duplicates, unavailable {verdict.unavailable_ms} ms, lateness p50/p99 "
-        f"{verdict.lateness_p50_ms}/{verdict.lateness_p99_ms} ms{failovers}, {verdict.seconds} s"
+        f"{verdict.lateness_p50_ms}/{verdict.lateness_p99_ms} ms{more}, {verdict.seconds} s"
     )
     for each in verdict.broken:
         console.print(f"        {each}", markup=False)
@@ -127,6 +129,8 @@ def main(
     slow, busy = too_slow(figures), max((verdict.load for verdict in verdicts), default=0.0) > BUSY
     for beyond in slow:
         console.print(f"{'not judged, on a busy machine: ' if busy else 'BROKEN  '}{beyond}", markup=False)
+    if busy:
+        figures["not_judged"] = (figures["not_judged"] or 0) + len(slow)
     print(json.dumps(figures))
     raise typer.Exit(1 if any(verdict.broken for verdict in verdicts) or (slow and not busy) else 0)
 

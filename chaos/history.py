@@ -57,6 +57,11 @@ class Delivered:
     node: str = ""  # the leader that handed it over, and its term
     term: int = 0
 
+    @property
+    def due_mono_ms(self) -> int:
+        """When it was due, on the monotonic clock."""
+        return self.received_mono_ms - (self.received_ms - self.due_ms)
+
 
 class Asked(StrEnum):
     """What was asked about one message that its id was known of."""

@@ -22,8 +22,9 @@ from tarry.chaos.verdict import Verdict
 
 DOTS_MAX = 3_000
 COLUMNS = (
-    "acknowledged", "delivered", "lost", "early", "undead", "duplicates", "duplicates_beyond_bound", "stuck",
-    "diverged", "unavailable_ms", "lateness_p50_ms", "lateness_p99_ms", "seconds",
+    "acknowledged", "delivered", "lost", "early", "undead", "duplicates", "duplicates_beyond_bound",
+    "unmarked", "stuck", "diverged", "not_judged", "unavailable_ms", "lateness_p50_ms", "lateness_p99_ms",
+    "seconds",
 )  # fmt: skip
 STYLE = """
 body { font: 14px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 80em; padding: 0 1em; color: #222 }
@@ -58,6 +59,7 @@ class Report:
             f'<tr{mark}><td><a href="#{name}">{verdict.scenario}</a></td>{cells}<td>{failovers}</td></tr>'
         )
         broken = "".join(f'<pre class="broken">{escape(each)}</pre>' for each in verdict.broken)
+        broken += "".join(f"<pre>not judged: {escape(each)}</pre>" for each in verdict.unjudged)
         figure = timeline(run.history).to_html(full_html=False, include_plotlyjs=False)
         self._parts.append(f'<h2 id="{name}">{name}</h2><p>{escape(scenario.what)}</p>{broken}{figure}')
 

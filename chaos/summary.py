@@ -7,7 +7,10 @@ from collections.abc import Mapping, Sequence
 from tarry.chaos.checks import percentile
 from tarry.chaos.verdict import Verdict
 
-ADDED = ("lost", "early", "undead", "duplicates", "duplicates_beyond_bound", "stuck", "diverged")
+ADDED = (
+    "lost", "early", "undead", "duplicates", "duplicates_beyond_bound", "unmarked", "stuck", "diverged",
+    "not_judged",
+)  # fmt: skip
 PLANNED = frozenset({"rolling-restart", "planned-transfers"})
 """Scenarios in which nothing breaks: on them the time without service is judged."""
 PROMISED = {"failover_ms_p50": 1_000, "failover_ms_p99": 2_000, "max_unavailable_ms": 500}

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
 
 from tarry.chaos import checks
 from tarry.chaos.checking import leaders, registers, repeats, waiting
+from tarry.chaos.checking.repeats import Span
 from tarry.chaos.consumers import BRISK, PULLING, ROUGH
-from tarry.chaos.run import BEHIND_MS, RECOVER_MS, TOPICS, Run
+from tarry.chaos.history import Delivered, History
+from tarry.chaos.run import BEHIND_MS, RECOVER_MS, TOPICS
 from tarry.chaos.scenario import Scenario
 
-STARVED_MS = 700
-"""Without a fault of ours, a leader is lost on a machine too busy to run it: then its heartbeats had stopped
-before its deliveries did, by the election timeout at most."""
+LOST_MS = 700
+"""How long before its last delivery a leader may have handed over what nobody else knows of, at any load: a
+lease, for without an answer of a majority it hands over no more, and what receipts may be apart."""
 BUSY = 3.0
 """Processes that want each core (load average): from there on, what took too long is told and not judged, and
-before, patience grows with it. A run alone on two cores has 1 to 2."""
+before, patience grows with it. A run alone on two cores has 1 to 2. Nothing else is excused by it."""
 MOVES = frozenset({"transfer", "restart", "stop", "clock", "remove"})
 PLANNED_MS = 6_000  # in which they may move leadership
 
@@ -36,6 +39,7 @@ class Verdict:
     undead: int = 0
     duplicates: int = 0
     duplicates_beyond_bound: int = 0
+    unmarked: int = 0
     stuck: int = 0
     diverged: int = 0
     failovers_ms: list[int] = field(default_factory=list)
@@ -47,7 +51,8 @@ class Verdict:
     load: float = 0.0
     broken: list[str] = field(default_factory=list)
     unjudged: list[str] = field(default_factory=list)
-    """What took too long, on a machine that was too busy to tell."""
+    """What took too long, on a machine that was too busy to tell; how often, in `not_judged`."""
+    not_judged: int = 0
 
     @property
     def passed(self) -> bool:
@@ -55,37 +60,42 @@ class Verdict:
         return not self.skipped and not self.broken
 
 
-def judge(run: Run, seconds: float) -> Verdict:
+class Played(Protocol):
+    """What a run leaves to be judged."""
+
+    scenario: Scenario
+    seed: int
+    history: History
+    spans: list[Span]
+    windows: list[Span]
+    complaints: list[str]
+    slow: list[str]
+
+    @property
+    def load(self) -> float: ...
+
+
+class Timed(NamedTuple):
+    """What was later than it is promised to be, and what of that is judged however busy the machine was."""
+
+    beyond: Sequence[Delivered]
+    judged: Sequence[Delivered]
+
+    @property
+    def excused(self) -> list[Delivered]:
+        judged = set(self.judged)
+        return [each for each in self.beyond if each not in judged]
+
+
+def judge(run: Played, seconds: float) -> Verdict:
     """Return what the history of a run shows."""
     scenario, history = run.scenario, run.history
-    slowness = max(1.0, run.load)
-    patience_ms, travel_ms = round(scenario.patience_ms * slowness), round(scenario.travel_ms * slowness)
-    groups = [(topic, group) for topic in TOPICS for group in _groups(scenario)]
-    # followers learn of deliveries by heartbeats, which a busy machine sends late
-    behind_ms = round(BEHIND_MS * (slowness - 1))
-    windows = [(start - behind_ms, end + travel_ms) for start, end in run.windows]
-    windows = [*windows, *leaders.last_moments(history, STARVED_MS, run.windows)]
-    planned = [(one.at_mono_ms, one.at_mono_ms + PLANNED_MS) for one in history.events if one.name in MOVES]
-    spans = sorted([*run.spans, *leaders.changes(history, RECOVER_MS)])
-    again = repeats.repeats(history, BRISK, windows, travel_ms)
+    timed = _timed(run)
     late = checks.lateness(history)
-    found: dict[str, Iterable[object]] = {
-        "lost": checks.lost(history, groups),
-        "early": checks.early(history, scenario.tolerance_ms),
-        "undead": checks.delivered_after_cancel(history),
-        "duplicates beyond the bound": again.beyond,
-        "stuck": waiting.stuck(history, {BRISK}, patience_ms, spans),
-        "diverged at index": tuple(leaders.diverged(history).items()),
-        "released twice": repeats.released_twice(history),
-        "ids given twice": checks.ids_given_twice(history),
-        "scheduled twice by a repeated request": repeats.answered_differently(history),
-        "delivered though never sent": checks.unexpected(history),
-        "not linearizable": registers.not_linearizable(history),
-        "handed over beside a successor": leaders.overlapping(history, travel_ms, {PULLING}),
-        "two leaders in term": leaders.two_in_one_term(history),
-        "out of the order of its key": waiting.out_of_order(history),
-    }
-    counts = {name: len(tuple(each)) for name, each in found.items()}
+    again = len(repeats.repeats(history, BRISK, ()).duplicates)
+    found = {**_found(run), **{name: each.judged for name, each in timed.items()}}
+    counts = {name: len(each) for name, each in found.items()}
+    planned = [(one.at_mono_ms, one.at_mono_ms + PLANNED_MS) for one in history.events if one.name in MOVES]
     verdict = Verdict(
         scenario.name,
         run.seed,
@@ -95,8 +105,9 @@ def judge(run: Run, seconds: float) -> Verdict:
         lost=counts["lost"],
         early=counts["early"],
         undead=counts["undead"],
-        duplicates=len(again.duplicates),
+        duplicates=again,
         duplicates_beyond_bound=counts["duplicates beyond the bound"],
+        unmarked=counts["repeated without a mark"],
         stuck=counts["stuck"],
         diverged=counts["diverged at index"],
         failovers_ms=leaders.failovers_ms(history),
@@ -105,21 +116,83 @@ def judge(run: Run, seconds: float) -> Verdict:
         lateness_p99_ms=late.p99_ms,
         load=round(run.load, 1),
         unprovoked=len(leaders.last_moments(history, 0, [*run.spans, *planned])),
-        broken=[f"{len(tuple(each))} {name}: {_some(each)}" for name, each in found.items() if counts[name]],
+        broken=[f"{len(each)} {name}: {_some(each)}" for name, each in found.items() if each],
     )
     verdict.broken += run.complaints
-    slow = [*run.slow, *_too_slow(verdict, scenario)]
-    verdict.unjudged, verdict.broken = (
-        (slow, verdict.broken) if run.load > BUSY else ([], verdict.broken + slow)
-    )
+    for name, each in timed.items():
+        if excused := each.excused:
+            _tell(verdict, f"{len(excused)} {name}: {_some(excused)}", excused=True, count=len(excused))
+    for slow in [*run.slow, *_too_slow(verdict, scenario)]:
+        _tell(verdict, slow, excused=run.load > BUSY)
     most = scenario.duplicates_max
-    if most is not None and verdict.duplicates > most:
+    if most is not None and again > most:
         # a leader that is lost for want of time is a crash, and may repeat what a crash may
-        told = verdict.unjudged if verdict.unprovoked or run.load > BUSY else verdict.broken
-        told.append(f"{verdict.duplicates} duplicates, more than {most}")
+        told = f"{again} duplicates, more than {most}"
+        _tell(verdict, told, excused=verdict.unprovoked > 0, count=again - most)
     if not verdict.delivered or not leaders.compared(history):
         verdict.broken.append("nothing was delivered, or no states were compared: the run shows nothing")
     return verdict
+
+
+def _found(run: Played) -> dict[str, Sequence[object]]:
+    """Return what breaks a promise however busy the machine was."""
+    scenario, history = run.scenario, run.history
+    groups = [(topic, group) for topic in TOPICS for group in _groups(scenario)]
+    return {
+        "lost": checks.lost(history, groups),
+        "early": checks.early(history, scenario.tolerance_ms),
+        "undead": checks.delivered_after_cancel(history),
+        "repeated without a mark": repeats.unmarked(history),
+        "diverged at index": tuple(leaders.diverged(history).items()),
+        "released twice": repeats.released_twice(history),
+        "ids given twice": checks.ids_given_twice(history),
+        "scheduled twice by a repeated request": repeats.answered_differently(history),
+        "delivered though never sent": checks.unexpected(history),
+        "not linearizable": registers.not_linearizable(history),
+        "two leaders in term": leaders.two_in_one_term(history),
+        "out of the order of its key": waiting.out_of_order(history),
+    }
+
+
+def _timed(run: Played) -> dict[str, Timed]:
+    """Return what rests on nodes, links and consumers being run in time.
+
+    No load explains the repetition of what was handed over more than a lease before its leader was lost, nor
+    the hand-over of what became due under a successor.
+    """
+    scenario, history, slowness = run.scenario, run.history, max(1.0, run.load)
+    spans = sorted([*run.spans, *leaders.changes(history, RECOVER_MS)])
+    travel_ms = scenario.travel_ms
+    grown_ms = round(travel_ms * slowness)
+    starved = leaders.last_moments(history, LOST_MS, run.windows)
+    in_time = [(start, end + travel_ms) for start, end in run.windows]
+    if run.load > BUSY:
+        bound = [(start - LOST_MS, end) for start, end in in_time]
+        starved_too = leaders.last_moments(history, LOST_MS)
+    else:  # followers learn of deliveries by heartbeats, which a machine sends late that is a little busy
+        behind_ms = round(BEHIND_MS * (slowness - 1))
+        bound = [(start - behind_ms, end + grown_ms) for start, end in run.windows]
+        starved_too = starved
+    patience_ms, exact_ms = scenario.patience_ms, scenario.tolerance_ms
+    return {
+        "duplicates beyond the bound": Timed(
+            repeats.repeats(history, BRISK, [*in_time, *starved], travel_ms).beyond,
+            repeats.repeats(history, BRISK, [*bound, *starved_too], grown_ms).beyond,
+        ),
+        "stuck": Timed(
+            waiting.stuck(history, {BRISK}, patience_ms, spans),
+            waiting.stuck(history, {BRISK}, round(patience_ms * slowness), spans),
+        ),
+        "handed over beside a successor": Timed(
+            leaders.overlapping(history, travel_ms, {PULLING}, exact_ms),
+            leaders.overlapping(history, grown_ms, {PULLING}, exact_ms),
+        ),
+    }
+
+
+def _tell(verdict: Verdict, what: str, *, excused: bool, count: int = 1) -> None:
+    (verdict.unjudged if excused else verdict.broken).append(what)
+    verdict.not_judged += count if excused else 0
 
 
 def _groups(scenario: Scenario) -> tuple[str, ...]:

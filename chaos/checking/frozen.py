@@ -28,11 +28,14 @@ def moment_of(history: History, travel_ms: int) -> Callable[[Delivered], int]:
 
     def moment(delivery: Delivered) -> int:
         at_ms = delivery.received_mono_ms
-        due_mono_ms = at_ms - (delivery.received_ms - delivery.due_ms)
         for node, start_ms, end_ms in stops:
             if (
                 node == delivery.node
-                and start_ms - ON_ITS_WAY_MS <= due_mono_ms <= start_ms <= at_ms <= end_ms + travel_ms
+                and start_ms - ON_ITS_WAY_MS
+                <= delivery.due_mono_ms
+                <= start_ms
+                <= at_ms
+                <= end_ms + travel_ms
             ):
                 return start_ms
         return at_ms

@@ -10,10 +10,15 @@ from tarry.chaos.checking.frozen import moment_of
 from tarry.chaos.checking.repeats import Span
 from tarry.chaos.history import Delivered, History
 
+ROUNDED_MS = 2  # what readings of two clocks, to whole milliseconds, may make of a moment
 
-def overlapping(history: History, travel_ms: int, pulling: Collection[str] = ()) -> tuple[Delivered, ...]:
+
+def overlapping(
+    history: History, travel_ms: int, pulling: Collection[str] = (), tolerance_ms: int = 0
+) -> tuple[Delivered, ...]:
     """Return deliveries of a leader from after its successor's first, by more than their way takes.
 
+    Of what became due only then, none is excused by its way; `tolerance_ms`: how exact due times are.
     `pulling`: consumers whose calls any node may pass on; an answer is on its way for as long as a call may.
     """
     moment = moment_of(history, travel_ms)
@@ -25,9 +30,12 @@ def overlapping(history: History, travel_ms: int, pulling: Collection[str] = ())
     return tuple(
         delivery
         for delivery in history.delivered
-        if delivery.consumer not in pulling
-        and any(
-            term > delivery.term and moment(delivery) > start_ms + travel_ms
+        if any(
+            term > delivery.term
+            and (
+                delivery.due_mono_ms > start_ms + tolerance_ms + ROUNDED_MS
+                or (delivery.consumer not in pulling and moment(delivery) > start_ms + travel_ms)
+            )
             for term, start_ms in begun.items()
         )
     )

@@ -1,11 +1,13 @@
 """What came or was scheduled twice: how often, and what of it no bound allows.
 
 After a crash of a leader, only what it handed over in its last moments may be delivered again to a consumer
-that is still there; after a planned transfer, nothing. A message is released once, whatever happens.
+that is still there; after a planned transfer, nothing. What does come again says so. A message is released
+once, whatever happens.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -38,6 +40,23 @@ def repeats(history: History, group: str, windows: Sequence[Span], travel_ms: in
         if not any(start <= moment(first[group, one.token]) <= end for start, end in windows)
     ]
     return Repeats(tuple(again), tuple(beyond))
+
+
+def unmarked(history: History) -> tuple[Delivered, ...]:
+    """Return deliveries that say they are a message's first to their group, and are not.
+
+    Which of two came first is told without a clock: a leader hands over a message of its predecessor's
+    marked, whenever that one's copy comes through; and of one leader's copies one alone may be unmarked.
+    """
+    given: defaultdict[tuple[str, str, str], list[Delivered]] = defaultdict(list)
+    for one in history.delivered:
+        given[one.group, one.topic, one.id].append(one)
+    found = []
+    for of_one in given.values():
+        first = min(one.term for one in of_one)
+        bare = [one for one in of_one if one.attempt <= 1 and not one.maybe_duplicate]
+        found += [one for one in bare if one.term > first] + [one for one in bare if one.term == first][1:]
+    return tuple(found)
 
 
 def released_twice(history: History) -> tuple[Delivered, ...]:

@@ -55,6 +55,7 @@ def test_nothing_is_wrong_with_a_sound_history() -> None:
     history = sound()
     assert repeats.repeats(history, GROUP, []) == repeats.Repeats((), ())
     assert repeats.released_twice(history) == ()
+    assert repeats.unmarked(history) == ()
     assert repeats.answered_differently(history) == ()
     assert registers.not_linearizable(history) == ()
     assert leaders.overlapping(history, travel_ms=0) == ()
@@ -72,6 +73,29 @@ def test_a_repetition_is_within_its_bound_only_where_the_first_delivery_lay_in_a
     assert repeats.repeats(history, GROUP, [(4_952, 5_002)]) == repeats.Repeats((again,), ())
     assert repeats.repeats(history, GROUP, [(5_003, 5_053)]) == repeats.Repeats((again,), (again,))
     assert repeats.repeats(history, "another", []) == repeats.Repeats((), ())
+
+
+def test_a_repetition_that_does_not_say_so_is_found_whichever_copy_comes_first() -> None:
+    history = sound()
+    again = delivered(2, at_ms=5_001, term=2)
+    history.delivered += [
+        again,
+        replace(delivered(1, at_ms=5_900, term=2), maybe_duplicate=True),
+        replace(delivered(1, at_ms=6_900, term=2), attempt=2),
+        replace(delivered(2), group="another"),
+    ]
+    assert repeats.unmarked(history) == (again,)
+    history.delivered[2] = replace(history.delivered[2], maybe_duplicate=True)  # as a leader may that doubts
+    assert repeats.unmarked(history) == (again,)
+
+
+def test_one_leader_hands_a_message_over_once_without_a_mark() -> None:
+    history = sound()
+    history.delivered.insert(0, replace(delivered(2, at_ms=4_900), maybe_duplicate=True))  # overtook it
+    assert repeats.unmarked(history) == ()
+    again = delivered(2, at_ms=5_900)
+    history.delivered.append(again)
+    assert repeats.unmarked(history) == (again,)
 
 
 def test_a_message_that_lies_at_two_places_of_its_ready_queue_was_released_twice() -> None:
@@ -145,6 +169,14 @@ def test_an_old_leader_that_hands_over_beside_its_successor_is_found() -> None:
     assert leaders.overlapping(history, travel_ms=150) == ()
     assert leaders.overlapping(history, travel_ms=100, pulling={"another"}) == (late,)
     assert leaders.overlapping(history, travel_ms=100, pulling={late.consumer}) == ()
+
+
+def test_what_became_due_under_a_successor_has_no_excuse_to_come_from_the_old_leader() -> None:
+    history = sound()
+    late = replace(delivered(5, at_ms=5_200, node="n1", term=1), due_ms=1_005_100)
+    history.delivered += [delivered(6, at_ms=5_050, node="n2", term=2), late]
+    assert leaders.overlapping(history, travel_ms=4_000, pulling={late.consumer}) == (late,)
+    assert leaders.overlapping(history, travel_ms=4_000, tolerance_ms=50) == ()
 
 
 def test_two_leaders_in_one_term_are_found_by_what_they_say_and_by_what_they_hand_over() -> None:

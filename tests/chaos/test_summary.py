@@ -9,14 +9,14 @@ from tarry.chaos.verdict import Verdict
 def test_the_figures_are_added_up_over_the_runs_that_were_played() -> None:
     runs = [
         Verdict("leader-killed-often", 1, duplicates=2, failovers_ms=[400, 900, 500], unavailable_ms=900),
-        Verdict("rolling-restart", 1, unavailable_ms=310),
+        Verdict("rolling-restart", 1, unavailable_ms=310, not_judged=3),
         Verdict("disk-full", 1, lost=1, broken=["1 lost"]),
         Verdict("packets-lost-one-way", 1, skipped="not root"),
     ]
     assert summary(runs) == {
         "scenarios": 3, "passed": 2, "lost": 1, "early": 0, "undead": 0, "duplicates": 2,
-        "duplicates_beyond_bound": 0, "stuck": 0, "diverged": 0, "failover_ms_p50": 500,
-        "failover_ms_p99": 900, "max_unavailable_ms": 310,
+        "duplicates_beyond_bound": 0, "unmarked": 0, "stuck": 0, "diverged": 0, "not_judged": 3,
+        "failover_ms_p50": 500, "failover_ms_p99": 900, "max_unavailable_ms": 310,
     }  # fmt: skip
 
 
