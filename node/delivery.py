@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -18,7 +18,7 @@ from tarry.replication.machine import Machine
 from tarry.replication.refusal import Reason, Refusal
 
 Propose: TypeAlias = Callable[[Message], Awaitable[Any]]
-Spawn: TypeAlias = Callable[[Awaitable[None]], None]
+Spawn: TypeAlias = Callable[[Coroutine[Any, Any, None]], None]
 
 
 @dataclass(frozen=True, slots=True)

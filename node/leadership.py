@@ -8,7 +8,7 @@ committed before it; ends at once when any of that is over. Everything volatile
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable
+from collections.abc import Iterable
 from typing import Any, Final
 
 import structlog
@@ -19,6 +19,7 @@ from tarry.node.config import NodeConfig
 from tarry.node.damage import Damage
 from tarry.node.delivery import Context, Delivery
 from tarry.node.dispatcher import Dispatcher
+from tarry.node.leader_tasks import LeaderTasks
 from tarry.node.ledger.ledger import Ledger
 from tarry.node.retention import Retention
 from tarry.proto import tarry_log_pb2 as log_pb
@@ -26,7 +27,7 @@ from tarry.replication import command as command_codec
 from tarry.replication.driver import Driver
 from tarry.replication.machine import Machine
 from tarry.replication.refusal import Reason, Refusal
-from tarry.replication.status import NotLeader, Overloaded, Unknown
+from tarry.replication.status import Overloaded
 
 log = structlog.get_logger()
 
@@ -56,8 +57,6 @@ class Leadership:
         self._damage = damage
         self._ledger = ledger
         self._changed = asyncio.Event()
-        self._tasks: dict[asyncio.Task[None], None] = {}  # in the order of their making
-        self._failed: asyncio.Future[None] | None = None
         self._lost = asyncio.Event()
         self._served = False
         self._heard = log_pb.DispatchState()
@@ -150,7 +149,7 @@ class Leadership:
         term = self._driver.status().term
         self._time.lead(self._driver.consensus.clock_offsets_ms())
         self._lost.clear()
-        self._failed = asyncio.get_running_loop().create_future()
+        tasks = LeaderTasks(self.look)
         context = Context(
             config=self._config,
             machine=self._machine,
@@ -159,7 +158,7 @@ class Leadership:
             may_serve=self._driver.may_serve,
             confirmed_s=lambda: self._driver.consensus.confirmed_s,
             beat=self._driver.beat,
-            spawn=self._spawn,
+            spawn=tasks.spawn,
             damage=self._damage,
             ledger=self._ledger,
         )
@@ -167,10 +166,10 @@ class Leadership:
         self._dispatcher = Dispatcher(self._machine, self._time, self._config.dispatch, self._propose)
         log.info("leading", term=term)
         self._ledger.leadership("leader", term)
-        self._spawn(self._dispatcher.run())
-        self._spawn(Retention(self._machine, self._time, self._config.dispatch, self._propose).run())
+        tasks.spawn(self._dispatcher.run())
+        tasks.spawn(Retention(self._machine, self._time, self._config.dispatch, self._propose).run())
         lost = asyncio.ensure_future(self._lost.wait())
-        failed: asyncio.Future[Any] = self._failed
+        failed: asyncio.Future[Any] = tasks.failed
         try:
             await asyncio.wait((lost, failed), return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -178,12 +177,11 @@ class Leadership:
             self._heard = self.known()
             delivery, self.delivery, self._dispatcher = self.delivery, None, None
             delivery.end(self.not_leader())
-            for task in list(self._tasks):
-                task.cancel()
+            tasks.end()
             log.info("no longer leading", term=term)
             self._ledger.leadership("follower", term)
-        if self._failed.done():
-            self._failed.result()
+        if failed.done():
+            failed.result()
 
     def _inherited(self) -> list[log_pb.Cursor]:
         """Return where the leader before stood with each group.
@@ -217,20 +215,6 @@ class Leadership:
 
     def _leads(self) -> bool:
         return self.delivery is not None and self._driver.consensus.leads(self.delivery.term)
-
-    def _spawn(self, work: Awaitable[None]) -> None:
-        task = asyncio.ensure_future(self._watched(work))
-        self._tasks[task] = None
-        task.add_done_callback(self._tasks.pop)
-
-    async def _watched(self, work: Awaitable[None]) -> None:
-        try:
-            await work
-        except (NotLeader, Unknown):
-            self.look()
-        except Exception as error:  # noqa: BLE001  the top of a task: the process ends with it
-            if self._failed is not None and not self._failed.done():
-                self._failed.set_exception(error)
 
     async def _propose(self, payload: Message) -> Any:
         """Propose what the leader itself decided; overload is waited out."""
