@@ -138,7 +138,12 @@ class Node:
     def _make_server(self) -> grpc.aio.Server:
         config, core = self.config, self._core
         authorizer = Authorizer(config.tokens)
-        calls = LeaderCalls(self.leadership.serves, self.leadership.not_leader, self._forwarding)
+        calls = LeaderCalls(
+            self.leadership.serves,
+            self.leadership.not_leader,
+            self.leadership.wait.until_led,
+            self._forwarding,
+        )
         producer = ProducerService(
             shard=config.shard,
             intake=Intake(config.limits, config.delay_levels_ms),

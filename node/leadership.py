@@ -20,6 +20,7 @@ from tarry.node.damage import Damage
 from tarry.node.delivery import Context, Delivery
 from tarry.node.dispatcher import Dispatcher
 from tarry.node.leader_tasks import LeaderTasks
+from tarry.node.leader_wait import LeaderWait
 from tarry.node.ledger.ledger import Ledger
 from tarry.node.retention import Retention
 from tarry.proto import tarry_log_pb2 as log_pb
@@ -59,6 +60,7 @@ class Leadership:
         self._changed = asyncio.Event()
         self._lost = asyncio.Event()
         self._served = False
+        self.wait = LeaderWait(self._is_led)
         self._heard = log_pb.DispatchState()
         self._sequence = 0
 
@@ -66,6 +68,7 @@ class Leadership:
         """Keep what a leader says of its dispatch; a new leader starts from it."""
         if (state.term, state.sequence) > (self._heard.term, self._heard.sequence):
             self._heard = state
+        self.wait.tell()
 
     def known(self) -> log_pb.DispatchState:
         """Return the newest dispatch state that this node knows of, without a time."""
@@ -94,6 +97,7 @@ class Leadership:
     def look(self) -> None:
         """Something about the role may have changed."""
         self._changed.set()
+        self.wait.tell()
         if self.delivery is None:
             return
         if not self._leads():
@@ -164,6 +168,7 @@ class Leadership:
         )
         self.delivery = Delivery(context, term, self._inherited())
         self._dispatcher = Dispatcher(self._machine, self._time, self._config.dispatch, self._propose)
+        self.wait.tell()
         log.info("leading", term=term)
         self._ledger.leadership("leader", term)
         tasks.spawn(self._dispatcher.run())
@@ -212,6 +217,9 @@ class Leadership:
         text = f"{status.node} does not lead: {status.leader} at {address} does"
         facts = {"leader": address, "leader_node": status.leader}
         return Refusal(Reason.NOT_LEADER, text, facts, retry_ms=20)
+
+    def _is_led(self) -> bool:
+        return self.serves() or self.not_leader().reason is Reason.NOT_LEADER
 
     def _leads(self) -> bool:
         return self.delivery is not None and self._driver.consensus.leads(self.delivery.term)

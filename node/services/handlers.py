@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import grpc
 
@@ -20,6 +20,9 @@ from tarry.replication.status import NotLeader, Overloaded, Unknown
 
 Answer: TypeAlias = bytes | Refusal
 Local: TypeAlias = Callable[[bytes, CallContext], Awaitable[Answer]]
+
+HELD_S: Final = 0.1
+"""A call that comes while leadership moves waits so long for a leader, and half of its time at most."""
 
 
 def refusal_of(error: Overloaded | Unknown) -> Refusal:
@@ -34,10 +37,15 @@ class LeaderCalls:
     """Makes handlers for unary calls that only the leader can answer."""
 
     def __init__(
-        self, may_serve: Callable[[], bool], not_leader: Callable[[], Refusal], forwarding: Forwarding
+        self,
+        may_serve: Callable[[], bool],
+        not_leader: Callable[[], Refusal],
+        until_led: Callable[[float], Awaitable[bool]],
+        forwarding: Forwarding,
     ) -> None:
         self._may_serve = may_serve
         self._not_leader = not_leader
+        self._until_led = until_led
         self._forwarding = forwarding
 
     def unary(self, path: str, local: Local) -> MethodHandler:
@@ -54,16 +62,22 @@ class LeaderCalls:
         return None if self._may_serve() else self._not_leader()
 
     async def answer(self, path: str, raw: bytes, context: CallContext, local: Local) -> Answer:
-        """Return the answer of this node if it leads, else of the leader."""
-        if self._may_serve():
-            try:
-                return await local(raw, context)
-            except NotLeader:
-                await asyncio.sleep(0)  # certainly not done: the new leader may be asked
-            except (Overloaded, Unknown) as error:
-                return refusal_of(error)
-        refusal = self._not_leader()
-        forwarded = metadata_value(context.invocation_metadata(), FORWARDED_KEY)
-        if refusal.reason is not Reason.NOT_LEADER or forwarded:
-            return refusal
-        return await self._forwarding.forward(refusal.facts["leader"], path, raw, context)
+        """Return the answer of this node if it leads, else of the leader, waiting a moment for one."""
+        loop = asyncio.get_running_loop()
+        left_s = context.time_remaining()
+        until_s = loop.time() + (HELD_S if left_s is None else min(HELD_S, left_s / 2))
+        while True:
+            if self._may_serve():
+                try:
+                    return await local(raw, context)
+                except NotLeader:
+                    await asyncio.sleep(0)  # certainly not done: the new leader may be asked
+                except (Overloaded, Unknown) as error:
+                    return refusal_of(error)
+            refusal = self._not_leader()
+            if refusal.reason is Reason.NOT_LEADER:
+                forwarded = metadata_value(context.invocation_metadata(), FORWARDED_KEY)
+                leader = refusal.facts["leader"]
+                return refusal if forwarded else await self._forwarding.forward(leader, path, raw, context)
+            if loop.time() >= until_s or not await self._until_led(until_s - loop.time()):
+                return refusal
