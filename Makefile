@@ -78,7 +78,7 @@ $(BENCH_READY): $(READY)
 	@rm -f $(VENV)/bench-ready-* && touch $@
 
 .PHONY: bench
-bench: $(BENCH_READY) ## tarry and its peers side by side, some 15 minutes (ARGS="--row schedule_1000x100 --only tarry,etcd3")
+bench: $(BENCH_READY) ## tarry and its peers side by side, 15 minutes at most (ARGS="--row schedule_1000x100 --only tarry,etcd3")
 	@$(PY) -m tarry.bench.side_by_side $(ARGS)
 
 .PHONY: bench-quick

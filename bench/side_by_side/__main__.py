@@ -1,6 +1,6 @@
 """tarry and what one would pick instead, side by side: the same work, the same cores, turn by turn.
 
-    python -m tarry.bench.side_by_side                                # everything, some 15 minutes
+    python -m tarry.bench.side_by_side                                # everything, 15 minutes at most
     python -m tarry.bench.side_by_side --quick                        # two minutes
     python -m tarry.bench.side_by_side --row schedule_1000x100 --only tarry,etcd3
 
@@ -23,12 +23,17 @@ from rich.table import Table
 
 from tarry.bench.machine import machine
 from tarry.bench.side_by_side.figures import lines, outcome
+from tarry.bench.side_by_side.pace import Pace, Plan, planned_s
 from tarry.bench.side_by_side.peers import NOT_TO_BE_HAD, chosen
 from tarry.bench.side_by_side.report import page
 from tarry.bench.side_by_side.rows import ROWS, Row, row_of
 from tarry.bench.side_by_side.system import System
-from tarry.bench.side_by_side.turns import Cell, Results, run
+from tarry.bench.side_by_side.turns import Cell, Results, Tell, run
 
+TURNS = 3
+MINUTES, QUICK_MINUTES = 14.0, 2.0
+QUICK_SHARE = 0.3
+STOPPING_S = 10
 console = Console(stderr=True, width=None if os.isatty(2) else 200)
 
 
@@ -59,15 +64,44 @@ async def _start(system: System, folder: Path) -> None:
     await system.start(folder)
 
 
-def tell(row: Row, system: System, number: int, cell: Cell) -> None:
-    """Show progress: the last turn's main figure."""
-    if cell.failed:
-        console.print(f"  {row.name} {system.name}: [red]{cell.failed}[/]", highlight=False)
-        return
-    turn = cell.turns[-1]
-    said = "  ".join(f"{name} {value:,.2f}" for name, value in turn.figures.items())
-    judged = "" if not any(vars_of(turn.verdict)) else f"  [red]{turn.verdict}[/]"
-    console.print(f"  {row.name} {system.name} turn {number + 1}: {said}{judged}", highlight=False)
+def teller(pace: Pace, begin_s: float) -> Tell:
+    """Return what shows progress: the last turn's main figures, the minutes gone and those still to come."""
+
+    def tell(row: Row, system: System, number: int, cell: Cell) -> None:
+        gone = f"[{(time.monotonic() - begin_s) / 60:4.1f} min, {pace.left_s() / 60:4.1f} left]"
+        head = f"{gone} {row.name} {system.name} turn {number + 1}"
+        if len(cell.turns) <= number:
+            console.print(f"{head}: [red]{cell.failed}[/]", highlight=False, markup=True)
+            return
+        turn = cell.turns[-1]
+        said = "  ".join(f"{name} {value:,.2f}" for name, value in turn.figures.items())
+        said += f"  (turns at {cell.share:.0%})" if cell.share < 1 else ""
+        judged = "" if not any(vars_of(turn.verdict)) else f"  [red]{turn.verdict}[/]"
+        console.print(f"{head}: {said}{judged}", highlight=False)
+
+    return tell
+
+
+def planned(rows: list[Row], systems: list[System], *, everywhere: bool) -> Plan:
+    """Return each row with the systems to measure: all that it fits, or those of a quick run."""
+    return [
+        (row, [each for each in systems if row.fits(each) and (everywhere or each.name in row.quick)])
+        for row in rows
+    ]
+
+
+def show_plan(plan: Plan, turns: int, share: float, minutes: float) -> None:
+    """Print the rows to come, and how long they should take."""
+    table = Table("row", "systems", "turns", "minutes")
+    for row, systems in plan:
+        needed_min = planned_s([(row, systems)], turns, share) / 60
+        table.add_row(row.name, ", ".join(each.name for each in systems), str(turns), f"{needed_min:.1f}")
+    console.print(table)
+    total_min = planned_s(plan, turns, share) / 60
+    console.print(
+        f"some {total_min:.1f} minutes on a quiet machine; beyond {minutes:g} in all, turns are shortened",
+        highlight=False,
+    )
 
 
 def vars_of(verdict: object) -> list[int]:
@@ -80,14 +114,14 @@ async def measure(
     *,
     turns: int,
     minutes: float,
-    quick: bool,
+    share: float,
     everywhere: bool,
     skipped: dict[str, str],
 ) -> dict[str, Any]:
     """Start, run every row in turn, stop; return the outcome.
 
-    `everywhere`: on all systems that a row fits; else on those that a quick run measures. `skipped`: systems
-    that cannot be had, each with the reason; those that do not start are added.
+    `share`: of whole turns. `everywhere`: on all systems that a row fits; else on those that a quick run
+    measures. `skipped`: systems that cannot be had, each with the reason; those that do not start are added.
     """
     found_on = machine()
     results = Results()
@@ -99,11 +133,10 @@ async def measure(
         os.chmod(folder, 0o755)  # noqa: PTH101 - PostgreSQL's servers run as another user
         running = await started(systems, folder, skipped)
         try:
-            plan = [
-                (row, [each for each in running if row.fits(each) and (everywhere or each.name in row.quick)])
-                for row in rows
-            ]
-            await run(plan, turns, quick, begin + minutes * 60, results, tell)
+            plan = planned(rows, running, everywhere=everywhere)
+            show_plan(plan, turns, share, minutes)
+            pace = Pace(plan, turns, share, begin + minutes * 60 - STOPPING_S)
+            await run(plan, pace, results, teller(pace, begin))
         finally:
             for system in systems:
                 if system in running or system.name in skipped:
@@ -137,8 +170,11 @@ def main(
     row: Annotated[list[str] | None, typer.Option(help="only this row (repeatable)")] = None,
     only: Annotated[str, typer.Option(help="only these systems, with commas between")] = "",
     quick: Annotated[bool, typer.Option(help="few rows and systems, short turns: two minutes")] = False,
-    turns: Annotated[int, typer.Option(min=1, help="turns of each row")] = 3,
-    minutes: Annotated[float, typer.Option(help="begin no turn after so many")] = 13.5,
+    turns: Annotated[int, typer.Option(min=1, help="turns of each row")] = TURNS,
+    minutes: Annotated[
+        float | None,
+        typer.Option(help="what all may take, by shortened turns if need be [14; quick: 2]"),
+    ] = None,
     out: Annotated[Path, typer.Option(help="folder of the report")] = Path("out"),
 ) -> None:
     """Measure tarry and its peers side by side."""
@@ -153,8 +189,8 @@ def main(
             rows,
             systems,
             turns=turns,
-            minutes=minutes,
-            quick=quick,
+            minutes=minutes or (QUICK_MINUTES if quick else MINUTES),
+            share=QUICK_SHARE if quick else 1.0,
             everywhere=chosen_by_hand or not quick,
             skipped={} if chosen_by_hand or quick else dict(NOT_TO_BE_HAD),
         )

@@ -61,7 +61,9 @@ def outcome(
     for (row, system), cell in results.cells.items():
         spreads = {name: _rounded(asdict(spread)) for name, spread in cell.figures().items()}
         rows.setdefault(row, {})[system] = {
-            "turns": len(cell.turns), "failed": cell.failed, **asdict(cell.verdict()), "figures": spreads
+            "turns": len(cell.turns), "failures": cell.failures, "failed": cell.failed,
+            "seconds": rounded(cell.seconds), "share": rounded(cell.share),
+            **asdict(cell.verdict()), "figures": spreads,
         }  # fmt: skip
     peers = {
         system.name: {
@@ -107,12 +109,21 @@ def _text(row: Row, cell: Mapping[str, Any]) -> str:
     spread = cell["figures"].get(row.figure)
     if spread is None:
         return f"failed: {cell['failed']}"
-    few = " (does not keep up)" if "sent_late_ms" in cell["figures"] else ""
-    if cell["failed"]:
-        few += f" ({cell['turns']} turns, then {cell['failed']})"
+    notes = [
+        *(["does not keep up"] if "sent_late_ms" in cell["figures"] else []),
+        *(["fewer messages, scaled up"] if scaled_up(cell) else []),
+        *([f"{cell['turns']} turns; failed: {cell['failed']}"] if cell["failed"] else []),
+    ]
+    note = f" ({'; '.join(notes)})" if notes else ""
     if cell["turns"] == 1:
-        return f"{shown(spread['median'])} {row.unit}{few}"
-    return f"{shown(spread['min'])} / {shown(spread['median'])} / {shown(spread['max'])} {row.unit}{few}"
+        return f"{shown(spread['median'])} {row.unit}{note}"
+    return f"{shown(spread['min'])} / {shown(spread['median'])} / {shown(spread['max'])} {row.unit}{note}"
+
+
+def scaled_up(cell: Mapping[str, Any]) -> bool:
+    """Say whether a system was given fewer messages than the row is about."""
+    scaled = cell.get("figures", {}).get("scaled")
+    return scaled is not None and scaled["max"] > 1
 
 
 def markdown(found: Mapping[str, Any]) -> str:
@@ -123,11 +134,10 @@ def markdown(found: Mapping[str, Any]) -> str:
         table.append([title, *(found["systems"][name][key] for name in names)])
     for row, _ in lines(found):
         cells = found["rows"][row.name]
-        spreads = [cells.get(name, {}).get("figures", {}).get(row.figure) for name in names]
-        table.append([row.title, *(f"{shown(s['median'])} {row.unit}" if s else "" for s in spreads)])
+        table.append([row.title, *(_median(cells.get(name, {}), row.figure, row.unit) for name in names)])
         if row.name == "pending":
             table += [
-                [title, *(_pending(cells.get(name, {}), figure, unit) for name in names)]
+                [title, *(_median(cells.get(name, {}), figure, unit) for name in names)]
                 for title, figure, unit in (
                     ("disk per message pending", "disk_bytes", "B"),
                     ("restart with them pending", "restart_s", "s"),
@@ -139,9 +149,9 @@ def markdown(found: Mapping[str, Any]) -> str:
     return "\n".join([*rows, "", caption(found["machine"]), *left_out])
 
 
-def _pending(cell: Mapping[str, Any], figure: str, unit: str) -> str:
+def _median(cell: Mapping[str, Any], figure: str, unit: str) -> str:
     spread = cell.get("figures", {}).get(figure)
-    return f"{shown(spread['median'])} {unit}" if spread else ""
+    return f"{'≈ ' if scaled_up(cell) else ''}{shown(spread['median'])} {unit}" if spread else ""
 
 
 def _judged(system: Mapping[str, Any]) -> str:

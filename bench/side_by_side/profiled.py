@@ -60,7 +60,7 @@ def loopback() -> Sample:
 async def cost(row: Row, system: Tarry, pids: dict[str, int]) -> dict[str, Any]:
     """Run a turn and return what a message of it cost."""
     before = thread_ticks(pids), written_bytes(pids), loopback(), await system.pending()
-    turn = await row.work(system, False)
+    turn = await row.work(system, 1.0)
     count = max(1, await system.pending() - before[3])
     cpu, disk, wire = thread_ticks(pids) - before[0], written_bytes(pids) - before[1], loopback() - before[2]
     return {
@@ -82,9 +82,9 @@ async def flames(row: Row, system: Tarry, pids: dict[str, int], out: Path) -> Tu
         spies.append(await asyncio.create_subprocess_exec(*command, *target, stderr=subprocess.DEVNULL,
                                                           stdout=subprocess.DEVNULL))  # fmt: skip
     await asyncio.sleep(0.5)
-    turn = await row.work(system, False)
+    turn = await row.work(system, 1.0)
     while any(spy.returncode is None for spy in spies):
-        turn = await row.work(system, False)
+        turn = await row.work(system, 1.0)
     return turn
 
 
@@ -95,7 +95,7 @@ async def profile(row: Row, out: Path) -> dict[str, Any]:
         await system.start(Path(folder))
         try:
             pids = {**system.pids(), "client": os.getpid()}
-            await row.work(system, True)
+            await row.work(system, 0.4)
             found = await cost(row, system, pids)
             await flames(row, system, pids, out)
         finally:

@@ -17,6 +17,8 @@ STYLE = (
     "td,th{text-align:left;padding:.2em .8em;vertical-align:top}"
 )
 
+NO_FIGURE = {"": {"min": "", "median": "", "max": ""}}
+
 
 def page(found: Mapping[str, Any]) -> str:
     """Return the report as HTML."""
@@ -31,10 +33,10 @@ def page(found: Mapping[str, Any]) -> str:
         _table(["on", ""], [[key, value] for key, value in found["machine"].items()]),
         "<h2>Systems</h2>",
         _table(
-            ["system", "version", "copies", "fsync before the answer", "setting", "missing", "lost", "early",
-             "duplicates", "changed"],
-            [[name, *(each[key] for key in ("version", "copies", "synced", "setting", "mark", "lost", "early",
-                                            "duplicates", "changed"))]
+            ["system", "version", "copies", "fsync before the answer", "setting", "missing", "note", "lost",
+             "early", "duplicates", "changed"],
+            [[name, *(each[key] for key in ("version", "copies", "synced", "setting", "mark", "note", "lost",
+                                            "early", "duplicates", "changed"))]
              for name, each in found["systems"].items()],
         ),
         *([_table(["left out", "because"], list(found["skipped"].items()))] if found["skipped"] else []),
@@ -42,11 +44,13 @@ def page(found: Mapping[str, Any]) -> str:
         *plots,
         "<h2>All figures</h2>",
         _table(
-            ["row", "system", "turns", "figure", "min", "median", "max"],
-            [[row, name, cell["turns"], figure, spread["min"], spread["median"], spread["max"]]
+            ["row", "system", "turns", "shortest turn, of a whole one", "seconds in all", "figure", "min",
+             "median", "max", "failed"],
+            [[row, name, cell["turns"], cell["share"], cell["seconds"], figure,
+              *(spread[each] for each in ("min", "median", "max")), cell["failed"]]
              for row, cells in found["rows"].items()
              for name, cell in cells.items()
-             for figure, spread in cell["figures"].items()],
+             for figure, spread in (cell["figures"] or NO_FIGURE).items()],
         ),
     ]  # fmt: skip
     return "\n".join(parts)

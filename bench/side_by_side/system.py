@@ -48,6 +48,7 @@ class System(ABC):
     fails_over: ClassVar[bool] = False
     batch_max: ClassVar[int] = 1_000  # messages of the largest request
     in_flight_max: ClassVar[int] = 32  # requests; more only wait in the client
+    fewer_when_slow: ClassVar[bool] = True  # less of a mass expiry, and less pending, than the row is about
     lateness_note: ClassVar[str] = ""
 
     def __init__(self) -> None:
@@ -112,6 +113,9 @@ class System(ABC):
     async def mend(self) -> None:
         """Bring back what `kill_leader` ended."""
         raise PeerFailed(f"{self.name} has no other node")
+
+    async def clear(self) -> None:  # noqa: B027 - most keep what they have
+        """Forget everything, where what is kept would make a restart much longer."""
 
     async def halt(self) -> None:
         """Stop every server in its orderly way."""

@@ -8,8 +8,10 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
+from typing import Final
 
 from tarry.bench.side_by_side.messages import Verdict
+from tarry.bench.side_by_side.pace import Pace, Plan
 from tarry.bench.side_by_side.rows import Row
 from tarry.bench.side_by_side.system import System
 from tarry.bench.side_by_side.workloads import Turn
@@ -30,10 +32,16 @@ class Spread:
 
 @dataclass(slots=True)
 class Cell:
-    """What one system did in one row; `failed` says why it has no (more) turns."""
+    """What one system did in one row; `failed` says why the last turn that failed did.
+
+    `seconds`: that all its turns took, with what goes before and after them; `share`: the shortest turn's.
+    """
 
     turns: list[Turn] = field(default_factory=list)
     failed: str = ""
+    failures: int = 0
+    seconds: float = 0.0
+    share: float = 1.0
 
     def figures(self) -> dict[str, Spread]:
         """Return every figure that all turns have."""
@@ -62,38 +70,42 @@ class Results:
         return median(ratios) if ratios else None
 
 
-Plan = Sequence[tuple[Row, Sequence[System]]]
 Tell = Callable[[Row, System, int, Cell], None]
+FAILURES_MAX: Final = 2
 
 
-async def run(plan: Plan, turns: int, quick: bool, deadline: float, results: Results, tell: Tell) -> None:
-    """Fill `results` row by row; a system that fails in a row is left out of the rest of it.
+async def run(plan: Plan, pace: Pace, results: Results, tell: Tell) -> None:
+    """Fill `results` row by row; a turn that fails is tried again, once in a row and system.
 
-    No turn begins after `deadline`, of the monotonic clock.
+    How long turns are, and how many where time is short, is the pace's to say.
     """
     for row, systems in plan:
-        for number in range(min(turns, row.turns_max)):
+        for number in range(pace.turns(row)):
             for system in systems:
                 cell = results.cells.setdefault((row.name, system.name), Cell())
-                if cell.failed:
-                    continue
-                if time.monotonic() > deadline:
-                    cell.failed = "the run's time was over"
-                else:
-                    await asyncio.to_thread(os.sync)  # what others left to write is not to be measured here
-                    await _turn(row, system, quick, cell)
-                tell(row, system, number, cell)
+                while len(cell.turns) == number and cell.failures < FAILURES_MAX:
+                    await _turn(row, system, pace, cell)
+                    if cell.failures == FAILURES_MAX:
+                        pace.give_up(row, system)
+                    tell(row, system, number, cell)
 
 
-async def _turn(row: Row, system: System, quick: bool, cell: Cell) -> None:
+async def _turn(row: Row, system: System, pace: Pace, cell: Cell) -> None:
     """Run one turn; whatever a peer or its client raises is that peer's result."""
-    working = asyncio.ensure_future(row.work(system, quick))
+    share, begin = pace.share(), time.monotonic()
+    await asyncio.to_thread(os.sync)  # what others left to write is not to be measured here
+    working = asyncio.ensure_future(row.work(system, share))
     await asyncio.wait([working], timeout=row.seconds_max)
     if not working.done():
         working.cancel()
         await asyncio.wait([working])
+        cell.failures = FAILURES_MAX  # another try would take as long
         cell.failed = f"not done after {row.seconds_max:.0f} s"
     elif (error := working.exception()) is not None:
+        cell.failures += 1
         cell.failed = f"{type(error).__name__}: {error}".splitlines()[0][:200]
     else:
         cell.turns.append(working.result())
+        cell.share = min(cell.share, share)
+        pace.took(row, system, time.monotonic() - begin, share)
+    cell.seconds += time.monotonic() - begin

@@ -16,12 +16,17 @@ from tarry.bench.side_by_side.system import System
 
 HOUR_MS = 3_600_000
 PEEK = 200
-SETTLE_S = 2.0
+SETTLE_S = 0.5
 """What is compacted and trimmed in the background gets this long."""
 MADE_AT_ONCE = 500
-MASS_S_MAX = 30
+SLOW_S = 4.0
+"""A system that needs longer to take all that a row would schedule is slow, and gets fewer."""
+SLOW_MASS_S = 1.5
+"""A slow system's mass expiry is as many messages as it takes in so long."""
+SLOW_SHARE = 3
+"""A slow system is filled for one part in so many of the time a fast one may have."""
 COUNTS_MAX = 20
-LEAD_MS = 1_500
+LEAD_MS = 1_000
 """How far ahead of their due time messages of the steady rows are sent."""
 STEP_MS = 50
 BEHIND_MS_MAX = 1_000
@@ -133,7 +138,9 @@ async def steady(system: System, *, rate: int, size: int, seconds: float) -> Tur
     account.complete = True
     await _until(receiving, seconds + 30)
     late = account.lateness_ms()
-    p50, p99 = np.percentile(late, [50, 99]) if len(late) else (np.inf, np.inf)
+    if not len(late):
+        raise RuntimeError(f"handed over none of {account.sent:,} within {seconds + 30:.0f} s")
+    p50, p99 = np.percentile(late, [50, 99])
     figures = {"p50_ms": float(p50), "p99_ms": float(p99), "max_ms": float(late.max(initial=0))}
     if behind_ms > 0:  # answered after it was due: the lateness is that of the sending, too
         figures["sent_late_ms"] = behind_ms
@@ -141,29 +148,36 @@ async def steady(system: System, *, rate: int, size: int, seconds: float) -> Tur
 
 
 async def mass(system: System, *, count: int, size: int) -> Turn:
-    """So many due at one instant; gives the seconds from then to the last acknowledgement."""
+    """So many due at one instant; gives the seconds from then to the last acknowledgement.
+
+    A slow system gets fewer (`messages`), and its seconds are `scaled` up, as if it went on at the same rate.
+    """
     lane, account = await _lane(system, "mass"), _account(size)
     rate = await _probe(system, size)
-    if count / rate > MASS_S_MAX:
-        raise RuntimeError(
-            f"takes {rate:,.0f} a second: {count:,} would be under way for {count / rate:.0f} s"
-        )
+    wanted = count
+    if system.fewer_when_slow and count / rate > SLOW_S:
+        batches = min(count, int(rate * SLOW_MASS_S)) // system.batch_max
+        count = max(1, batches) * system.batch_max
     due = _now_ms() + int(count / rate * 1_500) + 1_500
     due_ms = np.full(system.batch_max, due, np.int64)
     receiving = asyncio.ensure_future(system.receive(lane, account.take))
-    batches = iter(range(-(-count // system.batch_max)))
+    parts = iter(range(-(-count // system.batch_max)))
 
     async def worker() -> None:
-        for _ in batches:
+        for _ in parts:
             part = due_ms[: count - account.sent]
             await system.schedule_batch(lane, account.send(part), part)
 
     await asyncio.gather(*(worker() for _ in range(4)))
     account.complete = True
     if (over := _now_ms() - due) > 0:
+        receiving.cancel()
+        await asyncio.wait([receiving])
         raise RuntimeError(f"scheduling {count} took {over} ms longer than foreseen")
-    await _until(receiving, 120)
-    return Turn({"s": time.time() - due / 1_000}, account.verdict())
+    await _until(receiving, 45)
+    scaled = wanted / count
+    figures = {"s": (time.time() - due / 1_000) * scaled, "messages": float(count), "scaled": scaled}
+    return Turn(figures, account.verdict())
 
 
 async def _probe(system: System, size: int) -> float:
@@ -219,22 +233,16 @@ async def _patiently(attempt: Callable[[], Awaitable[None]], deadline: float) ->
 async def pending(system: System, *, count: int, size: int, seconds: float) -> Turn:
     """Schedule so many, or as many as `seconds` allow; gives memory and disk per message, and the restart.
 
-    Memory is that of the second half: buffers and caches that have a bound are full by then.
+    Memory is that of the second half: buffers and caches that have a bound are full by then. A slow system is
+    filled for a shorter time. `messages`: that are pending when it is restarted, those of earlier turns too.
     """
+    await system.clear()
     lane, account = await _lane(system, "pending"), _account(size)
-    random = np.random.default_rng(1)
     before = await system.pending()
     disk = await system.disk_bytes()
-
-    async def worker(messages: int, end: float) -> None:
-        while account.sent < messages and time.perf_counter() < end:
-            due_ms = _now_ms() + HOUR_MS + random.integers(0, HOUR_MS, system.batch_max)
-            await system.schedule_batch(lane, account.send(due_ms), due_ms)
-
     memory, sent = [], []
     for messages in (count // 2, count):
-        end = time.perf_counter() + seconds / 2
-        await asyncio.gather(*(worker(messages, end) for _ in range(8)))
+        await _fill(system, lane, account, messages, seconds / 2)
         await asyncio.sleep(SETTLE_S)
         memory.append(system.memory_bytes())
         sent.append(account.sent)
@@ -248,6 +256,24 @@ async def pending(system: System, *, count: int, size: int, seconds: float) -> T
     await system.resume()
     figures["restart_s"] = time.perf_counter() - start
     return Turn(figures, await _kept(system, lane, account, before))
+
+
+async def _fill(system: System, lane: str, account: Account, messages: int, seconds: float) -> None:
+    """Schedule until so many are sent, or for `seconds`; a third of them if they would not be enough."""
+    random = np.random.default_rng(account.sent)
+    start, first = time.perf_counter(), account.sent
+
+    async def worker() -> None:
+        while account.sent < messages:
+            due_ms = _now_ms() + HOUR_MS + random.integers(0, HOUR_MS, system.batch_max)
+            await system.schedule_batch(lane, account.send(due_ms), due_ms)
+            taken_s = time.perf_counter() - start
+            enough = (account.sent - first) / taken_s * seconds >= messages - first
+            few = system.fewer_when_slow and not enough
+            if taken_s > (seconds / SLOW_SHARE if few else seconds):
+                return
+
+    await asyncio.gather(*(worker() for _ in range(8)))
 
 
 async def _until(task: asyncio.Future[None], timeout_s: float) -> None:

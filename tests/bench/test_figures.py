@@ -1,6 +1,6 @@
 import asyncio
 import json
-import time
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -9,6 +9,7 @@ from tarry.bench.machine import machine
 from tarry.bench.side_by_side import turns
 from tarry.bench.side_by_side.figures import KEYS, RATIOS, lines, markdown, outcome
 from tarry.bench.side_by_side.messages import Verdict
+from tarry.bench.side_by_side.pace import Pace
 from tarry.bench.side_by_side.peers import SYSTEMS, chosen
 from tarry.bench.side_by_side.peers.tarry import Tarry
 from tarry.bench.side_by_side.report import page
@@ -82,30 +83,42 @@ def test_the_report_needs_nothing_else_and_escapes_what_peers_said() -> None:
     assert "src=" not in report.replace("\n", "")[:200]
 
 
-def test_a_system_that_fails_is_left_out_of_the_row_and_keeps_its_reason() -> None:
+def test_a_turn_that_fails_is_tried_again_once_and_the_second_failure_ends_the_row_for_that_system() -> None:
     asked: list[str] = []
 
-    async def work(system: System, quick: bool) -> Turn:
+    async def work(system: System, share: float) -> Turn:
         asked.append(system.name)
-        if system.name == "unsynced":
+        if system.name == "unsynced" or len(asked) == 1:
             raise RuntimeError("gone")
         return Turn({"per_s": 1.0})
 
     row, results = Row("r", "r", "per_s", "/s", work), Results()
     plan = [(row, [Tarry(), Unsynced()])]
-    asyncio.run(turns.run(plan, 3, True, float("inf"), results, lambda *_: None))
-    assert asked == ["tarry", "unsynced", "tarry", "tarry"]
-    assert results.cell("r", "unsynced").failed == "RuntimeError: gone"
-    assert len(results.cell("r", "tarry").turns) == 3
+    asyncio.run(turns.run(plan, Pace(plan, 3, 1.0, float("inf")), results, lambda *_: None))
+    assert asked == ["tarry", "tarry", "unsynced", "unsynced", "tarry", "tarry"]
+    assert (results.cell("r", "unsynced").failures, results.cell("r", "unsynced").turns) == (2, [])
+    found = outcome(results, [Tarry(), Unsynced()], {}, machine())["rows"]["r"]
+    assert [found["tarry"][key] for key in ("turns", "failures", "failed")] == [3, 1, "RuntimeError: gone"]
 
 
-def test_no_turn_begins_once_the_time_is_over() -> None:
-    async def work(system: System, quick: bool) -> Turn:
-        raise AssertionError
+def test_seconds_that_were_scaled_up_from_fewer_messages_are_marked_as_such() -> None:
+    scaled = Turn({"s": 25.0, "messages": 20_000.0, "scaled": 5.0})
+    cells = {("mass_100k", "tarry"): Cell([Turn({"s": 0.5, "messages": 1e5, "scaled": 1.0})] * 3),
+             ("mass_100k", "unsynced"): Cell([scaled] * 3)}  # fmt: skip
+    found = outcome(Results(cells), [Tarry(), Unsynced()], {}, machine())
+    ((_, texts),) = lines(found)
+    assert texts == {"tarry": "0.5 / 0.5 / 0.5 s", "unsynced": "25 / 25 / 25 s (fewer messages, scaled up)"}
+    assert "| 0.5 s | ≈ 25 s |" in markdown(found)
 
-    row, results = Row("r", "r", "per_s", "/s", work), Results()
-    asyncio.run(turns.run([(row, [Tarry()])], 3, False, time.monotonic() - 1, results, lambda *_: None))
-    assert results.cell("r", "tarry").failed == "the run's time was over"
+
+def test_the_keys_that_are_promised_are_all_there() -> None:
+    promised = (
+        "schedule_1000x100_per_s schedule_1000x100_vs_etcd3 schedule_1000x100_vs_rabbit_quorum "
+        "schedule_1000x1k_vs_etcd3 schedule_tasks32_vs_etcd3 schedule_100x100_per_s schedule_tasks32_per_s "
+        "schedule_one_p50_ms lateness_1k_p50_ms lateness_1k_p99_ms lateness_5k_p99_ms mass_100k_s "
+        "ram_bytes_per_pending disk_bytes_per_pending lost early duplicates"
+    )
+    assert set(promised.split()) <= KEYS.keys() | RATIOS.keys() | asdict(Verdict()).keys()
 
 
 def test_a_quick_run_gives_every_key_of_a_whole_one_but_for_rows_of_its_own() -> None:

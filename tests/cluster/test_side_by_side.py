@@ -10,14 +10,19 @@ from tarry.bench.side_by_side.rows import Row, row_of
 
 @pytest.mark.cluster
 def test_rows_measured_on_a_real_cluster_come_out_once_unchanged_and_not_early() -> None:
-    few = Row("few", "", "s", "s", lambda system, quick: workloads.mass(system, count=10_000, size=100))
+    kept = Row(
+        "kept", "", "restart_s", "s",
+        lambda system, share: workloads.pending(system, count=10_000, size=100, seconds=2),
+        seconds_max=300,
+    )  # fmt: skip
+    few = Row("few", "", "s", "s", lambda system, share: workloads.mass(system, count=10_000, size=100))
     found = asyncio.run(
         measure(
-            [row_of("schedule_1000x100"), row_of("cancel"), few],
+            [row_of("schedule_1000x100"), kept, row_of("cancel"), few],
             chosen("tarry", quick=True),
             turns=1,
             minutes=5,
-            quick=True,
+            share=0.02,
             everywhere=True,
             skipped={},
         )
@@ -26,4 +31,7 @@ def test_rows_measured_on_a_real_cluster_come_out_once_unchanged_and_not_early()
     assert min(found["schedule_1000x100_per_s"], found["cancel_per_s"]) > 0
     delivered = found["rows"]["few"]["tarry"]
     assert delivered["turns"] == 1 or "longer than foreseen" in delivered["failed"]  # a busy machine
+    restarted = found["rows"]["kept"]["tarry"]
+    assert restarted["turns"] == 1, restarted["failed"]
+    assert restarted["figures"]["messages"]["min"] >= 10_000
     assert found["skipped"] == {}

@@ -154,3 +154,4 @@ class Beanstalkd(System):
     async def resume(self) -> None:
         self._server.start()
         await self._connect()
+        await self.pending()  # it listens before it has read its log

@@ -11,14 +11,16 @@ import json
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypeVar
 
 import nats
 from nats.aio.client import Client
 from nats.errors import TimeoutError as NothingCame
 from nats.js import JetStreamContext
-from nats.js.api import StorageType, StreamConfig
+from nats.js.api import StorageType, StreamConfig, StreamInfo
 from nats.js.errors import APIError
 
 from tarry.bench.side_by_side.servers import Server, folder_bytes, memory_bytes, program, stop_all, version_of
@@ -26,6 +28,9 @@ from tarry.bench.side_by_side.system import DueMs, Durability, System, Take
 from tarry.client.local_cluster import free_ports
 
 FETCH = 1_000
+ASK_S = 2
+ASK_S_MAX = 30
+Answer = TypeVar("Answer")
 
 
 class NatsLog(System):
@@ -81,6 +86,7 @@ class NatsLog(System):
             await asyncio.sleep(0.1)
         self._client: Client = await nats.connect(f"nats://127.0.0.1:{self._ports[0]}")
         self._stream: JetStreamContext = self._client.jetstream(timeout=20, publish_async_max_pending=100_000)
+        self._admin: JetStreamContext = self._client.jetstream(timeout=ASK_S)
 
     async def stop(self) -> None:
         await self.halt()
@@ -89,16 +95,20 @@ class NatsLog(System):
         return StreamConfig(name=lane, subjects=[f"{lane}.>"], num_replicas=3, storage=StorageType.FILE)
 
     async def open(self, lane: str) -> None:
-        deadline = time.monotonic() + 30
+        await self._ask(lambda: self._admin.add_stream(self._config(lane)))
+        self._lanes.append(lane)
+
+    @staticmethod
+    async def _ask(question: Callable[[], Awaitable[Answer]]) -> Answer:
+        """Return the answer; while there is no leader, a question is refused or answered by nobody."""
+        deadline = time.monotonic() + ASK_S_MAX
         while True:
             try:
-                await self._stream.add_stream(self._config(lane))
-                break
-            except APIError:  # right after the start there is no leader to place it
+                return await question()
+            except (APIError, NothingCame):
                 if time.monotonic() > deadline:
                     raise
-                await asyncio.sleep(0.2)
-        self._lanes.append(lane)
+                await asyncio.sleep(0.1)
 
     async def schedule_batch(self, lane: str, bodies: list[bytes], due_ms: DueMs) -> None:
         answers = [
@@ -111,10 +121,13 @@ class NatsLog(System):
         return answer
 
     async def pending(self) -> int:
-        return sum([(await self._stream.stream_info(lane)).state.messages for lane in self._lanes])
+        return sum([(await self._info(lane)).state.messages for lane in self._lanes])
+
+    async def _info(self, lane: str) -> StreamInfo:
+        return await self._ask(lambda: self._admin.stream_info(lane))
 
     async def peek(self, lane: str, count: int) -> list[bytes]:
-        first = (await self._stream.stream_info(lane)).state.first_seq
+        first = (await self._info(lane)).state.first_seq
         found = [await self._stream.get_msg(lane, seq) for seq in range(first, first + min(count, 50))]
         return [each.data or b"" for each in found]
 
@@ -132,6 +145,7 @@ class NatsLog(System):
         for server in self._servers:
             server.start()
         await self._connect()
+        await self.pending()  # every stream has a leader
 
 
 class NatsScheduled(NatsLog):
@@ -156,7 +170,9 @@ class NatsScheduled(NatsLog):
         return answer
 
     async def receive(self, lane: str, take: Take) -> None:
-        subscription = await self._stream.pull_subscribe(f"{lane}.due", durable="bench", stream=lane)
+        subscription = await self._ask(
+            lambda: self._admin.pull_subscribe(f"{lane}.due", durable="bench", stream=lane)
+        )
         while True:
             try:
                 messages = await subscription.fetch(FETCH, timeout=1)

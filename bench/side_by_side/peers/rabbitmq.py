@@ -93,7 +93,15 @@ class RabbitQuorum(System):
         (folder / "plugins").write_text("[].\n")
         self._names = names
         self._lanes: set[str] = set()
-        await self.resume()
+        await self._boot()
+        await self._wait_for_members(self._names)
+        await self._connect(self._ports[0])
+
+    async def _boot(self) -> None:
+        for server in self._servers:
+            server.start()
+        for server, port in zip(self._servers, self._ports, strict=True):
+            await server.wait_for_port(port, 120)
 
     async def _wait_for_members(self, names: list[str]) -> None:
         """Quorum queues take as members the nodes that run when they are declared."""
@@ -210,12 +218,10 @@ class RabbitQuorum(System):
         await stop_all(self._servers)
 
     async def resume(self) -> None:
-        for server in self._servers:
-            server.start()
-        for server, port in zip(self._servers, self._ports, strict=True):
-            await server.wait_for_port(port, 120)
-        await self._wait_for_members(self._names)
+        """Return when every queue answers."""
+        await self._boot()
         await self._connect(self._ports[0])
+        await self.pending()
 
     async def disk_bytes(self) -> int:
         return folder_bytes(self._folder / "mnesia" / "r0@localhost")

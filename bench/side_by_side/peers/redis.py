@@ -114,6 +114,13 @@ class RedisAlways(System):
     async def cancel(self, lane: str, count: int) -> int:
         return sum([await self._client.zrem(lane, *bodies) for bodies in self._kept[lane]])
 
+    async def clear(self) -> None:
+        """Start anew: the memory of what is gone is not given back at once."""
+        await self._client.flushall()
+        await self.disk_bytes()
+        await self.halt()
+        await self.resume()
+
     def memory_bytes(self) -> int:
         return memory_bytes(self._server.pid)
 

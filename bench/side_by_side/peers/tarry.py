@@ -21,6 +21,7 @@ class Tarry(System):
     durability = Durability(3, True, "as shipped: fsync on a majority before the answer")
     cancels = True
     fails_over = True
+    fewer_when_slow = False  # the figure is promised for all of them
 
     def missing(self) -> str:
         return ""
