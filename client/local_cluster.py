@@ -220,7 +220,7 @@ class LocalCluster:
 
     def statuses(self) -> Iterator[tarry_operator_pb2.ClusterStatusResponse]:
         """Yield the answer of every node that runs and answers."""
-        for node in self.nodes.values():
+        for node in list(self.nodes.values()):  # another may join meanwhile
             if node.running and not node.paused and (status := self.status(node.name)) is not None:
                 yield status
 

@@ -75,7 +75,8 @@ class Dispatch(_Section):
     period_ms: Count = 50  # between releases
     commit_ms: Count = 50  # allowed for committing a release before its first message is due
     slice_messages_max: Count = 10_000  # of one release; a second with more is released earlier
-    ahead_ms_max: Count = 10_000  # how much earlier at most
+    slices_max: Count = 8  # released with one commit, while a backlog lasts
+    ahead_ms_max: Count = 8_000  # how much earlier at most
     retention_ms: Count = 3 * 86_400_000  # of released messages, where a topic says nothing else
     retention_check_ms: Count = 60_000
     clock_offset_ms_max: Count = 250  # of a node's own clock against cluster time; beyond, it is wrong

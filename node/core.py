@@ -92,6 +92,7 @@ class Core:
         self.time.update(self.driver.consensus.clock_offsets_ms())
         self.leadership.look()
         self._watch_clock()
+        self.machine.wheel.load_ahead(self.time.now_ms())
         return self.leadership.dispatch_state(sent_s).SerializeToString()
 
     def _known(self) -> bytes:
@@ -104,6 +105,7 @@ class Core:
         self._watch_clock()
         if state.now_ms:
             self.time.adopt(state.now_ms)
+            self.machine.wheel.load_ahead(state.now_ms)
 
     def _watch_clock(self) -> None:
         self.ledger.watch_clock(self._clock.wall_ms(), self._clock.monotonic_ms())

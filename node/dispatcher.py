@@ -5,7 +5,7 @@ the due time, from memory, so that commit latency does not become lateness.
 
     next due far away ─► sleep until it is near (an earlier insert wakes the loop)
     next due is near  ─► propose Release(until = now + period + commit allowance)
-    slice was full    ─► propose the next at once, until nothing overdue is left
+    slice was full    ─► propose twice as many at once, until nothing overdue is left
     a crowded second  ─► begin so much earlier that all of it is released when it begins
 """
 
@@ -163,10 +163,17 @@ class Dispatcher:
         pending = self._wheel.pending_ahead(second, 2 * self._settings.ahead_ms_max // 1000 + 1)
         return crowd(second, pending, frontier_ms, self._per_s, self._settings)
 
-    def _released(self, count: int, seconds: float) -> None:
-        """Learn how fast releases go, from those that were full."""
-        if count == self._settings.slice_messages_max and seconds > 0:
+    async def _release(self, command: log_pb.ReleaseCommand, slices: int) -> bool:
+        """Release so many slices with one commit; whether all were full. Learns how fast that goes."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        done: list[Released] = await asyncio.gather(*(self._propose(command) for _ in range(slices)))
+        seconds, count = loop.time() - began, sum(released.count for released in done)
+        log.debug("released", count=count, until_ms=command.until_ms)
+        full = done[-1].count == command.count
+        if full and seconds > 0:
             self._per_s += (count / seconds - self._per_s) / 4
+        return full
 
     async def run(self) -> None:
         """Realign, then release until cancelled.
@@ -178,20 +185,19 @@ class Dispatcher:
         ahead_ms = self._settings.period_ms + self._settings.commit_ms
         case = realign(now_ms, frontier_ms, self._wheel.next_due_ms(), ahead_ms)
         log.info("realign", case=case.value, now_ms=now_ms, frontier_ms=frontier_ms)
+        slices, settings = 1, self._settings
         while True:
             now_ms = self._time.now_ms()
             ahead = self._crowd(now_ms)
             next_due_ms = self._wheel.next_due_ms()
-            todo = plan(now_ms, self._machine.frontier_ms, next_due_ms, self._settings, ahead)
+            todo = plan(now_ms, self._machine.frontier_ms, next_due_ms, settings, ahead)
             if todo.until_ms is None:
                 await self._sleep(now_ms, self._within_sight(todo.sleep_ms))
                 continue
-            began = asyncio.get_running_loop().time()
-            count = self._settings.slice_messages_max
+            count = settings.slice_messages_max
             command = log_pb.ReleaseCommand(until_ms=todo.until_ms, count=count, now_ms=now_ms)
-            released: Released = await self._propose(command)
-            self._released(released.count, asyncio.get_running_loop().time() - began)
-            log.debug("released", count=released.count, until_ms=todo.until_ms)
+            full = await self._release(command, slices)
+            slices = min(2 * slices, settings.slices_max) if full else 1
 
     def _within_sight(self, sleep_ms: int | None) -> int | None:
         """Sleep less where a crowd may lie that is too far away to be seen yet."""

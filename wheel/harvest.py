@@ -17,7 +17,7 @@ import numpy as np
 from tarry.wheel.delay_log import BLOCK_UNITS
 from tarry.wheel.hour_partition import HourPartition
 from tarry.wheel.near_queue import ENTRY
-from tarry.wheel.state import HOUR_SECONDS, SECOND_MS, Rows, WheelDamaged
+from tarry.wheel.state import HOUR_SECONDS, SECOND_MS, Numbers, Rows, WheelDamaged
 
 CHAIN_STEP_UNITS: Final = 256  # a step of a scattered chain costs as much as a pass over so many units
 CHAIN_START_UNITS: Final = 8_192  # and to begin one, as much as over so many
@@ -58,16 +58,38 @@ def plan(
 
 
 class Harvest:
-    """A pass under way. Units appended meanwhile are seen too: they come behind the position."""
+    """A pass under way. Units appended meanwhile are seen too: they come behind the position.
 
-    __slots__ = ("_found", "_partition", "_position", "end", "first")
+    What it finds is put where it stays, counted and looked at in the step that finds it: with a million
+    messages of one second, any of that done at the end would hold everything else up.
+    """
+
+    __slots__ = (
+        "_counts",
+        "_found",
+        "_in_order",
+        "_last_ms",
+        "_partition",
+        "_position",
+        "_size",
+        "end",
+        "first",
+    )
 
     def __init__(self, partition: HourPartition, window: Plan) -> None:
         self.first = window.first
         self.end = window.end
         self._partition = partition
         self._position = 0
-        self._found: list[Rows] = []
+        self._counts = np.zeros(self.end - self.first, np.int64)
+        self._found: Rows = np.empty(int(self._expected().sum()), ENTRY)
+        self._size = 0
+        self._in_order = True  # by due time, as found
+        self._last_ms = 0
+
+    def _expected(self) -> Numbers:
+        begin = self.first % HOUR_SECONDS
+        return self._partition.seconds.counts()[begin : begin + self.end - self.first]
 
     @property
     def left(self) -> int:
@@ -82,31 +104,42 @@ class Harvest:
         """Look at up to `units_max` more units, roughly; whether all there are have been seen."""
         log = self._partition.log
         until = min(log.units, self._position + units_max)
-        low = (self.first % HOUR_SECONDS) * SECOND_MS
+        low = np.uint32((self.first % HOUR_SECONDS) * SECOND_MS)
         width = np.uint32((self.end - self.first) * SECOND_MS)
         while self._position < until:
             block = log.block(self._position, min(until, self._position + BLOCK_UNITS))
-            chosen = np.flatnonzero(np.ascontiguousarray(block["due_in_hour_ms"]) - np.uint32(low) < width)
+            due_ms = np.ascontiguousarray(block["due_in_hour_ms"]) - low
+            chosen = np.flatnonzero(due_ms < width)
             if len(chosen):
-                self._found.append(
-                    self._partition.entries(block.take(chosen), (chosen + self._position).astype(np.uint32))
-                )
+                found = block.take(chosen)
+                self._put(found, (chosen + self._position).astype(np.uint32), due_ms[chosen])
             self._position += len(block)
         return self._position == log.units
 
-    def entries(self, first: int) -> Rows:
+    def _put(self, units: Rows, global_index: Numbers, due_ms: Numbers) -> None:
+        size = self._size + len(units)
+        if size > len(self._found):  # some have come since the beginning
+            grown = np.empty(max(size, int(self._expected().sum())), ENTRY)
+            grown[: self._size] = self._found[: self._size]
+            self._found = grown
+        self._found[self._size : size] = self._partition.entries(units, global_index)
+        self._size = size
+        self._counts += np.bincount(due_ms // np.uint32(SECOND_MS), minlength=len(self._counts))
+        self._in_order &= int(due_ms[0]) >= self._last_ms and bool((due_ms[1:] >= due_ms[:-1]).all())
+        self._last_ms = int(due_ms[-1])
+
+    def entries(self, first: int) -> tuple[Rows, bool]:
         """What was found from second `first` on, cancelled or not, by (second, global index), at the end.
 
-        Raises WheelDamaged where it is not what the slots count.
+        And whether that is by due time, too. Raises WheelDamaged where it is not what the slots count.
         """
-        found = np.concatenate(self._found) if self._found else np.empty(0, ENTRY)
-        second = (found["due_ms"] // SECOND_MS - self.first).astype(np.uint16)  # 16 bits: a radix sort
-        counts = np.bincount(second, minlength=self.end - self.first)
-        begin = self.first % HOUR_SECONDS
-        if bool((counts != self._partition.seconds.counts()[begin : begin + len(counts)]).any()):
+        if bool((self._counts != self._expected()).any()):
             raise WheelDamaged(self._partition.log.index_path, "units are not of the seconds their slots say")
-        order = np.argsort(second, kind="stable")
-        return found.take(order[int(counts[: first - self.first].sum()) :])
+        found, skipped = self._found[: self._size], int(self._counts[: first - self.first].sum())
+        if self._in_order or len(self._counts) == 1:
+            return found[skipped:], self._in_order
+        second = (found["due_ms"] // SECOND_MS - self.first).astype(np.uint16)  # 16 bits: a radix sort
+        return found.take(np.argsort(second, kind="stable")[skipped:]), False
 
 
 def collect(partition: HourPartition, second: int) -> Rows:
@@ -123,7 +156,7 @@ def collect(partition: HourPartition, second: int) -> Rows:
             first = partition.hour * HOUR_SECONDS + second
             harvest = Harvest(partition, Plan(first, first + 1, count, in_one_pass=True))
             harvest.step(log.units)
-            return harvest.entries(first)
+            return harvest.entries(first)[0]
     global_index = partition.chain(second)
     units = log.units_at(global_index)
     if bool((units["due_in_hour_ms"] // SECOND_MS != second).any()) or bool(

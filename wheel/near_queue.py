@@ -86,10 +86,15 @@ class NearQueue:
         self._order: list[int] = []
         self._main_shown: Flags | None = None
 
-    def load(self, end: int, entries: Rows) -> None:
-        """Take in everything pending from this end to the next, each second's by global index."""
-        for second, rows in groups(entries["due_ms"] // SECOND_MS):
-            self._hold(second, by_due(entries[rows]))
+    def load(self, end: int, entries: Rows, *, in_order: bool = False) -> None:
+        """Take in everything pending from this end to the next, each second's by global index.
+
+        ``in_order``: and by due time.
+        """
+        one = end == self.end + 1 and len(entries) > 0
+        split = [(self.end, slice(None))] if one else groups(entries["due_ms"] // SECOND_MS)
+        for second, rows in split:
+            self._hold(second, entries[rows] if in_order else by_due(entries[rows]))
         self.end = end
         self.count += len(entries)
 
@@ -131,8 +136,13 @@ class NearQueue:
             del self._seconds[second], self._order[0]
 
     def shed(self, messages_max: int) -> None:
-        """Leave the latest seconds to the disk until at most `messages_max` are held, or one second."""
+        """Leave the latest seconds to the disk until at most `messages_max` are held, or one second.
+
+        Not a crowded one, half of that or more: it would soon be loaded again, and again.
+        """
         while self.count > messages_max and len(self._order) > 1:
+            if len(self._seconds[self._order[-1]]) > messages_max // 2:
+                return
             self.end = self._order.pop()
             self.count -= len(self._seconds.pop(self.end))
 

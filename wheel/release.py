@@ -94,7 +94,7 @@ class Release:
         elif len(taken):
             self._move(Cut(int(taken.due_ms[-1]), int(taken.global_index[-1])), taken)
         self._next_beyond = None
-        self._load_ahead()
+        self.load_ahead(self.cut.due_ms)
         return taken
 
     def _next_live(self, until_ms: int, limit: int) -> tuple[Rows, Flags | None] | None:
@@ -126,9 +126,9 @@ class Release:
                 self._near.end = second
                 self._load(until_end, wanted, self._settings.near_messages_max // 2, units_max=NONE)
 
-    def _load_ahead(self) -> None:
-        """Load what lies within `near_ms` of the cut, while there is room, a bounded amount a call."""
-        target = (self.cut.due_ms + self._settings.near_ms) // SECOND_MS
+    def load_ahead(self, now_ms: int) -> None:
+        """Load what is due within `near_ms` of now, while there is room, a bounded amount a call."""
+        target = (now_ms + self._settings.near_ms) // SECOND_MS
         before = self._near.count
         while self._near.end < target and self._near.count < before + _AHEAD_MESSAGES_MAX:
             second = self._hours.first_live_second(self._near.end)
@@ -147,15 +147,17 @@ class Release:
             begun = self._harvest = None
         partition = self._hours.must(near.end // HOUR_SECONDS)
         window = plan(partition, near.end, until_end, wanted, room, begun)
-        if window.messages > room and near.count:
+        if room <= 0:
             return False
         if not window.in_one_pass:
-            near.load(window.end, self._pending_of(partition, collect(partition, near.end % HOUR_SECONDS)))
+            entries = collect(partition, near.end % HOUR_SECONDS)
+            near.load(window.end, self._pending_of(partition, entries, near.end))
             return True
         harvest = self._harvest = begun or Harvest(partition, window)
         if not harvest.step(units_max):
             return False
-        near.load(harvest.end, self._pending_of(partition, harvest.entries(near.end)))
+        entries, in_order = harvest.entries(near.end)
+        near.load(harvest.end, self._pending_of(partition, entries, near.end), in_order=in_order)
         self._harvest = None
         return True
 
@@ -174,16 +176,16 @@ class Release:
         """Everything pending of a second (since the epoch), in no order."""
         partition = self._hours.must(second // HOUR_SECONDS)
         if second < self._near.end:
-            return self._pending_of(partition, self._near.of_second(second))
-        return self._pending_of(partition, collect(partition, second % HOUR_SECONDS))
+            return self._pending_of(partition, self._near.of_second(second), second)
+        return self._pending_of(partition, collect(partition, second % HOUR_SECONDS), second)
 
-    def _pending_of(self, partition: HourPartition, entries: Rows) -> Rows:
-        """Those entries of an hour that are pending, in their order."""
+    def _pending_of(self, partition: HourPartition, entries: Rows, second: int) -> Rows:
+        """Those entries of an hour, due from a second on, that are pending, in their order."""
         index, due = entries["global_index"], entries["due_ms"]
         if partition.cancelled:
             entries = entries[~partition.is_cancelled(index)]
             index, due = entries["global_index"], entries["due_ms"]
-        if partition.hour > self.cut.due_ms // HOUR_MS:
+        if second * SECOND_MS > self.cut.due_ms:
             return entries
         ahead = (due > self.cut.due_ms) | ((due == self.cut.due_ms) & (index > self.cut.global_index))
         return entries if bool(ahead.all()) else entries[ahead]

@@ -123,6 +123,13 @@ class Wheel:
         """
         return self._release.take(until_ms, count)
 
+    def load_ahead(self, now_ms: int) -> None:
+        """Bring what is soon due into memory, a bounded amount a call; changes no answer of any call.
+
+        `take` does the same, from its cut. Where nothing is taken for long, call this now and then.
+        """
+        self._release.load_ahead(now_ms)
+
     def cancel(self, hour: Numbers, global_index: Numbers) -> NDArray[np.uint8]:
         """Cancel messages, ids of shape (n,): a CancelOutcome each. To cancel twice is to have cancelled."""
         return cancel(self._hours, self._release.cut, hour, global_index)

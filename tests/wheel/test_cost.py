@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tarry.wheel.hour_partition import HourPartition
 from tarry.wheel.near_queue import ENTRY
 from tarry.wheel.second_wheel import SLOT, SLOTS_BYTES
-from tarry.wheel.state import HOUR_MS, WheelSettings
+from tarry.wheel.state import HOUR_MS, Numbers, Rows, WheelSettings
 from tarry.wheel.wheel import Wheel
 from tests.wheel.sorted_list import START_MS
 
@@ -80,6 +81,51 @@ def test_a_slice_of_a_second_costs_the_same_however_large_the_second(tmp_path: P
         wheel.take(START_MS, 1)
         lines.append([lines_run(lambda: wheel.take(START_MS, 100)) for _ in range(20)])  # noqa: B023
     assert lines[0] == lines[1]
+
+
+def test_a_crowded_second_is_loaded_once_and_ahead_however_much_comes_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded, entries = 0, HourPartition.entries
+
+    def counted(self: HourPartition, units: Rows, global_index: Numbers) -> Rows:
+        nonlocal loaded
+        loaded += len(units)
+        return entries(self, units, global_index)
+
+    monkeypatch.setattr(HourPartition, "entries", counted)
+    wheel = Wheel(tmp_path, WheelSettings(near_messages_max=1_000))
+
+    def schedule(due_ms: int, count: int = 1) -> None:
+        due = np.full(count, due_ms)
+        wheel.append(due, np.zeros(count, np.uint32), np.zeros(count, np.uint64), [b""] * count)
+
+    crowd_ms = START_MS + 12_500
+    schedule(crowd_ms, 5_000)
+    for now_ms in range(START_MS, crowd_ms - 1_000, 100):
+        schedule(now_ms + 1_500)
+        wheel.take(now_ms, 100)
+    assert 5_000 <= loaded < 5_100
+    taken = 0
+    while len(slice_ := wheel.take(crowd_ms, 500)):
+        taken += len(slice_)
+        schedule(crowd_ms - 1_001)  # overdue, or soon to be
+        schedule(crowd_ms + 600)
+    assert taken >= 5_000
+    assert loaded < 5_100
+
+
+def test_what_is_soon_due_is_in_memory_before_anything_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheel = Wheel(tmp_path, WheelSettings())
+    due = START_MS + np.random.default_rng(3).integers(0, 900, 300_000)
+    wheel.append(due, np.zeros(len(due), np.uint32), np.zeros(len(due), np.uint64), [b""] * len(due))
+    for _ in range(4):
+        wheel.load_ahead(START_MS - 5_000)
+    monkeypatch.delattr(HourPartition, "entries")
+    first = wheel.take(START_MS + 999, 1_000)
+    assert first.due_ms.tolist() == np.sort(due)[:1_000].tolist()
 
 
 def open_files() -> int:

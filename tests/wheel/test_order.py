@@ -93,6 +93,10 @@ class WheelAndList(RuleBasedStateMachine):
     def take(self, until_ms: int, count: int) -> None:
         assert rows(self.do(lambda wheel: wheel.take(until_ms, count))) == self.list.take(until_ms, count)
 
+    @rule(now_ms=times)
+    def load_ahead(self, now_ms: int) -> None:
+        self.wheel.load_ahead(now_ms)  # not a command: whoever recovers does without
+
     @rule(until_ms=times)
     def take_all(self, until_ms: int) -> None:
         assert rows(self.do(lambda wheel: wheel.take(until_ms, 10**6))) == self.list.take(until_ms, 10**6)
