@@ -73,7 +73,8 @@ class Dispatch(_Section):
     """The release of due messages."""
 
     period_ms: Count = 50  # between releases
-    commit_ms: Count = 50  # allowed for committing a release before its first message is due
+    commit_ms: Count = 50  # allowed for committing a release before its first message is due, at least
+    commit_ms_max: Count = 500  # at most: commits are allowed what they have been seen to take
     slice_messages_max: Count = 10_000  # of one release; a second with more is released earlier
     slices_max: Count = 8  # released with one commit, while a backlog lasts
     ahead_ms_max: Count = 8_000  # how much earlier at most

@@ -31,6 +31,29 @@ log = structlog.get_logger()
 PER_S_GUESSED: Final = 50_000.0
 """Messages released in a second, before it was measured."""
 
+COMMIT_MARGIN: Final = 1.5
+"""Of what a commit took, what the next ones are allowed."""
+COMMIT_DECAY: Final = 0.98
+"""What is left of that allowance after each quicker one: half of it after 34 releases, some 2 s."""
+
+
+@dataclass(slots=True)
+class ReleaseCost:
+    """How long releases take, as measured."""
+
+    commit_ms: float = 0.0
+    per_s: float = PER_S_GUESSED
+
+    def took(self, count: int, seconds: float, *, full: bool) -> None:
+        """Learn from a release of so many messages; full: there are more."""
+        self.commit_ms = max(COMMIT_MARGIN * seconds * 1000, COMMIT_DECAY * self.commit_ms)
+        if full and seconds > 0:
+            self.per_s += (count / seconds - self.per_s) / 4
+
+    def allowed(self, settings: Dispatch) -> int:
+        """How much earlier than due a release begins, ms."""
+        return int(max(settings.commit_ms, min(self.commit_ms, settings.commit_ms_max)))
+
 
 class Realign(StrEnum):
     """What a new leader finds: where the clock stands against the frontier."""
@@ -73,7 +96,7 @@ class Crowd:
 
 
 def crowd(
-    second: int, pending: NDArray[np.uint32], frontier_ms: int, per_s: float, settings: Dispatch
+    second: int, pending: NDArray[np.uint32], frontier_ms: int, cost: ReleaseCost, settings: Dispatch
 ) -> Crowd | None:
     """Return the crowded second that has to be begun with first.
 
@@ -81,42 +104,53 @@ def crowd(
         second: the one that ``pending``, shape (n,), begins with.
         pending: how many messages are pending in each.
         frontier_ms: everything due up to here has been released.
-        per_s: how many messages can be released in a second.
     """
     ends_ms = (second + 1 + np.arange(len(pending))) * 1000 - 1
     crowded = (pending > settings.slice_messages_max) & (ends_ms > frontier_ms)
     if not crowded.any():
         return None
-    takes_ms = np.minimum(np.cumsum(pending) * 1000 / per_s, settings.ahead_ms_max)
-    start_ms = (ends_ms - 999 - settings.commit_ms - takes_ms)[crowded].astype(np.int64)
+    takes_ms = np.minimum(np.cumsum(pending) * 1000 / cost.per_s, settings.ahead_ms_max)
+    start_ms = (ends_ms - 999 - cost.allowed(settings) - takes_ms)[crowded].astype(np.int64)
     first = int(start_ms.argmin())
     return Crowd(int(start_ms[first]), int(ends_ms[crowded][first]))
 
 
 def plan(
-    now_ms: int, frontier_ms: int, next_due_ms: int | None, settings: Dispatch, ahead: Crowd | None = None
+    now_ms: int,
+    frontier_ms: int,
+    next_due_ms: int | None,
+    commit_ms: int,
+    period_ms: int,
+    ahead: Crowd | None = None,
 ) -> Plan:
-    """Return what to do now. Pure: the whole rhythm of releases is here."""
+    """Return what to do now. Pure: the whole rhythm of releases is here.
+
+    Args:
+        commit_ms: how much earlier than due a release begins.
+        period_ms: how far beyond that it reaches.
+    """
+    todo = _plan_next(now_ms, frontier_ms, next_due_ms, commit_ms, period_ms)
     if ahead is None:
-        return _plan_next(now_ms, frontier_ms, next_due_ms, settings)
+        return todo
     if ahead.start_ms <= now_ms:
         return Plan(ahead.until_ms, None)
-    todo = _plan_next(now_ms, frontier_ms, next_due_ms, settings)
     until_start_ms = ahead.start_ms - now_ms
     if todo.until_ms is not None or (todo.sleep_ms is not None and todo.sleep_ms < until_start_ms):
         return todo
     return Plan(None, until_start_ms)
 
 
-def _plan_next(now_ms: int, frontier_ms: int, next_due_ms: int | None, settings: Dispatch) -> Plan:
+def _plan_next(
+    now_ms: int, frontier_ms: int, next_due_ms: int | None, commit_ms: int, period_ms: int
+) -> Plan:
     if next_due_ms is None:
         return Plan(None, None)
     # What is due within one period beyond the allowance goes into this release, so that
     # a steady stream needs one release a period.
-    start_ms = max(next_due_ms, frontier_ms) - settings.commit_ms
+    start_ms = max(next_due_ms, frontier_ms) - commit_ms
     if now_ms < start_ms:
         return Plan(None, start_ms - now_ms)
-    until_ms = now_ms + settings.period_ms + settings.commit_ms
+    until_ms = now_ms + period_ms + commit_ms
     return Plan(until_ms, None) if until_ms > frontier_ms else Plan(None, frontier_ms - until_ms + 1)
 
 
@@ -137,7 +171,7 @@ class Dispatcher:
         self._propose = propose
         self._woken = asyncio.Event()
         self._sleeps_until_ms: int | None = None
-        self._per_s = PER_S_GUESSED
+        self._cost = ReleaseCost()
 
     def look(self, now_ms: int) -> None:
         """Wake the loop if cluster time has run ahead of what it sleeps by: a wrong clock was put right."""
@@ -149,7 +183,7 @@ class Dispatcher:
         if self._woken.is_set():
             return
         next_due_ms, ahead = self._wheel.next_due_ms(), self._crowd(self._time.now_ms())
-        starts = [] if next_due_ms is None else [next_due_ms - self._settings.commit_ms]
+        starts = [] if next_due_ms is None else [next_due_ms - self._cost.allowed(self._settings)]
         starts += [] if ahead is None else [ahead.start_ms]
         if starts and (self._sleeps_until_ms is None or min(starts) < self._sleeps_until_ms):
             self._woken.set()
@@ -161,7 +195,7 @@ class Dispatcher:
         frontier_ms = self._machine.frontier_ms
         second = max(now_ms, frontier_ms) // 1000
         pending = self._wheel.pending_ahead(second, 2 * self._settings.ahead_ms_max // 1000 + 1)
-        return crowd(second, pending, frontier_ms, self._per_s, self._settings)
+        return crowd(second, pending, frontier_ms, self._cost, self._settings)
 
     async def _release(self, command: log_pb.ReleaseCommand, slices: int) -> bool:
         """Release so many slices with one commit; whether all were full. Learns how fast that goes."""
@@ -171,8 +205,7 @@ class Dispatcher:
         seconds, count = loop.time() - began, sum(released.count for released in done)
         log.debug("released", count=count, until_ms=command.until_ms)
         full = done[-1].count == command.count
-        if full and seconds > 0:
-            self._per_s += (count / seconds - self._per_s) / 4
+        self._cost.took(count, seconds, full=full)
         return full
 
     async def run(self) -> None:
@@ -190,7 +223,8 @@ class Dispatcher:
             now_ms = self._time.now_ms()
             ahead = self._crowd(now_ms)
             next_due_ms = self._wheel.next_due_ms()
-            todo = plan(now_ms, self._machine.frontier_ms, next_due_ms, settings, ahead)
+            commit_ms = self._cost.allowed(settings)
+            todo = plan(now_ms, self._machine.frontier_ms, next_due_ms, commit_ms, settings.period_ms, ahead)
             if todo.until_ms is None:
                 await self._sleep(now_ms, self._within_sight(todo.sleep_ms))
                 continue
