@@ -93,13 +93,15 @@ class Proxies:
         self._members[node.name] = node
 
     def _make(self, link: Link, *addresses: str) -> None:
+        # A port that toxiproxy picks is one of those for outgoing connections: while the link is cut,
+        # somebody's connection may get it, and the link can never be mended.
         self._links[link] = {
             address: self.server.create(
                 upstream=address,
                 name=f"{os.getpid()}-{link[0]}-{link[1]}-{address.rpartition(':')[2]}",
-                listen="127.0.0.1:0",
+                listen=f"127.0.0.1:{port}",
             )
-            for address in addresses
+            for address, port in zip(addresses, free_ports(len(addresses)), strict=True)
         }
 
     def _proxies(self, links: Iterable[Link]) -> Iterator[Proxy]:
