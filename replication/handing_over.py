@@ -8,10 +8,10 @@ from tarry.replication.status import Role, Transferred, TransferRefusal, Transfe
 
 async def transfer(core: Core, target: str | None, deadline_ms: int) -> Transferred:
     """`target` None: the member that has applied most. Raises TransferRefused."""
-    begun, term = core.now(), core.consensus.term
+    term, deadline = core.consensus.term, core.now() + deadline_ms / 1000
     chosen = _choose(core, target)
-    deadline = begun + deadline_ms / 1000
     await _until_applied(core, chosen, term, deadline)
+    begun = core.now()
     core.consensus.begin_transfer(chosen, deadline)
     core.wake.set()
     while core.leads(term):

@@ -122,6 +122,21 @@ def test_d_a_transfer_waits_for_what_is_under_way() -> None:
     scenario(play)
 
 
+def test_d_the_pause_of_a_transfer_begins_when_no_more_proposals_are_taken() -> None:
+    async def play(world: World) -> None:
+        leader = await world.until_led()
+        target = followers(world, leader)[0]
+        world.network.cut(leader.name, target.name, noticed=False)
+        await write(world, SETTINGS.transfer_lag_max + 1)
+        transfer = asyncio.ensure_future(leader.driver.transfer(target.name, 60_000))
+        await asyncio.sleep(1)
+        assert await world.propose(leader)
+        world.network.mend(leader.name, target.name)
+        assert (await transfer).pause_ms < 500
+
+    scenario(play)
+
+
 def test_d_a_transfer_whose_messages_are_lost_is_given_up_and_the_leader_goes_on() -> None:
     async def play(world: World) -> None:
         leader = await world.until_led()
