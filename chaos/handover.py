@@ -5,7 +5,8 @@
 A producer and two groups of two consumers each, one group with dedupe, write down every message in columns.
 A duplicate is a token that a group receives again, and belongs to the fault before that. Its bound after a
 transfer is none; after a kill, what the group received from 50 ms before it on, as long as it came from the
-leader that was killed; with dedupe, none. Exit code 1 where a promise is broken. The last line is JSON.
+leader that was killed; with dedupe, none. Each says that it may be one. Exit code 1 where a promise is
+broken. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ class Receipts:
     received_ms: list[NDArray[np.int64]] = field(default_factory=list)
     due_ms: list[NDArray[np.int64]] = field(default_factory=list)
     terms: list[NDArray[np.int64]] = field(default_factory=list)  # of the leader that handed over
+    marked: list[NDArray[np.bool_]] = field(default_factory=list)  # as what may be a repetition
     dropped: int = 0  # kept back by dedupe
 
     def distinct(self) -> NDArray[np.uint64]:
@@ -93,6 +95,7 @@ class Result:
     duplicates: int
     duplicates_bound: int
     duplicates_beyond: int  # their bound, fault by fault
+    unmarked: int
     duplicates_with_dedupe: int
     dropped_by_dedupe: int
     transfer_pause_p50_ms: int
@@ -104,7 +107,9 @@ class Result:
     @property
     def kept(self) -> bool:
         """Whether every promise was."""
-        return not (self.lost or self.early or self.duplicates_beyond or self.duplicates_with_dedupe)
+        return not (
+            self.lost or self.early or self.duplicates_beyond or self.unmarked or self.duplicates_with_dedupe
+        )
 
 
 async def produce(client: Client, record: Record, rate: int) -> None:
@@ -138,6 +143,7 @@ async def consume(client: Client, group: str, name: str, receipts: Receipts, *, 
                 receipts.received_ms.append(np.full(len(batch), batch.received_ms))
                 receipts.due_ms.append(batch.due_ms)
                 receipts.terms.append(np.full(len(batch), batch.stamp.term))
+                receipts.marked.append((batch.attempts > 1) | batch.maybe_duplicates)
                 batch.ack_soon()
         finally:
             receipts.dropped += consumer.duplicates_dropped
@@ -181,6 +187,14 @@ def repeats(receipts: Receipts, faults_ms: list[int]) -> NDArray[np.int64]:
     return np.bincount(np.maximum(fault, 0), minlength=len(faults_ms))
 
 
+def unmarked(receipts: Receipts) -> int:
+    """Return how many were received as if for the first time, and were not: see repeats.unmarked."""
+    tokens, marked = np.concatenate(receipts.tokens), np.concatenate(receipts.marked)
+    order = np.lexsort((marked, np.concatenate(receipts.terms), tokens))
+    again = np.diff(tokens[order]) == 0
+    return int((again & ~marked[order][1:]).sum())
+
+
 def bounds(record: Record, kills: int) -> NDArray[np.int64]:
     """Return how many may be received again after each fault; the kills are the last of them."""
     received, term = np.concatenate(record.plain.received_ms), np.concatenate(record.plain.terms)
@@ -208,6 +222,7 @@ def judge(record: Record, kills: int, seconds: float) -> Result:
         duplicates=int(again.sum()),
         duplicates_bound=int(bound.sum()),
         duplicates_beyond=int(np.maximum(again - bound, 0).sum()),
+        unmarked=sum(map(unmarked, groups)),
         duplicates_with_dedupe=int(repeats(record.dedupe, record.faults_ms).sum()),
         dropped_by_dedupe=record.dedupe.dropped,
         transfer_pause_p50_ms=int(np.median(pauses)),

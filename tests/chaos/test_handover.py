@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tarry.chaos.handover import Receipts, Record, bounds, judge, repeats
+from tarry.chaos.handover import Receipts, Record, bounds, judge, repeats, unmarked
 
 ELECTION_MS = 100
 
@@ -13,7 +13,8 @@ def receipts(tokens: list[int], received_ms: list[int], faults_ms: list[int]) ->
     """Return receipts of leaders who each last until an election after a fault."""
     term = np.searchsorted(np.array(faults_ms), np.array(received_ms) - ELECTION_MS) + 1
     due_ms = np.zeros(len(tokens), dtype=np.int64)
-    return Receipts([np.array(tokens, dtype=np.uint64)], [np.array(received_ms)], [due_ms], [term])
+    marked = np.array([token in tokens[:place] for place, token in enumerate(tokens)])
+    return Receipts([np.array(tokens, dtype=np.uint64)], [np.array(received_ms)], [due_ms], [term], [marked])
 
 
 def record(tokens: list[int], received_ms: list[int], faults_ms: list[int]) -> Record:
@@ -47,6 +48,19 @@ def test_after_a_transfer_and_with_dedupe_nothing_may_be_repeated() -> None:
     assert not judge(repeated, 0, 1.0).kept
     assert judge(repeated, 1, 1.0).kept
     repeated.dedupe = repeated.plain
+    assert not judge(repeated, 1, 1.0).kept
+
+
+def test_a_repetition_without_a_mark_is_found_whichever_copy_comes_first() -> None:
+    repeated = record([0, 1, 2, 1], [940, 960, 970, 1_500], [1_000])
+    result = judge(repeated, 1, 1.0)
+    assert (result.duplicates, result.unmarked, result.kept) == (1, 0, True)
+    first, again = [1], [3]
+    for doubtful, bare in ((first, again), ([0], again), (first + again, [])):
+        repeated.plain.marked = [np.isin(np.arange(4), doubtful)]
+        assert unmarked(repeated.plain) == len(bare)
+    assert judge(repeated, 1, 1.0).kept
+    repeated.plain.marked = [np.zeros(4, dtype=np.bool_)]
     assert not judge(repeated, 1, 1.0).kept
 
 
