@@ -52,7 +52,7 @@ def _mass(count: int) -> Work:
 def _pending(system: System, share: float) -> Awaitable[Turn]:
     """Not below a share where buffers fill and the memory of a message can be told from noise."""
     share = max(share, 0.4)
-    return workloads.pending(system, count=int(1_000_000 * share), size=100, seconds=9 * share)
+    return workloads.pending(system, count=int(1_000_000 * share), size=100, seconds=8 * share)
 
 
 def _cancel(system: System, share: float) -> Awaitable[Turn]:

@@ -19,8 +19,8 @@ PEEK = 200
 SETTLE_S = 0.5
 """What is compacted and trimmed in the background gets this long."""
 MADE_AT_ONCE = 500
-SLOW_S = 4.0
-"""A system that needs longer to take all that a row would schedule is slow, and gets fewer."""
+SLOW_PER_S = 25_000
+"""A system that takes fewer a second is slow, and gets less to do."""
 SLOW_MASS_S = 1.5
 """A slow system's mass expiry is as many messages as it takes in so long."""
 SLOW_SHARE = 3
@@ -155,7 +155,7 @@ async def mass(system: System, *, count: int, size: int) -> Turn:
     lane, account = await _lane(system, "mass"), _account(size)
     rate = await _probe(system, size)
     wanted = count
-    if system.fewer_when_slow and count / rate > SLOW_S:
+    if system.fewer_when_slow and rate < SLOW_PER_S:
         batches = min(count, int(rate * SLOW_MASS_S)) // system.batch_max
         count = max(1, batches) * system.batch_max
     due = _now_ms() + int(count / rate * 1_500) + 1_500
@@ -259,7 +259,7 @@ async def pending(system: System, *, count: int, size: int, seconds: float) -> T
 
 
 async def _fill(system: System, lane: str, account: Account, messages: int, seconds: float) -> None:
-    """Schedule until so many are sent, or for `seconds`; a third of them if they would not be enough."""
+    """Schedule until so many are sent, or for `seconds`; a slow system for a part of them."""
     random = np.random.default_rng(account.sent)
     start, first = time.perf_counter(), account.sent
 
@@ -268,12 +268,11 @@ async def _fill(system: System, lane: str, account: Account, messages: int, seco
             due_ms = _now_ms() + HOUR_MS + random.integers(0, HOUR_MS, system.batch_max)
             await system.schedule_batch(lane, account.send(due_ms), due_ms)
             taken_s = time.perf_counter() - start
-            enough = (account.sent - first) / taken_s * seconds >= messages - first
-            few = system.fewer_when_slow and not enough
-            if taken_s > (seconds / SLOW_SHARE if few else seconds):
+            slow = system.fewer_when_slow and account.sent - first < SLOW_PER_S * taken_s
+            if taken_s > (seconds / SLOW_SHARE if slow else seconds):
                 return
 
-    await asyncio.gather(*(worker() for _ in range(8)))
+    await asyncio.gather(*(worker() for _ in range(min(32, system.in_flight_max))))
 
 
 async def _until(task: asyncio.Future[None], timeout_s: float) -> None:

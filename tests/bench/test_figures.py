@@ -83,6 +83,14 @@ def test_the_report_needs_nothing_else_and_escapes_what_peers_said() -> None:
     assert "src=" not in report.replace("\n", "")[:200]
 
 
+def test_the_report_lays_what_every_answer_is_worth_side_by_side_with_versions_and_the_machine() -> None:
+    report = page(found())
+    for system in (Tarry(), Unsynced()):
+        cells = (system.name, system.version(), *map(str, asdict(system.durability).values()))
+        assert "".join(f"<td>{cell}</td>" for cell in cells) in report
+    assert f"<td>cpu</td><td>{machine()['cpu']}</td>" in report
+
+
 def test_a_turn_that_fails_is_tried_again_once_and_the_second_failure_ends_the_row_for_that_system() -> None:
     asked: list[str] = []
 

@@ -18,7 +18,6 @@ from typing import TypeVar
 
 import nats
 from nats.aio.client import Client
-from nats.errors import TimeoutError as NothingCame
 from nats.js import JetStreamContext
 from nats.js.api import StorageType, StreamConfig, StreamInfo
 from nats.js.errors import APIError
@@ -105,7 +104,7 @@ class NatsLog(System):
         while True:
             try:
                 return await question()
-            except (APIError, NothingCame):
+            except (APIError, TimeoutError):
                 if time.monotonic() > deadline:
                     raise
                 await asyncio.sleep(0.1)
@@ -176,7 +175,7 @@ class NatsScheduled(NatsLog):
         while True:
             try:
                 messages = await subscription.fetch(FETCH, timeout=1)
-            except NothingCame:
+            except TimeoutError:  # nothing came; the client raises its own, or asyncio's
                 continue
             done = take([message.data for message in messages])
             for message in messages:
