@@ -95,7 +95,8 @@ def show_plan(plan: Plan, turns: int, share: float, minutes: float) -> None:
     table = Table("row", "systems", "turns", "minutes")
     for row, systems in plan:
         needed_min = planned_s([(row, systems)], turns, share) / 60
-        table.add_row(row.name, ", ".join(each.name for each in systems), str(turns), f"{needed_min:.1f}")
+        names = ", ".join(each.name for each in systems) or "none of these does this"
+        table.add_row(row.name, names, str(turns), f"{needed_min:.1f}")
     console.print(table)
     total_min = planned_s(plan, turns, share) / 60
     console.print(

@@ -18,6 +18,8 @@ Plan: TypeAlias = "Sequence[tuple[Row, Sequence[System]]]"
 SHARE_MIN: Final = 0.25
 FIXED: Final = 0.5
 """So much of a turn's time does not shorten with it: syncing, leads, restarts, counting."""
+TRUST: Final = 0.1
+"""What is foreseen for this part of a run weighs against what the first turns took."""
 
 
 def _cost(share: float) -> float:
@@ -40,7 +42,7 @@ class Pace:
         self._left = {(row.name, system.name): turns for row, systems in plan for system in systems}
         self._full_s = {(row.name, system.name): row.seconds for row, systems in plan for system in systems}
         self._measured: set[tuple[str, str]] = set()
-        self._took_s = self._foreseen_s = 0.0
+        self._took_s = self._foreseen_s = TRUST * sum(self._full_s.values()) * turns
 
     def _full_left_s(self) -> float:
         slowness = self._took_s / self._foreseen_s if self._foreseen_s else 1.0
