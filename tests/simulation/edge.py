@@ -30,6 +30,9 @@ class Context:
     def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
         return ()
 
+    def time_remaining(self) -> float | None:
+        return None
+
     async def abort(self, code: grpc.StatusCode, text: str, metadata: Any = ()) -> NoReturn:
         raise StreamEnded(text)
 
@@ -45,7 +48,7 @@ class Edge:
     def __init__(self, config: NodeConfig, core: Core) -> None:
         leadership, authorizer = core.leadership, Authorizer({})
         forwarding: Any = _NoForwarding()
-        calls = LeaderCalls(leadership.serves, leadership.not_leader, forwarding)
+        calls = LeaderCalls(leadership.serves, leadership.not_leader, leadership.wait.until_led, forwarding)
         self._calls = calls
         self._producer = ProducerService(
             shard=config.shard,
