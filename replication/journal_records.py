@@ -55,6 +55,11 @@ class Batch:
     last_index: int
     term: int
 
+    @property
+    def bytes(self) -> int:
+        """What is put."""
+        return sum(len(entry) for _, entry in self.puts)
+
 
 @dataclass(slots=True)
 class Staged:

@@ -57,13 +57,15 @@ class Proposals:
                 answers.append(answer)
         return LogEntry(commands=commands).SerializeToString(), answers
 
+    def _in_flight_max(self) -> int:
+        """Small entries cost as much as large ones: they wait for company while some are under way."""
+        settings = self._settings
+        enough = self._waiting_bytes >= settings.entry_bytes_worth
+        return settings.entries_in_flight_max if enough else settings.small_entries_in_flight_max
+
     def propose(self, consensus: Consensus, now: float) -> None:
         """Gives the engine as many entries as may be under way, if this replica may propose."""
-        while (
-            self._waiting
-            and len(self._under_way) < self._settings.entries_in_flight_max
-            and consensus.may_propose(now)
-        ):
+        while self._waiting and len(self._under_way) < self._in_flight_max() and consensus.may_propose(now):
             commands, answers = self.take()
             if not answers:
                 continue

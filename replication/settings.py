@@ -25,6 +25,8 @@ class ReplicationSettings:
     entry_bytes_max: int = 1 << 20  # of what is coalesced; a single command may fill it
     entry_commands_max: int = 4096
     entries_in_flight_max: int = 8
+    entry_bytes_worth: int = 128 << 10  # waiting: with less, commands wait for company
+    small_entries_in_flight_max: int = 2  # beyond which they do
     waiting_commands_max: int = 65_536
     waiting_bytes_max: int = 64 << 20
     overload_retry_ms: int = 50

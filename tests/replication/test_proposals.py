@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -101,3 +102,44 @@ async def test_too_much_is_refused_before_memory_grows() -> None:
 def test_settings_that_contradict_each_other_are_refused(numbers: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="must"):
         ReplicationSettings(**numbers)  # type: ignore[arg-type]
+
+
+class _Log:
+    """What Proposals use of consensus."""
+
+    term = 2
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+
+    def may_propose(self, _: float) -> bool:
+        return True
+
+    def append(self, payload: bytes) -> int:
+        self.sizes.append(len(LogEntry.FromString(payload[1:]).commands))
+        return len(self.sizes)
+
+
+async def test_small_entries_wait_for_company_while_some_are_under_way_and_large_ones_do_not() -> None:
+    settings = ReplicationSettings(
+        entry_bytes_worth=100, small_entries_in_flight_max=2, entries_in_flight_max=3
+    )
+    proposals, log = Proposals(settings), _Log()
+    consensus: Any = log
+
+    def put(size_bytes: int) -> None:
+        proposals.put(b"x" * size_bytes, future())
+        proposals.propose(consensus, 0.0)
+
+    for _ in range(5):
+        put(10)
+    assert log.sizes == [1, 1]
+    put(69)
+    assert log.sizes == [1, 1]
+    put(1)
+    assert log.sizes == [1, 1, 5]
+    put(200)
+    assert log.sizes == [1, 1, 5]
+    proposals.applied(1, 2, [None])
+    proposals.propose(consensus, 0.0)
+    assert log.sizes == [1, 1, 5, 1]
