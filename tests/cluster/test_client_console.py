@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -198,6 +199,15 @@ def test_the_environment_names_server_and_token(servers: str) -> None:
     assert sorted(ok(result)) == sorted(servers.split(","))
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Who runs tests in the background has interrupts ignored, and processes inherit that."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_ends_consume_in_good_order(servers: str) -> None:
     command = [sys.executable, "-m", "tarry.node", "consume", "interrupted", "-o", "json"]
     runner = CliRunner()
