@@ -8,6 +8,10 @@ from tarry.replication.settings import ReplicationSettings
 from tests.simulation import virtual_loop
 from tests.simulation.world import SETTINGS, SimNode, World
 
+EVERY_COMMAND_AN_ENTRY = ReplicationSettings(
+    entry_commands_max=1, entries_in_flight_max=1000, small_entries_in_flight_max=1000
+)
+
 
 def scenario(
     play: Callable[[World], Awaitable[None]], settings: ReplicationSettings = SETTINGS, *, names: int = 3

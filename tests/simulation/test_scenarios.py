@@ -9,10 +9,9 @@ import pytest
 
 from tarry.proto.tarry_peer_pb2 import PeerFrame
 from tarry.replication.guard.transfer import Phase
-from tarry.replication.settings import ReplicationSettings
 from tarry.replication.status import Role, TransferRefused
 from tests.simulation.network import Weather
-from tests.simulation.playing import elections, followers, isolate, scenario, write
+from tests.simulation.playing import EVERY_COMMAND_AN_ENTRY, elections, followers, isolate, scenario, write
 from tests.simulation.world import SETTINGS, World
 
 
@@ -181,7 +180,7 @@ def test_h_hundreds_of_divergent_entries_are_replaced_within_a_second() -> None:
         assert old.driver.status().applied_index >= world.checker.most_acknowledged
         await asyncio.gather(*lost)
 
-    scenario(play, settings=ReplicationSettings(entry_commands_max=1, entries_in_flight_max=1000))
+    scenario(play, settings=EVERY_COMMAND_AN_ENTRY)
 
 
 def test_l16_a_member_that_has_raised_its_term_alone_is_taken_back() -> None:

@@ -5,12 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from tarry.proto.tarry_peer_pb2 import PeerMessage
-from tarry.replication.settings import ReplicationSettings
 from tests.simulation.network import Weather
-from tests.simulation.playing import followers, isolate, scenario, write
+from tests.simulation.playing import EVERY_COMMAND_AN_ENTRY, followers, isolate, scenario, write
 from tests.simulation.world import SimNode, World
-
-EVERY_COMMAND_AN_ENTRY = ReplicationSettings(entry_commands_max=1, entries_in_flight_max=1000)
 
 
 def cut(world: World, one: SimNode, others: list[SimNode]) -> None:
