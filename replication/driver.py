@@ -66,8 +66,7 @@ class Driver:
         that is to join a running cluster is not among them.
         `heartbeat`: what one sent then, by the monotonic clock, says of the dispatcher's state. `known`: what
         this node knows of it, for whom it elects.
-        `run_blocking`: how disk work leaves the event loop, else a thread; `write_journal`: the journal's
-        small writes.
+        `run_blocking`: how disk work leaves the event loop, else a thread; `write_journal`: the journal's.
 
         Raises StateMismatch, audit.NotAudited.
         """
@@ -234,9 +233,7 @@ class Driver:
 
     async def _write(self, batch: Batch | None) -> None:
         while batch is not None:
-            # A large one goes on in a thread while this one applies; a small one is waited for anyway.
-            run = self._write_journal if batch.bytes <= _SMALL_WRITE_BYTES else self._run_blocking
-            self._writing = asyncio.ensure_future(run(partial(self._journal.write, batch)))
+            self._writing = asyncio.ensure_future(self._write_journal(partial(self._journal.write, batch)))
             try:
                 await asyncio.shield(self._writing)  # a thread that writes cannot be cancelled
             except StorageFull:
@@ -316,5 +313,4 @@ class Driver:
         return {peer: address for peer, address in named.items() if peer != self._node}
 
 
-_SMALL_WRITE_BYTES = 16 << 10
 _TIMER_SLACK_S = 0.0001  # the engine's comparisons are strict: at its deadline it is not yet due

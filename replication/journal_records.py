@@ -55,11 +55,6 @@ class Batch:
     last_index: int
     term: int
 
-    @property
-    def bytes(self) -> int:
-        """What is put."""
-        return sum(len(entry) for _, entry in self.puts)
-
 
 @dataclass(slots=True)
 class Staged:
