@@ -142,9 +142,9 @@ class Release:
 
     def _load(self, until_end: int, wanted: int, room: int, units_max: int) -> bool:
         """Load from the near queue's end on; False: there is no room, or more steps of a pass are to come."""
-        if room <= 0:
-            return False
         near, begun = self._near, self._harvest
+        if room <= 0 and near.count:
+            return False
         if begun is not None and not begun.holds(near.end):
             begun = self._harvest = None
         partition = self._hours.must(near.end // HOUR_SECONDS)

@@ -128,6 +128,13 @@ def test_what_is_soon_due_is_in_memory_before_anything_is_taken(
     assert first.due_ms.tolist() == np.sort(due)[:1_000].tolist()
 
 
+def test_the_smallest_near_queue_still_loads_what_is_to_be_taken(tmp_path: Path) -> None:
+    wheel = Wheel(tmp_path, WheelSettings(near_messages_max=1))
+    due = START_MS + np.arange(5) * 1_000
+    wheel.append(due, np.zeros(5, np.uint32), np.zeros(5, np.uint64), [b""] * 5)
+    assert wheel.take(START_MS + 5_000, 10).due_ms.tolist() == due.tolist()
+
+
 def open_files() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
