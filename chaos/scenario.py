@@ -49,6 +49,8 @@ class Scenario:
     """What a delivery may take on its way."""
     tolerance_ms: int = 0
     """How exact cluster time is while a leader's own clock is wrong: it then rests on round trips."""
+    set_back_ms: int = 0
+    """How far all clocks are set back: what is due within that is released as soon as it is taken."""
     unavailable_ms_max: int | None = None
     duplicates_max: int | None = None
     fast: bool = False

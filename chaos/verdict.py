@@ -148,9 +148,9 @@ def _found(run: Played) -> dict[str, Sequence[object]]:
         "ids given twice": checks.ids_given_twice(history),
         "scheduled twice by a repeated request": repeats.answered_differently(history),
         "delivered though never sent": checks.unexpected(history),
-        "not linearizable": registers.not_linearizable(history),
+        "not linearizable": registers.not_linearizable(history, registers.AHEAD_MS + scenario.set_back_ms),
         "two leaders in term": leaders.two_in_one_term(history),
-        "out of the order of its key": waiting.out_of_order(history),
+        "out of the order of its key": waiting.out_of_order(history, waiting.AHEAD_MS + scenario.set_back_ms),
     }
 
 

@@ -132,7 +132,7 @@ async def clocks_drift(run: Run) -> None:
     await run.serving()
 
 
-@scenario(needs=(clocks.lacking,), prepare=_clocks, patience_ms=9_000)
+@scenario(needs=(clocks.lacking,), prepare=_clocks, patience_ms=9_000, set_back_ms=5_000)
 async def realign_behind(run: Run) -> None:
     """All clocks set back by 5 s, and the leader killed: its successor stands behind the tick and waits."""
     async with run.disturbed("clocks set back"):

@@ -7,7 +7,17 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from tarry.chaos.checking.repeats import Span
-from tarry.chaos.history import Answer, Cancelled, Delivered, History, NodeSeen, Repeated, Sent
+from tarry.chaos.history import (
+    Answer,
+    Asked,
+    Cancelled,
+    Delivered,
+    History,
+    NodeSeen,
+    Operation,
+    Repeated,
+    Sent,
+)
 from tarry.chaos.scenario import Scenario
 from tarry.chaos.verdict import BUSY, Verdict, judge
 
@@ -124,6 +134,16 @@ def test_a_time_without_service_is_judged_where_the_machine_can_tell(
 ) -> None:
     verdict = judged(load, slow=["300 ms without proposals"])
     assert (len(verdict.broken), verdict.not_judged) == (broken, not_judged)
+
+
+@pytest.mark.parametrize(("set_back_ms", "broken"), [(0, 1), (5_000, 0)])
+def test_what_is_due_before_where_the_set_back_wheel_stands_may_be_released_at_once(
+    set_back_ms: int, broken: int
+) -> None:
+    history = sound()
+    history.operations.append(Operation(10, Asked.GET, "released", 4_000, 4_010))
+    scenario = Scenario(name="set-back", play=_nothing, what="", set_back_ms=set_back_ms)
+    assert len(judge(Played(QUIET, history, scenario), 1.0).broken) == broken
 
 
 def test_where_nothing_may_repeat_a_load_is_no_excuse() -> None:
