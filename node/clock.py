@@ -58,6 +58,12 @@ class ClusterTime:
         self._last_ms = max(self._last_ms, now)
         return self._last_ms
 
+    def seconds_until(self, at_ms: int) -> float:
+        """Return how long it is until ``now_ms`` says so, to the fraction of a ms; 0 where it does."""
+        if at_ms <= self._last_ms:
+            return 0.0
+        return max(0.0, at_ms - self._clock.monotonic_ms() - self._anchor_ms) / 1000
+
     def lead(self, offsets_ms: Iterable[tuple[float, float]]) -> None:
         """Begin to lead, wherever this node's time stood until now.
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from tarry.replication.refusal import Refusal
+from tarry.replication.refusal import Reason, Refusal
 
 OUTGOING_BYTES_MAX: Final = 4 << 20
-"""A consumer that reads too slowly gets nothing more while so much waits for it."""
+"""Of one call's answer; its last message may go beyond."""
 
 
 @dataclass(eq=False, slots=True)
@@ -24,6 +25,9 @@ class Consumer:
     credit: int
     tags: frozenset[str] = frozenset()
     in_hand_bytes_max: int = 64 << 20
+    streams: bool = False
+    """While a response waits for the one before to be written, nothing more is sent: what becomes due
+    goes together with the next."""
     outgoing_bytes: int = 0
     ended: Refusal | None = None
     _outgoing: deque[bytes] = field(default_factory=deque)
@@ -32,17 +36,20 @@ class Consumer:
 
     def wants(self) -> int:
         """Return how many messages may be sent now."""
-        if self.outgoing_bytes >= OUTGOING_BYTES_MAX:
+        if self._full():
             self._throttled = True
             return 0
         return 0 if self.ended else self.credit
 
     def caught_up(self) -> bool:
-        """Return (once) that the consumer has read enough to be sent more, after it was too slow."""
-        if self._throttled and self.outgoing_bytes < OUTGOING_BYTES_MAX // 2:
+        """Return (once) that the consumer may be sent more, after it could not."""
+        if self._throttled and not self._full():
             self._throttled = False
             return True
         return False
+
+    def _full(self) -> bool:
+        return bool(self._outgoing) if self.streams else self.outgoing_bytes >= OUTGOING_BYTES_MAX
 
     def send(self, response: bytes) -> None:
         """Queue a serialized ConsumeResponse."""
@@ -76,3 +83,12 @@ class Consumer:
         response = self._outgoing.popleft()
         self.outgoing_bytes -= len(response)
         return response
+
+
+def differs(consumer: Consumer, others: Iterable[Consumer]) -> Refusal | None:
+    """Return why the consumer cannot join the others: members of a group see the same messages."""
+    tags = [other.tags for other in others if other.name != consumer.name and other.tags != consumer.tags]
+    if not tags:
+        return None
+    text = f"the group's consumers ask for the tags {sorted(tags[0])}: ask for the same, or use another group"
+    return Refusal(Reason.FILTER_DIFFERS, text)

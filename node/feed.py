@@ -12,16 +12,17 @@ No clock, no network: times come as arguments, what is to be done goes back as v
 
 from __future__ import annotations
 
-import heapq
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from itertools import repeat
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tarry.node.lanes import Lanes
+from tarry.node.parked import Parked
 from tarry.node.reserve import Reserve
 from tarry.replication.groups import Acknowledged
 from tarry.replication.ready_queue import UNIT, ReadyQueue
@@ -34,8 +35,7 @@ PARKED_MAX: Final = 65_536
 
 WAITING: Final = np.dtype([*UNIT.descr, ("offset", "<u8"), ("maybe_duplicate", "u1")])
 EMPTY: Final = np.empty(0, dtype=WAITING)
-Parked: TypeAlias = tuple[int, int, int]
-"""Due time, offset, maybe_duplicate."""
+NONE: Final = np.empty(0, dtype=np.uint64)
 
 
 @dataclass(eq=False, slots=True)
@@ -67,8 +67,7 @@ class Feed:
         self._acknowledged = acknowledged
         self._next = acknowledged.floor
         self._waiting = EMPTY
-        self._parked: dict[int, list[Parked]] = {}  # by lane, each a heap
-        self._parked_count = 0
+        self._parked = Parked()
         self._in_hand: dict[int, Batch] = {}
         self._ahead: set[int] = set()  # resumed though never loaded: the old leader handed them over
         self._held: NDArray[np.uint64] = np.empty(0, dtype=np.uint64)
@@ -103,9 +102,9 @@ class Feed:
 
     def load(self) -> NDArray[np.uint64]:
         """Fill the window from the queue; return the offsets passed over by the filter."""
-        passed = [np.empty(0, dtype=np.uint64)]
+        passed = []
         self._unpark()
-        room = PARKED_MAX - self._parked_count
+        room = PARKED_MAX - self._parked.count
         while len(self._waiting) < min(WINDOW, room) and self._next < self.queue.units:
             units = self.queue.read(self._next, WINDOW)
             offsets = np.arange(self._next, self._next + len(units), dtype=np.uint64)
@@ -119,7 +118,7 @@ class Feed:
                 passed.append(offsets[wanted & ~matches])
                 wanted &= matches
             self._merge(units[wanted], offsets[wanted], offsets[wanted] < np.uint64(self.doubtful))
-        return np.concatenate(passed)
+        return np.concatenate(passed) if passed else NONE
 
     def next_due_ms(self) -> int | None:
         """Return when the first of what waits is due and, where the topic has a rate, open."""
@@ -129,7 +128,7 @@ class Feed:
 
     def due(self, now_ms: int) -> int:
         """Return how many of the window are due, open, and reserved."""
-        due = int(np.searchsorted(self._waiting["due_ms"], now_ms, side="right"))
+        due = self._due_of_window(now_ms)
         ends = [] if self.reserve.limit is None else [self.reserve.limit]
         if due and self.queue.pace.bounded:
             ends.append(self.queue.pace.opened(now_ms, self.queue.units))
@@ -140,8 +139,14 @@ class Feed:
 
     def needs(self, now_ms: int) -> int:
         """Return the offset below which all is handed over already, or due: what has to be reserved."""
-        due = int(np.searchsorted(self._waiting["due_ms"], now_ms, side="right"))
+        due = self._due_of_window(now_ms)
         return max(self.cursor, int(self._waiting["offset"][:due].max()) + 1 if due else 0)
+
+    def _due_of_window(self, now_ms: int) -> int:
+        due_ms = self._waiting["due_ms"]
+        if not len(due_ms) or due_ms[0] > now_ms:
+            return 0
+        return bisect_right(due_ms, now_ms)  # searchsorted copies a column of a table first
 
     def take(self, now_ms: int, count: int) -> NDArray[np.void]:
         """Return (and no longer hold as waiting) up to count due messages, shape (n,), dtype WAITING."""
@@ -150,7 +155,7 @@ class Feed:
         if not taken["lane"].any():
             return taken
         admitted = self.lanes.take(self.queue.queue, taken)
-        self._park(taken[~admitted])
+        self._parked.put(taken[~admitted])
         return taken[admitted]
 
     def hand(self, offsets: NDArray[np.uint64], consumer: str, until_ms: int, size_bytes: float = 0) -> Batch:
@@ -239,7 +244,7 @@ class Feed:
         self._held = np.setdiff1d(self._held, offsets)
         self.lanes.end_hold(self.queue.queue, offsets.tolist())
         self._waiting = self._waiting[~np.isin(self._waiting["offset"], offsets)]
-        self._forget_parked(set(offsets.tolist()))
+        self._parked.forget(set(offsets.tolist()))
         self._ahead.update(offsets[offsets >= np.uint64(self._next)].tolist())
         mine = np.intersect1d(offsets, self.of_consumer(consumer))
         if len(mine):
@@ -265,33 +270,12 @@ class Feed:
         """A consumer has had these in hand all along: return of which that can be true."""
         return self.lanes.claim(self.queue.queue, offsets, self.queue.at(offsets)["lane"])
 
-    def _park(self, units: NDArray[np.void]) -> None:
-        columns = (units[name].tolist() for name in ("lane", "due_ms", "offset", "maybe_duplicate"))
-        for lane, due_ms, offset, maybe_duplicate in zip(*columns, strict=True):
-            heapq.heappush(self._parked.setdefault(lane, []), (due_ms, offset, maybe_duplicate))
-        self._parked_count += len(units)
-
     def _unpark(self) -> None:
         """The first of each lane that is open again waits."""
-        first: list[Parked] = []
-        for lane in self.lanes.take_opened(self.queue.queue, self._parked):
-            if parked := self._parked.get(lane):
-                first.append(heapq.heappop(parked))
-                if not parked:
-                    del self._parked[lane]
-        self._parked_count -= len(first)
-        for marked in (0, 1):
+        first = self._parked.take_first(self.lanes.take_opened(self.queue.queue, self._parked.lanes()))
+        for marked in {mark for _, _, mark in first}:
             offsets = np.array(sorted(o for _, o, mark in first if mark == marked), dtype=np.uint64)
             self._wait(offsets, maybe_duplicate=bool(marked))
-
-    def _forget_parked(self, offsets: set[int]) -> None:
-        for lane, parked in list(self._parked.items()):
-            left = [one for one in parked if one[1] not in offsets]
-            self._parked_count -= len(parked) - len(left)
-            heapq.heapify(left)
-            self._parked[lane] = left
-            if not left:
-                del self._parked[lane]
 
     def _wait(self, offsets: NDArray[np.uint64], *, maybe_duplicate: bool) -> None:
         marks = np.full(len(offsets), maybe_duplicate, dtype=np.bool_)

@@ -121,14 +121,6 @@ class GroupDelivery:
         self.consumers.append(consumer)
         self._missing.discard(consumer.name)
 
-    def differs(self, consumer: Consumer) -> Refusal | None:
-        """Return why the consumer cannot join: members of a group see the same messages."""
-        others = [c for c in self.consumers if c.name != consumer.name and c.tags != consumer.tags]
-        if not others:
-            return None
-        text = f"the group's consumers ask for the tags {sorted(others[0].tags)}"
-        return Refusal(Reason.FILTER_DIFFERS, text + ": ask for the same, or use another group")
-
     def extend(
         self, consumer: str, queue: int, offsets: NDArray[np.uint64], lease_ms: int
     ) -> NDArray[np.uint64] | Refusal:
@@ -227,6 +219,10 @@ class GroupDelivery:
             self._context.beat()
         self._set_timer(now_ms)
 
+    def pump_soon(self) -> None:
+        """Pump once there is something to hand over, now or later."""
+        self._set_timer(self._context.time.now_ms())
+
     def _hand_over(self, feed: Feed, consumer: Consumer, now_ms: int, most: int) -> NDArray[np.uint64]:
         taken = feed.take(now_ms, most)
         if not len(taken):
@@ -312,7 +308,7 @@ class GroupDelivery:
                     due_ms = now_ms + ANSWER_LOOK_MS
                 times += [] if due_ms is None else [due_ms]
         self.wakes_at_ms = at_ms = min(times, default=None)
-        self._wake_in(None if at_ms is None else max(0, at_ms - now_ms) / 1000)
+        self._wake_in(None if at_ms is None else self._context.time.seconds_until(at_ms))
 
     def _wake_in(self, seconds: float | None) -> None:
         if self._timer is not None:

@@ -11,6 +11,7 @@ from typing import Final
 
 import structlog
 
+from tarry.node import precise_loop
 from tarry.node.app import Node
 from tarry.node.config import NodeConfig
 from tarry.node.forwarding import Forwarding
@@ -48,7 +49,8 @@ def serve(config: NodeConfig, *, rejoin: bool = False) -> None:
     if rejoin:
         _set_aside(config, "as asked")
     try:
-        asyncio.run(_serve(config))
+        with asyncio.Runner(loop_factory=precise_loop.new) as runner:
+            runner.run(_serve(config))
     except DAMAGED as damage:
         if config.damaged_data == "refuse" or len(config.members) < 2:
             raise DataDamaged(_what_to_do(config, damage)) from damage

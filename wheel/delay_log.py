@@ -40,6 +40,7 @@ UNIT_BYTES: Final = UNIT.itemsize
 _ONE_UNIT: Final = struct.Struct("<QIIIIIIQ")
 LENGTH_BYTES: Final = 4
 BLOCK_UNITS: Final = 16_384
+_SINGLE_READS: Final = 4  # so few are read sooner one by one than as runs
 
 
 def checksums(records: Sequence[bytes]) -> Numbers:
@@ -261,6 +262,8 @@ class DelayLog:
     ) -> list[bytes]:
         """Records by ascending offset. Neighbours are read in one call: a sequential slice costs one."""
         self.open()
+        if len(offset) <= _SINGLE_READS:
+            return self._read_singly(offset.tolist(), size.tolist())
         ends = np.maximum.accumulate(offset + size)
         first = np.concatenate(([True], offset[1:] > ends[:-1] + gap_bytes))
         starts = np.flatnonzero(first)
@@ -278,7 +281,7 @@ class DelayLog:
         return list(map(together.__getitem__, map(slice, begin.tolist(), (begin + size).tolist())))
 
     def _read_singly(self, offset: list[int], size: list[int]) -> list[bytes]:
-        """One call a record, after a call for many has failed: a bad sector costs only the records on it."""
+        """One call a record. After a call for many has failed: a bad sector costs only the records on it."""
         records = []
         for start, length in zip(offset, size, strict=True):
             try:

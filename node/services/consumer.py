@@ -80,9 +80,9 @@ class ConsumerService:
         reader = asyncio.ensure_future(self._read(requests, session))
         try:
             while (response := await session.consumer.next_response()) is not None:
-                yield response
                 if session.consumer.caught_up():
-                    session.group.pump()
+                    session.group.pump_soon()  # while this one is written
+                yield response
         finally:
             reader.cancel()
             ended = session.consumer.ended
@@ -113,6 +113,7 @@ class ConsumerService:
         if refusal is not None:
             return refusal
         consumer = self._joining.consumer(subscribe, name, subscribe.credit)
+        consumer.streams = True
         consumer.in_hand_bytes_max = subscribe.in_hand_bytes_max or consumer.in_hand_bytes_max
         group = await self._joining.group(consumer, subscribe.start)
         if isinstance(group, Refusal):

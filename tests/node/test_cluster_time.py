@@ -1,5 +1,6 @@
 """Cluster time with clocks that lie."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,6 +28,26 @@ def test_it_runs_with_the_monotonic_clock() -> None:
     time = ClusterTime(clock)
     clock.monotonic += 250
     assert time.now_ms() == 1_000_250
+
+
+def test_it_says_how_long_it_is_until_then_to_the_fraction_of_a_ms() -> None:
+    clock = HandClock()
+    time = ClusterTime(clock)
+    clock.monotonic += 249.75
+    assert time.now_ms() == 1_000_249
+    assert time.seconds_until(1_000_250) == pytest.approx(0.00025, abs=1e-9)
+    assert time.seconds_until(1_000_249) == 0
+    assert time.seconds_until(999_000) == 0
+
+
+def test_while_it_stands_still_it_is_long_until_the_next_ms() -> None:
+    clock = HandClock()
+    time = ClusterTime(clock)
+    clock.monotonic += 1_000
+    assert time.now_ms() == 1_001_000
+    time.update([(-100.0, 1.0), (-100.0, 1.0)])
+    assert time.seconds_until(1_001_000) == 0
+    assert time.seconds_until(1_001_001) == pytest.approx(0.1, abs=1e-9)  # 99 back, which is sure
 
 
 def test_the_own_clock_jumping_ahead_moves_nothing_while_two_peers_agree() -> None:

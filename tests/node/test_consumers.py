@@ -18,16 +18,26 @@ async def test_responses_come_out_in_order_until_the_end() -> None:
     assert stream.wants() == 0
 
 
-async def test_one_that_does_not_read_gets_no_more_and_is_found_again_when_it_has_read() -> None:
+async def test_a_stream_gets_no_more_while_a_response_waits_and_is_found_again_when_it_is_written() -> None:
     stream = consumer()
-    half = b"x" * (OUTGOING_BYTES_MAX // 2)
-    for _ in range(3):
-        stream.send(half)
+    stream.streams = True
+    for _ in range(2):
+        stream.send(b"x")
     assert stream.wants() == 0
     caught_up = []
-    for _ in range(3):
+    for _ in range(2):
         await stream.next_response()
         caught_up.append(stream.caught_up())
-    assert caught_up == [False, False, True]
+    assert caught_up == [False, True]
     assert not stream.caught_up()
     assert stream.wants() == 50
+
+
+def test_the_answer_of_a_call_is_bounded_in_bytes() -> None:
+    call = consumer()
+    call.send(b"x" * (OUTGOING_BYTES_MAX - 1))
+    assert call.wants() == 50
+    call.send(b"x")
+    assert call.wants() == 0
+    assert len(call.take_all()) == 2
+    assert call.wants() == 50
