@@ -172,7 +172,7 @@ class Consumer:
         """Give a verdict without waiting (what ``Message.ack_soon`` calls)."""
         self._note(verdict, (offset,))
         self._hand.settle(verdict, offset)
-        self._subscription.wake()
+        self._subscription.wake_soon()
 
     def settle(self, verdict: Verdict, offset: int) -> asyncio.Future[AckOutcome]:
         """Give a verdict and return its outcome to come (what ``Message.ack`` calls)."""
@@ -187,7 +187,7 @@ class Consumer:
         """Give one verdict on many (what ``MessageBatch.ack_soon`` calls)."""
         self._note(verdict, offsets)
         self._hand.settle_many(verdict, offsets)
-        self._subscription.wake()
+        self._subscription.wake_soon()
 
     def settle_many(self, verdict: Verdict, offsets: Sequence[int]) -> asyncio.Future[list[AckOutcome]]:
         """Give one verdict on many and return the outcomes to come (what ``MessageBatch.ack`` calls)."""

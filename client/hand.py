@@ -92,9 +92,9 @@ class Hand:
         return bool(self._waiting or self._sent)
 
     @property
-    def wants_to_send(self) -> bool:
-        """Whether ``outgoing`` has something to return."""
-        return bool(self._waiting) or self._credit_owed() > 0
+    def owes_credit(self) -> bool:
+        """Whether the cluster waits, or soon will, for leave to send more."""
+        return self._credit_owed() > 0
 
     def holds(self, queue: int, offset: int) -> bool:
         """Return whether the delivery is in hand."""

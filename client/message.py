@@ -35,7 +35,7 @@ class Message(View):
         return self._settler.settle(self._batch.ack_verdict, self.offset)
 
     def ack_soon(self) -> None:
-        """Acknowledge without waiting: sent with the event loop's next turn, again after a reconnect."""
+        """Acknowledge without waiting: sent within ``Settings.ack_linger_ms``, again after a reconnect."""
         self._settler.settle_soon(self._batch.ack_verdict, self.offset)
 
     def nack(self, delay_ms: int | None = None) -> asyncio.Future[AckOutcome]:
@@ -62,7 +62,7 @@ class MessageBatch(Columns):
         return self._settler.settle_many(self.ack_verdict, self.offsets)
 
     def ack_soon(self) -> None:
-        """Acknowledge all without waiting."""
+        """Acknowledge all without waiting, like ``Message.ack_soon``."""
         self._settler.settle_many_soon(self.ack_verdict, self.offsets)
 
     def nack(self, delay_ms: int | None = None) -> asyncio.Future[list[AckOutcome]]:

@@ -51,6 +51,9 @@ class Subscription:
         self._closing = False
         self._heard = 0.0
         self._to_write = asyncio.Event()
+        # with a limit in bytes the cluster may wait for any ack
+        self._linger_s = 0 if subscribe.in_hand_bytes_max else nodes.settings.ack_linger_ms / 1_000
+        self._lingering: asyncio.TimerHandle | None = None
         self._settled = asyncio.Event()
         self._first: asyncio.Future[None] | None = None
         self._last_error: TarryError | None = None
@@ -79,8 +82,16 @@ class Subscription:
         """Send what ``hand`` has to send, in the loop's next turn."""
         self._to_write.set()
 
+    def wake_soon(self) -> None:
+        """Send it with what comes within ``ack_linger_ms``; at once where the cluster waits for it."""
+        if not self._linger_s or self._hand.owes_credit:
+            self._to_write.set()
+        elif self._lingering is None:
+            self._lingering = asyncio.get_running_loop().call_later(self._linger_s, self._to_write.set)
+
     async def close(self, within_ms: int) -> None:
         """Wait for the answers to what was sent, end the stream, stop."""
+        self._to_write.set()
         try:
             await self._end_orderly(time.monotonic() + within_ms / 1_000)
         finally:
@@ -183,18 +194,23 @@ class Subscription:
     def _take(self, response: consumer_pb.ConsumeResponse) -> None:
         kind = response.WhichOneof("response")
         if kind == "deliveries":
+            if response.deliveries.ordered:
+                self._linger_s = 0
             self._on_deliveries(response.deliveries)
         elif kind == "acked":
             self._hand.answered(response.acked)
             if not self._hand.unsettled:
                 self._settled.set()
-        if self._hand.wants_to_send:
+        if self._hand.owes_credit:
             self._to_write.set()
 
     async def _write(self) -> None:
         while True:
             await self._to_write.wait()
             self._to_write.clear()
+            if self._lingering is not None:
+                self._lingering.cancel()
+                self._lingering = None
             stream = self._stream
             if not self._open or stream is None:
                 continue

@@ -109,6 +109,7 @@ def serialize(batch: HandoverBatch, topic: str, stamp: consumer_pb.DispatchStamp
         maybe_duplicate=duplicates.astype("<u4").tobytes(),
         records=batch.records,
         stamp=stamp,
+        ordered=bool(batch.units["lane"].any()),
     )
     return log_pb.ConsumedColumns(deliveries=columns).SerializeToString()
 

@@ -215,7 +215,7 @@ class Subscribed(_message.Message):
     def __init__(self, consumer: _Optional[str] = ..., lease_ms: _Optional[int] = ..., node: _Optional[str] = ..., term: _Optional[int] = ..., resumed: _Optional[_Iterable[_Union[Holding, _Mapping]]] = ...) -> None: ...
 
 class Deliveries(_message.Message):
-    __slots__ = ("shard", "queue", "topic", "offset", "hour", "global_index", "due_ms", "released_ms", "attempt", "maybe_duplicate", "records", "stamp")
+    __slots__ = ("shard", "queue", "topic", "offset", "hour", "global_index", "due_ms", "released_ms", "attempt", "maybe_duplicate", "records", "stamp", "ordered")
     SHARD_FIELD_NUMBER: _ClassVar[int]
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
@@ -228,6 +228,7 @@ class Deliveries(_message.Message):
     MAYBE_DUPLICATE_FIELD_NUMBER: _ClassVar[int]
     RECORDS_FIELD_NUMBER: _ClassVar[int]
     STAMP_FIELD_NUMBER: _ClassVar[int]
+    ORDERED_FIELD_NUMBER: _ClassVar[int]
     shard: int
     queue: int
     topic: str
@@ -240,7 +241,8 @@ class Deliveries(_message.Message):
     maybe_duplicate: _containers.RepeatedScalarFieldContainer[int]
     records: _containers.RepeatedScalarFieldContainer[bytes]
     stamp: DispatchStamp
-    def __init__(self, shard: _Optional[int] = ..., queue: _Optional[int] = ..., topic: _Optional[str] = ..., offset: _Optional[_Iterable[int]] = ..., hour: _Optional[_Iterable[int]] = ..., global_index: _Optional[_Iterable[int]] = ..., due_ms: _Optional[_Iterable[int]] = ..., released_ms: _Optional[_Iterable[int]] = ..., attempt: _Optional[_Iterable[int]] = ..., maybe_duplicate: _Optional[_Iterable[int]] = ..., records: _Optional[_Iterable[bytes]] = ..., stamp: _Optional[_Union[DispatchStamp, _Mapping]] = ...) -> None: ...
+    ordered: bool
+    def __init__(self, shard: _Optional[int] = ..., queue: _Optional[int] = ..., topic: _Optional[str] = ..., offset: _Optional[_Iterable[int]] = ..., hour: _Optional[_Iterable[int]] = ..., global_index: _Optional[_Iterable[int]] = ..., due_ms: _Optional[_Iterable[int]] = ..., released_ms: _Optional[_Iterable[int]] = ..., attempt: _Optional[_Iterable[int]] = ..., maybe_duplicate: _Optional[_Iterable[int]] = ..., records: _Optional[_Iterable[bytes]] = ..., stamp: _Optional[_Union[DispatchStamp, _Mapping]] = ..., ordered: _Optional[bool] = ...) -> None: ...
 
 class DispatchStamp(_message.Message):
     __slots__ = ("node", "term", "tick", "local_index")

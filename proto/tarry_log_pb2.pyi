@@ -56,7 +56,7 @@ class ScheduledColumns(_message.Message):
     def __init__(self, shard: _Optional[int] = ..., hour: _Optional[bytes] = ..., global_index: _Optional[bytes] = ..., due_ms: _Optional[bytes] = ..., overdue: _Optional[bytes] = ..., repeated: _Optional[bool] = ...) -> None: ...
 
 class DeliveriesColumns(_message.Message):
-    __slots__ = ("shard", "queue", "topic", "offset", "hour", "global_index", "due_ms", "released_ms", "attempt", "maybe_duplicate", "records", "stamp")
+    __slots__ = ("shard", "queue", "topic", "offset", "hour", "global_index", "due_ms", "released_ms", "attempt", "maybe_duplicate", "records", "stamp", "ordered")
     SHARD_FIELD_NUMBER: _ClassVar[int]
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
@@ -69,6 +69,7 @@ class DeliveriesColumns(_message.Message):
     MAYBE_DUPLICATE_FIELD_NUMBER: _ClassVar[int]
     RECORDS_FIELD_NUMBER: _ClassVar[int]
     STAMP_FIELD_NUMBER: _ClassVar[int]
+    ORDERED_FIELD_NUMBER: _ClassVar[int]
     shard: int
     queue: int
     topic: str
@@ -81,7 +82,8 @@ class DeliveriesColumns(_message.Message):
     maybe_duplicate: bytes
     records: _containers.RepeatedScalarFieldContainer[bytes]
     stamp: _tarry_consumer_pb2.DispatchStamp
-    def __init__(self, shard: _Optional[int] = ..., queue: _Optional[int] = ..., topic: _Optional[str] = ..., offset: _Optional[bytes] = ..., hour: _Optional[bytes] = ..., global_index: _Optional[bytes] = ..., due_ms: _Optional[bytes] = ..., released_ms: _Optional[bytes] = ..., attempt: _Optional[bytes] = ..., maybe_duplicate: _Optional[bytes] = ..., records: _Optional[_Iterable[bytes]] = ..., stamp: _Optional[_Union[_tarry_consumer_pb2.DispatchStamp, _Mapping]] = ...) -> None: ...
+    ordered: bool
+    def __init__(self, shard: _Optional[int] = ..., queue: _Optional[int] = ..., topic: _Optional[str] = ..., offset: _Optional[bytes] = ..., hour: _Optional[bytes] = ..., global_index: _Optional[bytes] = ..., due_ms: _Optional[bytes] = ..., released_ms: _Optional[bytes] = ..., attempt: _Optional[bytes] = ..., maybe_duplicate: _Optional[bytes] = ..., records: _Optional[_Iterable[bytes]] = ..., stamp: _Optional[_Union[_tarry_consumer_pb2.DispatchStamp, _Mapping]] = ..., ordered: _Optional[bool] = ...) -> None: ...
 
 class ConsumedColumns(_message.Message):
     __slots__ = ("deliveries",)

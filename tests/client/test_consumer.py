@@ -86,8 +86,57 @@ async def test_subscribing_says_what_is_wanted(cluster: ClusterStandIn, group: G
     assert (list(subscribe.tags), subscribe.credit, subscribe.lease_ms) == (["x"], 7, 5_000)
 
 
+async def test_acks_that_nobody_awaits_wait_for_company(cluster: ClusterStandIn, group: GroupStandIn) -> None:
+    async with (
+        connect(cluster.addresses, ack_linger_ms=60_000) as client,
+        client.consumer("orders", "g") as consumer,
+    ):
+        await group.deliver(range(3))
+        first, second, third = await take(consumer, 3)
+        first.ack_soon()
+        assert await second.nack() is AckOutcome.OK  # goes at once, and takes the first along
+        assert group.acked() == [0]
+        third.ack_soon()
+        await group.deliver(range(3, 4))
+        await take(consumer, 1)
+        assert group.acked() == [0]
+    assert group.acked() == [0, 2]
+
+
+async def test_acks_that_nobody_awaits_leave_by_themselves(
+    cluster: ClusterStandIn, group: GroupStandIn
+) -> None:
+    async with (
+        connect(cluster.addresses, ack_linger_ms=1) as client,
+        client.consumer("orders", "g") as consumer,
+    ):
+        for offset in range(2):
+            await group.deliver(range(offset, offset + 1))
+            (message,) = await take(consumer, 1)
+            message.ack_soon()
+            await group.until(lambda acked=offset + 1: len(group.acked()) == acked)  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("waits", [{"ordered": True}, {"in_hand_bytes_max": 1}])
+async def test_acks_do_not_wait_where_the_cluster_waits_for_them(
+    cluster: ClusterStandIn, group: GroupStandIn, waits: dict[str, Any]
+) -> None:
+    in_hand_bytes_max = waits.pop("in_hand_bytes_max", 0)
+    async with (
+        connect(cluster.addresses, ack_linger_ms=60_000) as client,
+        client.consumer("orders", "g", in_hand_bytes_max=in_hand_bytes_max) as consumer,
+    ):
+        await group.deliver(range(1), **waits)
+        (message,) = await take(consumer, 1)
+        message.ack_soon()
+        await group.until(lambda: group.acked() == [0])
+
+
 async def test_credit_comes_back_as_messages_are_acked(cluster: ClusterStandIn, group: GroupStandIn) -> None:
-    async with connect(cluster.addresses) as client, client.consumer("orders", "g", credit=4) as consumer:
+    async with (
+        connect(cluster.addresses, ack_linger_ms=60_000) as client,
+        client.consumer("orders", "g", credit=4) as consumer,
+    ):
         await group.deliver(range(3))
         messages = await take(consumer, 3)
         assert group.credit() == 0  # all three are still in hand

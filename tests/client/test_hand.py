@@ -87,7 +87,7 @@ def test_credit_is_given_back_in_steps_of_half() -> None:
     hand.settle_many(ACK, range(40))
     assert credits_of(hand.outgoing()) == 0  # the server may still send 60
     hand.received(3, range(40, 60))
-    assert hand.wants_to_send  # half is used: 40 were acked meanwhile
+    assert hand.owes_credit  # half is used: 40 were acked meanwhile
     assert credits_of(hand.outgoing()) == 40
 
 

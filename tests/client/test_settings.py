@@ -20,7 +20,16 @@ def test_what_is_no_address_is_refused_by_name(servers: str) -> None:
         connect(servers)
 
 
-@pytest.mark.parametrize("setting", [{"in_flight_max": 33}, {"in_flight_max": 0}, {"batch_messages_max": 0}])
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"in_flight_max": 33},
+        {"in_flight_max": 0},
+        {"batch_messages_max": 0},
+        {"ack_linger_ms": -1},
+        {"ack_linger_ms": 60_001},
+    ],
+)
 def test_settings_outside_their_limits_are_refused(setting: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="must be"):
         connect("a:1", **setting)

@@ -100,6 +100,11 @@ def test_a_hand_over_is_what_the_client_parses(queues: tuple) -> None:
     assert list(deliveries.attempt) == []
     assert deliveries.stamp.term == 4
     assert list(deliveries.records) == [FIRST, FIRST]
+    assert not deliveries.ordered
+    units["lane"] = [0, 7]
+    batch = handover.build(3, queues[0], units, lambda h, g: [FIRST, FIRST], frozenset())
+    raw = handover.serialize(batch, "t", DispatchStamp(node="n1", term=4))
+    assert ConsumeResponse.FromString(raw).deliveries.ordered
 
 
 def test_a_retry_is_handed_over_under_the_first_messages_id(queues: tuple) -> None:
