@@ -3,7 +3,8 @@
 Where this node's own clock agrees with enough others, within the error of measuring, it is
 cluster time. Where it does not, it is wrong: then cluster time goes on as it went, and is moved
 only as far as the other clocks are sure that it is off. So one wrong clock among three moves
-nothing, and a slow network does not either.
+nothing, and a slow network does not either. Where half of the clocks say this and half that, cluster
+time goes on as it went: so one of two that jumps moves nothing either, the third node being away.
 
 While a node leads, its cluster time never runs back: where the target lies behind, it stands
 until the target has caught up; where it lies ahead, it follows at once. A node that does not
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from statistics import median_low
+from statistics import median, median_low
 from typing import Final, Protocol
 
 STEP_MS: Final = 5
@@ -50,6 +51,7 @@ class ClusterTime:
         self._clock = clock
         self._anchor_ms = clock.wall_ms() - clock.monotonic_ms()  # cluster time minus monotonic time
         self._last_ms = 0
+        self._adopted = False
         self.own_offset_ms = 0  # the node's own clock minus cluster time
 
     def now_ms(self) -> int:
@@ -67,12 +69,12 @@ class ClusterTime:
     def lead(self, offsets_ms: Iterable[tuple[float, float]]) -> None:
         """Begin to lead, wherever this node's time stood until now.
 
-        What it has seen of time may be its own clock alone, and that may be wrong.
+        What it has seen of time may be its own clock alone, and that may be wrong: so of an even number of
+        clocks that differ the lower counts, rather late than early; but for a node that has heard a leader.
         """
         clocks = list(offsets_ms)
         self._last_ms = 0
-        if not _agrees(clocks):
-            # of an even number the lower: rather late than early
+        if not _agrees(clocks) and not self._adopted:
             least = median_low([0.0, *(offset - error for offset, error in clocks)])
             self._anchor_ms = self._clock.wall_ms() + least - self._clock.monotonic_ms()
         self.update(clocks)
@@ -91,11 +93,13 @@ class ClusterTime:
             return
         now = self._clock.monotonic_ms() + self._anchor_ms - wall_ms
         nearest = [min(max(now, offset - error), offset + error) for offset, error in clocks]
-        self._follow(wall_ms + median_low([0.0, *nearest]))
+        said = [0.0, *nearest]
+        self._follow(wall_ms + median(said if len(said) % 2 else [*said, now]))
 
     def adopt(self, leader_now_ms: float) -> None:
         """Take over the leader's cluster time (a follower, with every heartbeat)."""
         self._last_ms = 0
+        self._adopted = True
         self._follow(leader_now_ms)
 
     def _follow(self, target_ms: float) -> None:

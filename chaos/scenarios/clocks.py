@@ -89,6 +89,24 @@ async def wrong_clock_takes_over(run: Run) -> None:
 
 
 @scenario(needs=(clocks.lacking,), prepare=_clocks, tolerance_ms=INEXACT_MS)
+async def clocks_that_jump_while_a_follower_is_down(run: Run) -> None:
+    """A node down whose clock the new leader never heard: its own jumps by - 3 s, then the follower's."""
+    before, (down, leader) = await run.leader(), await run.followers()
+    run.cluster.kill(down)
+    await run.transfer(leader)
+    await run.during(1)
+    for name in (leader, before):
+        run.cluster.happened("clock", name)
+        clocks.set_clock(run.cluster.local.nodes[name], -3_000)
+        await run.during(2)
+        clocks.set_clock(run.cluster.local.nodes[name], 0)
+        await run.during(1)
+    run.cluster.start(down)
+    await run.serving()
+    await run.during(1)
+
+
+@scenario(needs=(clocks.lacking,), prepare=_clocks, tolerance_ms=INEXACT_MS)
 async def wakes_up_in_the_future(run: Run) -> None:
     """All nodes down; one wakes up first, alone and an hour ahead, and knows no clock but its own."""
     name = run.names[0]

@@ -87,13 +87,39 @@ def test_two_peers_that_are_surely_ahead_are_followed_as_far_as_they_are_sure() 
     assert time.now_ms() == 1_000_980
 
 
-def test_of_two_clocks_that_differ_the_earlier_counts() -> None:
+@pytest.mark.parametrize("other_ms", [-600_000, 600_000])
+def test_of_two_clocks_that_differ_neither_moves_anything(other_ms: int) -> None:
     time = ClusterTime(HandClock())
-    time.update([(600_000, 1)])
+    time.update([(other_ms, 1)])
+    assert (time.now_ms(), time.own_offset_ms) == (1_000_000, 0)
+
+
+@pytest.mark.parametrize("jump_ms", [-600_000, 600_000])
+def test_the_own_clock_that_jumps_moves_nothing_though_one_peer_alone_is_in_reach(jump_ms: int) -> None:
+    clock = HandClock()
+    time = ClusterTime(clock)
+    time.lead([(2, 5)])
+    clock.wall_offset += jump_ms
+    time.update([(2 - jump_ms, 5)])
+    clock.monotonic += 250
+    assert (time.now_ms(), time.own_offset_ms) == (1_000_250, jump_ms)
+
+
+def test_a_node_that_begins_to_lead_goes_by_the_earlier_of_two_clocks_if_it_knows_no_more() -> None:
+    ahead, behind = ClusterTime(HandClock()), ClusterTime(HandClock())
+    ahead.lead([(600_000, 1)])
+    behind.lead([(-600_000, 1)])
+    assert (ahead.now_ms(), behind.now_ms()) == (1_000_000, 400_000 - 1)
+
+
+@pytest.mark.parametrize("other_ms", [-600_000, 600_000])
+def test_a_node_that_begins_to_lead_goes_by_the_leaders_time_before_it_where_two_clocks_differ(
+    other_ms: int,
+) -> None:
+    time = ClusterTime(HandClock())
+    time.adopt(1_000_000)
+    time.lead([(other_ms, 1)])
     assert time.now_ms() == 1_000_000
-    behind = ClusterTime(HandClock())
-    behind.update([(-600_000, 1)])
-    assert behind.own_offset_ms == 600_000 - 1
 
 
 def test_it_stands_still_rather_than_run_back() -> None:

@@ -90,6 +90,32 @@ def test_a_new_leader_whose_clock_is_wrong_is_neither_early_nor_repeats_a_releas
     scenario(play)
 
 
+@pytest.mark.parametrize("ahead_ms", [-60_000, 60_000])
+@pytest.mark.parametrize("whose", ["leader", "follower"])
+def test_a_clock_that_jumps_while_one_follower_alone_is_in_reach_stops_nothing(
+    whose: str, ahead_ms: int
+) -> None:
+    """Of two clocks nobody can say which is wrong; but the leader knows what time it was before. Nor does
+    the next leader forget, to which one whose clock stays wrong hands over."""
+
+    async def play(world: WholeWorld, producer: ModelProducer) -> None:
+        leader = await world.until_served()
+        follower, third = (node for node in world.whole if node is not leader)
+        third.crash()
+        await asyncio.sleep(0.5)
+        {"leader": leader, "follower": follower}[whose].wall.ahead_ms = ahead_ms
+        for heir in (follower, leader):
+            begun = world.true_ms()
+            await producer.schedule("a", soon(world, 100, 500))
+            while world.ledger.missing():
+                await asyncio.sleep(0.05)
+                assert world.true_ms() - begun < 3_000
+            await (await world.until_served()).driver.transfer(heir.name, 2_000)
+            assert await world.until_served() is heir
+
+    scenario(play)
+
+
 def test_messages_wait_no_longer_once_a_leader_with_a_wrong_clock_can_put_it_right() -> None:
     """Of two clocks in reach nobody can say which is wrong; the third settles it."""
 
