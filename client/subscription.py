@@ -87,7 +87,8 @@ class Subscription:
         if not self._linger_s or self._hand.owes_credit:
             self._to_write.set()
         elif self._lingering is None:
-            self._lingering = asyncio.get_running_loop().call_later(self._linger_s, self._to_write.set)
+            linger_s = min(self._linger_s, self.lease_ms / 4_000)
+            self._lingering = asyncio.get_running_loop().call_later(linger_s, self._to_write.set)
 
     async def close(self, within_ms: int) -> None:
         """Wait for the answers to what was sent, end the stream, stop."""

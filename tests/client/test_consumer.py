@@ -103,6 +103,21 @@ async def test_acks_that_nobody_awaits_wait_for_company(cluster: ClusterStandIn,
     assert group.acked() == [0, 2]
 
 
+async def test_acks_wait_for_company_no_longer_than_a_quarter_of_their_lease(
+    cluster: ClusterStandIn, group: GroupStandIn
+) -> None:
+    async with (
+        connect(cluster.addresses, ack_linger_ms=60_000) as client,
+        client.consumer("orders", "g", lease_ms=8_000) as consumer,
+    ):
+        await group.deliver(range(1))
+        (message,) = await take(consumer, 1)
+        message.ack_soon()
+        timer = consumer._subscription._lingering
+        assert timer is not None
+        assert timer.when() - asyncio.get_running_loop().time() <= 2.0
+
+
 async def test_acks_that_nobody_awaits_leave_by_themselves(
     cluster: ClusterStandIn, group: GroupStandIn
 ) -> None:
