@@ -30,9 +30,29 @@ def machine() -> dict[str, Any]:
     }
 
 
+class Stolen:
+    """How much of the processors other guests of the same host took since this was made."""
+
+    def __init__(self) -> None:
+        self._before = psutil.cpu_times()
+
+    def percent(self) -> float | None:
+        """Return it of all cores' time; None where the system does not say."""
+        now = psutil.cpu_times()
+        if not hasattr(now, "steal"):
+            return None
+        return float(round(100 * (now.steal - self._before.steal) / (sum(now) - sum(self._before)), 1))
+
+
 def caption(found: Mapping[str, Any]) -> str:
     """Return a machine in a sentence."""
+    stolen = found.get("stolen_percent")
     return (
         f"Measured at {found['at']} on {found['cores']} cores ({found['cpu']}), {found['system']}, "
-        f"Python {found['python']}; the machine's load before was {found['load_before']:.1f}."
+        f"Python {found['python']}; the machine's load before was {found['load_before']:.1f}"
+        + (
+            f", and its host took {stolen} % of the processors' time meanwhile."
+            if stolen is not None
+            else "."
+        )
     )

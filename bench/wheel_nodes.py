@@ -26,7 +26,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tarry.bench import wheel
-from tarry.bench.machine import caption, machine
+from tarry.bench.machine import Stolen, caption, machine
 from tarry.bench.nodes import BODY, idle_cpu_percent, lateness_ms, processes_of, written_bytes
 from tarry.client.aio import Client, connect
 from tarry.client.local_cluster import LocalCluster
@@ -238,7 +238,7 @@ def main(
     out: Annotated[Path, typer.Option(help="Where the figures go.")] = Path("out"),
 ) -> None:
     """Measure everything, print a table, and last one JSON object."""
-    began, measured_on = time.perf_counter(), machine()
+    began, measured_on, stolen = time.perf_counter(), machine(), Stolen()
     with tempfile.TemporaryDirectory(prefix="tarry-bench-", dir=folder) as made:
         scratch = Path(made)
         WORDS.print("three nodes")
@@ -255,6 +255,7 @@ def main(
     WORDS.print(f"{time.perf_counter() - began:.0f} s")
     out.mkdir(parents=True, exist_ok=True)
     name = "wheel_nodes" if messages == MESSAGES else "wheel_nodes_part"
+    measured_on["stolen_percent"] = stolen.percent()
     whole = json.dumps({**found, "machine": measured_on}, indent=1)
     (out / f"{name}.json").write_text(whole + "\n")
     print(json.dumps(found))

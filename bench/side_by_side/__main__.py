@@ -21,7 +21,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from tarry.bench.machine import machine
+from tarry.bench.machine import Stolen, machine
 from tarry.bench.side_by_side.figures import lines, outcome
 from tarry.bench.side_by_side.pace import Pace, Plan, planned_s
 from tarry.bench.side_by_side.peers import NOT_TO_BE_HAD, chosen
@@ -124,7 +124,7 @@ async def measure(
     `share`: of whole turns. `everywhere`: on all systems that a row fits; else on those that a quick run
     measures. `skipped`: systems that cannot be had, each with the reason; those that do not start are added.
     """
-    found_on = machine()
+    found_on, stolen = machine(), Stolen()
     results = Results()
     for name, reason in skipped.items():
         console.print(f"[yellow]{name} is left out:[/] {reason}", highlight=False)
@@ -142,6 +142,7 @@ async def measure(
             for system in systems:
                 if system in running or system.name in skipped:
                     await _stopped(system)
+    found_on["stolen_percent"] = stolen.percent()
     found_on["minutes"] = round((time.monotonic() - begin) / 60, 1)
     return outcome(results, running, skipped, found_on)
 
