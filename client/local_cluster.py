@@ -19,6 +19,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -31,6 +32,7 @@ import grpc
 from tarry.proto import tarry_operator_pb2, tarry_operator_pb2_grpc
 
 PORTS = range(10_240, 32_768)  # below what systems give to outgoing connections
+GIVEN: deque[int] = deque(maxlen=4_096)  # lately; whoever got them may not listen there yet
 POLL_S = 0.05
 STOP_S = 15.0
 
@@ -300,16 +302,19 @@ def command(config: Path) -> tuple[str, ...]:
 
 
 def free_ports(count: int) -> tuple[int, ...]:
-    """Return ports of 127.0.0.1 that nobody listens on, all different."""
+    """Return ports of 127.0.0.1 that nobody listens on, all different, also from call to call."""
     chance = random.SystemRandom()
     found: list[int] = []
     with ExitStack() as held:
         while len(found) < count:
             port = chance.choice(PORTS)
+            if port in GIVEN:
+                continue
             sock = held.enter_context(socket.socket())
             try:
                 sock.bind(("127.0.0.1", port))
             except OSError:
                 continue
             found.append(port)
+            GIVEN.append(port)
     return tuple(found)

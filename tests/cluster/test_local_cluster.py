@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tarry.client import local_cluster
 from tarry.client.local_cluster import PORTS, LocalCluster, Setting, free_ports, toml
 
 
@@ -28,6 +29,12 @@ def test_settings_of_any_depth_reach_the_configuration() -> None:
         "shard": 3,
     }
     assert tomllib.loads("\n".join(toml(settings))) == settings
+
+
+def test_free_ports_are_not_given_twice_though_nobody_listens_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_cluster, "PORTS", range(20_000, 20_200))
+    ports = [port for _ in range(15) for port in free_ports(4)]
+    assert len(set(ports)) == 60
 
 
 def test_free_ports_are_all_different_and_outside_what_connections_use() -> None:
