@@ -3,7 +3,8 @@
 A reading is kept against this node's monotonic clock, so that this node's own wall clock may jump without
 seeming to take its peers along. A round trip of which one half was slow shows a clock wrong by up to half of
 it; under load that is tens of milliseconds, and two peers err the same way. So the quickest of the last
-few readings counts (the clock filter of NTP, RFC 5905 §10), and it is given with its error.
+few readings counts (the clock filter of NTP, RFC 5905 §10), and it is given with its error. One that a later
+reading contradicts is dropped: the clock has been set since, and what it showed before says nothing.
 """
 
 from __future__ import annotations
@@ -30,6 +31,10 @@ class Reading:
     travelled_ms: float
     """What to choose the best reading by; infinite where nobody knows."""
 
+    def may_agree(self, other: Reading) -> bool:
+        """Whether one clock that runs on may have given both."""
+        return abs(self.ahead_ms - other.ahead_ms) <= self.error_ms + other.error_ms
+
 
 @dataclass(slots=True)
 class PeerClock:
@@ -46,7 +51,12 @@ class PeerClock:
         self.rtt_ms = (now - sent) * 1000
         half_ms = self.rtt_ms / 2
         # both clocks are read to whole milliseconds
-        self.readings.append(Reading(wall_ms + half_ms - now * 1000, half_ms + 1, self.rtt_ms))
+        reading = Reading(wall_ms + half_ms - now * 1000, half_ms + 1, self.rtt_ms)
+        agreeing = [before for before in self.readings if reading.may_agree(before)]
+        if len(agreeing) < len(self.readings):
+            self.readings.clear()
+            self.readings.extend(agreeing)
+        self.readings.append(reading)
 
     def hear(self, clock: Clock, wall_ms: int) -> None:
         """One way only: too low by the time the heartbeat travelled."""

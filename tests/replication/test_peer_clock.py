@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import pytest
+
 from tarry.replication.guard.peer_clock import READINGS, PeerClock
 
 HOUR_MS = 3_600_000
@@ -54,6 +56,17 @@ def test_the_quickest_of_the_last_readings_counts() -> None:
     exchange(ours, peer, there_ms=1, back_ms=1, peer_wrong_ms=30)
     exchange(ours, peer, there_ms=0, back_ms=80, peer_wrong_ms=30)
     assert difference(peer, ours) == (30, 2)
+
+
+@pytest.mark.parametrize("before_ms", [600_000, -600_000, 100])
+def test_a_reading_that_a_later_one_contradicts_counts_no_more_however_quick_it_was(before_ms: int) -> None:
+    ours, peer = Hands(), PeerClock()
+    for _ in range(READINGS):
+        exchange(ours, peer, there_ms=1, back_ms=1, peer_wrong_ms=before_ms)
+    exchange(ours, peer, there_ms=10, back_ms=30, peer_wrong_ms=0)
+    offset_ms, error_ms = difference(peer, ours)
+    assert abs(offset_ms) <= error_ms == 21
+    assert len(peer.readings) == 1
 
 
 def test_a_jump_of_our_own_clock_leaves_the_peer_s_where_it_is() -> None:

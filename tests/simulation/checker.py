@@ -22,6 +22,7 @@ class Checker:
         self.leaders: dict[int, str] = {}
         self.chains: dict[tuple[int, int], int] = {}
         self.applied: dict[int, tuple[int, list[bytes], bytes]] = {}  # index: term, commands, digest
+        self.committed: dict[int, int] = {}  # term in which a replica knew of it: highest index
         self.place: dict[bytes, int] = {}
         self.votes: dict[tuple[str, int], str] = {}
         self.promised: dict[str, tuple[int, int]] = {}  # node: term, highest index acknowledged in it
@@ -46,9 +47,11 @@ class Checker:
         if led and led == led_before:
             _demand(journal.last_index >= last_before, f"C2: leader {node.name} shortens its log")
         if led and led != led_before:
-            self._check_completeness(node)
+            self._check_completeness(node, led)
         _demand(consensus.commit_index >= commit_before, f"C8: {node.name} takes back commits")
         _demand(core.applied <= consensus.commit_index, f"C8: {node.name} applies what is not committed")
+        seen = self.committed.get(consensus.term, 0)
+        self.committed[consensus.term] = max(seen, consensus.commit_index)
         self.last[node.name] = (led, journal.last_index, consensus.commit_index)
         self.check_leases(nodes)
 
@@ -130,11 +133,12 @@ class Checker:
         known = self.votes.setdefault((voter, term), candidate)
         _demand(known == candidate, f"C6: {voter} votes for {known} and {candidate} in term {term}")
 
-    def _check_completeness(self, node: SimNode) -> None:
-        committed = max(self.applied, default=0)
+    def _check_completeness(self, node: SimNode, led: int) -> None:
+        """Of terms that are not over: a candidate whose votes were late may yet win an earlier one."""
+        committed = max((index for term, index in self.committed.items() if term <= led), default=0)
         journal = node.journal
         _demand(journal.last_index >= committed, f"C4: {node.name} leads without {committed}")
-        if committed > journal.first_index:
+        if committed > journal.first_index and committed in self.applied:
             term = journal.term_at(committed)
             _demand(term == self.applied[committed][0], f"C4: {node.name} leads with another {committed}")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from tarry.proto.tarry_peer_pb2 import PeerMessage
+from tarry.replication.status import Role
 from tests.simulation.network import Weather
 from tests.simulation.playing import EVERY_COMMAND_AN_ENTRY, followers, isolate, scenario, write
 from tests.simulation.world import SimNode, World
@@ -38,6 +39,38 @@ def test_i_a_vote_that_arrives_twice_elects_nobody() -> None:
             candidate.driver._core.wake.set()
         await asyncio.sleep(0.1)
         assert world.leader() is None
+
+    scenario(play, names=5)
+
+
+def test_a_candidate_whose_votes_come_when_its_term_is_over_leads_that_and_disturbs_nobody() -> None:
+    """It lacks what has been committed since, and can commit nothing."""
+
+    async def play(world: World) -> None:
+        leader = await world.until_led()
+        late, other, *voters = followers(world, leader)
+        leader.crash()
+        await asyncio.sleep(0.31)  # until a vote may be given again
+        cut(world, late, [other])
+        for voter in voters:
+            world.network.hold(voter.name, late.name)
+        for candidate in (late, other, other):  # the other's first is for the same term, and is refused
+            candidate.driver._core.consensus.elections.campaign(None)
+            candidate.driver._core.wake.set()
+            await asyncio.sleep(0.02)
+        assert await world.until_led() is other
+        await write(world, 5)
+        for voter in voters:
+            world.network.let_go(voter.name, late.name)
+        led_late = False
+        for _ in range(50):
+            await asyncio.sleep(0.001)
+            consensus = late.driver._core.consensus
+            led_late |= consensus.role is Role.LEADER and consensus.term < other.driver._core.consensus.term
+            assert not late.driver.may_serve()
+        assert led_late
+        assert other.driver.may_serve()
+        mend(world, late, [other])
 
     scenario(play, names=5)
 
