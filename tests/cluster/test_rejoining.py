@@ -99,6 +99,7 @@ async def test_damaged_data_is_refused_with_what_to_do_and_comes_back_on_the_ope
     victim = next(name for name in cluster.nodes if name != leader)
     async with connect(cluster.addresses) as client:
         await schedule(client, 2_000)
+        await agree(client, set(cluster.nodes))  # the victim has applied something to be damaged
         await asyncio.to_thread(cluster.stop, victim)
         await schedule(client, 500)
         damage(cluster.nodes[victim].folder)
