@@ -47,12 +47,8 @@ class Stolen:
 def caption(found: Mapping[str, Any]) -> str:
     """Return a machine in a sentence."""
     stolen = found.get("stolen_percent")
+    taken = "" if stolen is None else f", and its host took {stolen} % of the processors' time meanwhile"
     return (
         f"Measured at {found['at']} on {found['cores']} cores ({found['cpu']}), {found['system']}, "
-        f"Python {found['python']}; the machine's load before was {found['load_before']:.1f}"
-        + (
-            f", and its host took {stolen} % of the processors' time meanwhile."
-            if stolen is not None
-            else "."
-        )
+        f"Python {found['python']}; the machine's load before was {found['load_before']:.1f}{taken}."
     )

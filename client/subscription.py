@@ -85,14 +85,14 @@ class Subscription:
     def wake_soon(self) -> None:
         """Send it with what comes within ``ack_linger_ms``; at once where the cluster waits for it."""
         if not self._linger_s or self._hand.owes_credit:
-            self._to_write.set()
+            self.wake()
         elif self._lingering is None:
             linger_s = min(self._linger_s, self.lease_ms / 4_000)
-            self._lingering = asyncio.get_running_loop().call_later(linger_s, self._to_write.set)
+            self._lingering = asyncio.get_running_loop().call_later(linger_s, self.wake)
 
     async def close(self, within_ms: int) -> None:
         """Wait for the answers to what was sent, end the stream, stop."""
-        self._to_write.set()
+        self.wake()
         try:
             await self._end_orderly(time.monotonic() + within_ms / 1_000)
         finally:
@@ -203,7 +203,7 @@ class Subscription:
             if not self._hand.unsettled:
                 self._settled.set()
         if self._hand.owes_credit:
-            self._to_write.set()
+            self.wake()
 
     async def _write(self) -> None:
         while True:

@@ -143,10 +143,7 @@ class Feed:
         return max(self.cursor, int(self._waiting["offset"][:due].max()) + 1 if due else 0)
 
     def _due_of_window(self, now_ms: int) -> int:
-        due_ms = self._waiting["due_ms"]
-        if not len(due_ms) or due_ms[0] > now_ms:
-            return 0
-        return bisect_right(due_ms, now_ms)  # searchsorted copies a column of a table first
+        return bisect_right(self._waiting["due_ms"], now_ms)  # searchsorted copies a column of a table first
 
     def take(self, now_ms: int, count: int) -> NDArray[np.void]:
         """Return (and no longer hold as waiting) up to count due messages, shape (n,), dtype WAITING."""

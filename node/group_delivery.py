@@ -132,7 +132,7 @@ class GroupDelivery:
         batch, stale = extended
         if batch is not None:
             self._lease(self.feeds[queue], batch)
-            self._set_timer(self._context.time.now_ms())
+            self.pump_soon()
         return stale
 
     def _set_filter(self, consumer: Consumer) -> None:
@@ -220,7 +220,7 @@ class GroupDelivery:
         self._set_timer(now_ms)
 
     def pump_soon(self) -> None:
-        """Pump once there is something to hand over, now or later."""
+        """Pump when there next is something to do, be it at once."""
         self._set_timer(self._context.time.now_ms())
 
     def _hand_over(self, feed: Feed, consumer: Consumer, now_ms: int, most: int) -> NDArray[np.uint64]:

@@ -52,11 +52,7 @@ class PeerClock:
         half_ms = self.rtt_ms / 2
         # both clocks are read to whole milliseconds
         reading = Reading(wall_ms + half_ms - now * 1000, half_ms + 1, self.rtt_ms)
-        agreeing = [before for before in self.readings if reading.may_agree(before)]
-        if len(agreeing) < len(self.readings):
-            self.readings.clear()
-            self.readings.extend(agreeing)
-        self.readings.append(reading)
+        self.readings = deque([*filter(reading.may_agree, self.readings), reading], maxlen=READINGS)
 
     def hear(self, clock: Clock, wall_ms: int) -> None:
         """One way only: too low by the time the heartbeat travelled."""
