@@ -109,6 +109,7 @@ class Consensus(_Section):
     """Times of Raft; equal on all nodes. Longer ones bear a slower machine, and make failover slower."""
 
     heartbeat_ms: Count = 50  # also how often the dispatch state goes to followers
+    quiet_heartbeat_ms: Count = 200  # while nothing changes; failover then takes that much longer
     election_min_ms: Count = 300
     election_max_ms: Count = 600
     fallback_ms: Count = 250  # a leader that hears no majority for this long steps down
@@ -117,6 +118,8 @@ class Consensus(_Section):
     def _ordered(self) -> Consensus:
         if not 3 * self.heartbeat_ms < self.election_min_ms < self.election_max_ms:
             raise ValueError("3 * heartbeat_ms < election_min_ms < election_max_ms must hold")
+        if self.quiet_heartbeat_ms < self.heartbeat_ms:
+            raise ValueError("quiet_heartbeat_ms must not be less than heartbeat_ms")
         if not self.heartbeat_ms < self.fallback_ms < self.election_min_ms:
             raise ValueError("heartbeat_ms < fallback_ms < election_min_ms must hold")
         return self

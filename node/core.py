@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from functools import partial
+from typing import Final
 
 import structlog
 
@@ -31,6 +32,9 @@ from tarry.replication.status import Role
 from tarry.replication.transport import Transport
 
 log = structlog.get_logger()
+
+SOON_MS: Final = 15_000
+"""With something due so soon, the wheel loads ahead with each heartbeat: they come at their usual pace."""
 
 
 class Core:
@@ -92,7 +96,11 @@ class Core:
         self.time.update(self.driver.consensus.clock_offsets_ms())
         self.leadership.look()
         self._watch_clock()
-        self.machine.wheel.load_ahead(self.time.now_ms())
+        now_ms = self.time.now_ms()
+        self.machine.wheel.load_ahead(now_ms)
+        next_due_ms = self.machine.wheel.next_due_ms()
+        if next_due_ms is not None and next_due_ms < now_ms + SOON_MS:
+            self.driver.stir()
         return self.leadership.dispatch_state(sent_s).SerializeToString()
 
     def _known(self) -> bytes:

@@ -32,6 +32,7 @@ class Context:
     may_serve: Callable[[], bool]
     confirmed_s: Callable[[], float]  # send time of the latest heartbeat that a majority has answered
     beat: Callable[[], None]  # sends a heartbeat at once
+    stir: Callable[[], None]  # the next one has something to tell
     spawn: Spawn  # runs a task that ends with the leadership
     damage: Damage
     ledger: Ledger

@@ -119,6 +119,7 @@ class GroupDelivery:
         """Add one that takes what is due once and goes again; its leases go on without it."""
         self._set_filter(consumer)
         self.consumers.append(consumer)
+        self._context.stir()
         self._missing.discard(consumer.name)
 
     def extend(
@@ -144,6 +145,7 @@ class GroupDelivery:
         broken stream's leases go on, for it may come back."""
         if consumer in self.consumers:
             self.consumers.remove(consumer)
+            self._context.stir()
             if clean:
                 for feed in self.feeds.values():
                     feed.give_back(consumer.name, np.empty(0, np.uint64))
@@ -196,6 +198,7 @@ class GroupDelivery:
             if not self._ended.is_set():  # a lease that is back before anybody notices wakes nobody
                 self._wake_in(LEASE_LOOK_S)
             return
+        self._context.stir()
         now_ms = self._context.time.now_ms()
         self._expire(now_ms)
         if self._waits(now_ms):

@@ -162,6 +162,7 @@ class Leadership:
             may_serve=self._driver.may_serve,
             confirmed_s=lambda: self._driver.consensus.confirmed_s,
             beat=self._driver.beat,
+            stir=self._driver.stir,
             spawn=tasks.spawn,
             damage=self._damage,
             ledger=self._ledger,

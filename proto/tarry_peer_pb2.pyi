@@ -189,30 +189,34 @@ class TimeoutNow(_message.Message):
     def __init__(self, term: _Optional[int] = ..., transfer_number: _Optional[int] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
-    __slots__ = ("term", "sent", "wall_ms", "transfer_number", "state")
+    __slots__ = ("term", "sent", "wall_ms", "transfer_number", "state", "patience_ms")
     TERM_FIELD_NUMBER: _ClassVar[int]
     SENT_FIELD_NUMBER: _ClassVar[int]
     WALL_MS_FIELD_NUMBER: _ClassVar[int]
     TRANSFER_NUMBER_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
+    PATIENCE_MS_FIELD_NUMBER: _ClassVar[int]
     term: int
     sent: float
     wall_ms: int
     transfer_number: int
     state: bytes
-    def __init__(self, term: _Optional[int] = ..., sent: _Optional[float] = ..., wall_ms: _Optional[int] = ..., transfer_number: _Optional[int] = ..., state: _Optional[bytes] = ...) -> None: ...
+    patience_ms: int
+    def __init__(self, term: _Optional[int] = ..., sent: _Optional[float] = ..., wall_ms: _Optional[int] = ..., transfer_number: _Optional[int] = ..., state: _Optional[bytes] = ..., patience_ms: _Optional[int] = ...) -> None: ...
 
 class HeartbeatReply(_message.Message):
-    __slots__ = ("term", "sent", "wall_ms", "applied_index")
+    __slots__ = ("term", "sent", "wall_ms", "applied_index", "patience_ms")
     TERM_FIELD_NUMBER: _ClassVar[int]
     SENT_FIELD_NUMBER: _ClassVar[int]
     WALL_MS_FIELD_NUMBER: _ClassVar[int]
     APPLIED_INDEX_FIELD_NUMBER: _ClassVar[int]
+    PATIENCE_MS_FIELD_NUMBER: _ClassVar[int]
     term: int
     sent: float
     wall_ms: int
     applied_index: int
-    def __init__(self, term: _Optional[int] = ..., sent: _Optional[float] = ..., wall_ms: _Optional[int] = ..., applied_index: _Optional[int] = ...) -> None: ...
+    patience_ms: int
+    def __init__(self, term: _Optional[int] = ..., sent: _Optional[float] = ..., wall_ms: _Optional[int] = ..., applied_index: _Optional[int] = ..., patience_ms: _Optional[int] = ...) -> None: ...
 
 class FetchSnapshotRequest(_message.Message):
     __slots__ = ("cluster", "node", "kept")

@@ -90,7 +90,7 @@ class Appending:
         if answer.reset and not flow.accepts_reset(answer.sequence):
             return
         following = self._engine.next_index(peer)
-        self._engine.deliver(
+        self._engine.deliver_answer(
             peer,
             {
                 "type": "next_node_idx",
@@ -118,10 +118,12 @@ class Appending:
 
     def settled(self) -> bool:
         """Whether every peer in reach has answered that it has all there is."""
+        return self.are_level() and not any(self._flow(peer).under_way for peer in self._linked)
+
+    def are_level(self) -> bool:
+        """Whether every peer in reach has, as far as it has answered, all there is."""
         last = self._journal.last_index
-        return all(
-            self._engine.match_index(peer) == last and not self._flow(peer).under_way for peer in self._linked
-        )
+        return all(self._engine.match_index(peer) == last for peer in self._linked)
 
     def take_snapshot_source(self) -> str | None:
         """The leader that has said that this replica needs a snapshot."""

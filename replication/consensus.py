@@ -183,6 +183,10 @@ class Consensus:
         """The next tick sends heartbeats, due or not."""
         self._leading.heartbeat_at = 0.0
 
+    def stir(self) -> bool:
+        """A leader has something to tell soon. Whether the next tick is to come sooner for that."""
+        return self.role is Role.LEADER and self._leading.stir(self._clock.monotonic())
+
     def next_deadline(self) -> float:
         """When to tick at the latest, by the monotonic clock."""
         if self.role is not Role.LEADER:
@@ -236,11 +240,14 @@ class Consensus:
         self._appending.open_flows(now)
         commit_before = self.commit_index
         beats = self.role is Role.LEADER and now >= self._leading.heartbeat_at
-        if beats and self._engine.append_deadline < now + self._settings.heartbeat_ms / 2000:
+        if beats and self._engine.append_deadline < now + self._leading.interval_s / 2:
             self._engine.kick()  # one frame and one turn for both
         self._engine.tick()
-        if self.role is Role.LEADER and self._appending.settled():
-            self._engine.rest_until(self._appending.sent_at + self._settings.append_idle_ms / 1000)
+        if self.role is Role.LEADER:
+            if self._appending.settled():
+                self._engine.rest_until(self._appending.sent_at + self._settings.append_idle_ms / 1000)
+            if not self._appending.are_level():
+                self._leading.stir(now)
         self._observe()
         if self.role is Role.LEADER:
             if self.commit_index > commit_before:

@@ -180,6 +180,11 @@ class Driver:
         self._core.consensus.beat()
         self._core.wake.set()
 
+    def stir(self) -> None:
+        """What a leader's heartbeats tell has changed, or soon will."""
+        if self._core.consensus.stir():
+            self._core.wake.set()
+
     def status(self) -> ReplicationStatus:
         return reporting.status(self._core, self._peers())
 
@@ -265,11 +270,10 @@ class Driver:
         if not await self._installing.install(self._write):
             return
         core, linked = self._core, [peer for peer in self._peers() if self._core.consensus.linked(peer)]
-        if self._machine.applied_index != self._journal.first_index:
-            raise StateMismatch(
-                f"installed {self._journal.first_index}; applied {self._machine.applied_index}"
-            )
-        core.applied = self._machine.applied_index
+        applied, installed = self._machine.applied_index, self._journal.first_index
+        if applied != installed:
+            raise StateMismatch(f"installed {installed}; applied {applied}")
+        core.applied = applied
         core.consensus = self._new_consensus()
         self._inbound.clear()
         self._transport.restart(self._identity())

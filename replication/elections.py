@@ -46,7 +46,8 @@ class Elections:
         self._clock = clock
         self._rng = rng
         self._settings = settings
-        self.contact = Contact(settings.election_min_ms / 1000, heard=clock.monotonic())
+        promised_s = clock.monotonic() + settings.patience_ms / 1000
+        self.contact = Contact(settings.election_min_ms / 1000, heard=promised_s)
         self._pre_votes = PreVotes()
         self._ballot = Ballot()
         self._campaign_transfer: int | None = None
@@ -101,6 +102,7 @@ class Elections:
     def campaign(self, transfer_number: int | None) -> None:
         self._pre_votes.cancel()
         self._campaign_transfer = transfer_number
+        self._engine.patience_s = 0.0
         self.elected_by = [self._known()]
         self._engine.campaign()
 
@@ -183,8 +185,8 @@ class Elections:
         self._engine.follow(term)
         return True
 
-    def hear_leader(self, peer: str, term: int) -> None:
-        self.contact.hear(peer, term, self._clock.monotonic())
+    def hear_leader(self, peer: str, term: int, patience_s: float = 0.0) -> None:
+        self.contact.hear(peer, term, self._clock.monotonic(), patience_s)
         self._pre_votes.cancel()
         self._pre_votes.rounds_lost = 0
 

@@ -40,11 +40,14 @@ class Leading:
         self._settings = settings
         self._heartbeat = heartbeat
         self._heard: list[tuple[str, bytes]] = []
-        self._lease = Lease(settings.lease_ms / 1000)
+        self._lease = Lease()
         self.peer_clocks: dict[str, PeerClock] = {}
         self.applied = applied_index
         self.applied_by: dict[str, int] = {}
         self.heartbeat_at = 0.0
+        self.interval_s = settings.heartbeat_ms / 1000
+        self._beaten_at = 0.0
+        self._stirred_at = 0.0
 
     def has_lease(self, now: float) -> bool:
         """No other replica can have been elected by now."""
@@ -71,14 +74,27 @@ class Leading:
         """Send time of the latest heartbeats that a majority has answered, infinite where it is alone."""
         return self._lease.confirmed(self._engine.voters)
 
+    def stir(self, now: float) -> bool:
+        """Something changes: heartbeats come at their usual pace. Whether the next comes sooner for that."""
+        self._stirred_at = now
+        usual = self._beaten_at + self._settings.heartbeat_ms / 1000
+        sooner = usual < self.heartbeat_at
+        self.heartbeat_at = min(usual, self.heartbeat_at)
+        return sooner
+
     def send_heartbeats(self, now: float) -> None:
-        self.heartbeat_at = now + self._settings.heartbeat_ms / 1000
+        state = self._heartbeat(now)  # may stir
+        quiet = now - self._stirred_at >= self._settings.quiet_after_ms / 1000
+        patience_ms = self._settings.patience_ms if quiet else 0
+        self.interval_s = (self._settings.heartbeat_ms + patience_ms) / 1000
+        self._beaten_at, self.heartbeat_at = now, now + self.interval_s
         beat = Heartbeat(
             term=self._engine.term,
             sent=now,
             wall_ms=self._clock.wall_ms(),
             transfer_number=self.transfer.number,
-            state=self._heartbeat(now),
+            state=state,
+            patience_ms=patience_ms,
         )
         for peer in sorted(self._engine.voters | self._engine.learners):
             self._outbox.say(peer, heartbeat=beat)
@@ -93,7 +109,9 @@ class Leading:
             or self._engine.role is Role.CANDIDATE
         ):
             self._engine.follow(beat.term, peer)
-        self._elections.hear_leader(peer, beat.term)
+        patience_ms = min(beat.patience_ms, self._settings.patience_ms)
+        self._elections.hear_leader(peer, beat.term, patience_ms / 1000)
+        self._engine.patience_s = patience_ms / 1000
         self._elections.contact.void_transfers_below(beat.transfer_number)
         self._engine.postpone_election()
         self._clock_of(peer).hear(self._clock, beat.wall_ms)
@@ -103,6 +121,7 @@ class Leading:
             sent=beat.sent,
             wall_ms=self._clock.wall_ms(),
             applied_index=self.applied,
+            patience_ms=patience_ms,
         )
         self._outbox.say(peer, heartbeat_reply=reply)
 
@@ -110,16 +129,17 @@ class Leading:
         if self._elections.is_ahead(reply.term) or not self._elections.is_of_this_leadership(reply.term):
             return
         now = self._clock.monotonic()
-        self._lease.echo(peer, reply.sent, now)
+        self._lease.echo(peer, reply.sent, now, self._settings.lease_s(reply.patience_ms))
         self.transfer.hears(peer, now)
         self._clock_of(peer).answer(self._clock, reply.sent, reply.wall_ms)
-        self._engine.heard(peer)
+        self._engine.heard(peer, reply.patience_ms / 1000)
         self.applied_by[peer] = reply.applied_index
 
     def advance_transfer(self, now: float) -> None:
         transfer = self.transfer
         if not transfer.running:
             return
+        self.stir(now)
         if transfer.is_over(now, self._settings.transfer_silence_ms / 1000):
             transfer.give_up()
             self._lease.begin(now)
@@ -149,4 +169,5 @@ class Leading:
         """The role or the term has changed."""
         self._lease.begin(self._clock.monotonic())
         self.transfer.lead()
+        self.stir(self._clock.monotonic())
         self.heartbeat_at = 0.0

@@ -34,6 +34,8 @@ class Engine:
         self._clock = clock
         self._settings = settings
         self._journal = journal
+        self.patience_s = settings.patience_ms / 1000
+        """How much longer than usual the leader may be silent."""
         low, high = settings.election_min_ms / 1000, settings.election_max_ms / 1000
         set_time(clock)
         self._raft = GuardedSyncObj(
@@ -41,7 +43,7 @@ class Engine:
             [name for name in sorted(members) if name != node],
             configuration(settings, journal),
             Seam(on_send),
-            lambda: low + (high - low) * rng.random(),
+            lambda: low + (high - low) * rng.random() + self.patience_s,
             clock.monotonic(),
         )
         self._nodes: dict[str, Member] = {}
@@ -99,6 +101,14 @@ class Engine:
     def deliver(self, peer: str, message: dict[str, Any]) -> None:
         """A message that the guards have let through, in the engine's own form."""
         self._enter()._SyncObj__onMessageReceived(self._node(peer), message)
+
+    def deliver_answer(self, peer: str, message: dict[str, Any]) -> None:
+        """One to an append: it takes back no patience."""
+        heard = self._raft._SyncObj__lastResponseTime
+        before = heard.get(self._node(peer), 0.0)
+        self.deliver(peer, message)
+        if self._node(peer) in heard:
+            heard[self._node(peer)] = max(before, heard[self._node(peer)])
 
     def tick(self) -> None:
         """Commits what a majority has, steps down without one, sends what is to be sent."""
@@ -170,9 +180,9 @@ class Engine:
         node = self._node(peer)
         following[node] = max(index, following[node])
 
-    def heard(self, peer: str) -> None:
+    def heard(self, peer: str, patience_s: float) -> None:
         """A sign of life counts towards staying the leader, whatever it answers (L4)."""
-        self._raft._SyncObj__lastResponseTime[self._node(peer)] = self._clock.monotonic()
+        self._raft._SyncObj__lastResponseTime[self._node(peer)] = self._clock.monotonic() + patience_s
 
     # Who may be sent to
 

@@ -14,8 +14,10 @@ class ReplicationSettings:
 
     cluster: str = "tarry"
     heartbeat_ms: int = 50
+    quiet_heartbeat_ms: int = 200  # while nothing changes
+    quiet_after_ms: int = 1_000  # without a change
     commit_notice_ms: int = 50  # followers learn a commit index at the latest this long after the leader
-    append_idle_ms: int = 500  # between empty appends to followers that have everything
+    append_idle_ms: int = 1_000  # between empty appends to followers that have everything
     election_min_ms: int = 300
     election_max_ms: int = 600
     election_retry_ms: int = 60  # between rounds of pre-votes that did not win
@@ -54,6 +56,9 @@ class ReplicationSettings:
                 self.heartbeat_ms < self.fallback_ms < self.election_min_ms
             ),
             "peer_silence_ms must exceed peer_ping_ms": self.peer_silence_ms > self.peer_ping_ms,
+            "quiet_heartbeat_ms must not be less than heartbeat_ms": (
+                self.quiet_heartbeat_ms >= self.heartbeat_ms
+            ),
             "clock_rate_error must lie in 0 … 0.5": 0 <= self.clock_rate_error < 0.5,
             "append_bytes_max must exceed the largest entry": (
                 self.append_bytes_max > max(self.entry_bytes_max, self.command_bytes_max) + 4096
@@ -66,8 +71,12 @@ class ReplicationSettings:
             if not met:
                 raise ValueError(demand)
 
-    @property
-    def lease_ms(self) -> float:
+    def lease_s(self, patience_ms: int) -> float:
         """From the sending of a heartbeat that a majority answered: shorter, by any member's clock, than
         the time for which those who answered elect nobody else."""
-        return self.election_min_ms * (1 - self.clock_rate_error)
+        return (self.election_min_ms + patience_ms) * (1 - self.clock_rate_error) / 1000
+
+    @property
+    def patience_ms(self) -> int:
+        """How much longer than usual a heartbeat may stay away while nothing changes."""
+        return self.quiet_heartbeat_ms - self.heartbeat_ms

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class Contact:
-    """When the leader of the current term was last heard, by the monotonic clock in seconds.
+    """When the leader of the current term was last heard, by the monotonic clock in seconds; later than that
+    by the patience it asked for.
 
     A replica that has just started counts as having heard one: it may have promised so before.
     """
@@ -24,10 +25,10 @@ class Contact:
     transfer_number: int = 0
     """The highest that this leader's heartbeats have carried: lower ones are void (see transfer.py)."""
 
-    def hear(self, leader: str, term: int, now: float) -> None:
+    def hear(self, leader: str, term: int, now: float, patience_s: float = 0.0) -> None:
         if term != self.term:
             self.leader, self.term, self.transfer_number = leader, term, 0
-        self.heard = max(self.heard, now)
+        self.heard = max(self.heard, now + patience_s)
 
     def fresh(self, now: float) -> bool:
         return now - self.heard < self.election_min_s

@@ -141,6 +141,7 @@ class Group:
             may_serve=lambda: self.has_lease,
             confirmed_s=lambda: math.inf,
             beat=lambda: None,
+            stir=lambda: None,
             spawn=self._spawn,
             damage=Damage(self.machine, 0),
             ledger=self._ledger,

@@ -129,8 +129,9 @@ def commit_all(lone: Lone) -> None:
 def answer_heartbeats(lone: Lone, *peers: str) -> None:
     beats = [(peer, message.heartbeat) for peer, message in lone.said if message.HasField("heartbeat")]
     for peer in peers:
-        sent = max(beat.sent for to, beat in beats if to == peer)
-        reply = HeartbeatReply(term=lone.consensus.term, sent=sent, wall_ms=0)
+        beat = max((beat for to, beat in beats if to == peer), key=lambda beat: beat.sent)
+        term = lone.consensus.term
+        reply = HeartbeatReply(term=term, sent=beat.sent, wall_ms=0, patience_ms=beat.patience_ms)
         lone.receive(peer, heartbeat_reply=reply)
 
 

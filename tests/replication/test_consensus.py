@@ -67,7 +67,7 @@ def test_a_replica_that_has_just_started_elects_nobody() -> None:
     """It may have told a leader that it would not (the lease rests on it)."""
     lone = Lone()
     assert lone.receive("n3", vote_request=vote_request(term=1)) == []
-    lone.tick(after_s=0.31)
+    lone.tick(after_s=0.46)
     assert ("n3", "vote") in kinds(lone.receive("n3", vote_request=vote_request(term=1)))
 
 

@@ -56,6 +56,14 @@ def test_pre_votes_count_for_their_own_round_from_members_only() -> None:
     assert not votes.won(voters)
 
 
+def test_who_was_asked_for_patience_elects_nobody_for_so_much_longer() -> None:
+    contact = Contact(0.3, heard=0.0)
+    contact.hear("n1", 1, now=10.0, patience_s=0.15)
+    contact.hear("n1", 1, now=10.1)
+    assert contact.fresh(10.44)
+    assert not contact.fresh(10.451)
+
+
 def test_a_lone_member_wins_its_own_round() -> None:
     votes = PreVotes()
     votes.begin()
@@ -70,31 +78,39 @@ def test_the_log_with_the_later_term_is_the_better_one() -> None:
 
 
 def test_a_lease_runs_from_when_the_majoritys_heartbeat_was_sent() -> None:
-    lease, voters = Lease(0.285), frozenset({"n2", "n3", "n4", "n5"})
+    lease, voters = Lease(), frozenset({"n2", "n3", "n4", "n5"})
     lease.begin(0.0)
-    lease.echo("n2", 1.0, now=1.2)
+    lease.echo("n2", 1.0, now=1.2, length_s=0.285)
     assert not lease.valid(1.2, voters)
-    lease.echo("n3", 1.1, now=1.2)
+    lease.echo("n3", 1.1, now=1.2, length_s=0.285)
     assert lease.confirmed(voters) == 1.0
     assert lease.valid(1.28, voters)
     assert not lease.valid(1.285, voters)
 
 
+def test_a_promise_outlasts_a_later_and_shorter_one() -> None:
+    lease, voters = Lease(), frozenset({"n2"})
+    lease.echo("n2", 1.0, now=1.0, length_s=0.425)
+    lease.echo("n2", 1.1, now=1.1, length_s=0.285)
+    assert lease.valid(1.42, voters)
+    assert not lease.valid(1.425, voters)
+
+
 def test_answers_to_heartbeats_from_before_the_lease_began_do_not_count() -> None:
-    lease, voters = Lease(0.285), frozenset({"n2"})
+    lease, voters = Lease(), frozenset({"n2"})
     lease.begin(5.0)
-    lease.echo("n2", 4.9, now=5.1)
+    lease.echo("n2", 4.9, now=5.1, length_s=0.285)
     assert not lease.valid(5.1, voters)
 
 
 def test_an_answer_that_names_a_time_to_come_does_not_count() -> None:
-    lease = Lease(0.285)
-    lease.echo("n2", 9.0, now=5.0)
+    lease = Lease()
+    lease.echo("n2", 9.0, now=5.0, length_s=0.285)
     assert not lease.valid(5.0, frozenset({"n2"}))
 
 
 def test_a_lone_member_needs_nobodys_leave() -> None:
-    assert Lease(0.285).confirmed(frozenset()) == math.inf
+    assert Lease().confirmed(frozenset()) == math.inf
 
 
 def test_a_reset_asks_once_for_what_was_sent_before_it() -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from tarry.proto.tarry_peer_pb2 import (
-    Heartbeat,
-    TimeoutNow,
-)
+from tarry.proto.tarry_peer_pb2 import Heartbeat, PeerMessage, TimeoutNow
+from tarry.replication.payload import entry_payload
 from tarry.replication.status import Role
 from tests.replication.lone_consensus import Lone, answer_heartbeats, commit_all, kinds, serving, vote_request
 
@@ -39,6 +37,71 @@ def test_a_leader_without_answers_steps_down_before_another_can_be_elected() -> 
     answer_heartbeats(lone, "n2", "n3")
     lone.tick(after_s=0.26)
     assert lone.role() is Role.FOLLOWER
+
+
+def quiet() -> Lone:
+    """It leads, and nothing has changed for long; its peers have just answered."""
+    lone = serving()
+    for _ in range(30):
+        lone.tick(after_s=0.05)
+        commit_all(lone)
+        answer_heartbeats(lone, "n2", "n3")
+    for _ in range(20):
+        if heartbeats(lone.tick(after_s=0.01)):
+            break
+    answer_heartbeats(lone, "n2", "n3")
+    return lone
+
+
+def heartbeats(said: list[tuple[str, PeerMessage]]) -> list[Heartbeat]:
+    return [message.heartbeat for peer, message in said if peer == "n2" and message.HasField("heartbeat")]
+
+
+def test_while_nothing_changes_heartbeats_are_rarer_and_ask_for_patience() -> None:
+    lone = quiet()
+    assert [beat.patience_ms for beat in heartbeats(lone.said)[-1:]] == [150]
+    assert heartbeats(lone.tick(after_s=0.19)) == []
+    assert len(heartbeats(lone.tick(after_s=0.01))) == 1
+
+
+def test_a_change_brings_the_usual_pace_back() -> None:
+    lone = quiet()
+    lone.tick(after_s=0.02)
+    assert lone.consensus.stir()
+    assert not lone.consensus.stir()
+    assert heartbeats(lone.tick(after_s=0.02)) == []
+    assert [beat.patience_ms for beat in heartbeats(lone.tick(after_s=0.01))] == [0]
+    lone = quiet()
+    lone.consensus.append(entry_payload(b"something"))
+    assert len(heartbeats(lone.tick(after_s=0.05))) == 1
+
+
+def test_a_quiet_leaders_lease_lasts_as_long_as_the_others_have_promised() -> None:
+    lone = quiet()
+    assert lone.consensus.may_serve(lone.clock.now + 0.42)
+    assert not lone.consensus.may_serve(lone.clock.now + 0.43)
+
+
+def test_a_quiet_leader_steps_down_later_whatever_is_answered_to_an_append() -> None:
+    lone = quiet()
+    commit_all(lone)
+    lone.tick(after_s=0.39)
+    assert lone.role() is Role.LEADER
+    lone.tick(after_s=0.02)
+    assert lone.role() is Role.FOLLOWER
+
+
+def test_a_follower_is_as_patient_as_it_is_asked_to_be_but_for_no_longer_than_is_agreed() -> None:
+    lone = Lone()
+    lone.follow("n2")
+    [(_, said)] = lone.receive("n2", heartbeat=Heartbeat(term=1, sent=1.0, patience_ms=9_000))
+    assert said.heartbeat_reply.patience_ms == 150
+    lone.clock.now += 0.44
+    assert lone.receive("n3", vote_request=vote_request(term=2)) == []
+    lone.tick()
+    assert lone.role() is Role.FOLLOWER
+    lone.clock.now += 0.011
+    assert kinds(lone.receive("n3", vote_request=vote_request(term=2))) == [("n3", "vote")]
 
 
 def begin_transfer(lone: Lone) -> TimeoutNow:

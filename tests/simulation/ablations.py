@@ -20,6 +20,7 @@ from tarry.replication.guard.appends import Log, Plan
 from tarry.replication.installing import Installing
 from tarry.replication.joining import Joining
 from tarry.replication.leading import Leading
+from tarry.replication.raft import Engine
 from tarry.replication.status import Role
 from tarry.replication.wire import Inbound
 from tests.simulation.disk import SimDisk
@@ -48,8 +49,15 @@ def _slow_plan(append: Append, log: Log, commit_index: int) -> Plan:
 appends_plan = appends.plan
 
 
-def _echo_on_arrival(self: lease.Lease, peer: str, sent: float, now: float) -> None:
-    self.echoed[peer] = now
+def _echo_on_arrival(self: lease.Lease, peer: str, sent: float, now: float, length_s: float) -> None:
+    self.echoed[peer], self.promised[peer] = now, now + length_s
+
+
+def _hear_impatiently(self: votes.Contact, leader: str, term: int, now: float, _: float = 0.0) -> None:
+    contact_hear(self, leader, term, now)
+
+
+contact_hear = votes.Contact.hear
 
 
 def _hand_over_at_once(self: transfer.Transfer, target: str, deadline: float) -> None:
@@ -80,6 +88,10 @@ ABLATIONS: dict[str, tuple[Replaced, ...]] = {
     "resets of one gap": ((flow.Flow, "accepts_reset", lambda self, sequence: True),),
     "pre-vote": ((votes.PreVotes, "won", lambda self, voters: self.open),),
     "stickiness": ((votes.Contact, "fresh", lambda self, now: False),),
+    "patience": (
+        (votes.Contact, "hear", _hear_impatiently),
+        (Engine, "patience_s", property(lambda self: 0.0, lambda self, value: None)),
+    ),
     "quiet start": ((elections, "Contact", _heard_nobody),),
     "higher term": ((Elections, "notice", lambda self, peer: None),),
     "lease": ((lease.Lease, "valid", lambda self, now, voters: True),),
@@ -107,11 +119,16 @@ ABLATIONS: dict[str, tuple[Replaced, ...]] = {
 
 @contextlib.contextmanager
 def ablated(name: str) -> Iterator[None]:
-    replaced = [(owner, attribute, getattr(owner, attribute)) for owner, attribute, _ in ABLATIONS[name]]
+    replaced = [
+        (owner, attribute, getattr(owner, attribute, None)) for owner, attribute, _ in ABLATIONS[name]
+    ]
     for owner, attribute, without in ABLATIONS[name]:
         setattr(owner, attribute, without)
     try:
         yield
     finally:
         for owner, attribute, original in replaced:
-            setattr(owner, attribute, original)
+            if original is None:  # instances have it, the class has not
+                delattr(owner, attribute)
+            else:
+                setattr(owner, attribute, original)

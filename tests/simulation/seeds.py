@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import random
+from dataclasses import replace
 
 from tests.simulation import faults, virtual_loop
 from tests.simulation.outcome import Outcome, digest
-from tests.simulation.world import World
+from tests.simulation.world import QUIET_AFTER_MS, SETTINGS, World
 
 
 def simulate(seed: int, seconds: float = 20.0) -> Outcome:
@@ -16,7 +17,9 @@ def simulate(seed: int, seconds: float = 20.0) -> Outcome:
 
 
 async def _simulate(seed: int, seconds: float) -> Outcome:
-    world = World(seed, names=random.Random(seed).choice([3, 3, 5]))
+    draw = random.Random(seed)
+    names = draw.choice([3, 3, 5])
+    world = World(seed, names, settings=replace(SETTINGS, quiet_after_ms=draw.choice(QUIET_AFTER_MS)))
     failure: str | None = None
     try:
         await world.during(_run(world, seconds))

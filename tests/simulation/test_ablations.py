@@ -24,6 +24,7 @@ PAIRS: dict[str, Callable[[], None]] = {
     "resets of one gap": (answers.test_one_lost_append_is_sent_again_once_though_every_later_one_is_refused),
     "pre-vote": members.test_u_a_removed_member_does_not_disturb_the_others,
     "stickiness": scenarios.test_b_a_follower_that_hears_nothing_but_is_heard_does_not_depose_the_leader,
+    "patience": answers.test_nobody_is_elected_while_a_quiet_leaders_lease_lasts,
     "quiet start": (
         answers.test_a_follower_that_has_just_started_elects_nobody_while_its_leader_may_still_serve
     ),

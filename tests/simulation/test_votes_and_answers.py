@@ -192,6 +192,28 @@ def test_a_follower_that_has_just_started_elects_nobody_while_its_leader_may_sti
     scenario(play)
 
 
+def test_nobody_is_elected_while_a_quiet_leaders_lease_lasts() -> None:
+    """It lasts longer than that of one with something to say, for the next heartbeat comes later."""
+
+    async def play(world: World) -> None:
+        for _ in range(5):
+            await asyncio.sleep(2)
+            leader = await world.until_led()
+            beaten_at = leader.driver.consensus.confirmed_s
+            for _ in range(200):
+                await asyncio.sleep(0.001)
+                if leader.driver.consensus.confirmed_s != beaten_at:
+                    break
+            isolate(world, leader, noticed=False)
+            for _ in range(500):
+                world.checker.check_leases(world.nodes)
+                await asyncio.sleep(0.001)
+            world.network.heal()
+            await write(world, 1)
+
+    scenario(play)
+
+
 def test_one_lost_append_is_sent_again_once_though_every_later_one_is_refused() -> None:
     async def play(world: World) -> None:
         leader = await world.until_led()

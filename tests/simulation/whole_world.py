@@ -8,6 +8,7 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Sequence, Set
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -26,7 +27,7 @@ from tests.simulation.ledger import Ledger, demand
 from tests.simulation.model_consumer import ModelConsumer
 from tests.simulation.model_puller import ModelPuller
 from tests.simulation.whole_node import WholeNode
-from tests.simulation.world import SimNode, World
+from tests.simulation.world import SETTINGS, SimNode, World
 
 HOUR_MS = 3_600_000
 MEASURING_MS = 5
@@ -41,7 +42,7 @@ GROUPS = {"a": ["a/g1", "a/g2"], "b": ["b/g1", "b/red"]}
 class WholeWorld(World):
     """`skew_ms`: how far the right clocks may be off; at most one is wrong, by anything."""
 
-    def __init__(self, seed: int, names: int = 3, *, skew_ms: int = 0) -> None:
+    def __init__(self, seed: int, names: int = 3, *, skew_ms: int = 0, quiet_after_ms: int = 1_000) -> None:
         rng = random.Random(f"whole {seed}")
         memory = Path("/dev/shm")
         self.folder = Path(tempfile.mkdtemp(dir=memory if memory.is_dir() else None))
@@ -53,7 +54,7 @@ class WholeWorld(World):
         self._base_ms = 500_000 * HOUR_MS - rng.randrange(20_000)  # an hour may begin in the middle
         self.groups = GROUPS
         self.ledger = Ledger(skew_ms + MEASURING_MS, GROUPS)
-        super().__init__(seed, names)
+        super().__init__(seed, names, settings=replace(SETTINGS, quiet_after_ms=quiet_after_ms))
         self.wrong = cast(WholeNode, self.rng.choice(self.nodes))
         self.rotting = cast(WholeNode, self.rng.choice(self.nodes))
         for node in self.whole:

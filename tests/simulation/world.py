@@ -25,6 +25,8 @@ from tests.simulation.disk import DiskFailed, SimDisk
 from tests.simulation.network import Network, SimTransport
 from tests.simulation.toy import Checkpoint, Toy, ToySnapshots
 
+QUIET_AFTER_MS = (20, 100, 1_000)
+"""Worlds of seeds are rarely without a change for long."""
 SETTINGS = ReplicationSettings(retained_bytes_max=2000, entry_commands_max=8, window_bytes_max=64 << 10)
 
 
