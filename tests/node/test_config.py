@@ -42,6 +42,7 @@ def test_flags_win_over_the_environment_and_that_over_the_file(
         ({"consensus": {"election_min_ms": 700}}, "election_min_ms < election_max_ms"),
         ({"consensus": {"fallback_ms": 400}}, "fallback_ms"),
         ({"consensus": {"heartbeat_ms": 150}}, "heartbeat_ms"),
+        ({"consensus": {"quiet_heartbeat_ms": 49}}, "quiet_heartbeat_ms"),
     ],
 )
 def test_what_is_wrong_is_named(wrong: dict[str, object], what: str) -> None:

@@ -92,6 +92,7 @@ async def test_too_much_is_refused_before_memory_grows() -> None:
     "numbers",
     [
         {"heartbeat_ms": 100},
+        {"quiet_heartbeat_ms": 49},
         {"election_max_ms": 300},
         {"fallback_ms": 300},
         {"clock_rate_error": 0.5},
