@@ -13,7 +13,7 @@ from tarry.chaos.cluster import now_ms
 from tarry.client.local_cluster import LocalNode
 
 HOUR_MS = 3_600_000
-START_MS = 20_000
+START_MS = 13_000
 INEXACT_MS = 50
 """How exact cluster time is under a leader whose clock is wrong: it rests on round trips."""
 

@@ -31,7 +31,7 @@ async def _jump(run: Run, jump_ms: int, *, leads: bool) -> None:
     run.cluster.happened("clock", name)
     run.say(f"the clock of {name} jumps by {jump_ms} ms")
     clocks.set_clock(run.cluster.local.nodes[name], jump_ms)
-    await run.during(2)
+    await run.during(1)
     await run.told_of_clock(name, jump_ms, TOLD_MS)
     if leads:
         since = time.monotonic()
@@ -40,7 +40,7 @@ async def _jump(run: Run, jump_ms: int, *, leads: bool) -> None:
         moved = await run.leader() != name
         run.expect(moved, f"{name} leads on with a clock that is {jump_ms} ms off", timed=True)
     clocks.set_clock(run.cluster.local.nodes[name], 0)
-    await run.during(2)
+    await run.during(1.5)  # a second until the node reads it
 
 
 @scenario(needs=(clocks.lacking,), prepare=_clocks, tolerance_ms=INEXACT_MS)

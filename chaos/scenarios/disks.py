@@ -50,7 +50,7 @@ async def slow_fsync(run: Run) -> None:
         node = run.cluster.local.nodes[name]
         async with run.disturbed(f"fsync takes {delay_ms} ms longer", name, loose=True):
             disks.set_disk(node, delay_ms)
-            await run.during(3)
+            await run.during(2)
             disks.set_disk(node)
         await run.serving()
 

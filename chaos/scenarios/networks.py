@@ -11,7 +11,7 @@ LEASE_MS = 700
 """What a leader that is cut off may hand over before its lease is over, and what travels then."""
 
 
-async def _cut(run: Run, name: str, links: list[Link], seconds: float = 3) -> None:
+async def _cut(run: Run, name: str, links: list[Link], seconds: float = 2) -> None:
     async with run.disturbed(name, loose_ms=LEASE_MS):
         run.cluster.links.cut(links)
         await run.during(seconds)
@@ -80,7 +80,7 @@ async def majority_and_minority(run: Run) -> None:
 
 @scenario()
 async def no_majority_anywhere(run: Run) -> None:
-    """All links between nodes cut for 3 s: nobody may serve; then all are back."""
+    """All links between nodes cut for 2 s: nobody may serve; then all are back."""
     await _cut(run, "all apart", between(run.names, run.names))
     await run.serving()
 
@@ -99,11 +99,11 @@ async def slow_links(run: Run) -> None:
     links = run.cluster.links
     async with run.disturbed("latency between nodes", loose=True):
         links.spoil(links.links(clients=False), "latency", latency=10, jitter=7)
-        await run.during(4)
+        await run.during(3)
     links.heal()
     async with run.disturbed("latency of clients", loose=True):
         links.spoil([link for link in links.links() if link[0] == CLIENT], "latency", latency=50, jitter=40)
-        await run.during(4)
+        await run.during(3)
     links.heal()
 
 
@@ -113,7 +113,7 @@ async def narrow_links(run: Run) -> None:
     links, leader = run.cluster.links, await run.leader()
     async with run.disturbed("bandwidth", leader, loose=True):
         links.spoil(mute(leader, run.names), "bandwidth", rate=64)
-        await run.during(4)
+        await run.during(3)
     links.heal()
     async with run.disturbed("slices", loose=True):
         links.spoil(links.links(), "slicer", average_size=40, size_variation=20, delay=20)
@@ -123,11 +123,11 @@ async def narrow_links(run: Run) -> None:
 
 @scenario()
 async def connections_reset(run: Run) -> None:
-    """Every connection of the leader reset (RST) after 300 ms, also its clients', for 4 s."""
+    """Every connection of the leader reset (RST) after 300 ms, also its clients', for 3 s."""
     links, leader = run.cluster.links, await run.leader()
     async with run.disturbed("resets", leader, loose=True):
         links.spoil(isolated(leader, run.names, clients=True), "reset_peer", timeout=300)
-        await run.during(4)
+        await run.during(3)
     links.heal()
     await run.serving()
 
@@ -141,6 +141,6 @@ async def half_open_links(run: Run) -> None:
         silent = [(CLIENT, leader)] if clients else isolated(leader, run.names)
         async with run.disturbed("half open", leader, loose=True):
             links.spoil(silent, "timeout", timeout=0)
-            await run.during(4)
+            await run.during(3)
         links.heal()
         await run.serving()

@@ -19,13 +19,13 @@ async def _lose(run: Run, name: str, links: list[Link], seconds: float) -> None:
 
 @scenario(needs=(no_namespaces,), wired=True, patience_ms=6_000, travel_ms=6_000)
 async def packets_of_the_leader_lost(run: Run) -> None:
-    """Every packet between the leader and its followers is lost for 4 s; then its clients' too."""
+    """Every packet between the leader and its followers is lost for 3 s; then its clients' too."""
     for clients in (False, True):
         leader = await run.leader()
         links = isolated(leader, run.names)
         if clients:
             links += [(CLIENT, leader), (leader, CLIENT)]
-        await _lose(run, f"packets of {leader} lost", links, 4)
+        await _lose(run, f"packets of {leader} lost", links, 3)
 
 
 @scenario(needs=(no_namespaces,), wired=True, patience_ms=6_000, travel_ms=6_000)
@@ -33,9 +33,9 @@ async def packets_lost_one_way(run: Run) -> None:
     """Packets from the leader are lost, then those to it; then those between a follower and its clients."""
     for links in (mute, deaf):
         leader = await run.leader()
-        await _lose(run, f"{links.__name__} {leader}", links(leader, run.names), 3)
+        await _lose(run, f"{links.__name__} {leader}", links(leader, run.names), 2)
     follower = (await run.followers())[0]
-    await _lose(run, f"{follower} and clients", [(CLIENT, follower), (follower, CLIENT)], 3)
+    await _lose(run, f"{follower} and clients", [(CLIENT, follower), (follower, CLIENT)], 2)
 
 
 @scenario(needs=(no_namespaces,), wired=True, patience_ms=6_000, travel_ms=6_000)
