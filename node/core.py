@@ -24,7 +24,8 @@ from tarry.proto.ledger_closing import close
 from tarry.replication.core import RunBlocking, in_thread
 from tarry.replication.driver import Driver
 from tarry.replication.journal import Journal
-from tarry.replication.machine import Machine, MachineSettings, Outcome
+from tarry.replication.machine import Machine, MachineSettings
+from tarry.replication.outcomes import Outcome
 from tarry.replication.settings import ReplicationSettings
 from tarry.replication.state_folder import StateFolder
 from tarry.replication.state_transfer import StateSink, StateSource

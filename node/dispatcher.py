@@ -5,14 +5,15 @@ the due time, from memory, so that commit latency does not become lateness.
 
     next due far away ─► sleep until it is near (an earlier insert wakes the loop)
     next due is near  ─► propose Release(until = now + period + commit allowance)
-    slice was full    ─► propose twice as many at once, until nothing overdue is left
+    slice was full    ─► propose twice as many at once, until nothing overdue is left, and what
+                         other topics have due behind the backlog with them
     a crowded second  ─► begin so much earlier that all of it is released when it begins
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
@@ -24,7 +25,8 @@ from numpy.typing import NDArray
 from tarry.node.clock import ClusterTime
 from tarry.node.config import Dispatch
 from tarry.proto import tarry_log_pb2 as log_pb
-from tarry.replication.machine import Machine, Released
+from tarry.replication.machine import Machine
+from tarry.replication.outcomes import Released
 
 log = structlog.get_logger()
 
@@ -197,14 +199,14 @@ class Dispatcher:
         pending = self._wheel.pending_ahead(second, 2 * self._settings.ahead_ms_max // 1000 + 1)
         return crowd(second, pending, frontier_ms, self._cost, self._settings)
 
-    async def _release(self, command: log_pb.ReleaseCommand, slices: int) -> bool:
-        """Release so many slices with one commit; whether all were full. Learns how fast that goes."""
+    async def _release(self, commands: Sequence[log_pb.ReleaseCommand]) -> bool:
+        """Release slices with one commit; whether all were full. Learns how fast that goes."""
         loop = asyncio.get_running_loop()
         began = loop.time()
-        done: list[Released] = await asyncio.gather(*(self._propose(command) for _ in range(slices)))
+        done: list[Released] = await asyncio.gather(*map(self._propose, commands))
         seconds, count = loop.time() - began, sum(released.count for released in done)
-        log.debug("released", count=count, until_ms=command.until_ms)
-        full = done[-1].count == command.count
+        log.debug("released", count=count, until_ms=commands[-1].until_ms)
+        full = done[-1].count == commands[-1].count
         self._cost.took(count, seconds, full=full)
         return full
 
@@ -218,7 +220,7 @@ class Dispatcher:
         ahead_ms = self._settings.period_ms + self._settings.commit_ms
         case = realign(now_ms, frontier_ms, self._wheel.next_due_ms(), ahead_ms)
         log.info("realign", case=case.value, now_ms=now_ms, frontier_ms=frontier_ms)
-        slices, settings = 1, self._settings
+        full, slices, settings = False, 1, self._settings
         while True:
             now_ms = self._time.now_ms()
             ahead = self._crowd(now_ms)
@@ -230,8 +232,19 @@ class Dispatcher:
                 continue
             count = settings.slice_messages_max
             command = log_pb.ReleaseCommand(until_ms=todo.until_ms, count=count, now_ms=now_ms)
-            full = await self._release(command, slices)
+            commands = [command] * slices
+            if full and settings.overtaking_messages_max:
+                commands[0] = self._overtaken(command, now_ms + commit_ms + settings.period_ms)
+            full = await self._release(commands)
             slices = min(2 * slices, settings.slices_max) if full else 1
+
+    def _overtaken(self, command: log_pb.ReleaseCommand, soon_ms: int) -> log_pb.ReleaseCommand:
+        """The same, and with it what is soon due behind the backlog, of topics with little of it."""
+        until_ms, quota = min(command.until_ms, soon_ms), self._settings.overtaking_messages_max
+        hour, global_index = self._wheel.overtaking(until_ms, command.count, quota)
+        fuller = log_pb.ReleaseCommand(hour=hour.tobytes(), global_index=global_index.tobytes())
+        fuller.MergeFrom(command)
+        return fuller
 
     def _within_sight(self, sleep_ms: int | None) -> int | None:
         """Sleep less where a crowd may lie that is too far away to be seen yet."""

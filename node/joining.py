@@ -17,7 +17,7 @@ from tarry.proto import tarry_consumer_pb2 as pb
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.replication import command as command_codec
 from tarry.replication.driver import Driver
-from tarry.replication.machine import Subscribed
+from tarry.replication.outcomes import Subscribed
 from tarry.replication.queues import Queues
 from tarry.replication.refusal import Reason, Refusal
 from tarry.replication.status import NotLeader, Overloaded, Unknown

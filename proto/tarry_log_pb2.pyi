@@ -134,14 +134,18 @@ class ScheduleCommand(_message.Message):
     def __init__(self, now_ms: _Optional[int] = ..., request: _Optional[_Union[ScheduleColumns, _Mapping]] = ..., due_ms: _Optional[bytes] = ..., second_messages_max: _Optional[int] = ..., lane: _Optional[bytes] = ...) -> None: ...
 
 class ReleaseCommand(_message.Message):
-    __slots__ = ("until_ms", "count", "now_ms")
+    __slots__ = ("until_ms", "count", "now_ms", "hour", "global_index")
     UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
     COUNT_FIELD_NUMBER: _ClassVar[int]
     NOW_MS_FIELD_NUMBER: _ClassVar[int]
+    HOUR_FIELD_NUMBER: _ClassVar[int]
+    GLOBAL_INDEX_FIELD_NUMBER: _ClassVar[int]
     until_ms: int
     count: int
     now_ms: int
-    def __init__(self, until_ms: _Optional[int] = ..., count: _Optional[int] = ..., now_ms: _Optional[int] = ...) -> None: ...
+    hour: bytes
+    global_index: bytes
+    def __init__(self, until_ms: _Optional[int] = ..., count: _Optional[int] = ..., now_ms: _Optional[int] = ..., hour: _Optional[bytes] = ..., global_index: _Optional[bytes] = ...) -> None: ...
 
 class AckCommand(_message.Message):
     __slots__ = ("group", "queue", "offset", "now_ms")
@@ -322,7 +326,7 @@ class WheelCheckpoint(_message.Message):
     def __init__(self, hours: _Optional[_Iterable[_Union[HourCheckpoint, _Mapping]]] = ..., cut_due_ms: _Optional[int] = ..., cut_global_index: _Optional[int] = ..., local_index: _Optional[int] = ..., floor_hour: _Optional[int] = ..., topics: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class HourCheckpoint(_message.Message):
-    __slots__ = ("hour", "log_bytes", "units", "index_crc", "slots_crc", "pending", "cancelled")
+    __slots__ = ("hour", "log_bytes", "units", "index_crc", "slots_crc", "pending", "cancelled", "overtaken")
     HOUR_FIELD_NUMBER: _ClassVar[int]
     LOG_BYTES_FIELD_NUMBER: _ClassVar[int]
     UNITS_FIELD_NUMBER: _ClassVar[int]
@@ -330,6 +334,7 @@ class HourCheckpoint(_message.Message):
     SLOTS_CRC_FIELD_NUMBER: _ClassVar[int]
     PENDING_FIELD_NUMBER: _ClassVar[int]
     CANCELLED_FIELD_NUMBER: _ClassVar[int]
+    OVERTAKEN_FIELD_NUMBER: _ClassVar[int]
     hour: int
     log_bytes: int
     units: int
@@ -337,7 +342,8 @@ class HourCheckpoint(_message.Message):
     slots_crc: int
     pending: int
     cancelled: bytes
-    def __init__(self, hour: _Optional[int] = ..., log_bytes: _Optional[int] = ..., units: _Optional[int] = ..., index_crc: _Optional[int] = ..., slots_crc: _Optional[int] = ..., pending: _Optional[int] = ..., cancelled: _Optional[bytes] = ...) -> None: ...
+    overtaken: bytes
+    def __init__(self, hour: _Optional[int] = ..., log_bytes: _Optional[int] = ..., units: _Optional[int] = ..., index_crc: _Optional[int] = ..., slots_crc: _Optional[int] = ..., pending: _Optional[int] = ..., cancelled: _Optional[bytes] = ..., overtaken: _Optional[bytes] = ...) -> None: ...
 
 class QueueCheckpoint(_message.Message):
     __slots__ = ("queue", "topic", "group", "first", "units", "crc", "deleted", "settings", "misfires_dropped", "pace_anchor", "pace_at_us", "pace_catch_up_end")

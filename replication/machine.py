@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
-from typing import TypeAlias
 
 import numpy as np
 from google.protobuf.message import Message
@@ -25,17 +24,18 @@ from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.ledger_rows import Kind
 from tarry.replication import command as command_codec
 from tarry.replication import observed
-from tarry.replication.administration import Administration, Changed
+from tarry.replication.administration import Administration
 from tarry.replication.command import Opcode
 from tarry.replication.events import Event, Events
+from tarry.replication.outcomes import Acked, Cancelled, Outcome, Released, Subscribed
 from tarry.replication.producers import Producers
 from tarry.replication.queues import Queues
 from tarry.replication.refusal import Reason, Refusal
-from tarry.replication.scheduling import Scheduled, Scheduling, due_ms
+from tarry.replication.scheduling import Scheduling, due_ms
 from tarry.replication.state_folder import sync_path
 from tarry.replication.state_store import StateStore
 from tarry.replication.wheel_checkpoint import wheel_checkpoint, wheel_state
-from tarry.wheel.state import CancelOutcome, WheelSettings, WheelState
+from tarry.wheel.state import CancelOutcome, Taken, WheelSettings, WheelState
 from tarry.wheel.wheel import Wheel
 
 
@@ -45,38 +45,6 @@ class MachineSettings:
 
     shard: int = 0
     wheel: WheelSettings = field(default_factory=WheelSettings)
-
-
-@dataclass(frozen=True, slots=True)
-class Released:
-    """Outcome of a release: how many went to their ready queues."""
-
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
-class Acked:
-    """Outcome of an ack or a retry: the offsets that had been done before, shape (k,)."""
-
-    stale: NDArray[np.uint64]
-
-
-@dataclass(frozen=True, slots=True)
-class Cancelled:
-    """Outcome of a cancel: a wheel CancelOutcome for each message, shape (n,)."""
-
-    outcomes: NDArray[np.uint8]
-
-
-@dataclass(frozen=True, slots=True)
-class Subscribed:
-    """Outcome of a subscribe: the numbers of the topic's queue and of the group's retry queue."""
-
-    queue: int
-    retry_queue: int
-
-
-Outcome: TypeAlias = Scheduled | Released | Acked | Cancelled | Subscribed | Changed | Refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,12 +150,19 @@ class Machine:
             case _:
                 return Refusal(Reason.RECORD_INVALID, "not a command this version knows")
 
-    def _release(self, command: log_pb.ReleaseCommand) -> Released:
+    def _release(self, command: log_pb.ReleaseCommand) -> Released | Refusal:
+        overtaking = _ids(command)
+        if isinstance(overtaking, Refusal):
+            return overtaking
+        if len(command.hour):
+            self._ready(self.wheel.overtake(*overtaking), command.now_ms)
         taken = self.wheel.take(command.until_ms, command.count)
-        self.queues.release(
-            taken.topic, taken.due_ms, taken.hour, taken.global_index, taken.tag_mask, command.now_ms
-        )
-        return Released(len(taken.hour))
+        self._ready(taken, command.now_ms)
+        return Released(len(taken))
+
+    def _ready(self, taken: Taken, now_ms: int) -> None:
+        where = taken.hour, taken.global_index
+        self.queues.release(taken.topic, taken.due_ms, *where, taken.tag_mask, now_ms)
 
     def _ack(self, command: log_pb.AckCommand) -> Acked | Refusal:
         offsets = np.frombuffer(command.offset, dtype="<u8")
@@ -241,10 +216,10 @@ class Machine:
         return Acked(offsets[stale])
 
     def _cancel(self, command: log_pb.CancelCommand) -> Cancelled | Refusal:
-        hour = np.frombuffer(command.hour, dtype="<u4")
-        global_index = np.frombuffer(command.global_index, dtype="<u4")
-        if len(hour) != len(global_index):
-            return Refusal(Reason.COLUMNS_DIFFER, "the command's columns differ in length")
+        chosen = _ids(command)
+        if isinstance(chosen, Refusal):
+            return chosen
+        hour, global_index = chosen
         before = self.wheel.cancelled(hour, global_index)
         outcomes = self.wheel.cancel(hour, global_index)
         if self.events.wanted:
@@ -307,6 +282,17 @@ class Machine:
         self.wheel.close()
         self.queues.close()
         self._store.close()
+
+
+def _ids(
+    command: log_pb.ReleaseCommand | log_pb.CancelCommand,
+) -> tuple[NDArray[np.uint32], NDArray[np.uint32]] | Refusal:
+    """The messages that a command names."""
+    hour = np.frombuffer(command.hour, dtype="<u4")
+    global_index = np.frombuffer(command.global_index, dtype="<u4")
+    if len(hour) != len(global_index):
+        return Refusal(Reason.COLUMNS_DIFFER, "the command's columns differ in length")
+    return hour, global_index
 
 
 def _is_schedule(command: bytes) -> bool:

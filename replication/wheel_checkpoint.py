@@ -22,6 +22,7 @@ def wheel_state(checkpoint: log_pb.Checkpoint) -> WheelState:
             slots_crc=h.slots_crc if h.HasField("slots_crc") else None,
             pending=h.pending,
             cancelled=h.cancelled,
+            overtaken=h.overtaken,
         )
         for h in wheel.hours
     )

@@ -1,4 +1,4 @@
-"""Cancelling, and the state of one message: both follow from the cut and the hour's cancelled set."""
+"""Cancelling, and the state of one message: both follow from the cut and from what is gone."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def cancel(hours: HourWheel, cut: Cut, hour: Numbers, global_index: Numbers) -> 
         exists = chosen < partition.units
         known = chosen[exists]
         cancelled = partition.is_cancelled(known)
-        pending = ~cancelled & ~_released(partition, cut, known)
+        pending = ~partition.is_gone(known) & ~are_released(partition, cut, known)
         fresh = np.sort(known[pending])
         if len(fresh):
             fresh = fresh[starts_of(fresh)]
-            partition.cancel(fresh)
+            partition.lose(fresh)
             hours.pending.add(at, -len(fresh))
             hours.topics.add(partition.log.units_at(fresh)["topic"], -1)
         answers = outcomes[rows]
@@ -52,13 +52,14 @@ def state_of(hours: HourWheel, cut: Cut, hour: int, global_index: int) -> Messag
     partition = hours.find(hour)
     if partition is None or global_index >= partition.units:
         return MessageState.NOT_FOUND
-    if global_index in partition.cancelled:
-        return MessageState.CANCELLED
-    released = _released(partition, cut, np.array([global_index], np.uint32))
+    if global_index in partition.gone:
+        return MessageState.RELEASED if global_index in partition.overtaken else MessageState.CANCELLED
+    released = are_released(partition, cut, np.array([global_index], np.uint32))
     return MessageState.RELEASED if bool(released[0]) else MessageState.PENDING
 
 
-def _released(partition: HourPartition, cut: Cut, global_index: Numbers) -> Flags:
+def are_released(partition: HourPartition, cut: Cut, global_index: Numbers) -> Flags:
+    """Which of some units of an hour, shape (n,), are behind the cut."""
     due = partition.log.units_at(global_index)["due_in_hour_ms"] + np.int64(partition.hour * HOUR_MS)
     released: Flags = (due < cut.due_ms) | ((due == cut.due_ms) & (global_index <= cut.global_index))
     return released

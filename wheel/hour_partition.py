@@ -1,4 +1,4 @@
-"""One hour's messages: its delay log and index, its second wheel, and which of its messages are cancelled.
+"""One hour's messages: its delay log and index, its second wheel, and which of its messages are gone.
 
     2026112107/    delay.log    delay.index    slots
 
@@ -21,6 +21,7 @@ from tarry.wheel.residency import Residency
 from tarry.wheel.second_wheel import SLOTS_BYTES, SecondWheel
 from tarry.wheel.state import HOUR_MS, NONE, SECOND_MS, Flags, HourState, Masks, Numbers, Rows
 
+_SEARCHED: Final = 16  # a bitmap of up to so many members for each that is looked up is unpacked and searched
 _UNMAPPED_UNITS_MAX: Final = 1_024  # up to so many, slots are rebuilt when they are used, and have no file
 
 
@@ -43,15 +44,16 @@ class HourPartition:
     """The messages of one hour. Its files are open between the first use and `close`."""
 
     __slots__ = (
-        "_cancelled_bytes",
         "_captured",
+        "_gone_bytes",
         "_recovered",
         "_slots",
         "_slots_crc",
-        "cancelled",
         "folder",
+        "gone",
         "hour",
         "log",
+        "overtaken",
     )
 
     def __init__(self, folder: Path, hour: int, residency: Residency, state: HourState | None = None) -> None:
@@ -64,12 +66,13 @@ class HourPartition:
         self._recovered = state
         if state is None:
             self.log = DelayLog(folder, residency)
-            self.cancelled = BitMap()
-            self._cancelled_bytes: bytes | None = b""
+            gone = (b"", b"")
         else:
             self.log = DelayLog(folder, residency, state.log_bytes, state.units, state.index_crc)
-            self.cancelled = BitMap.deserialize(state.cancelled) if state.cancelled else BitMap()
-            self._cancelled_bytes = state.cancelled
+            gone = (state.cancelled, state.overtaken)
+        self._gone_bytes: tuple[bytes, bytes] | None = gone
+        cancelled, self.overtaken = map(_bitmap, gone)
+        self.gone = cancelled | self.overtaken
 
     @property
     def units(self) -> int:
@@ -84,8 +87,8 @@ class HourPartition:
             slots = SecondWheel.mapped(f"{self.folder}/slots") if mapped else SecondWheel.in_memory()
             recovered = self._recovered
             if not mapped or (recovered is not None and recovered.slots_crc != slots.checksum()):
-                cancelled = self.log.units_at(_numbers(self.cancelled))["due_in_hour_ms"]
-                slots.rebuild(self.log.due_columns(), cancelled)
+                gone = self.log.units_at(_numbers(self.gone))["due_in_hour_ms"]
+                slots.rebuild(self.log.due_columns(), gone)
             self._slots, self._recovered = slots, None
         return self._slots
 
@@ -146,21 +149,26 @@ class HourPartition:
         self._slots = self._captured = None
         return self.units - 1
 
-    def cancel(self, global_index: Numbers) -> None:
-        """Mark units cancelled; they must exist, be distinct and not be cancelled yet."""
+    def lose(self, global_index: Numbers) -> None:
+        """Have the cut pass units over; they must exist, be distinct and not be gone yet."""
         due_in_hour_ms = self.log.units_at(global_index)["due_in_hour_ms"]
         seconds = self.seconds  # before the set changes: mapping may rebuild the slots from it
-        self.cancelled.update(global_index)
-        seconds.cancel((due_in_hour_ms // np.uint32(SECOND_MS)).astype(np.uint16))
-        self._captured = self._slots_crc = self._cancelled_bytes = None
+        self.gone.update(global_index)
+        seconds.lose((due_in_hour_ms // np.uint32(SECOND_MS)).astype(np.uint16))
+        self._captured = self._slots_crc = self._gone_bytes = None
+
+    def overtake(self, global_index: Numbers) -> None:
+        """As `lose`, for units that are released now."""
+        self.lose(global_index)
+        self.overtaken.update(global_index)
+
+    def is_gone(self, global_index: Numbers) -> Flags:
+        """Which of some units, shape (n,), are cancelled or have overtaken: the cut passes them over."""
+        return _contains(self.gone, global_index)
 
     def is_cancelled(self, global_index: Numbers) -> Flags:
         """Which of some units are cancelled, shape (n,)."""
-        if not self.cancelled:
-            return np.zeros(len(global_index), np.bool_)
-        return np.fromiter(
-            map(self.cancelled.__contains__, global_index.tolist()), np.bool_, len(global_index)
-        )
+        return _contains(self.gone, global_index) & ~_contains(self.overtaken, global_index)
 
     def chain(self, second: int) -> Numbers:
         """The global indices of a second's units, ascending. Raises WheelDamaged."""
@@ -182,8 +190,8 @@ class HourPartition:
         captured = self._captured
         if captured is not None and captured.pending == pending:
             return captured
-        if self._cancelled_bytes is None:
-            self._cancelled_bytes = self.cancelled.serialize()
+        if self._gone_bytes is None:
+            self._gone_bytes = _bytes(self.gone - self.overtaken), _bytes(self.overtaken)
         self._captured = HourState(
             self.hour,
             self.log.log_bytes,
@@ -191,7 +199,7 @@ class HourPartition:
             self.log.index_crc,
             self._checksum_of_slots(),
             pending,
-            self._cancelled_bytes,
+            *self._gone_bytes,
         )
         return self._captured
 
@@ -204,9 +212,9 @@ class HourPartition:
             self._slots_crc = self._slots.checksum()
         return self._slots_crc
 
-    def cancelled_bytes(self) -> bytes:
-        """The cancelled global indices, ascending, u32 each: equal sets give equal bytes."""
-        return _numbers(self.cancelled).tobytes()
+    def gone_bytes(self) -> bytes:
+        """The global indices of what is gone, and of what has overtaken: equal sets give equal bytes."""
+        return _numbers(self.gone).tobytes() + b"," + _numbers(self.overtaken).tobytes()
 
     def disk_bytes(self) -> int:
         """Bytes of its files."""
@@ -215,3 +223,21 @@ class HourPartition:
 
 def _numbers(bitmap: BitMap) -> Numbers:
     return np.frombuffer(bitmap.to_array(), np.uint32)
+
+
+def _contains(bitmap: BitMap, global_index: Numbers) -> Flags:
+    if not bitmap:
+        return np.zeros(len(global_index), np.bool_)
+    if len(bitmap) > _SEARCHED * len(global_index):
+        return np.fromiter(map(bitmap.__contains__, global_index.tolist()), np.bool_, len(global_index))
+    members = _numbers(bitmap)
+    found: Flags = members.take(np.searchsorted(members, global_index), mode="clip") == global_index
+    return found
+
+
+def _bitmap(serialized: bytes) -> BitMap:
+    return BitMap.deserialize(serialized) if serialized else BitMap()
+
+
+def _bytes(bitmap: BitMap) -> bytes:
+    return bytes(bitmap.serialize()) if bitmap else b""

@@ -105,7 +105,7 @@ class HourWheel:
     def first_live_second(self, second: int) -> int | None:
         """The first second (since the epoch) at or after `second` that may have something pending.
 
-        An hour counts if it has pending messages, a second of it if it has units that are not cancelled.
+        An hour counts if it has pending messages, a second of it if it has units that are not gone.
         """
         for hour in self.pending.from_hour(second // HOUR_SECONDS):
             found = self.must(hour).seconds.first_live(max(0, second - hour * HOUR_SECONDS))
@@ -114,7 +114,7 @@ class HourWheel:
         return None
 
     def live_ahead(self, second: int, seconds: int) -> Numbers:
-        """How many units of each of some seconds, from `second` (since the epoch) on, are not cancelled."""
+        """How many units of each of some seconds, from `second` (since the epoch) on, are not gone."""
         live = np.zeros(seconds, np.uint32)
         for hour in range(second // HOUR_SECONDS, (second + seconds - 1) // HOUR_SECONDS + 1):
             begin, end = max(second, hour * HOUR_SECONDS), min(second + seconds, (hour + 1) * HOUR_SECONDS)

@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 
 from tarry.wheel.grouping import groups
-from tarry.wheel.state import SECOND_MS, Flags, Rows
+from tarry.wheel.state import HOUR_MS, SECOND_MS, Flags, Rows, Taken
 
 ENTRY: Final = np.dtype(
     [("due_ms", "<i8"), ("global_index", "<u4"), ("topic", "<u4"), ("tag_mask", "<u8")],
@@ -163,3 +163,16 @@ def _due_by(entries: Rows, until_ms: int, limit: int) -> Rows:
 
 def _earliest(entries: Rows) -> int:
     return int(entries["due_ms"][0])
+
+
+def taken(parts: list[Rows]) -> Taken:
+    """Entries as columns, one part after another."""
+    entries = parts[0] if len(parts) == 1 else np.concatenate(parts or [_NOTHING])
+    due = np.ascontiguousarray(entries["due_ms"])
+    return Taken(
+        due,
+        (due // HOUR_MS).astype(np.uint32),
+        np.ascontiguousarray(entries["global_index"]),
+        np.ascontiguousarray(entries["topic"]),
+        np.ascontiguousarray(entries["tag_mask"]),
+    )

@@ -16,33 +16,44 @@ from tarry.wheel.grouping import groups
 from tarry.wheel.harvest import Harvest, collect, plan
 from tarry.wheel.hour_partition import HourPartition
 from tarry.wheel.hour_wheel import HourWheel
-from tarry.wheel.near_queue import ENTRY, NearQueue
+from tarry.wheel.near_queue import NearQueue, taken
+from tarry.wheel.others import Others
 from tarry.wheel.state import (
     HOUR_MS,
     HOUR_SECONDS,
+    MARK,
     NONE,
     SECOND_MS,
     Cut,
     Flags,
+    Numbers,
     Rows,
     Taken,
     Times,
     WheelSettings,
 )
 
-_SLICE: Final = 256  # entries looked at together at least, so that a run of cancelled ones is passed quickly
+_SLICE: Final = 256  # entries looked at together at least, so that a run of those gone is passed quickly
 # What one take does ahead, so that none pays for ten seconds: some 3 ms at most, mostly nothing.
 _AHEAD_MESSAGES_MAX: Final = 2_048  # loaded along chains
 _AHEAD_UNITS_MAX: Final = 131_072  # passed over
 _AHEAD_WINDOW_MAX: Final = 32_768  # messages of a pass, loaded when it ends
-_NOTHING: Final[Rows] = np.empty(0, ENTRY)
 _PEEK_MESSAGES_MAX: Final = 4_096  # a second with more gives its beginning as its first due time
 
 
 class Release:
     """What has been released, and what comes next. `hours` counts the pending."""
 
-    __slots__ = ("_harvest", "_hours", "_near", "_next_beyond", "_settings", "cut", "local_index")
+    __slots__ = (
+        "_harvest",
+        "_hours",
+        "_near",
+        "_next_beyond",
+        "_others",
+        "_settings",
+        "cut",
+        "local_index",
+    )
 
     def __init__(self, hours: HourWheel, settings: WheelSettings, cut: Cut, local_index: int) -> None:
         self._hours = hours
@@ -51,6 +62,7 @@ class Release:
         self.local_index = local_index
         self._near = NearQueue(cut.due_ms // SECOND_MS)
         self._harvest: Harvest | None = None
+        self._others: Others | None = None  # while there is a backlog, of who leads
         # A time nothing beyond the near queue is due before; None: not known, or nothing.
         self._next_beyond: int | None = None
 
@@ -72,7 +84,7 @@ class Release:
     def take(self, until_ms: int, count: int) -> Taken:
         """See `Wheel.take`."""
         if until_ms < self.cut.due_ms or (until_ms == self.cut.due_ms and self.cut.complete):
-            return _taken([])
+            return taken([])
         parts: list[Rows] = []
         wanted = count
         while (found := self._next_live(until_ms, max(wanted, _SLICE))) is not None:
@@ -88,14 +100,22 @@ class Release:
                 self._near.drop(int(chosen[-1]) + 1)
             parts.append(head)
             wanted -= len(head)
-        taken = _taken(parts)
+        released = taken(parts)
         if found is None:
-            self._move(Cut(until_ms, NONE), taken)
-        elif len(taken):
-            self._move(Cut(int(taken.due_ms[-1]), int(taken.global_index[-1])), taken)
+            self._move(Cut(until_ms, NONE), released)
+            self._others = None
+        elif len(released):
+            self._move(Cut(int(released.due_ms[-1]), int(released.global_index[-1])), released)
         self._next_beyond = None
         self.load_ahead(self.cut.due_ms)
-        return taken
+        return released
+
+    def overtaking(self, until_ms: int, count: int, quota: int) -> tuple[Numbers, Numbers]:
+        """See `Wheel.overtaking`."""
+        front = self._near.head(until_ms, count)["topic"] & ~MARK
+        if self._others is None or not self._others.serves(front, until_ms):
+            self._others = Others(self._hours, front, self.cut, until_ms)
+        return self._others.choose(self.cut, until_ms, quota)
 
     def _next_live(self, until_ms: int, limit: int) -> tuple[Rows, Flags | None] | None:
         """The next entries due by `until_ms`, and which, if not all, are live. None: there are none."""
@@ -105,9 +125,9 @@ class Release:
             if len(head) == 0:
                 return None
             partition = self._hours.must(int(head["due_ms"][0]) // HOUR_MS)
-            if not partition.cancelled:
+            if not partition.gone:
                 return head, None
-            live = ~partition.is_cancelled(head["global_index"])
+            live = ~partition.is_gone(head["global_index"])
             if bool(live.any()):
                 return head, live
             self._near.drop(len(head))
@@ -182,8 +202,8 @@ class Release:
     def _pending_of(self, partition: HourPartition, entries: Rows, second: int) -> Rows:
         """Those entries of an hour, due from a second on, that are pending, in their order."""
         index, due = entries["global_index"], entries["due_ms"]
-        if partition.cancelled:
-            entries = entries[~partition.is_cancelled(index)]
+        if partition.gone:
+            entries = entries[~partition.is_gone(index)]
             index, due = entries["global_index"], entries["due_ms"]
         if second * SECOND_MS > self.cut.due_ms:
             return entries
@@ -213,15 +233,3 @@ class Release:
                 return int(pending["due_ms"].min())
             second = self._hours.first_live_second(second + 1)
         return None
-
-
-def _taken(parts: list[Rows]) -> Taken:
-    entries = parts[0] if len(parts) == 1 else np.concatenate(parts or [_NOTHING])
-    due = np.ascontiguousarray(entries["due_ms"])
-    return Taken(
-        due,
-        (due // HOUR_MS).astype(np.uint32),
-        np.ascontiguousarray(entries["global_index"]),
-        np.ascontiguousarray(entries["topic"]),
-        np.ascontiguousarray(entries["tag_mask"]),
-    )

@@ -3,12 +3,12 @@
 A slot is the head of its second's chain: the newest unit's global index, whence each unit's pre-global index
 leads to the one before.
 
-    slots   … │ 1417: {head 6, count 3, cancelled 1} │ …
+    slots   … │ 1417: {head 6, count 3, gone 1} │ …
                          └── unit 6 ── pre ─► unit 4 ── pre ─► unit 0 ── pre ─► NONE
 
-The file is mapped, and never forced to disk: everything in it follows from the delay index and the cancelled
-set, and after a crash it is rebuilt from them unless its checksum proves it current. An hour of few messages
-has none: to rebuild its slots costs no more than to map them.
+The file is mapped, and never forced to disk: everything in it follows from the delay index and the set of
+what is gone, and after a crash it is rebuilt from them unless its checksum proves it current. An hour of few
+messages has none: to rebuild its slots costs no more than to map them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SLOT: Final = np.dtype(
             "<i8",
         ),  # global index of the second's newest unit, plus 1; 0: none, so a sparse file is empty
         ("count", "<u4"),  # units of the second, whatever became of them
-        ("cancelled", "<u4"),  # of those, cancelled
+        ("gone", "<u4"),  # of those, cancelled or overtaken
     ]
 )
 SLOTS_BYTES: Final = SLOT.itemsize * HOUR_SECONDS
@@ -53,13 +53,13 @@ class Places:
 class SecondWheel:
     """The slots of one hour: in a mapped file, or only in memory."""
 
-    __slots__ = ("_cancelled", "_count", "_head", "_slots")
+    __slots__ = ("_count", "_gone", "_head", "_slots")
 
     def __init__(self, slots: NDArray[np.void]) -> None:
         self._slots = slots
         self._head = slots["next_to_head"]
         self._count = slots["count"]
-        self._cancelled = slots["cancelled"]
+        self._gone = slots["gone"]
 
     @classmethod
     def in_memory(cls) -> SecondWheel:
@@ -121,9 +121,9 @@ class SecondWheel:
         self._head[places.second] = places.newest + 1
         self._count[places.second] += places.added.astype(np.uint32)
 
-    def cancel(self, second: NDArray[np.uint16]) -> None:
-        """Count newly cancelled units of these seconds."""
-        np.add.at(self._cancelled, second, np.uint32(1))
+    def lose(self, second: NDArray[np.uint16]) -> None:
+        """Count units of these seconds that are newly gone."""
+        np.add.at(self._gone, second, np.uint32(1))
 
     def chain(self, second: int) -> tuple[int, int]:
         """The second's newest global index (-1: none) and how many units it has."""
@@ -134,17 +134,17 @@ class SecondWheel:
         return self._count
 
     def live(self, begin: int = 0, end: int = HOUR_SECONDS) -> Numbers:
-        """How many units of each second, or of some, are not cancelled, u4[end - begin]."""
-        live: Numbers = self._count[begin:end] - self._cancelled[begin:end]
+        """How many units of each second, or of some, are not gone, u4[end - begin]."""
+        live: Numbers = self._count[begin:end] - self._gone[begin:end]
         return live
 
     def live_at(self, second: int) -> int:
-        """How many units of one second are not cancelled."""
-        return int(self._count[second]) - int(self._cancelled[second])
+        """How many units of one second are not gone."""
+        return int(self._count[second]) - int(self._gone[second])
 
     def first_live(self, second: int) -> int | None:
-        """The first second at or after `second` with a unit that is not cancelled."""
-        some = self._count[second:] > self._cancelled[second:]
+        """The first second at or after `second` with a unit that is not gone."""
+        some = self._count[second:] > self._gone[second:]
         at = int(some.argmax())
         return second + at if at < len(some) and bool(some[at]) else None
 
@@ -152,16 +152,16 @@ class SecondWheel:
         """crc32c of all slots."""
         return int(google_crc32c.value(self._slots.tobytes()))
 
-    def rebuild(self, due_columns: Iterable[tuple[int, Numbers]], cancelled_due: Numbers) -> None:
-        """Set every slot from the index's due_in_hour_ms, in blocks, and from that of the cancelled units."""
+    def rebuild(self, due_columns: Iterable[tuple[int, Numbers]], gone_due: Numbers) -> None:
+        """Set every slot from the index's due_in_hour_ms, in blocks, and from that of those gone."""
         head = np.zeros(HOUR_SECONDS, np.int64)
         count = np.zeros(HOUR_SECONDS, np.int64)
         for start, due_in_hour_ms in due_columns:
             second = due_in_hour_ms // np.uint32(SECOND_MS)
             np.maximum.at(head, second, np.arange(start + 1, start + 1 + len(second)))
             count += np.bincount(second, minlength=HOUR_SECONDS)
-        cancelled = np.bincount(cancelled_due // np.uint32(SECOND_MS), minlength=HOUR_SECONDS)
-        for column, values in ((self._head, head), (self._count, count), (self._cancelled, cancelled)):
+        gone = np.bincount(gone_due // np.uint32(SECOND_MS), minlength=HOUR_SECONDS)
+        for column, values in ((self._head, head), (self._count, count), (self._gone, gone)):
             changed = np.flatnonzero(
                 column != values
             )  # a store to an untouched page would give it disk space

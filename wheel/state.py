@@ -109,6 +109,8 @@ class HourState:
     pending: int
     cancelled: bytes
     """A serialized roaring bitmap of global indices; empty where none is cancelled."""
+    overtaken: bytes = b""
+    """Another, of those released ahead of the cut."""
 
 
 @dataclass(frozen=True, slots=True)

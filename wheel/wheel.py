@@ -23,13 +23,13 @@ from numpy.typing import NDArray
 
 from tarry.wheel.appending import append_by_hour
 from tarry.wheel.cancelling import cancel, cancelled, state_of
-from tarry.wheel.delay_log import UNIT
 from tarry.wheel.durability import Durability
-from tarry.wheel.grouping import groups
 from tarry.wheel.hour_partition import HourPartition, folder_name
 from tarry.wheel.hour_wheel import HourWheel
 from tarry.wheel.near_queue import ENTRY
 from tarry.wheel.next_due import PendingTopics
+from tarry.wheel.overtaking import overtake
+from tarry.wheel.reading import known, read, units
 from tarry.wheel.release import Release
 from tarry.wheel.scrub import damaged, mend_index, walk
 from tarry.wheel.state import (
@@ -46,7 +46,6 @@ from tarry.wheel.state import (
     Rows,
     Taken,
     Times,
-    UnknownMessage,
     WheelSettings,
     WheelState,
 )
@@ -130,6 +129,22 @@ class Wheel:
         """
         self._release.load_ahead(now_ms)
 
+    def overtake(self, hour: Numbers, global_index: Numbers) -> Taken:
+        """Release messages ahead of the cut, ids of shape (n,): those that are pending, hours as they are
+        named, each by due time.
+
+        The cut stays, and passes them over when it gets there.
+        """
+        return overtake(self._hours, self._release.cut, hour, global_index)
+
+    def overtaking(self, until_ms: int, count: int, quota: int) -> tuple[Numbers, Numbers]:
+        """Which messages due by `until_ms` should overtake the next `count`: at most `quota` ids.
+
+        For each topic its first ones; none of the topic that has most of the next. What has been seen so far
+        decides, so that wheels which got the same calls may answer differently: it is a leader's to ask.
+        """
+        return self._release.overtaking(until_ms, count, quota)
+
     def cancel(self, hour: Numbers, global_index: Numbers) -> NDArray[np.uint8]:
         """Cancel messages, ids of shape (n,): a CancelOutcome each. To cancel twice is to have cancelled."""
         return cancel(self._hours, self._release.cut, hour, global_index)
@@ -206,30 +221,11 @@ class Wheel:
 
         Raises UnknownMessage where one does not exist.
         """
-        rows = np.empty(len(hour), UNIT)
-        for at, chosen in groups(hour):
-            rows[chosen] = self._known(at, global_index[chosen]).log.units_at(global_index[chosen])
-        return rows
+        return units(self._hours, hour, global_index)
 
     def read(self, hour: Numbers, global_index: Numbers) -> list[bytes | None]:
         """The records of messages in the order asked; None where one is damaged. Raises UnknownMessage."""
-        gap = self._settings.read_gap_bytes
-        records: list[bytes | None] = []
-        order = []
-        for at, chosen in groups(hour):
-            records += self._known(at, global_index[chosen]).log.read(global_index[chosen], gap)
-            if not isinstance(chosen, slice):
-                order.append(chosen)
-        if not order:
-            return records
-        back = np.argsort(np.concatenate(order))
-        return list(map(records.__getitem__, back.tolist()))
-
-    def _known(self, hour: int, global_index: Numbers) -> HourPartition:
-        partition = self._hours.find(hour)
-        if partition is None or int(global_index.max()) >= partition.units:
-            raise UnknownMessage(f"hour {hour} has no message {int(global_index.max())}")
-        return partition
+        return read(self._hours, hour, global_index, self._settings.read_gap_bytes)
 
     def verify(self, state: HourState) -> Numbers:
         """The global indices of the damaged records of a captured hour, u4[k]; from any thread.
@@ -248,7 +244,7 @@ class Wheel:
 
     def repair(self, hour: int, global_index: int, record: bytes) -> bool:
         """Write a record again, from a peer's bytes; False, and nothing done, where they are not its own."""
-        return self._known(hour, np.array([global_index], np.uint32)).log.repair(global_index, record)
+        return known(self._hours, hour, np.array([global_index], np.uint32)).log.repair(global_index, record)
 
     def mend_index(self, state: HourState, index: bytes) -> bool:
         """Write a captured hour's index again, from a peer's bytes; then `reread` it. From any thread.
@@ -297,7 +293,7 @@ class Wheel:
             log = partition.log
             pending = self._hours.pending.of(partition.hour)
             hasher.update(repr((partition.hour, log.units, log.log_bytes, log.index_crc, pending)).encode())
-            hasher.update(partition.cancelled_bytes())
+            hasher.update(partition.gone_bytes())
         return hasher.digest()
 
     # Lasting

@@ -26,7 +26,8 @@ from tarry.proto.tarry_message_pb2 import MessageState, Record, Retried
 from tarry.replication import command as command_codec
 from tarry.replication.driver import Driver
 from tarry.replication.lanes import queue_of
-from tarry.replication.machine import Cancelled, Machine
+from tarry.replication.machine import Machine
+from tarry.replication.outcomes import Cancelled
 from tarry.replication.refusal import Reason, Refusal
 from tarry.replication.scheduling import Scheduled
 from tarry.wheel.state import CancelOutcome, UnknownMessage

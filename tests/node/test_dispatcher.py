@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
 from google.protobuf.message import Message
 
 from tarry.node.clock import ClusterTime
@@ -28,40 +29,69 @@ class _Standing:
         return self.now_ms
 
 
-async def test_a_backlog_is_released_by_more_slices_a_commit_and_then_by_one_again(tmp_path: Path) -> None:
-    replica = Replica(tmp_path)
-    replica.apply(schedule([NOW_MS - 1] * 95))
-    waiting: list[tuple[bytes, asyncio.Future[Any]]] = []
-    commits: list[int] = []
+class _Log:
+    """What is proposed together becomes one entry."""
 
-    def commit() -> None:
-        together = [*waiting]
-        waiting.clear()
-        commits.append(len(together))
-        index = replica.machine.applied_index + 1
-        for (_, answer), outcome in zip(
-            together, replica.machine.apply(index, 1, [said for said, _ in together]), strict=True
-        ):
+    def __init__(self, replica: Replica) -> None:
+        self._replica = replica
+        self._waiting: list[tuple[bytes, asyncio.Future[Any]]] = []
+        self.commits: list[int] = []
+
+    async def propose(self, payload: Message) -> Any:
+        loop = asyncio.get_running_loop()
+        if not self._waiting:
+            loop.call_later(0, self._commit)
+        self._waiting.append((command.encode(payload), loop.create_future()))
+        return await self._waiting[-1][1]
+
+    def _commit(self) -> None:
+        together = [*self._waiting]
+        self._waiting.clear()
+        self.commits.append(len(together))
+        machine = self._replica.machine
+        outcomes = machine.apply(machine.applied_index + 1, 1, [said for said, _ in together])
+        for (_, answer), outcome in zip(together, outcomes, strict=True):
             answer.set_result(outcome)
 
-    async def propose(payload: Message) -> Any:
-        loop = asyncio.get_running_loop()
-        if not waiting:
-            loop.call_later(0, commit)
-        waiting.append((command.encode(payload), loop.create_future()))
-        return await waiting[-1][1]
 
-    settings = Dispatch(slice_messages_max=10, slices_max=4)
-    clock = _Standing()
-    dispatcher = Dispatcher(replica.machine, ClusterTime(clock), settings, propose)
+async def test_a_backlog_is_released_by_more_slices_a_commit_and_then_by_one_again(tmp_path: Path) -> None:
+    replica, clock = Replica(tmp_path), _Standing()
+    replica.apply(schedule([NOW_MS - 1] * 95))
+    log, settings = _Log(replica), Dispatch(slice_messages_max=10, slices_max=4)
+    dispatcher = Dispatcher(replica.machine, ClusterTime(clock), settings, log.propose)
     running = asyncio.ensure_future(dispatcher.run())
     while replica.machine.wheel.pending:  # noqa: ASYNC110
         await asyncio.sleep(0)
-    assert commits == [1, 2, 4, 4]
+    assert log.commits == [1, 2, 4, 4]
     clock.now_ms += 2_000
     replica.apply(schedule([NOW_MS + 2_000] * 5))
     dispatcher.inserted()
     while replica.machine.wheel.pending:  # noqa: ASYNC110
         await asyncio.sleep(0)
-    assert commits == [1, 2, 4, 4, 1]
+    assert log.commits == [1, 2, 4, 4, 1]
+    running.cancel()
+
+
+@pytest.mark.parametrize("overtaking_messages_max", [0, 1, 2])
+async def test_other_topics_wait_for_one_commit_of_a_backlog_and_not_for_its_end(
+    tmp_path: Path, overtaking_messages_max: int
+) -> None:
+    replica = Replica(tmp_path)
+    replica.apply(schedule([NOW_MS - 900] * 200), schedule([NOW_MS - 2, NOW_MS - 1], topic="other"))
+    log = _Log(replica)
+    settings = Dispatch(slice_messages_max=10, slices_max=2, overtaking_messages_max=overtaking_messages_max)
+    running = asyncio.ensure_future(
+        Dispatcher(replica.machine, ClusterTime(_Standing()), settings, log.propose).run()
+    )
+    other = replica.machine.queues.of("other")
+    while not other.units:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    crowd = replica.machine.queues.of("t")
+    if overtaking_messages_max:
+        assert (other.units, crowd.units, log.commits) == (overtaking_messages_max, 30, [1, 2])
+    else:
+        assert (other.units, crowd.units) == (2, 200)
+    while replica.machine.wheel.pending:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    assert (other.units, replica.machine.queues.of("t").units) == (2, 200)
     running.cancel()

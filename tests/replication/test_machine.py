@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.tarry_operator_pb2 import TopicSettings
 from tarry.proto.tarry_producer_pb2 import ScheduleBatchResponse
-from tarry.replication.machine import Acked, Cancelled, Machine, MachineSettings, Released, Subscribed
+from tarry.replication.machine import Machine, MachineSettings
+from tarry.replication.outcomes import Acked, Cancelled, Released, Subscribed
 from tarry.replication.refusal import Reason, Refusal
 from tarry.replication.scheduling import Scheduled
 from tarry.wheel.state import CancelOutcome

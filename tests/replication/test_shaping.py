@@ -9,7 +9,8 @@ import pytest
 
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.tarry_operator_pb2 import MisfirePolicy, TopicSettings
-from tarry.replication.machine import Machine, MachineSettings, Released
+from tarry.replication.machine import Machine, MachineSettings
+from tarry.replication.outcomes import Released
 from tarry.replication.refusal import Reason, Refusal
 from tarry.replication.scheduling import Scheduled
 from tests.replication.commands import NOW_MS, admin, cancel, release, retry, schedule, subscribe

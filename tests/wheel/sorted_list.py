@@ -91,6 +91,13 @@ class SortedList:
             self.states[at // HOUR_MS, index] = MessageState.RELEASED
         return [(at, at // HOUR_MS, index) for at, index in taken]
 
+    def overtake(self, names: Sequence[tuple[int, int]]) -> list[tuple[int, int, int]]:
+        chosen = sorted(m for m in self.pending if (m[0] // HOUR_MS, m[1]) in names)
+        self.pending = [message for message in self.pending if message not in chosen]
+        for at, index in chosen:
+            self.states[at // HOUR_MS, index] = MessageState.RELEASED
+        return [(at, at // HOUR_MS, index) for at, index in chosen]
+
     def cancel(self, names: Sequence[tuple[int, int]]) -> list[CancelOutcome]:
         outcomes = []
         for name in names:

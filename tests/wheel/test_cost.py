@@ -42,7 +42,7 @@ def grow(folder: Path, count: int, spread_ms: int, hours: int) -> dict[str, int]
     random = np.random.default_rng(2)
     due = START_MS + random.integers(0, spread_ms, count) + random.integers(0, hours, count) * HOUR_MS
     due[:hours] = START_MS + np.arange(hours) * HOUR_MS
-    topic, mask, records = np.zeros(count, np.uint32), np.zeros(count, np.uint64), [b"record"] * count
+    topic, mask, records = (due % 7 == 0).astype(np.uint32), np.zeros(count, np.uint64), [b"record"] * count
     wheel = Wheel(folder, WheelSettings())
     lines = {}
 
@@ -58,8 +58,14 @@ def grow(folder: Path, count: int, spread_ms: int, hours: int) -> dict[str, int]
     state = note("capture", wheel.capture)
     wheel = note("recover", lambda: Wheel.recover(folder, WheelSettings(), state))
     note("count", lambda: wheel.pending_per_second(START_MS // HOUR_MS))
-    taken = note("take", lambda: wheel.take(START_MS + hours * HOUR_MS, count))
-    assert len(taken) == count - len(range(0, count, 3))
+    until_ms = START_MS + hours * HOUR_MS
+    wheel.load_ahead(START_MS)
+    chosen = note("overtaking", lambda: wheel.overtaking(until_ms, count, count))
+    overtaken = note("overtake", lambda: wheel.overtake(*chosen))
+    taken = note("take", lambda: wheel.take(until_ms, count))
+    assert (overtaken.topic == 1).all()
+    assert len(overtaken) > 0
+    assert len(taken) + len(overtaken) == count - len(range(0, count, 3))
     return lines
 
 

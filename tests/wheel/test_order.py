@@ -33,7 +33,11 @@ TIGHT = WheelSettings(
 
 # How seconds are collected is chosen by cost; here every way is taken with few messages.
 BY_COST: dict[str, int] = {}
-ALONG_CHAINS = {"harvest.CHAIN_STEP_UNITS": 0, "harvest.CHAIN_START_UNITS": 0}
+ALONG_CHAINS = {
+    "harvest.CHAIN_STEP_UNITS": 0,
+    "harvest.CHAIN_START_UNITS": 0,
+    "hour_partition._SEARCHED": 0,
+}
 IN_SMALL_STEPS = {"release._AHEAD_UNITS_MAX": 8, "release._AHEAD_MESSAGES_MAX": 1, "harvest.BLOCK_UNITS": 4}
 SCATTERED = {
     "harvest.CHAIN_STEP_UNITS": 1,
@@ -71,6 +75,7 @@ class WheelAndList(RuleBasedStateMachine):
         self.list = SortedList()
         self.commands: list[Callable[[Wheel], Any]] = []
         self.synced = WheelState()
+        self.passed_over = False
 
     @initialize(options=st.sampled_from([ROOMY, TIGHT]), way=st.sampled_from(WAYS))
     def start(self, options: WheelSettings, way: dict[str, int]) -> None:
@@ -105,6 +110,22 @@ class WheelAndList(RuleBasedStateMachine):
     def cancel(self, chosen: list[tuple[int, int]]) -> None:
         expected = [self.list.cancel([name])[0] for name in chosen]
         assert self.do(lambda wheel: wheel.cancel(*ids(chosen))).tolist() == expected
+
+    @rule(chosen=st.lists(names, min_size=1, max_size=6))
+    def overtake(self, chosen: list[tuple[int, int]]) -> None:
+        self.passed_over = True
+        assert rows(self.do(lambda wheel: wheel.overtake(*ids(chosen)))) == self.list.overtake(chosen)
+
+    @rule(until_ms=times, quota=st.sampled_from([1, 3, 1000]))
+    def overtake_as_a_leader_would(self, until_ms: int, quota: int) -> None:
+        hour, global_index = self.wheel.overtaking(until_ms, 2, quota)
+        chosen = list(zip(hour.tolist(), global_index.tolist(), strict=True))
+        assert len(set(chosen)) == len(chosen) <= quota
+        self.passed_over |= bool(chosen)
+        overtaken = rows(self.do(lambda wheel: wheel.overtake(hour, global_index)))
+        assert overtaken == self.list.overtake(chosen)
+        assert len(overtaken) == len(chosen)
+        assert all(due <= until_ms for due, _, _ in overtaken)
 
     @rule(hour=st.integers(-2, 1))
     def drop_hour(self, hour: int) -> None:
@@ -173,7 +194,7 @@ class WheelAndList(RuleBasedStateMachine):
         due = self.wheel.next_due_ms()
         if self.list.pending:
             assert due is not None and self.list.cut.due_ms <= due <= self.list.pending[0][0]
-            if MessageState.CANCELLED not in self.list.states.values():
+            if not self.passed_over and MessageState.CANCELLED not in self.list.states.values():
                 assert due == self.list.pending[0][0]
         else:
             assert due is None

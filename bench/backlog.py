@@ -1,0 +1,117 @@
+"""A backlog of one topic, after all nodes were away, and how long another topic's messages wait behind it.
+
+    python -m tarry.bench.backlog --messages 2000000
+
+Three real nodes and one client process on this machine, once with fair shares and once in the order of due
+times alone (`dispatch.overtaking_messages_max = 0`). The last line is JSON.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tempfile
+import time
+from pathlib import Path
+from typing import Annotated, Final
+
+import numpy as np
+import typer
+from rich.console import Console
+
+from tarry.bench.nodes import BODY
+from tarry.client.aio import Client, connect
+from tarry.client.local_cluster import LocalCluster
+
+BATCH: Final = 5_000
+AWAY_MS: Final = 6_000
+OTHER_EVERY_MS: Final = 20
+OTHERS: Final = 2 * AWAY_MS // OTHER_EVERY_MS  # half of them due while the nodes are away
+PER_MS_MIN: Final = 40  # scheduled meanwhile, or there is no time left before they are due
+
+console = Console(stderr=True)
+
+
+async def fill(client: Client, messages: int, first_ms: int) -> None:
+    """Schedule the crowd, due evenly while the nodes are away, and the others, due for twice as long."""
+    producer = client.producer()
+    left = iter(range(0, messages, BATCH))
+
+    async def worker() -> None:
+        for start in left:
+            due_ms = first_ms + np.arange(start, start + BATCH) * AWAY_MS // messages
+            await producer.schedule_batch("crowd", [BODY] * BATCH, due_ms=due_ms)
+
+    await asyncio.gather(*(worker() for _ in range(4)))
+    due_ms = first_ms + np.arange(OTHERS) * OTHER_EVERY_MS
+    await producer.schedule_batch("other", [BODY] * OTHERS, due_ms=due_ms)
+
+
+async def measure(cluster: LocalCluster, messages: int) -> dict[str, float]:
+    """Return how long the other topic's messages waited once a leader served."""
+    async with connect(cluster.addresses) as client:
+        first_ms = time.time_ns() // 1_000_000 + 10_000 + messages // PER_MS_MIN
+        await fill(client, messages, first_ms)
+        taking = asyncio.create_task(_take(client))
+        await _sleep_until(first_ms - 500)
+        for name in cluster.nodes:
+            cluster.kill(name)
+        console.print("all nodes are down")
+        await _sleep_until(first_ms + AWAY_MS)
+        for name in cluster.nodes:
+            cluster.start(name)
+        await asyncio.to_thread(cluster.wait_until_serving)
+        up_ms = time.time_ns() / 1e6
+        console.print(
+            f"all nodes serve, {up_ms / 1_000 - (first_ms + AWAY_MS) / 1_000:.1f} s after their start"
+        )
+        at_ms, due_ms = await taking
+    late_ms = at_ms - np.maximum(due_ms, up_ms)
+    fresh = late_ms[due_ms >= up_ms]
+    return {
+        "other_late_p50_ms": round(float(np.percentile(late_ms, 50))),
+        "other_late_p99_ms": round(float(np.percentile(late_ms, 99))),
+        "other_due_later_p50_ms": round(float(np.percentile(fresh, 50))),
+        "other_due_later_p99_ms": round(float(np.percentile(fresh, 99))),
+    }
+
+
+async def _take(client: Client) -> tuple[np.ndarray, np.ndarray]:
+    """When each message of the other topic came, ms, and when it was due."""
+    at_ms: list[float] = []
+    due_ms: list[int] = []
+    async with client.consumer("other", "bench") as consumer:
+        async for batch in consumer.batches():
+            at_ms += [time.time_ns() / 1e6] * len(batch)
+            due_ms += batch.due_ms.tolist()
+            batch.ack_soon()
+            if len(at_ms) >= OTHERS:
+                break
+    return np.array(at_ms), np.array(due_ms)
+
+
+async def _sleep_until(at_ms: int) -> None:
+    await asyncio.sleep(max(0.0, at_ms / 1_000 - time.time()))
+
+
+def main(
+    messages: Annotated[int, typer.Option(min=BATCH, help="Of the crowd; in thousands.")] = 2_000_000,
+) -> None:
+    """Measure what others wait behind a backlog; the last line is JSON."""
+    messages -= messages % BATCH
+    figures: dict[str, dict[str, float]] = {}
+    for name, dispatch in {"by_due_time": {"overtaking_messages_max": 0}, "fair": {}}.items():
+        console.print(f"{name}: {messages:,} messages due while all nodes are down")
+        with (
+            tempfile.TemporaryDirectory(prefix="tarry-backlog-") as folder,
+            LocalCluster(3, Path(folder), {"dispatch": dispatch}) as cluster,
+        ):
+            cluster.start()
+            cluster.wait_until_serving()
+            figures[name] = asyncio.run(measure(cluster, messages))
+        console.print(f"{name}: {figures[name]}")
+    print(json.dumps({"messages": messages, **figures}))
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,159 @@
+"""Other topics go ahead of a backlog, each by its share, and each in its own order."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tarry.wheel.others import shares
+from tarry.wheel.state import HOUR_MS, MARK, CancelOutcome, MessageState, WheelSettings
+from tarry.wheel.wheel import Wheel
+from tests.wheel.sorted_list import START_MS, u4
+
+HOUR = START_MS // HOUR_MS
+CROWD, SMALL, OTHER = 1, 2, 3
+QUIET = WheelSettings(near_messages_max=2_000)
+
+
+def _put(wheel: Wheel, topic: int, due_ms: list[int]) -> list[int]:
+    """Schedule messages of one topic; their global indices."""
+    n = len(due_ms)
+    columns = np.full(n, topic, np.uint32), np.ones(n, np.uint64)
+    return wheel.append(np.array(due_ms, np.int64), *columns, [b"r"] * n).global_index.tolist()
+
+
+def _loaded(wheel: Wheel) -> Wheel:
+    """As it is after some heartbeats."""
+    wheel.take(START_MS, 1)
+    for _ in range(10):
+        wheel.load_ahead(START_MS)
+    return wheel
+
+
+@given(topic=st.lists(st.integers(0, 5), max_size=60), quota=st.integers(1, 40))
+def test_shares_are_max_min_fair_and_take_each_topics_first_ones(topic: list[int], quota: int) -> None:
+    chosen = shares(np.array(topic, np.uint32), quota).tolist()
+    assert chosen == sorted(set(chosen))
+    assert len(chosen) <= quota
+    there, got = Counter(topic), Counter(topic[at] for at in chosen)
+    for each in there:
+        assert [at for at in chosen if topic[at] == each] == [i for i, t in enumerate(topic) if t == each][
+            : got[each]
+        ]
+        if got[each] < there[each] and quota >= len(there):  # who has to wait got as much as any other
+            assert got[each] == max(got.values())
+    if quota >= len(topic):
+        assert len(chosen) == len(topic)
+
+
+def test_with_more_topics_than_may_overtake_the_first_due_go() -> None:
+    assert shares(u4(5, 5, 4, 3, 2), 3).tolist() == [0, 2, 3]
+
+
+def test_topics_with_little_go_ahead_of_one_with_a_crowd(tmp_path: Path) -> None:
+    wheel = Wheel(tmp_path, WheelSettings())
+    _put(wheel, CROWD, [START_MS + 100] * 5_000)
+    small = _put(wheel, SMALL, [START_MS + 900, START_MS + 300])
+    marked = _put(wheel, int(np.uint32(OTHER) | MARK), [START_MS + 400])
+    _put(wheel, SMALL, [START_MS + 2_000])
+    hour, index = _loaded(wheel).overtaking(START_MS + 1_000, 1_000, 64)
+    assert index.tolist() == [small[1], *marked, small[0]]
+    overtaken = wheel.overtake(hour, index)
+    assert (overtaken.global_index == index).all()
+    assert (overtaken.hour == HOUR).all()
+    assert overtaken.due_ms.tolist() == [START_MS + 300, START_MS + 400, START_MS + 900]
+    assert wheel.pending == 5_001
+    assert wheel.pending_of(SMALL) == 1
+    assert wheel.overtaking(START_MS + 1_000, 1_000, 64)[0].tolist() == []
+    assert (wheel.take(START_MS + 1_000, 10_000).topic == CROWD).all()
+
+
+def test_what_has_overtaken_is_released_for_good(tmp_path: Path) -> None:
+    wheel = Wheel(tmp_path, WheelSettings())
+    _put(wheel, CROWD, [START_MS + 100] * 10)
+    (small,) = _put(wheel, SMALL, [START_MS + 900])
+    (gone,) = _put(wheel, SMALL, [START_MS + 950])
+    wheel.cancel(u4(HOUR), u4(gone))
+    assert len(wheel.overtake(u4(HOUR, HOUR, HOUR, HOUR + 1), u4(small, gone, 99, 0))) == 1
+    assert len(wheel.overtake(u4(HOUR), u4(small))) == 0
+    assert wheel.cancel(u4(HOUR, HOUR), u4(small, gone)).tolist() == [
+        CancelOutcome.ALREADY_RELEASED,
+        CancelOutcome.CANCELLED,
+    ]
+    assert wheel.cancelled(u4(HOUR, HOUR), u4(small, gone)).tolist() == [False, True]
+    state, before = wheel.capture(), wheel.digest()
+    wheel.sync(state)
+    wheel.close()
+    wheel = Wheel.recover(tmp_path, WheelSettings(), state)
+    assert wheel.digest() == before
+    assert wheel.state(HOUR, small) is MessageState.RELEASED
+    assert wheel.state(HOUR, gone) is MessageState.CANCELLED
+    assert len(wheel.take(START_MS + 1_000, 100)) == 10
+
+
+def test_a_wheel_that_let_others_overtake_is_another_than_one_that_cancelled_them(tmp_path: Path) -> None:
+    one, other = Wheel(tmp_path / "one", WheelSettings()), Wheel(tmp_path / "other", WheelSettings())
+    for wheel in (one, other):
+        _put(wheel, SMALL, [START_MS + 900])
+    one.cancel(u4(HOUR), u4(0))
+    other.overtake(u4(HOUR), u4(0))
+    assert one.pending == other.pending == 0
+    assert one.digest() != other.digest()
+
+
+def test_others_are_found_wherever_they_are_in_a_backlog(tmp_path: Path) -> None:
+    wheel = Wheel(tmp_path, QUIET)
+    _put(wheel, CROWD, [START_MS + second * 1_000 for second in range(7_000)])
+    small = _put(wheel, SMALL, [START_MS + 3_599_000, START_MS + 3_600_000])
+    hour, index = _loaded(wheel).overtaking(START_MS + 2 * HOUR_MS, 100, 64)
+    assert list(zip(hour.tolist(), index.tolist(), strict=True)) == [(HOUR, small[0]), (HOUR + 1, small[1])]
+    more = _put(wheel, SMALL, [START_MS + 1_500])  # comes while the backlog is there
+    assert wheel.overtaking(START_MS + 2 * HOUR_MS, 100, 64)[1].tolist() == more
+
+
+def test_a_pass_is_made_in_steps_and_chooses_when_it_has_seen_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tarry.wheel.others._STEP_UNITS", 1_000)
+    wheel = Wheel(tmp_path, QUIET)
+    small = _put(wheel, SMALL, [START_MS + 900])
+    _put(wheel, CROWD, [START_MS + 100] * 2_500)
+    _loaded(wheel)
+    found = [wheel.overtaking(START_MS + 1_000, 100, 64)[1].tolist() for _ in range(4)]
+    assert found == [[], [], small, []]
+
+
+def test_more_others_than_are_held_are_found_by_and_by(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tarry.wheel.others._FOUND_MAX", 100)
+    wheel = Wheel(tmp_path, QUIET)
+    _put(wheel, CROWD, [START_MS + 100] * 1_000)
+    small = _put(wheel, SMALL, [START_MS + 200 + 2 * (n // 2) for n in range(450)])  # two of each due time
+    _loaded(wheel)
+    found: list[int] = []
+    for _ in range(40):
+        hour, index = wheel.overtaking(START_MS + 1_000, 100, 64)
+        found += wheel.overtake(hour, index).global_index.tolist()
+    assert found == small
+
+
+def test_another_topic_in_front_is_helped_no_more_and_the_first_is(tmp_path: Path) -> None:
+    wheel = Wheel(tmp_path, WheelSettings())
+    first = _put(wheel, CROWD, [START_MS + 100] * 1_000 + [START_MS + 700])
+    _put(wheel, SMALL, [START_MS + 200] * 1_000)
+    _loaded(wheel)
+    assert len(wheel.overtaking(START_MS + 1_000, 100, 64)[0]) == 64
+    wheel.take(START_MS + 1_000, 1_000)
+    assert wheel.overtaking(START_MS + 1_000, 100, 64)[1].tolist() == first[-1:]
+
+
+def test_nothing_overtakes_nothing(tmp_path: Path) -> None:
+    wheel = Wheel(tmp_path, WheelSettings())
+    assert len(wheel.overtaking(START_MS + 1_000, 100, 64)[0]) == 0
+    assert len(wheel.overtake(u4(), u4())) == 0

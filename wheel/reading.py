@@ -1,0 +1,41 @@
+"""Reading messages by their ids, an hour's together."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tarry.wheel.delay_log import UNIT
+from tarry.wheel.grouping import groups
+from tarry.wheel.hour_partition import HourPartition
+from tarry.wheel.hour_wheel import HourWheel
+from tarry.wheel.state import Numbers, Rows, UnknownMessage
+
+
+def units(hours: HourWheel, hour: Numbers, global_index: Numbers) -> Rows:
+    """See `Wheel.units`."""
+    rows = np.empty(len(hour), UNIT)
+    for at, chosen in groups(hour):
+        rows[chosen] = known(hours, at, global_index[chosen]).log.units_at(global_index[chosen])
+    return rows
+
+
+def read(hours: HourWheel, hour: Numbers, global_index: Numbers, gap_bytes: int) -> list[bytes | None]:
+    """See `Wheel.read`; records this close to one another are read in one call."""
+    records: list[bytes | None] = []
+    order = []
+    for at, chosen in groups(hour):
+        records += known(hours, at, global_index[chosen]).log.read(global_index[chosen], gap_bytes)
+        if not isinstance(chosen, slice):
+            order.append(chosen)
+    if not order:
+        return records
+    back = np.argsort(np.concatenate(order))
+    return list(map(records.__getitem__, back.tolist()))
+
+
+def known(hours: HourWheel, hour: int, global_index: Numbers) -> HourPartition:
+    """The partition that has the messages. Raises UnknownMessage."""
+    partition = hours.find(hour)
+    if partition is None or int(global_index.max()) >= partition.units:
+        raise UnknownMessage(f"hour {hour} has no message {int(global_index.max())}")
+    return partition
