@@ -23,7 +23,7 @@ from tarry.wheel.hour_wheel import HourWheel
 from tarry.wheel.near_queue import ENTRY
 from tarry.wheel.state import HOUR_MS, MARK, Cut, Flags, Numbers, Rows
 
-_STEP_UNITS: Final = 524_288  # looked at in one call: some 10 ms
+_STEP_UNITS: Final = 1 << 20  # looked at in one call: some 10 ms
 _AHEAD_MS: Final = 10_000  # how much later than asked for is looked for as well; then a new pass begins
 _FOUND_MAX: Final = 131_072  # held, 24 bytes each
 _SHARING_MAX: Final = 32_768  # of those, looked at to share
