@@ -46,7 +46,7 @@ from tarry.replication.transport import PeerTransport, channel_options, server_o
 
 log = structlog.get_logger()
 
-HEALTH_PERIOD_S: Final = 0.25
+HEALTH_PERIOD_S: Final = 1.0
 STOP_GRACE_S: Final = 2.0
 STOP_TRANSFER_MS: Final = 2_000
 COMMAND_OVERHEAD_BYTES: Final = 64 << 10
