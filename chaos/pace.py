@@ -25,7 +25,7 @@ class Pace:
     batched: float = 60
     streamed: float = 20
     repeated: float = 20
-    delay_ms_max: int = 3_000
+    delay_ms_max: int = 2_400
     keyed_share: float = 0.15  # of the singles have an ordering key
     ask_share: float = 0.25  # of the messages are cancelled or looked up
 

@@ -30,8 +30,8 @@ from tarry.proto.tarry_operator_pb2_grpc import OperatorServiceStub
 
 TOPICS = ("orders", "reminders")
 DEADLINE_MS = 6_000  # of a call: during a fault it may well have no answer
-WARM_UP_S = 1.0
-COOL_DOWN_S = 1.0
+WARM_UP_S = 0.7
+COOL_DOWN_S = 0.7
 SETTLE_S = 60.0
 SERVES_S = 120.0
 RUN_S_MAX = 1_200

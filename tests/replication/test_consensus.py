@@ -67,25 +67,25 @@ def test_a_replica_that_has_just_started_elects_nobody() -> None:
     """It may have told a leader that it would not (the lease rests on it)."""
     lone = Lone()
     assert lone.receive("n3", vote_request=vote_request(term=1)) == []
-    lone.tick(after_s=0.46)
+    lone.tick(after_s=0.56)
     assert ("n3", "vote") in kinds(lone.receive("n3", vote_request=vote_request(term=1)))
 
 
 def test_a_vote_that_was_lost_is_given_again_and_to_nobody_else() -> None:
     lone = Lone()
-    lone.clock.now += 0.5
+    lone.clock.now += 0.6
     assert kinds(lone.receive("n3", vote_request=vote_request(term=5))) == [("n3", "vote")]
     assert kinds(lone.receive("n3", vote_request=vote_request(term=5))) == [("n3", "vote")]
-    lone.clock.now += 0.5
+    lone.clock.now += 0.6
     assert lone.receive("n2", vote_request=vote_request(term=5)) == []
 
 
 def test_a_vote_outlives_a_restart() -> None:
     lone = Lone()
-    lone.clock.now += 0.5
+    lone.clock.now += 0.6
     lone.receive("n3", vote_request=vote_request(term=5))
     lone.start()
-    lone.clock.now += 0.5
+    lone.clock.now += 0.6
     assert lone.receive("n2", vote_request=vote_request(term=5)) == []
     assert lone.consensus.term == 5
 

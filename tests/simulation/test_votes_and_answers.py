@@ -200,12 +200,12 @@ def test_nobody_is_elected_while_a_quiet_leaders_lease_lasts() -> None:
             await asyncio.sleep(2)
             leader = await world.until_led()
             beaten_at = leader.driver.consensus.confirmed_s
-            for _ in range(200):
+            for _ in range(400):
                 await asyncio.sleep(0.001)
                 if leader.driver.consensus.confirmed_s != beaten_at:
                     break
             isolate(world, leader, noticed=False)
-            for _ in range(500):
+            for _ in range(900):
                 world.checker.check_leases(world.nodes)
                 await asyncio.sleep(0.001)
             world.network.heal()
