@@ -149,7 +149,7 @@ class Feed:
         """Return (and no longer hold as waiting) up to count due messages, shape (n,), dtype WAITING."""
         n = min(count, self.due(now_ms))
         taken, self._waiting = self._waiting[:n], self._waiting[n:]
-        if not taken["lane"].any():
+        if not np.count_nonzero(taken["lane"]):
             return taken
         admitted = self.lanes.take(self.queue.queue, taken)
         self._parked.put(taken[~admitted])

@@ -105,11 +105,11 @@ def serialize(batch: HandoverBatch, topic: str, stamp: consumer_pb.DispatchStamp
         global_index=batch.global_index.astype("<u4").tobytes(),
         due_ms=batch.units["due_ms"].tobytes(),
         released_ms=released_ms(batch.units).tobytes(),
-        attempt=batch.attempt.tobytes() if (batch.attempt != 1).any() else b"",
+        attempt=batch.attempt.tobytes() if np.count_nonzero(batch.attempt != 1) else b"",
         maybe_duplicate=duplicates.astype("<u4").tobytes(),
         records=batch.records,
         stamp=stamp,
-        ordered=bool(batch.units["lane"].any()),
+        ordered=bool(np.count_nonzero(batch.units["lane"])),
     )
     return log_pb.ConsumedColumns(deliveries=columns).SerializeToString()
 

@@ -247,6 +247,18 @@ class DelayLog:
             return list(records)
         return [record if good else None for record, good in zip(records, sound.tolist(), strict=True)]
 
+    def read_one(self, global_index: int) -> bytes | None:
+        """As `read`, for one: most of what is due is due alone."""
+        self.index()
+        assert self._map is not None
+        offset, size, *_, crc, _ = _ONE_UNIT.unpack_from(self._map, global_index * UNIT_BYTES)
+        self._residency.touch(self._map, 1)
+        if offset + size > self.log_bytes:
+            return None
+        self.open()
+        (record,) = self._read_singly([offset], [size])
+        return record if google_crc32c.value(record) == crc else None
+
     def _inside(self, rows: Rows) -> tuple[np.ndarray[tuple[int], np.dtype[np.int64]], Flags]:
         """Offsets, and whether each record lies within the log, which a damaged unit may deny."""
         bound = np.uint64(self.log_bytes)

@@ -21,6 +21,8 @@ def units(hours: HourWheel, hour: Numbers, global_index: Numbers) -> Rows:
 
 def read(hours: HourWheel, hour: Numbers, global_index: Numbers, gap_bytes: int) -> list[bytes | None]:
     """See `Wheel.read`; records this close to one another are read in one call."""
+    if len(hour) == 1:
+        return [known(hours, int(hour[0]), global_index).log.read_one(int(global_index[0]))]
     records: list[bytes | None] = []
     order = []
     for at, chosen in groups(hour):

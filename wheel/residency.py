@@ -34,17 +34,18 @@ class Residency:
         if len(rows) == 0:
             return
         around = rows // np.uint32(_AROUND_BYTES // row_bytes)
-        self._touch(pages, 1 + int(np.count_nonzero(around[1:] != around[:-1])))
+        self.touch(pages, 1 + int(np.count_nonzero(around[1:] != around[:-1])))
 
     def consecutive(self, pages: mmap.mmap, length_bytes: int) -> None:
         """A stretch of a mapping has been read."""
-        self._touch(pages, 1 + length_bytes // _AROUND_BYTES)
+        self.touch(pages, 1 + length_bytes // _AROUND_BYTES)
 
     def forget(self, pages: mmap.mmap) -> None:
         """A mapping is going to be unmapped."""
         self._maps.discard(pages)
 
-    def _touch(self, pages: mmap.mmap, count: int) -> None:
+    def touch(self, pages: mmap.mmap, count: int) -> None:
+        """Some pages of a mapping, or what Linux maps around each, have been read."""
         self._maps.add(pages)
         self._touched += count
         if self._touched > self._max:
