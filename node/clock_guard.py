@@ -20,7 +20,7 @@ from tarry.replication.status import PeerStatus, TransferRefused
 
 log = structlog.get_logger()
 
-LOOK_S: Final = 0.5
+LOOK_S: Final = 1.0
 TRANSFER_MS: Final = 2_000
 
 

@@ -110,7 +110,7 @@ class Consensus(_Section):
     """Times of Raft; equal on all nodes. Longer ones bear a slower machine, and make failover slower."""
 
     heartbeat_ms: Count = 50  # also how often the dispatch state goes to followers
-    quiet_heartbeat_ms: Count = 300  # while nothing changes; failover then takes that much longer
+    quiet_heartbeat_ms: Count = 250  # while nothing changes; failover then takes that much longer
     election_min_ms: Count = 300
     election_max_ms: Count = 600
     fallback_ms: Count = 250  # a leader that hears no majority for this long steps down

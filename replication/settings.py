@@ -14,7 +14,7 @@ class ReplicationSettings:
 
     cluster: str = "tarry"
     heartbeat_ms: int = 50
-    quiet_heartbeat_ms: int = 300  # while nothing changes
+    quiet_heartbeat_ms: int = 250  # while nothing changes
     quiet_after_ms: int = 1_000  # without a change
     commit_notice_ms: int = 50  # followers learn a commit index at the latest this long after the leader
     append_idle_ms: int = 1_000  # between empty appends to followers that have everything

@@ -25,7 +25,7 @@ from tarry.wheel.state import HOUR_MS, MARK, Cut, Flags, Numbers, Rows
 
 _STEP_UNITS: Final = 1 << 20  # looked at in one call: some 10 ms
 _AHEAD_MS: Final = 10_000  # how much later than asked for is looked for as well; then a new pass begins
-_FOUND_MAX: Final = 131_072  # held, 24 bytes each
+_FOUND_MAX: Final = 131_072  # held, 24 bytes each, and all of the last one's millisecond
 _SHARING_MAX: Final = 32_768  # of those, looked at to share
 
 
@@ -94,7 +94,7 @@ class Others:
         entries = np.concatenate((self._found, *found))
         entries = entries.take(np.argsort(entries["due_ms"], kind="stable"))
         if len(entries) > _FOUND_MAX:  # the latest are left to another pass
-            self._end_ms = int(entries["due_ms"][_FOUND_MAX]) - 1
+            self._end_ms = int(entries["due_ms"][_FOUND_MAX - 1])
             entries = entries[: bisect_right(entries["due_ms"].data, self._end_ms)]
         self._found = entries
 

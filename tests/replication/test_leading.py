@@ -59,8 +59,8 @@ def heartbeats(said: list[tuple[str, PeerMessage]]) -> list[Heartbeat]:
 
 def test_while_nothing_changes_heartbeats_are_rarer_and_ask_for_patience() -> None:
     lone = quiet()
-    assert [beat.patience_ms for beat in heartbeats(lone.said)[-1:]] == [250]
-    assert heartbeats(lone.tick(after_s=0.29)) == []
+    assert [beat.patience_ms for beat in heartbeats(lone.said)[-1:]] == [200]
+    assert heartbeats(lone.tick(after_s=0.24)) == []
     assert len(heartbeats(lone.tick(after_s=0.01))) == 1
 
 
@@ -78,14 +78,14 @@ def test_a_change_brings_the_usual_pace_back() -> None:
 
 def test_a_quiet_leaders_lease_lasts_as_long_as_the_others_have_promised() -> None:
     lone = quiet()
-    assert lone.consensus.may_serve(lone.clock.now + 0.52)
-    assert not lone.consensus.may_serve(lone.clock.now + 0.53)
+    assert lone.consensus.may_serve(lone.clock.now + 0.47)
+    assert not lone.consensus.may_serve(lone.clock.now + 0.48)
 
 
 def test_a_quiet_leader_steps_down_later_whatever_is_answered_to_an_append() -> None:
     lone = quiet()
     commit_all(lone)
-    lone.tick(after_s=0.49)
+    lone.tick(after_s=0.44)
     assert lone.role() is Role.LEADER
     lone.tick(after_s=0.02)
     assert lone.role() is Role.FOLLOWER
@@ -95,8 +95,8 @@ def test_a_follower_is_as_patient_as_it_is_asked_to_be_but_for_no_longer_than_is
     lone = Lone()
     lone.follow("n2")
     [(_, said)] = lone.receive("n2", heartbeat=Heartbeat(term=1, sent=1.0, patience_ms=9_000))
-    assert said.heartbeat_reply.patience_ms == 250
-    lone.clock.now += 0.54
+    assert said.heartbeat_reply.patience_ms == 200
+    lone.clock.now += 0.49
     assert lone.receive("n3", vote_request=vote_request(term=2)) == []
     lone.tick()
     assert lone.role() is Role.FOLLOWER

@@ -128,13 +128,14 @@ def test_a_pass_is_made_in_steps_and_chooses_when_it_has_seen_all(
     assert found == [[], [], small, []]
 
 
+@pytest.mark.parametrize("together", [1, 2, 99, 100, 101, 450])
 def test_more_others_than_are_held_are_found_by_and_by(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, together: int
 ) -> None:
     monkeypatch.setattr("tarry.wheel.others._FOUND_MAX", 100)
     wheel = Wheel(tmp_path, QUIET)
     _put(wheel, CROWD, [START_MS + 100] * 1_000)
-    small = _put(wheel, SMALL, [START_MS + 200 + 2 * (n // 2) for n in range(450)])  # two of each due time
+    small = _put(wheel, SMALL, [START_MS + 200 + n // together for n in range(450)])
     _loaded(wheel)
     found: list[int] = []
     for _ in range(40):
