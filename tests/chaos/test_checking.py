@@ -214,6 +214,27 @@ def test_a_failover_is_timed_from_the_kill_of_the_leader_to_its_successor_s_firs
     assert leaders.failovers_ms(history) == [500]
 
 
+@pytest.mark.parametrize(
+    ("others", "counted"),
+    [
+        ([], True),
+        ([Event("kill", "n2", 1_004_000, 4_000)], False),  # nobody is left who could elect n3
+        ([Event("kill", "n2", 1_004_000, 4_000), Event("start", "n2", 1_004_800, 4_800)], False),
+        ([Event("kill", "n2", 1_004_000, 4_000), Event("start", "n2", 1_004_100, 4_100)], True),
+        ([Event("pause", "n2", 1_004_000, 4_000)], False),
+        ([Event("pause", "n2", 1_004_000, 4_000), Event("resume", "n2", 1_004_100, 4_100)], True),
+        ([Event("kill", "n2", 1_005_201, 5_201)], True),  # at the same stroke
+    ],
+)
+def test_a_failover_is_counted_where_the_leader_leaves_a_majority(others: list[Event], counted: bool) -> None:
+    history = sound()
+    history.delivered.append(delivered(9, at_ms=5_700, node="n3", term=2))
+    starts = [Event("start", name, 1_000_001, 1) for name in ("n1", "n2", "n3")]
+    history.events = [*starts, *others, Event("crash", "n1", 1_005_200, 5_200)]
+    history.nodes = [NodeSeen(name, 4_500, 1, False, 1, "") for name in ("n2", "n3")]
+    assert leaders.failovers_ms(history) == ([500] if counted else [])
+
+
 def test_the_time_without_service_is_the_longest_that_a_schedule_waited_for_any_answer() -> None:
     history = History(sent=[sent(number, at_ms=number * 100) for number in range(4)])
     assert leaders.unavailable_ms(history) == 10
