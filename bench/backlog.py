@@ -19,39 +19,24 @@ import numpy as np
 import typer
 from rich.console import Console
 
-from tarry.bench.nodes import BODY
+from tarry.bench.nodes import fill
 from tarry.client.aio import Client, connect
 from tarry.client.local_cluster import LocalCluster
 
-BATCH: Final = 5_000
 AWAY_MS: Final = 6_000
 OTHER_EVERY_MS: Final = 20
-OTHERS: Final = 2 * AWAY_MS // OTHER_EVERY_MS  # half of them due while the nodes are away
+OTHERS: Final = 2 * AWAY_MS // OTHER_EVERY_MS  # half of them due while all nodes are away, as the crowd is
 PER_MS_MIN: Final = 40  # scheduled meanwhile, or there is no time left before they are due
 
 console = Console(stderr=True)
-
-
-async def fill(client: Client, messages: int, first_ms: int) -> None:
-    """Schedule the crowd, due evenly while the nodes are away, and the others, due for twice as long."""
-    producer = client.producer()
-    left = iter(range(0, messages, BATCH))
-
-    async def worker() -> None:
-        for start in left:
-            due_ms = first_ms + np.arange(start, start + BATCH) * AWAY_MS // messages
-            await producer.schedule_batch("crowd", [BODY] * BATCH, due_ms=due_ms)
-
-    await asyncio.gather(*(worker() for _ in range(4)))
-    due_ms = first_ms + np.arange(OTHERS) * OTHER_EVERY_MS
-    await producer.schedule_batch("other", [BODY] * OTHERS, due_ms=due_ms)
 
 
 async def measure(cluster: LocalCluster, messages: int) -> dict[str, float]:
     """Return how long the other topic's messages waited once a leader served."""
     async with connect(cluster.addresses) as client:
         first_ms = time.time_ns() // 1_000_000 + 10_000 + messages // PER_MS_MIN
-        await fill(client, messages, first_ms)
+        await fill(client, "crowd", first_ms + np.arange(messages) * AWAY_MS // messages)
+        await fill(client, "other", first_ms + np.arange(OTHERS) * OTHER_EVERY_MS)
         taking = asyncio.create_task(_take(client))
         await _sleep_until(first_ms - 500)
         for name in cluster.nodes:
@@ -62,9 +47,7 @@ async def measure(cluster: LocalCluster, messages: int) -> dict[str, float]:
             cluster.start(name)
         await asyncio.to_thread(cluster.wait_until_serving)
         up_ms = time.time_ns() / 1e6
-        console.print(
-            f"all nodes serve, {up_ms / 1_000 - (first_ms + AWAY_MS) / 1_000:.1f} s after their start"
-        )
+        console.print(f"all nodes serve, {(up_ms - first_ms - AWAY_MS) / 1_000:.1f} s after their start")
         at_ms, due_ms = await taking
     late_ms = at_ms - np.maximum(due_ms, up_ms)
     fresh = late_ms[due_ms >= up_ms]
@@ -95,10 +78,9 @@ async def _sleep_until(at_ms: int) -> None:
 
 
 def main(
-    messages: Annotated[int, typer.Option(min=BATCH, help="Of the crowd; in thousands.")] = 2_000_000,
+    messages: Annotated[int, typer.Option(min=1, help="Of the crowd.")] = 2_000_000,
 ) -> None:
     """Measure what others wait behind a backlog; the last line is JSON."""
-    messages -= messages % BATCH
     figures: dict[str, dict[str, float]] = {}
     for name, dispatch in {"by_due_time": {"overtaking_messages_max": 0}, "fair": {}}.items():
         console.print(f"{name}: {messages:,} messages due while all nodes are down")

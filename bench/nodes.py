@@ -15,6 +15,8 @@ from tarry.client.local_cluster import LocalCluster
 
 BODY: Final = b"x" * 100
 BATCH: Final = 1_000
+FILL_BATCH: Final = 4_000
+FILL_IN_FLIGHT: Final = 4
 HOUR_MS: Final = 3_600_000
 
 
@@ -33,6 +35,18 @@ async def schedule_rate(client: Client, body: bytes, batches: int, in_flight: in
     start = time.perf_counter()
     await asyncio.gather(*(worker() for _ in range(in_flight)))
     return batches * BATCH / (time.perf_counter() - start)
+
+
+async def fill(client: Client, topic: str, due_ms: NDArray[np.int64]) -> None:
+    """Schedule messages of 100 bytes, due then."""
+    producer, left = client.producer(), iter(range(0, len(due_ms), FILL_BATCH))
+
+    async def worker() -> None:
+        for start in left:
+            due = due_ms[start : start + FILL_BATCH]
+            await producer.schedule_batch(topic, [BODY] * len(due), due_ms=due)
+
+    await asyncio.gather(*(worker() for _ in range(FILL_IN_FLIGHT)))
 
 
 async def lateness_ms(client: Client, rate: int, seconds: int) -> NDArray[np.float64]:

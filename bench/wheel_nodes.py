@@ -27,29 +27,15 @@ from rich.table import Table
 
 from tarry.bench import wheel
 from tarry.bench.machine import Stolen, caption, machine
-from tarry.bench.nodes import BODY, idle_cpu_percent, lateness_ms, processes_of, written_bytes
+from tarry.bench.nodes import BODY, fill, idle_cpu_percent, lateness_ms, processes_of, written_bytes
 from tarry.client.aio import Client, connect
 from tarry.client.local_cluster import LocalCluster
 
 MESSAGES: Final = 10_000_000
-BATCH: Final = 4_000
-IN_FLIGHT: Final = 4
 DAY_MS: Final = 86_400_000
 IDLE_S: Final = 10.0
 OTHER_EVERY_S: Final = 0.01
 WORDS: Final = Console(stderr=True)
-
-
-async def fill(client: Client, topic: str, due_ms: np.ndarray[tuple[int], np.dtype[np.int64]]) -> None:
-    """Schedule messages of 100 bytes, due then."""
-    producer, left = client.producer(), iter(range(0, len(due_ms), BATCH))
-
-    async def worker() -> None:
-        for start in left:
-            due = due_ms[start : start + BATCH]
-            await producer.schedule_batch(topic, [BODY] * len(due), due_ms=due)
-
-    await asyncio.gather(*(worker() for _ in range(IN_FLIGHT)))
 
 
 def day_ahead(count: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

@@ -77,7 +77,7 @@ class Dispatch(_Section):
     commit_ms_max: Count = 500  # at most: commits are allowed what they have been seen to take
     slice_messages_max: Count = 10_000  # of one release; a second with more is released earlier
     slices_max: Count = 8  # released with one commit, while a backlog lasts
-    overtaking_messages_max: Annotated[int, Field(ge=0, le=65_536)] = 4_096  # of other topics, with each
+    overtaking_messages_max: Annotated[int, Field(ge=0, le=65_536)] = 4_096  # of others, with such a commit
     ahead_ms_max: Count = 8_000  # how much earlier at most
     retention_ms: Count = 3 * 86_400_000  # of released messages, where a topic says nothing else
     retention_check_ms: Count = 60_000

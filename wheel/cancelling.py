@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from tarry.wheel.grouping import groups, starts_of
+from tarry.wheel.grouping import distinct, groups
 from tarry.wheel.hour_partition import HourPartition
 from tarry.wheel.hour_wheel import HourWheel
 from tarry.wheel.state import HOUR_MS, CancelOutcome, Cut, Flags, MessageState, Numbers
@@ -23,9 +23,8 @@ def cancel(hours: HourWheel, cut: Cut, hour: Numbers, global_index: Numbers) -> 
         known = chosen[exists]
         cancelled = partition.is_cancelled(known)
         pending = ~partition.is_gone(known) & ~are_released(partition, cut, known)
-        fresh = np.sort(known[pending])
+        fresh = distinct(known[pending])
         if len(fresh):
-            fresh = fresh[starts_of(fresh)]
             partition.lose(fresh)
             hours.pending.add(at, -len(fresh))
             hours.topics.add(partition.log.units_at(fresh)["topic"], -1)
@@ -61,5 +60,4 @@ def state_of(hours: HourWheel, cut: Cut, hour: int, global_index: int) -> Messag
 def are_released(partition: HourPartition, cut: Cut, global_index: Numbers) -> Flags:
     """Which of some units of an hour, shape (n,), are behind the cut."""
     due = partition.log.units_at(global_index)["due_in_hour_ms"] + np.int64(partition.hour * HOUR_MS)
-    released: Flags = (due < cut.due_ms) | ((due == cut.due_ms) & (global_index <= cut.global_index))
-    return released
+    return cut.has_passed(due, global_index)

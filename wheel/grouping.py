@@ -20,6 +20,12 @@ def starts_of(ordered: NDArray[Any]) -> NDArray[np.intp]:
     return np.flatnonzero(begins)
 
 
+def distinct(numbers: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """Each number once, ascending; np.unique's first use costs 15 ms."""
+    ascending = np.sort(numbers)
+    return ascending[starts_of(ascending)] if len(ascending) else ascending
+
+
 def groups(keys: NDArray[Any]) -> Iterator[tuple[int, Selection]]:
     """Each distinct key, ascending, with its rows in their order: a slice where they lie together."""
     if len(keys) == 0:

@@ -21,7 +21,7 @@ from tarry.wheel.grouping import starts_of
 from tarry.wheel.hour_partition import HourPartition
 from tarry.wheel.hour_wheel import HourWheel
 from tarry.wheel.near_queue import ENTRY
-from tarry.wheel.state import HOUR_MS, MARK, Cut, Flags, Numbers, Rows
+from tarry.wheel.state import HOUR_MS, MARK, Cut, Numbers, Rows
 
 _STEP_UNITS: Final = 1 << 20  # looked at in one call: some 10 ms
 _AHEAD_MS: Final = 10_000  # how much later than asked for is looked for as well; then a new pass begins
@@ -36,8 +36,7 @@ class Others:
 
     def __init__(self, hours: HourWheel, front: Numbers, cut: Cut, until_ms: int) -> None:
         """`front`: topics of what is released next, shape (n,)."""
-        numbers, counts = np.unique(front, return_counts=True)
-        self._topic = int(numbers[counts.argmax()]) if len(front) else None
+        self._topic = int(np.bincount(front).argmax()) if len(front) else None
         self._hours = hours
         self._start_ms = cut.due_ms
         self._end_ms = until_ms + _AHEAD_MS
@@ -52,7 +51,7 @@ class Others:
         """Hours and global indices, by due time; none before all has been seen, a step a call."""
         if self._topic is None or not self._look():
             return np.empty(0, np.uint32), np.empty(0, np.uint32)
-        self._found = self._found[_is_behind(self._found, cut)]
+        self._found = self._found[~cut.has_passed(self._found["due_ms"], self._found["global_index"])]
         due = self._found[: bisect_right(self._found["due_ms"].data, until_ms)][:_SHARING_MAX]
         positions = shares(due["topic"] & ~MARK, quota)
         chosen = due.take(positions)
@@ -61,24 +60,21 @@ class Others:
 
     def _look(self) -> bool:
         """Go on with the pass; whether everything has been seen."""
-        left, found = _STEP_UNITS, []
+        left, found, whole = _STEP_UNITS, [], True
         for hour in self._hours.hours():
             if not self._start_ms // HOUR_MS <= hour <= self._end_ms // HOUR_MS:
                 continue
-            partition = self._hours.must(hour)
-            until = min(partition.units, self._seen.get(hour, 0) + left)
-            while (start := self._seen.get(hour, 0)) < until:
-                end = min(until, start + BLOCK_UNITS)
-                found.append(self._of_others(partition, start, end))
-                self._seen[hour] = end
-                left -= end - start
-            if until < partition.units:
-                break
-        else:
-            self._add(found)
-            return True
+            partition, seen = self._hours.must(hour), self._seen.get(hour, 0)
+            until = min(partition.units, seen + left)
+            found += [
+                self._of_others(partition, start, min(until, start + BLOCK_UNITS))
+                for start in range(seen, until, BLOCK_UNITS)
+            ]
+            self._seen[hour] = until
+            left -= until - seen
+            whole &= until == partition.units
         self._add(found)
-        return False
+        return whole
 
     def _of_others(self, partition: HourPartition, start: int, end: int) -> Rows:
         block = partition.log.block(start, end)
@@ -97,14 +93,6 @@ class Others:
             self._end_ms = int(entries["due_ms"][_FOUND_MAX - 1])
             entries = entries[: bisect_right(entries["due_ms"].data, self._end_ms)]
         self._found = entries
-
-
-def _is_behind(entries: Rows, cut: Cut) -> Flags:
-    due_ms = entries["due_ms"]
-    behind: Flags = (due_ms > cut.due_ms) | (
-        (due_ms == cut.due_ms) & (entries["global_index"] > cut.global_index)
-    )
-    return behind
 
 
 def shares(topic: Numbers, quota: int) -> Numbers:

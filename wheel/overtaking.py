@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from tarry.wheel.cancelling import are_released
-from tarry.wheel.grouping import groups
+from tarry.wheel.grouping import distinct, groups
 from tarry.wheel.hour_wheel import HourWheel
 from tarry.wheel.near_queue import taken
 from tarry.wheel.state import Cut, Numbers, Rows, Taken
@@ -26,7 +26,7 @@ def overtake(hours: HourWheel, cut: Cut, hour: Numbers, global_index: Numbers) -
         chosen = global_index[rows]
         chosen = chosen[chosen < partition.units]
         pending = ~partition.is_gone(chosen) & ~are_released(partition, cut, chosen)
-        fresh = np.unique(chosen[pending])
+        fresh = distinct(chosen[pending])
         if len(fresh) == 0:
             continue
         partition.overtake(fresh)

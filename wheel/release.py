@@ -207,7 +207,7 @@ class Release:
             index, due = entries["global_index"], entries["due_ms"]
         if second * SECOND_MS > self.cut.due_ms:
             return entries
-        ahead = (due > self.cut.due_ms) | ((due == self.cut.due_ms) & (index > self.cut.global_index))
+        ahead = ~self.cut.has_passed(due, index)
         return entries if bool(ahead.all()) else entries[ahead]
 
     def next_due_ms(self) -> int | None:

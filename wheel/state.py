@@ -51,6 +51,13 @@ class Cut(NamedTuple):
         """Whether nothing of `due_ms` is left."""
         return self.global_index == NONE
 
+    def has_passed(self, due_ms: Times, global_index: Numbers) -> Flags:
+        """Which of some messages, shape (n,), are at or below."""
+        passed: Flags = (due_ms < self.due_ms) | (
+            (due_ms == self.due_ms) & (global_index <= self.global_index)
+        )
+        return passed
+
 
 NOTHING_RELEASED: Final = Cut(0, NONE)
 
