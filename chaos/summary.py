@@ -45,7 +45,7 @@ def summary(verdicts: Sequence[Verdict]) -> dict[str, int | None]:
 
 
 def table(verdicts: Sequence[Verdict], what: Mapping[str, str]) -> str:
-    """Return a Markdown table of runs, as README.md has it; `what` is done, by scenario."""
+    """Return a Markdown table of runs, as chaos/README.md has it; `what` is done, by scenario."""
     rows = [
         "| scenario | what is done | kept | acknowledged | repeated | unavailable ms | failover ms |",
         "| --- | --- | --- | --- | --- | --- | --- |",

@@ -70,9 +70,3 @@ def test_the_delay_levels_are_those_named() -> None:
     assert list(CLASSIC_DELAY_LEVELS_MS) == [
         seconds * 1_000 for seconds in [1, 5, 10, 30, *minutes, 1_200, 1_800, 3_600, 7_200]
     ]
-
-
-def test_what_it_points_to_is_there() -> None:
-    root = Path(__file__).resolve().parents[2]
-    pointed = re.findall(r"\]\((?!http)([^)#]+)\)", README) + re.findall(r"`(tests/\S+\.py)`", README)
-    assert [path for path in pointed if not (root / path).exists()] == []

@@ -1,0 +1,44 @@
+"""The pages against one another and against the code: links lead somewhere, tables have what there is."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tarry.chaos.__main__ import SCENARIOS
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("[a-z]*/*.md")])
+CHAOS = (ROOT / "chaos" / "README.md").read_text()
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_what_a_page_points_to_is_there(page: Path) -> None:
+    text = page.read_text()
+    for path, _, anchor in (link.partition("#") for link in re.findall(r"\]\((?!http)([^)]+)\)", text)):
+        target = page.parent / path if path else page
+        assert target.exists(), path
+        assert not anchor or anchor in anchors(target), f"{path}#{anchor}"
+    files = re.findall(r"`((?:tests|chaos|bench|node|replication)/[\w/.-]+\.(?:py|md))`", text)
+    assert [file for file in files if not (ROOT / file).exists()] == []
+
+
+def test_the_table_of_scenarios_has_each_with_what_is_done() -> None:
+    shown = re.findall(r"^\| ([a-z-]+) \| (.+?) \| (?:yes|\*\*no\*\*|not played) \|", CHAOS, re.MULTILINE)
+    assert dict(shown) == {name: scenario.what for name, scenario in SCENARIOS.items()}
+
+
+def test_the_readme_counts_the_scenarios_and_the_bugs_that_are_in_the_tables() -> None:
+    page = (ROOT / "README.md").read_text()
+    assert f"plays {len(SCENARIOS)} named scenarios" in page
+    bugs = CHAOS.partition("## Bugs found")[2]
+    rows = len(re.findall(r"^\| ", bugs, re.MULTILINE)) - 2
+    assert f"{rows} bugs" in page
