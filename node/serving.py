@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import resource
 import signal
 import sys
 from typing import Final
@@ -46,6 +47,7 @@ def serve(config: NodeConfig, *, rejoin: bool = False) -> None:
     ``rejoin``: the data was lost, or is not to be trusted: take everything anew from the others.
     Raises DataDamaged.
     """
+    may_open_all()
     if rejoin:
         _set_aside(config, "as asked")
     try:
@@ -57,6 +59,14 @@ def serve(config: NodeConfig, *, rejoin: bool = False) -> None:
         _set_aside(config, str(damage))
         sys.stderr.flush()
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # nothing of the old data stays open
+
+
+def may_open_all() -> None:
+    """Let this process open as many files as the system allows it, rather than what a shell is given."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    log.info("open files", at_most=hard, at_start=soft)
 
 
 def _what_to_do(config: NodeConfig, damage: Exception) -> str:

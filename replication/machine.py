@@ -69,10 +69,12 @@ class Machine:
         """
         self._settings = settings
         self.events = Events()
+        self.snapshots = 0  # being given away: no file is deleted meanwhile
         self._open(folder)
 
     def _open(self, folder: Path) -> None:
         self.folder = folder
+        self._obsolete: list[Path] = []  # no durable checkpoint names them
         self._store = StateStore(folder / "checkpoint")
         stored = self._store.load()
         checkpoint = log_pb.Checkpoint.FromString(stored) if stored else log_pb.Checkpoint()
@@ -249,11 +251,13 @@ class Machine:
 
     def write(self, captured: Captured) -> None:
         """Sync the files, then store the checkpoint. For a thread; one call at a time."""
-        self.wheel.sync(captured.wheel)
+        self.wheel.sync(captured.wheel, keep=self.snapshots > 0)
         for path in {*captured.touched, *(path.parent for path in captured.touched)}:
             sync_path(path)
         self._store.save(captured.checkpoint)
-        for path in captured.obsolete:
+        self._obsolete += captured.obsolete
+        while self._obsolete and self.snapshots == 0:
+            path = self._obsolete.pop()
             if path.is_dir():
                 shutil.rmtree(path)
             else:

@@ -16,6 +16,7 @@ from tarry.replication import lanes
 from tarry.replication.events import Event, Events
 from tarry.replication.groups import Acknowledged
 from tarry.replication.misfires import DEAD_LETTER_TOPIC, apart
+from tarry.replication.open_files import OpenFiles
 from tarry.replication.pace import Pace
 from tarry.replication.ready_queue import UNIT, QueueState, ReadyQueue
 from tarry.wheel.state import Appended
@@ -31,6 +32,7 @@ class Queues:
     def __init__(self, folder: Path, events: Events | None = None) -> None:
         self._folder = folder
         self._events = events or Events()
+        self._files = OpenFiles()
         self._queues: list[ReadyQueue] = []
         self._by_name: dict[tuple[str, str], int] = {}
         self.acknowledged: dict[tuple[str, int], Acknowledged] = {}
@@ -57,7 +59,7 @@ class Queues:
         """Return that queue, made if it is new."""
         known = self.find(topic, group)
         if known is None:
-            known = ReadyQueue(self._folder, len(self._queues), topic, group)
+            known = ReadyQueue(self._folder, len(self._queues), topic, group, self._files)
             self._by_name[topic, group] = known.queue
             self._queues.append(known)
         return known
@@ -224,7 +226,7 @@ class Queues:
             QueueDamaged: a file is shorter than the checkpoint says.
         """
         for state in checkpoint.queues:
-            queue = ReadyQueue(self._folder, state.queue, state.topic, state.group)
+            queue = ReadyQueue(self._folder, state.queue, state.topic, state.group, self._files)
             self._queues.append(queue)
             queue.settings = state.settings
             queue.misfires_dropped = state.misfires_dropped

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tarry.proto.tarry_operator_pb2 import TopicSettings
+from tarry.replication.open_files import OpenFiles
 from tarry.replication.pace import Pace
 
 UNIT: Final = np.dtype(
@@ -60,12 +61,15 @@ class QueueDamaged(Exception):
 class ReadyQueue:
     """One queue: ``append`` at the end, ``read`` anywhere."""
 
-    def __init__(self, folder: Path, queue: int, topic: str, group: str = "") -> None:
+    def __init__(
+        self, folder: Path, queue: int, topic: str, group: str = "", files: OpenFiles | None = None
+    ) -> None:
+        """``files``: shared with other queues, so that many of them do not open more."""
         self.queue = queue
         self.topic = topic
         self.group = group
         self._folder = folder / str(queue)
-        self._fds: dict[int, int] = {}
+        self._files = files or OpenFiles()
         self._touched: set[int] = set()
         self._obsolete: list[Path] = []
         self.settings = TopicSettings()  # of a topic's queue
@@ -131,9 +135,7 @@ class ReadyQueue:
         """Forget what is below the offset: whole segments become obsolete, the rest is no longer read."""
         before, self.first = self.first, max(self.first, min(offset, self.units))
         for segment in range(before // SEGMENT_UNITS, self.first // SEGMENT_UNITS):
-            fd = self._fds.pop(segment, None)
-            if fd is not None:
-                os.close(fd)
+            self._files.close(self.queue, segment)
             self._touched.discard(segment)
             self._obsolete.append(self._path(segment))
 
@@ -195,22 +197,13 @@ class ReadyQueue:
 
     def close(self) -> None:
         """Close the files."""
-        for fd in self._fds.values():
-            os.close(fd)
-        self._fds.clear()
+        self._files.close(self.queue)
 
     def _path(self, segment: int) -> Path:
         return self._folder / f"{segment * SEGMENT_UNITS:016x}.ready"
 
     def _fd(self, segment: int) -> int:
-        fd = self._fds.get(segment)
-        if fd is None:
-            if len(self._fds) >= 2:  # the one written and the one read
-                os.close(self._fds.pop(next(iter(self._fds))))
-            self._folder.mkdir(parents=True, exist_ok=True)
-            fd = os.open(self._path(segment), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            self._fds[segment] = fd
-        return fd
+        return self._files.fd(self.queue, segment, self._path)
 
 
 def _write_all(fd: int, data: memoryview, position: int) -> None:

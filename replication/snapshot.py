@@ -57,7 +57,7 @@ class OpenSnapshot(Protocol):
     def manifest(self) -> Manifest: ...
 
     def read(self, file: int, offset: int, size_bytes: int) -> bytes:
-        """Blocks. `file`: its place in the manifest."""
+        """Blocks. `file`: its place in the manifest. Raises SnapshotFailed."""
 
     def close(self) -> None: ...
 

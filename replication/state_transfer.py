@@ -30,23 +30,33 @@ READ_BYTES: Final = 4 << 20
 
 @dataclass(slots=True)
 class FilesSnapshot:
-    """A state held open: the checkpoint in memory, the other files by descriptor."""
+    """A state that stays: the checkpoint in memory, the other files on disk, opened one at a time.
+
+    There are tens of thousands of them; the machine deletes none as long as a snapshot of it is open.
+    """
 
     manifest: Manifest
     checkpoint: bytes
-    fds: list[int]
+    machine: Machine
+    folder: Path
+    """Where the machine's state was: another one may take its place, and then this one's files go."""
+    open: bool = True
 
     def read(self, file: int, offset: int, size_bytes: int) -> bytes:
-        """Return a part of a file of the manifest."""
+        """Return a part of a file of the manifest. Raises SnapshotFailed where it cannot be read."""
         if file == 0:
             return self.checkpoint[offset : offset + size_bytes]
-        return os.pread(self.fds[file - 1], size_bytes, offset)
+        try:
+            with (self.folder / self.manifest.files[file].name).open("rb") as source:
+                return os.pread(source.fileno(), size_bytes, offset)
+        except OSError as error:
+            raise _unreadable(error) from error
 
     def close(self) -> None:
         """Let the files go."""
-        for fd in self.fds:
-            os.close(fd)
-        self.fds.clear()
+        if self.open:
+            self.open = False
+            self.machine.snapshots -= 1
 
 
 class StateSource:
@@ -64,7 +74,15 @@ class StateSource:
         self._run_blocking = run_blocking
 
     async def open_snapshot(self) -> FilesSnapshot:
-        """Return the state as of a new checkpoint. Raises SnapshotFailed where a file is gone meanwhile."""
+        """Return the state as of a new checkpoint. Raises SnapshotFailed where a file cannot be read."""
+        self._machine.snapshots += 1  # before the checkpoint, so that no later one deletes what it names
+        try:
+            return await self._open()
+        except BaseException:
+            self._machine.snapshots -= 1
+            raise
+
+    async def _open(self) -> FilesSnapshot:
         captured = await self._checkpoint()
         stored = log_pb.Checkpoint.FromString(captured.checkpoint)
         for hour in stored.wheel.hours:
@@ -75,21 +93,14 @@ class StateSource:
             name = f"hours/{folder_name(hour.hour)}"
             files.append((f"{name}/delay.log", hour.log_bytes))
             files.append((f"{name}/delay.index", hour.units * UNIT_BYTES))
-        fds: list[int] = []
-        try:
-            for name, _ in files:
-                fds.append(os.open(root / name, os.O_RDONLY | os.O_CLOEXEC))
-        except FileNotFoundError as error:
-            for fd in fds:
-                os.close(fd)
-            raise SnapshotFailed(f"{error.filename} was deleted while it was to be sent") from error
         checkpoint = stored.SerializeToString()
-        sums = await self._run_blocking(
-            lambda: [_checksum(fd, size) for fd, (_, size) in zip(fds, files, strict=True)]
-        )
+        try:
+            sums = await self._run_blocking(lambda: [_checksum(root / name, size) for name, size in files])
+        except OSError as error:
+            raise _unreadable(error) from error
         listed = [SnapshotFile(CHECKPOINT_NAME, len(checkpoint), google_crc32c.value(checkpoint))]
         listed += [SnapshotFile(name, size, crc) for (name, size), crc in zip(files, sums, strict=True)]
-        return FilesSnapshot(Manifest(captured.applied_index, listed), checkpoint, fds)
+        return FilesSnapshot(Manifest(captured.applied_index, listed), checkpoint, self._machine, root)
 
     def _ready_files(self, stored: log_pb.Checkpoint) -> list[tuple[Path, int]]:
         queues = self._machine.queues
@@ -118,10 +129,8 @@ class StateSink:
         side = self._folder.side
         kept = []
         for path in sorted(path for path in side.rglob("*") if path.is_file()):
-            with path.open("rb") as file:
-                size = os.fstat(file.fileno()).st_size
-                name = path.relative_to(side).as_posix()
-                kept.append(SnapshotFile(name, size, _checksum(file.fileno(), size)))
+            size = path.stat().st_size
+            kept.append(SnapshotFile(path.relative_to(side).as_posix(), size, _checksum(path, size)))
         return kept
 
     def begin(self, manifest: Manifest) -> None:
@@ -170,8 +179,13 @@ class StateSink:
         await self._run_blocking(self._folder.remove_old)
 
 
-def _checksum(fd: int, size: int) -> int:
+def _unreadable(error: OSError) -> SnapshotFailed:
+    return SnapshotFailed(f"cannot be sent: {error}")
+
+
+def _checksum(path: Path, size: int) -> int:
     crc = 0
-    for offset in range(0, size, READ_BYTES):
-        crc = google_crc32c.extend(crc, os.pread(fd, min(READ_BYTES, size - offset), offset))
+    with path.open("rb", buffering=0) as file:
+        for offset in range(0, size, READ_BYTES):
+            crc = google_crc32c.extend(crc, os.pread(file.fileno(), min(READ_BYTES, size - offset), offset))
     return int(crc)

@@ -30,17 +30,17 @@ class Durability:
         self._units = {hour.hour: hour.units for hour in durable.hours}
         self._condemned: set[int] = set()
 
-    def sync(self, state: WheelState, dropped: list[int]) -> None:
+    def sync(self, state: WheelState, dropped: list[int], *, keep: bool) -> None:
         """Force the files that `state` names to disk. Raises OSError: then `state` must not be committed.
 
         `dropped` are the hours dropped and not deleted yet; those deleted are removed from it. To call this
-        is to say that the state of the call before has been committed.
+        is to say that the state of the call before has been committed. `keep`: none is deleted now.
         """
         grown = [hour for hour in state.hours if self._units.get(hour.hour) != hour.units]
         if len(grown) < _FEW_HOURS or not _sync_filesystem(self._folder):
             self._sync_hours(grown)
         self._units = {hour.hour: hour.units for hour in state.hours}
-        for hour_dropped in self._condemned:
+        for hour_dropped in () if keep else self._condemned:
             shutil.rmtree(self._folder / folder_name(hour_dropped), ignore_errors=True)
             dropped.remove(hour_dropped)
         self._condemned = set(dropped).difference(self._units)

@@ -303,13 +303,14 @@ class Wheel:
         topics = self._hours.topics.capture()
         return WheelState(self._hours.capture(), self.cut, self.local_index, self._floor_hour, topics)
 
-    def sync(self, state: WheelState) -> None:
+    def sync(self, state: WheelState, *, keep: bool = False) -> None:
         """Force to disk the files `state` needs; from any thread while this one goes on, one call at a time.
 
         States must come in the order they were captured in, and each be committed before the next call, which
-        deletes the hours dropped before. Raises OSError: then the state must not be committed.
+        deletes the hours dropped before, unless told to `keep` them for now. Raises OSError: then the state
+        must not be committed.
         """
-        self._durability.sync(state, self._hours.dropped)
+        self._durability.sync(state, self._hours.dropped, keep=keep)
 
     def close(self) -> None:
         """Close every file. What was appended since the last sync is in them, and not yet certain to stay."""

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import resource
+import shutil
 from pathlib import Path
 
+import google_crc32c
+import numpy as np
 import pytest
 
+from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.replication import command
 from tarry.replication.machine import Captured, Machine, MachineSettings
 from tarry.replication.snapshot import Manifest, SnapshotFailed, SnapshotFile
 from tarry.replication.state_folder import StateFolder
 from tarry.replication.state_transfer import FilesSnapshot, StateSink, StateSource
+from tarry.wheel.state import HOUR_MS
 from tests.replication.commands import NOW_MS, ack, cancel, release, retry, schedule, subscribe
 
 
@@ -110,3 +117,66 @@ def test_a_name_that_leads_out_of_the_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SnapshotFailed):
         StateSink(taker, folder).begin(Manifest(1, [SnapshotFile("../../evil", 1, 0)]))
     taker.close()
+
+
+async def test_a_snapshot_opens_one_file_at_a_time(tmp_path: Path) -> None:
+    _, giver = replica(tmp_path / "a")
+    giver.apply(1, 1, [schedule([NOW_MS + hour * HOUR_MS for hour in range(60)])])
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with (tmp_path / "free").open("w") as free:
+        first_free = free.fileno()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (first_free + 20, hard))
+    try:
+        snapshot = await opened(giver)
+        read = [snapshot.read(n, 0, file.size_bytes) for n, file in enumerate(snapshot.manifest.files)]
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert len(read) == 1 + 2 * 60
+    assert [google_crc32c.value(data) for data in read] == [file.crc32c for file in snapshot.manifest.files]
+    snapshot.close()
+    giver.close()
+
+
+async def test_what_a_snapshot_names_is_deleted_only_once_it_is_given(tmp_path: Path) -> None:
+    _, giver = replica(tmp_path / "a")
+    load(giver)
+    snapshot, other = await opened(giver), await opened(giver)
+    deleted = log_pb.DeleteTopicCommand(topic="u")
+    first_hour = np.array([NOW_MS // HOUR_MS], "<u4").tobytes()
+    giver.apply(6, 1, [command.encode(deleted), command.encode(log_pb.TrimCommand(hour=first_hour))])
+
+    def checkpoints() -> None:
+        for _ in range(3):
+            giver.write(giver.capture())
+
+    checkpoints()
+    snapshot.close()
+    snapshot.close()  # counts once
+    checkpoints()
+    folder, taker = replica(tmp_path / "b")
+    sink = StateSink(taker, folder)
+    files = [giver.folder / file.name for file in other.manifest.files[1:]]
+    carry(other, sink)
+    sink.install()
+    await sink.adopt()
+    assert taker.applied_index == 5
+    checkpoints()
+    left = {path.relative_to(giver.folder).parts[1] for path in files if path.exists()}
+    assert len(left) < len({path.relative_to(giver.folder).parts[1] for path in files}) - 1
+    for machine in (giver, taker):
+        machine.close()
+
+
+async def test_a_snapshot_whose_files_are_gone_fails_and_holds_nothing(tmp_path: Path) -> None:
+    _, giver = replica(tmp_path / "a")
+    load(giver)
+    snapshot = await opened(giver)
+    place = len(snapshot.manifest.files) - 1
+    shutil.rmtree((giver.folder / snapshot.manifest.files[place].name).parent)
+    with pytest.raises(SnapshotFailed, match="No such file"):
+        snapshot.read(place, 0, 1)
+    snapshot.close()
+    with pytest.raises(SnapshotFailed, match="No such file"):
+        await opened(giver)
+    assert giver.snapshots == 0
+    giver.close()
