@@ -23,20 +23,20 @@ class Buffer:
     def __init__(self) -> None:
         self.expired: list[Offsets] = []
         """Passed over because their leases were over; for the caller to take out."""
-        self._batches: deque[tuple[MessageBatch, float]] = deque()
+        self._batches: deque[MessageBatch] = deque()
+        self._begun: MessageBatch | None = None
         self._messages: deque[Message] = deque()
-        self._leased_s = 0.0
-        """Of ``_messages``: they are one batch's."""
+        """What is left of ``_begun``."""
 
-    def put(self, batch: MessageBatch, now_s: float) -> None:
-        """Add a batch whose leases began now."""
-        self._batches.append((batch, now_s))
+    def put(self, batch: MessageBatch) -> None:
+        """Add a batch."""
+        self._batches.append(batch)
 
     def batch(self, oldest_s: float) -> MessageBatch | None:
         """Take the next batch, None where there is none."""
         while self._batches:
-            batch, leased_s = self._batches.popleft()
-            if leased_s >= oldest_s:
+            batch = self._batches.popleft()
+            if batch.leased_s >= oldest_s:
                 return batch
             self.expired.append((batch.queue, batch.offsets))
         return None
@@ -44,33 +44,33 @@ class Buffer:
     def message(self, oldest_s: float) -> Message | None:
         """Take the next message of the batches, None where there is none."""
         while True:
-            if self._messages:
-                if self._leased_s >= oldest_s:
+            if self._messages and self._begun is not None:
+                if self._begun.leased_s >= oldest_s:
                     return self._messages.popleft()
                 self.expired += _by_queue(self._messages)
                 self._messages.clear()
             if not self._batches:
                 return None
-            batch, self._leased_s = self._batches.popleft()
-            self._messages.extend(batch)
+            self._begun = self._batches.popleft()
+            self._messages.extend(self._begun)
 
     def keep(self, holds: Callable[[View], bool]) -> None:
         """Drop what is in hand no more."""
         self._messages = deque(filter(holds, self._messages))
-        for batch, _ in self._batches:
+        for batch in self._batches:
             batch.keep([at for at, message in enumerate(batch) if holds(message)])
-        self._batches = deque(item for item in self._batches if len(item[0]))
+        self._batches = deque(filter(len, self._batches))
 
     def renew(self, before_s: float, now_s: float) -> list[Offsets]:
         """Return what was leased before then and still waits here; its leases count from now on."""
         renewed = []
-        if self._messages and self._leased_s < before_s:
-            self._leased_s = now_s
+        if self._messages and self._begun is not None and self._begun.leased_s < before_s:
+            self._begun.leased_s = now_s
             renewed += _by_queue(self._messages)
-        for at, (batch, leased_s) in enumerate(self._batches):
-            if leased_s >= before_s:
+        for batch in self._batches:
+            if batch.leased_s >= before_s:
                 break  # later ones are younger
-            self._batches[at] = (batch, now_s)
+            batch.leased_s = now_s
             renewed.append((batch.queue, batch.offsets))
         return renewed
 

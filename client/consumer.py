@@ -68,6 +68,8 @@ class Consumer:
         self._hand.on_acked = self._receipts.acked if self._receipts is not None else None
         self._repeats = Repeats(REPEATS_WINDOW) if dedupe else None
         self._buffer = Buffer()
+        self.waiting = [self._buffer]
+        """Where messages wait to be handed out: their leases are extended."""
         self._lost_seen = 0
         self._renewal: asyncio.Task[None] | None = None
         self._arrived = asyncio.Event()
@@ -109,6 +111,11 @@ class Consumer:
     def lease_ms(self) -> int:
         """How long a message may stay in hand, as the cluster granted it."""
         return self._subscription.lease_ms
+
+    @property
+    def closed(self) -> bool:
+        """Whether ``close`` was called: what still waits is others' now."""
+        return self._closed
 
     async def start(self) -> None:
         """Subscribe. Raises Refused, or the last error at the client's deadline."""
@@ -199,14 +206,14 @@ class Consumer:
         return waiter
 
     def _receive(self, deliveries: consumer_pb.Deliveries) -> None:
-        batch = MessageBatch(deliveries, int(time.time() * 1_000), self)
+        batch = MessageBatch(deliveries, int(time.time() * 1_000), self, time.monotonic())
         if self._repeats is not None:
             self._drop_repeats(batch, self._repeats)
         else:
             self._hand.received(batch.queue, batch.offsets)
         if len(batch):
             self.received += len(batch)
-            self._buffer.put(batch, time.monotonic())
+            self._buffer.put(batch)
             self._arrived.set()
 
     def _drop_repeats(self, batch: MessageBatch, repeats: Repeats) -> None:
@@ -229,7 +236,8 @@ class Consumer:
                 self._buffer.keep(self.holds)
             found = take(time.monotonic() - self.lease_ms / 1_000)
             if self._buffer.expired:
-                self._forget_expired()
+                self.forget_expired(self._buffer)
+                self._lost_seen = self._hand.lost
             if found is not None:
                 return found
             if self._error is not None:
@@ -238,11 +246,10 @@ class Consumer:
             await self._arrived.wait()
         return None
 
-    def _forget_expired(self) -> None:
-        for queue, offsets in self._buffer.expired:
-            self._hand.forget(queue, offsets)
-        self._buffer.expired.clear()
-        self._lost_seen = self._hand.lost
+    def forget_expired(self, buffer: Buffer) -> None:
+        """Take out of hand what the buffer passed over."""
+        while buffer.expired:
+            self._hand.forget(*buffer.expired.pop())
         self._subscription.wake()
 
     async def _renew(self) -> None:
@@ -251,9 +258,11 @@ class Consumer:
             lease_s = self.lease_ms / 1_000
             await asyncio.sleep(lease_s / 8)
             now_s = time.monotonic()
-            for queue, offsets in self._buffer.renew(now_s - lease_s / 4, now_s):
-                self._hand.settle_many(Verdict(queue, extend_ms=self.lease_ms), offsets)
-                self._subscription.wake()
+            for buffer in self.waiting:
+                for queue, offsets in buffer.renew(now_s - lease_s / 4, now_s):
+                    held = [offset for offset in offsets if self._hand.holds(queue, offset)]
+                    self._hand.settle_many(Verdict(queue, extend_ms=self.lease_ms), held)
+                    self._subscription.wake()
 
     def _fail(self, error: TarryError) -> None:
         self._error = error

@@ -50,8 +50,12 @@ class Message(View):
 class MessageBatch(Columns):
     """Messages of one queue that came together; iterating gives messages."""
 
-    def __init__(self, deliveries: consumer_pb.Deliveries, received_ms: int, settler: Settler) -> None:
+    def __init__(
+        self, deliveries: consumer_pb.Deliveries, received_ms: int, settler: Settler, leased_s: float
+    ) -> None:
         super().__init__(deliveries, received_ms)
+        self.leased_s = leased_s
+        """From when the leases count, in monotonic seconds, of what was not handed out yet."""
         self._settler = settler
 
     def __iter__(self) -> Iterator[Message]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+import threading
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from typing import TypeVar
 
+from tarry.client.buffer import Buffer, Offsets
 from tarry.client.consumer import Consumer as AsyncConsumer
 from tarry.client.delivery import View
 from tarry.client.hand import AckOutcome
@@ -91,7 +93,8 @@ class Consumer:
     def __init__(self, consumer: AsyncConsumer, thread: LoopThread) -> None:
         self._consumer = consumer
         self._thread = thread
-        self._ready: deque[Message] = deque()
+        self._ready = _Ready()
+        consumer.waiting.append(self._ready)
 
     @property
     def state(self) -> AsyncConsumer:
@@ -120,17 +123,16 @@ class Consumer:
 
     def receive(self, timeout_ms: int | None = None) -> Message | None:
         """Return the next message; None when none came in time, or the consumer is closed."""
-        while True:
-            try:
-                message = self._ready.popleft()
-            except IndexError:
-                batch = self._thread.run(self._next(timeout_ms))
-                if batch is None:
+        while not self._consumer.closed:
+            message = self._ready.message(time.monotonic() - self._consumer.lease_ms / 1_000)
+            if self._ready.expired:
+                self._thread.soon(partial(self._consumer.forget_expired, self._ready))
+            if message is None:
+                if not self._thread.run(self._fetch(timeout_ms)):
                     return None
-                self._ready.extend(Message(message, self._thread) for message in batch)
-                continue
-            if self._consumer.holds(message):  # not lost in a reconnect since it came
-                return message
+            elif self._consumer.holds(message):  # not lost in a reconnect since it came
+                return Message(message, self._thread)
+        return None
 
     def batches(self) -> Iterator[MessageBatch]:
         """Yield messages in the batches in which they came."""
@@ -145,9 +147,35 @@ class Consumer:
         except TimeoutError:
             return None
 
+    async def _fetch(self, timeout_ms: int | None) -> bool:
+        batch = await self._next(timeout_ms)
+        if batch is not None:
+            self._ready.put(batch)
+        return batch is not None
+
     async def _close(self) -> None:
         self._thread.drain()
         await self._consumer.close()
+
+
+class _Ready(Buffer):
+    """A batch that was fetched from the loop's thread, which goes on extending its leases; for any thread."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lock = threading.Lock()
+
+    def put(self, batch: AsyncMessageBatch) -> None:
+        with self._lock:
+            super().put(batch)
+
+    def message(self, oldest_s: float) -> AsyncMessage | None:
+        with self._lock:
+            return super().message(oldest_s)
+
+    def renew(self, before_s: float, now_s: float) -> list[Offsets]:
+        with self._lock:
+            return super().renew(before_s, now_s)
 
 
 async def _awaited(settle: Callable[[], Awaitable[T]]) -> T:

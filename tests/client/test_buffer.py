@@ -9,9 +9,10 @@ from tarry.client.message import MessageBatch
 from tarry.proto.tarry_consumer_pb2 import Deliveries
 
 
-def batch(offsets: range, queue: int = 3) -> MessageBatch:
+def batch(offsets: range, leased_s: float, queue: int = 3) -> MessageBatch:
     settler: Any = None  # nothing is settled here
-    return MessageBatch(Deliveries(queue=queue, offset=offsets, records=[b""] * len(offsets)), 0, settler)
+    deliveries = Deliveries(queue=queue, offset=offsets, records=[b""] * len(offsets))
+    return MessageBatch(deliveries, 0, settler, leased_s)
 
 
 def drained(buffer: Buffer, oldest_s: float = 0) -> list[int]:
@@ -22,7 +23,7 @@ def drained(buffer: Buffer, oldest_s: float = 0) -> list[int]:
 def test_messages_and_batches_come_out_in_the_order_they_came_in() -> None:
     buffer = Buffer()
     for start in (0, 3, 6):
-        buffer.put(batch(range(start, start + 3)), 1)
+        buffer.put(batch(range(start, start + 3), 1))
     first = buffer.batch(0)
     assert first is not None
     assert first.offsets == [0, 1, 2]
@@ -32,9 +33,9 @@ def test_messages_and_batches_come_out_in_the_order_they_came_in() -> None:
 
 def test_what_waits_long_is_renewed_once_in_a_while_and_only_while_it_waits() -> None:
     buffer = Buffer()
-    buffer.put(batch(range(2)), 1)
-    buffer.put(batch(range(2, 4)), 2)
-    buffer.put(batch(range(4, 6), queue=7), 9)
+    buffer.put(batch(range(2), 1))
+    buffer.put(batch(range(2, 4), 2))
+    buffer.put(batch(range(4, 6), 9, queue=7))
     assert buffer.message(0) is not None
     assert buffer.renew(before_s=5, now_s=10) == [(3, [1]), (3, [2, 3])]
     assert buffer.renew(before_s=5, now_s=10) == []
@@ -44,21 +45,21 @@ def test_what_waits_long_is_renewed_once_in_a_while_and_only_while_it_waits() ->
 
 def test_what_is_leased_no_more_is_passed_over_and_told() -> None:
     buffer = Buffer()
-    buffer.put(batch(range(2)), 1)
-    buffer.put(batch(range(2, 4)), 5)
+    buffer.put(batch(range(2), 1))
+    buffer.put(batch(range(2, 4), 5))
     assert buffer.message(0) is not None
     assert drained(buffer, oldest_s=3) == [2, 3]
     assert buffer.expired == [(3, [1])]
-    buffer.put(batch(range(4, 6)), 1)
+    buffer.put(batch(range(4, 6), 1))
     assert buffer.batch(oldest_s=3) is None
     assert buffer.expired == [(3, [1]), (3, [4, 5])]
 
 
 def test_what_is_in_hand_no_more_is_dropped() -> None:
     buffer = Buffer()
-    buffer.put(batch(range(3)), 1)
-    buffer.put(batch(range(3, 6)), 1)
-    buffer.put(batch(range(6, 8)), 1)
+    buffer.put(batch(range(3), 1))
+    buffer.put(batch(range(3, 6), 1))
+    buffer.put(batch(range(6, 8), 1))
     assert buffer.message(0) is not None
     buffer.keep(lambda message: message.offset in {2, 4})
     assert drained(buffer) == [2, 4]
