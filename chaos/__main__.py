@@ -73,6 +73,8 @@ def tell(verdict: Verdict) -> None:
         return
     mark = "[green]kept[/]" if verdict.passed else "[bold red]BROKEN[/]"
     more = f", failover {verdict.failovers_ms} ms" if verdict.failovers_ms else ""
+    if verdict.failovers_from_majority_ms:
+        more += f", failover {verdict.failovers_from_majority_ms} ms from when there was a majority"
     if verdict.unprovoked:
         more += f", {verdict.unprovoked} leaders lost without a fault of ours (a busy machine)"
     if verdict.not_judged:

@@ -54,6 +54,7 @@ class Report:
         name = f"{verdict.scenario}-{verdict.seed}"
         cells = "".join(f"<td>{getattr(verdict, column)}</td>" for column in COLUMNS)
         failovers = ", ".join(map(str, verdict.failovers_ms))
+        failovers += "".join(f", {each} from a majority" for each in verdict.failovers_from_majority_ms)
         mark = "" if verdict.passed else ' class="broken"'
         self._rows.append(
             f'<tr{mark}><td><a href="#{name}">{verdict.scenario}</a></td>{cells}<td>{failovers}</td></tr>'

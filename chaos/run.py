@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from statistics import median
@@ -137,8 +137,9 @@ class Run:
         self.cluster.start(victim)
 
     async def serving(self) -> None:
-        """Wait until every running node follows one leader."""
+        """Wait until every running node follows one leader; it is on record that they do."""
         await self.cluster.serving(SERVES_S)
+        await self._ask(digest=False)
 
     async def transfer(self, target: str = "") -> None:
         """Move leadership as an operator does; the planned pause is written down."""
@@ -274,10 +275,10 @@ class Run:
         """Wait until all have applied the same, for as long as any of them gets further; then compare."""
         seen, since = 0, time.monotonic()
         while time.monotonic() - since < SETTLE_S:
-            there = await self._ask(self.names, digest=False)
+            there = await self._ask(digest=False)
             indices = [one.applied_index for one in there]
             if len(indices) == len(self.names) and len(set(indices)) == 1:
-                there = await self._ask(self.names)
+                there = await self._ask()
                 if len({(one.applied_index, one.digest) for one in there}) == 1:
                     return True
             if sum(indices) != seen:
@@ -286,23 +287,23 @@ class Run:
         return False
 
     async def _look(self) -> None:
-        while True:
-            self._loads.append(os.getloadavg()[0] / (os.cpu_count() or 1))
-            await self._ask(self.names)
-            await asyncio.sleep(SAW_MS / 1_000)
+        asking: dict[str, asyncio.Task[object]] = {}
+        async with asyncio.TaskGroup() as tasks:  # a node that hangs does not make the others wait
+            while True:
+                self._loads.append(os.getloadavg()[0] / (os.cpu_count() or 1))
+                for name in self.names:
+                    if name not in asking or asking[name].done():
+                        asking[name] = tasks.create_task(self._ask_one(name, True))
+                await asyncio.sleep(SAW_MS / 1_000)
 
-    async def _ask(self, names: Iterable[str], *, digest: bool = True) -> list[NodeSeen]:
-        """Ask nodes how they are, past all links; a digest is work for them."""
-        asked = [name for name in names if not self.cluster.local.nodes[name].paused]
-        seen = [
-            one
-            for one in await asyncio.gather(*(self._ask_one(name, digest) for name in asked))
-            if one is not None
-        ]
-        self.history.nodes += seen
-        return seen
+    async def _ask(self, *, digest: bool = True) -> list[NodeSeen]:
+        """Ask the nodes how they are, past all links; a digest is work for them."""
+        seen = await asyncio.gather(*(self._ask_one(name, digest) for name in self.names))
+        return [one for one in seen if one is not None]
 
     async def _ask_one(self, name: str, digest: bool) -> NodeSeen | None:
+        if self.cluster.local.nodes[name].paused:
+            return None
         address = self.cluster.local.nodes[name].address
         channel = self._channels.setdefault(name, aio.insecure_channel(address, QUICK))
         try:
@@ -311,6 +312,7 @@ class Run:
             )
         except aio.AioRpcError:
             return None
-        return NodeSeen(
-            name, mono_ms(), status.term, status.lease, status.applied_index, status.state_digest.hex()
-        )
+        leads, state = status.lease, status.state_digest.hex()
+        seen = NodeSeen(name, mono_ms(), status.term, leads, status.applied_index, state)
+        self.history.nodes.append(seen)
+        return seen

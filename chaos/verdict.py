@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from tarry.chaos import checks
-from tarry.chaos.checking import leaders, registers, repeats, waiting
+from tarry.chaos.checking import failovers, leaders, registers, repeats, waiting
 from tarry.chaos.checking.repeats import Span
 from tarry.chaos.consumers import BRISK, PULLING, ROUGH
 from tarry.chaos.history import Delivered, History
@@ -43,6 +43,8 @@ class Verdict:
     stuck: int = 0
     diverged: int = 0
     failovers_ms: list[int] = field(default_factory=list)
+    failovers_from_majority_ms: list[int] = field(default_factory=list)
+    """Where the leader's death left no majority: see `Failovers`."""
     unavailable_ms: int = 0
     lateness_p50_ms: int = 0
     lateness_p99_ms: int = 0
@@ -92,6 +94,7 @@ def judge(run: Played, seconds: float) -> Verdict:
     scenario, history = run.scenario, run.history
     timed = _timed(run)
     late = checks.lateness(history)
+    changes = failovers.failovers_ms(history)
     again = len(repeats.repeats(history, BRISK, ()).duplicates)
     found = {**_found(run), **{name: each.judged for name, each in timed.items()}}
     counts = {name: len(each) for name, each in found.items()}
@@ -110,7 +113,8 @@ def judge(run: Played, seconds: float) -> Verdict:
         unmarked=counts["repeated without a mark"],
         stuck=counts["stuck"],
         diverged=counts["diverged at index"],
-        failovers_ms=leaders.failovers_ms(history),
+        failovers_ms=changes.from_kill,
+        failovers_from_majority_ms=changes.from_majority,
         unavailable_ms=leaders.unavailable_ms(history),
         lateness_p50_ms=late.p50_ms,
         lateness_p99_ms=late.p99_ms,

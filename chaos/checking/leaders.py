@@ -8,10 +8,8 @@ from collections.abc import Collection, Sequence
 
 from tarry.chaos.checking.frozen import moment_of
 from tarry.chaos.checking.repeats import Span
-from tarry.chaos.history import Delivered, Event, History
+from tarry.chaos.history import Delivered, History
 
-_UP, _DOWN = frozenset({"start", "resume"}), frozenset({"kill", "stop", "pause"})
-STARTED_MS = 5_000  # a node that has run for so long is up, heard from or not
 ROUNDED_MS = 2  # what readings of two clocks, to whole milliseconds, may make of a moment
 
 
@@ -101,43 +99,6 @@ def last_moments(history: History, within_ms: int, known: Sequence[Span] = ()) -
         for term in sorted(last)[:-1]
         if not any(start - 1_000 <= last[term] <= end + 1_000 for start, end in known)
     ]
-
-
-def failovers_ms(history: History, events: frozenset[str] = frozenset({"crash"})) -> list[int]:
-    """Return, for each such event at the node that handed over last, the time to its successor's first.
-
-    Where it left a majority: who has none until another node has started is without service, not slow.
-    """
-    found = []
-    for event in history.events:
-        before = [one for one in history.delivered if one.received_mono_ms <= event.at_mono_ms]
-        if event.name not in events or not before:
-            continue
-        last = max(before, key=lambda one: (one.term, one.received_mono_ms))
-        after = [one.received_mono_ms for one in history.delivered if one.term > last.term]
-        if last.node == event.node and after and _leaves_a_majority(history, event):
-            found.append(min(after) - event.at_mono_ms)
-    return found
-
-
-def _leaves_a_majority(history: History, event: Event) -> bool:
-    """Whether enough others were up: heard from since they last started or went on, or for long."""
-    changes: dict[str, Event] = {}
-    for change in history.events:
-        if change.name in _UP | _DOWN and change.at_mono_ms <= event.at_mono_ms:
-            changes[change.node] = change
-    first_ms = min(one.received_mono_ms for one in history.delivered)
-    members = {one.node for one in history.events if one.name == "start" and one.at_mono_ms <= first_ms}
-    heard_ms = {
-        seen.node: seen.at_mono_ms for seen in history.nodes if seen.at_mono_ms <= event.at_mono_ms
-    }  # the last of each
-    up = sum(
-        change.name in _UP
-        and (heard_ms.get(node, 0) >= change.at_mono_ms or event.at_mono_ms - change.at_mono_ms > STARTED_MS)
-        for node, change in changes.items()
-        if node != event.node
-    )
-    return up > len(members) // 2 or not members
 
 
 def unavailable_ms(history: History) -> int:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tarry.chaos.checking import leaders, registers, repeats, waiting
+from tarry.chaos.checking import failovers, leaders, registers, repeats, waiting
 from tarry.chaos.history import (
     Answer,
     Asked,
@@ -207,32 +207,55 @@ def test_a_change_of_leaders_lasts_until_clients_have_found_the_next_one() -> No
     assert leaders.changes(history, recover_ms=1_000) == [(5_002, 6_700)]
 
 
-def test_a_failover_is_timed_from_the_kill_of_the_leader_to_its_successor_s_first_delivery() -> None:
+STARTS = [Event("start", name, 1_000_001, 1) for name in ("n1", "n2", "n3")]
+KILL = Event("kill", "n1", 1_005_200, 5_200)
+
+
+def failed_over(*others: Event, first_ms: int = 5_700, heard_ms: int = 4_500) -> failovers.Failovers:
+    """n1 handed over and is killed, n3 goes on; n2 and n3 answer twice a second."""
     history = sound()
-    history.delivered.append(delivered(9, at_ms=5_700, node="n2", term=2))
-    history.events = [Event("crash", "n3", 1_005_100, 5_100), Event("crash", "n1", 1_005_200, 5_200)]
-    assert leaders.failovers_ms(history) == [500]
+    history.delivered.append(delivered(9, at_ms=first_ms, node="n3", term=2))
+    history.events = [*STARTS, *others, KILL]
+    moments = range(heard_ms, 9_000, 500)
+    history.nodes = [NodeSeen(name, at_ms, 1, False, 1, "") for at_ms in moments for name in ("n2", "n3")]
+    return failovers.failovers_ms(history)
 
 
 @pytest.mark.parametrize(
-    ("others", "counted"),
+    "others",
     [
-        ([], True),
-        ([Event("kill", "n2", 1_004_000, 4_000)], False),  # nobody is left who could elect n3
-        ([Event("kill", "n2", 1_004_000, 4_000), Event("start", "n2", 1_004_800, 4_800)], False),
-        ([Event("kill", "n2", 1_004_000, 4_000), Event("start", "n2", 1_004_100, 4_100)], True),
-        ([Event("pause", "n2", 1_004_000, 4_000)], False),
-        ([Event("pause", "n2", 1_004_000, 4_000), Event("resume", "n2", 1_004_100, 4_100)], True),
-        ([Event("kill", "n2", 1_005_201, 5_201)], True),  # at the same stroke
+        [],
+        [Event("kill", "n2", 1_004_000, 4_000), Event("start", "n2", 1_004_100, 4_100)],
+        [Event("pause", "n2", 1_005_000, 5_000), Event("resume", "n2", 1_005_199, 5_199)],
+        [Event("pause", "n2", 1_005_301, 5_301)],
+        [Event("stop", "n1", 1_004_900, 4_900), Event("start", "n1", 1_004_901, 4_901)],
     ],
 )
-def test_a_failover_is_counted_where_the_leader_leaves_a_majority(others: list[Event], counted: bool) -> None:
+def test_a_failover_is_timed_from_the_kill_of_the_leader_to_its_successor_s_first_delivery(
+    others: list[Event],
+) -> None:
+    assert failed_over(*others) == ([500], [])
+
+
+@pytest.mark.parametrize(
+    ("others", "since_ms"),
+    [
+        ([Event("kill", "n2", 1_005_000, 5_000), Event("start", "n2", 1_005_100, 5_100)], 5_500),
+        ([Event("kill", "n2", 1_005_299, 5_299), Event("start", "n2", 1_006_100, 6_100)], 6_500),
+        ([Event("pause", "n2", 1_004_000, 4_000), Event("resume", "n2", 1_006_200, 6_200)], 6_200),
+    ],
+)
+def test_a_failover_that_has_to_wait_for_a_majority_is_timed_from_when_there_is_one(
+    others: list[Event], since_ms: int
+) -> None:
+    assert failed_over(*others, first_ms=7_000) == ([], [7_000 - since_ms])
+
+
+def test_the_death_of_a_node_that_did_not_hand_over_is_no_failover() -> None:
     history = sound()
-    history.delivered.append(delivered(9, at_ms=5_700, node="n3", term=2))
-    starts = [Event("start", name, 1_000_001, 1) for name in ("n1", "n2", "n3")]
-    history.events = [*starts, *others, Event("crash", "n1", 1_005_200, 5_200)]
-    history.nodes = [NodeSeen(name, 4_500, 1, False, 1, "") for name in ("n2", "n3")]
-    assert leaders.failovers_ms(history) == ([500] if counted else [])
+    history.delivered.append(delivered(9, at_ms=5_700, node="n2", term=2))
+    history.events = [*STARTS, Event("kill", "n3", 1_005_100, 5_100)]
+    assert failovers.failovers_ms(history) == ([], [])
 
 
 def test_the_time_without_service_is_the_longest_that_a_schedule_waited_for_any_answer() -> None:
