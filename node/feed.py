@@ -30,6 +30,9 @@ from tarry.replication.ready_queue import UNIT, ReadyQueue
 WINDOW: Final = 8_192
 """Units loaded ahead of what is handed over."""
 
+LOOK_UNITS_MAX: Final = 65_536
+"""Units of a group that one turn of the event loop looks at: a filter may pass over all of them."""
+
 PARKED_MAX: Final = 65_536
 """Messages set aside because one of their key is under way; from here on the whole feed waits."""
 
@@ -65,7 +68,7 @@ class Feed:
         self.held_until_ms: int | None = None
         self.in_hand_bytes: defaultdict[str, float] = defaultdict(float)  # of records, by consumer
         self._acknowledged = acknowledged
-        self._next = acknowledged.floor
+        self.next = acknowledged.floor  # offsets below have been looked at
         self._waiting = EMPTY
         self._parked = Parked()
         self._in_hand: dict[int, Batch] = {}
@@ -84,9 +87,9 @@ class Feed:
         """
         self.cursor = max(self.cursor, cursor)
         self.doubtful = doubtful
-        offsets = np.arange(self._next, min(cursor, self.queue.units), dtype=np.uint64)
+        offsets = np.arange(self.next, min(cursor, self.queue.units), dtype=np.uint64)
         self._held = offsets[~self._acknowledged.contains(offsets)]
-        self._next = max(self._next, cursor)
+        self.next = max(self.next, cursor)
         if len(self._held):
             self.held_until_ms = until_ms
             self.lanes.hold(self.queue.queue, self._held, self.queue.at(self._held)["lane"])
@@ -100,25 +103,32 @@ class Feed:
         self._wait(held[~self._acknowledged.contains(held)], maybe_duplicate=True)
         return len(held)
 
-    def load(self) -> NDArray[np.uint64]:
-        """Fill the window from the queue; return the offsets passed over by the filter."""
+    def load(self, end: int | None = None) -> NDArray[np.uint64]:
+        """Fill the window from the queue, up to an offset; return the offsets passed over by the filter."""
         passed = []
         self._unpark()
-        room = PARKED_MAX - self._parked.count
-        while len(self._waiting) < min(WINDOW, room) and self._next < self.queue.units:
-            units = self.queue.read(self._next, WINDOW)
-            offsets = np.arange(self._next, self._next + len(units), dtype=np.uint64)
-            self._next += len(units)
+        end = self.queue.units if end is None else min(end, self.queue.units)
+        while self._has_room() and self.next < end:
+            units = self.queue.read(self.next, min(WINDOW, end - self.next))
+            offsets = np.arange(self.next, self.next + len(units), dtype=np.uint64)
+            self.next += len(units)
             wanted = ~self._acknowledged.contains(offsets)
             if self._ahead:
                 wanted &= ~np.isin(offsets, np.array(sorted(self._ahead), dtype=np.uint64))
-                self._ahead = {offset for offset in self._ahead if offset >= self._next}
+                self._ahead = {offset for offset in self._ahead if offset >= self.next}
             if self.tag_mask:
                 matches = (units["tag_mask"] & np.uint64(self.tag_mask)) != 0
                 passed.append(offsets[wanted & ~matches])
                 wanted &= matches
             self._merge(units[wanted], offsets[wanted], offsets[wanted] < np.uint64(self.doubtful))
         return np.concatenate(passed) if passed else NONE
+
+    def to_look(self) -> bool:
+        """Return whether there is more in the queue than ``load`` has looked at, and room for it."""
+        return self.next < self.queue.units and self._has_room()
+
+    def _has_room(self) -> bool:
+        return len(self._waiting) < min(WINDOW, PARKED_MAX - self._parked.count)
 
     def next_due_ms(self) -> int | None:
         """Return when the first of what waits is due and, where the topic has a rate, open."""
@@ -132,7 +142,7 @@ class Feed:
         ends = [] if self.reserve.limit is None else [self.reserve.limit]
         if due and self.queue.pace.bounded:
             ends.append(self.queue.pace.opened(now_ms, self.queue.units))
-        if due and ends and min(ends) < self._next:
+        if due and ends and min(ends) < self.next:
             shut = self._waiting["offset"][:due] >= min(ends)
             due = int(shut.argmax()) if shut.any() else due
         return due
@@ -242,7 +252,7 @@ class Feed:
         self.lanes.end_hold(self.queue.queue, offsets.tolist())
         self._waiting = self._waiting[~np.isin(self._waiting["offset"], offsets)]
         self._parked.forget(set(offsets.tolist()))
-        self._ahead.update(offsets[offsets >= np.uint64(self._next)].tolist())
+        self._ahead.update(offsets[offsets >= np.uint64(self.next)].tolist())
         mine = np.intersect1d(offsets, self.of_consumer(consumer))
         if len(mine):
             self.take_back(consumer, mine)

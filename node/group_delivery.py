@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import heapq
-from itertools import count
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -12,8 +10,9 @@ from numpy.typing import NDArray
 
 from tarry.node import handover
 from tarry.node.consumers import Consumer
-from tarry.node.feed import Batch, Feed
+from tarry.node.feed import LOOK_UNITS_MAX, Feed
 from tarry.node.lanes import Lanes
+from tarry.node.leases import Leases
 from tarry.node.settling import Settling
 from tarry.node.status import UNKNOWN_OUTCOME
 from tarry.proto import tarry_consumer_pb2 as consumer_pb
@@ -47,8 +46,7 @@ class GroupDelivery:
         self._make_feeds(*queues)
         self._missing: set[str] = set()  # consumers of the old leader that have not come back
         self._waits_until_ms = 0  # for them, with what they may have in hand or not
-        self._leases: list[tuple[int, int, Feed, Batch]] = []
-        self._numbers = count()
+        self._leases = Leases()
         self._timer: asyncio.TimerHandle | None = None
         self.wakes_at_ms: int | None = None  # by cluster time
         self._turn = 0
@@ -108,7 +106,7 @@ class GroupDelivery:
             kept = feed.resume(consumer.name, holding.get(number, np.empty(0, np.uint64)), until_ms)
             feed.give_back(consumer.name, kept.offsets if kept else np.empty(0, np.uint64))
             if kept:
-                self._lease(feed, kept)
+                self._leases.add(feed, kept)
                 resumed[number] = kept.offsets.tolist()
         self.attach(consumer)
         if not self._missing:
@@ -132,7 +130,7 @@ class GroupDelivery:
             return extended
         batch, stale = extended
         if batch is not None:
-            self._lease(self.feeds[queue], batch)
+            self._leases.add(self.feeds[queue], batch)
             self.pump_soon()
         return stale
 
@@ -194,9 +192,10 @@ class GroupDelivery:
 
     def pump(self) -> None:
         """Hand over what is due, end what has expired, and set the timer for what is next."""
+        if self._ended.is_set():
+            return
         if not self._context.may_serve():
-            if not self._ended.is_set():  # a lease that is back before anybody notices wakes nobody
-                self._wake_in(LEASE_LOOK_S)
+            self._wake_in(LEASE_LOOK_S)  # a lease that is back before anybody notices wakes nobody
             return
         self._context.stir()
         now_ms = self._context.time.now_ms()
@@ -206,17 +205,18 @@ class GroupDelivery:
             return
         confirmed_s = self._context.confirmed_s()
         left = TURN_MESSAGES_MAX  # what is due beyond goes with the next turn: the timer is set to now
-        for number, feed in sorted(self.feeds.items(), reverse=True):  # retries first: they have waited
+        for _, feed in sorted(self.feeds.items(), reverse=True):  # retries first: they have waited
             feed.reserve.hear(confirmed_s)
-            passed = feed.load()
+            end = feed.next + max(0, LOOK_UNITS_MAX - self.settling.passing)
+            passed = feed.load(end)
             share = -(-feed.due(now_ms) // max(1, sum(1 for c in self.consumers if self._wants(c))))
             while left > 0 and feed.due(now_ms) and (consumer := self._next_consumer()):
                 most = min(share, self._wants(consumer), self._context.config.delivery.batch_messages_max)
                 left -= most
                 skipped = self._hand_over(feed, consumer, now_ms, most)
-                passed = np.concatenate([passed, skipped, feed.load()])
+                passed = np.concatenate([passed, skipped, feed.load(end)])
             if len(passed):
-                self._context.spawn(self.settling.pass_over(number, passed))
+                self.settling.pass_over(feed, passed)
         most = self._context.config.delivery.reserved_messages_max
         if any(feed.reserve.is_low(feed.needs(now_ms), most) for feed in self.feeds.values()):
             self._context.beat()
@@ -242,7 +242,7 @@ class GroupDelivery:
         if len(batch.units):
             until_ms = now_ms + consumer.lease_ms
             lease = feed.hand(batch.units["offset"], consumer.name, until_ms, int(batch.ends[-1]))
-            self._lease(feed, lease)
+            self._leases.add(feed, lease)
             consumer.credit -= len(batch.units)
             stamp = consumer_pb.DispatchStamp(
                 node=self._context.config.node,
@@ -281,16 +281,10 @@ class GroupDelivery:
 
     # -- leases --------------------------------------------------------------------------
 
-    def _lease(self, feed: Feed, batch: Batch) -> None:
-        heapq.heappush(self._leases, (batch.until_ms, next(self._numbers), feed, batch))
-
     def _expire(self, now_ms: int) -> None:
-        while self._leases and (self._leases[0][3].left == 0 or self._leases[0][0] <= now_ms):
-            _, _, feed, batch = heapq.heappop(self._leases)
-            expired = feed.expire(batch)
-            if len(expired):
-                reason = RetryReason.RETRY_REASON_LEASE_EXPIRED
-                self._context.spawn(self.settling.retry(feed, expired, reason, None))
+        for feed, expired in self._leases.expire(now_ms):
+            reason = RetryReason.RETRY_REASON_LEASE_EXPIRED
+            self._context.spawn(self.settling.retry(feed, expired, reason, None))
         if any(f.held_until_ms is not None and f.held_until_ms <= now_ms for f in self.feeds.values()):
             self._end_hold()
 
@@ -300,12 +294,14 @@ class GroupDelivery:
         self._missing.clear()
 
     def _set_timer(self, now_ms: int) -> None:
-        times = [self._leases[0][0]] if self._leases else []
-        times += [f.held_until_ms for f in self.feeds.values() if f.held_until_ms is not None]
+        ends = [self._leases.next_ms(), *(feed.held_until_ms for feed in self.feeds.values())]
+        times = [at_ms for at_ms in ends if at_ms is not None]
         if self._waits(now_ms):
             times.append(self._waits_until_ms)
         elif any(self._wants(consumer) for consumer in self.consumers):
             for feed in self.feeds.values():
+                if feed.to_look() and self.settling.passing < LOOK_UNITS_MAX:
+                    times.append(now_ms)
                 due_ms = feed.next_due_ms()
                 if due_ms is not None and due_ms <= now_ms and not feed.due(now_ms):
                     due_ms = now_ms + ANSWER_LOOK_MS

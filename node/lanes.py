@@ -62,7 +62,7 @@ class Lanes:
         opened = [lane for lane in left if lane]
         for lane in opened:
             del self._taken[lane]
-        self._open(opened)
+        self.open(opened)
         return bool(opened)
 
     def hold(self, queue: int, offsets: NDArray[np.uint64], lanes: NDArray[np.uint32]) -> None:
@@ -81,7 +81,7 @@ class Lanes:
         ended = [lane for lane, held in self._held.items() if not held]
         for lane in ended:
             del self._held[lane]
-        self._open(ended)
+        self.open(ended)
 
     def take_opened(self, queue: int, parked: Iterable[int]) -> set[int]:
         """Return the lanes that may be open again for the queue since the last call."""
@@ -101,7 +101,8 @@ class Lanes:
         self._taken[lane] = place
         self._lane_at[place] = lane
 
-    def _open(self, lanes: Iterable[int]) -> None:
+    def open(self, lanes: Iterable[int]) -> None:
+        """What these lanes waited for is over: what is parked may be tried again."""
         lanes = list(lanes)
         for opened in self._opened.values():
             opened.update(lanes)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,10 +19,14 @@ from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.ledger_rows import Kind
 from tarry.proto.tarry_message_pb2 import RetryReason
 from tarry.replication.observed import settled
+from tarry.replication.ready_queue import ReadyQueue
 from tarry.replication.refusal import Reason, Refusal
 
 if TYPE_CHECKING:
     from tarry.node.delivery import Context
+
+ACK_OFFSETS_MAX: Final = 4_096
+"""In one command, however many are acknowledged at once: the log bounds a command's bytes."""
 
 Offsets: TypeAlias = NDArray[np.uint64]
 Stale: TypeAlias = "asyncio.Future[Offsets]"
@@ -47,6 +51,7 @@ class Settling:
         self._pump = pump  # what is settled may let others out
         self._acks: dict[Feed, list[_WaitingAck]] = {}
         self._flying = False
+        self.passing = 0  # offsets being passed over, not committed
 
     def ack(self, consumer: str, queue: int, offsets: Offsets) -> Stale | Refusal:
         """Acknowledge: once it is committed, the answer is the offsets that were not the consumer's."""
@@ -85,10 +90,41 @@ class Settling:
             return self._unknown(queue)
         return feed.extend(consumer, offsets, until_ms)
 
-    async def pass_over(self, queue: int, offsets: Offsets) -> None:
+    def pass_over(self, feed: Feed, offsets: Offsets) -> None:
         """Acknowledge for the group what its filter leaves out."""
-        column = offsets.astype("<u8").tobytes()
-        await self._context.propose(self._ack_command(queue, column))
+        self.passing += len(offsets)
+        self._context.spawn(self._pass_over(feed.queue, offsets))
+
+    async def _pass_over(self, queue: ReadyQueue, offsets: Offsets) -> None:
+        retries = queue.at(offsets)["lane"] if queue.group else offsets[:0]  # what their lanes waited for
+        await self._acknowledge(queue.queue, offsets)
+        self.passing -= len(offsets)
+        feed = self._feeds[queue.queue]
+        opened = np.unique(retries[retries != 0]).tolist()
+        feed.lanes.open(opened)
+        if opened or feed.to_look():
+            self._pump()
+
+    async def _acknowledge(self, queue: int, offsets: Offsets) -> Offsets:
+        """Commit that the group is done with the offsets; return which it had been before."""
+        now_ms = self._context.time.now_ms()
+        parts = np.split(offsets, range(ACK_OFFSETS_MAX, len(offsets), ACK_OFFSETS_MAX))
+        outcomes = await asyncio.gather(
+            *(
+                self._context.propose(
+                    log_pb.AckCommand(
+                        group=self._group, queue=queue, offset=part.astype("<u8").tobytes(), now_ms=now_ms
+                    )
+                )
+                for part in parts
+            )
+        )
+        return np.concatenate(
+            [
+                part if isinstance(outcome, Refusal) else outcome.stale  # refused: the group is gone
+                for part, outcome in zip(parts, outcomes, strict=True)
+            ]
+        )
 
     async def retry(self, feed: Feed, offsets: Offsets, reason: RetryReason, delay_ms: int | None) -> None:
         """Put copies of the deliveries into the wheel; of those with a damaged record, once it is mended."""
@@ -133,9 +169,7 @@ class Settling:
                 offsets = np.sort(np.concatenate([ack.own for ack in acks]))
                 stale = offsets[:0]
                 if len(offsets):
-                    column = offsets.astype("<u8").tobytes()
-                    done = await self._context.propose(self._ack_command(feed.queue.queue, column))
-                    stale = offsets if isinstance(done, Refusal) else done.stale  # the group is gone
+                    stale = await self._acknowledge(feed.queue.queue, offsets)
                     self._leave(feed, offsets)
                 for ack in acks:
                     late = np.concatenate([ack.stale, np.intersect1d(ack.own, stale)])
@@ -148,10 +182,6 @@ class Settling:
         if len(own):
             await self.retry(feed, own, RetryReason.RETRY_REASON_NACKED, delay_ms)
         _settle(answer, stale)
-
-    def _ack_command(self, queue: int, offset: bytes) -> log_pb.AckCommand:
-        now_ms = self._context.time.now_ms()
-        return log_pb.AckCommand(group=self._group, queue=queue, offset=offset, now_ms=now_ms)
 
     def _leave(self, feed: Feed, offsets: Offsets) -> None:
         if feed.lanes.leave(feed.queue.queue, offsets.tolist()):

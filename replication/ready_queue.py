@@ -116,7 +116,7 @@ class ReadyQueue:
         if len(offsets) == 0:
             return np.empty(0, dtype=UNIT)
         low, high = int(offsets.min()), int(offsets.max())
-        if high - low < 4 * len(offsets) + 64:
+        if high - low < max(4 * len(offsets) + 64, min(64 * len(offsets), 65_536)):
             return self.read(low, high - low + 1)[(offsets - np.uint64(low)).astype(np.intp)]
         return np.concatenate([self.read(int(offset), 1) for offset in offsets])
 

@@ -180,3 +180,23 @@ def test_a_group_that_is_moved_back_while_a_retry_is_out_gets_the_retry_first() 
         assert [(one.label, one.attempt) for one in group.given[1:]] == [("m0", 2), ("m0", 1), ("m1", 1)]
 
     play(steps)
+
+
+def test_a_retry_that_the_next_consumers_filter_leaves_out_lets_the_next_of_its_key_out() -> None:
+    async def steps(group: Group) -> None:
+        group.schedule("k", 0, ["red"])
+        group.schedule("k", 0, ["red", "blue"])
+        group.join("a", tags=["red"])
+        await pass_ms(group, 1)
+        group.settle_first("a", 1, nack=True)
+        await group.settle()
+        await group.commit()
+        group.leave("a", clean=True)
+        group.join("b", tags=["blue"])
+        for _ in range(3):
+            await pass_ms(group, 50)
+            await group.commit()
+        assert labels(group) == ["m0", "m1"]
+        assert not group.machine.queues.blocked
+
+    play(steps)
