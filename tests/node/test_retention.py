@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from tarry.node.retention import plan
+from tarry.node.retention import BLOCK_UNITS, Kept
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.tarry_operator_pb2 import TopicSettings
 from tarry.replication import command
 from tarry.replication.machine import Machine, MachineSettings
+from tarry.replication.ready_queue import UNIT, ReadyQueue
 from tests.replication.commands import NOW_MS, ack, admin, release, schedule, subscribe
 
 HOUR_MS = 3_600_000
@@ -26,6 +29,10 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
     opened.apply(1, 1, [subscribe(), schedule([NOW_MS + i for i in range(4)]), release(NOW_MS + 10)])
     yield opened
     opened.close()
+
+
+def plan(machine: Machine, now_ms: int, retention_ms: int) -> log_pb.TrimCommand | None:
+    return asyncio.run(Kept(machine, retention_ms).plan(now_ms))
 
 
 def cuts(planned: log_pb.TrimCommand | None) -> dict[int, int]:
@@ -71,3 +78,115 @@ def test_an_hour_with_a_pending_message_stays(machine: Machine) -> None:
     planned = plan(machine, NOW_MS + 5 * DAY_MS, RETENTION_MS)
     assert planned is not None
     assert np.frombuffer(planned.hour, "<u4").tolist() == [NOW_MS // HOUR_MS]
+
+
+LATE_MS = NOW_MS + 5 * DAY_MS
+FIRST_HOUR = NOW_MS // HOUR_MS
+
+
+def hours(planned: log_pb.TrimCommand | None) -> list[int]:
+    assert planned is not None
+    return np.frombuffer(planned.hour, "<u4").tolist()
+
+
+def fill(queue: ReadyQueue, units: int, hour: int) -> None:
+    """Put units that point into an hour at the end of a queue."""
+    released = np.zeros(units, UNIT)
+    released["due_ms"], released["hour"] = LATE_MS, hour
+    queue.append(released)
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """The (offset, count) of every read of more than one unit."""
+    seen = []
+    read = ReadyQueue.read
+
+    def counted(queue: ReadyQueue, offset: int, count: int) -> NDArray[np.void]:
+        if count > 1:
+            seen.append((offset, count))
+        return read(queue, offset, count)
+
+    monkeypatch.setattr(ReadyQueue, "read", counted)
+    return seen
+
+
+def test_what_is_kept_is_read_once_and_in_bounded_steps(
+    machine: Machine, reads: list[tuple[int, int]]
+) -> None:
+    queue = machine.queues[0]
+    fill(queue, 3 * BLOCK_UNITS, FIRST_HOUR)
+    kept = Kept(machine, RETENTION_MS)
+
+    async def turns() -> int:
+        """How many turns of the loop others got while it was planned."""
+        planning = asyncio.ensure_future(kept.plan(LATE_MS))
+        turns = 0
+        while not planning.done():
+            turns += 1
+            await asyncio.sleep(0)
+        return turns
+
+    assert asyncio.run(turns()) > 4
+    assert [count for _, count in reads] == [BLOCK_UNITS] * 3 + [4]
+    reads.clear()
+    asyncio.run(turns())
+    assert reads == []
+    fill(queue, 100, FIRST_HOUR)
+    asyncio.run(turns())
+    assert reads == [(3 * BLOCK_UNITS + 4, 100)]
+    reads.clear()
+    machine.apply(2, 1, [ack(range(BLOCK_UNITS + 1))])
+    asyncio.run(turns())
+    assert [count for _, count in reads] == [BLOCK_UNITS - 4]  # only the first four are old enough
+
+
+def test_an_hour_stays_that_something_released_during_the_planning_points_into(machine: Machine) -> None:
+    machine.apply(2, 1, [ack([0, 1, 2, 3]), release(LATE_MS)])
+    kept = Kept(machine, RETENTION_MS)
+    assert hours(asyncio.run(kept.plan(LATE_MS))) == [FIRST_HOUR]
+
+    async def planned_while_released() -> log_pb.TrimCommand | None:
+        fill(machine.queues[0], 2 * BLOCK_UNITS, FIRST_HOUR + 1)
+        planning = asyncio.ensure_future(kept.plan(LATE_MS))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # its first block has been read
+        fill(machine.queues[0], 10, FIRST_HOUR)
+        return await planning
+
+    assert hours(asyncio.run(planned_while_released())) == []
+
+
+@pytest.mark.parametrize("back", ["seek", "subscribe"])
+def test_nothing_is_cut_where_a_group_goes_back_during_the_planning(machine: Machine, back: str) -> None:
+    machine.apply(2, 1, [ack([0, 1, 2, 3]), release(LATE_MS)])
+    moves = {
+        "seek": admin(log_pb.SeekCommand(topic="t", group="g", offset=1)),
+        "subscribe": subscribe("t", "h"),
+    }
+
+    async def planned_while_moved() -> log_pb.TrimCommand | None:
+        planning = asyncio.ensure_future(Kept(machine, RETENTION_MS).plan(LATE_MS))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        machine.apply(3, 1, [moves[back]])
+        return await planning
+
+    assert asyncio.run(planned_while_moved()) is None
+
+
+def test_topics_that_come_and_go_during_the_planning_are_no_trouble(machine: Machine) -> None:
+    fill(machine.queues[0], 3 * BLOCK_UNITS, FIRST_HOUR)
+
+    async def planned_while_changed() -> log_pb.TrimCommand | None:
+        planning = asyncio.ensure_future(Kept(machine, RETENTION_MS).plan(LATE_MS))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        machine.apply(2, 1, [admin(log_pb.DeleteTopicCommand(topic="t")), subscribe("u")])
+        machine.write(machine.capture())
+        machine.apply(3, 1, [schedule([NOW_MS + 1], topic="u"), release(LATE_MS)])
+        return await planning
+
+    assert asyncio.run(planned_while_changed()) is None  # its only hour is what the new topic points into
+    assert not (machine.folder / "ready/0").exists()  # reading would have made it again
