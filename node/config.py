@@ -43,6 +43,12 @@ class Limits(_Section):
     record_overhead_bytes_max: Count = 64 << 10  # tags, keys and properties together
     batch_messages_max: Annotated[int, Field(ge=1, le=65_536)] = 4_096
     batch_bytes_max: Count = 4 << 20
+
+    @property
+    def retries_bytes_max(self) -> int:
+        """Bytes of records that are retried or redriven with one command, a lone record aside."""
+        return self.batch_bytes_max // 4
+
     cancel_ids_max: Count = 4_096
     due_horizon_ms: Count = 100 * 365 * 86_400_000  # how far ahead a due time may lie
     jitter_ms_max: Annotated[int, Field(ge=0, lt=1 << 32)] = 7 * 86_400_000

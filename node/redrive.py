@@ -14,6 +14,7 @@ import numpy as np
 from google.protobuf.message import Message
 
 from tarry.node.damage import Damage
+from tarry.node.retries import fitting
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.message_id import InvalidMessageId, MessageId
 from tarry.proto.tarry_message_pb2 import Record, Retried
@@ -72,8 +73,9 @@ async def redrive(
     propose: Callable[[Message], Awaitable[Any]],
     now_ms: Callable[[], int],
     request: RedriveRequest,
+    bytes_max: int,
 ) -> AsyncIterator[RedriveResponse | Refusal]:
-    """Redrive in batches; yield how far it has come, last with ``done``."""
+    """Redrive in batches of bytes_max of records; yield how far it has come, last with ``done``."""
     queue = machine.queues.find(request.topic)
     if queue is None:
         yield Refusal(Reason.TOPIC_UNKNOWN, f"there is no topic {request.topic!r}")
@@ -84,6 +86,9 @@ async def redrive(
     offset = queue.first
     while offset < queue.units and not (request.messages_max and progress.redriven >= request.messages_max):
         offsets = np.arange(offset, min(offset + BATCH, queue.units), dtype=np.uint64)
+        units = queue.at(offsets)
+        sizes = machine.wheel.units(units["hour"], units["global_index"])["size"]
+        offsets = offsets[: fitting(sizes, bytes_max)]
         offset += len(offsets)
         letters = await _letters(machine, damage, queue, offsets, request)
         if request.messages_max:

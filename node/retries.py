@@ -21,6 +21,16 @@ from tarry.replication.ready_queue import ReadyQueue
 DEAD_LETTER_TOPIC: Final = "dlq.{group}.{topic}"
 
 
+RETRY_BYTES: Final = 1 << 10
+"""What a copy takes beside its record, at most: names and a history."""
+
+
+def fitting(sizes: NDArray[np.uint32], bytes_max: int) -> int:
+    """Return how many of the first records, sizes of shape (n,), to copy with one command; at least one."""
+    ends = np.cumsum(sizes.astype(np.int64) + RETRY_BYTES)
+    return max(1, int(np.searchsorted(ends, bytes_max, side="right")))
+
+
 def back_off_ms(attempt: int, table: Sequence[int]) -> int:
     """Return the wait before the next delivery, after delivery number ``attempt`` (from 1)."""
     return table[min(attempt, len(table)) - 1]

@@ -128,7 +128,22 @@ class Settling:
 
     async def retry(self, feed: Feed, offsets: Offsets, reason: RetryReason, delay_ms: int | None) -> None:
         """Put copies of the deliveries into the wheel; of those with a damaged record, once it is mended."""
+        wheel, bytes_max = self._context.machine.wheel, self._context.config.limits.retries_bytes_max
         units = feed.queue.at(offsets)
+        sizes = wheel.units(units["hour"], units["global_index"])["size"]
+        while len(offsets):
+            count = retries.fitting(sizes, bytes_max)
+            await self._retry(feed, offsets[:count], units[:count], reason, delay_ms)
+            offsets, units, sizes = offsets[count:], units[count:], sizes[count:]
+
+    async def _retry(
+        self,
+        feed: Feed,
+        offsets: Offsets,
+        units: NDArray[np.void],
+        reason: RetryReason,
+        delay_ms: int | None,
+    ) -> None:
         records = self._context.machine.wheel.read(units["hour"], units["global_index"])
         whole = np.array([record is not None for record in records], dtype=np.bool_)
         for command in retries.commands(

@@ -176,8 +176,9 @@ class TopicCalls:
         if refusal is not None or isinstance(request, Refusal):
             await abort(context, refusal or request)  # type: ignore[arg-type]
         try:
+            machine, most = self._machine, self._limits.retries_bytes_max
             async for progress in redrive(
-                self._machine, self._damage, self._propose, self._time.now_ms, request
+                machine, self._damage, self._propose, self._time.now_ms, request, most
             ):
                 if isinstance(progress, Refusal):
                     await abort(context, progress)

@@ -146,6 +146,7 @@ class Group:
             damage=Damage(self.machine, 0),
             ledger=self._ledger,
         )
+        self.damage = context.damage
         self.delivery = Delivery(context, 1, inherited)
         self.group = self._open()
 
@@ -183,10 +184,11 @@ class Group:
 
     # -- producer and clock --------------------------------------------------------------
 
-    def schedule(self, key: str, delay_ms: int, tags: Iterable[str] = ()) -> str:
+    def schedule(self, key: str, delay_ms: int, tags: Iterable[str] = (), extra_bytes: int = 0) -> str:
         """Schedule a message under a label of its own; committed at once."""
         label = f"m{len(self.scheduled)}"
-        record = Record(body=label.encode(), ordering_key=key, tags=tags)
+        properties = {"extra": "x" * extra_bytes} if extra_bytes else {}
+        record = Record(body=label.encode(), ordering_key=key, tags=tags, properties=properties)
         request = producer_pb.ScheduleRequest(topic=TOPIC, record=record, delay_ms=delay_ms)
         command = self._intake.one(request, self.time.now_ms())
         assert isinstance(command, log_pb.ScheduleCommand), command
