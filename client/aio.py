@@ -56,12 +56,12 @@ class Client:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self._nodes: Nodes | None = None
-        self._opened: list[Producer | Consumer] = []
+        self._opened: set[Producer | Consumer] = set()
 
     def producer(self) -> Producer:
         """Return a new producer, with an id of its own."""
-        producer = Producer(self._cluster())
-        self._opened.append(producer)
+        producer = Producer(self._cluster(), self._opened.discard)
+        self._opened.add(producer)
         return producer
 
     def consumer(
@@ -101,8 +101,9 @@ class Client:
             start=start,
             broadcast=broadcast,
             in_hand_bytes_max=in_hand_bytes_max,
+            on_closed=self._opened.discard,
         )
-        self._opened.append(consumer)
+        self._opened.add(consumer)
         return consumer
 
     def puller(
@@ -124,8 +125,7 @@ class Client:
 
     async def close(self) -> None:
         """Close producers (after their answers) and consumers, then the connections."""
-        opened, self._opened = self._opened, []
-        await asyncio.gather(*(each.close() for each in opened))
+        await asyncio.gather(*(each.close() for each in tuple(self._opened)))
         if self._nodes is not None:
             await self._nodes.close()
 

@@ -15,14 +15,15 @@ from typing import Final, TypeVar
 
 from tarry.client.buffer import Buffer
 from tarry.client.delivery import View
-from tarry.client.errors import Closed, InvalidSubscription, TarryError
+from tarry.client.errors import Closed, InvalidSubscription
+from tarry.client.fields import UINT64_MAX, whole
 from tarry.client.hand import AckOutcome, Hand, Verdict
 from tarry.client.message import Message, MessageBatch
 from tarry.client.nodes import Nodes
 from tarry.client.receipting import receipts
 from tarry.client.repeats import Repeats
 from tarry.client.start import Start, group_start
-from tarry.client.subscription import Subscription
+from tarry.client.subscription import Subscription, followed
 from tarry.proto import tarry_consumer_pb2 as consumer_pb
 
 REPEATS_WINDOW: Final = 65_536
@@ -53,9 +54,13 @@ class Consumer:
         start: Start | None = None,
         broadcast: bool = False,
         in_hand_bytes_max: int = 0,
+        on_closed: Callable[[Consumer], None] = lambda _: None,
     ) -> None:
-        if credit < 1:
-            raise InvalidSubscription("CREDIT_INVALID", "credit must be at least 1")
+        credit = whole("credit", credit, InvalidSubscription, "CREDIT_INVALID", lowest=1)
+        lease_ms = whole("lease_ms", lease_ms, InvalidSubscription, "LEASE_INVALID")
+        bytes_max = whole(
+            "in_hand_bytes_max", in_hand_bytes_max, InvalidSubscription, "CREDIT_INVALID", UINT64_MAX
+        )
         self.topic = topic
         self.group = group
         self.name = name or f"consumer-{uuid.uuid4().hex[:16]}"
@@ -63,6 +68,7 @@ class Consumer:
         """Messages handed out or waiting to be."""
         self.duplicates_dropped = 0
         """Repeated deliveries kept back (``dedupe`` only)."""
+        self._on_closed = on_closed
         self._hand = Hand(credit)
         self._receipts = receipts(nodes.settings, f"consumer:{self.name}", group)
         self._hand.on_acked = self._receipts.acked if self._receipts is not None else None
@@ -73,7 +79,7 @@ class Consumer:
         self._lost_seen = 0
         self._renewal: asyncio.Task[None] | None = None
         self._arrived = asyncio.Event()
-        self._error: TarryError | None = None
+        self._error: BaseException | None = None
         self._closed = False
         subscribe = consumer_pb.Subscribe(
             topic=topic,
@@ -83,7 +89,7 @@ class Consumer:
             tags=tags,
             start=None if start is None else group_start(start),
             broadcast=broadcast,
-            in_hand_bytes_max=in_hand_bytes_max,
+            in_hand_bytes_max=bytes_max,
         )
         self._subscription = Subscription(nodes, self._hand, subscribe, self._receive, self._fail)
 
@@ -119,8 +125,12 @@ class Consumer:
 
     async def start(self) -> None:
         """Subscribe. Raises Refused, or the last error at the client's deadline."""
-        await self._subscription.start()
-        self._renewal = asyncio.create_task(self._renew())
+        try:
+            await self._subscription.start()
+        except BaseException:
+            self._on_closed(self)
+            raise
+        self._renewal = followed(self._renew(), self._fail)
 
     async def close(self) -> None:
         """Unsubscribe: send the acks that are left, give back what is in hand, for others."""
@@ -132,6 +142,7 @@ class Consumer:
             await self._subscription.close(CLOSE_MS)
             if self._receipts is not None:
                 await self._receipts.close()
+            self._on_closed(self)
 
     async def __aenter__(self) -> Consumer:
         await self.start()
@@ -264,7 +275,7 @@ class Consumer:
                     self._hand.settle_many(Verdict(queue, extend_ms=self.lease_ms), held)
                     self._subscription.wake()
 
-    def _fail(self, error: TarryError) -> None:
+    def _fail(self, error: BaseException) -> None:
         self._error = error
         self._arrived.set()
 
@@ -275,3 +286,5 @@ class Consumer:
     def _check_open(self) -> None:
         if self._closed:
             raise Closed("consumer")
+        if self._error is not None:
+            raise self._error

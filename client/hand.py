@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from tarry.client.errors import InvalidSubscription, InvalidTime
+from tarry.client.fields import whole
 from tarry.proto import tarry_consumer_pb2 as consumer_pb
 
 SENT_PER_CREDIT_MAX: Final = 4
@@ -38,6 +40,18 @@ class Verdict(NamedTuple):
     delay_ms: int | None = None
     extend_ms: int | None = None
     """Not None: they stay in hand, with a lease of so long from now."""
+
+    @classmethod
+    def nacking(cls, queue: int, delay_ms: int | None) -> Verdict:
+        """Return a nack; raises InvalidTime for a delay that no request can carry."""
+        if delay_ms is not None:
+            delay_ms = whole("delay_ms", delay_ms, InvalidTime, "DELAY_INVALID")
+        return cls(queue, nack=True, delay_ms=delay_ms)
+
+    @classmethod
+    def extending(cls, queue: int, lease_ms: int) -> Verdict:
+        """Return an extension; raises InvalidSubscription for a lease that no request can carry."""
+        return cls(queue, extend_ms=whole("lease_ms", lease_ms, InvalidSubscription, "LEASE_INVALID"))
 
 
 @dataclass(slots=True)

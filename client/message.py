@@ -39,12 +39,18 @@ class Message(View):
         self._settler.settle_soon(self._batch.ack_verdict, self.offset)
 
     def nack(self, delay_ms: int | None = None) -> asyncio.Future[AckOutcome]:
-        """Have it delivered again after ``delay_ms``, or by the group's back-off table."""
-        return self._settler.settle(Verdict(self._batch.queue, True, delay_ms), self.offset)
+        """Have it delivered again after ``delay_ms``, or by the group's back-off table.
+
+        Raises InvalidTime for a delay out of range.
+        """
+        return self._settler.settle(Verdict.nacking(self._batch.queue, delay_ms), self.offset)
 
     def extend(self, lease_ms: int) -> asyncio.Future[AckOutcome]:
-        """Keep it in hand for ``lease_ms`` from now on; await whether it still was in hand."""
-        return self._settler.settle(Verdict(self._batch.queue, extend_ms=lease_ms), self.offset)
+        """Keep it in hand for ``lease_ms`` from now on; await whether it still was in hand.
+
+        Raises InvalidSubscription for a lease out of range.
+        """
+        return self._settler.settle(Verdict.extending(self._batch.queue, lease_ms), self.offset)
 
 
 class MessageBatch(Columns):
@@ -71,8 +77,8 @@ class MessageBatch(Columns):
 
     def nack(self, delay_ms: int | None = None) -> asyncio.Future[list[AckOutcome]]:
         """Have all delivered again after ``delay_ms``, or by the group's back-off table."""
-        return self._settler.settle_many(Verdict(self.queue, True, delay_ms), self.offsets)
+        return self._settler.settle_many(Verdict.nacking(self.queue, delay_ms), self.offsets)
 
     def extend(self, lease_ms: int) -> asyncio.Future[list[AckOutcome]]:
         """Keep all in hand for ``lease_ms`` from now on; await whether each still was in hand."""
-        return self._settler.settle_many(Verdict(self.queue, extend_ms=lease_ms), self.offsets)
+        return self._settler.settle_many(Verdict.extending(self.queue, lease_ms), self.offsets)

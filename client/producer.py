@@ -22,6 +22,7 @@ from tarry.client.errors import (
     Refused,
     TarryError,
 )
+from tarry.client.fields import whole
 from tarry.client.gathering import Gathered, Gathering
 from tarry.client.nodes import Nodes
 from tarry.client.pieces import around, joined
@@ -36,8 +37,9 @@ from tarry.proto.tags import tag_mask
 class Producer:
     """Schedules messages. Made by ``Client.producer``; may be shared by any number of tasks."""
 
-    def __init__(self, nodes: Nodes) -> None:
+    def __init__(self, nodes: Nodes, on_closed: Callable[[Producer], None] = lambda _: None) -> None:
         self.id = uuid.uuid4().hex
+        self._on_closed = on_closed
         self._receipts = receipts(nodes.settings, f"producer:{self.id}")
         self._settings = nodes.settings
         self._calls = Calls(nodes)
@@ -230,6 +232,7 @@ class Producer:
         await self.flush()
         if self._receipts is not None:
             await self._receipts.close()
+        self._on_closed(self)
 
     async def __aenter__(self) -> Producer:
         return self
@@ -264,10 +267,8 @@ class Producer:
             raise InvalidTime(
                 "DUE_INVALID", f"{time.name.lower()} must be an integer of its range, not {value!r}"
             )
-        if jitter_ms and not (isinstance(jitter_ms, int) and 0 < jitter_ms < 1 << 32):
-            raise InvalidTime(
-                "JITTER_TOO_LARGE", f"a jitter is 0 to 2**32 - 1 milliseconds, not {jitter_ms!r}"
-            )
+        if jitter_ms:
+            whole("jitter_ms", jitter_ms, InvalidTime, "JITTER_TOO_LARGE")
         if not isinstance(topic, str) or not isinstance(body, bytes | bytearray | memoryview):
             raise TypeError("topic must be a str and body bytes")
         topic.encode()  # raises here, not in a request shared with others

@@ -13,6 +13,7 @@ from typing import Any
 from tarry.client.calls import Calls
 from tarry.client.delivery import Columns, View
 from tarry.client.errors import InvalidSubscription
+from tarry.client.fields import UINT64_MAX, whole
 from tarry.client.hand import AckOutcome, Verdict
 from tarry.client.nodes import Nodes
 from tarry.client.start import Start, group_start
@@ -46,7 +47,7 @@ class Puller:
         self._calls = Calls(nodes)
         self._deadline_ms = nodes.settings.deadline_ms
         self._tags = list(tags)
-        self._lease_ms = lease_ms
+        self._lease_ms = whole("lease_ms", lease_ms, InvalidSubscription, "LEASE_INVALID")
         self._start = None if start is None else group_start(start)
 
     async def receive(self, messages_max: int = 1, *, wait_ms: int = 0) -> list[View]:
@@ -56,13 +57,14 @@ class Puller:
         messages leased to nobody who knows: they come again, with a higher attempt.
         Raises Refused, Overloaded or Unavailable.
         """
-        if messages_max < 1:
-            raise InvalidSubscription("RECEIVE_INVALID", "messages_max must be at least 1")
+        wait_ms = whole("wait_ms", wait_ms, InvalidSubscription, "RECEIVE_INVALID")
         request = consumer_pb.ReceiveRequest(
             topic=self.topic,
             group=self.group,
             consumer=self.name,
-            messages_max=messages_max,
+            messages_max=whole(
+                "messages_max", messages_max, InvalidSubscription, "RECEIVE_INVALID", lowest=1
+            ),
             wait_ms=wait_ms,
             lease_ms=self._lease_ms,
             tags=self._tags,
@@ -85,11 +87,11 @@ class Puller:
 
     async def nack(self, messages: Sequence[View], delay_ms: int | None = None) -> list[AckOutcome]:
         """Have them delivered again after ``delay_ms``, or by the group's back-off table."""
-        return await self._settle(messages, Verdict(0, nack=True, delay_ms=delay_ms))
+        return await self._settle(messages, Verdict.nacking(0, delay_ms))
 
     async def extend(self, messages: Sequence[View], lease_ms: int) -> list[AckOutcome]:
         """Keep them for ``lease_ms`` from now on; return whether each still was in hand."""
-        return await self._settle(messages, Verdict(0, extend_ms=lease_ms))
+        return await self._settle(messages, Verdict.extending(0, lease_ms))
 
     async def settle(self, verdict: Verdict, offsets: Sequence[int]) -> list[AckOutcome]:
         """Give a verdict on what an earlier run received, by its queue and offsets."""
@@ -97,8 +99,11 @@ class Puller:
             "topic": self.topic,
             "group": self.group,
             "consumer": self.name,
-            "queue": verdict.queue,
-            "offset": offsets,
+            "queue": whole("queue", verdict.queue, InvalidSubscription, "QUEUE_UNKNOWN"),
+            "offset": [
+                whole("offset", offset, InvalidSubscription, "OFFSET_NOT_DELIVERED", UINT64_MAX)
+                for offset in offsets
+            ],
         }
         if verdict.extend_ms is not None:
             extend = consumer_pb.ExtendRequest(**named, lease_ms=verdict.extend_ms)

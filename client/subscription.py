@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 import grpc
@@ -33,7 +33,7 @@ class Subscription:
         hand: Hand,
         subscribe: consumer_pb.Subscribe,
         on_deliveries: Callable[[consumer_pb.Deliveries], None],
-        on_failed: Callable[[TarryError], None],
+        on_failed: Callable[[BaseException], None],
     ) -> None:
         self.opened = 0
         """Times that a node took the subscription."""
@@ -63,9 +63,9 @@ class Subscription:
         """Open the stream. Raises Refused at once, the last error at the deadline."""
         self._first = asyncio.get_running_loop().create_future()
         self._tasks = [
-            asyncio.create_task(self._keep_open()),
-            asyncio.create_task(self._write()),
-            asyncio.create_task(self._watch()),
+            followed(self._keep_open(), self._died),
+            followed(self._write(), self._died),
+            followed(self._watch(), self._died),
         ]
         try:
             async with asyncio.timeout(self._settings.deadline_ms / 1_000):
@@ -140,7 +140,13 @@ class Subscription:
             if failures > 1 or isinstance(error, Overloaded):
                 await asyncio.sleep(pause_s(error, failures, self._settings.pace_ms))
 
-    def _give_up(self, error: TarryError) -> None:
+    def _died(self, error: BaseException) -> None:
+        """Without one of its tasks the stream would be open and dead: end it, and say why."""
+        for task in self._tasks:
+            task.cancel()
+        self._give_up(error)
+
+    def _give_up(self, error: BaseException) -> None:
         self._hand.abandon()
         self._settled.set()
         if self._first is not None and not self._first.done():
@@ -236,6 +242,18 @@ class Subscription:
                 if replaced and self._open and stream is not None and stream is self._stream:
                     self._nodes.leader_lost(address)
                     stream.cancel()
+
+
+def followed(work: Coroutine[Any, Any, None], on_died: Callable[[BaseException], None]) -> asyncio.Task[None]:
+    """Return a task that tells of its own failure, which nobody else awaits."""
+
+    def ended(task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            on_died(error)
+
+    task = asyncio.create_task(work)
+    task.add_done_callback(ended)
+    return task
 
 
 async def _end(stream: Stream) -> None:
