@@ -94,7 +94,7 @@ bench-parts: $(READY) ## benchmarks of the parts (each prints one JSON object la
 	@for name in wheel replication delivery ledger; do echo "== $$name"; $(PY) -m "tarry.bench.$$name"; done
 
 .PHONY: bench-wheel
-bench-wheel: $(READY) ## the wheel at scale: ten million pending, mass expiry, lateness, recovery (10 min)
+bench-wheel: $(READY) ## the wheel at scale: ten million pending, mass expiry, lateness, recovery (5 min)
 	@$(PY) -m tarry.bench.wheel_nodes $(ARGS)
 
 SEEDS ?= 100

@@ -10,8 +10,8 @@
     leader_small_us   the same for single proposals of 100 bytes, 1,000 waiting together
     snapshot    a leader's whole state, fetched, checked and written, while it goes on serving
 
-Three replicas are three processes, on gRPC and LMDB, with nothing above them; the snapshot is of a cluster of
-three nodes. Prints a table and, as the last line, JSON. All processes share the machine's cores.
+Three replicas are three processes, on their own streams and LMDB, with nothing above them; the snapshot is of
+a cluster of three nodes. Prints a table and, as the last line, JSON. All processes share the machine's cores.
 """
 
 from __future__ import annotations

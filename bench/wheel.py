@@ -1,6 +1,6 @@
 """What the wheel costs, empty, with a million and with ten million messages pending.
 
-    python -m tarry.bench.wheel [--messages 10000000] [--folder /tmp]
+    python -m tarry.bench.wheel [--messages 10000000] [--folder DIR]
 
 Each size runs in a process of its own, so that memory is that size's. Bodies are 100 bytes, batches 1,000
 messages, due times random over a day. The last line is one JSON object; times are the processor's, in µs per

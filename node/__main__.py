@@ -22,10 +22,10 @@ def tarry() -> None:
 
 @app.command()
 def node(
-    config: Annotated[Path | None, typer.Option(help="TOML file; see the README for its keys.")] = None,
+    config: Annotated[Path | None, typer.Option(help="TOML file; node/README.md has its keys.")] = None,
     name: Annotated[str | None, typer.Option("--node", help="This node's name.")] = None,
     data: Annotated[Path | None, typer.Option(help="Folder for the node's data.")] = None,
-    listen: Annotated[str | None, typer.Option(help="host:port for clients and peers.")] = None,
+    listen: Annotated[str | None, typer.Option(help="host:port for clients and nodes' calls.")] = None,
     member: Annotated[
         list[str] | None, typer.Option(help="name=host:port of a node of the cluster; once for each.")
     ] = None,

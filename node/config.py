@@ -52,7 +52,7 @@ class Limits(_Section):
     cancel_ids_max: Count = 4_096
     due_horizon_ms: Count = 100 * 365 * 86_400_000  # how far ahead a due time may lie
     jitter_ms_max: Annotated[int, Field(ge=0, lt=1 << 32)] = 7 * 86_400_000
-    second_messages_max: Count = 4_000_000  # pending that are due in one second; equal on all nodes
+    second_messages_max: Count = 4_000_000  # pending that are due in one second; the leader's counts
     disk_free_bytes_min: int = Field(default=256 << 20, ge=0)  # with less, schedules are refused
     stream_requests_max: Count = 32  # in flight on one ScheduleStream
     consumers_max: Count = 1_000  # consumer streams on one node
@@ -115,7 +115,7 @@ class LedgerSettings(_Section):
 class Consensus(_Section):
     """Times of Raft; equal on all nodes. Longer ones bear a slower machine, and make failover slower."""
 
-    heartbeat_ms: Count = 50  # also how often the dispatch state goes to followers
+    heartbeat_ms: Count = 50  # while anything changes; each carries the dispatch state
     quiet_heartbeat_ms: Count = 250  # while nothing changes; failover then takes that much longer
     election_min_ms: Count = 300
     election_max_ms: Count = 600

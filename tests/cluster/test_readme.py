@@ -1,4 +1,4 @@
-"""The README against the code: its example runs, its commands parse, its limits are the defaults."""
+"""The README against the code: its example runs, its commands and those of other pages parse."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 from tarry.client.local_cluster import LocalCluster
-from tarry.node.config import CLASSIC_DELAY_LEVELS_MS, NodeConfig, load
+from tarry.node.config import CLASSIC_DELAY_LEVELS_MS, load
 from tests.cluster.command_line import parsed_command
 
-README = (Path(__file__).resolve().parents[2] / "README.md").read_text()
+ROOT = Path(__file__).resolve().parents[2]
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+def blocks(language: str, page: str = "README.md") -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
 
 
 def test_the_example_runs_as_it_stands(shared_cluster: LocalCluster) -> None:
@@ -40,7 +40,14 @@ def test_the_example_runs_as_it_stands(shared_cluster: LocalCluster) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", [line for block in blocks("sh") for line in block.splitlines() if line.startswith("tarry ")]
+    "line",
+    [
+        line
+        for page in ("README.md", "client/README.md", "spark/README.md")
+        for block in blocks("sh", page)
+        for line in block.splitlines()
+        if line.startswith("tarry ")
+    ],
 )
 def test_every_command_is_one_that_there_is(line: str) -> None:
     _, *arguments = shlex.split(line, comments=True)
@@ -52,17 +59,6 @@ def test_the_configuration_is_one_that_a_node_takes(tmp_path: Path) -> None:
     file = tmp_path / "node.toml"
     file.write_text(block)
     assert load(file, {}).node == "n1"
-
-
-def test_the_limits_are_the_defaults() -> None:
-    rows = re.findall(r"^\| .* \| `(\w+)\.(\w+)` \| (\d+) \|$", README, re.MULTILINE)
-    shown = {(section, key): int(value) for section, key, value in rows}
-    defaults = {
-        (section, key): getattr(NodeConfig.model_fields[section].default, key) for section, key in shown
-    }
-    assert shown == defaults
-    limits = NodeConfig.model_fields["limits"].default
-    assert {key for section, key in shown if section == "limits"} == set(type(limits).model_fields)
 
 
 def test_the_delay_levels_are_those_named() -> None:
