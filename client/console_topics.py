@@ -131,7 +131,7 @@ def delete_group(
 @on_cluster()
 def redrive(
     topic: Annotated[str, typer.Argument(help="The dead-letter topic, dlq.GROUP.TOPIC.")],
-    reason: Annotated[str, typer.Option(help="Only letters with this reason.")] = "",
+    reason: Annotated[str, typer.Option(help="Only letters with this reason: NACKED or LEASE_EXPIRED.")] = "",
     tag: Annotated[list[str] | None, typer.Option(help="Only letters with any of these.")] = None,
     most: Annotated[int, typer.Option("--max", min=0, help="Give back so many.", show_default="all")] = 0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count.")] = False,

@@ -26,7 +26,7 @@ SYSTEMS: Final = {
 }
 NOT_TO_BE_HAD: Final = {
     "pulsar": "its broker is a Maven artifact with 700 others behind it; org.apache.pulsar:pulsar-broker "
-    "3.0.7 was tried: Maven resolves it in no less than 20 minutes",
+    "3.0.7 was tried, Maven did not resolve it within 20 minutes",
     "rocketmq": "its broker is a Maven artifact, but its name server and the proxy that its Python client "
     "needs are none: org.apache.rocketmq:rocketmq-namesrv and rocketmq-proxy, 5.3.1 and 5.3.2, were tried",
 }
