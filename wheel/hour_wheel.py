@@ -69,6 +69,10 @@ class HourWheel:
         """The hours that have a partition, ascending."""
         return tuple(sorted(self._partitions))
 
+    def units(self, hour: int) -> int:
+        """How many messages an hour that has a partition has ever got; it is not opened for it."""
+        return self._partitions[hour].units
+
     def find(self, hour: int) -> HourPartition | None:
         """The partition of an hour, open from now on; None where there is none."""
         partition = self._partitions.get(hour)

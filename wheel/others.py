@@ -1,12 +1,13 @@
 """Who is to overtake a backlog: what other topics have due behind its front.
 
-Found by a pass over the indices of the backlog's hours, in steps, which then goes on with what is appended.
-What has been seen rests on when this was asked, so the choice is the leader's, and part of its command; that
-the chosen are released is then the same on every replica.
+Found by passes over the indices of the backlog's hours, in steps; a pass then goes on with what is appended,
+and serves until the next has seen all. What has been seen rests on when this was asked, so the choice is the
+leader's, and part of its command; that the chosen are released is then the same on every replica.
 
 The topic with most of the front needs no help. The others share what may overtake by max-min fairness
 (Bertsekas and Gallager, Data Networks, 6.5.2): none gets less so that another gets more than it. Of each
-topic the first ones go, so that its own order stays.
+topic the first ones go, so that its own order stays. What is held of them is shared in the same way, so a
+topic with another million crowds nobody out; when half of what is held of it is gone, a new pass begins.
 """
 
 from __future__ import annotations
@@ -17,82 +18,131 @@ from typing import Final
 import numpy as np
 
 from tarry.wheel.delay_log import BLOCK_UNITS
-from tarry.wheel.grouping import starts_of
+from tarry.wheel.grouping import groups, starts_of
 from tarry.wheel.hour_partition import HourPartition
 from tarry.wheel.hour_wheel import HourWheel
 from tarry.wheel.near_queue import ENTRY
 from tarry.wheel.state import HOUR_MS, MARK, Cut, Numbers, Rows
 
-_STEP_UNITS: Final = 1 << 20  # looked at in one call: some 10 ms
-_AHEAD_MS: Final = 10_000  # how much later than asked for is looked for as well; then a new pass begins
-_FOUND_MAX: Final = 131_072  # held, 24 bytes each, and all of the last one's millisecond
-_SHARING_MAX: Final = 32_768  # of those, looked at to share
+_STEP_UNITS: Final = 1 << 20  # looked at in one call: some 20 ms
+_AHEAD_MS: Final = 10_000  # how much later than asked for is looked for as well
+_FOUND_MAX: Final = 131_072  # held by a pass, 24 bytes each; found in one call, but for the rest of a block
 
 
 class Others:
-    """What topics but one have due after the cut, up to some time, as far as it has not been chosen."""
+    """What topics but the one in front have due after the cut, as far as it has not been chosen."""
 
-    __slots__ = ("_end_ms", "_found", "_hours", "_seen", "_start_ms", "_topic")
+    __slots__ = ("_hours", "_next", "_pass")
 
-    def __init__(self, hours: HourWheel, front: Numbers, cut: Cut, until_ms: int) -> None:
-        """`front`: topics of what is released next, shape (n,)."""
-        self._topic = int(np.bincount(front).argmax()) if len(front) else None
+    def __init__(self, hours: HourWheel) -> None:
+        self._hours = hours
+        self._pass: _Pass | None = None
+        self._next: _Pass | None = None
+
+    def choose(self, front: Numbers, cut: Cut, until_ms: int, quota: int) -> tuple[Numbers, Numbers]:
+        """Hours and global indices, by due time; none before a pass has seen all, a step a call.
+
+        Args:
+            front: topics of what is released next, shape (n,).
+        """
+        served = self._pass is not None and self._pass.serves(front, until_ms)
+        if self._next is None and len(front) and not served:
+            self._next = _Pass(self._hours, int(np.bincount(front).argmax()), cut, until_ms)
+        if self._next is not None and self._next.look():
+            self._pass, self._next = self._next, None
+            self._pass.forget_gone()  # it may have seen them before they were chosen
+        if self._pass is None:
+            return np.empty(0, np.uint32), np.empty(0, np.uint32)
+        self._pass.look()
+        return self._pass.choose(cut, until_ms, quota)
+
+
+class _Pass:
+    """What topics but one have due from the cut to some time, of each up to some time."""
+
+    __slots__ = ("_end_ms", "_ends_ms", "_found", "_hours", "_level", "_seen", "_start_ms", "_topic")
+
+    def __init__(self, hours: HourWheel, topic: int, cut: Cut, until_ms: int) -> None:
+        self._topic = topic
         self._hours = hours
         self._start_ms = cut.due_ms
         self._end_ms = until_ms + _AHEAD_MS
+        self._ends_ms = np.array([self._end_ms + 1])  # by topic, exclusive; the last one: of all others
+        self._level = 0  # how much is held at most of a topic that more has been found of
         self._seen: dict[int, int] = {}
         self._found: Rows = np.empty(0, ENTRY)
 
     def serves(self, front: Numbers, until_ms: int) -> bool:
-        """Whether this is still about the topic in front, and about all that is due by then."""
-        return until_ms <= self._end_ms and bool((front == self._topic).any())
+        """Whether this is about the topic in front and all that is due by then, and no other runs short."""
+        if until_ms > self._end_ms or (len(front) and not bool((front == self._topic).any())):
+            return False
+        left = np.bincount(self._found["topic"] & ~MARK, minlength=len(self._ends_ms))[: len(self._ends_ms)]
+        left[front[front < len(left)]] = self._level  # they go without help
+        return not bool(((self._ends_ms <= until_ms) & (2 * left < self._level)).any())
 
     def choose(self, cut: Cut, until_ms: int, quota: int) -> tuple[Numbers, Numbers]:
-        """Hours and global indices, by due time; none before all has been seen, a step a call."""
-        if self._topic is None or not self._look():
-            return np.empty(0, np.uint32), np.empty(0, np.uint32)
+        """See `Others.choose`."""
         self._found = self._found[~cut.has_passed(self._found["due_ms"], self._found["global_index"])]
-        due = self._found[: bisect_right(self._found["due_ms"].data, until_ms)][:_SHARING_MAX]
+        due = self._found[: bisect_right(self._found["due_ms"].data, until_ms)]
         positions = shares(due["topic"] & ~MARK, quota)
         chosen = due.take(positions)
         self._found = np.delete(self._found, positions)
         return (chosen["due_ms"] // HOUR_MS).astype(np.uint32), np.ascontiguousarray(chosen["global_index"])
 
-    def _look(self) -> bool:
-        """Go on with the pass; whether everything has been seen."""
-        left, found, whole = _STEP_UNITS, [], True
-        for hour in self._hours.hours():
-            if not self._start_ms // HOUR_MS <= hour <= self._end_ms // HOUR_MS:
-                continue
-            partition, seen = self._hours.must(hour), self._seen.get(hour, 0)
-            until = min(partition.units, seen + left)
-            found += [
-                self._of_others(partition, start, min(until, start + BLOCK_UNITS))
-                for start in range(seen, until, BLOCK_UNITS)
-            ]
-            self._seen[hour] = until
-            left -= until - seen
-            whole &= until == partition.units
+    def look(self) -> bool:
+        """Go on; whether everything has been seen."""
+        left, room, found = _STEP_UNITS, _FOUND_MAX, []
+        whole = True
+        for hour in self._hours.pending.from_hour(self._start_ms // HOUR_MS):
+            if hour > self._end_ms // HOUR_MS:
+                break
+            units, seen = self._hours.units(hour), self._seen.get(hour, 0)
+            while seen < units and left > 0 and room > 0:
+                until = min(units, seen + min(left, BLOCK_UNITS))
+                found.append(self._of_others(self._hours.must(hour), seen, until))
+                left -= until - seen
+                room -= len(found[-1])
+                self._seen[hour] = seen = until
+            whole &= seen == units
         self._add(found)
         return whole
 
     def _of_others(self, partition: HourPartition, start: int, end: int) -> Rows:
         block = partition.log.block(start, end)
-        chosen = np.flatnonzero(block["topic"] & ~MARK != self._topic)
+        topic = block["topic"] & ~MARK
+        due_ms = block["due_in_hour_ms"] + np.int64(partition.hour * HOUR_MS)
+        ends_ms = self._ends_ms.take(topic, mode="clip")
+        chosen = np.flatnonzero((topic != self._topic) & (due_ms >= self._start_ms) & (due_ms < ends_ms))
         entries = partition.entries(block.take(chosen), (chosen + start).astype(np.uint32))
-        if partition.gone:
-            entries = entries[~partition.is_gone(entries["global_index"])]
-        return entries[(entries["due_ms"] >= self._start_ms) & (entries["due_ms"] <= self._end_ms)]
+        return entries[~partition.is_gone(entries["global_index"])] if partition.gone else entries
 
     def _add(self, found: list[Rows]) -> None:
         if not any(map(len, found)):
             return
         entries = np.concatenate((self._found, *found))
         entries = entries.take(np.argsort(entries["due_ms"], kind="stable"))
-        if len(entries) > _FOUND_MAX:  # the latest are left to another pass
-            self._end_ms = int(entries["due_ms"][_FOUND_MAX - 1])
-            entries = entries[: bisect_right(entries["due_ms"].data, self._end_ms)]
+        if len(entries) > _FOUND_MAX:  # the latest of each topic are left to another pass
+            topic = entries["topic"] & ~MARK
+            kept = shares(topic, _FOUND_MAX)
+            self._end(np.delete(topic, kept), np.delete(entries["due_ms"], kept))
+            self._level = int(np.bincount(topic[kept]).max())
+            entries = entries.take(kept)
         self._found = entries
+
+    def _end(self, topic: Numbers, due_ms: np.ndarray[tuple[int], np.dtype[np.int64]]) -> None:
+        """Look for topics, shape (n,), up to these times only, ascending: the first of each holds."""
+        more = int(topic.max()) + 2 - len(self._ends_ms)
+        self._ends_ms = np.append(self._ends_ms, np.full(max(0, more), self._end_ms + 1))
+        self._ends_ms[topic[::-1]] = due_ms[::-1]
+
+    def forget_gone(self) -> None:
+        """Forget what has been released or cancelled since it was found."""
+        keep = np.ones(len(self._found), np.bool_)
+        for hour, rows in groups(self._found["due_ms"] // HOUR_MS):
+            partition = self._hours.find(hour)
+            if partition is not None and partition.gone:
+                keep[rows] = ~partition.is_gone(self._found["global_index"][rows])
+        self._found = self._found[keep]
 
 
 def shares(topic: Numbers, quota: int) -> Numbers:

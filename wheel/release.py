@@ -113,9 +113,9 @@ class Release:
     def overtaking(self, until_ms: int, count: int, quota: int) -> tuple[Numbers, Numbers]:
         """See `Wheel.overtaking`."""
         front = self._near.head(until_ms, count)["topic"] & ~MARK
-        if self._others is None or not self._others.serves(front, until_ms):
-            self._others = Others(self._hours, front, self.cut, until_ms)
-        return self._others.choose(self.cut, until_ms, quota)
+        if self._others is None:
+            self._others = Others(self._hours)
+        return self._others.choose(front, self.cut, until_ms, quota)
 
     def _next_live(self, until_ms: int, limit: int) -> tuple[Rows, Flags | None] | None:
         """The next entries due by `until_ms`, and which, if not all, are live. None: there are none."""

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tarry.wheel.delay_log import DelayLog
 from tarry.wheel.others import shares
-from tarry.wheel.state import HOUR_MS, MARK, CancelOutcome, MessageState, WheelSettings
+from tarry.wheel.state import HOUR_MS, MARK, CancelOutcome, MessageState, Taken, WheelSettings
 from tarry.wheel.wheel import Wheel
 from tests.wheel.sorted_list import START_MS, u4
+from tests.wheel.test_cost import lines_run
 
 HOUR = START_MS // HOUR_MS
 CROWD, SMALL, OTHER = 1, 2, 3
@@ -158,3 +162,127 @@ def test_nothing_overtakes_nothing(tmp_path: Path) -> None:
     wheel = Wheel(tmp_path, WheelSettings())
     assert len(wheel.overtaking(START_MS + 1_000, 100, 64)[0]) == 0
     assert len(wheel.overtake(u4(), u4())) == 0
+
+
+def _commit(wheel: Wheel, until_ms: int, slice_messages: int, quota: int) -> tuple[Taken, Taken]:
+    """One commit of a backlog: what overtakes, and what goes in the order of due times."""
+    return wheel.overtake(*wheel.overtaking(until_ms, slice_messages, quota)), wheel.take(
+        until_ms, slice_messages
+    )
+
+
+def test_a_small_topic_waits_for_a_few_commits_where_two_have_a_crowd(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tarry.wheel.others._STEP_UNITS", 1_000)
+    monkeypatch.setattr("tarry.wheel.others._FOUND_MAX", 300)
+    wheel = Wheel(tmp_path, QUIET)
+    _put(wheel, CROWD, [START_MS + 100] * 2_500)
+    crowd = _put(wheel, OTHER, [START_MS + 200 + n % 50 for n in range(2_500)])
+    small = _put(wheel, SMALL, [START_MS + 900] * 10)
+    _loaded(wheel)
+    overtook = [_commit(wheel, START_MS + 1_000, 10, 20)[0] for _ in range(60)]
+    got = [Counter(each.topic.tolist()) for each in overtook]
+    first = next(at for at, each in enumerate(got) if each)
+    assert first < 15
+    assert all(each == {OTHER: 10, SMALL: 10} for each in got[first : first + 1])
+    assert all(each == {OTHER: 20} for each in got[first + 1 :])  # as long as passes over the rest take
+    found = np.concatenate([each.global_index[each.topic == OTHER] for each in overtook]).tolist()
+    assert found == sorted(crowd, key=lambda index: ((index - crowd[0]) % 50, index))[: len(found)]
+    assert set(small) == {int(at) for each in overtook for at in each.global_index[each.topic == SMALL]}
+
+
+def test_what_may_overtake_is_shared_among_all_that_is_due(tmp_path: Path) -> None:
+    wheel = Wheel(tmp_path, WheelSettings())
+    _put(wheel, CROWD, [START_MS + 100] * 1_000)
+    _put(wheel, OTHER, [START_MS + 200] * 40_000)
+    _put(wheel, SMALL, [START_MS + 900] * 10)
+    _loaded(wheel)
+    overtook, _ = _commit(wheel, START_MS + 1_000, 100, 100)
+    assert Counter(overtook.topic.tolist()) == {OTHER: 90, SMALL: 10}
+
+
+def test_a_pass_that_takes_longer_than_it_looks_ahead_is_still_of_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tarry.wheel.others._STEP_UNITS", 1_000)
+    wheel = Wheel(tmp_path, QUIET)
+    _put(wheel, CROWD, [START_MS + 100] * 4_500)
+    _put(wheel, SMALL, [START_MS + 900] * 3)
+    _loaded(wheel)
+    found = [len(_commit(wheel, START_MS + 1_000 + at * 20_000, 10, 2)[0]) for at in range(8)]
+    assert found == [0, 0, 0, 0, 2, 1, 0, 0]
+
+
+def test_who_is_known_goes_on_overtaking_while_another_pass_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tarry.wheel.others._STEP_UNITS", 1_000)
+    wheel = Wheel(tmp_path, QUIET)
+    _put(wheel, CROWD, [START_MS + 100] * 400 + [START_MS + 800] * 3_600)
+    _put(wheel, OTHER, [START_MS + 200] * 4_000)
+    _put(wheel, SMALL, [START_MS + 900] * 300)
+    _loaded(wheel)
+    got = [Counter(_commit(wheel, START_MS + 1_000, 50, 20)[0].topic.tolist()) for _ in range(24)]
+    assert got[8:16] == [{OTHER: 10, SMALL: 10}] * 8  # the crowd leaves the front
+    assert all(each[SMALL] == 10 for each in got[16:])
+    assert got[-1] == {CROWD: 10, SMALL: 10}
+
+
+def test_two_crowds_in_front_cost_no_pass_a_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tarry.wheel.others._FOUND_MAX", 100)
+    looked_at, block = [], DelayLog.block
+    monkeypatch.setattr(DelayLog, "block", lambda *at: looked_at.append(at) or block(*at))
+    wheel = Wheel(tmp_path, WheelSettings())
+    for n in range(1_000):
+        _put(wheel, CROWD, [START_MS + 100 + n // 10])
+        _put(wheel, OTHER, [START_MS + 100 + n // 10])
+    _loaded(wheel)
+    passes = []
+    for _ in range(15):
+        looked_at.clear()
+        _commit(wheel, START_MS + 1_000, 100, 10)
+        passes.append(len(looked_at))
+    assert passes[-10:] == [0] * 10
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 4), st.integers(0, 40)), min_size=1, max_size=150),
+    st.integers(1, 20),
+    st.integers(5, 30),
+    st.integers(1, 8),
+)
+def test_whatever_is_held_and_seen_at_once_each_topic_goes_in_its_order_and_nothing_is_named_twice(
+    messages: list[tuple[int, int]], found_max: int, step_units: int, quota: int
+) -> None:
+    with (
+        TemporaryDirectory() as folder,
+        patch("tarry.wheel.others._FOUND_MAX", found_max),
+        patch("tarry.wheel.others._STEP_UNITS", step_units),
+    ):
+        wheel = Wheel(Path(folder), WheelSettings())
+        topic, due = (np.array(column) for column in zip(*messages, strict=True))
+        none = np.zeros(len(due), np.uint64)
+        wheel.append(START_MS + 1 + due, topic.astype(np.uint32), none, [b"r"] * len(due))
+        _loaded(wheel)
+        parts = []
+        while wheel.pending:
+            chosen = wheel.overtaking(START_MS + 100, 3, quota)
+            overtook = wheel.overtake(*chosen)
+            assert len(overtook) == len(chosen[0]) <= quota
+            parts += [overtook, wheel.take(START_MS + 100, 3)]
+        left = np.concatenate([part.topic for part in parts]), np.concatenate([part.due_ms for part in parts])
+        for each in range(5):
+            assert (np.diff(left[1][left[0] == each]) >= 0).all()
+
+
+def test_who_overtakes_costs_no_step_for_an_hour_with_nothing_new(tmp_path: Path) -> None:
+    lines = []
+    for hours in (10, 100):
+        wheel = Wheel(tmp_path / str(hours), WheelSettings(hours_open_max=2))
+        _put(wheel, CROWD, [START_MS + 100] * 200)
+        _put(wheel, SMALL, [START_MS + HOUR_MS * hour for hour in range(1, hours)])
+        _loaded(wheel)
+        wheel.overtaking(START_MS + 1_000, 10, 5)
+        lines.append(lines_run(lambda: wheel.overtaking(START_MS + 1_000, 10, 5)))  # noqa: B023
+    assert lines[0] == lines[1]
