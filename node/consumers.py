@@ -28,6 +28,8 @@ class Consumer:
     streams: bool = False
     """While a response waits for the one before to be written, nothing more is sent: what becomes due
     goes together with the next."""
+    polls: bool = False
+    """It takes what is due once and goes again: it never comes back to say what it has in hand."""
     outgoing_bytes: int = 0
     ended: Refusal | None = None
     _outgoing: deque[bytes] = field(default_factory=deque)

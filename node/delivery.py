@@ -12,6 +12,7 @@ from tarry.node.clock import ClusterTime
 from tarry.node.config import NodeConfig
 from tarry.node.damage import Damage
 from tarry.node.group_delivery import GroupDelivery
+from tarry.node.inheritance import LEASES_TOLD_MAX
 from tarry.node.ledger.ledger import Ledger
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.replication.machine import Machine
@@ -105,7 +106,8 @@ class Delivery:
 
     def cursors(self, sent_s: float | None) -> list[log_pb.Cursor]:
         """Return the cursors of all groups, for a heartbeat sent then; None: nothing more is handed over."""
-        opened = [cursor for group in self._groups.values() for cursor in group.cursors(sent_s)]
+        leases_max = LEASES_TOLD_MAX // max(1, len(self._groups))
+        opened = [cursor for group in self._groups.values() for cursor in group.cursors(sent_s, leases_max)]
         return [*self._inherited.values(), *opened]
 
     def end(self, refusal: Refusal) -> None:

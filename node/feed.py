@@ -13,14 +13,14 @@ No clock, no network: times come as arguments, what is to be done goes back as v
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import Counter, defaultdict
-from dataclasses import dataclass, field
+from collections import Counter
 from itertools import repeat
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tarry.node.hands import Batch, Hands
 from tarry.node.lanes import Lanes
 from tarry.node.parked import Parked
 from tarry.node.reserve import Reserve
@@ -41,20 +41,6 @@ EMPTY: Final = np.empty(0, dtype=WAITING)
 NONE: Final = np.empty(0, dtype=np.uint64)
 
 
-@dataclass(eq=False, slots=True)
-class Batch:
-    """What was handed over at once, under one lease."""
-
-    consumer: str
-    offsets: NDArray[np.uint64]
-    until_ms: int
-    bytes_each: float = 0.0  # of the records, on average
-    left: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.left = len(self.offsets)
-
-
 class Feed:
     """One group on one queue; lives as long as the leadership."""
 
@@ -66,7 +52,7 @@ class Feed:
         self.reserve = Reserve()
         self.tag_mask = 0  # pass over what has none of these bits; 0: take all
         self.held_until_ms: int | None = None
-        self.in_hand_bytes: defaultdict[str, float] = defaultdict(float)  # of records, by consumer
+        self.hands = Hands()
         self._acknowledged = acknowledged
         self.next = acknowledged.floor  # offsets below have been looked at
         self._waiting = EMPTY
@@ -168,7 +154,7 @@ class Feed:
     def hand(self, offsets: NDArray[np.uint64], consumer: str, until_ms: int, size_bytes: float = 0) -> Batch:
         """Record that the consumer holds the offsets, size_bytes of records, until the lease is over."""
         batch = Batch(consumer, offsets, until_ms, size_bytes / len(offsets))
-        self.in_hand_bytes[consumer] += size_bytes
+        self.hands.fill(batch)
         self._in_hand.update(zip(offsets.tolist(), repeat(batch)))
         self.cursor = max(self.cursor, int(offsets.max()) + 1)
         return batch
@@ -189,8 +175,7 @@ class Feed:
         own = np.ones(len(listed), dtype=np.bool_)
         for batch, count in counts.items():
             if batch is not None and batch.consumer == consumer:
-                batch.left -= count
-                self.in_hand_bytes[consumer] -= count * batch.bytes_each
+                self.hands.let_go(batch, count)
                 continue
             others = np.array([other is batch for other in batches], dtype=np.bool_)
             own &= ~others
@@ -200,13 +185,17 @@ class Feed:
 
     def expire(self, batch: Batch) -> NDArray[np.uint64]:
         """The batch's lease is over: return what of it is still in hand, and is so no more."""
-        if batch.left == 0:
-            return batch.offsets[:0]
-        still = [o for o in batch.offsets.tolist() if self._in_hand.get(o) is batch]
-        for offset in still:
+        still = self.left_of(batch)
+        for offset in still.tolist():
             del self._in_hand[offset]
-        self.in_hand_bytes[batch.consumer] -= batch.left * batch.bytes_each
-        batch.left = 0
+        self.hands.let_go(batch, len(still))
+        return still
+
+    def left_of(self, batch: Batch) -> NDArray[np.uint64]:
+        """Return what of the batch is still in hand."""
+        if batch.left in (0, len(batch.offsets)):
+            return batch.offsets[: batch.left]
+        still = [o for o in batch.offsets.tolist() if self._in_hand.get(o) is batch]
         return np.array(still, dtype=np.uint64)
 
     def extend(

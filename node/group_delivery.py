@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tarry.node import handover
+from tarry.node import handover, inheritance
 from tarry.node.consumers import Consumer
 from tarry.node.feed import LOOK_UNITS_MAX, Feed
 from tarry.node.lanes import Lanes
@@ -80,11 +80,11 @@ class GroupDelivery:
     def inherit(self, cursor: log_pb.Cursor, begun_ms: int) -> None:
         """Take over the old leader's cursor: what is below may be in hand, and is held for a lease.
 
-        Nobody knows of what lies above, but below ``doubtful``: its consumers get a moment to come back
-        and say so, before anything is handed to others.
+        The leases that it names go on as they are. Nobody knows of what lies above, but below ``doubtful``:
+        its consumers get a moment to come back and say so, before anything is handed to others.
         """
-        settings = self._context.config.delivery
-        self.feeds[cursor.queue].hold(cursor.offset, begun_ms + settings.lease_ms, cursor.doubtful)
+        settings, feed = self._context.config.delivery, self.feeds[cursor.queue]
+        inheritance.take_over(feed, self._leases, cursor, begun_ms + settings.lease_ms)
         self._missing.update(cursor.consumers)
         if cursor.doubtful > cursor.offset:
             self._waits_until_ms = begun_ms + settings.resume_ms
@@ -118,7 +118,8 @@ class GroupDelivery:
         self._set_filter(consumer)
         self.consumers.append(consumer)
         self._context.stir()
-        self._missing.discard(consumer.name)
+        if not consumer.polls:
+            self._missing.discard(consumer.name)
 
     def extend(
         self, consumer: str, queue: int, offsets: NDArray[np.uint64], lease_ms: int
@@ -167,8 +168,11 @@ class GroupDelivery:
             ended.cancel()
         return pending.result() if pending.done() else UNKNOWN_OUTCOME
 
-    def cursors(self, sent_s: float | None) -> list[log_pb.Cursor]:
-        """Return the cursor of each feed, for a heartbeat sent then; None: nothing more is handed over."""
+    def cursors(self, sent_s: float | None, leases_max: int) -> list[log_pb.Cursor]:
+        """Return the cursor of each feed, for a heartbeat sent then; None: nothing more is handed over.
+
+        They name leases_max messages at most that are in the hands of consumers without a stream.
+        """
         most = self._context.config.delivery.reserved_messages_max
         limits, now_ms = {}, self._context.time.now_ms()
         for number, feed in self.feeds.items():
@@ -176,17 +180,8 @@ class GroupDelivery:
                 feed.reserve.revoke()
             else:
                 limits[number] = feed.reserve.say(sent_s, feed.needs(now_ms) + most)
-        names = sorted({*self._missing, *(consumer.name for consumer in self.consumers)})
-        return [
-            log_pb.Cursor(
-                group=self.group,
-                queue=number,
-                offset=feed.cursor,
-                consumers=names,
-                doubtful=max(feed.doubtful, limits.get(number, 0)),
-            )
-            for number, feed in self.feeds.items()
-        ]
+        streams = {consumer.name for consumer in self.consumers if not consumer.polls} | self._missing
+        return inheritance.cursors(self.group, self.feeds, self._leases, streams, limits, leases_max)
 
     # -- handing over --------------------------------------------------------------------
 
@@ -276,7 +271,8 @@ class GroupDelivery:
         return None
 
     def _wants(self, consumer: Consumer) -> int:
-        in_hand_bytes = sum(feed.in_hand_bytes[consumer.name] for feed in self.feeds.values())
+        hands = (feed.hands.get(consumer.name) for feed in self.feeds.values())
+        in_hand_bytes = sum(hand.record_bytes for hand in hands if hand)
         return 0 if in_hand_bytes >= consumer.in_hand_bytes_max else consumer.wants()
 
     # -- leases --------------------------------------------------------------------------

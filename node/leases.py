@@ -10,7 +10,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tarry.node.feed import Batch, Feed
+from tarry.node.feed import Feed
+from tarry.node.hands import Batch
 
 KEPT_MIN: Final = 1_024
 """Leases, live or not, from which on those that nothing is left of are looked for."""
@@ -26,6 +27,9 @@ class Leases:
 
     def __len__(self) -> int:
         return len(self._heap)
+
+    def __iter__(self) -> Iterator[tuple[Feed, Batch]]:
+        return ((feed, batch) for _, _, feed, batch in self._heap)
 
     def add(self, feed: Feed, batch: Batch) -> None:
         """Keep a lease of the feed's."""

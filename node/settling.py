@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tarry.node import retries
-from tarry.node.feed import Batch, Feed
+from tarry.node.feed import Feed
+from tarry.node.hands import Batch
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.ledger_rows import Kind
 from tarry.proto.tarry_message_pb2 import RetryReason

@@ -278,18 +278,30 @@ class DispatchState(_message.Message):
     def __init__(self, term: _Optional[int] = ..., tick: _Optional[int] = ..., local_index: _Optional[int] = ..., frontier_ms: _Optional[int] = ..., cursors: _Optional[_Iterable[_Union[Cursor, _Mapping]]] = ..., now_ms: _Optional[int] = ..., sequence: _Optional[int] = ...) -> None: ...
 
 class Cursor(_message.Message):
-    __slots__ = ("group", "queue", "offset", "consumers", "doubtful")
+    __slots__ = ("group", "queue", "offset", "consumers", "doubtful", "leases")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     CONSUMERS_FIELD_NUMBER: _ClassVar[int]
     DOUBTFUL_FIELD_NUMBER: _ClassVar[int]
+    LEASES_FIELD_NUMBER: _ClassVar[int]
     group: str
     queue: int
     offset: int
     consumers: _containers.RepeatedScalarFieldContainer[str]
     doubtful: int
-    def __init__(self, group: _Optional[str] = ..., queue: _Optional[int] = ..., offset: _Optional[int] = ..., consumers: _Optional[_Iterable[str]] = ..., doubtful: _Optional[int] = ...) -> None: ...
+    leases: _containers.RepeatedCompositeFieldContainer[Lease]
+    def __init__(self, group: _Optional[str] = ..., queue: _Optional[int] = ..., offset: _Optional[int] = ..., consumers: _Optional[_Iterable[str]] = ..., doubtful: _Optional[int] = ..., leases: _Optional[_Iterable[_Union[Lease, _Mapping]]] = ...) -> None: ...
+
+class Lease(_message.Message):
+    __slots__ = ("consumer", "offset", "until_ms")
+    CONSUMER_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
+    consumer: str
+    offset: bytes
+    until_ms: bytes
+    def __init__(self, consumer: _Optional[str] = ..., offset: _Optional[bytes] = ..., until_ms: _Optional[bytes] = ...) -> None: ...
 
 class Checkpoint(_message.Message):
     __slots__ = ("applied_index", "applied_term", "wheel", "queues", "groups", "producers", "blocked")

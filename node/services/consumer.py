@@ -212,6 +212,7 @@ class ConsumerService:
         group = await self._joining.group(consumer, request.start)
         if isinstance(group, Refusal):
             return group
+        consumer.polls = True
         group.attach(consumer)
         try:
             group.pump()

@@ -128,7 +128,7 @@ class Group:
             await asyncio.sleep(0)
         for hand in self.hands.values():
             if hand.consumer is not None:
-                self._receive(hand, hand.consumer.take_all())
+                self.receive(hand, hand.consumer.take_all())
 
     # -- leaders -------------------------------------------------------------------------
 
@@ -255,7 +255,7 @@ class Group:
             del hand.held[given.queue, given.offset]
         return [given.label for given in chosen]
 
-    def _receive(self, hand: Hand, responses: list[bytes]) -> None:
+    def receive(self, hand: Hand, responses: list[bytes]) -> None:
         for response in responses:
             batch = pb.ConsumeResponse.FromString(response).deliveries
             for n, offset in enumerate(batch.offset):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 
-from tests.node.group_in_process import Group
+from tarry.node.consumers import Consumer
+from tests.node.group_in_process import GROUP, TOPIC, Group
 from tests.simulation import virtual_loop
 
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
@@ -36,3 +37,12 @@ async def pass_ms(group: Group, ms: int) -> None:
 
 def labels(group: Group) -> list[str]:
     return [one.label for one in group.given]
+
+
+def poll(group: Group, name: str, lease_ms: int, credit: int = 5, tags: Iterable[str] = ()) -> None:
+    """Let a consumer receive by a call what is due now."""
+    consumer = Consumer(name, TOPIC, GROUP, lease_ms, credit, frozenset(tags), polls=True)
+    group.group.attach(consumer)
+    group.group.pump()
+    group.group.leave(consumer, clean=False)
+    group.receive(group.hands[name], consumer.take_all())
