@@ -34,7 +34,7 @@ demo: $(READY) ## three real nodes, 20,000 messages, a leader killed: what was l
 	@$(PY) -m tarry.chaos.demo
 
 .PHONY: test
-test: $(READY) ## all tests (ARGS="-m 'not cluster'" for the fast ones)
+test: $(READY) ## all tests (ARGS="-m 'not cluster'" for the fast ones); those of Spark need Java 17
 	@$(PY) -m pytest $(ARGS)
 
 .PHONY: lint

@@ -42,3 +42,11 @@ def test_the_readme_counts_the_scenarios_and_the_bugs_that_are_in_the_tables() -
     bugs = CHAOS.partition("## Bugs found")[2]
     rows = len(re.findall(r"^\| ", bugs, re.MULTILINE)) - 2
     assert f"{rows} bugs" in page
+
+
+def test_the_client_s_page_has_every_file() -> None:
+    _, _, table = (ROOT / "client" / "README.md").read_text().partition("| file | its one idea |")
+    named = set(re.findall(r"`(\w+)\*?`", table))
+    files = {path.stem.partition("_")[0] if path.stem.startswith("console") else path.stem
+             for path in (ROOT / "client").glob("*.py")}  # fmt: skip
+    assert files - named == set()
