@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from inspect import Parameter
 from pathlib import Path
@@ -106,7 +106,7 @@ class OnCluster:
         try:
             client = connect(self.server, token=self.token, tls=self._tls(), deadline_ms=self.deadline_ms)
         except ValueError as error:
-            raise typer.BadParameter(str(error), param_hint="--server") from None
+            raise typer.BadParameter(str(error)) from None
 
         async def connected() -> None:
             async with client:
@@ -116,6 +116,10 @@ class OnCluster:
             asyncio.run(connected())
         except TarryError as error:
             fail(error, self.output)
+        except OSError as error:
+            if error.filename is None:
+                raise
+            raise typer.BadParameter(str(error)) from None  # a file or folder that the command names
 
     def _tls(self) -> Tls | None:
         if self.ca is None:
@@ -144,6 +148,7 @@ def on_cluster(*, deadline_ms: int = 15_000) -> Callable[[Callable[..., None]], 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(command)
         def with_options(**given: Any) -> None:
+            _refuse_what_is_no_text(given)
             cluster = OnCluster(**{name: given.pop(name) for name in shared})
             command(**given, cluster=cluster)
 
@@ -163,3 +168,13 @@ def on_cluster(*, deadline_ms: int = 15_000) -> Callable[[Callable[..., None]], 
         return with_options
 
     return decorate
+
+
+def _refuse_what_is_no_text(given: Mapping[str, object]) -> None:
+    for value in given.values():
+        for text in value if isinstance(value, list) else [value]:
+            if isinstance(text, str) and not text.isascii():
+                try:
+                    text.encode()
+                except UnicodeEncodeError:
+                    raise typer.BadParameter(f"{text!r} is not UTF-8") from None

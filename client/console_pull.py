@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, TypeAlias
 
 import typer
@@ -74,7 +75,7 @@ def ack(
     topic: Topic, handles: Handles, group: Group = "console", name: Name = "console", *, cluster: OnCluster
 ) -> None:
     """Acknowledge what receive took: it is done."""
-    _settle(topic, group, name, handles, Verdict(0), cluster)
+    _settle(topic, group, name, handles, Verdict, cluster)
 
 
 @on_cluster()
@@ -97,7 +98,7 @@ def nack(
     cluster: OnCluster,
 ) -> None:
     """Send what receive took round again, later."""
-    _settle(topic, group, name, handles, Verdict(0, nack=True, delay_ms=delay_ms), cluster)
+    _settle(topic, group, name, handles, lambda queue: Verdict.nacking(queue, delay_ms), cluster)
 
 
 @on_cluster()
@@ -114,11 +115,16 @@ def extend(
     cluster: OnCluster,
 ) -> None:
     """Keep what receive took for longer."""
-    _settle(topic, group, name, handles, Verdict(0, extend_ms=lease_ms), cluster)
+    _settle(topic, group, name, handles, lambda queue: Verdict.extending(queue, lease_ms), cluster)
 
 
 def _settle(
-    topic: str, group: str, name: str, handles: list[str], verdict: Verdict, cluster: OnCluster
+    topic: str,
+    group: str,
+    name: str,
+    handles: list[str],
+    verdict: Callable[[int], Verdict],
+    cluster: OnCluster,
 ) -> None:
     by_queue: dict[int, list[int]] = {}
     for handle in handles:
@@ -131,7 +137,7 @@ def _settle(
         puller = client.puller(topic, group, name=name)
         rows: list[dict[str, object]] = []
         for queue, offsets in by_queue.items():
-            outcomes = await puller.settle(verdict._replace(queue=queue), offsets)
+            outcomes = await puller.settle(verdict(queue), offsets)
             rows += [
                 {"handle": f"{queue}:{offset}", "outcome": outcome.value}
                 for offset, outcome in zip(offsets, outcomes, strict=True)

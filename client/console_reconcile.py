@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
 from tarry.client.aio import Client
 from tarry.client.console_options import OnCluster, on_cluster
-from tarry.client.console_output import Output, print_json, print_rows, words
+from tarry.client.console_output import Output, cell, print_json, print_rows, words
 from tarry.client.redriving import Fate, Redriven, redrive
 
 BROKEN, UNUSABLE = 1, 3
@@ -47,7 +48,9 @@ def reconcile(
     """Say what was delivered once, twice, late, or never (with Spark); schedule again what was not."""
     if ledgers:
         span = [*(["--from", from_] if from_ else []), *(["--to", to] if to else [])]
-        code = _job([*ledgers, "--out", str(out), *span, "-o", cluster.output.value, *(spark or [])])
+        code = _job(
+            [*ledgers, "--out", str(out), *span, "-o", cluster.output.value, *(spark or [])], cluster.output
+        )
         if code not in (0, BROKEN) or not again:
             raise typer.Exit(code)
     elif not again:
@@ -61,14 +64,20 @@ def reconcile(
     try:
         cluster.run(work)
     except FileNotFoundError as error:
-        words().print(f"[red]error[/] {error}")
-        raise typer.Exit(UNUSABLE) from None
+        _unusable(str(error), cluster.output)
 
 
-def _job(arguments: list[str]) -> int:
+def _unusable(why: str, output: Output) -> NoReturn:
+    if output is Output.JSON:
+        sys.stderr.write(json.dumps({"error": "UNUSABLE", "text": why}) + "\n")
+    else:
+        words().print(f"[red]error[/] {cell(why)}")
+    raise typer.Exit(UNUSABLE)
+
+
+def _job(arguments: list[str], output: Output) -> int:
     if importlib.util.find_spec("pyspark") is None:
-        words().print("[red]error[/] pyspark is missing: pip install 'tarry[spark]'")
-        return UNUSABLE
+        _unusable("pyspark is missing: pip install 'tarry[spark]'", output)
     command = [sys.executable, "-m", "tarry.spark", "reconcile", *arguments]
     return subprocess.run(command, check=False).returncode
 

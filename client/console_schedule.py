@@ -16,6 +16,7 @@ from tarry.client.batch import Time
 from tarry.client.console_options import OnCluster, on_cluster
 from tarry.client.console_output import Output, print_fields, words
 from tarry.client.console_times import parse_duration_ms, parse_time_ms, time_text
+from tarry.client.fields import INT64_MAX
 
 BATCH_MESSAGES = 1_000
 
@@ -91,6 +92,8 @@ def schedule(
     kind, value = times[0]
     if spread_ms and (count == 1 or kind is Time.DELAY_LEVEL):
         raise typer.BadParameter("goes with --count and --delay or --due", param_hint="--spread")
+    if count > 1 and max(value + spread_ms, count * spread_ms) > INT64_MAX:
+        raise typer.BadParameter("--spread, or the time itself, is beyond any due time")
     content = _content(body, file)
     properties = dict(_property(text) for text in property_ or [])
 
@@ -155,7 +158,10 @@ def _content(body: str, file: Path | None) -> bytes:
     if file is not None:
         if body:
             raise typer.BadParameter("give the body or a file, not both", param_hint="--file")
-        return file.read_bytes()
+        try:
+            return file.read_bytes()
+        except OSError as error:
+            raise typer.BadParameter(str(error), param_hint="--file") from None
     return sys.stdin.buffer.read() if body == "-" else body.encode()
 
 

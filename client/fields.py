@@ -8,6 +8,7 @@ from typing import Final
 from tarry.client.errors import Refused
 
 UINT32_MAX: Final = (1 << 32) - 1
+INT64_MAX: Final = (1 << 63) - 1
 UINT64_MAX: Final = (1 << 64) - 1
 
 

@@ -9,6 +9,7 @@ from typing import TypedDict
 
 from grpc import aio
 
+from tarry.client.errors import InvalidSetting
 from tarry.client.nodes import Nodes
 from tarry.client.status import error_of_call
 from tarry.proto.ledger_rows import Manifest
@@ -41,7 +42,10 @@ class Only(TypedDict, total=False):
 
 async def export(nodes: Nodes, address: str, only: Only) -> AsyncGenerator[LedgerPart]:
     """Yield what the node at an address has, oldest first; see ``Operator.export_ledger``."""
-    request = ExportLedgerRequest(**only)
+    try:
+        request = ExportLedgerRequest(**only)
+    except ValueError as error:
+        raise InvalidSetting("EXPORT_INVALID", f"a bound is beyond what can be asked for: {error}") from None
     try:
         async for part in nodes.node(address).operator.ExportLedger(request, metadata=nodes.metadata):
             yield LedgerPart(json.loads(part.segment), part.rows, part.count, part.resume)

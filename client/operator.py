@@ -12,6 +12,7 @@ from grpc import aio
 from tarry.client.calls import Calls
 from tarry.client.cluster_status import ClusterStatus, TopicStatus
 from tarry.client.errors import InvalidSetting, TarryError
+from tarry.client.fields import UINT32_MAX, UINT64_MAX, whole
 from tarry.client.ledger import LedgerPart, Only, export
 from tarry.client.nodes import Nodes
 from tarry.client.start import Start, group_start
@@ -115,6 +116,7 @@ class Operator:
 
         It first learns everything there is, within the deadline. Raises Refused where it cannot.
         """
+        deadline_ms = min(deadline_ms, UINT32_MAX)
         request = operator_pb.AddMemberRequest(node=node, address=address, deadline_ms=deadline_ms)
         response = await self._calls.call(
             lambda at: at.operator.AddMember,
@@ -187,7 +189,7 @@ class Operator:
         """
         request = operator_pb.SeekGroupRequest(topic=topic, group=group, dry_run=dry_run)
         if offset is not None and to is None:
-            request.offset = offset
+            request.offset = whole("offset", offset, InvalidSetting, "SEEK_INVALID", UINT64_MAX)
         elif to is not None and offset is None:
             request.start.CopyFrom(group_start(to))
         else:
@@ -212,7 +214,11 @@ class Operator:
         back by then is, and calling again goes on with the rest.
         """
         request = operator_pb.RedriveRequest(
-            topic=topic, reason=reason, tags=tags, messages_max=messages_max, dry_run=dry_run
+            topic=topic,
+            reason=reason,
+            tags=tags,
+            messages_max=whole("messages_max", messages_max, InvalidSetting, "SETTING_INVALID", UINT64_MAX),
+            dry_run=dry_run,
         )
         done = Redriven(0, 0)
         async for response in self._calls.stream(lambda node: node.operator.Redrive, request):

@@ -19,6 +19,14 @@ class Tls:
     server_name: str | None = None
     """Name to expect in the server's certificate, where it is not the address's host."""
 
+    def __post_init__(self) -> None:
+        if (self.certificate is None) != (self.private_key is None):
+            raise ValueError("TLS: a certificate and its private key go together: give both or neither")
+        for name in ("authorities", "certificate", "private_key"):
+            pem = getattr(self, name)
+            if pem is not None and b"-----BEGIN " not in pem:
+                raise ValueError(f"TLS: {name} is not PEM: it has no line that starts with -----BEGIN")
+
     def credentials(self) -> grpc.ChannelCredentials:
         return grpc.ssl_channel_credentials(self.authorities, self.private_key, self.certificate)
 
@@ -72,6 +80,8 @@ class Settings:
     def __post_init__(self) -> None:
         if not self.servers:
             raise ValueError("servers: at least one address is needed")
+        if self.token is not None and not (self.token.isascii() and self.token.isprintable()):
+            raise ValueError("token: only printable ASCII characters can be sent")
         if not 1 <= self.in_flight_max <= 32:
             raise ValueError("in_flight_max must be 1 to 32: the server remembers the last 64 answers")
         if self.ack_linger_ms < 0:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal, TypeAlias
 
 from tarry.client.errors import InvalidSetting
+from tarry.client.fields import INT64_MAX, whole
 from tarry.proto import tarry_consumer_pb2 as consumer_pb
 
 Start: TypeAlias = Literal["earliest", "latest"] | int
@@ -18,5 +19,6 @@ def group_start(start: Start) -> consumer_pb.GroupStart:
     if start == "latest":
         return consumer_pb.GroupStart(at=consumer_pb.START_AT_LATEST)
     if isinstance(start, int):
-        return consumer_pb.GroupStart(at=consumer_pb.START_AT_TIME, time_ms=start)
+        time_ms = whole("the time", start, InvalidSetting, "SEEK_INVALID", INT64_MAX, -INT64_MAX)
+        return consumer_pb.GroupStart(at=consumer_pb.START_AT_TIME, time_ms=time_ms)
     raise InvalidSetting("SEEK_INVALID", f"a start is 'earliest', 'latest' or a time in ms, not {start!r}")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TypedDict
 
+from tarry.client.errors import InvalidSetting
+from tarry.client.fields import UINT32_MAX, UINT64_MAX, whole
 from tarry.proto import tarry_operator_pb2 as operator_pb
 
 
@@ -43,8 +45,12 @@ _POLICIES = list(Misfire)
 
 
 def packed(options: TopicOptions) -> operator_pb.TopicSettings:
-    """Return settings as they are sent."""
+    """Return settings as they are sent. Raises InvalidSetting for a number that none of them can be."""
     numbers = {**options, "misfire": _POLICIES.index(options.get("misfire", Misfire.LATE))}
+    for name, value in options.items():
+        if name != "misfire":
+            highest = UINT32_MAX if name.endswith("per_s_max") else UINT64_MAX
+            whole(name, value, InvalidSetting, "SETTING_INVALID", highest)  # type: ignore[arg-type]
     return operator_pb.TopicSettings(**numbers)  # type: ignore[arg-type]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from tomllib import TOMLDecodeError
 from typing import Annotated, Any
 
 import typer
@@ -37,10 +38,14 @@ def node(
 ) -> None:
     """Run a node until SIGTERM. Flags win over the environment (TARRY_…), which wins over the file.
 
-    Exit codes: 0 ended as asked, 1 failed while running, 2 the configuration is wrong, 3 the data is damaged.
+    It writes nothing but its log, to stderr: JSON, a line each, or with log_json = false for people.
+
+    Exit codes: 0 ended as asked, 1 failed while running, 2 the configuration is wrong, or its port or folder
+    in use, 3 the data is damaged.
     """
+    from tarry.node.app import CannotListen
     from tarry.node.log import configure
-    from tarry.node.serving import DataDamaged, serve
+    from tarry.node.serving import DataDamaged, DataInUse, serve
 
     given: dict[str, Any] = {"node": name, "data": data, "listen": listen, "log_level": log_level}
     flags = {key: value for key, value in given.items() if value is not None}
@@ -54,7 +59,8 @@ def node(
             typer.echo(f"{where}: {problem['msg']}", err=True)
         raise typer.Exit(2) from None
     except (OSError, ValueError) as error:
-        typer.echo(str(error), err=True)
+        at = f"{config}: " if isinstance(error, UnicodeDecodeError | TOMLDecodeError) else ""
+        typer.echo(f"{at}{error}", err=True)
         raise typer.Exit(2) from None
     configure(settings.node, settings.log_level, as_json=settings.log_json)
     if rejoin and len(settings.members) < 2:
@@ -62,6 +68,9 @@ def node(
         raise typer.Exit(2)
     try:
         serve(settings, rejoin=rejoin)
+    except (CannotListen, DataInUse) as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(2) from None
     except DataDamaged as damaged:
         typer.echo(str(damaged), err=True)
         raise typer.Exit(3) from None

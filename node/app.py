@@ -53,6 +53,10 @@ COMMAND_OVERHEAD_BYTES: Final = 64 << 10
 SERVICES: Final = ("tarry.v1.ProducerService", "tarry.v1.ConsumerService", "tarry.v1.OperatorService")
 
 
+class CannotListen(Exception):
+    """The address of ``listen`` cannot be had: end what has it, or listen elsewhere."""
+
+
 class Node:
     """One node of a cluster. ``run`` until ``stop``, or until something fails that must end the process."""
 
@@ -105,7 +109,10 @@ class Node:
         config, damage = self.config, self._core.damage
         records = PeerRecords(self._forwarding, config.cluster, config.node, config.peer_token)
         host, _, port = (config.peer_listen or config.listen).rpartition(":")
-        await self._transport.listen(host.strip("[]"), int(port) if config.peer_listen else 0)
+        try:
+            await self._transport.listen(host.strip("[]"), int(port) if config.peer_listen else 0)
+        except OSError as error:
+            raise CannotListen(f"cannot listen for peers on {host}: {error}; see peer_listen") from None
         await self._server.start()
         log.info("listening", address=self.config.listen, data=str(self.config.data))
         tasks = [
@@ -193,14 +200,21 @@ class Node:
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         reflection.enable_server_reflection((*SERVICES, reflection.SERVICE_NAME), server)
         credentials = server_credentials(config.tls)
-        if credentials is None:
-            bound = server.add_insecure_port(config.listen)
-            if not config.listen.startswith(("127.", "localhost", "[::1]")):
-                log.warning("no TLS on an address that others can reach", listen=config.listen)
-        else:
-            bound = server.add_secure_port(config.listen, credentials)
+        try:
+            bound = (
+                server.add_insecure_port(config.listen)
+                if credentials is None
+                else server.add_secure_port(config.listen, credentials)
+            )
+        except RuntimeError:  # by newer gRPC; older ones return 0
+            bound = 0
         if bound == 0:
-            raise OSError(f"cannot listen on {config.listen}: the port is taken, or not this machine's")
+            raise CannotListen(
+                f"cannot listen on {config.listen}: "
+                "the port is taken, the address not this machine's, or the TLS files no certificate and key"
+            )
+        if credentials is None and not config.listen.startswith(("127.", "localhost", "[::1]")):
+            log.warning("no TLS on an address that others can reach", listen=config.listen)
         return server
 
     async def _shut_down(self, tasks: Sequence[asyncio.Task[Any]]) -> None:

@@ -6,16 +6,19 @@ then the file, then the defaults here. A key that does not exist is an error.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, FilePath, field_validator, model_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
     TomlConfigSettingsSource,
 )
+
+from tarry.node import environment
 
 CLASSIC_DELAY_LEVELS_MS = tuple(
     seconds * 1000
@@ -135,9 +138,9 @@ class Consensus(_Section):
 class Tls(_Section):
     """Certificates; all three make it mutual."""
 
-    certificate: Path
-    key: Path
-    authority: Path | None = None
+    certificate: FilePath
+    key: FilePath
+    authority: FilePath | None = None
     bind_peers: bool = True  # where mutual: a peer's certificate must carry its node's name
 
 
@@ -177,8 +180,15 @@ class NodeConfig(BaseSettings):
     groups_auto_create: bool = True  # a consumer makes its group
     tokens: dict[str, Token] = {}
     peer_token: str = ""  # what nodes show each other where tokens are on
-    log_level: str = "info"
+    log_level: str = Field(default="info", pattern=r"^(?i:debug|info|warning|error|critical)$")
     log_json: bool = True
+
+    @field_validator("listen", "peer_listen")
+    @classmethod
+    def _port(cls, listen: str) -> str:
+        if listen and int(listen.rpartition(":")[2]) > 65_535:
+            raise ValueError("a port is 65535 at most")
+        return listen
 
     @field_validator("data")
     @classmethod
@@ -219,6 +229,8 @@ def load(path: Path | None, flags: dict[str, Any]) -> NodeConfig:
     """
     if path is not None and not path.is_file():
         raise FileNotFoundError(f"{path}: no such configuration file")
+
+    environment.check(os.environ, NodeConfig.model_fields)
 
     class FromFile(NodeConfig):
         model_config = SettingsConfigDict(toml_file=path)

@@ -48,6 +48,11 @@ def dev(
         raise typer.BadParameter(f"in use: {', '.join(taken)}; try --port 0", param_hint="--port")
     signal.signal(signal.SIGTERM, _interrupt)
     console = Console(stderr=output == "json")
+    try:
+        if data is not None:
+            data.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise typer.BadParameter(str(error), param_hint="--data") from None
     with ExitStack() as stack:
         folder = data or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tarry-dev-")))
         cluster = stack.enter_context(LocalCluster(nodes, folder.absolute(), ports=ports))

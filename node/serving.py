@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import gc
 import os
 import resource
@@ -41,13 +42,26 @@ class DataDamaged(Exception):
     """The data is not what was written; the message says what to do. Nothing of it is served."""
 
 
+class DataInUse(Exception):
+    """The data folder cannot be had: another node runs with it, or this user may not write it."""
+
+
 def serve(config: NodeConfig, *, rejoin: bool = False) -> None:
     """Run a node in this process until SIGTERM or SIGINT.
 
     ``rejoin``: the data was lost, or is not to be trusted: take everything anew from the others.
-    Raises DataDamaged.
+    Raises DataDamaged, DataInUse, CannotListen.
     """
     may_open_all()
+    try:
+        config.data.mkdir(parents=True, exist_ok=True)
+        folder = os.open(config.data, os.O_RDONLY)
+    except OSError as error:
+        raise DataInUse(f"data: {error}; name a folder that this user may write") from None
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)  # until the process ends
+    except BlockingIOError:
+        raise DataInUse(f"{config.data} is another running node's: two at once would destroy it") from None
     if rejoin:
         _set_aside(config, "as asked")
     try:

@@ -8,6 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from tarry.node.config import load
+from tarry.node.environment import OTHERS
 
 WHOLE = {"node": "n1", "data": Path("data"), "listen": "127.0.0.1:1", "members": {"n1": "127.0.0.1:1"}}
 
@@ -38,6 +39,9 @@ def test_flags_win_over_the_environment_and_that_over_the_file(
         ({"members": {"n2": "127.0.0.1:1"}}, "join"),
         ({"node": "N 1"}, "node"),
         ({"listen": "7001"}, "listen"),
+        ({"listen": "127.0.0.1:65536"}, "65535"),
+        ({"log_level": "verbose"}, "log_level"),
+        ({"tls": {"certificate": "none.pem", "key": "none.pem"}}, "certificate"),
         ({"tokens": {"secret": {}}}, "peer_token"),
         ({"consensus": {"election_min_ms": 700}}, "election_min_ms < election_max_ms"),
         ({"consensus": {"fallback_ms": 400}}, "fallback_ms"),
@@ -57,3 +61,25 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 def test_a_newcomer_need_not_name_itself() -> None:
     load(None, {**WHOLE, "members": {"n2": "127.0.0.1:1"}, "join": True})
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("TARRY_LISEN", "TARRY_LISEN: no such setting; TARRY_LISTEN is one"),
+        ("tarry_limit__body_bytes_max", "TARRY_LIMITS is one"),
+        ("TARRY_ZZZZZZ", "no such setting$"),
+    ],
+)
+def test_a_variable_that_no_program_reads_is_refused_with_the_one_that_was_meant(
+    name: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, "x")
+    with pytest.raises(ValueError, match=said):
+        load(None, dict(WHOLE))
+
+
+def test_variables_of_clients_chaos_and_kubernetes_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (*OTHERS, "TARRY_SERVICE_HOST", "TARRY_N1_SERVICE_PORT_GRPC", "TARRY_PORT_7001_TCP_ADDR"):
+        monkeypatch.setenv(name, "x")
+    load(None, dict(WHOLE))
