@@ -13,6 +13,9 @@ from tarry.replication.refusal import Reason, Refusal
 OUTGOING_BYTES_MAX: Final = 4 << 20
 """Of one call's answer; its last message may go beyond."""
 
+ANSWERS_BYTES_MAX: Final = 4 << 20
+"""Of what waits for a stream's consumer to read it, behind what is being written."""
+
 
 @dataclass(eq=False, slots=True)
 class Consumer:
@@ -53,8 +56,20 @@ class Consumer:
     def _full(self) -> bool:
         return bool(self._outgoing) if self.streams else self.outgoing_bytes >= OUTGOING_BYTES_MAX
 
+    def _behind_bytes(self) -> int:
+        return self.outgoing_bytes - len(self._outgoing[0])
+
     def send(self, response: bytes) -> None:
-        """Queue a serialized ConsumeResponse."""
+        """Queue a serialized ConsumeResponse; a stream whose consumer asks and asks and never reads ends."""
+        if self.ended is not None:
+            return
+        if self.streams and self._outgoing and self._behind_bytes() > ANSWERS_BYTES_MAX:
+            self.take_all()
+            text = (
+                f"{ANSWERS_BYTES_MAX} bytes of answers wait to be read: read the stream while writing to it"
+            )
+            self.end(Refusal(Reason.CONSUMER_TOO_SLOW, text))
+            return
         self._outgoing.append(response)
         self.outgoing_bytes += len(response)
         self._readable.set()
@@ -85,6 +100,32 @@ class Consumer:
         response = self._outgoing.popleft()
         self.outgoing_bytes -= len(response)
         return response
+
+
+class PolledFilter:
+    """What a group's callers filter by: between two calls nobody is attached, and the filter still counts."""
+
+    def __init__(self, lease_ms: int) -> None:
+        self._lease_ms = lease_ms
+        self._tags: frozenset[str] | None = None
+        self._until_ms = 0
+
+    def note(self, consumer: Consumer, now_ms: int) -> None:
+        """The consumer is attached, or its call is over."""
+        if consumer.polls:
+            self._tags, self._until_ms = consumer.tags, now_ms + self._lease_ms
+        elif consumer.tags != self._tags:
+            self._tags = None
+
+    def differs(self, consumer: Consumer, now_ms: int, *, in_hand: bool) -> Refusal | None:
+        """Return why the consumer cannot join: another filter is in use, or messages are in hand under it."""
+        if self._tags is None or self._tags == consumer.tags or not (in_hand or now_ms < self._until_ms):
+            return None
+        text = (
+            f"the group was received from with the tags {sorted(self._tags)}: ask for the same, use another "
+            f"group, or wait until all is acknowledged and nobody has called for {self._lease_ms} ms"
+        )
+        return Refusal(Reason.FILTER_DIFFERS, text)
 
 
 def differs(consumer: Consumer, others: Iterable[Consumer]) -> Refusal | None:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tarry.node import handover, inheritance
-from tarry.node.consumers import Consumer
+from tarry.node.consumers import Consumer, PolledFilter, differs
 from tarry.node.feed import LOOK_UNITS_MAX, Feed
 from tarry.node.lanes import Lanes
 from tarry.node.leases import Leases
@@ -47,6 +47,7 @@ class GroupDelivery:
         self._missing: set[str] = set()  # consumers of the old leader that have not come back
         self._waits_until_ms = 0  # for them, with what they may have in hand or not
         self._leases = Leases()
+        self._polled = PolledFilter(context.config.delivery.lease_ms)
         self._timer: asyncio.TimerHandle | None = None
         self.wakes_at_ms: int | None = None  # by cluster time
         self._turn = 0
@@ -113,9 +114,16 @@ class GroupDelivery:
             self._end_hold()
         return resumed
 
+    def differs(self, consumer: Consumer) -> Refusal | None:
+        """Return why the consumer's filter will not do beside the group's."""
+        in_hand = any(feed.in_hand for feed in self.feeds.values())
+        polled = self._polled.differs(consumer, self._context.time.now_ms(), in_hand=in_hand)
+        return differs(consumer, self.consumers) or polled
+
     def attach(self, consumer: Consumer) -> None:
         """Add one that takes what is due once and goes again; its leases go on without it."""
         self._set_filter(consumer)
+        self._polled.note(consumer, self._context.time.now_ms())
         self.consumers.append(consumer)
         self._context.stir()
         if not consumer.polls:
@@ -144,6 +152,7 @@ class GroupDelivery:
         broken stream's leases go on, for it may come back."""
         if consumer in self.consumers:
             self.consumers.remove(consumer)
+            self._polled.note(consumer, self._context.time.now_ms())
             self._context.stir()
             if clean:
                 for feed in self.feeds.values():

@@ -8,7 +8,7 @@ from typing import Final
 from tarry.node.auth import Authorizer, Right
 from tarry.node.calls import CallContext
 from tarry.node.config import NodeConfig
-from tarry.node.consumers import Consumer, differs
+from tarry.node.consumers import Consumer
 from tarry.node.delivery import Delivery
 from tarry.node.group_delivery import GroupDelivery
 from tarry.node.names import check_group, check_name, check_topic, unknown_topic
@@ -129,7 +129,7 @@ class Joining:
             if self._delivery() is not delivery:
                 return self._not_leader()
             group = delivery.group(consumer.topic, consumer.group, queues.queue, queues.retry_queue)
-        return differs(consumer, group.consumers) or group
+        return group.differs(consumer) or group
 
     def _check_known(self, consumer: Consumer) -> Refusal | None:
         queue = self._queues().find(consumer.topic)

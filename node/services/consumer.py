@@ -137,6 +137,7 @@ class ConsumerService:
             refusal = request if isinstance(request, Refusal) else self._take(request, session)
             if refusal is not None:
                 session.consumer.end(refusal)
+            if session.consumer.ended is not None:
                 return
         await asyncio.sleep(BREAK_NOTICE_S)
         session.consumer.end(_LEFT)

@@ -90,6 +90,8 @@ def test_an_extended_lease_holds_and_one_that_is_over_gives_the_message_back(fol
 def test_a_filter_lets_only_its_tags_through(follower: Wire) -> None:
     schedule(follower, "pull-tags", 10)
     assert bodies(receive(follower, "pull-tags", "a", tags=["odd"])) == [b"1", b"3", b"5", b"7", b"9"]
+    other = c.ReceiveRequest(topic="pull-tags", group="g", consumer="b", tags=["even"])
+    assert refusal_of(lambda: follower.consumer.Receive(other, timeout=5)).reason == "FILTER_DIFFERS"
 
 
 def test_a_group_that_starts_latest_sees_only_what_is_released_from_then_on(follower: Wire) -> None:

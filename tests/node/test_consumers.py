@@ -1,6 +1,6 @@
 """A consumer's stream at the leader."""
 
-from tarry.node.consumers import OUTGOING_BYTES_MAX, Consumer
+from tarry.node.consumers import ANSWERS_BYTES_MAX, OUTGOING_BYTES_MAX, Consumer, PolledFilter
 from tarry.replication.refusal import Reason, Refusal
 
 
@@ -41,3 +41,34 @@ def test_the_answer_of_a_call_is_bounded_in_bytes() -> None:
     assert call.wants() == 0
     assert len(call.take_all()) == 2
     assert call.wants() == 50
+
+
+async def test_a_stream_that_asks_and_never_reads_is_ended() -> None:
+    stream = consumer()
+    stream.streams = True
+    stream.send(b"d" * (2 * ANSWERS_BYTES_MAX))  # a delivery may be of any size
+    stream.send(b"x" * ANSWERS_BYTES_MAX)
+    stream.send(b"x")
+    assert stream.ended is None
+    stream.send(b"x")
+    assert stream.ended is not None
+    assert stream.ended.reason is Reason.CONSUMER_TOO_SLOW
+    stream.send(b"x")
+    assert stream.outgoing_bytes == 0
+    assert await stream.next_response() is None
+
+
+def test_a_caller_s_filter_counts_between_its_calls_and_while_anything_is_in_hand() -> None:
+    polled = PolledFilter(lease_ms=1_000)
+    red, blue, stream = (Consumer(name, "t", "g", 1_000, 50, frozenset({name})) for name in ("r", "b", "s"))
+    red.polls = blue.polls = True
+    polled.note(stream, 5)
+    assert polled.differs(red, 6, in_hand=True) is None
+    polled.note(red, 10)
+    assert polled.differs(red, 11, in_hand=True) is None
+    for other in (blue, stream):
+        assert polled.differs(other, 1_009, in_hand=False)
+        assert polled.differs(other, 1_010, in_hand=True)
+        assert polled.differs(other, 1_010, in_hand=False) is None
+    polled.note(stream, 1_010)
+    assert polled.differs(blue, 1_011, in_hand=True) is None  # streams say so while they are there
