@@ -144,7 +144,7 @@ reconcile: $(READY) ## a cluster whose leaders are killed, its ledgers reconcile
 
 .PHONY: reconcile-scale
 reconcile-scale: $(READY) ## made-up ledgers of 1, 10 and 50 million rows reconciled (ARGS="--rows 1000000"); 15 min
-	@$(PY) -m tarry.spark scale $(ARGS)
+	@$(PY) -m tarry.spark scale -o json $(ARGS)
 
 .PHONY: check
 check: lint types proto-check test ## what has to pass before a change lands

@@ -72,6 +72,38 @@ class TopicStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class LedgerStatus:
+    """The answering node's ledger."""
+
+    enabled: bool
+    segments: int
+    """Closed ones."""
+    bytes: int
+    """Of them."""
+    dropped: int
+    """Rows that could not be written, since the node started."""
+    covered_index: int
+    """Every applied entry up to here is written."""
+    failure: str
+    """Why nothing can be written now; empty: it can."""
+    last_segment: int
+    """Number of the last that is closed; 0: none."""
+
+    @classmethod
+    def of(cls, ledger: operator_pb.LedgerStatus) -> LedgerStatus:
+        """Return the part of an answer."""
+        return cls(
+            ledger.enabled,
+            ledger.segments,
+            ledger.bytes,
+            ledger.dropped,
+            ledger.covered_index,
+            ledger.failure,
+            ledger.last_segment,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterStatus:
     """The cluster as one node sees it."""
 
@@ -96,6 +128,13 @@ class ClusterStatus:
     """The answering node leads and may serve."""
     state_digest: str
     """Equal on nodes of equal applied_index; hexadecimal."""
+    damaged_found: int
+    """Records of the answering node, since it started."""
+    damaged_repaired: int
+    """Of them, by a peer's copy."""
+    damaged_left: int
+    """Known to be damaged now: no peer in reach has them whole."""
+    ledger: LedgerStatus
 
     @classmethod
     def of(cls, response: operator_pb.ClusterStatusResponse) -> ClusterStatus:
@@ -120,4 +159,8 @@ class ClusterStatus:
             version=response.version,
             lease=response.lease,
             state_digest=response.state_digest.hex(),
+            damaged_found=response.damaged_found,
+            damaged_repaired=response.damaged_repaired,
+            damaged_left=response.damaged_left,
+            ledger=LedgerStatus.of(response.ledger),
         )

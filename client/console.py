@@ -29,8 +29,9 @@ from tarry.client.console_times import time_text
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.command(epilog=EXIT_CODES)(console_schedule.schedule)
 app.command(epilog=EXIT_CODES)(console_consume.consume)
-for command in (console_pull.receive, console_pull.ack, console_pull.nack, console_pull.extend):
-    app.command(epilog=EXIT_CODES)(command)
+app.command(epilog=EXIT_CODES)(console_pull.receive)
+for command in (console_pull.ack, console_pull.nack, console_pull.extend):
+    app.command(epilog="Exit code 1 also where a message was not in hand any more. " + EXIT_CODES)(command)
 app.command(epilog=EXIT_CODES)(console_topics.redrive)
 app.command(epilog=console_reconcile.EXIT_CODES)(console_reconcile.reconcile)
 app.add_typer(console_topic_settings.topic_app, name="topic")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 
-from tarry.client.cluster_status import ClusterStatus, TopicStatus
+from tarry.client.cluster_status import ClusterStatus, LedgerStatus, TopicStatus
 from tarry.client.console_output import Output, print_json, print_rows, words
 from tarry.client.console_times import duration_text, time_text
 from tarry.client.errors import TarryError
@@ -24,7 +24,10 @@ def print_status(answers: Mapping[str, ClusterStatus | TarryError], output: Outp
         )
         return
     told = {address: answer for address, answer in answers.items() if isinstance(answer, ClusterStatus)}
-    print_rows("nodes", [_node(address, answer) for address, answer in answers.items()], NODE_COLUMNS)
+    rows = [_node(address, answer) for address, answer in answers.items()]
+    print_rows(
+        "nodes", rows, [*NODE_COLUMNS, *(name for name in FAULTS if any(row.get(name) for row in rows))]
+    )
     best = max(
         told.values(), key=lambda answer: (answer.lease, answer.term, answer.applied_index), default=None
     )
@@ -68,6 +71,8 @@ def print_topics(topics: Iterable[TopicStatus]) -> None:
 
 
 NODE_COLUMNS = ("node", "address", "role", "term", "applied", "pending", "clock_ms", "version")
+FAULTS = ("damaged", "ledger")
+"""Columns that are there only where they have something to say."""
 GROUP_COLUMNS = (
     "topic", "pending", "released", "held_back", "group", "acked", "retrying", "consumers", "in_hand"
 )  # fmt: skip
@@ -89,4 +94,19 @@ def _node(address: str, answer: ClusterStatus | TarryError) -> dict[str, object]
         "pending": answer.pending,
         "clock_ms": max(offsets, default=0),
         "version": answer.version,
+        "damaged": _damage(answer),
+        "ledger": _ledger(answer.ledger),
     }
+
+
+def _damage(answer: ClusterStatus) -> str:
+    if not answer.damaged_found and not answer.damaged_left:
+        return ""
+    return (
+        f"{answer.damaged_left:,} left ({answer.damaged_found:,} found, {answer.damaged_repaired:,} repaired)"
+    )
+
+
+def _ledger(ledger: LedgerStatus) -> str:
+    dropped = f"{ledger.dropped:,} rows dropped" if ledger.dropped else ""
+    return "; ".join(filter(None, (dropped, ledger.failure)))

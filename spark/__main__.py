@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -56,6 +57,27 @@ Master: TypeAlias = Annotated[
     str | None, typer.Option(help="A cluster, spark://host:7077; else this machine.")
 ]
 Memory: TypeAlias = Annotated[int, typer.Option(min=512, help="MiB for Spark on this machine.")]
+Secret: TypeAlias = Annotated[str | None, typer.Option(envvar="TARRY_TOKEN", help="The nodes' bearer token.")]
+Ca: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--tls-ca", envvar="TARRY_TLS_CA", exists=True, dir_okay=False,
+        help="PEM file of the nodes' authority, for the workers too; turns TLS on.",
+    ),
+]  # fmt: skip
+Certificate: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--tls-certificate", envvar="TARRY_TLS_CERTIFICATE", exists=True, dir_okay=False,
+        help="PEM file of this client's certificate.",
+    ),
+]  # fmt: skip
+Key: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--tls-key", envvar="TARRY_TLS_KEY", exists=True, dir_okay=False, help="PEM file of its private key."
+    ),
+]
 Form: TypeAlias = Annotated[Output, typer.Option("--output", "-o", help="For people, or for programs.")]
 
 
@@ -164,26 +186,43 @@ def monitor(
         list[str] | None, typer.Argument(metavar="[LEDGER]...", help="Folders to follow.")
     ] = None,
     nodes: Annotated[str | None, typer.Option(help="host:port of the nodes to follow instead.")] = None,
+    token: Secret = None,
+    ca: Ca = None,
+    certificate: Certificate = None,
+    key: Key = None,
     every_s: Annotated[int, typer.Option(min=1, help="Seconds from batch to batch.")] = 10,
     once: Annotated[bool, typer.Option("--once", help="End when what is closed now is counted.")] = False,
     master: Master = None,
     remote: Remote = None,
     memory_mib: Memory = 1_024,
+    output: Form = Output.TABLE,
 ) -> None:
     """Count duplicates and lateness a minute, as segments are closed.
 
-    The counts are in OUT/minutes; with --once it ends, with a line of JSON for each minute, topic and group.
+    The counts are in OUT/minutes; with --once it ends, with a row, or a line of JSON, for each minute, topic
+    and group.
     """
+    if bool(ledgers) == bool(nodes):
+        raise typer.BadParameter("name either LEDGER folders or --nodes")
+    if bool(certificate) != bool(key) or (certificate and not ca):
+        raise typer.BadParameter("--tls-certificate, --tls-key and --tls-ca go together")
+    pems = {"authority": ca, "certificate": certificate, "key": key}
+    secrets = {name: str(pem.absolute()) for name, pem in pems.items() if pem is not None}
     try:
         spark = session("tarry monitor", master=master, remote=remote, memory_mib=memory_mib)
         query = watching.start(
-            spark, ",".join(ledgers) if ledgers else None, out, nodes=nodes, once=once, every_s=every_s,
+            spark, ",".join(ledgers) if ledgers else None, out, nodes=nodes,
+            secrets=secrets | ({"token": token} if token else {}), once=once, every_s=every_s,
             told=lambda number: said(f"batch {number}"),
         )  # fmt: skip
         query.awaitTermination()
     except SparkJobError as error:
-        fail(error, Output.TABLE)
-    for row in watching.minutes(spark, out).orderBy("from_ms", "topic", "group").toLocalIterator():
+        fail(error, output)
+    minutes = watching.minutes(spark, out).orderBy("from_ms", "topic", "group").toLocalIterator()
+    if output is Output.TABLE:
+        show_rows(row.asDict() for row in minutes)
+        return
+    for row in minutes:
         print(json.dumps(row.asDict()), flush=True)
 
 
@@ -192,23 +231,38 @@ def scale(
     rows: Annotated[list[int] | None, typer.Option(min=1_000, help="A size; once for each.")] = None,
     folder: Annotated[Path | None, typer.Option(help="Where to make the ledgers; removed after.")] = None,
     memory_mib: Memory = 3_072,
+    output: Form = Output.TABLE,
 ) -> None:
     """Make up ledgers of 1, 10 and 50 million rows, reconcile each, hold what is found to what is planted.
 
-    50 million rows take some 2 GB of disk. A line of JSON for each size, and last one with all.
+    50 million rows take some 2 GB of disk. A row for each size; or a line of JSON for each, and last one with
+    all.
     """
     sizes = rows or [1_000_000, 10_000_000, 50_000_000]
     results = []
     try:
         spark = session("tarry scale", memory_mib=memory_mib)
     except SparkJobError as error:
-        fail(error, Output.TABLE)
+        fail(error, output)
     with TemporaryDirectory(prefix="tarry-scale-", dir=folder) as made:
         for result in measured(spark, Path(made), sizes, said):
             results.append(result)
-            print(json.dumps(result), flush=True)
-    print(json.dumps({"sizes": results, "exact": all(one["exact"] for one in results)}), flush=True)
+            if output is Output.JSON:
+                print(json.dumps(result), flush=True)
+    if output is Output.JSON:
+        print(json.dumps({"sizes": results, "exact": all(one["exact"] for one in results)}), flush=True)
+    else:
+        show_rows(results)
     raise typer.Exit(0 if all(one["exact"] for one in results) else BROKEN)
+
+
+def show_rows(of: Iterable[Mapping[str, Any]]) -> None:
+    """Print equal things as a table for people."""
+    listed = list(of)
+    table = Table(*(listed[0] if listed else ()))
+    for one in listed:
+        table.add_row(*map(str, one.values()))
+    Console(width=None if sys.stdout.isatty() else 160).print(table)
 
 
 def said(text: str) -> None:

@@ -26,11 +26,13 @@ NO_BOUND: Final = (float("-inf"), float("inf"))
 
 @dataclass(frozen=True)
 class Node:
-    """A node to be asked. `token` and `authority`, a PEM file of TLS, are as its clients have them."""
+    """A node to be asked. `token` and the PEM files of TLS are as its clients have them."""
 
     address: str
     token: str = ""
     authority: str = ""
+    certificate: str = ""
+    key: str = ""
 
     def last_segment(self) -> int:
         """Return the number of its last closed segment. Raises NodeUnreachable."""
@@ -57,7 +59,10 @@ class Node:
         options = [("grpc.max_receive_message_length", -1)]
         if not self.authority:
             return grpc.insecure_channel(self.address, options)
-        credentials = grpc.ssl_channel_credentials(Path(self.authority).read_bytes())
+        files = (self.authority, self.key, self.certificate)
+        credentials = grpc.ssl_channel_credentials(
+            *(Path(name).read_bytes() if name else None for name in files)
+        )
         return grpc.secure_channel(self.address, credentials, options)
 
     def _metadata(self) -> tuple[tuple[str, str], ...]:

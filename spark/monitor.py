@@ -13,7 +13,8 @@ takes for repeated. The reconciliation knows better, for it reads everything.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -78,6 +79,7 @@ def start(
     out: str,
     *,
     nodes: str | None = None,
+    secrets: Mapping[str, str] = MappingProxyType({}),
     memory_ms: int = MEMORY_MS,
     segments_max: int | None = None,
     once: bool = False,
@@ -88,13 +90,14 @@ def start(
 
     Args:
         ledger, nodes: one of both, as the source's path and its option `nodes` are.
+        secrets: options of the source for the nodes, as `source.SECRETS` names them.
         segments_max: of a batch. once: end when what is closed now is counted.
         told: called with a batch's number when it is written.
     """
     source.register(spark)
     reader = spark.readStream.format("tarry")
     if nodes is not None:
-        reader = reader.option("nodes", nodes)
+        reader = reader.options(nodes=nodes, **secrets)
     if segments_max is not None:
         reader = reader.option("segments_max", segments_max)
 

@@ -39,6 +39,7 @@ PUSHES_FILTERS: Final = VERSION >= (4, 1)
 LIMITS_STREAMS: Final = VERSION >= (4, 2)
 
 BATCH_ROWS: Final = 16_384
+SECRETS: Final = ("token", "authority", "certificate", "key")
 
 _ARROW: Final = {"string": pa.string(), "int32": pa.int32(), "int64": pa.int64(), "bool": pa.bool_()}
 _SCHEMA: Final = pa.schema([pa.field(name, _ARROW[of], name not in ALWAYS) for name, of in COLUMNS.items()])
@@ -257,7 +258,8 @@ class LedgerSource(DataSource):
     """The format `tarry`.
 
     Options: `path` (several with commas), and of its streams `segments_max`, a batch's; or `nodes`
-    (host:port, several with commas), with `token` and `authority` (a PEM file) where the nodes ask for them.
+    (host:port, several with commas), with `token` and the PEM files `authority`, `certificate` and `key`
+    where the nodes ask for them.
     """
 
     @classmethod
@@ -273,7 +275,7 @@ class LedgerSource(DataSource):
 
     @cached_property
     def _nodes(self) -> list[Node]:
-        secrets = {name: self.options.get(name, "") for name in ("token", "authority")}
+        secrets = {name: self.options.get(name, "") for name in SECRETS}
         return [
             Node(one.strip(), **secrets) for one in self.options.get("nodes", "").split(",") if one.strip()
         ]
