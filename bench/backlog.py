@@ -1,6 +1,6 @@
-"""A backlog of one topic, after all nodes were away, and how long another topic's messages wait behind it.
+"""A backlog of one topic or more, after all nodes were away, and how long another topic waits behind it.
 
-    python -m tarry.bench.backlog --messages 2000000
+    python -m tarry.bench.backlog --messages 2000000 --crowds 2
 
 Three real nodes and one client process on this machine, once with fair shares and once in the order of due
 times alone (`dispatch.overtaking_messages_max = 0`). The last line is JSON.
@@ -31,11 +31,13 @@ PER_MS_MIN: Final = 40  # scheduled meanwhile, or there is no time left before t
 console = Console(stderr=True)
 
 
-async def measure(cluster: LocalCluster, messages: int) -> dict[str, float]:
+async def measure(cluster: LocalCluster, messages: int, crowds: int) -> dict[str, float]:
     """Return how long the other topic's messages waited once a leader served."""
     async with connect(cluster.addresses) as client:
         first_ms = time.time_ns() // 1_000_000 + 10_000 + messages // PER_MS_MIN
-        await fill(client, "crowd", first_ms + np.arange(messages) * AWAY_MS // messages)
+        due_ms = first_ms + np.arange(messages) * AWAY_MS // messages
+        for crowd in range(crowds):
+            await fill(client, f"crowd-{crowd}", due_ms[crowd::crowds])
         await fill(client, "other", first_ms + np.arange(OTHERS) * OTHER_EVERY_MS)
         taking = asyncio.create_task(_take(client))
         await _sleep_until(first_ms - 500)
@@ -78,21 +80,22 @@ async def _sleep_until(at_ms: int) -> None:
 
 
 def main(
-    messages: Annotated[int, typer.Option(min=1, help="Of the crowd.")] = 2_000_000,
+    messages: Annotated[int, typer.Option(min=1, help="Of the crowds together.")] = 2_000_000,
+    crowds: Annotated[int, typer.Option(min=1, help="Topics they are in, all due in the same seconds.")] = 1,
 ) -> None:
     """Measure what others wait behind a backlog; the last line is JSON."""
     figures: dict[str, dict[str, float]] = {}
     for name, dispatch in {"by_due_time": {"overtaking_messages_max": 0}, "fair": {}}.items():
-        console.print(f"{name}: {messages:,} messages due while all nodes are down")
+        console.print(f"{name}: {messages:,} messages of {crowds} topics due while all nodes are down")
         with (
             tempfile.TemporaryDirectory(prefix="tarry-backlog-") as folder,
             LocalCluster(3, Path(folder), {"dispatch": dispatch}) as cluster,
         ):
             cluster.start()
             cluster.wait_until_serving()
-            figures[name] = asyncio.run(measure(cluster, messages))
+            figures[name] = asyncio.run(measure(cluster, messages, crowds))
         console.print(f"{name}: {figures[name]}")
-    print(json.dumps({"messages": messages, **figures}))
+    print(json.dumps({"messages": messages, "crowds": crowds, **figures}))
 
 
 if __name__ == "__main__":
