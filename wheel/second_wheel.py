@@ -138,10 +138,6 @@ class SecondWheel:
         live: Numbers = self._count[begin:end] - self._gone[begin:end]
         return live
 
-    def live_at(self, second: int) -> int:
-        """How many units of one second are not gone."""
-        return int(self._count[second]) - int(self._gone[second])
-
     def first_live(self, second: int) -> int | None:
         """The first second at or after `second` with a unit that is not gone."""
         some = self._count[second:] > self._gone[second:]
