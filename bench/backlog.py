@@ -25,7 +25,7 @@ from tarry.client.local_cluster import LocalCluster
 
 AWAY_MS: Final = 6_000
 OTHER_EVERY_MS: Final = 20
-OTHERS: Final = 2 * AWAY_MS // OTHER_EVERY_MS  # half of them due while all nodes are away, as the crowd is
+OTHERS: Final = 4 * AWAY_MS // OTHER_EVERY_MS  # a quarter due while all nodes are away, as the crowd is
 PER_MS_MIN: Final = 40  # scheduled meanwhile, or there is no time left before they are due
 
 console = Console(stderr=True)
