@@ -35,6 +35,7 @@ class Appending:
         self._linked: set[str] = set()
         self._flows: dict[str, Flow] = {}
         self._snapshot_source: str | None = None
+        self._told: dict[str, int] = {}  # the latest commit index, by peer
         self.sent_at = 0.0
 
     def linked(self, peer: str) -> bool:
@@ -44,6 +45,7 @@ class Appending:
         """The way to a peer has opened or broken."""
         (self._linked.add if up else self._linked.discard)(peer)
         self._flow(peer).forget()
+        self._told.pop(peer, None)
         self._engine.reach(peer, up)
         if up:
             self._engine.kick()
@@ -117,8 +119,9 @@ class Appending:
         self._outbox.say(peer, appended=going_on)
 
     def settled(self) -> bool:
-        """Whether every peer in reach has answered that it has all there is."""
-        return self.are_level() and not any(self._flow(peer).under_way for peer in self._linked)
+        """Whether every peer in reach has answered all it was sent, and been told what is committed."""
+        commit = self._engine.commit_index
+        return all(self._told.get(peer) == commit and not self._flow(peer).under_way for peer in self._linked)
 
     def are_level(self) -> bool:
         """Whether every peer in reach has, as far as it has answered, all there is."""
@@ -153,7 +156,7 @@ class Appending:
         append = sent.append  # filled in place: a copy of a megabyte costs as much as sending it
         append.term = message["term"]
         append.prev_index, append.prev_term = message["prevLogIdx"], message["prevLogTerm"]
-        append.commit_index = message["commit_index"]
+        append.commit_index = self._told[peer] = message["commit_index"]
         append.sequence = flow.sent(size_bytes, now)
         for payload, _, term in entries:
             append.entries.add(term=term, payload=payload)
@@ -169,5 +172,6 @@ class Appending:
 
     def observe(self) -> None:
         """The role or the term has changed."""
+        self._told.clear()
         for flow in self._flows.values():
             flow.forget()

@@ -244,10 +244,10 @@ class Consensus:
             self._engine.kick()  # one frame and one turn for both
         self._engine.tick()
         if self.role is Role.LEADER:
-            if self._appending.settled():
-                self._engine.rest_until(self._appending.sent_at + self._settings.append_idle_ms / 1000)
             if not self._appending.are_level():
                 self._leading.stir(now)
+            elif self._appending.settled():
+                self._engine.rest_until(self._appending.sent_at + self._settings.append_idle_ms / 1000)
         self._observe()
         if self.role is Role.LEADER:
             if self.commit_index > commit_before:

@@ -39,6 +39,8 @@ from tarry.replication.wire import Identity
 
 __all__ = ["Driver", "Machine", "StateMismatch"]
 
+_TIMER_SLACK_S = 0.0001  # the engine's comparisons are strict: at its deadline it is not yet due
+
 
 class Driver:
     def __init__(
@@ -273,8 +275,9 @@ class Driver:
         applied, installed = self._machine.applied_index, self._journal.first_index
         if applied != installed:
             raise StateMismatch(f"installed {installed}; applied {applied}")
-        core.applied = applied
+        core.applied, contact = applied, core.consensus.elections.contact
         core.consensus = self._new_consensus()
+        core.consensus.elections.contact = contact  # what has been promised stays so
         self._inbound.clear()
         self._transport.restart(self._identity())
         self._set_peers()
@@ -315,6 +318,3 @@ class Driver:
     def _peers(self) -> dict[str, str]:
         named = {**self._membership.named(), **self._joining.newcomers}
         return {peer: address for peer, address in named.items() if peer != self._node}
-
-
-_TIMER_SLACK_S = 0.0001  # the engine's comparisons are strict: at its deadline it is not yet due

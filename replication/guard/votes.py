@@ -22,22 +22,25 @@ class Contact:
     heard: float
     leader: str | None = None
     term: int = 0
-    transfer_number: int = 0
-    """The highest that this leader's heartbeats have carried: lower ones are void (see transfer.py)."""
+    transfer_number: int | None = None
+    """The highest that this leader's heartbeats have carried: lower ones are void (see transfer.py).
+
+    None: this replica has heard no heartbeat of its since it started, and may have forgotten one.
+    """
 
     def hear(self, leader: str, term: int, now: float, patience_s: float = 0.0) -> None:
         if term != self.term:
-            self.leader, self.term, self.transfer_number = leader, term, 0
+            self.leader, self.term, self.transfer_number = leader, term, None
         self.heard = max(self.heard, now + patience_s)
 
     def fresh(self, now: float) -> bool:
         return now - self.heard < self.election_min_s
 
     def void_transfers_below(self, number: int) -> None:
-        self.transfer_number = max(self.transfer_number, number)
+        self.transfer_number = max(self.transfer_number or 0, number)
 
     def allows_transfer(self, number: int) -> bool:
-        return number >= self.transfer_number
+        return self.transfer_number is not None and number >= self.transfer_number
 
 
 @dataclass(slots=True)

@@ -12,6 +12,7 @@ from tarry.proto.tarry_peer_pb2 import (
     MemberList,
     MembershipChange,
     NeedSnapshot,
+    PeerMessage,
     PreVote,
     PreVoteRequest,
     TermNotice,
@@ -21,7 +22,7 @@ from tarry.proto.tarry_peer_pb2 import (
 from tarry.replication.consensus import ConsensusViolated
 from tarry.replication.payload import entry_payload
 from tarry.replication.status import Role
-from tests.replication.lone_consensus import Lone, commit_all, kinds, serving, vote_request
+from tests.replication.lone_consensus import Lone, answer_heartbeats, commit_all, kinds, serving, vote_request
 
 
 def test_a_replica_asks_before_it_raises_its_term() -> None:
@@ -229,6 +230,23 @@ def test_a_follower_that_needs_no_snapshot_says_where_to_go_on() -> None:
     assert lone.consensus.take_snapshot_source() == "n2"
 
 
+def answer(lone: Lone, peer: str) -> None:
+    """The peer has all there is, and answers each heartbeat."""
+    said = Appended(
+        term=lone.consensus.term,
+        sequence=latest_sequence(lone, peer),
+        next_index=lone.journal.last_index + 1,
+        success=True,
+    )
+    lone.receive(peer, appended=said)
+    lone.tick()
+
+
+def answer_all(lone: Lone) -> None:
+    for peer in lone.peers:
+        answer(lone, peer)
+
+
 def test_no_more_is_sent_to_a_silent_follower_than_its_window_holds() -> None:
     """The engine queues without end (t)."""
     lone = Lone(window_bytes_max=100_000)
@@ -262,3 +280,27 @@ def test_an_answer_does_not_take_back_what_was_sent_after_what_it_answers() -> N
     lone.receive("n2", appended=Appended(term=1, sequence=first, next_index=4, success=True))
     said = lone.tick(after_s=0.06)
     assert not any(len(message.append.entries) for to, message in said if to == "n2")
+
+
+def commits_told(said: list[tuple[str, PeerMessage]]) -> dict[str, int]:
+    """The commit index of the latest append to each peer."""
+    return {to: message.append.commit_index for to, message in said if message.HasField("append")}
+
+
+def test_the_last_commit_of_a_burst_is_told_in_time_though_all_have_answered_by_then_and_once() -> None:
+    lone = serving()
+    answer_all(lone)
+    last = lone.consensus.append(entry_payload(b"x"))
+    assert last is not None
+    lone.tick()
+    for peer in lone.peers:  # the first answer commits, after the second there is nothing under way
+        answer(lone, peer)
+        assert lone.consensus.commit_index == last
+    notice_s = lone.settings.commit_notice_ms / 1000
+    assert commits_told(lone.tick(after_s=notice_s + 0.001)) == {"n2": last, "n3": last}
+    answer_all(lone)
+    said = []
+    for _ in range(9):
+        said += lone.tick(after_s=0.1)
+        answer_heartbeats(lone, *lone.peers)
+    assert commits_told(said) == {}

@@ -23,10 +23,14 @@ def test_a_replica_that_has_just_started_counts_as_having_heard_a_leader() -> No
 def test_a_transfer_below_the_latest_number_heard_is_void_and_a_new_term_starts_over() -> None:
     contact = Contact(0.3, heard=0.0)
     contact.hear("n1", 1, now=1.0)
-    contact.transfer_number = 2
+    assert not contact.allows_transfer(1)  # nothing is known of them yet
+    contact.void_transfers_below(2)
+    contact.void_transfers_below(0)
     assert not contact.allows_transfer(1)
     assert contact.allows_transfer(2)
     contact.hear("n1", 2, now=2.0)
+    assert not contact.allows_transfer(3)
+    contact.void_transfers_below(0)
     assert contact.allows_transfer(1)
 
 

@@ -173,6 +173,22 @@ def test_a_follower_that_has_heard_that_a_transfer_is_over_takes_no_part_in_it()
     assert lone.role() is Role.CANDIDATE
 
 
+def test_a_follower_that_has_restarted_takes_part_in_no_transfer_before_it_hears_the_leaders_number() -> None:
+    """It may have heard before that the transfer is over; an append says nothing of that."""
+    lone = Lone()
+    lone.follow("n2")
+    lone.receive("n2", heartbeat=Heartbeat(term=1, sent=1.0, transfer_number=2))
+    lone.start()
+    wish = vote_request(term=2, transfer=True, transfer_number=1)
+    assert lone.receive("n3", vote_request=wish) == []
+    lone.follow("n2", entries=2)
+    assert lone.receive("n3", vote_request=wish) == []
+    lone.receive("n2", heartbeat=Heartbeat(term=1, sent=1.0, transfer_number=3))
+    assert lone.receive("n3", vote_request=wish) == []
+    wish.transfer_number = 3
+    assert kinds(lone.receive("n3", vote_request=wish)) == [("n3", "vote")]
+
+
 def test_only_the_leader_can_ask_for_a_transfer() -> None:
     lone = Lone()
     lone.follow("n2")

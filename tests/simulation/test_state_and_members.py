@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -69,6 +70,22 @@ def test_e4_a_leader_stays_leader_while_its_only_follower_takes_a_snapshot() -> 
         assert await world.until_led() is leader
 
     assert elections(scenario(play)) == 1
+
+
+def test_a_replica_that_takes_a_snapshot_still_knows_whom_it_has_promised_what() -> None:
+    async def play(world: World) -> None:
+        away = await leave_behind(world)
+        leader, before = await world.until_led(), away.driver.consensus
+        for _ in range(50_000):
+            await asyncio.sleep(0.0001)
+            promised = replace(before.elections.contact)
+            if away.driver.consensus is not before:
+                break
+        assert away.driver.consensus is not before
+        assert away.driver.consensus.elections.contact == promised
+        assert promised.leader == leader.name
+
+    scenario(play)
 
 
 def test_a_state_whose_stream_breaks_off_goes_on_where_it_stopped() -> None:
