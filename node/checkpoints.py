@@ -44,12 +44,18 @@ class Checkpoints:
                 await self.write()
 
     async def write(self) -> Captured:
-        """Write one now, captured on the loop and synced in a thread; return it."""
+        """Write one now, captured on the loop and synced in a thread; return it.
+
+        It is written also where the caller is cancelled meanwhile: what it has to sync is told only once.
+        """
+        return await asyncio.shield(self._write())
+
+    async def _write(self) -> Captured:
         async with self.writing:
             captured = self._machine.capture()
             if self._before is not None:
                 await self._before()
-            await asyncio.shield(self._run_blocking(partial(self._machine.write, captured)))
+            await self._run_blocking(partial(self._machine.write, captured))
             self._written = captured.applied_index
             self._compact(captured.applied_index)
             log.debug("checkpoint", applied_index=captured.applied_index, bytes=len(captured.checkpoint))
