@@ -30,14 +30,18 @@ class Authorizer:
         """Whether tokens are asked for."""
         return bool(self._tokens)
 
-    def refusal(self, context: CallContext, right: Right, topics: Iterable[str] = ()) -> Refusal | None:
-        """Return why the caller may not, None if it may."""
+    def refusal(
+        self, context: CallContext, right: Right | None, topics: Iterable[str] = ()
+    ) -> Refusal | None:
+        """Return why the caller may not, None if it may; with no ``right`` any token will do."""
         if not self.on:
             return None
         token = self._token(context)
         if token is None:
             text = "send metadata 'authorization: Bearer TOKEN' with a token that this cluster knows"
             return Refusal(Reason.UNAUTHENTICATED, text)
+        if right is None:
+            return None
         if right is Right.OPERATE:
             allowed = token.operate
             what = "operate the cluster"

@@ -31,8 +31,10 @@ class Forwarding:
         self._options = options
         self._channels: dict[str, grpc.aio.Channel] = {}
 
-    async def forward(self, address: str, path: str, raw: bytes, context: CallContext) -> bytes | Refusal:
-        """Return the leader's answer, its refusals as it gave them."""
+    async def forward(
+        self, address: str, path: str, raw: bytes, context: CallContext, waits_s: float = 0.0
+    ) -> bytes | Refusal:
+        """Return the leader's answer, its refusals as it gave them; it may wait for ``waits_s`` first."""
         call = self.channel(address).unary_unary(path, None, None)
         shown = metadata_value(context.invocation_metadata(), "authorization")
         passed = (("authorization", shown),) if shown else ()
@@ -41,7 +43,7 @@ class Forwarding:
             answer: bytes = await call(
                 raw,
                 metadata=((FORWARDED_KEY, "1"), *passed),
-                timeout=DEADLINE_S if remaining is None else remaining,
+                timeout=DEADLINE_S + waits_s if remaining is None else remaining,
             )
             return answer
         except grpc.aio.AioRpcError as error:

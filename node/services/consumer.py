@@ -62,12 +62,13 @@ class ConsumerService:
     def handlers(self) -> ServiceHandler:
         """Return the service's handlers for a grpc.aio server."""
         unary: dict[str, Callable[[bytes, CallContext], Awaitable[Answer]]] = {
-            "Receive": self._receive,
             "Ack": partial(self._settle, pb.AckRequest),
             "Nack": partial(self._settle, pb.NackRequest),
             "Extend": self._extend,
         }
         methods = {name: self._calls.unary(f"/{SERVICE}/{name}", local) for name, local in unary.items()}
+        waits_s = self._config.delivery.wait_ms_max / 1000
+        methods["Receive"] = self._calls.unary(f"/{SERVICE}/Receive", self._receive, waits_s)
         methods["Consume"] = grpc.stream_stream_rpc_method_handler(self._consume)
         return grpc.method_handlers_generic_handler(SERVICE, methods)
 
@@ -224,7 +225,7 @@ class ConsumerService:
         finally:
             group.leave(consumer, clean=False)
         if consumer.ended is not None:
-            return self._not_leader()
+            return consumer.ended
         deliveries = [log_pb.ConsumedColumns.FromString(r).deliveries for r in consumer.take_all()]
         return log_pb.ReceivedColumns(deliveries=deliveries).SerializeToString()
 

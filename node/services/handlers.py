@@ -48,11 +48,11 @@ class LeaderCalls:
         self._until_led = until_led
         self._forwarding = forwarding
 
-    def unary(self, path: str, local: Local) -> MethodHandler:
-        """Return the handler of a call, answered here or by the leader."""
+    def unary(self, path: str, local: Local, waits_s: float = 0.0) -> MethodHandler:
+        """Return the handler of a call, answered here or by the leader, which may wait for so long."""
 
         async def handle(raw: bytes, context: CallContext) -> bytes:
-            answer = await self.answer(path, raw, context, local)
+            answer = await self.answer(path, raw, context, local, waits_s)
             return await abort(context, answer) if isinstance(answer, Refusal) else answer
 
         return grpc.unary_unary_rpc_method_handler(handle)
@@ -61,7 +61,9 @@ class LeaderCalls:
         """Return why this node cannot answer, None if it can."""
         return None if self._may_serve() else self._not_leader()
 
-    async def answer(self, path: str, raw: bytes, context: CallContext, local: Local) -> Answer:
+    async def answer(
+        self, path: str, raw: bytes, context: CallContext, local: Local, waits_s: float = 0.0
+    ) -> Answer:
         """Return the answer of this node if it leads, else of the leader, waiting a moment for one."""
         loop = asyncio.get_running_loop()
         left_s = context.time_remaining()
@@ -78,6 +80,8 @@ class LeaderCalls:
             if refusal.reason is Reason.NOT_LEADER:
                 forwarded = metadata_value(context.invocation_metadata(), FORWARDED_KEY)
                 leader = refusal.facts["leader"]
-                return refusal if forwarded else await self._forwarding.forward(leader, path, raw, context)
+                if forwarded:
+                    return refusal
+                return await self._forwarding.forward(leader, path, raw, context, waits_s)
             if loop.time() >= until_s or not await self._until_led(until_s - loop.time()):
                 return refusal

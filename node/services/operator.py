@@ -18,7 +18,9 @@ from tarry.node.ledger.ledger import Ledger
 from tarry.node.services.handlers import Answer, LeaderCalls
 from tarry.node.services.ledger import LedgerCalls
 from tarry.node.services.members import MemberCalls
+from tarry.node.services.parsing import parse
 from tarry.node.services.topics import TopicCalls
+from tarry.node.status import abort
 from tarry.proto import tarry_operator_pb2 as pb
 from tarry.replication.driver import Driver
 from tarry.replication.machine import Machine
@@ -70,7 +72,12 @@ class OperatorService:
         return grpc.method_handlers_generic_handler(SERVICE, methods)
 
     async def _cluster_status(self, raw: bytes, context: CallContext) -> bytes:
-        request = pb.ClusterStatusRequest.FromString(raw)
+        request = parse(pb.ClusterStatusRequest, raw)
+        if isinstance(request, Refusal):
+            await abort(context, request)
+        refusal = self._authorizer.refusal(context, Right.OPERATE if request.digest else None)
+        if refusal is not None:
+            await abort(context, refusal)
         status = self._driver.status()
         wheel, queues = self._machine.wheel, self._machine.queues
         return pb.ClusterStatusResponse(
@@ -145,7 +152,9 @@ class OperatorService:
         refusal = self._authorizer.refusal(context, Right.OPERATE)
         if refusal is not None:
             return refusal
-        request = pb.TransferLeadershipRequest.FromString(raw)
+        request = parse(pb.TransferLeadershipRequest, raw)
+        if isinstance(request, Refusal):
+            return request
         deadline_ms = request.deadline_ms or TRANSFER_DEADLINE_MS
         try:
             done = await self._driver.transfer(request.target or None, deadline_ms)

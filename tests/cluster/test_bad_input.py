@@ -192,3 +192,12 @@ def test_leadership_is_not_handed_to_a_stranger(node: Wire) -> None:
     with pytest.raises(grpc.RpcError) as caught:
         node.operator.TransferLeadership(TransferLeadershipRequest(target="n9"), timeout=TIMEOUT_S)
     assert refusal(caught.value).reason == "TRANSFER_REFUSED"
+
+
+@pytest.mark.parametrize("method", ["ClusterStatus", "TransferLeadership"])
+def test_bytes_that_are_no_request_are_refused_by_name(shared_cluster: LocalCluster, method: str) -> None:
+    address = shared_cluster.nodes[shared_cluster.wait_until_serving()].address
+    with grpc.insecure_channel(address) as channel, pytest.raises(grpc.RpcError) as caught:
+        channel.unary_unary(f"/tarry.v1.OperatorService/{method}", None, None)(b"\xff", timeout=TIMEOUT_S)
+    said = refusal(caught.value)
+    assert (said.reason, said.code) == ("RECORD_INVALID", INVALID)

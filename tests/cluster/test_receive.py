@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import grpc
@@ -178,6 +179,24 @@ def test_a_deleted_topic_is_gone_and_its_consumers_are_told(follower: Wire) -> N
     described = refusal_of(lambda: follower.operator.DescribeTopic(o.DescribeTopicRequest(topic="pull-gone")))
     assert described.reason == "TOPIC_UNKNOWN"
     assert receive(follower, "pull-gone", "a", wait_ms=1_200) == []
+
+
+def groups(at: Wire, topic: str) -> list[o.GroupStatus]:
+    return list(at.operator.DescribeTopic(o.DescribeTopicRequest(topic=topic)).topic.groups)
+
+
+def test_a_receive_whose_group_is_deleted_is_told_so_and_makes_it_not_anew(follower: Wire) -> None:
+    schedule(follower, "pull-ended", 1)
+    receive(follower, "pull-ended", "a")
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(refusal_of, lambda: receive(follower, "pull-ended", "b", wait_ms=8_000))
+        ends = time.monotonic() + 5
+        while not any(group.consumers for group in groups(follower, "pull-ended")):
+            assert time.monotonic() < ends
+            time.sleep(0.01)
+        follower.operator.DeleteGroup(o.DeleteGroupRequest(topic="pull-ended", group="g"))
+        assert waiting.result().reason == "GROUP_UNKNOWN"
+    assert groups(follower, "pull-ended") == []
 
 
 def test_a_topics_own_body_limit_is_kept(follower: Wire) -> None:

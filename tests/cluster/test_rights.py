@@ -10,7 +10,11 @@ import pytest
 from tarry.client.local_cluster import LocalCluster, Setting
 from tarry.proto.tarry_consumer_pb2 import ConsumeRequest, Subscribe
 from tarry.proto.tarry_message_pb2 import Record
-from tarry.proto.tarry_operator_pb2 import TransferLeadershipRequest
+from tarry.proto.tarry_operator_pb2 import (
+    ClusterStatusRequest,
+    ClusterStatusResponse,
+    TransferLeadershipRequest,
+)
 from tarry.proto.tarry_producer_pb2 import CancelRequest, ScheduleRequest
 from tests.cluster.wire import TIMEOUT_S, Wire, refusal, wire
 
@@ -83,3 +87,25 @@ def test_only_an_operator_moves_leadership(node: Wire) -> None:
             TransferLeadershipRequest(), timeout=TIMEOUT_S, metadata=bearing("shop")
         )
     assert refusal(caught.value).reason == "PERMISSION_DENIED"
+
+
+def status(node: Wire, token: str | None, *, digest: bool = False) -> ClusterStatusResponse:
+    answer: ClusterStatusResponse = node.operator.ClusterStatus(
+        ClusterStatusRequest(digest=digest), timeout=TIMEOUT_S, metadata=bearing(token)
+    )
+    return answer
+
+
+@pytest.mark.parametrize("token", [None, "wrong"])
+def test_what_a_cluster_is_doing_is_told_to_no_stranger(node: Wire, token: str | None) -> None:
+    with pytest.raises(grpc.RpcError) as caught:
+        status(node, token)
+    assert refusal(caught.value).reason == "UNAUTHENTICATED"
+
+
+def test_a_digest_of_all_tables_is_made_for_operators_alone(node: Wire) -> None:
+    assert status(node, "shop").lease
+    with pytest.raises(grpc.RpcError) as caught:
+        status(node, "shop", digest=True)
+    assert refusal(caught.value).reason == "PERMISSION_DENIED"
+    assert len(status(node, "root", digest=True).state_digest) == 16
