@@ -223,38 +223,6 @@ def test_an_election_that_a_given_up_transfer_causes_late_cannot_overlap_the_lea
     scenario(play)
 
 
-def test_a_transfer_that_was_given_up_is_void_also_for_a_voter_that_has_been_restarted_since() -> None:
-    """It has forgotten that it was told so, and the leader's lease still rests on it."""
-
-    async def play(world: World) -> None:
-        leader = await world.until_led()
-        target, third = followers(world, leader)
-        world.network.weather = Weather(delay_min=0.005, delay_max=0.005)
-        transfer = asyncio.ensure_future(leader.driver.transfer(target.name, 300))
-        for _ in range(1_000):
-            await asyncio.sleep(0.0001)
-            if leader.driver.consensus.transfer.phase is Phase.TELLING:
-                break
-        await asyncio.sleep(0.007)
-        world.network.hold(leader.name, target.name)  # which has heard of the transfer, and is to begin
-        with pytest.raises(TransferRefused):
-            await transfer
-        await asyncio.sleep(0.1)
-        assert leader.driver.may_serve()
-        for sender, receiver in ((target, leader), (leader, third)):
-            world.network.cut(sender.name, receiver.name, noticed=False)
-        third.crash()
-        third.start(world.members)
-        await asyncio.sleep(0.02)
-        world.network.let_go(leader.name, target.name)
-        for _ in range(300):
-            await asyncio.sleep(0.001)
-            world.checker.check_leases(world.nodes)
-        assert target.driver.status().term > leader.driver.status().term  # it did begin
-
-    scenario(play)
-
-
 def test_p_a_follower_answers_at_once_that_it_does_not_lead() -> None:
     async def play(world: World) -> None:
         leader = await world.until_led()

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from tarry.proto.tarry_peer_pb2 import PeerMessage
-from tarry.replication.status import Role
+from tarry.replication.guard.transfer import Phase
+from tarry.replication.status import Role, TransferRefused
 from tests.simulation.network import Weather
 from tests.simulation.playing import EVERY_COMMAND_AN_ENTRY, followers, isolate, scenario, write
 from tests.simulation.world import SimNode, World
@@ -253,5 +256,37 @@ def test_a_new_leader_does_not_serve_before_its_own_first_entry_is_committed() -
         for node in rest:
             node.sync_s = 0.05
         await world.until_led()
+
+    scenario(play)
+
+
+def test_a_transfer_that_was_given_up_is_void_also_for_a_voter_that_has_been_restarted_since() -> None:
+    """It has forgotten that it was told so, and the leader's lease still rests on it."""
+
+    async def play(world: World) -> None:
+        leader = await world.until_led()
+        target, third = followers(world, leader)
+        world.network.weather = Weather(delay_min=0.005, delay_max=0.005)
+        transfer = asyncio.ensure_future(leader.driver.transfer(target.name, 300))
+        for _ in range(1_000):
+            await asyncio.sleep(0.0001)
+            if leader.driver.consensus.transfer.phase is Phase.TELLING:
+                break
+        await asyncio.sleep(0.007)
+        world.network.hold(leader.name, target.name)  # which has heard of the transfer, and is to begin
+        with pytest.raises(TransferRefused):
+            await transfer
+        await asyncio.sleep(0.1)
+        assert leader.driver.may_serve()
+        for sender, receiver in ((target, leader), (leader, third)):
+            world.network.cut(sender.name, receiver.name, noticed=False)
+        third.crash()
+        third.start(world.members)
+        await asyncio.sleep(0.02)
+        world.network.let_go(leader.name, target.name)
+        for _ in range(300):
+            await asyncio.sleep(0.001)
+            world.checker.check_leases(world.nodes)
+        assert target.driver.status().term > leader.driver.status().term  # it did begin
 
     scenario(play)
