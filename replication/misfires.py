@@ -24,10 +24,10 @@ class Parts:
     """How many of those kept, the first, are to be caught up with."""
 
 
-def apart(units: NDArray[np.void], settings: TopicSettings) -> Parts:
-    """Divide ready units, in the order of their due times, as their topic's settings say."""
+def apart(units: NDArray[np.void], settings: TopicSettings, now_ms: int) -> Parts:
+    """Divide ready units, released now, in the order of their due times, as their topic's settings say."""
     after_ms = settings.misfire_after_ms
-    misfired = int(np.count_nonzero(units["released_after_ms"] > after_ms)) if after_ms else 0
+    misfired = int(np.count_nonzero(now_ms - units["due_ms"] > after_ms)) if after_ms else 0
     none = units[:0]
     match settings.misfire if misfired else MisfirePolicy.MISFIRE_POLICY_UNSPECIFIED:
         case MisfirePolicy.MISFIRE_POLICY_DROP:

@@ -268,7 +268,7 @@ class Queues:
         if queue.deleted:
             self._expired(number, units, now_ms, "TOPIC_DELETED")
             return
-        parts = apart(units, queue.settings)
+        parts = apart(units, queue.settings, now_ms)
         if len(parts.dropped):
             queue.misfires_dropped += len(parts.dropped)
             self._expired(number, parts.dropped, now_ms, "MISFIRED")

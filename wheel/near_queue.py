@@ -39,11 +39,17 @@ def by_due(entries: Rows) -> Rows:
 class _Second:
     """The loaded messages of one second."""
 
-    __slots__ = ("late", "main")
+    __slots__ = ("first_due_ms", "late", "main")
 
     def __init__(self, main: Rows) -> None:
         self.main = main
         self.late: list[Rows] = []
+        self.first_due_ms = _earliest(main)
+
+    def add(self, part: Rows) -> None:
+        """Take in what has come since, sorted by due time."""
+        self.late.append(part)
+        self.first_due_ms = min(self.first_due_ms, _earliest(part))
 
     def __len__(self) -> int:
         return len(self.main) + sum(map(len, self.late))
@@ -66,12 +72,8 @@ class _Second:
         if late:
             rest = self.late[0][late:]
             self.late = [rest] if len(rest) else []
-
-    def first_due_ms(self) -> int:
-        heads = [*map(_earliest, self.late)]
-        if len(self.main):
-            heads.append(int(self.main["due_ms"][0]))
-        return min(heads)
+        heads = [_earliest(part) for part in (self.main, *self.late) if len(part)]
+        self.first_due_ms = min(heads, default=self.first_due_ms)
 
 
 class NearQueue:
@@ -109,7 +111,7 @@ class NearQueue:
             if held is None:
                 self._hold(second, part)
             else:
-                held.late.append(part)
+                held.add(part)
         self.count += len(entries)
 
     def _hold(self, second: int, entries: Rows) -> None:
@@ -148,7 +150,7 @@ class NearQueue:
 
     def first_due_ms(self) -> int | None:
         """The earliest due time held."""
-        return self._seconds[self._order[0]].first_due_ms() if self._order else None
+        return self._seconds[self._order[0]].first_due_ms if self._order else None
 
     def of_second(self, second: int) -> Rows:
         """Everything held of one second, in no order."""

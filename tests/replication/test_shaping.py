@@ -95,6 +95,16 @@ def test_only_what_is_released_later_than_allowed_has_misfired(
         assert [queue.pace.opens_ms(offset) for offset in range(3)] == [now, now + 1_000, now + 1_000]
 
 
+def test_a_month_late_is_later_than_most_of_a_month(fresh: Machine) -> None:
+    day_ms, drop = 86_400_000, MisfirePolicy.MISFIRE_POLICY_DROP
+    fresh.apply(
+        1, 1, [topic("t", misfire=drop, misfire_after_ms=30 * day_ms), schedule([SECOND, SECOND + 1])]
+    )
+    fresh.apply(2, 1, [release(SECOND + 1, now_ms=SECOND + 30 * day_ms + 1)])
+    queue = fresh.queues.of("t")
+    assert (queue.units, queue.misfires_dropped) == (1, 1)
+
+
 def test_a_retry_never_misfires(fresh: Machine) -> None:
     settings = {"misfire": MisfirePolicy.MISFIRE_POLICY_DROP, "misfire_after_ms": 1}
     fresh.apply(1, 1, [topic("t", **settings), subscribe(), schedule([SECOND])])

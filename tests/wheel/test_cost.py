@@ -134,6 +134,21 @@ def test_what_is_soon_due_is_in_memory_before_anything_is_taken(
     assert first.due_ms.tolist() == np.sort(due)[:1_000].tolist()
 
 
+def test_when_the_next_is_due_costs_the_same_however_many_came_one_by_one(tmp_path: Path) -> None:
+    wheel = Wheel(tmp_path, WheelSettings())
+    wheel.load_ahead(START_MS)
+    costs = []
+    for count in (10, 300):
+        for ms in range(count, 0, -1):
+            due = np.array([START_MS + 1_500 + ms])
+            wheel.append(due, np.zeros(1, np.uint32), np.zeros(1, np.uint64), [b""])
+        costs.append(lines_run(wheel.next_due_ms))
+        assert wheel.next_due_ms() == START_MS + 1_501
+    assert costs[0] == costs[1]
+    assert len(wheel.take(START_MS + 1_501, 10)) == 2
+    assert wheel.next_due_ms() == START_MS + 1_502
+
+
 def test_the_smallest_near_queue_still_loads_what_is_to_be_taken(tmp_path: Path) -> None:
     wheel = Wheel(tmp_path, WheelSettings(near_messages_max=1))
     due = START_MS + np.arange(5) * 1_000
