@@ -73,8 +73,7 @@ class Feed:
         """
         self.cursor = max(self.cursor, cursor)
         self.doubtful = doubtful
-        offsets = np.arange(self.next, min(cursor, self.queue.units), dtype=np.uint64)
-        self._held = offsets[~self._acknowledged.contains(offsets)]
+        self._held = self._acknowledged.missing(self.next, min(cursor, self.queue.units))
         self.next = max(self.next, cursor)
         if len(self._held):
             self.held_until_ms = until_ms
@@ -97,8 +96,11 @@ class Feed:
         while self._has_room() and self.next < end:
             units = self.queue.read(self.next, min(WINDOW, end - self.next))
             offsets = np.arange(self.next, self.next + len(units), dtype=np.uint64)
+            wanted = np.zeros(len(units), dtype=np.bool_)
+            wanted[self._acknowledged.missing(self.next, self.next + len(units)) - np.uint64(self.next)] = (
+                True
+            )
             self.next += len(units)
-            wanted = ~self._acknowledged.contains(offsets)
             if self._ahead:
                 wanted &= ~np.isin(offsets, np.array(sorted(self._ahead), dtype=np.uint64))
                 self._ahead = {offset for offset in self._ahead if offset >= self.next}

@@ -58,6 +58,13 @@ class Acknowledged:
             known |= np.fromiter(map(self.acked.__contains__, offsets.tolist()), np.bool_, len(offsets))
         return known
 
+    def missing(self, start: int, end: int) -> NDArray[np.uint64]:
+        """Return the offsets from start to before end that are not acknowledged, ascending."""
+        offsets = BitMap64()
+        offsets.add_range(max(start, self.floor), max(start, self.floor, end))
+        offsets -= self.acked
+        return np.array(offsets.to_array(), dtype=np.uint64)
+
     def serialize(self) -> bytes:
         """Return the set above the floor as a roaring bitmap, b"" where empty."""
         return bytes(self.acked.serialize()) if self.acked else b""

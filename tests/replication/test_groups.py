@@ -28,6 +28,8 @@ def test_it_is_a_set_with_a_floor(batches: list[list[int]]) -> None:
         assert table.floor == floor
         assert set(table.acked) == {o for o in known if o > floor}
         assert table.contains(column(list(range(62)))).tolist() == [o in known for o in range(62)]
+        for start, end in ((0, 62), (20, 40), (40, 20)):
+            assert table.missing(start, end).tolist() == [o for o in range(start, end) if o not in known]
 
 
 @given(offsets)
