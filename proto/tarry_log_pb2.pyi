@@ -317,9 +317,9 @@ class Checkpoint(_message.Message):
     wheel: WheelCheckpoint
     queues: _containers.RepeatedCompositeFieldContainer[QueueCheckpoint]
     groups: _containers.RepeatedCompositeFieldContainer[GroupCheckpoint]
-    producers: _containers.RepeatedCompositeFieldContainer[ProducerCheckpoint]
+    producers: _containers.RepeatedScalarFieldContainer[bytes]
     blocked: _containers.RepeatedCompositeFieldContainer[BlockedLane]
-    def __init__(self, applied_index: _Optional[int] = ..., applied_term: _Optional[int] = ..., wheel: _Optional[_Union[WheelCheckpoint, _Mapping]] = ..., queues: _Optional[_Iterable[_Union[QueueCheckpoint, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[GroupCheckpoint, _Mapping]]] = ..., producers: _Optional[_Iterable[_Union[ProducerCheckpoint, _Mapping]]] = ..., blocked: _Optional[_Iterable[_Union[BlockedLane, _Mapping]]] = ...) -> None: ...
+    def __init__(self, applied_index: _Optional[int] = ..., applied_term: _Optional[int] = ..., wheel: _Optional[_Union[WheelCheckpoint, _Mapping]] = ..., queues: _Optional[_Iterable[_Union[QueueCheckpoint, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[GroupCheckpoint, _Mapping]]] = ..., producers: _Optional[_Iterable[bytes]] = ..., blocked: _Optional[_Iterable[_Union[BlockedLane, _Mapping]]] = ...) -> None: ...
 
 class WheelCheckpoint(_message.Message):
     __slots__ = ("hours", "cut_due_ms", "cut_global_index", "local_index", "floor_hour", "topics")
@@ -410,23 +410,27 @@ class GroupCheckpoint(_message.Message):
     def __init__(self, group: _Optional[str] = ..., queue: _Optional[int] = ..., floor: _Optional[int] = ..., acked: _Optional[bytes] = ...) -> None: ...
 
 class ProducerCheckpoint(_message.Message):
-    __slots__ = ("producer", "highest", "answers")
+    __slots__ = ("producer", "highest", "answers", "floor")
     PRODUCER_FIELD_NUMBER: _ClassVar[int]
     HIGHEST_FIELD_NUMBER: _ClassVar[int]
     ANSWERS_FIELD_NUMBER: _ClassVar[int]
+    FLOOR_FIELD_NUMBER: _ClassVar[int]
     producer: str
     highest: int
-    answers: _containers.RepeatedCompositeFieldContainer[Answer]
-    def __init__(self, producer: _Optional[str] = ..., highest: _Optional[int] = ..., answers: _Optional[_Iterable[_Union[Answer, _Mapping]]] = ...) -> None: ...
+    answers: _containers.RepeatedScalarFieldContainer[bytes]
+    floor: int
+    def __init__(self, producer: _Optional[str] = ..., highest: _Optional[int] = ..., answers: _Optional[_Iterable[bytes]] = ..., floor: _Optional[int] = ...) -> None: ...
 
 class Answer(_message.Message):
-    __slots__ = ("sequence", "hours", "first", "which")
+    __slots__ = ("sequence", "hours", "first", "which", "lengths")
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     HOURS_FIELD_NUMBER: _ClassVar[int]
     FIRST_FIELD_NUMBER: _ClassVar[int]
     WHICH_FIELD_NUMBER: _ClassVar[int]
+    LENGTHS_FIELD_NUMBER: _ClassVar[int]
     sequence: int
     hours: bytes
     first: bytes
     which: bytes
-    def __init__(self, sequence: _Optional[int] = ..., hours: _Optional[bytes] = ..., first: _Optional[bytes] = ..., which: _Optional[bytes] = ...) -> None: ...
+    lengths: bytes
+    def __init__(self, sequence: _Optional[int] = ..., hours: _Optional[bytes] = ..., first: _Optional[bytes] = ..., which: _Optional[bytes] = ..., lengths: _Optional[bytes] = ...) -> None: ...

@@ -1,10 +1,13 @@
 """Producers: the answers already given, so that a retry never schedules twice.
 
-A producer numbers its requests; the last ``window`` answers of each are kept,
-in a form of about two bytes a message: which hours, the first global index in
-each, and for every message which of the hours it went to (messages of one
-request and hour have consecutive global indices). The idea is Kafka's
-idempotent producer, with answers instead of only a check.
+A producer numbers its requests; the last ``window`` answers of each are kept: which
+hours, the first global index in each, and for every message, or for every run of them,
+which of the hours it went to (messages of one request and hour have consecutive global
+indices). The idea is Kafka's idempotent producer, with answers instead of only a check.
+
+What does not fit into ``answers_bytes_max`` is forgotten, first the oldest answers of
+the producer not heard of for longest. That producer is still known, and so is which of
+its requests may have been answered: a retry of one is refused, not scheduled again.
 """
 
 from __future__ import annotations
@@ -23,16 +26,25 @@ WINDOW: Final = 64
 """Answers kept of each producer."""
 PRODUCERS_MAX: Final = 10_000
 """Producers remembered; the one not heard of for longest is forgotten first."""
+ANSWERS_BYTES_MAX: Final = 8 << 20
+"""Bytes of all answers kept; of a request whose messages go to one hour, some 30."""
 
 
 def pack(sequence: int, hour: NDArray[np.uint32], global_index: NDArray[np.uint32]) -> log_pb.Answer:
     """Return the answer in its kept form. Both columns have shape (n,)."""
-    hours, first, which = np.unique(hour, return_index=True, return_inverse=True)
+    starts = np.flatnonzero(np.concatenate(([True], hour[1:] != hour[:-1])))  # of runs: mostly there is one
+    lengths = np.diff(starts, append=len(hour))
+    if len(starts) == 1:
+        hours, run, which = hour[:1], starts, np.zeros(1, np.intp)
+    else:
+        hours, run, which = np.unique(hour[starts], return_index=True, return_inverse=True)
+    by_run = 6 * len(starts) < 2 * len(hour)  # bytes
     return log_pb.Answer(
         sequence=sequence,
         hours=hours.astype("<u4").tobytes(),
-        first=global_index[first].astype("<u4").tobytes(),
-        which=which.astype("<u2").tobytes(),
+        first=global_index[starts[run]].astype("<u4").tobytes(),
+        which=(which if by_run else which.repeat(lengths)).astype("<u2").tobytes(),
+        lengths=lengths.astype("<u4").tobytes() if by_run else b"",
     )
 
 
@@ -41,6 +53,8 @@ def unpack(answer: log_pb.Answer) -> tuple[NDArray[np.uint32], NDArray[np.uint32
     hours = np.frombuffer(answer.hours, dtype="<u4")
     first = np.frombuffer(answer.first, dtype="<u4")
     which = np.frombuffer(answer.which, dtype="<u2")
+    if answer.lengths:
+        which = which.repeat(np.frombuffer(answer.lengths, dtype="<u4"))
     order = np.argsort(which, kind="stable")
     starts = np.searchsorted(which[order], np.arange(len(hours)))
     rank = np.empty(len(which), dtype=np.uint32)
@@ -50,53 +64,92 @@ def unpack(answer: log_pb.Answer) -> tuple[NDArray[np.uint32], NDArray[np.uint32
 
 @dataclass(slots=True)
 class _Producer:
+    floor: int = 0
+    """Answers to requests below may have been given and forgotten."""
     highest: int = 0
-    answers: dict[int, log_pb.Answer] = field(default_factory=dict)
+    answers: dict[int, bytes] = field(default_factory=dict)
+    """Each an Answer."""
+    captured: bytes = b""
+    """The ProducerCheckpoint, until something changes."""
+
+    def capture(self, name: str) -> bytes:
+        if not self.captured:
+            answers = [self.answers[sequence] for sequence in sorted(self.answers)]
+            checkpoint = log_pb.ProducerCheckpoint(
+                producer=name, highest=self.highest, floor=self.floor, answers=answers
+            )
+            self.captured = checkpoint.SerializeToString()
+        return self.captured
+
+    def forget(self, sequence: int) -> int:
+        """Forget one answer and all that came before; return how many bytes that frees."""
+        self.floor = max(self.floor, sequence + 1)
+        self.captured = b""
+        old = [self.answers.pop(known) for known in list(self.answers) if known < self.floor]
+        return sum(map(len, old))
 
 
 class Producers:
-    """Table producer -> last answers, bounded in both directions."""
+    """Table producer -> last answers, bounded in number and in bytes."""
 
-    def __init__(self, window: int = WINDOW, producers_max: int = PRODUCERS_MAX) -> None:
+    def __init__(
+        self,
+        window: int = WINDOW,
+        producers_max: int = PRODUCERS_MAX,
+        answers_bytes_max: int = ANSWERS_BYTES_MAX,
+    ) -> None:
         self._window = window
         self._producers_max = producers_max
-        self._table: OrderedDict[str, _Producer] = OrderedDict()
+        self._answers_bytes_max = answers_bytes_max
+        self.answers_bytes = 0
+        self._table: OrderedDict[str, _Producer] = OrderedDict()  # stalest first
+        self._with_answers: OrderedDict[str, _Producer] = OrderedDict()  # those of them, in the same order
 
     def answer(self, producer: str, sequence: int) -> log_pb.Answer | None:
         """Return the answer given to this request before, if it is still known."""
         known = self._table.get(producer)
-        return known.answers.get(sequence) if known else None
+        answer = known.answers.get(sequence) if known else None
+        return None if answer is None else log_pb.Answer.FromString(answer)
 
     def too_old(self, producer: str, sequence: int) -> bool:
         """Return whether an answer to this request may have been given and forgotten."""
         known = self._table.get(producer)
-        return known is not None and sequence + self._window <= known.highest
+        return known is not None and sequence < known.floor
 
     def remember(self, producer: str, answer: log_pb.Answer) -> None:
-        """Keep an answer; the oldest of the producer, and the stalest producer, make room."""
+        """Keep an answer to a request that has none, and is not too old; stale ones make room."""
         known = self._table.setdefault(producer, _Producer())
         self._table.move_to_end(producer)
-        known.answers[answer.sequence] = answer
-        if answer.sequence > known.highest:
-            known.highest = answer.sequence
-            for sequence in [s for s in known.answers if s + self._window <= known.highest]:
-                del known.answers[sequence]
+        self._with_answers[producer] = known
+        self._with_answers.move_to_end(producer)
+        kept = answer.SerializeToString()
+        known.answers[answer.sequence] = kept
+        known.captured = b""
+        known.highest = max(known.highest, answer.sequence)
+        self.answers_bytes += len(kept)
+        if known.floor <= known.highest - self._window:
+            self.answers_bytes -= known.forget(known.highest - self._window)
         if len(self._table) > self._producers_max:
-            self._table.popitem(last=False)
+            name, stalest = self._table.popitem(last=False)
+            self._with_answers.pop(name, None)
+            self.answers_bytes -= sum(map(len, stalest.answers.values()))
+        while self.answers_bytes > self._answers_bytes_max:
+            name, stalest = next(iter(self._with_answers.items()))
+            self.answers_bytes -= stalest.forget(min(stalest.answers))
+            if not stalest.answers:
+                del self._with_answers[name]
 
-    def capture(self) -> list[log_pb.ProducerCheckpoint]:
-        """Return the table for a checkpoint, stalest producer first."""
-        return [
-            log_pb.ProducerCheckpoint(
-                producer=name,
-                highest=known.highest,
-                answers=[known.answers[s] for s in sorted(known.answers)],
-            )
-            for name, known in self._table.items()
-        ]
+    def capture(self) -> list[bytes]:
+        """Return the table for a checkpoint, stalest producer first, each a ProducerCheckpoint."""
+        return [known.capture(name) for name, known in self._table.items()]
 
-    def recover(self, table: Iterable[log_pb.ProducerCheckpoint]) -> None:
+    def recover(self, table: Iterable[bytes]) -> None:
         """Become what ``capture`` returned."""
-        self._table = OrderedDict(
-            (p.producer, _Producer(p.highest, {a.sequence: a for a in p.answers})) for p in table
-        )
+        for captured in table:
+            checkpoint = log_pb.ProducerCheckpoint.FromString(captured)
+            answers = {log_pb.Answer.FromString(answer).sequence: answer for answer in checkpoint.answers}
+            known = _Producer(checkpoint.floor, checkpoint.highest, answers, captured)
+            self._table[checkpoint.producer] = known
+            if answers:
+                self._with_answers[checkpoint.producer] = known
+            self.answers_bytes += sum(map(len, answers.values()))
