@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from tarry.proto.ledger_chunk import Chunk
 from tarry.proto.ledger_rows import Kind, Missing, gap_detail
+
+
+@dataclass(slots=True)
+class Stretch:
+    """Chunks of a part of the log of which nothing is missing; a segment holds no more than one."""
+
+    behind: int | None = None  # the index behind which it begins; None: it goes on where the last ended
+    covered: int = 0  # the index up to which it goes
+    chunks: list[Chunk] = field(default_factory=list)
 
 
 class Buffer:
@@ -13,14 +24,14 @@ class Buffer:
         self.applied = applied  # all indices up to here are told of, or dropped
         self.dropped = 0  # rows, so far
         self._bytes_max = bytes_max
-        self._chunks: list[Chunk] = []
+        self._stretches = [Stretch()]
         self._bytes = 0
         self._made = 0  # rows without an index of their own, so far
         self._hole: int | None = None  # dropping since behind this index
         self._why = "OVERFLOW"
 
     def __bool__(self) -> bool:
-        return bool(self._chunks)
+        return self._bytes > 0
 
     def add(self, chunk: Chunk) -> None:
         """Take rows in, or drop them."""
@@ -29,36 +40,54 @@ class Buffer:
         if self._hole is not None:
             self.dropped += chunk.rows
             return
-        self._chunks.append(chunk)
-        self._bytes += chunk.size_bytes
+        self._append(chunk)
 
     def number(self, rows: int) -> int:
         """Return the position of the first of rows that no entry numbers."""
         first, self._made = self._made, self._made + rows
         return first
 
-    def take(self) -> tuple[list[Chunk], int]:
-        """Return all there is, and the index up to which nothing else is missing."""
+    def take(self) -> list[Stretch]:
+        """Return all there is; the last goes up to where nothing else is missing."""
         covered = self.applied if self._hole is None else min(self._hole, self.applied)
-        taken, self._chunks, self._bytes = self._chunks, [], 0
-        return taken, covered
+        self._stretches[-1].covered = covered
+        taken, self._stretches, self._bytes = self._stretches, [Stretch()], 0
+        return taken
 
-    def put_back(self, taken: list[Chunk]) -> None:
+    def put_back(self, taken: list[Stretch]) -> None:
         """They could not be written."""
         self._why = "WRITE_FAILED"
-        self._chunks = taken + self._chunks
-        self._bytes = sum(chunk.size_bytes for chunk in self._chunks)
+        if taken:
+            taken[-1].chunks += self._stretches[0].chunks
+            taken[-1].covered = self._stretches[0].covered
+            self._stretches = taken + self._stretches[1:]
+        self._bytes = sum(chunk.size_bytes for one in self._stretches for chunk in one.chunks)
 
     def written(self, at_ms: int, term: int) -> str | None:
         """What was taken is on the disk: where rows were dropped, a gap row follows; return what it says."""
         detail = None
-        if self._hole is not None and not self._chunks:
-            detail = gap_detail(Missing.ALL, self._hole, self.applied, self._why)
-            self._hole = None
-            self.tell(Kind.GAP, at_ms, term, detail)
+        if self._hole is not None and not self:
+            first, self._hole = self._hole, None
+            detail = self.gap(first, self.applied, self._why, at_ms, term)
         self._why = "OVERFLOW"
+        return detail
+
+    def gap(self, first: int, last: int, why: str, at_ms: int, term: int) -> str:
+        """All rows of first < index ≤ last are missing: say so behind them; return what is said."""
+        detail = gap_detail(Missing.ALL, first, last, why)
+        if self._hole is None:  # else that hole has this one in it
+            self._stretches[-1].covered = first
+            self._stretches.append(Stretch(behind=last))
+            self._append(self._about_node(Kind.GAP, at_ms, term, detail))
         return detail
 
     def tell(self, kind: Kind, at_ms: int, term: int, detail: str) -> None:
         """Add a row about the node."""
-        self.add(Chunk(1, kind, at_ms, self.applied, term, self.number(1), detail=detail))
+        self.add(self._about_node(kind, at_ms, term, detail))
+
+    def _about_node(self, kind: Kind, at_ms: int, term: int, detail: str) -> Chunk:
+        return Chunk(1, kind, at_ms, self.applied, term, self.number(1), detail=detail)
+
+    def _append(self, chunk: Chunk) -> None:
+        self._stretches[-1].chunks.append(chunk)
+        self._bytes += chunk.size_bytes

@@ -5,13 +5,14 @@ from __future__ import annotations
 import errno
 import os
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
 from tarry.node.config import LedgerSettings
-from tarry.proto.ledger_chunk import Chunk, pack
+from tarry.node.ledger.buffer import Stretch
+from tarry.proto.ledger_chunk import pack
 from tarry.proto.ledger_closing import close
 from tarry.proto.ledger_segment import Closed, OpenSegment, closed, delete, recover
 
@@ -62,18 +63,27 @@ class Disk:
         self._start(first_index)
         return Left(max(covered, default=None), bool(left))
 
-    def write(self, chunks: Sequence[Chunk], covered: int, now_ms: int, *, sync: bool) -> None:
-        """Add rows to the open segment; or, without any, that nothing happened up to an index."""
+    def write(self, stretches: list[Stretch], now_ms: int, *, sync: bool) -> None:
+        """Add rows to the open segment, or that nothing happened up to an index; behind a hole begin another.
+
+        Takes out of the list what is written.
+        """
         assert self.open is not None
         free = os.statvfs(self.folder)
         if free.f_bavail * free.f_frsize < self._settings.disk_free_bytes_min:
             least = self._settings.disk_free_bytes_min
             raise OSError(errno.ENOSPC, f"less than ledger.disk_free_bytes_min = {least} is free")
-        if chunks or covered > self.open.covered:
-            payload = pack(chunks) if chunks else b""
-            if not self.open.rows:
-                self._begun_ms = now_ms
-            self.open.append(payload, sum(chunk.rows for chunk in chunks), covered)
+        while stretches:
+            one = stretches[0]
+            if one.behind is not None:
+                self._seal(one.behind)
+                one.behind = None
+            if one.chunks or one.covered > self.open.covered:
+                payload = pack(one.chunks) if one.chunks else b""
+                if not self.open.rows:
+                    self._begun_ms = now_ms
+                self.open.append(payload, sum(chunk.rows for chunk in one.chunks), one.covered)
+            stretches.pop(0)
         if sync:
             self.open.sync()
 
@@ -90,8 +100,7 @@ class Disk:
         if self.open is None or full_at_ms is None:
             return
         if self.open.rows >= self._settings.segment_rows_max or now_ms >= full_at_ms:
-            self.sealed.append(self.open)
-            self._start(self.open.covered)
+            self._seal(self.open.covered)
 
     def close_sealed(self, now_ms: int) -> None:
         """Make Parquet of full segments, and delete the oldest where there is too much."""
@@ -122,6 +131,15 @@ class Disk:
         for path in self.folder.glob("date=*/*.parquet*"):
             if path.name.rsplit("-", 4)[0].lstrip(".") == self._source and path not in finished:
                 path.unlink()  # its open segment is still there
+
+    def _seal(self, first_index: int) -> None:
+        """Let the next segment begin; one that tells of nothing gives it its number."""
+        assert self.open is not None
+        if self.open.bytes:
+            self.sealed.append(self.open)
+        else:
+            self._next = self.open.segment
+        self._start(first_index)
 
     def _start(self, first_index: int) -> None:
         self.folder.joinpath("open").mkdir(parents=True, exist_ok=True)

@@ -73,8 +73,7 @@ class Ledger:
         buffer, before = self._buffer, self._buffer.applied
         self._term = term
         if index > before + 1:
-            detail = gap_detail(Missing.ALL, before, index - 1, "SNAPSHOT")
-            buffer.tell(Kind.GAP, self._now_ms(), term, detail)
+            buffer.gap(before, index - 1, "SNAPSHOT", self._now_ms(), term)
         position = 0
         for event in events:
             buffer.add(self._chunk(event, index, term, position, queues))
@@ -165,8 +164,8 @@ class Ledger:
                 self._buffer.put_back([])
                 self._something.set()
                 return
-            taken, covered = self._buffer.take()
-            write = partial(self.disk.write, taken, covered, self._now_ms(), sync=sync)
+            taken = self._buffer.take()
+            write = partial(self.disk.write, taken, self._now_ms(), sync=sync)
             if not await self._try(write):
                 self._buffer.put_back(taken)
                 self._something.set()

@@ -14,13 +14,13 @@ from tests.replication.commands import NOW_MS
 class Replica:
     """A state machine and its ledger, as a node has them; its time is set by the test."""
 
-    def __init__(self, folder: Path, **settings: Any) -> None:
+    def __init__(self, folder: Path, node: str = "n1", **settings: Any) -> None:
         self.now_ms = NOW_MS
         self.config = NodeConfig(
-            node="n1",
+            node=node,
             data=folder,
             listen="127.0.0.1:1",
-            members={"n1": "127.0.0.1:1"},
+            members={node: "127.0.0.1:1"},
             ledger=LedgerSettings(disk_free_bytes_min=1, **settings),
         )
         self.machine = Machine(folder / "state", MachineSettings())

@@ -51,6 +51,11 @@ def gaps(replica: Replica) -> list[str]:
     return [row["detail"] for row in rows if row["kind"] == Kind.GAP]
 
 
+def spans(replica: Replica) -> list[tuple[int, int, int]]:
+    """Return each segment's number and indices."""
+    return [(one["segment"], one["first_index"], one["last_index"]) for one, _ in segments(replica)]
+
+
 async def test_a_closed_segment_holds_every_row_and_its_manifest_proves_it(
     make: Callable[..., Replica],
 ) -> None:
@@ -164,13 +169,13 @@ async def test_a_disk_that_refuses_stops_nothing_and_leaves_a_gap_only_of_what_h
     assert replica.ledger.status().failure == ""
     replica.apply(schedule([NOW_MS + 5]))
     await replica.ledger.close()
-    ((manifest, rows),) = segments(replica)
+    rows = [row for _, rows in segments(replica) for row in rows]
     assert [(row["kind"], row["index"], row["detail"]) for row in rows] == [
         ("scheduled", 1, None),
         ("gap", 3, "all 1..3 WRITE_FAILED"),
         ("scheduled", 4, None),
     ]
-    assert manifest["last_index"] == 4
+    assert spans(replica) == [(1, 0, 1), (2, 3, 4)]
 
 
 async def test_too_little_free_space_counts_as_a_full_disk(make: Callable[..., Replica]) -> None:
@@ -190,6 +195,21 @@ async def test_a_peers_state_in_place_of_entries_leaves_a_gap(make: Callable[...
     replica.ledger.applied(5, 2, [], replica.machine.queues)
     await replica.ledger.close()
     assert gaps(replica) == ["all 0..4 SNAPSHOT"]
+    assert spans(replica) == [(1, 4, 5)]
+
+
+async def test_a_segment_has_no_hole_and_the_next_begins_behind_it(make: Callable[..., Replica]) -> None:
+    replica = make()
+    replica.apply(schedule([NOW_MS + 1]))
+    replica.ledger.applied(9, 2, [], replica.machine.queues)
+    replica.ledger.applied(20, 2, [], replica.machine.queues)
+    obstacle = replica.ledger.folder
+    obstacle.touch()
+    await replica.ledger.write()
+    obstacle.unlink()
+    await replica.ledger.close()
+    assert gaps(replica) == ["all 1..8 SNAPSHOT", "all 9..19 SNAPSHOT"]
+    assert spans(replica) == [(1, 0, 1), (2, 8, 9), (3, 19, 20)]
 
 
 async def test_the_oldest_segments_go_when_there_are_too_many_bytes_or_they_are_too_old(
