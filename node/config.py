@@ -7,6 +7,7 @@ then the file, then the defaults here. A key that does not exist is an error.
 from __future__ import annotations
 
 import os
+import ssl
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -142,6 +143,18 @@ class Tls(_Section):
     key: FilePath
     authority: FilePath | None = None
     bind_peers: bool = True  # where mutual: a peer's certificate must carry its node's name
+
+    @model_validator(mode="after")
+    def _usable(self) -> Tls:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        try:
+            context.load_cert_chain(self.certificate, self.key)
+            context.load_verify_locations(self.authority or self.certificate)
+        except OSError as error:  # SSLError is one
+            raise ValueError(
+                f"certificate, key and authority must be PEM that goes together: {error}"
+            ) from None
+        return self
 
 
 class Token(_Section):

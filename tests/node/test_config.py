@@ -83,3 +83,10 @@ def test_variables_of_clients_chaos_and_kubernetes_are_left_alone(monkeypatch: p
     for name in (*OTHERS, "TARRY_SERVICE_HOST", "TARRY_N1_SERVICE_PORT_GRPC", "TARRY_PORT_7001_TCP_ADDR"):
         monkeypatch.setenv(name, "x")
     load(None, dict(WHOLE))
+
+
+def test_a_certificate_that_is_none_is_named(tmp_path: Path) -> None:
+    pem = tmp_path / "node.pem"
+    pem.write_text("no certificate")
+    with pytest.raises(ValidationError, match="must be PEM"):
+        load(None, {**WHOLE, "tls": {"certificate": pem, "key": pem}})
