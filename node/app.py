@@ -234,7 +234,8 @@ class Node:
         if not consensus.done():
             await consensus
         await self._forwarding.close()
-        await self._core.checkpoints.write()
+        failed = any(not task.cancelled() and task.exception() is not None for task in tasks)
+        await self._core.checkpoints.close(write=not failed)
         await self._core.ledger.close()
         self.machine.close()
         self._journal.close()

@@ -11,6 +11,7 @@ import structlog
 from tarry.node.config import Dispatch
 from tarry.replication.core import RunBlocking, in_thread
 from tarry.replication.machine import Captured, Machine
+from tarry.replication.state_store import CheckpointRefused
 
 log = structlog.get_logger()
 
@@ -34,10 +35,11 @@ class Checkpoints:
         self._run_blocking = run_blocking
         self._before = before
         self._written = machine.applied_index
+        self._failed = False
         self.writing = asyncio.Lock()  # held while one is written
 
     async def run(self) -> None:
-        """Write until cancelled. Raises OSError: the disk is broken, and the process must end."""
+        """Write until cancelled. Raises OSError, CheckpointRefused: the process must end."""
         while True:
             await asyncio.sleep(self._settings.checkpoint_ms / 1000)
             if self._machine.applied_index > self._written:
@@ -47,15 +49,27 @@ class Checkpoints:
         """Write one now, captured on the loop and synced in a thread; return it.
 
         It is written also where the caller is cancelled meanwhile: what it has to sync is told only once.
+        Raises OSError; CheckpointRefused: an entry was applied by half, or a checkpoint has failed before.
         """
         return await asyncio.shield(self._write())
 
+    async def close(self, *, write: bool) -> None:
+        """Let the one under way finish, and write a last one if asked."""
+        if write:
+            await self.write()
+        async with self.writing:
+            pass
+
     async def _write(self) -> Captured:
         async with self.writing:
+            if self._failed:  # what it was to sync is told no more, and a second fsync would lie
+                raise CheckpointRefused("a checkpoint could not be written")
             captured = self._machine.capture()
+            self._failed = True  # until it is written
             if self._before is not None:
                 await self._before()
             await self._run_blocking(partial(self._machine.write, captured))
+            self._failed = False
             self._written = captured.applied_index
             self._compact(captured.applied_index)
             log.debug("checkpoint", applied_index=captured.applied_index, bytes=len(captured.checkpoint))

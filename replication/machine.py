@@ -33,7 +33,7 @@ from tarry.replication.queues import Queues
 from tarry.replication.refusal import Reason, Refusal
 from tarry.replication.scheduling import Scheduling, due_ms
 from tarry.replication.state_folder import sync_path
-from tarry.replication.state_store import StateStore
+from tarry.replication.state_store import CheckpointRefused, StateStore
 from tarry.replication.wheel_checkpoint import wheel_checkpoint, wheel_state
 from tarry.wheel.state import CancelOutcome, Taken, WheelSettings, WheelState
 from tarry.wheel.wheel import Wheel
@@ -70,6 +70,7 @@ class Machine:
         self._settings = settings
         self.events = Events()
         self.snapshots = 0  # being given away: no file is deleted meanwhile
+        self._halfway = False  # through an entry: for good, where a disk failed in it
         self._open(folder)
 
     def _open(self, folder: Path) -> None:
@@ -101,6 +102,7 @@ class Machine:
 
     def apply(self, index: int, term: int, commands: Sequence[bytes]) -> list[Outcome]:
         """Apply one log entry; return an outcome for each of its commands."""
+        self._halfway = True
         outcomes: list[Outcome] = []
         for is_schedule, run in groupby(commands, key=_is_schedule):
             if is_schedule:
@@ -110,6 +112,7 @@ class Machine:
         if term != self.applied_term:
             self.term_before = self.applied_term
         self.applied_index, self.applied_term = index, term
+        self._halfway = False
         return outcomes
 
     def take_events(self) -> list[Event]:
@@ -232,7 +235,12 @@ class Machine:
         return Cancelled(outcomes)
 
     def capture(self) -> Captured:
-        """Return a checkpoint of now; ``write`` makes it durable."""
+        """Return a checkpoint of now; ``write`` makes it durable.
+
+        Raises CheckpointRefused: an entry was applied by half, and would be lost by half.
+        """
+        if self._halfway:
+            raise CheckpointRefused(f"entry {self.applied_index + 1} was applied by half")
         state = self.wheel.capture()
         checkpoint = log_pb.Checkpoint(
             applied_index=self.applied_index,

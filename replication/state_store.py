@@ -20,6 +20,10 @@ class CheckpointDamaged(Exception):
     """The stored checkpoint does not match its checksum: restore the node from a peer."""
 
 
+class CheckpointRefused(Exception):
+    """What this process holds in memory must not be made durable: restart it, and the log is replayed."""
+
+
 class StateStore:
     """Holds one checkpoint. ``save`` may be called from a thread, one call at a time."""
 

@@ -18,6 +18,7 @@ from tarry.replication.machine import Machine, MachineSettings
 from tarry.replication.outcomes import Acked, Cancelled, Released, Subscribed
 from tarry.replication.refusal import Reason, Refusal
 from tarry.replication.scheduling import Scheduled
+from tarry.replication.state_store import CheckpointRefused
 from tarry.wheel.state import CancelOutcome
 from tests.replication.commands import NOW_MS, ack, admin, cancel, release, retry, schedule, subscribe, trim
 
@@ -195,6 +196,28 @@ administration = st.one_of(
 )
 plain_steps = st.lists(plain, min_size=1, max_size=25)
 steps = st.lists(st.one_of(plain, administration), min_size=1, max_size=25)
+
+
+def test_an_entry_that_a_disk_cut_short_goes_into_no_checkpoint_and_is_whole_when_it_is_replayed(
+    tmp_path: Path,
+) -> None:
+    before = [subscribe("t"), subscribe("u"), *(schedule([NOW_MS + 5], topic=topic) for topic in "tu")]
+    with machine(tmp_path) as broken:
+        run(broken, before)
+        broken.write(broken.capture())
+        in_the_way = tmp_path / "ready" / str(broken.queues.of("u").queue)
+        in_the_way.parent.mkdir()
+        in_the_way.touch()
+        with pytest.raises(OSError, match=str(in_the_way)):
+            broken.apply(5, 1, [release(NOW_MS + 5)])
+        assert broken.queues.of("t").units == 1
+        with pytest.raises(CheckpointRefused, match="entry 5"):
+            broken.capture()
+    in_the_way.unlink()
+    with machine(tmp_path) as again:
+        assert again.apply(5, 1, [release(NOW_MS + 5)]) == [Released(2)]
+        assert [again.queues.of(topic).units for topic in "tu"] == [1, 1]
+        again.write(again.capture())
 
 
 def run(target: Machine, commands: list[bytes], start: int = 0) -> list[list[str]]:

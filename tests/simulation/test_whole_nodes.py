@@ -6,11 +6,15 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
+import numpy as np
 import pytest
 import structlog
+from numpy.typing import NDArray
 
+from tarry.replication.ready_queue import ReadyQueue
 from tarry.replication.state_store import StateStore
 from tests.simulation import virtual_loop
+from tests.simulation.disk import DiskFailed
 from tests.simulation.model_consumer import ModelConsumer
 from tests.simulation.model_producer import ModelProducer
 from tests.simulation.whole_node import WholeNode
@@ -278,5 +282,34 @@ def test_a_checkpoint_under_way_while_a_snapshot_is_swapped_in_does_not_replace_
         behind.start(world.members)
         await asyncio.sleep(1)
         assert behind.alive
+
+    scenario(play)
+
+
+def test_an_entry_that_a_full_disk_cuts_short_is_whole_after_the_restart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The cut has moved on and one of two queues has its messages when the disk is full."""
+    append = ReadyQueue.append
+
+    async def play(world: WholeWorld, producer: ModelProducer) -> None:
+        leader = await world.until_served()
+        full = next(node for node in world.whole if node is not leader)
+
+        def fails(queue: ReadyQueue, units: NDArray[np.void]) -> int:
+            ((path, _),) = queue.files(0, 1)
+            if queue.topic == "b" and path.is_relative_to(full.data):
+                raise DiskFailed("ENOSPC")
+            return append(queue, units)
+
+        monkeypatch.setattr(ReadyQueue, "append", fails)
+        due_ms = world.true_ms() + 300
+        for topic in ("a", "b"):
+            await producer.schedule(topic, [due_ms] * 20)
+        await asyncio.sleep(1)
+        assert not full.alive
+        monkeypatch.undo()
+        full.start(world.members)
+        await asyncio.sleep(1)
 
     scenario(play)

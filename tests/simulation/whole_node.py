@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from tarry.replication.core import RunBlocking
 from tarry.replication.driver import Driver
 from tarry.replication.journal import Batch, Journal
 from tarry.replication.machine import Captured
+from tarry.replication.state_store import CheckpointRefused
 from tests.simulation.disk import DiskFailed
 from tests.simulation.edge import Edge
 from tests.simulation.network import SimTransport
@@ -174,6 +176,9 @@ class WholeNode(SimNode):
             await part
         except DiskFailed:
             self.world.note(f"{self.name} ends: its disk failed")
+            if not self.state_fails:
+                with contextlib.suppress(CheckpointRefused):  # what may still be written is worth writing
+                    self.core.machine.write(self.core.machine.capture())
             self.crash()
         except Exception as error:  # noqa: BLE001 - whatever ends a node here is a finding
             if self.alive:
