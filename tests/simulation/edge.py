@@ -38,7 +38,7 @@ class Context:
 
 
 class _NoForwarding:
-    async def forward(self, address: str, path: str, raw: bytes, context: Any) -> Answer:
+    async def forward(self, address: str, *_: object) -> Answer:
         raise StreamEnded(f"ask {address}")
 
 
