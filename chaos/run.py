@@ -18,6 +18,7 @@ from grpc import aio
 from tarry.chaos.checking.repeats import Span
 from tarry.chaos.cluster import Cluster, mono_ms
 from tarry.chaos.consumers import BRISK, ROUGH, Consumers
+from tarry.chaos.cores import cores
 from tarry.chaos.history import History, NodeSeen
 from tarry.chaos.pace import QUICK
 from tarry.chaos.producers import Producers
@@ -290,7 +291,7 @@ class Run:
         asking: dict[str, asyncio.Task[object]] = {}
         async with asyncio.TaskGroup() as tasks:  # a node that hangs does not make the others wait
             while True:
-                self._loads.append(os.getloadavg()[0] / (os.cpu_count() or 1))
+                self._loads.append(os.getloadavg()[0] / cores())
                 for name in self.names:
                     if name not in asking or asking[name].done():
                         asking[name] = tasks.create_task(self._ask_one(name, True))

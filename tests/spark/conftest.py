@@ -11,13 +11,23 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from tarry.spark.errors import JavaMissing
 from tarry.spark.generate import Generator, Plan
 from tarry.spark.reconcile import Options, Reconciliation
-from tarry.spark.session import SMALL, session
+from tarry.spark.session import SMALL, java_major, session
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def java() -> None:
+    """What every test wants that starts Spark; without it they are skipped, and say what to install."""
+    try:
+        java_major()
+    except JavaMissing as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.fixture(scope="session")
+def spark(java: None) -> Iterator[SparkSession]:
     started = session("tests", memory_mib=1_024, settings=SMALL)
     yield started
     started.stop()

@@ -23,7 +23,7 @@ from tarry.spark.generate import Generator, Plan
 from tarry.spark.session import LOG
 from tarry.spark.summary import FIGURES
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("java")]
 
 PATIENCE_S = 300
 HOME = Path(pyspark.__file__).parent
