@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import ssl
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, FilePath, field_validator, model_validator
 from pydantic_settings import (
@@ -25,6 +25,7 @@ CLASSIC_DELAY_LEVELS_MS = tuple(
     seconds * 1000
     for seconds in (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
 )
+YEAR_MS: Final = 365 * 86_400_000
 BACK_OFF_MS = (1_000, 5_000, 10_000, 30_000, 60_000, 120_000, 300_000, 600_000, 1_800_000, 3_600_000)
 
 Count = Annotated[int, Field(ge=1)]
@@ -54,9 +55,10 @@ class Limits(_Section):
         return self.batch_bytes_max // 4
 
     cancel_ids_max: Count = 4_096
-    due_horizon_ms: Count = 100 * 365 * 86_400_000  # how far ahead a due time may lie
+    due_horizon_ms: Annotated[int, Field(ge=1, le=7_000 * YEAR_MS)] = 100 * YEAR_MS  # how far ahead
     jitter_ms_max: Annotated[int, Field(ge=0, lt=1 << 32)] = 7 * 86_400_000
     second_messages_max: Count = 4_000_000  # pending that are due in one second; the leader's counts
+    queues_max: Count = 20_000  # one for each topic, and for each group of one; beyond, none are made
     disk_free_bytes_min: int = Field(default=256 << 20, ge=0)  # with less, schedules are refused
     stream_requests_max: Count = 32  # in flight on one ScheduleStream
     consumers_max: Count = 1_000  # consumer streams on one node

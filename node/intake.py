@@ -6,7 +6,7 @@ parse proves that every record parses, and columns are looked at whole.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import compress
 from operator import attrgetter
@@ -78,7 +78,7 @@ class Intake:
                 text = f"{n} records, and a column that has another length: one value for each record"
                 return Refusal(Reason.COLUMNS_DIFFER, text)
         due = self._due(request, n, now_ms)
-        refusal = self._size(n) or self._names(request) or (due if isinstance(due, Refusal) else None)
+        refusal = self._size(n) or self._names(request, n) or (due if isinstance(due, Refusal) else None)
         refusal = refusal or self._jitter(request)
         keys = self._records(request.records, raw) if refusal is None else refusal
         if isinstance(keys, Refusal) or isinstance(due, Refusal):
@@ -104,12 +104,15 @@ class Intake:
             return Refusal(Reason.BATCH_TOO_LARGE, text)
         return None
 
-    def _names(self, request: log_pb.ScheduleColumns) -> Refusal | None:
+    def _names(self, request: log_pb.ScheduleColumns, n: int) -> Refusal | None:
         if len(request.producer) > PRODUCER_CHARS_MAX or (request.producer and request.sequence == 0):
             text = f"a producer has 1 to {PRODUCER_CHARS_MAX} characters and numbers its requests from 1"
             return Refusal(Reason.PRODUCER_INVALID, text)
         if not request.topics:
             return Refusal(Reason.TOPIC_INVALID, "the topic is empty: name one")
+        if len(request.topics) > n:
+            text = f"{len(request.topics)} topics for {n} messages: name each topic that a message has once"
+            return Refusal(Reason.COLUMNS_DIFFER, text)
         if request.topic and int(np.frombuffer(request.topic, U4).max()) >= len(request.topics):
             return Refusal(Reason.COLUMNS_DIFFER, "a message's topic is not in the request's topics")
         for topic in request.topics:
@@ -189,6 +192,22 @@ class Intake:
                      "an ordering key of {} characters, more than {}")
             or keys
         )  # fmt: skip
+
+
+def body_too_large(request: log_pb.ScheduleColumns, bytes_max: Sequence[int]) -> Refusal | None:
+    """Return why a body is too large for its own topic; limits by place in the request's topics, 0: none."""
+    checked = log_pb.CheckedRecords.FromString(request.SerializeToString()).records
+    sizes = np.fromiter(map(len, map(attrgetter("body"), checked)), dtype=np.int64)
+    topic = np.frombuffer(request.topic, U4) if request.topic else np.zeros(len(sizes), U4)
+    most = np.array(bytes_max, dtype=np.int64)[topic]
+    wrong = (most > 0) & (sizes > most)
+    if not wrong.any():
+        return None
+    at = int(wrong.argmax())
+    text = (
+        f"a body of {sizes[at]} bytes is over the {most[at]} that topic {request.topics[topic[at]]!r} allows"
+    )
+    return _at(wrong, Reason.RECORD_TOO_LARGE, text)
 
 
 def _bare(records: Iterable[bytes], sizes: NDArray[np.int64]) -> NDArray[np.bool_]:

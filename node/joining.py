@@ -11,7 +11,7 @@ from tarry.node.config import NodeConfig
 from tarry.node.consumers import Consumer
 from tarry.node.delivery import Delivery
 from tarry.node.group_delivery import GroupDelivery
-from tarry.node.names import check_group, check_name, check_topic, unknown_topic
+from tarry.node.names import check_group, check_name, check_topic, no_more_queues, unknown_topic
 from tarry.node.services.handlers import refusal_of
 from tarry.proto import tarry_consumer_pb2 as pb
 from tarry.proto import tarry_log_pb2 as log_pb
@@ -139,7 +139,7 @@ class Joining:
         if not known and not self._config.groups_auto_create:
             text = f"topic {consumer.topic!r} has no group {consumer.group!r}: create it"
             return Refusal(Reason.GROUP_UNKNOWN, text)
-        return None
+        return None if known else no_more_queues(self._queues(), self._config.limits)
 
     def known(
         self, context: CallContext, request: pb.AckRequest | pb.NackRequest | pb.ExtendRequest

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Final
 
 from tarry.node.config import Limits
+from tarry.replication.queues import Queues
 from tarry.replication.refusal import Reason, Refusal
 
 NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
@@ -45,3 +46,12 @@ def check_group(group: str, limits: Limits) -> Refusal | None:
 def unknown_topic(topic: str) -> Refusal:
     """Return the refusal for a topic that is not there and is not made on first use."""
     return Refusal(Reason.TOPIC_UNKNOWN, f"there is no topic {topic!r}: create it")
+
+
+def no_more_queues(queues: Queues, limits: Limits) -> Refusal | None:
+    """Return why no topic or group is made any more: each is work for every checkpoint."""
+    if queues.live < limits.queues_max:
+        return None
+    text = f"topics and their groups are {queues.live}, and may be {limits.queues_max}"
+    facts = {"queues": str(queues.live), "queues_max": str(limits.queues_max)}
+    return Refusal(Reason.TOO_MANY_QUEUES, text + ": delete some, or raise limits.queues_max", facts)

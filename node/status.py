@@ -33,6 +33,7 @@ CODES: Final[dict[Reason, grpc.StatusCode]] = {
     Reason.OVERLOADED: grpc.StatusCode.RESOURCE_EXHAUSTED,
     Reason.SECOND_FULL: grpc.StatusCode.RESOURCE_EXHAUSTED,
     Reason.TOPIC_FULL: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    Reason.TOO_MANY_QUEUES: grpc.StatusCode.RESOURCE_EXHAUSTED,
     Reason.DISK_FULL: grpc.StatusCode.RESOURCE_EXHAUSTED,
     Reason.TOO_MANY_STREAMS: grpc.StatusCode.RESOURCE_EXHAUSTED,
     Reason.CONSUMER_TOO_SLOW: grpc.StatusCode.RESOURCE_EXHAUSTED,

@@ -50,6 +50,11 @@ class Queues:
     def __iter__(self) -> Iterator[ReadyQueue]:
         return (queue for queue in self._queues if not queue.deleted)
 
+    @property
+    def live(self) -> int:
+        """How many there are, without those that were deleted."""
+        return len(self._by_name)
+
     def find(self, topic: str, group: str = "") -> ReadyQueue | None:
         """Return the queue of the topic, or with a group its retry queue of it."""
         queue = self._by_name.get((topic, group))

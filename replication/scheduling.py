@@ -19,11 +19,12 @@ from tarry.replication import admission, lanes, producers
 from tarry.replication.events import Event, Events
 from tarry.replication.queues import Queues
 from tarry.replication.refusal import Reason, Refusal
+from tarry.wheel.grouping import distinct
 from tarry.wheel.state import HOUR_MS, Appended, UnknownMessage
 from tarry.wheel.wheel import Wheel
 
-DUE_MS_MAX: Final = 100_000_000 * 86_400_000
-"""The latest due time that can be stored (year 275,760); the leader's horizon is far below."""
+DUE_MS_MAX: Final = 253_402_300_799_999
+"""The latest due time that can be stored, the last of the year 9999; the leader's horizon is far below."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +47,11 @@ class Part:
     lane: NDArray[np.uint32] | None
     """None: no record has an ordering key."""
     topics: list[int]
-    """The distinct queues, or more."""
+    """The distinct queues."""
 
 
 def read(command: log_pb.ScheduleCommand, queues: Queues) -> Part | Refusal:
-    """Return the command's columns; makes topics that are new.
+    """Return the command's columns; makes the topics of its messages that are new.
 
     A due time in the past becomes the command's now: the message is due at once.
     """
@@ -64,10 +65,12 @@ def read(command: log_pb.ScheduleCommand, queues: Queues) -> Part | Refusal:
         return Refusal(Reason.COLUMNS_DIFFER, "the request's columns differ in length")
     if n == 0 or not request.topics or int(topic.max()) >= len(request.topics):
         return Refusal(Reason.COLUMNS_DIFFER, "a message names a topic that the request does not")
-    numbers = np.fromiter((queues.of(name).queue for name in request.topics), np.uint32, len(request.topics))
+    used = [0] if len(request.topics) == 1 else distinct(topic).tolist()
+    numbers = np.zeros(len(request.topics), dtype=np.uint32)
+    numbers[used] = [queues.of(request.topics[place]).queue for place in used]
     past = due < command.now_ms
     due = np.clip(due, command.now_ms, DUE_MS_MAX)
-    return Part(request, due, past, numbers[topic], mask, lane, numbers.tolist())
+    return Part(request, due, past, numbers[topic], mask, lane, numbers[used].tolist())
 
 
 def due_ms(wheel: Wheel, hour: NDArray[np.uint32], global_index: NDArray[np.uint32]) -> NDArray[np.int64]:
@@ -126,8 +129,12 @@ class Scheduling:
     def _fits(self, part: Part, before: list[Part], second_messages_max: int) -> bool:
         """Whether a part fits for certain, behind others not yet in the wheel; False: count exactly."""
         coming = sum(len(other.due_ms) for other in before) + len(part.due_ms)
-        fits = not second_messages_max or self._wheel.pending + coming <= second_messages_max
-        return fits and all(
+        most = second_messages_max
+        if most and self._wheel.pending + coming > most:
+            hours = distinct(part.due_ms // HOUR_MS).tolist()
+            if any(self._wheel.pending_in_hour(hour) + coming > most for hour in hours):
+                return False
+        return all(
             not (limit := self._queues[topic].settings.pending_max)
             or self._wheel.pending_of(topic) + coming <= limit
             for topic in part.topics

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 Selection: TypeAlias = slice | NDArray[np.intp]
 Item = TypeVar("Item")
+Number = TypeVar("Number", bound=np.integer[Any])
 
 
 def starts_of(ordered: NDArray[Any]) -> NDArray[np.intp]:
@@ -20,7 +21,7 @@ def starts_of(ordered: NDArray[Any]) -> NDArray[np.intp]:
     return np.flatnonzero(begins)
 
 
-def distinct(numbers: NDArray[np.uint32]) -> NDArray[np.uint32]:
+def distinct(numbers: NDArray[Number]) -> NDArray[Number]:
     """Each number once, ascending; np.unique's first use costs 15 ms."""
     ascending = np.sort(numbers)
     return ascending[starts_of(ascending)] if len(ascending) else ascending

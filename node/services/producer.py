@@ -14,8 +14,8 @@ from tarry.node.auth import Authorizer, Right
 from tarry.node.calls import CallContext, ServiceHandler
 from tarry.node.clock import ClusterTime
 from tarry.node.damage import Damage
-from tarry.node.intake import Intake
-from tarry.node.names import unknown_topic
+from tarry.node.intake import Intake, body_too_large
+from tarry.node.names import no_more_queues, unknown_topic
 from tarry.node.services.handlers import Answer, LeaderCalls
 from tarry.node.services.parsing import parse
 from tarry.node.status import abort, status_of
@@ -117,15 +117,14 @@ class ProducerService:
         return outcome if isinstance(outcome, Refusal) else outcome.response
 
     def _topics_allow(self, request: log_pb.ScheduleColumns) -> Refusal | None:
-        for topic in request.topics:
-            queue = self._machine.queues.find(topic)
-            if queue is None and not self._auto_create:
-                return unknown_topic(topic)
-            most = queue.settings.body_bytes_max if queue is not None else 0
-            if most and max(len(Record.FromString(record).body) for record in request.records) > most:
-                text = f"a body is over the {most} bytes that topic {topic!r} allows"
-                return Refusal(Reason.RECORD_TOO_LARGE, text)
-        return None
+        queues = [self._machine.queues.find(topic) for topic in request.topics]
+        if None in queues:
+            if not self._auto_create:
+                return unknown_topic(request.topics[queues.index(None)])
+            if refusal := no_more_queues(self._machine.queues, self._intake.limits):
+                return refusal
+        most = [0 if queue is None else queue.settings.body_bytes_max for queue in queues]
+        return body_too_large(request, most) if any(most) else None
 
     def _disk_allows(self) -> Refusal | None:
         """Refuse while there is still room for what delivering and acknowledging write."""

@@ -13,7 +13,7 @@ from tarry.node.calls import CallContext, MethodHandler
 from tarry.node.clock import ClusterTime
 from tarry.node.config import Limits
 from tarry.node.damage import Damage
-from tarry.node.names import check_group, check_name, check_topic, unknown_topic
+from tarry.node.names import check_group, check_name, check_topic, no_more_queues, unknown_topic
 from tarry.node.redrive import redrive
 from tarry.node.services.handlers import Answer, LeaderCalls, refusal_of
 from tarry.node.services.parsing import parse
@@ -105,6 +105,9 @@ class TopicCalls:
             return Refusal(Reason.SETTING_INVALID, text)
         if text := _misfire_fault(settings):
             return Refusal(Reason.SETTING_INVALID, text)
+        queues = self._machine.queues
+        if queues.find(request.topic) is None and (full := no_more_queues(queues, self._limits)):
+            return full
         now_ms = self._time.now_ms()
         await self._propose(log_pb.TopicCommand(topic=request.topic, settings=settings, now_ms=now_ms))
         return await self._describe_topic(pb.DescribeTopicRequest(topic=request.topic))
@@ -125,6 +128,11 @@ class TopicCalls:
         )
 
     async def _create_group(self, request: pb.CreateGroupRequest) -> Message | Refusal:
+        queues = self._machine.queues
+        if queues.find(request.topic, request.group) is None and (
+            full := no_more_queues(queues, self._limits)
+        ):
+            return full
         await self._propose(
             log_pb.SubscribeCommand(
                 topic=request.topic, group=request.group, start=request.start, now_ms=self._time.now_ms()

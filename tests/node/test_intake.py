@@ -5,16 +5,19 @@ from __future__ import annotations
 import gc
 import re
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tarry.node.config import CLASSIC_DELAY_LEVELS_MS, Limits
-from tarry.node.intake import Intake
+from tarry.node.intake import Intake, body_too_large
+from tarry.node.names import no_more_queues
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.tarry_message_pb2 import Record
 from tarry.proto.tarry_producer_pb2 import ScheduleBatchRequest, ScheduleRequest
 from tarry.replication.lanes import lane_of
+from tarry.replication.queues import Queues
 from tarry.replication.refusal import Reason, Refusal
 
 NOW_MS = 1_795_000_000_000
@@ -100,6 +103,7 @@ def test_the_classic_eighteen_levels() -> None:
         ({"delay_ms": [1], "topics": ["ü"]}, Reason.TOPIC_INVALID),
         ({"delay_ms": [1], "topics": ["sixsix"]}, Reason.TOPIC_INVALID),
         ({"delay_ms": [1], "topic": [1]}, Reason.COLUMNS_DIFFER),
+        ({"delay_ms": [1], "topics": ["a", "b"]}, Reason.COLUMNS_DIFFER),
         ({"delay_ms": [1, 2]}, Reason.COLUMNS_DIFFER),
         ({"delay_ms": [1], "tag_mask": [1, 2]}, Reason.COLUMNS_DIFFER),
         ({"delay_ms": [1], "jitter_ms": [1, 2]}, Reason.COLUMNS_DIFFER),
@@ -208,3 +212,29 @@ def test_a_batch_costs_no_statement_a_message() -> None:
 
     lines(10)
     assert lines(10) == lines(1_000)
+
+
+def test_a_body_is_held_to_the_limit_of_its_own_topic() -> None:
+    records = [Record(body=bytes(size)).SerializeToString() for size in (10, 11, 30)]
+    topic = np.array([0, 1, 2], dtype="<u4").tobytes()
+    request = log_pb.ScheduleColumns(topics=["small", "large", "any"], topic=topic, records=records)
+    assert body_too_large(request, [10, 11, 0]) is None
+    refusal = body_too_large(request, [10, 10, 0])
+    assert isinstance(refusal, Refusal)
+    assert (refusal.reason, refusal.facts["position"]) == (Reason.RECORD_TOO_LARGE, "1")
+    assert "'large'" in refusal.text
+    alone = log_pb.ScheduleColumns(topics=["small"], records=records)
+    assert body_too_large(alone, [29]) is not None
+    assert body_too_large(alone, [30]) is None
+
+
+def test_no_topic_and_no_group_is_made_beyond_their_limit(tmp_path: Path) -> None:
+    queues, limits = Queues(tmp_path), Limits(queues_max=2)
+    queues.of("a")
+    assert no_more_queues(queues, limits) is None
+    queues.of("a", "g")
+    refusal = no_more_queues(queues, limits)
+    assert isinstance(refusal, Refusal)
+    assert (refusal.reason, refusal.facts["queues_max"]) == (Reason.TOO_MANY_QUEUES, "2")
+    queues.delete_topic("a")
+    assert no_more_queues(queues, limits) is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tarry.proto import tarry_log_pb2 as log_pb
@@ -12,7 +13,7 @@ from tarry.proto.tarry_operator_pb2 import MisfirePolicy, TopicSettings
 from tarry.replication.machine import Machine, MachineSettings
 from tarry.replication.outcomes import Released
 from tarry.replication.refusal import Reason, Refusal
-from tarry.replication.scheduling import Scheduled
+from tarry.replication.scheduling import DUE_MS_MAX, Scheduled
 from tests.replication.commands import NOW_MS, admin, cancel, release, retry, schedule, subscribe
 
 SECOND = NOW_MS + 10_000
@@ -189,3 +190,36 @@ def test_a_topic_takes_what_it_may_hold_and_what_leaves_the_wheel_makes_room(fre
     assert isinstance(three, Refusal)
     (other,) = fresh.apply(6, 1, [schedule([SECOND + 9] * 9, topic="other")])
     assert isinstance(other, Scheduled)
+
+
+def test_only_topics_that_a_message_has_are_made(fresh: Machine) -> None:
+    columns = log_pb.ScheduleColumns(
+        topics=["a", "unused", "b"], topic=np.array([2, 0, 2], dtype="<u4").tobytes(), records=[b""] * 3
+    )
+    columns.due_ms = np.full(3, SECOND, dtype="<i8").tobytes()
+    fresh.apply(1, 1, [admin(log_pb.ScheduleCommand(now_ms=NOW_MS, request=columns))])
+    assert sorted(queue.topic for queue in fresh.queues) == ["a", "b"]
+    assert [fresh.wheel.pending_of(fresh.queues.of(name).queue) for name in "ab"] == [1, 2]
+
+
+def test_commands_go_into_the_wheel_together_though_more_is_pending_than_one_second_may_have(
+    fresh: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    day_ms = 86_400_000
+    fresh.apply(1, 1, [limited([SECOND + hour * 3_600_000 for hour in range(8)], 4)])
+    calls: list[int] = []
+    append = fresh.wheel.append
+    monkeypatch.setattr(
+        fresh.wheel, "append", lambda due, *rest: calls.append(len(due)) or append(due, *rest)
+    )
+    fresh.apply(2, 1, [limited([SECOND + day_ms + ms], 4) for ms in range(4)])
+    assert calls == [4]
+    refused = fresh.apply(3, 1, [limited([SECOND + day_ms], 4)])[0]
+    assert isinstance(refused, Refusal)
+    assert refused.reason is Reason.SECOND_FULL
+
+
+def test_a_due_time_beyond_the_calendar_is_the_last_of_it(fresh: Machine) -> None:
+    fresh.apply(1, 1, [schedule([2**62])])
+    assert fresh.wheel.pending == 1
+    assert fresh.wheel.next_due_ms() == DUE_MS_MAX
