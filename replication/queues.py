@@ -242,10 +242,8 @@ class Queues:
                 state.pace_at_us,
                 state.pace_catch_up_end,
             )
-            queue.recover(QueueState(state.first, state.units, state.crc))
-            if state.deleted:
-                queue.delete()  # what a crash left of it goes with the next checkpoint
-            else:
+            queue.recover(QueueState(state.first, state.units, state.crc), deleted=state.deleted)
+            if not state.deleted:
                 self._by_name[state.topic, state.group] = state.queue
         for group in checkpoint.groups:
             self.acknowledged[group.group, group.queue] = Acknowledged(group.floor, group.acked)

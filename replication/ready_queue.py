@@ -149,13 +149,17 @@ class ReadyQueue:
         self._touched.clear()
         return touched
 
-    def recover(self, state: QueueState) -> None:
-        """Cut the files back to the checkpoint's length.
+    def recover(self, state: QueueState, *, deleted: bool = False) -> None:
+        """Cut the files back to the checkpoint's length; what is left of a deleted queue's is not looked at.
 
         Raises:
             QueueDamaged: the files hold less than the checkpoint says.
         """
+        self.first, self.units, self._crc = state.first, state.units, state.crc
         self.close()
+        if deleted:
+            self.delete()  # what a crash left of it goes with the next checkpoint
+            return
         last, rest = divmod(state.units, SEGMENT_UNITS)
         for path in self._folder.glob("*"):
             if SEGMENT_NAME.fullmatch(path.name) is None:
@@ -169,9 +173,6 @@ class ReadyQueue:
             if size < wanted * UNIT_BYTES:
                 raise QueueDamaged(f"{path}: {size} bytes, checkpoint says {wanted * UNIT_BYTES}")
             os.truncate(path, wanted * UNIT_BYTES)
-        self.first = state.first
-        self.units = state.units
-        self._crc = state.crc
         if state.units > state.first:
             first = (state.units - 1) // SEGMENT_UNITS
             if not self._path(first).exists():

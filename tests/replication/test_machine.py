@@ -220,6 +220,21 @@ def test_an_entry_that_a_disk_cut_short_goes_into_no_checkpoint_and_is_whole_whe
         again.write(again.capture())
 
 
+def test_a_replica_starts_though_a_power_cut_took_what_a_deleted_topic_had_just_got(tmp_path: Path) -> None:
+    delete = admin(log_pb.DeleteTopicCommand(topic="t"))
+    with machine(tmp_path) as cut:
+        run(cut, [subscribe(), schedule([NOW_MS]), release(NOW_MS), delete])
+        cut.snapshots += 1  # the files stay, as where the power goes before they are removed
+        cut.write(cut.capture())
+        digest = cut.digest()
+    (segment,) = tmp_path.glob("ready/0/*.ready")
+    segment.write_bytes(b"")
+    with machine(tmp_path) as again:
+        assert again.digest() == digest
+        again.write(again.capture())
+    assert not segment.parent.exists()
+
+
 def run(target: Machine, commands: list[bytes], start: int = 0) -> list[list[str]]:
     return [
         [repr(outcome) for outcome in target.apply(index + 1, 1, [commands[index]])]

@@ -41,7 +41,7 @@ def _lengths(folder: Path, checkpoint: log_pb.Checkpoint) -> dict[Path, int]:
         lengths[path / "delay.log"] = hour.log_bytes
         lengths[path / "delay.index"] = hour.units * INDEX_UNIT_BYTES
     for queue in checkpoint.queues:
-        for segment in range(-(-queue.units // SEGMENT_UNITS)):
+        for segment in () if queue.deleted else range(-(-queue.units // SEGMENT_UNITS)):
             units = min(SEGMENT_UNITS, queue.units - segment * SEGMENT_UNITS)
             path = folder / "ready" / str(queue.queue) / f"{segment * SEGMENT_UNITS:016x}.ready"
             lengths[path] = units * READY_UNIT_BYTES
