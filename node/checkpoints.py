@@ -10,7 +10,7 @@ import structlog
 
 from tarry.node.config import Dispatch
 from tarry.replication.core import RunBlocking, in_thread
-from tarry.replication.machine import Captured, Machine
+from tarry.replication.machine import Machine
 from tarry.replication.state_store import CheckpointRefused
 
 log = structlog.get_logger()
@@ -45,8 +45,8 @@ class Checkpoints:
             if self._machine.applied_index > self._written:
                 await self.write()
 
-    async def write(self) -> Captured:
-        """Write one now, captured on the loop and synced in a thread; return it.
+    async def write(self) -> bytes:
+        """Write one now, captured on the loop, built and synced in a thread; return it.
 
         It is written also where the caller is cancelled meanwhile: what it has to sync is told only once.
         Raises OSError; CheckpointRefused: an entry was applied by half, or a checkpoint has failed before.
@@ -60,7 +60,7 @@ class Checkpoints:
         async with self.writing:
             pass
 
-    async def _write(self) -> Captured:
+    async def _write(self) -> bytes:
         async with self.writing:
             if self._failed:  # what it was to sync is told no more, and a second fsync would lie
                 raise CheckpointRefused("a checkpoint could not be written")
@@ -68,9 +68,9 @@ class Checkpoints:
             self._failed = True  # until it is written
             if self._before is not None:
                 await self._before()
-            await self._run_blocking(partial(self._machine.write, captured))
+            checkpoint: bytes = await self._run_blocking(partial(self._machine.write, captured))
             self._failed = False
             self._written = captured.applied_index
             self._compact(captured.applied_index)
-            log.debug("checkpoint", applied_index=captured.applied_index, bytes=len(captured.checkpoint))
-            return captured
+            log.debug("checkpoint", applied_index=captured.applied_index, bytes=len(checkpoint))
+            return checkpoint

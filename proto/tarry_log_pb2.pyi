@@ -314,12 +314,12 @@ class Checkpoint(_message.Message):
     BLOCKED_FIELD_NUMBER: _ClassVar[int]
     applied_index: int
     applied_term: int
-    wheel: WheelCheckpoint
+    wheel: bytes
     queues: _containers.RepeatedCompositeFieldContainer[QueueCheckpoint]
     groups: _containers.RepeatedCompositeFieldContainer[GroupCheckpoint]
     producers: _containers.RepeatedScalarFieldContainer[bytes]
     blocked: _containers.RepeatedCompositeFieldContainer[BlockedLane]
-    def __init__(self, applied_index: _Optional[int] = ..., applied_term: _Optional[int] = ..., wheel: _Optional[_Union[WheelCheckpoint, _Mapping]] = ..., queues: _Optional[_Iterable[_Union[QueueCheckpoint, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[GroupCheckpoint, _Mapping]]] = ..., producers: _Optional[_Iterable[bytes]] = ..., blocked: _Optional[_Iterable[_Union[BlockedLane, _Mapping]]] = ...) -> None: ...
+    def __init__(self, applied_index: _Optional[int] = ..., applied_term: _Optional[int] = ..., wheel: _Optional[bytes] = ..., queues: _Optional[_Iterable[_Union[QueueCheckpoint, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[GroupCheckpoint, _Mapping]]] = ..., producers: _Optional[_Iterable[bytes]] = ..., blocked: _Optional[_Iterable[_Union[BlockedLane, _Mapping]]] = ...) -> None: ...
 
 class WheelCheckpoint(_message.Message):
     __slots__ = ("hours", "cut_due_ms", "cut_global_index", "local_index", "floor_hour", "topics")

@@ -34,7 +34,7 @@ from tarry.replication.refusal import Reason, Refusal
 from tarry.replication.scheduling import Scheduling, due_ms
 from tarry.replication.state_folder import sync_path
 from tarry.replication.state_store import CheckpointRefused, StateStore
-from tarry.replication.wheel_checkpoint import wheel_checkpoint, wheel_state
+from tarry.replication.wheel_checkpoint import WheelCheckpoints, wheel_state
 from tarry.wheel.state import CancelOutcome, Taken, WheelSettings, WheelState
 from tarry.wheel.wheel import Wheel
 
@@ -51,7 +51,8 @@ class MachineSettings:
 class Captured:
     """A checkpoint to be written: taken on the event loop, written by a thread."""
 
-    checkpoint: bytes
+    tables: log_pb.Checkpoint  # all but the next two, of which there may be much
+    producers: Sequence[bytes]
     wheel: WheelState
     touched: tuple[Path, ...]
     obsolete: tuple[Path, ...]  # removed once the checkpoint is durable
@@ -79,6 +80,7 @@ class Machine:
         self._store = StateStore(folder / "checkpoint")
         stored = self._store.load()
         checkpoint = log_pb.Checkpoint.FromString(stored) if stored else log_pb.Checkpoint()
+        self._wheel_checkpoints = WheelCheckpoints()
         self.wheel = Wheel.recover(folder / "hours", self._settings.wheel, wheel_state(checkpoint))
         self.queues = Queues(folder / "ready", self.events)
         self.queues.recover(checkpoint)
@@ -241,28 +243,26 @@ class Machine:
         """
         if self._halfway:
             raise CheckpointRefused(f"entry {self.applied_index + 1} was applied by half")
-        state = self.wheel.capture()
-        checkpoint = log_pb.Checkpoint(
-            applied_index=self.applied_index,
-            applied_term=self.applied_term,
-            wheel=wheel_checkpoint(state),
-            producers=self.producers.capture(),
-        )
-        self.queues.capture(checkpoint)
+        tables = log_pb.Checkpoint(applied_index=self.applied_index, applied_term=self.applied_term)
+        self.queues.capture(tables)
         return Captured(
-            checkpoint.SerializeToString(),
-            state,
+            tables,
+            self.producers.capture(),
+            self.wheel.capture(),
             tuple(self.queues.take_touched()),
             tuple(self.queues.take_obsolete()),
             self.applied_index,
         )
 
-    def write(self, captured: Captured) -> None:
-        """Sync the files, then store the checkpoint. For a thread; one call at a time."""
+    def write(self, captured: Captured) -> bytes:
+        """Sync the files, then store the checkpoint, and return it. For a thread; one call at a time."""
         self.wheel.sync(captured.wheel, keep=self.snapshots > 0)
         for path in {*captured.touched, *(path.parent for path in captured.touched)}:
             sync_path(path)
-        self._store.save(captured.checkpoint)
+        wheel = self._wheel_checkpoints.serialized(captured.wheel)
+        large = log_pb.Checkpoint(wheel=wheel, producers=captured.producers)
+        checkpoint = captured.tables.SerializeToString() + large.SerializeToString()
+        self._store.save(checkpoint)
         self._obsolete += captured.obsolete
         while self._obsolete and self.snapshots == 0:
             path = self._obsolete.pop()
@@ -270,6 +270,7 @@ class Machine:
                 shutil.rmtree(path)
             else:
                 path.unlink(missing_ok=True)
+        return checkpoint
 
     @property
     def frontier_ms(self) -> int:

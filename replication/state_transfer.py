@@ -10,6 +10,7 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +18,8 @@ import google_crc32c
 
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.replication.core import RunBlocking, in_thread
-from tarry.replication.machine import Captured, Machine
+from tarry.replication.machine import Machine
+from tarry.replication.queues import Queues
 from tarry.replication.snapshot import Manifest, SnapshotFailed, SnapshotFile
 from tarry.replication.state_folder import StateFolder
 from tarry.replication.state_store import StateStore
@@ -65,7 +67,7 @@ class StateSource:
     def __init__(
         self,
         machine: Machine,
-        checkpoint: Callable[[], Awaitable[Captured]],
+        checkpoint: Callable[[], Awaitable[bytes]],
         run_blocking: RunBlocking = in_thread,
     ) -> None:
         """``checkpoint`` writes one now and returns it."""
@@ -83,28 +85,13 @@ class StateSource:
             raise
 
     async def _open(self) -> FilesSnapshot:
-        captured = await self._checkpoint()
-        stored = log_pb.Checkpoint.FromString(captured.checkpoint)
-        for hour in stored.wheel.hours:
-            hour.ClearField("slots_crc")
-        root = self._machine.folder
-        files = [(f"ready/{path.parent.name}/{path.name}", size) for path, size in self._ready_files(stored)]
-        for hour in stored.wheel.hours:
-            name = f"hours/{folder_name(hour.hour)}"
-            files.append((f"{name}/delay.log", hour.log_bytes))
-            files.append((f"{name}/delay.index", hour.units * UNIT_BYTES))
-        checkpoint = stored.SerializeToString()
+        written = await self._checkpoint()
+        root, queues = self._machine.folder, self._machine.queues
         try:
-            sums = await self._run_blocking(lambda: [_checksum(root / name, size) for name, size in files])
+            manifest, checkpoint = await self._run_blocking(partial(_listed, written, root, queues))
         except OSError as error:
             raise _unreadable(error) from error
-        listed = [SnapshotFile(CHECKPOINT_NAME, len(checkpoint), google_crc32c.value(checkpoint))]
-        listed += [SnapshotFile(name, size, crc) for (name, size), crc in zip(files, sums, strict=True)]
-        return FilesSnapshot(Manifest(captured.applied_index, listed), checkpoint, self._machine, root)
-
-    def _ready_files(self, stored: log_pb.Checkpoint) -> list[tuple[Path, int]]:
-        queues = self._machine.queues
-        return [item for q in stored.queues for item in queues[q.queue].files(q.first, q.units)]
+        return FilesSnapshot(manifest, checkpoint, self._machine, root)
 
 
 class StateSink:
@@ -177,6 +164,26 @@ class StateSink:
         async with self._writing:
             self._machine.reopen(self._folder.path)
         await self._run_blocking(self._folder.remove_old)
+
+
+def _listed(written: bytes, root: Path, queues: Queues) -> tuple[Manifest, bytes]:
+    """Return what is sent, and the checkpoint in it. Blocks; raises OSError."""
+    stored = log_pb.Checkpoint.FromString(written)
+    files = []
+    for queue in stored.queues:
+        for path, size in queues[queue.queue].files(queue.first, queue.units):
+            files.append((f"ready/{path.parent.name}/{path.name}", size))
+    wheel = log_pb.WheelCheckpoint.FromString(stored.wheel)
+    for hour in wheel.hours:
+        hour.ClearField("slots_crc")
+        name = f"hours/{folder_name(hour.hour)}"
+        files.append((f"{name}/delay.log", hour.log_bytes))
+        files.append((f"{name}/delay.index", hour.units * UNIT_BYTES))
+    stored.wheel = wheel.SerializeToString()
+    checkpoint = stored.SerializeToString()
+    listed = [SnapshotFile(CHECKPOINT_NAME, len(checkpoint), google_crc32c.value(checkpoint))]
+    listed += [SnapshotFile(name, size, _checksum(root / name, size)) for name, size in files]
+    return Manifest(stored.applied_index, listed), checkpoint
 
 
 def _unreadable(error: OSError) -> SnapshotFailed:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from collections.abc import Iterable
 
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.wheel.state import Cut, HourState, WheelState
@@ -10,9 +10,9 @@ from tarry.wheel.state import Cut, HourState, WheelState
 
 def wheel_state(checkpoint: log_pb.Checkpoint) -> WheelState:
     """Return the wheel's state in a checkpoint; of an empty one, the empty wheel's."""
-    if not checkpoint.HasField("wheel"):
+    if not checkpoint.wheel:
         return WheelState()
-    wheel = checkpoint.wheel
+    wheel = log_pb.WheelCheckpoint.FromString(checkpoint.wheel)
     hours = (
         HourState(
             hour=h.hour,
@@ -30,13 +30,43 @@ def wheel_state(checkpoint: log_pb.Checkpoint) -> WheelState:
     return WheelState(tuple(hours), cut, wheel.local_index, wheel.floor_hour, tuple(wheel.topics))
 
 
-def wheel_checkpoint(state: WheelState) -> log_pb.WheelCheckpoint:
-    """Return what a checkpoint holds of the wheel."""
-    return log_pb.WheelCheckpoint(
-        hours=(log_pb.HourCheckpoint(**asdict(hour)) for hour in state.hours),
-        cut_due_ms=state.cut.due_ms,
-        cut_global_index=state.cut.global_index,
-        local_index=state.local_index,
-        floor_hour=state.floor_hour,
-        topics=state.topics,
+class WheelCheckpoints:
+    """Writes the wheel's part; an hour that is as it was the last time is not built anew."""
+
+    def __init__(self) -> None:
+        self._written: dict[int, tuple[HourState, bytes]] = {}
+
+    def serialized(self, state: WheelState) -> bytes:
+        """Return a WheelCheckpoint, serialized. For any thread, one call at a time."""
+        wheel = log_pb.WheelCheckpoint(
+            cut_due_ms=state.cut.due_ms,
+            cut_global_index=state.cut.global_index,
+            local_index=state.local_index,
+            floor_hour=state.floor_hour,
+            topics=state.topics,
+        )
+        # messages laid end to end are one message: the fields of all
+        return b"".join((wheel.SerializeToString(), *self._hours(state.hours)))
+
+    def _hours(self, states: Iterable[HourState]) -> list[bytes]:
+        before, self._written = self._written, {}
+        for state in states:
+            known = before.get(state.hour)
+            if known is None or known[0] is not state:
+                known = state, _serialized(state)
+            self._written[state.hour] = known
+        return [hour for _, hour in self._written.values()]
+
+
+def _serialized(state: HourState) -> bytes:
+    hour = log_pb.HourCheckpoint(
+        hour=state.hour,
+        log_bytes=state.log_bytes,
+        units=state.units,
+        index_crc=state.index_crc,
+        slots_crc=state.slots_crc,
+        pending=state.pending,
+        cancelled=state.cancelled,
+        overtaken=state.overtaken,
     )
+    return log_pb.WheelCheckpoint(hours=[hour]).SerializeToString()

@@ -61,7 +61,7 @@ class HourPartition:
         self.hour = hour
         self.folder = folder
         self._slots: SecondWheel | None = None
-        self._captured: HourState | None = None
+        self._captured = state
         self._slots_crc: int | None = None
         self._recovered = state
         if state is None:
@@ -89,6 +89,7 @@ class HourPartition:
             if not mapped or (recovered is not None and recovered.slots_crc != slots.checksum()):
                 gone = self.log.units_at(_numbers(self.gone))["due_in_hour_ms"]
                 slots.rebuild(self.log.due_columns(), gone)
+                self._captured = self._captured if not mapped else None  # their checksum is a new one
             self._slots, self._recovered = slots, None
         return self._slots
 

@@ -47,7 +47,7 @@ async def test_a_checkpoint_whose_caller_is_cancelled_is_written_before_the_next
     last = asyncio.ensure_future(checkpoints.write())
     await asyncio.sleep(0)
     go_on.set()
-    assert (await last).applied_index == 2
+    assert log_pb.Checkpoint.FromString(await last).applied_index == 2
     assert synced == [(1, [f"{0:016x}.ready"]), (2, [])]
     machine.close()
 

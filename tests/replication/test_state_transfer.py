@@ -12,7 +12,7 @@ import pytest
 
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.replication import command
-from tarry.replication.machine import Captured, Machine, MachineSettings
+from tarry.replication.machine import Machine, MachineSettings
 from tarry.replication.snapshot import Manifest, SnapshotFailed, SnapshotFile
 from tarry.replication.state_folder import StateFolder
 from tarry.replication.state_transfer import FilesSnapshot, StateSink, StateSource
@@ -34,10 +34,8 @@ def load(machine: Machine) -> None:
 
 
 async def opened(machine: Machine) -> FilesSnapshot:
-    async def checkpoint() -> Captured:
-        captured = machine.capture()
-        machine.write(captured)
-        return captured
+    async def checkpoint() -> bytes:
+        return machine.write(machine.capture())
 
     return await StateSource(machine, checkpoint).open_snapshot()
 

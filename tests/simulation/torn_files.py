@@ -12,6 +12,7 @@ from tarry.replication.ready_queue import SEGMENT_UNITS
 from tarry.replication.ready_queue import UNIT_BYTES as READY_UNIT_BYTES
 from tarry.replication.state_folder import StateFolder
 from tarry.replication.state_store import StateStore
+from tarry.replication.wheel_checkpoint import wheel_state
 from tarry.wheel.delay_log import UNIT_BYTES as INDEX_UNIT_BYTES
 from tarry.wheel.hour_partition import folder_name
 
@@ -36,7 +37,7 @@ def durable(folder: Path) -> log_pb.Checkpoint:
 
 def _lengths(folder: Path, checkpoint: log_pb.Checkpoint) -> dict[Path, int]:
     lengths: dict[Path, int] = {}
-    for hour in checkpoint.wheel.hours:
+    for hour in wheel_state(checkpoint).hours:
         path = folder / "hours" / folder_name(hour.hour)
         lengths[path / "delay.log"] = hour.log_bytes
         lengths[path / "delay.index"] = hour.units * INDEX_UNIT_BYTES

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -241,3 +242,17 @@ def test_syncing_forces_only_what_has_grown(tmp_path: Path, monkeypatch: pytest.
     forced.clear()
     checkpoint(wheel)
     assert forced == []
+
+
+def test_slots_rebuilt_after_a_restart_are_in_the_next_checkpoint(tmp_path: Path) -> None:
+    wheel = Wheel(tmp_path, SETTINGS)
+    append(wheel, spread(2_000))
+    state = checkpoint(wheel)
+    wheel.close()
+    (hour,) = state.hours
+    assert hour.slots_crc is not None
+    sent = replace(state, hours=(replace(hour, slots_crc=None),))  # as a peer's snapshot has it
+    again = Wheel.recover(tmp_path, SETTINGS, sent)
+    assert again.capture() == sent
+    again.pending_per_second(HOUR)
+    assert again.capture() == state
