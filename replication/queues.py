@@ -36,6 +36,7 @@ class Queues:
         self._queues: list[ReadyQueue] = []
         self._by_name: dict[tuple[str, str], int] = {}
         self.acknowledged: dict[tuple[str, int], Acknowledged] = {}
+        self._groups: dict[int, set[str]] = {}  # by queue: one queue's cost what they are, not what all are
         self.blocked: dict[tuple[int, int], tuple[int, int]] = {}  # (retry queue, lane) -> the retry ahead
         self.retries_cancelled = 0  # that something waited for, since the start
         self._changed: set[int] = set()
@@ -71,12 +72,13 @@ class Queues:
 
     def groups_of(self, queue: int) -> list[str]:
         """Return the groups that consume a queue."""
-        return sorted(group for group, of in self.acknowledged if of == queue)
+        return sorted(self._groups.get(queue, ()))
 
     def delete_group(self, topic: str, group: str) -> None:
         """Delete a group of a topic with its retry queue; it must be there."""
         for known in (self.of(topic), self.of(topic, group)):
             del self.acknowledged[group, known.queue]
+            self._groups[known.queue].remove(group)
         self._delete(self.of(topic, group))
         self._moved.append((topic, group))
 
@@ -120,9 +122,13 @@ class Queues:
         first = {StartAt.START_AT_LATEST: queue.units}.get(start.at, queue.first)
         if start.at == StartAt.START_AT_TIME:
             first = queue.find_released(start.time_ms)
-        self.acknowledged[group, queue.queue] = Acknowledged(first)
-        self.acknowledged[group, self.of(topic, group).queue] = Acknowledged()
+        self._consume(group, queue.queue, Acknowledged(first))
+        self._consume(group, self.of(topic, group).queue, Acknowledged())
         return True
+
+    def _consume(self, group: str, queue: int, acknowledged: Acknowledged) -> None:
+        self.acknowledged[group, queue] = acknowledged
+        self._groups.setdefault(queue, set()).add(group)
 
     def release(
         self,
@@ -156,8 +162,8 @@ class Queues:
         """Forget a queue's offsets below; a group that is not past them is moved up."""
         self._queues[queue].trim(offset)
         first = self._queues[queue].first
-        for (group, number), acknowledged in self.acknowledged.items():
-            if number == queue and acknowledged.floor < first:
+        for group in self.groups_of(queue):
+            if (acknowledged := self.acknowledged[group, queue]).floor < first:
                 acknowledged.seek(first)
                 self._moved.append((self._queues[queue].topic, group))
 
@@ -246,7 +252,7 @@ class Queues:
             if not state.deleted:
                 self._by_name[state.topic, state.group] = state.queue
         for group in checkpoint.groups:
-            self.acknowledged[group.group, group.queue] = Acknowledged(group.floor, group.acked)
+            self._consume(group.group, group.queue, Acknowledged(group.floor, group.acked))
         for blocked in checkpoint.blocked:
             self.blocked[blocked.queue, blocked.lane] = (blocked.hour, blocked.global_index)
         for path in self._folder.iterdir() if self._folder.exists() else ():
