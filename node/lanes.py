@@ -92,7 +92,7 @@ class Lanes:
         return opened
 
     def _closed(self, lane: int, queue: int, message: tuple[int, int]) -> bool:
-        retry = self._queues.blocked.get((self._retry_queue, lane))
+        retry = self._queues.blocked.retry(self._retry_queue, lane)
         if queue == self._retry_queue and retry == message:
             return lane in self._taken
         return retry is not None or lane in self._taken or lane in self._held

@@ -233,7 +233,7 @@ class Machine:
             fresh = (outcomes == CancelOutcome.CANCELLED) & ~before
             self.events.add(observed.cancelled(self.wheel, hour[fresh], global_index[fresh], command.now_ms))
         gone = outcomes == CancelOutcome.CANCELLED
-        self.queues.unblock_cancelled(set(zip(hour[gone].tolist(), global_index[gone].tolist(), strict=True)))
+        self.queues.unblock_cancelled(hour[gone], global_index[gone])
         return Cancelled(outcomes)
 
     def capture(self) -> Captured:

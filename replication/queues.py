@@ -13,6 +13,7 @@ from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.ledger_rows import Kind
 from tarry.proto.tarry_consumer_pb2 import GroupStart, StartAt
 from tarry.replication import lanes
+from tarry.replication.blocked import Blocked
 from tarry.replication.events import Event, Events
 from tarry.replication.groups import Acknowledged
 from tarry.replication.misfires import DEAD_LETTER_TOPIC, apart
@@ -37,7 +38,7 @@ class Queues:
         self._by_name: dict[tuple[str, str], int] = {}
         self.acknowledged: dict[tuple[str, int], Acknowledged] = {}
         self._groups: dict[int, set[str]] = {}  # by queue: one queue's cost what they are, not what all are
-        self.blocked: dict[tuple[int, int], tuple[int, int]] = {}  # (retry queue, lane) -> the retry ahead
+        self.blocked = Blocked()
         self.retries_cancelled = 0  # that something waited for, since the start
         self._changed: set[int] = set()
         self._moved: list[tuple[str, str]] = []
@@ -111,8 +112,7 @@ class Queues:
     def _delete(self, queue: ReadyQueue) -> None:
         del self._by_name[queue.topic, queue.group]
         queue.delete()
-        for key in [key for key in self.blocked if key[0] == queue.queue]:
-            del self.blocked[key]
+        self.blocked.delete(queue.queue)
 
     def subscribe(self, topic: str, group: str, start: GroupStart) -> bool:
         """Make the group of the topic, and its retry queue; False where they are there."""
@@ -173,24 +173,23 @@ class Queues:
             lane.tolist(), placed.hour.tolist(), placed.global_index.tolist(), strict=True
         ):
             if number:
-                self.blocked.setdefault((queue, number), (hour, index))
+                self.blocked.add(queue, number, (hour, index))
 
     def unblock(self, queue: int, offsets: NDArray[np.uint64]) -> None:
         """Retries that have just been settled are waited for no more."""
         if not self.blocked or not len(offsets):
             return
         units = self._queues[queue].at(offsets)
-        for unit in units[units["lane"] != 0]:
-            key = (queue, int(unit["lane"]))
-            if self.blocked.get(key) == (int(unit["hour"]), int(unit["global_index"])):
-                del self.blocked[key]
+        units = units[units["lane"] != 0]
+        self.blocked.end(zip(units["hour"].tolist(), units["global_index"].tolist(), strict=True))
 
-    def unblock_cancelled(self, cancelled: set[tuple[int, int]]) -> None:
-        """Neither are those that will never come: (hour, global index) of each."""
-        for key in [key for key, retry in self.blocked.items() if retry in cancelled]:
-            del self.blocked[key]
+    def unblock_cancelled(self, hour: NDArray[np.uint32], global_index: NDArray[np.uint32]) -> None:
+        """Neither are those that will never come."""
+        if not self.blocked:
+            return
+        for queue, _ in self.blocked.end(zip(hour.tolist(), global_index.tolist(), strict=True)):
             self.retries_cancelled += 1
-            self._changed.add(key[0])
+            self._changed.add(queue)
 
     def take_changed(self) -> set[int]:
         """Return the queues that have had, since the last call, something that may be handed over."""
@@ -254,7 +253,7 @@ class Queues:
         for group in checkpoint.groups:
             self._consume(group.group, group.queue, Acknowledged(group.floor, group.acked))
         for blocked in checkpoint.blocked:
-            self.blocked[blocked.queue, blocked.lane] = (blocked.hour, blocked.global_index)
+            self.blocked.add(blocked.queue, blocked.lane, (blocked.hour, blocked.global_index))
         for path in self._folder.iterdir() if self._folder.exists() else ():
             if path.name.isdigit() and int(path.name) >= len(self._queues):
                 shutil.rmtree(path)  # made after the checkpoint: made again

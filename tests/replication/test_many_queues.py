@@ -10,7 +10,7 @@ import pytest
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.replication.machine import Machine, MachineSettings
 from tests.node.test_cost import counted
-from tests.replication.commands import NOW_MS, admin, release, schedule, subscribe, trim
+from tests.replication.commands import NOW_MS, admin, cancel, release, retry, schedule, subscribe, trim
 
 
 def life_of(folder: Path, topics: int) -> Counter[str]:
@@ -38,6 +38,32 @@ def test_trimming_and_deleting_cost_the_topics_they_touch_however_many_there_are
     life_of(tmp_path / "first", 300)  # what is imported or cached by the first use
     # more than there are files kept open (OPEN_MAX)
     few, many = life_of(tmp_path / "few", 300), life_of(tmp_path / "many", 600)
+    assert {step: many[step] - few[step] for step in few if many[step] > few[step] + 20} == {}
+    assert min(few.values()) > 0
+
+
+def settled_among(folder: Path, keys: int) -> Counter[str]:
+    """Lines run by a cancel and by deletions while the retries of so many keys are waited for."""
+    lines: Counter[str] = Counter()
+    machine = Machine(folder, MachineSettings())
+    machine.apply(1, 1, [subscribe(), subscribe("other"), schedule([NOW_MS] * keys), release(NOW_MS)])
+    machine.apply(2, 1, [retry([key], NOW_MS + 5, lane=key + 1) for key in range(keys)])
+    (gone, kept) = (machine.queues.blocked[1, lane] for lane in (7, 8))
+    with counted(lines, "cancel"):
+        machine.apply(3, 1, [cancel([gone])])
+    with counted(lines, "delete"):
+        machine.apply(4, 1, [admin(log_pb.DeleteGroupCommand(topic="other", group="g"))])
+    blocked = machine.queues.blocked
+    assert (len(blocked), blocked.get((1, 7)), blocked[1, 8]) == (keys - 1, None, kept)
+    machine.apply(5, 1, [admin(log_pb.DeleteTopicCommand(topic="t"))])
+    assert machine.queues.blocked == {}
+    machine.close()
+    return lines
+
+
+def test_a_cancel_costs_what_it_names_however_many_keys_wait_for_their_retries(tmp_path: Path) -> None:
+    settled_among(tmp_path / "first", 10)  # what is imported or cached by the first use
+    few, many = settled_among(tmp_path / "few", 20), settled_among(tmp_path / "many", 200)
     assert {step: many[step] - few[step] for step in few if many[step] > few[step] + 20} == {}
     assert min(few.values()) > 0
 
