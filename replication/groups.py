@@ -15,11 +15,12 @@ from pyroaring import BitMap64
 class Acknowledged:
     """The acknowledged offsets of one group in one queue."""
 
-    __slots__ = ("acked", "floor")
+    __slots__ = ("acked", "captured", "floor")
 
     def __init__(self, floor: int = 0, acked: bytes = b"") -> None:
         self.floor = floor
         self.acked = BitMap64.deserialize(acked) if acked else BitMap64()
+        self.captured = b""  # its part of the last checkpoint, until something changes
 
     def add(self, offsets: NDArray[np.uint64]) -> NDArray[np.bool_]:
         """Acknowledge offsets; return which of them had been before.
@@ -27,6 +28,7 @@ class Acknowledged:
         Args:
             offsets: shape (n,), distinct or not; a second of a kind is stale.
         """
+        self.captured = b""
         n = len(offsets)
         if n and int(offsets[0]) == self.floor and bool(np.all(np.diff(offsets) == 1)) and not self.acked:
             self.floor += n  # in order, nothing above: the common case
@@ -44,6 +46,7 @@ class Acknowledged:
 
         Forward, what was acknowledged above the offset stays so.
         """
+        self.captured = b""
         if offset < self.floor:
             self.acked.clear()
         elif self.acked:

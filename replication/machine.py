@@ -51,7 +51,7 @@ class MachineSettings:
 class Captured:
     """A checkpoint to be written: taken on the event loop, written by a thread."""
 
-    tables: log_pb.Checkpoint  # all but the next two, of which there may be much
+    tables: Sequence[bytes]  # laid end to end a Checkpoint, serialized: all but the next two
     producers: Sequence[bytes]
     wheel: WheelState
     touched: tuple[Path, ...]
@@ -243,10 +243,9 @@ class Machine:
         """
         if self._halfway:
             raise CheckpointRefused(f"entry {self.applied_index + 1} was applied by half")
-        tables = log_pb.Checkpoint(applied_index=self.applied_index, applied_term=self.applied_term)
-        self.queues.capture(tables)
+        applied = log_pb.Checkpoint(applied_index=self.applied_index, applied_term=self.applied_term)
         return Captured(
-            tables,
+            [applied.SerializeToString(), *self.queues.capture()],
             self.producers.capture(),
             self.wheel.capture(),
             tuple(self.queues.take_touched()),
@@ -261,7 +260,7 @@ class Machine:
             sync_path(path)
         wheel = self._wheel_checkpoints.serialized(captured.wheel)
         large = log_pb.Checkpoint(wheel=wheel, producers=captured.producers)
-        checkpoint = captured.tables.SerializeToString() + large.SerializeToString()
+        checkpoint = b"".join((*captured.tables, large.SerializeToString()))
         self._store.save(checkpoint)
         self._obsolete += captured.obsolete
         while self._obsolete and self.snapshots == 0:
@@ -285,9 +284,8 @@ class Machine:
     def digest(self) -> bytes:
         """Return 16 bytes that are equal on replicas that applied the same entries."""
         tables = log_pb.Checkpoint(applied_index=self.applied_index, producers=self.producers.capture())
-        self.queues.capture(tables)
         blake = hashlib.blake2b(self.wheel.digest(), digest_size=16)
-        blake.update(tables.SerializeToString(deterministic=True))
+        blake.update(b"".join((tables.SerializeToString(), *self.queues.capture())))
         return blake.digest()
 
     def close(self) -> None:

@@ -19,6 +19,7 @@ from tarry.replication.groups import Acknowledged
 from tarry.replication.misfires import DEAD_LETTER_TOPIC, apart
 from tarry.replication.open_files import OpenFiles
 from tarry.replication.pace import Pace
+from tarry.replication.queue_checkpoint import group_part, queue_part
 from tarry.replication.ready_queue import UNIT, QueueState, ReadyQueue
 from tarry.wheel.state import Appended
 
@@ -203,31 +204,14 @@ class Queues:
             for (_, queue), acknowledged in self.acknowledged.items()
         )
 
-    def capture(self, checkpoint: log_pb.Checkpoint) -> None:
-        """Write the tables into a checkpoint."""
-        for queue in self._queues:
-            state = queue.capture()
-            checkpoint.queues.add(
-                queue=queue.queue,
-                topic=queue.topic,
-                group=queue.group,
-                first=state.first,
-                units=state.units,
-                crc=state.crc,
-                deleted=queue.deleted,
-                settings=queue.settings,
-                misfires_dropped=queue.misfires_dropped,
-                pace_anchor=queue.pace.anchor,
-                pace_at_us=queue.pace.at_us,
-                pace_catch_up_end=queue.pace.catch_up_end,
-            )
-        for (group, number), acknowledged in sorted(self.acknowledged.items()):
-            checkpoint.groups.add(
-                group=group, queue=number, floor=acknowledged.floor, acked=acknowledged.serialize()
-            )
-
+    def capture(self) -> list[bytes]:
+        """Return the tables for a checkpoint, in parts: laid end to end they are a Checkpoint, serialized."""
+        parts = list(map(queue_part, self._queues))
+        parts += [group_part(*key, self.acknowledged[key]) for key in sorted(self.acknowledged)]
+        blocked = log_pb.Checkpoint()
         for (number, lane), (hour, index) in sorted(self.blocked.items()):
-            checkpoint.blocked.add(queue=number, lane=lane, hour=hour, global_index=index)
+            blocked.blocked.add(queue=number, lane=lane, hour=hour, global_index=index)
+        return [*parts, blocked.SerializeToString()]
 
     def recover(self, checkpoint: log_pb.Checkpoint) -> None:
         """Become what ``capture`` saw; files are cut back to it.
@@ -257,6 +241,7 @@ class Queues:
         for path in self._folder.iterdir() if self._folder.exists() else ():
             if path.name.isdigit() and int(path.name) >= len(self._queues):
                 shutil.rmtree(path)  # made after the checkpoint: made again
+        self.capture()  # its parts are built now, not while the node serves
 
     def take_touched(self) -> list[Path]:
         """Return the files written since the last call."""

@@ -79,6 +79,7 @@ class ReadyQueue:
         self.first = 0  # offsets below have been trimmed
         self.units = 0
         self._crc = 0
+        self.captured: tuple[object, bytes] | None = None  # its part of the last checkpoint, and what of
 
     def append(self, units: NDArray[np.void]) -> int:
         """Append units (shape (n,), dtype UNIT) and return the offset of the first."""
@@ -145,6 +146,8 @@ class ReadyQueue:
 
     def take_touched(self) -> list[Path]:
         """Return the files written since the last call, to be synced."""
+        if not self._touched:
+            return []
         touched = [self._path(segment) for segment in sorted(self._touched)]
         self._touched.clear()
         return touched
@@ -187,6 +190,7 @@ class ReadyQueue:
         """Close the files: the whole folder is obsolete, and nothing goes in any more."""
         self.close()
         self.deleted = True
+        self.captured = None
         self.first = self.units
         self._touched.clear()
         self._obsolete = [self._folder]

@@ -4,10 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.proto.tarry_operator_pb2 import TopicSettings
 from tarry.replication import wheel_checkpoint
 from tarry.replication.machine import Machine, MachineSettings
 from tarry.wheel.state import HourState
-from tests.replication.commands import NOW_MS, schedule
+from tests.replication.commands import NOW_MS, ack, admin, release, schedule, subscribe
 
 HOUR_MS = 3_600_000
 HOURS = 50
@@ -54,4 +56,30 @@ def test_the_first_checkpoint_after_a_start_takes_the_hours_as_the_last_one_had_
     again = Machine(tmp_path, MachineSettings())
     hours = {partition.hour: partition._recovered for partition in again.wheel._hours}
     assert all(hours[state.hour] is state for state in again.capture().wheel.hours)
+    again.close()
+
+
+def test_of_queues_and_groups_only_those_that_changed_are_built_anew_and_deleted_ones_never(
+    tmp_path: Path,
+) -> None:
+    machine = Machine(tmp_path, MachineSettings())
+    machine.apply(1, 1, [subscribe(topic) for topic in "abcde"])
+    machine.apply(2, 1, [admin(log_pb.DeleteTopicCommand(topic="e"))])
+    machine.apply(3, 1, [schedule([NOW_MS], topic=topic) for topic in "abcd"])
+    machine.apply(4, 1, [release(NOW_MS)])
+    before = machine.capture().tables
+    machine.apply(5, 1, [admin(log_pb.TopicCommand(topic="b", settings=TopicSettings(body_bytes_max=7)))])
+    machine.apply(6, 1, [schedule([NOW_MS], topic="c"), release(NOW_MS)])
+    machine.apply(7, 1, [ack([0], queue=machine.queues.of("d").queue)])
+    captured = machine.capture()
+    changed = log_pb.Checkpoint.FromString(
+        b"".join(part for part in captured.tables[1:-1] if not any(part is old for old in before))
+    )
+    assert [queue.topic for queue in changed.queues] == ["b", "c"]
+    assert [(group.queue, group.floor) for group in changed.groups] == [(machine.queues.of("d").queue, 1)]
+    machine.write(captured)
+    expected = machine.digest()
+    machine.close()
+    again = Machine(tmp_path, MachineSettings())
+    assert again.digest() == expected
     again.close()
