@@ -119,7 +119,7 @@ class Machine:
 
     def take_events(self) -> list[Event]:
         """Return what has happened since the last call, in order; nothing unless ``events.wanted``."""
-        return [observed.released(self.wheel, self.queues, event) for event in self.events.take()]
+        return [observed.of_origins(self.wheel, self.queues, event) for event in self.events.take()]
 
     def _told(self, payload: Message | None) -> Outcome:
         before = len(self.queues.moved)
@@ -231,7 +231,8 @@ class Machine:
         outcomes = self.wheel.cancel(hour, global_index)
         if self.events.wanted:
             fresh = (outcomes == CancelOutcome.CANCELLED) & ~before
-            self.events.add(observed.cancelled(self.wheel, hour[fresh], global_index[fresh], command.now_ms))
+            for event in observed.cancelled(self.wheel, hour[fresh], global_index[fresh], command.now_ms):
+                self.events.add(event)
         gone = outcomes == CancelOutcome.CANCELLED
         self.queues.unblock_cancelled(hour[gone], global_index[gone])
         return Cancelled(outcomes)

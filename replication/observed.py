@@ -68,10 +68,10 @@ def settled(
     )
 
 
-def released(wheel: Wheel, queues: Queues, event: Event) -> Event:
-    """Return the release of copies to a retry queue as one of the messages that they stand for."""
-    queue = event.queue
-    if event.kind is not Kind.RELEASED or not isinstance(queue, int) or not queues[queue].group:
+def of_origins(wheel: Wheel, queues: Queues, event: Event) -> Event:
+    """Return what came due for a retry queue as an event of the messages that the copies stand for."""
+    queue, kinds = event.queue, (Kind.RELEASED, Kind.EXPIRED, Kind.CANCELLED)
+    if event.kind not in kinds or not isinstance(queue, int) or not queues[queue].group:
         return event
     assert event.hour is not None and event.global_index is not None
     of = origins(wheel, event.hour, event.global_index)
@@ -108,20 +108,26 @@ def retried(
     return [done, again]
 
 
-def cancelled(wheel: Wheel, hour: NDArray[np.uint32], global_index: NDArray[np.uint32], now_ms: int) -> Event:
-    """Return the cancelling of messages that were pending; one that is named twice counts once."""
+def cancelled(
+    wheel: Wheel, hour: NDArray[np.uint32], global_index: NDArray[np.uint32], now_ms: int
+) -> list[Event]:
+    """Return the cancelling of messages that were pending, by queue; one that is named twice counts once."""
     first = np.sort(np.unique(np.stack((hour, global_index)), axis=1, return_index=True)[1])
     hour, global_index = hour[first], global_index[first]
     units = wheel.units(hour, global_index)
-    return Event(
-        Kind.CANCELLED,
-        len(hour),
-        now_ms,
-        queue_of(units["topic"]),
-        hour=hour,
-        global_index=global_index,
-        due_ms=hour * np.int64(HOUR_MS) + units["due_in_hour_ms"],
-    )
+    queue, due_ms = queue_of(units["topic"]), hour * np.int64(HOUR_MS) + units["due_in_hour_ms"]
+    return [
+        Event(
+            Kind.CANCELLED,
+            int(np.count_nonzero(queue == one)),
+            now_ms,
+            one,
+            hour=hour[queue == one],
+            global_index=global_index[queue == one],
+            due_ms=due_ms[queue == one],
+        )
+        for one in np.unique(queue).tolist()
+    ]
 
 
 MOVES: Final = {

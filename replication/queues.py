@@ -266,7 +266,10 @@ class Queues:
             queue.misfires_dropped += len(parts.dropped)
             self._expired(number, parts.dropped, now_ms, "MISFIRED")
         if len(parts.dead):
-            self._append(self.of(DEAD_LETTER_TOPIC.format(topic=queue.topic)).queue, parts.dead, now_ms)
+            target = self.of(DEAD_LETTER_TOPIC.format(topic=queue.topic)).queue
+            self._expired(number, parts.dead, now_ms, "MISFIRED")
+            self._tell(Kind.SCHEDULED, target, parts.dead, now_ms, detail="DEAD_LETTER")
+            self._append(target, parts.dead, now_ms)
         if len(parts.kept) == 0:
             return
         if queue.pace.bounded or parts.catching_up:

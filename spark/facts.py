@@ -21,13 +21,15 @@ ROWS_PER_PARTITION: Final = 1_500_000
 """Rows of one task's share of the shuffle: some 200 MB as Spark holds them."""
 
 PAIRS: Final = (
-    "pair int, topic string, group string, first boolean, receipts boolean, start long, moved boolean"
+    "pair int, topic string, group string, first boolean, receipts boolean, start long, moved boolean, "
+    "handed long, ended boolean, behind long"
 )
 """Schema of a table of pairs, one row a (topic, group); `group` null where a topic has none.
 
 `first`: the pair that counts the topic's messages; `receipts`: its consumers write them; `start`: the offset
 that the group began at, or was last moved to; `moved`: it was, by a seek, a deletion or a redrive, so what is
-acknowledged can come again.
+acknowledged can come again; `handed`: the highest offset that it has got or settled since, null without one;
+`ended`: it is deleted; `behind`: the index of the last deletion of its topic.
 """
 
 KEY: Final = ("hour", "global_index", "pair")
@@ -58,14 +60,14 @@ def events(rows: DataFrame, pairs: DataFrame) -> DataFrame:
 def facts(events: DataFrame, partitions: int) -> DataFrame:
     """Return one row for each KEY: counts int, first and last times ms since the epoch, indices applied.
 
-    `<kind>` counts; `<kind>_first`, `<kind>_last` indices; `<kind>_ms` the first time. RELEASED counts the
-    release of the message, `copies` those of its retries. `margin_ms`: least time from due to handed over,
-    negative: early.
+    `<kind>` counts; `<kind>_first`, `<kind>_last` indices; `<kind>_ms` the first time. RELEASED, CANCELLED
+    and EXPIRED count what happened to the message, `copies` what ended the waiting of its retries.
+    `retried_due_ms`: of the last retry. `margin_ms`: least time from due to handed over, negative: early.
     """
     number = F.col("number")
 
     def of(kind: Kind) -> Column:
-        if kind is Kind.RELEASED:
+        if kind in OF_COPIES_TOO:
             return is_kind(number, kind) & ~F.col("of_group")
         return is_kind(number, kind)
 
@@ -83,9 +85,10 @@ def facts(events: DataFrame, partitions: int) -> DataFrame:
         .groupBy(*KEY)
         .agg(
             *counts, *firsts, *lasts, *times,
-            count(is_kind(number, Kind.RELEASED) & F.col("of_group"), "copies"),
+            count(is_kind(number, *OF_COPIES_TOO) & F.col("of_group"), "copies"),
             count(handed & ~F.col("marked"), "delivered_unmarked"),
             count(seen & ~F.col("marked"), "received_unmarked"),
+            F.max(F.when(of(Kind.RETRIED), F.col("due_ms"))).alias("retried_due_ms"),
             F.max(F.when(of(Kind.SCHEDULED), F.col("due_ms"))).alias("scheduled_due_ms"),
             F.max(F.when(of(Kind.RELEASED), F.col("due_ms"))).alias("released_due_ms"),
             F.min(F.when(of(Kind.RELEASED), F.col("offset"))).alias("offset"),
@@ -96,12 +99,17 @@ def facts(events: DataFrame, partitions: int) -> DataFrame:
     )  # fmt: skip
 
 
+OF_COPIES_TOO: Final = (Kind.RELEASED, Kind.CANCELLED, Kind.EXPIRED)
+"""The kinds that, with a group, are about the copy that waits for a retry."""
+
 ORDERED: Final = (
     Kind.SCHEDULED, Kind.RELEASED, Kind.DELIVERED, Kind.ACKED, Kind.RETRIED, Kind.DEAD, Kind.CANCELLED,
 )  # fmt: skip
 """The kinds whose order in the log the life of a message fixes."""
 
-TIMED: Final = (Kind.SCHEDULED, Kind.RELEASED, Kind.DELIVERED, Kind.RECEIVED, Kind.CANCELLED)
+TIMED: Final = (
+    Kind.PRODUCED, Kind.SCHEDULED, Kind.RELEASED, Kind.DELIVERED, Kind.RECEIVED, Kind.CANCELLED,
+)  # fmt: skip
 
 
 def with_pairs(facts: DataFrame, pairs: DataFrame) -> DataFrame:

@@ -133,6 +133,30 @@ def chosen(segments: Iterable[Segment]) -> list[Segment]:
     return swept
 
 
+def begin(chosen: Sequence[Segment]) -> int | None:
+    """Return the index behind which the nodes' segments have everything; None: there are no segments."""
+    start: int | None = None
+    spoken = -1
+    for one in sorted((one for one in chosen if one.of_node), key=lambda one: one.first_index):
+        if start is None or one.first_index > spoken:
+            start = one.first_index
+        spoken = max(spoken, one.last_index)
+    return start
+
+
+def last_ms(spark: SparkSession, segments: Sequence[Segment]) -> int:
+    """Return when the last replicated event was, ms since the epoch; only segments that may
+    have it are read.
+    """
+    some = [one for one in segments if any(one.kinds.get(kind.value) for kind in REPLICATED)]
+    least = max((one.first_at_ms for one in some), default=0)
+    some = [one for one in some if one.last_at_ms >= least]
+    if not some:
+        return 0
+    replicated = rows(spark, some).where(is_kind(F.col("number"), *REPLICATED))
+    return int(replicated.agg(F.max("at_ms")).collect()[0][0])
+
+
 def rows(spark: SparkSession, segments: Sequence[Segment]) -> DataFrame:
     """Return the rows of the segments: the ledger's columns, `number` (the kind's), and from the segment
     `source_number` int, `fresh_from`, `speaks_from`, `speaks_to` long (applied indices).

@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tarry.proto.ledger_rows import GroupMove, Kind
+
+ENDS: Final = (GroupMove.DELETED.value, GroupMove.TOPIC_DELETED.value)
+
+BEGINS: Final = "topic string, group string, behind long"
+"""Schema of where in the log each group that was ever moved went on the last time."""
+
+
+def moved(events: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the moves of groups among ledger.node_events, in order."""
+    moves = (one for one in events if one["kind"] == Kind.GROUP_MOVED.value and one["group"])
+    return sorted(moves, key=lambda one: one["index"])
+
+
+def begins(events: Iterable[Mapping[str, Any]]) -> list[tuple[str, str, int]]:
+    """Return rows of BEGINS, for timeline.timeline."""
+    last = {(one["topic"], one["group"]): one["index"] for one in moved(events) if one["detail"] not in ENDS}
+    return [(*pair, index) for pair, index in last.items()]
 
 
 def pairs(timeline: DataFrame, events: Sequence[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
@@ -18,15 +35,19 @@ def pairs(timeline: DataFrame, events: Sequence[Mapping[str, Any]]) -> list[tupl
     """
     redriven = F.max((F.col("detail") == "REDRIVEN").cast("int"))
     receipts = F.max((F.col("kind") == Kind.RECEIVED.value).cast("int"))
+    found = timeline.groupBy("topic", "group").agg(
+        receipts.alias("receipts"), redriven.alias("redriven"), F.max("handed").alias("handed")
+    )
     known = {
-        (row["topic"], row["group"]): (bool(row["receipts"]), bool(row["redriven"]))
-        for row in timeline.groupBy("topic", "group")
-        .agg(receipts.alias("receipts"), redriven.alias("redriven")).collect()
-    }  # fmt: skip
+        (row["topic"], row["group"]): (bool(row["receipts"]), bool(row["redriven"]), row["handed"])
+        for row in found.collect()
+    }
     moves: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
-    for event in sorted(events, key=lambda one: one["index"]):
-        if event["kind"] == Kind.GROUP_MOVED.value and event["group"]:
-            moves.setdefault((event["topic"], event["group"]), []).append(event)
+    topic_gone: dict[str, int] = {}
+    for event in moved(events):
+        moves.setdefault((event["topic"], event["group"]), []).append(event)
+        if event["detail"] == GroupMove.TOPIC_DELETED.value:
+            topic_gone[event["topic"]] = event["index"]
     topics = {topic for topic, _ in known}
     names = {*known, *(pair for pair in moves if pair[0] in topics)}
     grouped = {topic for topic, group in names if group is not None}
@@ -35,10 +56,12 @@ def pairs(timeline: DataFrame, events: Sequence[Mapping[str, Any]]) -> list[tupl
     for topic, group in sorted(names, key=lambda pair: (pair[0] or "", pair[1] or "")):
         if topic is None or (group is None and topic in grouped):
             continue
-        receipts_too, again = known.get((topic, group), (False, False))
+        receipts_too, again, handed = known.get((topic, group), (False, False, None))
         mine = moves.get((topic, group), [])
-        start = max((move["offset"] or 0 for move in mine), default=0)
+        starts = [move["offset"] or 0 for move in mine if move["detail"] not in ENDS]
+        start, ended = starts[-1] if starts else 0, bool(mine) and mine[-1]["detail"] in ENDS
         again |= any(move["detail"] != GroupMove.CREATED.value for move in mine)
-        rows.append((len(rows), topic, group, topic not in counted, receipts_too, start, again))
+        first, behind = topic not in counted, topic_gone.get(topic, -1)
+        rows.append((len(rows), topic, group, first, receipts_too, start, again, handed, ended, behind))
         counted.add(topic)
     return rows

@@ -22,7 +22,7 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
-from tarry.proto.ledger_rows import GroupMove, Kind
+from tarry.proto.ledger_rows import REPLICATED, GroupMove, Kind
 from tarry.spark import ledger
 from tarry.spark.checks import duplicates, messages, order, replicas, segments, timeline
 from tarry.spark.checks.messages import CHECKS, VIOLATION, Span
@@ -30,7 +30,7 @@ from tarry.spark.checks.segments import Fault
 from tarry.spark.errors import LedgerEmpty
 from tarry.spark.facts import PAIRS, ROWS_PER_PARTITION, events, facts, with_pairs
 from tarry.spark.ledger import Segment
-from tarry.spark.pairs import pairs
+from tarry.spark.pairs import BEGINS, begins, pairs
 from tarry.spark.summary import MISSING, summary
 
 HOUR_MS: Final = 3_600_000
@@ -123,20 +123,22 @@ class Reconciliation:
         path = f"{self.options.out}/timeline"
         ends = [one.last_at_ms for one in self.sound] + [one.first_at_ms for one in self.sound if one.rows]
         step_ms = timeline.step_ms(max(ends) - min(ends))
-        timeline.timeline(self.rows, step_ms).write.mode("overwrite").parquet(path)
+        begun = self.spark.createDataFrame(begins(self.events), BEGINS)
+        timeline.timeline(self.rows, begun, step_ms).write.mode("overwrite").parquet(path)
         self.timeline = self.spark.read.parquet(path)
         self.order_keys = self.timeline.agg(F.sum("order_keys")).collect()[0][0] or 0
         self.terms = timeline.terms(self.timeline)
         self.pairs = self.spark.createDataFrame(pairs(self.timeline, self.events), PAIRS).persist()
 
     def _span(self) -> Span:
-        ends = [one.last_at_ms for one in self.sound if one.of_node]
-        firsts = [one.first_index for one in self.sound if one.of_node]
-        begun = any(
-            event["kind"] == Kind.GAP.value and event["detail"].startswith("all") for event in self.events
-        )
-        whole = bool(firsts) and min(firsts) <= 1 and not begun
-        return Span(max(ends, default=0) - self.options.settle_ms, whole, self.options.tolerance_ms)
+        settle_ms, from_index = self.options.settle_ms, ledger.begin(self.sound)
+        whole = from_index is not None and from_index <= 1
+        told = self.timeline.where(F.col("kind").isin(*[kind.value for kind in REPLICATED]))
+        begun = F.min(F.when(F.col("from_index") > (from_index or 0), F.col("from_ms")))
+        first_ms = None if whole else told.agg(begun).collect()[0][0]
+        last_ms = ledger.last_ms(self.spark, self.sound)
+        begun_ms = 0 if whole else last_ms if first_ms is None else first_ms + settle_ms
+        return Span(last_ms - settle_ms, whole, begun_ms, self.options.tolerance_ms)
 
     def _facts(self) -> None:
         self.say("what happened to each message")

@@ -21,7 +21,7 @@ FIGURES: Final = (
 )  # fmt: skip
 """The figures of a run's last line; summary.json has more."""
 
-MISSING: Final = ("never_scheduled", "never_released", "never_delivered")
+MISSING: Final = ("never_scheduled", "never_released", "never_delivered", "never_retried")
 GAPS: Final = ("gap", "gap_declared", "segment_lost", "segment_damaged")
 
 

@@ -20,12 +20,13 @@ class Span:
     """What the checks are to judge.
 
     `as_of_ms`: what was due, or released, up to then must be done by now. `whole`: the ledgers begin with the
-    first entry, so what is not in them did not happen. `tolerance_ms`: how far consumers' clocks may be
-    behind the cluster's.
+    first entry, so what is not in them did not happen. `begun_ms`: what was acknowledged from then on they
+    must have. `tolerance_ms`: how far consumers' clocks may be behind the cluster's.
     """
 
     as_of_ms: int
     whole: bool = True
+    begun_ms: int = 0
     tolerance_ms: int = 0
 
 
@@ -34,7 +35,8 @@ Predicate: TypeAlias = Callable[[Span], Column]
 
 def never_scheduled(span: Span) -> Column:
     """A producer had the OK, and no replica's log has the message."""
-    return F.lit(span.whole) & F.col("first") & (F.col("produced") > 0) & (F.col("scheduled") == 0)
+    told = F.col("produced_ms").between(span.begun_ms, span.as_of_ms)
+    return F.col("first") & (F.col("produced") > 0) & (F.col("scheduled") == 0) & told
 
 
 def never_released(span: Span) -> Column:
@@ -50,16 +52,45 @@ def released_twice(_: Span) -> Column:
 
 
 def never_delivered(span: Span) -> Column:
-    """Released, and the group never got it, neither acked it (which a filter does) nor gave it up.
+    """Released, and the group never got it, neither acked it (which a filter does) nor gave it up, but got
+    what lies behind it.
 
     A group that began later, or was moved past it, had no claim to it.
     """
-    settled = F.col("acked") + F.col("retried") + F.col("dead")
+    return _not_out(span) & (F.col("offset") < F.col("handed"))
+
+
+def waiting(span: Span) -> Column:
+    """Released, and the group has got nothing so far that lies behind it: it is offline, slower, or paced."""
+    behind = F.col("handed").isNull() | (F.col("offset") > F.col("handed"))
+    return _not_out(span) & behind & ~F.col("ended")
+
+
+def _not_out(span: Span) -> Column:
     claimed = F.col("group").isNotNull() & (F.col("offset") >= F.col("start"))
+    claimed &= F.col("released_first") > F.col("behind")
     return (
-        claimed & (F.col("released") > 0) & (F.col("out") == 0) & (settled == 0) & (F.col("cancelled") == 0)
-        & (F.greatest("released_ms", "due_ms") <= span.as_of_ms)
+        claimed & (F.col("released") > 0) & (F.col("out") == 0) & (_settled() == 0)
+        & (F.col("cancelled") == 0) & (F.greatest("released_ms", "due_ms") <= span.as_of_ms)
     )  # fmt: skip
+
+
+def _settled() -> Column:
+    return F.col("acked") + F.col("retried") + F.col("dead")
+
+
+def never_retried(span: Span) -> Column:
+    """To be delivered again, and the copy that waited for that was due and not released."""
+    lost = (F.col("retried") > F.col("copies")) & (F.col("retried_due_ms") <= span.as_of_ms)
+    return F.col("group").isNotNull() & ~F.col("ended") & (F.col("retried_last") > F.col("behind")) & lost
+
+
+def never_settled(span: Span) -> Column:
+    """Handed over, and neither acked, to be retried nor dead: its lease, which the ledgers do not name, may
+    still go on, or nobody knows of it any more.
+    """
+    lasting = ~F.col("moved") & (F.col("out") > 0) & (_settled() == 0) & (F.col("cancelled") == 0)
+    return lasting & (F.coalesce("delivered_ms", "received_ms") <= span.as_of_ms)
 
 
 def never_received(span: Span) -> Column:
@@ -101,16 +132,20 @@ def lifecycle(span: Span) -> Column:
 PROMISES: Final[Mapping[str, Predicate]] = {
     check.__name__: check
     for check in (
-        never_scheduled, never_released, released_twice, never_delivered, early, delivered_after_cancel,
-        duplicate_not_marked, lifecycle,
+        never_scheduled, never_released, released_twice, never_delivered, never_retried, early,
+        delivered_after_cancel, duplicate_not_marked, lifecycle,
     )
 }  # fmt: skip
 """What is never to happen."""
 
-CONSISTENCY: Final[Mapping[str, Predicate]] = {never_received.__name__: never_received}
-"""Where the ledgers and the receipts do not fit together; no promise is broken by that alone."""
+REMARKS: Final[Mapping[str, Predicate]] = {
+    check.__name__: check for check in (never_received, never_settled, waiting)
+}
+"""Where the ledgers and the receipts do not fit together, or something is not done yet; no promise is broken
+by that alone.
+"""
 
-CHECKS: Final[Mapping[str, Predicate]] = {**PROMISES, **CONSISTENCY}
+CHECKS: Final[Mapping[str, Predicate]] = {**PROMISES, **REMARKS}
 
 VIOLATION: Final = (
     "check string, promise boolean, hour int, global_index long, topic string, group string, due_ms long, "

@@ -30,19 +30,24 @@ def step_ms(span_ms: int) -> int:
     return MINUTE_MS if span_ms >= 120 * MINUTE_MS else SECOND_MS
 
 
-def timeline(rows: DataFrame, step_ms: int = MINUTE_MS) -> DataFrame:
-    """Return counts of ledger.rows about messages.
+def timeline(rows: DataFrame, begins: DataFrame, step_ms: int = MINUTE_MS) -> DataFrame:
+    """Return counts of ledger.rows about messages; `begins`: of schema pairs.BEGINS.
 
     `kind`, `topic`, `group`, `detail` (of retried) string, `term` long, `from_ms` long (the step's begin, of
     at_ms), `late_ms` long (of first deliveries and their receipts, else null), `rows` long, `last_ms` long,
-    `source` string (the greatest; of deliveries: who led), `order_keys` long: rows that have one.
+    `source` string (the greatest; of deliveries: who led), `order_keys` long: rows that have one, `handed`
+    long: the highest offset that the group has got or settled since it was last moved, `from_index` long.
     """
     handed = is_kind(F.col("number"), Kind.DELIVERED, Kind.RECEIVED)
+    once = is_kind(F.col("number"), Kind.DELIVERED, Kind.ACKED, Kind.RETRIED, Kind.DEAD)
+    once &= (F.col("attempt") == 1) & (F.col("index") >= F.coalesce("behind", F.lit(-1)))
     first = handed & (F.col("attempt") == 1) & ~F.coalesce(F.col("maybe_duplicate"), F.lit(False))
     return (
         rows.where(is_kind(F.col("number"), *OF_MESSAGES) & counted())
+        .join(F.broadcast(begins), ["topic", "group"], "left")
         .select(
-            "kind", "topic", "group", "term", "at_ms", "source", "order_key",
+            "kind", "topic", "group", "term", "at_ms", "source", "order_key", "index",
+            F.when(once, F.col("offset")).alias("handed"),
             F.when(is_kind(F.col("number"), Kind.RETRIED), F.col("detail")).alias("detail"),
             (F.col("at_ms") - F.col("at_ms") % step_ms).alias("from_ms"),
             F.when(first, bucket(F.col("at_ms") - F.col("due_ms"))).alias("late_ms"),
@@ -51,6 +56,7 @@ def timeline(rows: DataFrame, step_ms: int = MINUTE_MS) -> DataFrame:
         .agg(
             F.count("*").alias("rows"), F.max("at_ms").alias("last_ms"),
             F.max("source").alias("source"), F.count("order_key").alias("order_keys"),
+            F.max("handed").alias("handed"), F.min("index").alias("from_index"),
         )
     )  # fmt: skip
 

@@ -14,6 +14,7 @@ from tarry.node.config import Delivery
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.ledger_rows import GroupMove, Kind
 from tarry.proto.tarry_message_pb2 import Record, Retried, RetryReason
+from tarry.proto.tarry_operator_pb2 import MisfirePolicy, TopicSettings
 from tarry.replication.command import encode
 from tarry.replication.events import Event
 from tarry.replication.machine import Machine, MachineSettings
@@ -148,6 +149,34 @@ def test_only_what_was_pending_is_told_as_cancelled_and_once(machine: Machine) -
     (told,) = events(machine, cancel([(HOUR, 1), (HOUR, 2), (HOUR, 1), (HOUR, 99)]))
     assert (told.kind, ids(told), listed(told.due_ms)) == (Kind.CANCELLED, [(HOUR, 1)], [NOW_MS + 600])
     assert events(machine, cancel([(HOUR, 1)])) == []
+
+
+def test_a_retry_that_is_cancelled_or_deleted_is_told_of_the_message_that_it_stands_for(
+    machine: Machine,
+) -> None:
+    events(machine, subscribe(), schedule([NOW_MS] * 2 + [NOW_MS + 500]), release(NOW_MS))
+    for offset in range(2):
+        events(machine, given_up(machine, 0, offset, attempts_max=9))
+    first_copy = 3
+    own, copy = events(machine, cancel([(HOUR, first_copy), (HOUR, 2)]))
+    assert (own.kind, own.queue, ids(own)) == (Kind.CANCELLED, 0, [(HOUR, 2)])
+    assert (copy.kind, copy.queue, ids(copy)) == (Kind.CANCELLED, 1, [(HOUR, 0)])
+    assert listed(copy.attempt) == [2]
+    events(machine, admin(log_pb.DeleteGroupCommand(topic="t", group="g", now_ms=NOW_MS)))
+    (expired,) = events(machine, release(NOW_MS + 2_000))
+    assert (expired.kind, expired.queue, ids(expired)) == (Kind.EXPIRED, 1, [(HOUR, 1)])
+
+
+def test_a_misfired_message_ends_in_its_topic_and_begins_in_that_of_the_dead_letters(
+    machine: Machine,
+) -> None:
+    settings = TopicSettings(misfire=MisfirePolicy.MISFIRE_POLICY_DEAD_LETTER, misfire_after_ms=1_000)
+    events(machine, admin(log_pb.TopicCommand(topic="t", settings=settings)), schedule([NOW_MS]))
+    expired, letter, released = events(machine, release(NOW_MS + 9_000, now_ms=NOW_MS + 9_000))
+    assert (expired.kind, expired.detail, expired.queue) == (Kind.EXPIRED, "MISFIRED", 0)
+    assert (letter.kind, letter.detail, letter.queue) == (Kind.SCHEDULED, "DEAD_LETTER", 1)
+    assert (released.kind, released.queue) == (Kind.RELEASED, 1)
+    assert ids(expired) == ids(letter) == ids(released) == [(HOUR, 0)]
 
 
 def test_a_topic_that_is_deleted_ends_its_groups_and_what_comes_due_later(machine: Machine) -> None:

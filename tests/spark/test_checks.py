@@ -24,7 +24,7 @@ from tarry.spark.ledger import Segment, chosen
 from tarry.spark.schema import LEDGER, kind_number
 
 DUE_MS = 1_000_000_000
-PAIR = [(0, "t", "g", True, True, 0, False)]
+PAIR = [(0, "t", "g", True, True, 0, False, 100, False, -1)]
 LIFE = (
     (Kind.SCHEDULED, 1, DUE_MS - 900), (Kind.PRODUCED, -1, DUE_MS - 890), (Kind.RELEASED, 2, DUE_MS - 50),
     (Kind.DELIVERED, 2, DUE_MS + 2), (Kind.RECEIVED, -1, DUE_MS + 3), (Kind.ACKED, 3, DUE_MS + 15),
@@ -69,6 +69,9 @@ PLANTED: dict[str, list[dict[str, Any]]] = {
     "duplicate_not_marked": [*life(7), row(Kind.RECEIVED, -1, DUE_MS + 9, 7)],
     "lifecycle": [*life(8), row(Kind.ACKED, 9, DUE_MS + 99, 8)],
     "never_received": life(9, Kind.RECEIVED),
+    "never_retried": [*life(10, Kind.ACKED), row(Kind.RETRIED, 3, DUE_MS + 20, 10)],
+    "never_settled": life(11, Kind.ACKED),
+    "waiting": [{**one, "offset": 101} for one in life(12, Kind.DELIVERED, Kind.RECEIVED, Kind.ACKED)],
 }
 RIGHT = [
     *life(20),
@@ -83,6 +86,11 @@ RIGHT = [
     row(Kind.DELIVERED, 4, DUE_MS + 40, 25, attempt=2, due_ms=DUE_MS + 40),
     row(Kind.RECEIVED, -1, DUE_MS + 40, 25, attempt=2, due_ms=DUE_MS + 40),
     row(Kind.ACKED, 5, DUE_MS + 50, 25, attempt=2),
+    *life(26, Kind.ACKED),
+    row(Kind.RETRIED, 3, DUE_MS + 20, 26, due_ms=DUE_MS + 3_600_000),  # not yet
+    *life(27, Kind.ACKED),
+    row(Kind.RETRIED, 3, DUE_MS + 20, 27),
+    row(Kind.CANCELLED, 4, DUE_MS + 30, 27, group="g"),  # the copy alone
 ]
 
 
@@ -107,6 +115,25 @@ def test_a_check_finds_the_one_planted_violation(found: dict[str, set[int]], che
             PLANTED[other][0]["global_index"] for other in ("released_twice", "delivered_after_cancel")
         }
     assert found[check] == planted
+
+
+@pytest.mark.parametrize(
+    ("begun_ms", "as_of_ms", "told"),
+    [
+        (0, DUE_MS, True),
+        (DUE_MS - 890, DUE_MS - 890, True),
+        (DUE_MS - 889, DUE_MS, False),  # before the ledgers began
+        (0, DUE_MS - 891, False),  # after they ended
+    ],
+)
+def test_what_is_acknowledged_is_missing_in_ledgers_that_are_of_that_time(
+    spark: SparkSession, begun_ms: int, as_of_ms: int, told: bool
+) -> None:
+    pairs = spark.createDataFrame(PAIR, PAIRS)
+    rows = frame(spark, PLANTED["never_scheduled"])
+    every = with_pairs(facts(events(rows, pairs), 1), pairs)
+    span = Span(as_of_ms, whole=False, begun_ms=begun_ms)
+    assert messages.violations(every, "never_scheduled", span).count() == told
 
 
 def test_what_is_not_due_yet_is_not_missing(spark: SparkSession) -> None:
@@ -175,6 +202,23 @@ def test_what_a_ledger_leaves_out_is_found(
     found = segments.gaps(some, declared)
     assert [fault.check for fault in found] == checks
     assert [fault.promise for fault in found] == [check != "gap_declared" for check in checks]
+
+
+@pytest.mark.parametrize(
+    ("parts", "begin"),
+    [
+        ([], None),
+        ([("n1", 0, 10), ("n1", 10, 20)], 0),
+        ([("n1", 0, 10), ("n2", 5, 30), ("n1", 25, 40)], 0),  # a hole that another replica fills
+        ([("n1", 0, 10), ("n2", 0, 8), ("n1", 25, 40)], 25),
+        ([("producer:p", -1, -1), ("n1", 7, 9)], 7),
+    ],
+)
+def test_the_ledgers_begin_behind_the_last_hole_that_no_replica_fills(
+    parts: list[tuple[str, int, int]], begin: int | None
+) -> None:
+    some = chosen(segment(source, number, *part) for number, (source, *part) in enumerate(parts))
+    assert ledger.begin(some) == begin
 
 
 def test_files_that_are_not_as_written_are_found(spark: SparkSession, made: Path, tmp_path: Path) -> None:
