@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tarry.client.local_cluster import LocalCluster
+from tarry.client.local_cluster import LocalCluster, Setting
+from tests.cluster.steady import STEADY
 
 HERE = Path(__file__).parent
 
@@ -18,8 +19,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.cluster)
 
 
-def started(size: int, folder: Path) -> Iterator[LocalCluster]:
-    with LocalCluster(size, folder) as cluster:
+def started(size: int, folder: Path, **settings: Setting) -> Iterator[LocalCluster]:
+    with LocalCluster(size, folder, settings) as cluster:
         cluster.start()
         cluster.wait_until_serving()
         yield cluster
@@ -28,7 +29,7 @@ def started(size: int, folder: Path) -> Iterator[LocalCluster]:
 @pytest.fixture(scope="session")
 def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """Three nodes that serve, for tests that break none of them."""
-    yield from started(3, tmp_path_factory.mktemp("shared-cluster"))
+    yield from started(3, tmp_path_factory.mktemp("shared-cluster"), consensus=STEADY)
 
 
 @pytest.fixture(scope="session")

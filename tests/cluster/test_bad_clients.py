@@ -21,7 +21,7 @@ FRESH = count()
 MIB = 1 << 20
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def leader_address(shared_cluster: LocalCluster) -> str:
     return shared_cluster.nodes[shared_cluster.wait_until_serving()].address
 

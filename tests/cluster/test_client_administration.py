@@ -143,7 +143,7 @@ async def test_broadcast_consumers_each_see_every_message(client: Client) -> Non
 
 async def test_an_extended_lease_keeps_a_message_in_hand(client: Client) -> None:
     await client.producer().schedule_batch("leases", [b"extended", b"not"], delay_ms=0)
-    async with client.consumer("leases", "g", lease_ms=1_000) as consumer:
+    async with client.consumer("leases", "g", lease_ms=4_000) as consumer:
         extended, not_extended = await take(consumer, 2)
         assert await extended.extend(60_000) is AckOutcome.OK
         (again,) = await take(consumer, 1)  # the lease of the other is over
@@ -154,10 +154,10 @@ async def test_an_extended_lease_keeps_a_message_in_hand(client: Client) -> None
 
 async def test_messages_that_wait_in_the_client_are_not_delivered_elsewhere_meanwhile(client: Client) -> None:
     await client.producer().schedule_batch("prefetched", [b"%d" % n for n in range(20)], delay_ms=0)
-    async with client.consumer("prefetched", "g", lease_ms=1_000) as consumer:
+    async with client.consumer("prefetched", "g", lease_ms=4_000) as consumer:
         first = await anext(consumer)
         assert await first.ack() is AckOutcome.OK
-        await asyncio.sleep(2.5)  # the others wait here for more than two leases
+        await asyncio.sleep(9)  # the others wait here for more than two leases
         messages = await take(consumer, 19)
         assert {message.attempt for message in messages} == {1}
         outcomes = await asyncio.gather(*(message.ack() for message in messages))
@@ -167,10 +167,10 @@ async def test_messages_that_wait_in_the_client_are_not_delivered_elsewhere_mean
 
 async def test_messages_whose_lease_ended_in_the_client_are_not_handed_out(client: Client) -> None:
     await client.producer().schedule_batch("blocked", [b"%d" % n for n in range(5)], delay_ms=0)
-    async with client.consumer("blocked", "g", lease_ms=1_000) as consumer:
+    async with client.consumer("blocked", "g", lease_ms=4_000) as consumer:
         first = await anext(consumer)
         assert await first.ack() is AckOutcome.OK
-        time.sleep(2)  # noqa: ASYNC251  a program that blocks its event loop: nothing is renewed
+        time.sleep(6)  # noqa: ASYNC251  a program that blocks its event loop: nothing is renewed
         messages = await take(consumer, 4)
         assert [message.attempt for message in messages] == [2] * 4
         assert await asyncio.gather(*(message.ack() for message in messages)) == [AckOutcome.OK] * 4

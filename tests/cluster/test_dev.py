@@ -25,13 +25,17 @@ PATIENCE_S = 30.0
 
 
 @contextmanager
-def dev(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
-    """Run `tarry dev` until the block ends; gives its process and what it said when it was ready."""
+def dev(folder: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
+    """Run `tarry dev` until the block ends; gives its process and what it said when it was ready.
+
+    It makes its own folder below this one, and cannot remove it when it is killed.
+    """
     process = subprocess.Popen(
         [sys.executable, "-m", "tarry.node", "dev", "--port", "0", "-o", "json", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        env={**os.environ, "TMPDIR": str(folder)},
     )
     try:
         assert process.stdout is not None
@@ -60,21 +64,25 @@ def soon(true: Callable[[], bool]) -> bool:
 
 
 def gone(pid: int) -> bool:
-    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
-def test_it_serves_until_it_is_told_to_end_and_leaves_nothing_behind() -> None:
-    with dev() as (process, ready):
+def test_it_serves_until_it_is_told_to_end_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    with dev(tmp_path) as (process, ready):
         assert schedule(ready["nodes"][0]["address"], b"hello")
         folders = {Path(node["log"]).parent for node in ready["nodes"]}
+        assert all(folder.is_relative_to(tmp_path) for folder in folders)
         process.send_signal(signal.SIGTERM)
         assert process.wait(PATIENCE_S) == 0
         assert all(gone(node["pid"]) for node in ready["nodes"])
-        assert not any(folder.exists() for folder in folders)
+        assert not list(tmp_path.iterdir())
 
 
-def test_a_node_that_was_killed_is_started_again() -> None:
-    with dev() as (_, ready):
+def test_a_node_that_was_killed_is_started_again(tmp_path: Path) -> None:
+    with dev(tmp_path) as (_, ready):
         victim = next(node for node in ready["nodes"] if node["node"] == ready["leader"])
         os.kill(victim["pid"], signal.SIGKILL)
         assert soon(lambda: gone(victim["pid"]))
@@ -91,23 +99,23 @@ def test_a_node_that_was_killed_is_started_again() -> None:
         assert schedule(victim["address"], b"still there")
 
 
-def test_no_node_outlives_it_however_it_ends() -> None:
-    with dev() as (process, ready):
+def test_no_node_outlives_it_however_it_ends(tmp_path: Path) -> None:
+    with dev(tmp_path) as (process, ready):
         process.kill()
         assert all(soon(lambda pid=node["pid"]: gone(pid)) for node in ready["nodes"])  # type: ignore[misc]
 
 
 def test_a_named_folder_keeps_what_was_scheduled(tmp_path: Path) -> None:
-    with dev("--data", str(tmp_path)) as (process, ready):
+    with dev(tmp_path, "--data", str(tmp_path)) as (process, ready):
         kept = schedule(ready["nodes"][0]["address"], b"kept")
         process.send_signal(signal.SIGTERM)
         assert process.wait(PATIENCE_S) == 0
-    with dev("--data", str(tmp_path)) as (_, ready), wire(ready["nodes"][0]["address"]) as node:
+    with dev(tmp_path, "--data", str(tmp_path)) as (_, ready), wire(ready["nodes"][0]["address"]) as node:
         assert node.producer.Get(GetRequest(id=kept), timeout=TIMEOUT_S).record.body == b"kept"
 
 
-def test_a_taken_port_is_named() -> None:
-    with dev("--nodes", "1") as (_, ready):
+def test_a_taken_port_is_named(tmp_path: Path) -> None:
+    with dev(tmp_path, "--nodes", "1") as (_, ready):
         port = ready["servers"].rpartition(":")[2]
         second = subprocess.run(
             [sys.executable, "-m", "tarry.node", "dev", "--port", port, "--nodes", "1"],

@@ -25,6 +25,8 @@ from tarry.proto.message_id import MessageId
 
 PATIENCE_S = 60
 COUNT = 300
+KILL_AFTER = 100  # messages
+CREDIT = 50
 Row = dict[str, Any]
 
 
@@ -63,7 +65,7 @@ async def traffic(client: Client, cluster: LocalCluster) -> dict[str, Any]:
     nacked: list[str] = []
     letters: list[str] = []
     killed = False
-    async with client.consumer("life", "g", credit=50) as consumer:
+    async with client.consumer("life", "g", credit=CREDIT) as consumer:
         async with asyncio.timeout(PATIENCE_S):
             async for message in consumer:
                 delivered[message.id] += 1
@@ -72,10 +74,9 @@ async def traffic(client: Client, cluster: LocalCluster) -> dict[str, Any]:
                     await message.nack(delay_ms=10)
                 else:
                     await message.ack()
-                if not killed and len(delivered) > COUNT // 3:
+                if not killed and len(delivered) >= KILL_AFTER:
                     killed = True
-                    found = cluster.leader()
-                    assert found is not None
+                    found = cluster.wait_for_leader()
                     cluster.kill(found)
                     cluster.restart(found)
                 if len(delivered) == COUNT and max(delivered[one] for one in kept.ids[:3]) >= 3:
@@ -136,8 +137,7 @@ async def test_ledgers_agree_with_one_another_and_with_the_clients(tmp_path: Pat
     assert ids(Kind.DEAD, rows) == Counter(seen["kept"][:3])
     assert len(ids(Kind.SCHEDULED, rows, "dlq.g.life")) == 3
     handed = ids(Kind.DELIVERED, own)
-    assert gaps or set(seen["delivered"]) <= set(handed)
-    assert len(set(seen["delivered"]) & set(handed)) > COUNT // 2
+    assert set(list(seen["delivered"])[KILL_AFTER + CREDIT :]) <= set(handed)  # none of these is in a gap
     assert {row["detail"] for row in own if row["kind"] == Kind.LEADERSHIP} >= {"leader"}
     assert set(ids(Kind.NACKED, own)) <= set(seen["kept"][:3])
 
@@ -156,7 +156,7 @@ async def test_an_operator_takes_every_ledger_out(shared_cluster: LocalCluster, 
     for name, row in told.items():
         manifests, rows = read(tmp_path / name)
         assert sum(manifest["rows"] for manifest in manifests) == row["rows"] == len(rows)
-    _, rows = read(tmp_path / (shared_cluster.leader() or ""))
+    _, rows = read(tmp_path / await asyncio.to_thread(shared_cluster.wait_for_leader))
     own = {str(MessageId(0, row["hour"], row["global_index"])) for row in rows if row["topic"] == "export"}
     assert own == set(done.ids)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 from collections.abc import Coroutine
 from pathlib import Path
@@ -70,6 +71,7 @@ def test_it_leaves_no_file_open() -> None:
         await asyncio.sleep(0)
 
     run(nothing())
+    gc.collect()  # what other tests left is not to go in between
     before = len(list(Path("/proc/self/fd").iterdir()))
     run(nothing())
-    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    assert len(list(Path("/proc/self/fd").iterdir())) <= before
