@@ -151,7 +151,7 @@ class Scheduling:
             return self._answer(hour, global_index, known_ms, np.empty(0, np.uint32), repeated=True)
         if self._producers.too_old(producer, sequence):
             text = f"request {sequence} of this producer may have been answered, and the answer is forgotten"
-            return Refusal(Reason.SEQUENCE_TOO_OLD, text + ": keep fewer requests in flight")
+            return Refusal(Reason.SEQUENCE_TOO_OLD, text + ": keep fewer in flight, repeat them sooner")
         return None
 
     def _append(
