@@ -127,7 +127,7 @@ class ClusterStatus:
     lease: bool
     """The answering node leads and may serve."""
     state_digest: str
-    """Equal on nodes of equal applied_index; hexadecimal."""
+    """Equal on nodes of equal applied_index; hexadecimal; empty where it was not asked for."""
     damaged_found: int
     """Records of the answering node, since it started."""
     damaged_repaired: int

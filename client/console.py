@@ -83,6 +83,9 @@ def cancel(
 @app.command(epilog=EXIT_CODES)
 @on_cluster()
 def status(
+    digest: Annotated[
+        bool, typer.Option("--digest", help="With a digest of every node's state, for who may operate.")
+    ] = False,
     *,
     cluster: OnCluster,
 ) -> None:
@@ -91,7 +94,7 @@ def status(
     async def work(client: Client) -> None:
         operator = client.operator()
         await operator.status()  # also learns the addresses of all members
-        print_status(await operator.status_of_all(), cluster.output)
+        print_status(await operator.status_of_all(digest=digest), cluster.output)
 
     cluster.run(work)
 

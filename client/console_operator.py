@@ -26,7 +26,7 @@ def print_status(answers: Mapping[str, ClusterStatus | TarryError], output: Outp
     told = {address: answer for address, answer in answers.items() if isinstance(answer, ClusterStatus)}
     rows = [_node(address, answer) for address, answer in answers.items()]
     print_rows(
-        "nodes", rows, [*NODE_COLUMNS, *(name for name in FAULTS if any(row.get(name) for row in rows))]
+        "nodes", rows, [*NODE_COLUMNS, *(name for name in OPTIONAL if any(row.get(name) for row in rows))]
     )
     best = max(
         told.values(), key=lambda answer: (answer.lease, answer.term, answer.applied_index), default=None
@@ -71,7 +71,7 @@ def print_topics(topics: Iterable[TopicStatus]) -> None:
 
 
 NODE_COLUMNS = ("node", "address", "role", "term", "applied", "pending", "clock_ms", "version")
-FAULTS = ("damaged", "ledger")
+OPTIONAL = ("digest", "damaged", "ledger")
 """Columns that are there only where they have something to say."""
 GROUP_COLUMNS = (
     "topic", "pending", "released", "held_back", "group", "acked", "retrying", "consumers", "in_hand"
@@ -94,6 +94,7 @@ def _node(address: str, answer: ClusterStatus | TarryError) -> dict[str, object]
         "pending": answer.pending,
         "clock_ms": max(offsets, default=0),
         "version": answer.version,
+        "digest": answer.state_digest,
         "damaged": _damage(answer),
         "ledger": _ledger(answer.ledger),
     }

@@ -206,13 +206,15 @@ class LocalCluster:
         process.send_signal(number)  # does nothing to a process that has been waited for
         return process
 
-    def status(self, name: str, timeout_s: float = 1.0) -> tarry_operator_pb2.ClusterStatusResponse | None:
+    def status(
+        self, name: str, timeout_s: float = 1.0, *, digest: bool = False
+    ) -> tarry_operator_pb2.ClusterStatusResponse | None:
         """Return what a node says about the cluster, None if it does not answer in time."""
         with grpc.insecure_channel(self.nodes[name].address, CHANNEL) as channel:
             stub = tarry_operator_pb2_grpc.OperatorServiceStub(channel)
             try:
                 answer: tarry_operator_pb2.ClusterStatusResponse = stub.ClusterStatus(
-                    tarry_operator_pb2.ClusterStatusRequest(),
+                    tarry_operator_pb2.ClusterStatusRequest(digest=digest),
                     timeout=timeout_s,
                     metadata=[("authorization", f"Bearer {self.token}")] if self.token else None,
                 )
@@ -220,10 +222,14 @@ class LocalCluster:
                 return None
         return answer
 
-    def statuses(self) -> Iterator[tarry_operator_pb2.ClusterStatusResponse]:
+    def statuses(self, *, digest: bool = False) -> Iterator[tarry_operator_pb2.ClusterStatusResponse]:
         """Yield the answer of every node that runs and answers."""
         for node in list(self.nodes.values()):  # another may join meanwhile
-            if node.running and not node.paused and (status := self.status(node.name)) is not None:
+            if (
+                node.running
+                and not node.paused
+                and (status := self.status(node.name, digest=digest)) is not None
+            ):
                 yield status
 
     def leader(self) -> str | None:

@@ -64,18 +64,23 @@ class Operator:
         self._nodes = nodes
         self._calls = Calls(nodes)
 
-    async def status(self) -> ClusterStatus:
-        """Return the cluster as the leader sees it, or any node where none leads."""
-        request = operator_pb.ClusterStatusRequest(digest=True)
+    async def status(self, *, digest: bool = False) -> ClusterStatus:
+        """Return the cluster as the leader sees it, or any node where none leads.
+
+        ``digest``: with that of its state, which costs the node some ms, and needs the right to operate.
+        """
+        request = operator_pb.ClusterStatusRequest(digest=digest)
         return ClusterStatus.of(
             await self._calls.call(lambda node: node.operator.ClusterStatus, request, changes=False)
         )
 
-    async def status_of(self, address: str, timeout_ms: int = 1_000) -> ClusterStatus:
+    async def status_of(
+        self, address: str, timeout_ms: int = 1_000, *, digest: bool = False
+    ) -> ClusterStatus:
         """Return the cluster as the node at this address sees it. Raises TarryError where it is silent."""
         try:
             response = await self._nodes.node(address).operator.ClusterStatus(
-                operator_pb.ClusterStatusRequest(digest=True),
+                operator_pb.ClusterStatusRequest(digest=digest),
                 timeout=timeout_ms / 1_000,
                 metadata=self._nodes.metadata,
             )
@@ -83,11 +88,14 @@ class Operator:
             raise error_of_call(failure) from failure
         return ClusterStatus.of(response)
 
-    async def status_of_all(self, timeout_ms: int = 1_000) -> dict[str, ClusterStatus | TarryError]:
+    async def status_of_all(
+        self, timeout_ms: int = 1_000, *, digest: bool = False
+    ) -> dict[str, ClusterStatus | TarryError]:
         """Return what each node says, or why it says nothing, by address."""
         addresses = sorted(self._nodes.addresses())
         answers = await asyncio.gather(
-            *(self.status_of(address, timeout_ms) for address in addresses), return_exceptions=True
+            *(self.status_of(address, timeout_ms, digest=digest) for address in addresses),
+            return_exceptions=True,
         )
         found: dict[str, ClusterStatus | TarryError] = {}
         for address, answer in zip(addresses, answers, strict=True):

@@ -22,17 +22,19 @@ class Operator:
         self._operator = operator
         self._thread = thread
 
-    def status(self) -> ClusterStatus:
-        """Return the cluster as the leader sees it, or any node where none leads."""
-        return self._thread.run(self._operator.status())
+    def status(self, *, digest: bool = False) -> ClusterStatus:
+        """Return the cluster as the leader sees it, as the async twin does."""
+        return self._thread.run(self._operator.status(digest=digest))
 
-    def status_of(self, address: str, timeout_ms: int = 1_000) -> ClusterStatus:
+    def status_of(self, address: str, timeout_ms: int = 1_000, *, digest: bool = False) -> ClusterStatus:
         """Return the cluster as the node at this address sees it. Raises TarryError where it is silent."""
-        return self._thread.run(self._operator.status_of(address, timeout_ms))
+        return self._thread.run(self._operator.status_of(address, timeout_ms, digest=digest))
 
-    def status_of_all(self, timeout_ms: int = 1_000) -> dict[str, ClusterStatus | TarryError]:
+    def status_of_all(
+        self, timeout_ms: int = 1_000, *, digest: bool = False
+    ) -> dict[str, ClusterStatus | TarryError]:
         """Return what each node says, or why it says nothing, by address."""
-        return self._thread.run(self._operator.status_of_all(timeout_ms))
+        return self._thread.run(self._operator.status_of_all(timeout_ms, digest=digest))
 
     def transfer(self, target: str = "", *, deadline_ms: int = 0) -> Transferred:
         """Hand leadership to ``target``, as the async twin does."""

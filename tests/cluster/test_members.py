@@ -39,7 +39,7 @@ async def agree(client: Client, names: set[str]) -> None:
     """Return once all of these nodes have applied the same, to the same effect."""
     async with asyncio.timeout(PATIENCE_S):
         while True:
-            answers = (await client.operator().status_of_all()).values()
+            answers = (await client.operator().status_of_all(digest=True)).values()
             told = [a for a in answers if isinstance(a, ClusterStatus) and a.node in names]
             if {a.node for a in told} == names and len(
                 {(a.applied_index, a.state_digest) for a in told}

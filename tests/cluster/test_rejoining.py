@@ -68,7 +68,7 @@ async def agree(client: Client, names: set[str]) -> list[ClusterStatus]:
     """Return once all of these nodes are members in touch that have applied the same, to the same effect."""
     async with asyncio.timeout(PATIENCE_S):
         while True:
-            answers = (await client.operator().status_of_all()).values()
+            answers = (await client.operator().status_of_all(digest=True)).values()
             told = [a for a in answers if isinstance(a, ClusterStatus)]
             if (
                 {a.node for a in told} == names
