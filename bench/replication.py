@@ -35,7 +35,8 @@ from rich.table import Table
 
 from tarry.bench import replica
 from tarry.client.aio import connect
-from tarry.client.local_cluster import LocalCluster, free_ports
+from tarry.client.free_ports import free_ports
+from tarry.client.local_cluster import LocalCluster
 from tarry.proto.tarry_peer_pb2 import FetchSnapshotRequest, FetchSnapshotResponse, SnapshotFile
 from tarry.replication.core import in_thread
 from tarry.replication.snapshot import fetch

@@ -15,7 +15,8 @@ from tarry.chaos.history import Event
 from tarry.chaos.proxies import CLIENT, Proxies
 from tarry.chaos.wires import Wires
 from tarry.client.aio import Client, connect
-from tarry.client.local_cluster import LocalCluster, LocalNode, Setting, free_ports, local_node, own, toml
+from tarry.client.free_ports import free_ports
+from tarry.client.local_cluster import LocalCluster, LocalNode, Setting, local_node, own, toml
 
 
 def now_ms() -> int:

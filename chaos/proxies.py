@@ -22,7 +22,8 @@ from toxiproxy import Toxiproxy
 from toxiproxy.proxy import Proxy
 
 from tarry.chaos.toxiproxy import NoToxiproxy, install
-from tarry.client.local_cluster import LocalNode, free_ports
+from tarry.client.free_ports import free_ports
+from tarry.client.local_cluster import LocalNode
 
 CLIENT: Final = "client"
 START_S: Final = 10.0

@@ -13,15 +13,11 @@ from __future__ import annotations
 import atexit
 import json
 import os
-import random
 import signal
-import socket
 import subprocess
 import sys
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -29,10 +25,9 @@ from typing import Self, TypeAlias
 
 import grpc
 
+from tarry.client.free_ports import free_ports
 from tarry.proto import tarry_operator_pb2, tarry_operator_pb2_grpc
 
-PORTS = range(10_240, 32_768)  # below what systems give to outgoing connections
-GIVEN: deque[int] = deque(maxlen=4_096)  # lately; whoever got them may not listen there yet
 POLL_S = 0.05
 STOP_S = 15.0
 
@@ -305,22 +300,3 @@ def toml(values: Mapping[str, Setting], table: str = "") -> Iterator[str]:
 def command(config: Path) -> tuple[str, ...]:
     """Return the arguments after the interpreter that run a node."""
     return ("-m", "tarry.node", "node", "--config", str(config))
-
-
-def free_ports(count: int) -> tuple[int, ...]:
-    """Return ports of 127.0.0.1 that nobody listens on, all different, also from call to call."""
-    chance = random.SystemRandom()
-    found: list[int] = []
-    with ExitStack() as held:
-        while len(found) < count:
-            port = chance.choice(PORTS)
-            if port in GIVEN:
-                continue
-            sock = held.enter_context(socket.socket())
-            try:
-                sock.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            found.append(port)
-            GIVEN.append(port)
-    return tuple(found)

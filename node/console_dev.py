@@ -19,7 +19,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from tarry.client.local_cluster import LocalCluster, LocalClusterError, LocalNode, free_ports
+from tarry.client.free_ports import free_ports
+from tarry.client.local_cluster import LocalCluster, LocalClusterError, LocalNode
 
 WATCH_S = 0.2
 RESTART_AFTER_S = 2.0

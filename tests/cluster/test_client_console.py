@@ -19,7 +19,8 @@ from typer.testing import CliRunner, Result
 
 from tarry.client.console import app
 from tarry.client.console_times import duration_text, parse_duration_ms, parse_time_ms, time_text
-from tarry.client.local_cluster import LocalCluster, free_ports
+from tarry.client.free_ports import free_ports
+from tarry.client.local_cluster import LocalCluster
 
 
 @pytest.fixture

@@ -12,7 +12,8 @@ from click import unstyle
 from typer.testing import CliRunner, Result
 
 from tarry.client.console import app
-from tarry.client.local_cluster import LocalCluster, free_ports
+from tarry.client.free_ports import free_ports
+from tarry.client.local_cluster import LocalCluster
 
 NO_TEXT = "\udcff"
 """How the byte 0xff of a command line reaches Python."""

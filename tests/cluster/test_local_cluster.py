@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tarry.client import local_cluster
-from tarry.client.local_cluster import PORTS, LocalCluster, Setting, free_ports, toml
+from tarry.client.free_ports import PORTS, free_ports
+from tarry.client.local_cluster import LocalCluster, Setting, toml
 
 
 def test_every_node_is_told_its_own_name_and_everybody_s_address(tmp_path: Path) -> None:
