@@ -14,6 +14,7 @@ from tarry.chaos.cluster import Cluster
 from tarry.chaos.history import History
 from tarry.chaos.traffic import Load, Traffic, plan
 from tarry.client.aio import connect
+from tests.cluster.steady import STEADY
 
 LOAD = Load(
     messages=3_000, topics=("orders", "payments"), spread_ms=6_000, delay_ms_max=4_000, cancel_share=0.1
@@ -89,7 +90,7 @@ async def test_a_leader_that_froze_does_not_deliver_for_the_next_one(tmp_path: P
 
 
 async def test_a_planned_transfer_under_load_repeats_nothing(tmp_path: Path) -> None:
-    async with Cluster(3, tmp_path) as cluster:
+    async with Cluster(3, tmp_path, consensus=STEADY) as cluster:
 
         async def transfers() -> None:
             async with connect(cluster.addresses) as client:
@@ -105,7 +106,7 @@ async def test_a_planned_transfer_under_load_repeats_nothing(tmp_path: Path) -> 
 
 
 async def test_a_cluster_restarted_node_by_node_repeats_nothing(tmp_path: Path) -> None:
-    async with Cluster(3, tmp_path) as cluster:
+    async with Cluster(3, tmp_path, consensus=STEADY) as cluster:
 
         async def restarts() -> None:
             for name in cluster.names:

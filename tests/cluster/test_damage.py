@@ -19,7 +19,7 @@ from tarry.wheel.delay_log import UNIT
 from tarry.wheel.hour_partition import folder_name
 
 TOPIC = "damage"
-PATIENCE_S = 30
+PATIENCE_S = 60
 BODIES = [b"message %d, " % number * 20 for number in range(300)]
 
 
@@ -96,8 +96,8 @@ async def test_a_leader_whose_every_record_is_damaged_delivers_all_of_them_uncha
     cluster: LocalCluster,
 ) -> None:
     async with connect(cluster.addresses, deadline_ms=30_000) as client:
-        ids = await schedule(client, delay_ms=9_000)
-        due_s = time.monotonic() + 9
+        ids = await schedule(client, delay_ms=30_000)
+        due_s = time.monotonic() + 30
         target = follower(cluster)
         await damaged(cluster, target, ids)
         assert (await client.operator().transfer(target)).leader == target

@@ -45,7 +45,7 @@ async def test_a_leader_that_is_cut_off_is_replaced_and_a_client_finds_the_new_o
         await client.producer().schedule("links", b"after", delay_ms=60_000)
         status = await client.operator().status()
         assert status.node in others
-        assert mono_ms() - cut_ms < 5_000
+        assert mono_ms() - cut_ms < 15_000
         proxies.heal()
         async with asyncio.timeout(15):
             while not all(member.connected for member in status.members):
