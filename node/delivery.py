@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from google.protobuf.message import Message
 
@@ -17,6 +17,9 @@ from tarry.node.ledger.ledger import Ledger
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.replication.machine import Machine
 from tarry.replication.refusal import Reason, Refusal
+
+CLOSE_LOOK_MS: Final = 1_000
+"""How often to look for groups that nobody uses any more."""
 
 Propose: TypeAlias = Callable[[Message], Awaitable[Any]]
 Spawn: TypeAlias = Callable[[Coroutine[Any, Any, None]], None]
@@ -46,7 +49,7 @@ class Delivery:
         self.term = term
         self._context = context
         self._inherited = {(c.group, c.queue): c for c in inherited}
-        self._begun_ms = context.time.now_ms()
+        self._begun_ms = self._closes_at_ms = context.time.now_ms()
         self._groups: dict[tuple[str, str], GroupDelivery] = {}
         self._by_queue: dict[int, dict[GroupDelivery, None]] = {}  # in the order of their opening
 
@@ -79,12 +82,10 @@ class Delivery:
         if known is None or known.begin_again():
             return
         known.end(Refusal(Reason.GROUP_UNKNOWN, f"group {group!r} of topic {topic!r} has been deleted"))
-        del self._groups[topic, group]
-        for number in known.feeds:
-            self._by_queue[number].pop(known, None)
+        self._forget(known)
 
     def find(self, topic: str, group: str) -> GroupDelivery | None:
-        """Return the group of the topic if a consumer has been there."""
+        """Return the group of the topic if it is open."""
         return self._groups.get((topic, group))
 
     def released(self, queues: Iterable[int]) -> None:
@@ -98,6 +99,26 @@ class Delivery:
         for group in self._groups.values():
             if group.wakes_at_ms is not None and now_ms >= group.wakes_at_ms:
                 group.pump()
+
+        if now_ms >= self._closes_at_ms:
+            self._closes_at_ms = now_ms + CLOSE_LOOK_MS
+            self._close(now_ms)
+
+    def _close(self, now_ms: int) -> None:
+        """Forget what the log says as well: else each heartbeat tells of every group that there ever was."""
+        acknowledged = self._context.machine.queues.acknowledged
+        for key, cursor in list(self._inherited.items()):
+            done = acknowledged.get(key)
+            if done is None or done.floor >= max(cursor.offset, cursor.doubtful):
+                del self._inherited[key]
+        for group in [group for group in self._groups.values() if group.is_over(now_ms)]:
+            group.end(Refusal(Reason.NO_LEADER, "nobody has used the group for a while"))
+            self._forget(group)
+
+    def _forget(self, group: GroupDelivery) -> None:
+        del self._groups[group.topic, group.group]
+        for number in group.feeds:
+            del self._by_queue[number][group]
 
     def pump(self) -> None:
         """Hand over whatever is due, to every group."""

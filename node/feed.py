@@ -42,7 +42,7 @@ NONE: Final = np.empty(0, dtype=np.uint64)
 
 
 class Feed:
-    """One group on one queue; lives as long as the leadership."""
+    """One group on one queue; lives as long as the group is open."""
 
     def __init__(self, queue: ReadyQueue, acknowledged: Acknowledged, lanes: Lanes) -> None:
         self.queue = queue
@@ -65,6 +65,10 @@ class Feed:
     def in_hand(self) -> int:
         """How many messages are in consumers' hands."""
         return len(self._in_hand)
+
+    def is_out(self) -> bool:
+        """Return whether something that may have been handed over is not acknowledged."""
+        return self._acknowledged.floor < max(self.cursor, self.doubtful)
 
     def hold(self, cursor: int, until_ms: int, doubtful: int = 0) -> None:
         """Hold what an earlier leader may have handed over, up to its cursor, for a lease.

@@ -14,7 +14,6 @@ from tarry.node.feed import LOOK_UNITS_MAX, Feed
 from tarry.node.lanes import Lanes
 from tarry.node.leases import Leases
 from tarry.node.settling import Settling
-from tarry.node.status import UNKNOWN_OUTCOME
 from tarry.proto import tarry_consumer_pb2 as consumer_pb
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.tags import tag_mask
@@ -51,7 +50,7 @@ class GroupDelivery:
         self._timer: asyncio.TimerHandle | None = None
         self.wakes_at_ms: int | None = None  # by cluster time
         self._turn = 0
-        self._ended = asyncio.Event()
+        self._used_ms = context.time.now_ms()
         self.settling = Settling(context, group, self.feeds, self.pump)
 
     def _make_feeds(self, queue: int, retry_queue: int) -> None:
@@ -152,7 +151,8 @@ class GroupDelivery:
         broken stream's leases go on, for it may come back."""
         if consumer in self.consumers:
             self.consumers.remove(consumer)
-            self._polled.note(consumer, self._context.time.now_ms())
+            self._used_ms = self._context.time.now_ms()
+            self._polled.note(consumer, self._used_ms)
             self._context.stir()
             if clean:
                 for feed in self.feeds.values():
@@ -161,21 +161,18 @@ class GroupDelivery:
 
     def end(self, refusal: Refusal) -> None:
         """End all streams and timers."""
-        self._ended.set()
+        self.settling.ended.set()
         for consumer in self.consumers:
             consumer.end(refusal)
         self.consumers.clear()
         if self._timer is not None:
             self._timer.cancel()
 
-    async def until_end(self, pending: asyncio.Future[NDArray[np.uint64]]) -> NDArray[np.uint64] | Refusal:
-        """Return what settling answers, or why there will be no answer: the leadership is over."""
-        ended = asyncio.ensure_future(self._ended.wait())
-        try:
-            await asyncio.wait((pending, ended), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            ended.cancel()
-        return pending.result() if pending.done() else UNKNOWN_OUTCOME
+    def is_over(self, now_ms: int) -> bool:
+        """Return whether nobody has been here for a lease, and all that there was to say is in the log."""
+        if self.consumers or self.settling.busy or any(feed.is_out() for feed in self.feeds.values()):
+            self._used_ms = now_ms
+        return now_ms >= self._used_ms + self._context.config.delivery.lease_ms
 
     def cursors(self, sent_s: float | None, leases_max: int) -> list[log_pb.Cursor]:
         """Return the cursor of each feed, for a heartbeat sent then; None: nothing more is handed over.
@@ -196,7 +193,7 @@ class GroupDelivery:
 
     def pump(self) -> None:
         """Hand over what is due, end what has expired, and set the timer for what is next."""
-        if self._ended.is_set():
+        if self.settling.ended.is_set():
             return
         if not self._context.may_serve():
             self._wake_in(LEASE_LOOK_S)  # a lease that is back before anybody notices wakes nobody

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from tarry.node import retries
 from tarry.node.feed import Feed
 from tarry.node.hands import Batch
+from tarry.node.status import UNKNOWN_OUTCOME
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.ledger_rows import Kind
 from tarry.proto.tarry_message_pb2 import RetryReason
@@ -53,6 +54,12 @@ class Settling:
         self._acks: dict[Feed, list[_WaitingAck]] = {}
         self._flying = False
         self.passing = 0  # offsets being passed over, not committed
+        self.ended = asyncio.Event()  # nothing more is handed over
+
+    @property
+    def busy(self) -> bool:
+        """Whether somebody waits for an answer, or something for its commit."""
+        return self._flying or self.passing > 0
 
     def ack(self, consumer: str, queue: int, offsets: Offsets) -> Stale | Refusal:
         """Acknowledge: once it is committed, the answer is the offsets that were not the consumer's."""
@@ -95,6 +102,15 @@ class Settling:
         """Acknowledge for the group what its filter leaves out."""
         self.passing += len(offsets)
         self._context.spawn(self._pass_over(feed.queue, offsets))
+
+    async def until_end(self, pending: Stale) -> Offsets | Refusal:
+        """Return what settling answers, or why there will be no answer: the leadership is over."""
+        ended = asyncio.ensure_future(self.ended.wait())
+        try:
+            await asyncio.wait((pending, ended), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            ended.cancel()
+        return pending.result() if pending.done() else UNKNOWN_OUTCOME
 
     async def _pass_over(self, queue: ReadyQueue, offsets: Offsets) -> None:
         retries = queue.at(offsets)["lane"] if queue.group else offsets[:0]  # what their lanes waited for

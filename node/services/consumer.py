@@ -239,7 +239,7 @@ class ConsumerService:
         if isinstance(group, Refusal):
             return group
         pending = _settling(request, request.consumer, group)
-        stale = pending if isinstance(pending, Refusal) else await group.until_end(pending)
+        stale = pending if isinstance(pending, Refusal) else await group.settling.until_end(pending)
         return (
             stale if isinstance(stale, Refusal) else pb.AckResponse(stale=stale.tolist()).SerializeToString()
         )

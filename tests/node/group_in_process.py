@@ -148,9 +148,11 @@ class Group:
         )
         self.damage = context.damage
         self.delivery = Delivery(context, 1, inherited)
-        self.group = self._open()
+        assert self.group
 
-    def _open(self) -> GroupDelivery:
+    @property
+    def group(self) -> GroupDelivery:
+        """The group at the leader, opened again if it was closed."""
         return self.delivery.group(TOPIC, GROUP, self.queue, self.retry_queue)
 
     def _propose(self, payload: Message) -> Awaitable[Any]:

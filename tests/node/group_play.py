@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 
 from tarry.node.consumers import Consumer
-from tests.node.group_in_process import GROUP, TOPIC, Group
+from tests.node.group_in_process import GROUP, SETTINGS, TOPIC, Group
 from tests.simulation import virtual_loop
 
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
@@ -33,6 +33,16 @@ async def pass_ms(group: Group, ms: int) -> None:
     group.release()
     await asyncio.sleep(ms / 1_000)
     await group.settle()
+
+
+async def rest(group: Group, *, clean: bool) -> None:
+    """Let all streams end, and more than two leases pass, with a look after each."""
+    for name in list(group.hands):
+        group.leave(name, clean=clean)
+    for _ in range(3):
+        await pass_ms(group, SETTINGS.lease_ms + 100)
+        await group.commit()
+        group.delivery.look(group.time.now_ms())
 
 
 def labels(group: Group) -> list[str]:

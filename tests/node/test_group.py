@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tarry.proto import tarry_log_pb2 as log_pb
 from tests.node.group_in_process import Group
-from tests.node.group_play import pass_ms, play
+from tests.node.group_play import pass_ms, play, rest
 from tests.simulation.checker import Violation
 from tests.simulation.whole_world import check_places
 
@@ -43,6 +43,7 @@ step = st.one_of(
     st.tuples(st.just("credit"), names, st.integers(1, 4)),
     st.tuples(st.just("leave"), names, st.booleans()),
     st.tuples(st.just("heartbeat")),
+    st.tuples(st.just("rest"), st.booleans()),
     st.tuples(st.just("failover"), st.integers(0, 3)),
     st.tuples(st.just("forgetful failover"), st.integers(0, 3)),
 )
@@ -74,6 +75,8 @@ async def take(  # noqa: PLR0912 - a table
             group.leave(name, clean=clean)
         case ("heartbeat",):
             heard[:] = group.delivery.cursors(None)
+        case ("rest", clean):
+            await rest(group, clean=clean)
         case ("failover", committed):
             await group.fail_over(committed, heard)
         case ("forgetful failover", committed):
