@@ -64,7 +64,9 @@ class Core:
         """
         self.time = ClusterTime(clock)
         folder = StateFolder(config.data)
-        self.machine = Machine(folder.path, MachineSettings(shard=config.shard))
+        self.machine = Machine(
+            folder.path, MachineSettings(shard=config.shard), from_start=journal.first_index == 1
+        )
         self._clock = clock
         self.ledger = Ledger(config, self.machine.applied_index, self.time.now_ms, run_blocking, closing)
         self.machine.events.wanted = self.ledger.enabled

@@ -19,6 +19,7 @@ from tarry.node.config import NodeConfig
 from tarry.node.forwarding import Forwarding
 from tarry.node.rejoining import Phase, Rejoining, phase, set_aside
 from tarry.node.tls import channel_credentials
+from tarry.replication.command import AnotherVersion
 from tarry.replication.installing import StateMismatch
 from tarry.replication.journal_records import JournalDamaged
 from tarry.replication.ready_queue import QueueDamaged
@@ -39,7 +40,7 @@ DAMAGED: Final = (
 
 
 class DataDamaged(Exception):
-    """The data is not what was written; the message says what to do. Nothing of it is served."""
+    """The data is not what was written, or not this version's; the message says what to do."""
 
 
 class DataInUse(Exception):
@@ -67,6 +68,8 @@ def serve(config: NodeConfig, *, rejoin: bool = False) -> None:
     try:
         with asyncio.Runner(loop_factory=precise_loop.new) as runner:
             runner.run(_serve(config))
+    except AnotherVersion as error:
+        raise DataDamaged(str(error)) from error
     except DAMAGED as damage:
         if config.damaged_data == "refuse" or len(config.members) < 2:
             raise DataDamaged(_what_to_do(config, damage)) from damage

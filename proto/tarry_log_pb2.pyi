@@ -304,7 +304,7 @@ class Lease(_message.Message):
     def __init__(self, consumer: _Optional[str] = ..., offset: _Optional[bytes] = ..., until_ms: _Optional[bytes] = ...) -> None: ...
 
 class Checkpoint(_message.Message):
-    __slots__ = ("applied_index", "applied_term", "wheel", "queues", "groups", "producers", "blocked")
+    __slots__ = ("applied_index", "applied_term", "wheel", "queues", "groups", "producers", "blocked", "apply_version")
     APPLIED_INDEX_FIELD_NUMBER: _ClassVar[int]
     APPLIED_TERM_FIELD_NUMBER: _ClassVar[int]
     WHEEL_FIELD_NUMBER: _ClassVar[int]
@@ -312,6 +312,7 @@ class Checkpoint(_message.Message):
     GROUPS_FIELD_NUMBER: _ClassVar[int]
     PRODUCERS_FIELD_NUMBER: _ClassVar[int]
     BLOCKED_FIELD_NUMBER: _ClassVar[int]
+    APPLY_VERSION_FIELD_NUMBER: _ClassVar[int]
     applied_index: int
     applied_term: int
     wheel: bytes
@@ -319,7 +320,8 @@ class Checkpoint(_message.Message):
     groups: _containers.RepeatedCompositeFieldContainer[GroupCheckpoint]
     producers: _containers.RepeatedScalarFieldContainer[bytes]
     blocked: _containers.RepeatedCompositeFieldContainer[BlockedLane]
-    def __init__(self, applied_index: _Optional[int] = ..., applied_term: _Optional[int] = ..., wheel: _Optional[bytes] = ..., queues: _Optional[_Iterable[_Union[QueueCheckpoint, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[GroupCheckpoint, _Mapping]]] = ..., producers: _Optional[_Iterable[bytes]] = ..., blocked: _Optional[_Iterable[_Union[BlockedLane, _Mapping]]] = ...) -> None: ...
+    apply_version: int
+    def __init__(self, applied_index: _Optional[int] = ..., applied_term: _Optional[int] = ..., wheel: _Optional[bytes] = ..., queues: _Optional[_Iterable[_Union[QueueCheckpoint, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[GroupCheckpoint, _Mapping]]] = ..., producers: _Optional[_Iterable[bytes]] = ..., blocked: _Optional[_Iterable[_Union[BlockedLane, _Mapping]]] = ..., apply_version: _Optional[int] = ...) -> None: ...
 
 class WheelCheckpoint(_message.Message):
     __slots__ = ("hours", "cut_due_ms", "cut_global_index", "local_index", "floor_hour", "topics")

@@ -13,6 +13,13 @@ from google.protobuf.message import DecodeError, Message
 
 from tarry.proto import tarry_log_pb2 as log_pb
 
+APPLY_VERSION: Final = 1
+"""Of what applying does: grows where the same log makes another state, or has a command that is new."""
+
+
+class AnotherVersion(Exception):
+    """The log or the state is another version's, and is not touched; the message says what to do."""
+
 
 class Opcode(IntEnum):
     """First byte of a command; the numbers are for ever."""
@@ -51,9 +58,17 @@ def encode(payload: Message) -> bytes:
     return bytes((OPCODE_OF[type(payload)],)) + payload.SerializeToString()
 
 
-def decode(command: bytes) -> Message | None:
-    """Return the payload, or None where the bytes are no command of ours."""
+def decode(command: bytes) -> Message:
+    """Return the payload. Raises AnotherVersion: to skip what others apply would make another state."""
     try:
         return PAYLOADS[Opcode(command[0])].FromString(command[1:])
-    except (IndexError, ValueError, KeyError, DecodeError):
-        return None
+    except (IndexError, ValueError, DecodeError) as error:
+        raise AnotherVersion(
+            f"the log has a command that this version does not know ({command[:1].hex() or 'empty'}): "
+            "upgrade this node to the version that the other nodes run"
+        ) from error
+
+
+def is_schedule(command: bytes) -> bool:
+    """Whether it is one of those that are applied together."""
+    return command[:1] == bytes((Opcode.SCHEDULE,))

@@ -10,6 +10,8 @@ from typing import Any, Final
 
 import lmdb
 
+from tarry.replication.state_folder import sync_path
+
 DAMAGE: Final = (
     lmdb.BadTxnError,
     lmdb.CorruptedError,
@@ -49,6 +51,8 @@ def open_environment(folder: Path, **options: Any) -> lmdb.Environment:
     """
     folder.mkdir(parents=True, exist_ok=True)
     env = lmdb.open(str(folder), metasync=True, sync=True, **options)
+    for there in (folder, folder.parent):  # LMDB syncs its file, not the names that lead to it
+        sync_path(there)
     file = folder / "data.mdb"
     needed = (env.info()["last_pgno"] + 1) * env.stat()["psize"]
     if file.stat().st_size < needed:

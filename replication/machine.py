@@ -3,8 +3,9 @@
     apply(index, term, commands) -> outcomes
 
 Total and deterministic: no clock, no randomness, no exception for bad input. What a
-replica is after an entry depends on the entries alone. An exception here is a bug
-or a broken disk, and ends the process: a replica must never skip an entry.
+replica is after an entry depends on the entries alone. An exception here is a bug, a
+broken disk or a newer version's command, and ends the process: a replica must never
+skip an entry.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 from google.protobuf.message import Message
@@ -25,8 +27,8 @@ from tarry.proto.ledger_rows import Kind
 from tarry.replication import command as command_codec
 from tarry.replication import observed
 from tarry.replication.administration import Administration
-from tarry.replication.command import Opcode
 from tarry.replication.events import Event, Events
+from tarry.replication.opening import checkpoint_in
 from tarry.replication.outcomes import Acked, Cancelled, Outcome, Released, Subscribed
 from tarry.replication.producers import Producers
 from tarry.replication.queues import Queues
@@ -62,26 +64,28 @@ class Captured:
 class Machine:
     """State of one replica: wheel, ready queues, groups, producers."""
 
-    def __init__(self, folder: Path, settings: MachineSettings) -> None:
-        """Open the folder and recover its last checkpoint, or start empty.
+    def __init__(self, folder: Path, settings: MachineSettings, *, from_start: bool = True) -> None:
+        """Open the folder and recover its last checkpoint; ``from_start``: where it has none, start empty.
 
         Raises:
             CheckpointDamaged, WheelDamaged, QueueDamaged: restore the node from a peer.
+            AnotherVersion: the state is not this version's.
         """
         self._settings = settings
         self.events = Events()
         self.snapshots = 0  # being given away: no file is deleted meanwhile
         self._halfway = False  # through an entry: for good, where a disk failed in it
-        self._open(folder)
+        self._open(folder, from_start)
 
-    def _open(self, folder: Path) -> None:
+    def _open(self, folder: Path, from_start: bool) -> None:
         self.folder = folder
         self._obsolete: list[Path] = []  # no durable checkpoint names them
         self._store = StateStore(folder / "checkpoint")
-        stored = self._store.load()
-        checkpoint = log_pb.Checkpoint.FromString(stored) if stored else log_pb.Checkpoint()
+        checkpoint = checkpoint_in(folder, self._store, from_start=from_start)
         self._wheel_checkpoints = WheelCheckpoints()
         self.wheel = Wheel.recover(folder / "hours", self._settings.wheel, wheel_state(checkpoint))
+        (folder / "ready").mkdir(exist_ok=True)
+        sync_path(folder)  # both folders are there for good
         self.queues = Queues(folder / "ready", self.events)
         self.queues.recover(checkpoint)
         self.producers = Producers()
@@ -97,7 +101,7 @@ class Machine:
     def reopen(self, folder: Path) -> None:
         """Become the state in another folder, which came from a peer."""
         wheel, queues, store = self.wheel, self.queues, self._store
-        self._open(folder)
+        self._open(folder, from_start=False)
         wheel.close()
         queues.close()
         store.close()
@@ -106,9 +110,10 @@ class Machine:
         """Apply one log entry; return an outcome for each of its commands."""
         self._halfway = True
         outcomes: list[Outcome] = []
-        for is_schedule, run in groupby(commands, key=_is_schedule):
+        for is_schedule, run in groupby(commands, key=command_codec.is_schedule):
             if is_schedule:
-                outcomes.extend(self._scheduling.apply([_schedule(c) for c in run]))
+                decoded = [command_codec.decode(c) for c in run]
+                outcomes.extend(self._scheduling.apply(cast(list[log_pb.ScheduleCommand], decoded)))
             else:
                 outcomes.extend(self._told(command_codec.decode(c)) for c in run)
         if term != self.applied_term:
@@ -121,15 +126,15 @@ class Machine:
         """Return what has happened since the last call, in order; nothing unless ``events.wanted``."""
         return [observed.of_origins(self.wheel, self.queues, event) for event in self.events.take()]
 
-    def _told(self, payload: Message | None) -> Outcome:
+    def _told(self, payload: Message) -> Outcome:
         before = len(self.queues.moved)
         outcome = self._one(payload)
-        if payload is not None and self.events.wanted:
+        if self.events.wanted:
             for topic, group in self.queues.moved[before:]:
                 self.events.add(observed.moved(payload, self.queues, topic, group))
         return outcome
 
-    def _one(self, payload: Message | None) -> Outcome:
+    def _one(self, payload: Message) -> Outcome:
         match payload:
             case log_pb.ReleaseCommand():
                 return self._release(payload)
@@ -155,7 +160,7 @@ class Machine:
                 queue = self.queues.of(payload.topic).queue
                 return Subscribed(queue, self.queues.of(payload.topic, payload.group).queue)
             case _:
-                return Refusal(Reason.RECORD_INVALID, "not a command this version knows")
+                raise AssertionError(f"nothing applies a {type(payload).__name__}")
 
     def _release(self, command: log_pb.ReleaseCommand) -> Released | Refusal:
         overtaking = _ids(command)
@@ -244,7 +249,11 @@ class Machine:
         """
         if self._halfway:
             raise CheckpointRefused(f"entry {self.applied_index + 1} was applied by half")
-        applied = log_pb.Checkpoint(applied_index=self.applied_index, applied_term=self.applied_term)
+        applied = log_pb.Checkpoint(
+            applied_index=self.applied_index,
+            applied_term=self.applied_term,
+            apply_version=command_codec.APPLY_VERSION,
+        )
         return Captured(
             [applied.SerializeToString(), *self.queues.capture()],
             self.producers.capture(),
@@ -257,7 +266,8 @@ class Machine:
     def write(self, captured: Captured) -> bytes:
         """Sync the files, then store the checkpoint, and return it. For a thread; one call at a time."""
         self.wheel.sync(captured.wheel, keep=self.snapshots > 0)
-        for path in {*captured.touched, *(path.parent for path in captured.touched)}:
+        folders = {path.parent for path in captured.touched}
+        for path in {*captured.touched, *folders, *(folder.parent for folder in folders)}:
             sync_path(path)
         wheel = self._wheel_checkpoints.serialized(captured.wheel)
         large = log_pb.Checkpoint(wheel=wheel, producers=captured.producers)
@@ -305,14 +315,3 @@ def _ids(
     if len(hour) != len(global_index):
         return Refusal(Reason.COLUMNS_DIFFER, "the command's columns differ in length")
     return hour, global_index
-
-
-def _is_schedule(command: bytes) -> bool:
-    return command[:1] == bytes((Opcode.SCHEDULE,))
-
-
-def _schedule(command: bytes) -> log_pb.ScheduleCommand | Refusal:
-    payload = command_codec.decode(command)
-    if isinstance(payload, log_pb.ScheduleCommand):
-        return payload
-    return Refusal(Reason.RECORD_INVALID, "not a schedule command")

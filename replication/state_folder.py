@@ -29,6 +29,11 @@ class StateFolder:
         self._root = root
         root.mkdir(parents=True, exist_ok=True)
         pointer = root / POINTER
+        others = {path.name for path in root.iterdir() if NAME.fullmatch(path.name)} - {"state-1"}
+        if others and not pointer.exists():
+            raise PointerDamaged(
+                f"{pointer} is missing, and there is more than the first state: {sorted(others)}"
+            )
         self._number = _named_in(pointer) if pointer.exists() else 1
         self.path.mkdir(exist_ok=True)
         if not pointer.exists():

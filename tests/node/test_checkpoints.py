@@ -15,7 +15,7 @@ from tarry.node.checkpoints import Checkpoints
 from tarry.node.config import Dispatch, NodeConfig
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.replication.machine import Machine, MachineSettings
-from tarry.replication.state_store import CheckpointRefused, StateStore
+from tarry.replication.state_store import CheckpointDamaged, CheckpointRefused, StateStore
 from tests.replication.commands import NOW_MS, release, schedule, subscribe
 
 
@@ -71,19 +71,50 @@ async def test_once_a_checkpoint_has_failed_this_process_writes_no_other(tmp_pat
 async def test_a_node_that_ends_in_the_middle_of_an_entry_does_not_make_half_of_it_durable(
     tmp_path: Path,
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        address = f"127.0.0.1:{taken.getsockname()[1]}"
-    config = NodeConfig(node="a", data=tmp_path, listen=address, members={"a": address})
-    node = Node(config)
+    node = Node(alone(tmp_path))
     running = asyncio.ensure_future(node.run())
-    while not node.driver.may_serve():  # noqa: ASYNC110 - nobody is told
-        await asyncio.sleep(0.01)
-    (tmp_path / "state-1" / "ready").touch()  # in the way of the queue's folder
+    await _until(node.driver.may_serve)
+    (tmp_path / "state-1" / "ready" / "0").touch()  # in the way of the queue's folder
     for command in (subscribe(), schedule([NOW_MS])):
         await node.driver.propose(command)
     with pytest.raises(OSError, match="ready"):
         await running
     assert stored(tmp_path / "state-1").applied_index == 0
+
+
+async def test_a_node_that_lost_its_checkpoint_and_the_log_before_it_is_refused_with_its_data_left(
+    tmp_path: Path,
+) -> None:
+    config = alone(tmp_path, Dispatch(checkpoint_ms=20, journal_retained_bytes=1))
+    node = Node(config)
+    running = asyncio.ensure_future(node.run())
+    await _until(node.driver.may_serve)
+    await node.driver.propose(schedule([NOW_MS]))
+    await _until(lambda: stored_hours(tmp_path) and node._journal.first_index > 1)
+    node.stop()
+    await running
+    (tmp_path / "state-1" / "checkpoint" / "data.mdb").write_bytes(b"")
+    hours = stored_hours(tmp_path)
+    with pytest.raises(CheckpointDamaged):
+        Node(config)
+    assert stored_hours(tmp_path) == hours
+
+
+def alone(data: Path, dispatch: Dispatch | None = None) -> NodeConfig:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+    return NodeConfig(
+        node="a", data=data, listen=address, members={"a": address}, dispatch=dispatch or Dispatch()
+    )
+
+
+def stored_hours(data: Path) -> list[Path]:
+    return sorted(data.glob("state-1/hours/*/delay.log"))
+
+
+async def _until(condition: Callable[[], object]) -> None:
+    while not condition():  # noqa: ASYNC110 - nobody is told
+        await asyncio.sleep(0.01)
 
 
 def stored(folder: Path) -> log_pb.Checkpoint:

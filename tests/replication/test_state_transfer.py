@@ -14,7 +14,7 @@ from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.replication import command
 from tarry.replication.machine import Machine, MachineSettings
 from tarry.replication.snapshot import Manifest, SnapshotFailed, SnapshotFile
-from tarry.replication.state_folder import StateFolder
+from tarry.replication.state_folder import PointerDamaged, StateFolder
 from tarry.replication.state_transfer import FilesSnapshot, StateSink, StateSource
 from tarry.wheel.state import HOUR_MS
 from tests.replication.commands import NOW_MS, ack, cancel, release, retry, schedule, subscribe
@@ -178,3 +178,14 @@ async def test_a_snapshot_whose_files_are_gone_fails_and_holds_nothing(tmp_path:
         await opened(giver)
     assert giver.snapshots == 0
     giver.close()
+
+
+def test_states_that_no_pointer_names_are_not_removed(tmp_path: Path) -> None:
+    folder, machine = replica(tmp_path)
+    machine.close()
+    folder.side.mkdir()
+    folder.promote()
+    (tmp_path / "current").unlink()
+    with pytest.raises(PointerDamaged, match="state-2"):
+        StateFolder(tmp_path)
+    assert folder.path.exists()
