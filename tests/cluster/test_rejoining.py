@@ -19,10 +19,11 @@ PATIENCE_S = 30
 PAGE_BYTES = 4096
 
 
-def flip(path: Path) -> None:
+def flip(path: Path, at: int = 100) -> None:
     """Turn a bit in every page behind the first two, as a disk that decays would."""
     data = bytearray(path.read_bytes())
-    data[2 * PAGE_BYTES + 100 :: PAGE_BYTES] = bytes(b ^ 1 for b in data[2 * PAGE_BYTES + 100 :: PAGE_BYTES])
+    places = slice(2 * PAGE_BYTES + at, None, PAGE_BYTES)
+    data[places] = bytes(b ^ 1 for b in data[places])
     path.write_bytes(data)
 
 
@@ -40,7 +41,7 @@ def journal_cut(folder: Path) -> None:
 
 def checkpoint(folder: Path) -> None:
     (stored,) = folder.glob("state-*/checkpoint/data.mdb")
-    flip(stored)
+    flip(stored, PAGE_BYTES - 20)  # a small one lies at the end of its page
 
 
 def pointer(folder: Path) -> None:
