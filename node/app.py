@@ -272,6 +272,7 @@ def _replication_settings(config: NodeConfig) -> ReplicationSettings:
         ReplicationSettings(),
         cluster=config.cluster,
         retained_bytes_max=config.dispatch.journal_retained_bytes,
+        snapshot_retained_bytes_max=config.dispatch.journal_snapshot_bytes,
         **config.consensus.model_dump(),
         command_bytes_max=command_bytes_max,
         append_bytes_max=command_bytes_max + (1 << 20),

@@ -97,6 +97,7 @@ class Dispatch(_Section):
     clock_wrong_ms_max: Count = 3_000  # for so long a leader's clock may be wrong; then it hands over
     checkpoint_ms: Count = 5_000
     journal_retained_bytes: Count = 64 << 20  # kept for slow followers; who lacks more takes a snapshot
+    journal_snapshot_bytes: Count = 1 << 30  # kept behind a state while somebody takes it
     scrub_pass_ms: Count = 86_400_000  # in which every hour partition is looked at for damage
     scrub_step_ms_max: Count = 60_000  # between two of them, however few there are
     scrub_bytes_per_s: Count = 32 << 20  # read in looking at one

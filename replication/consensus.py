@@ -134,6 +134,11 @@ class Consensus:
         """The other members that vote."""
         return self._engine.voters
 
+    @property
+    def peers(self) -> frozenset[str]:
+        """The other members and the learners."""
+        return self._engine.voters | self._engine.learners
+
     def leads(self, term: int) -> bool:
         """Elected in that term. Whether it may serve is asked separately."""
         return self.role is Role.LEADER and self.term == term

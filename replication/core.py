@@ -31,6 +31,8 @@ class Core:
     settings: ReplicationSettings
     run_blocking: RunBlocking
     applied: int
+    given_away: set[int] = field(default_factory=set)
+    """Indices of states that followers were given, and have not gone on from yet."""
     stopping: bool = False
     failure: BaseException | None = None
     """Of something beside the turns; the next turn raises it."""

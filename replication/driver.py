@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 from tarry.proto.tarry_peer_pb2 import PeerMessage
-from tarry.replication import handing_over, reading, reporting, snapshot
+from tarry.replication import handing_over, reading, reporting, retaining, snapshot
 from tarry.replication.applying import Applying, Machine
 from tarry.replication.between_turns import BetweenTurns
 from tarry.replication.clock import Clock
@@ -252,7 +252,7 @@ class Driver:
     def _compact(self) -> None:
         index, self._compact_to = self._compact_to, 0
         if self._journal.first_index < index <= self._core.applied:
-            first = self._journal.start_retaining(index, self._settings.retained_bytes_max)
+            first = retaining.start(self._core, index)
             self._journal.compact(first, self._membership.at(first))
 
     def _tell(self) -> None:

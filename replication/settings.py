@@ -44,6 +44,7 @@ class ReplicationSettings:
     transfer_resend_ms: int = 100
     transfer_silence_ms: int = 1000  # of a transfer's target, after which leadership goes on
     retained_bytes_max: int = 64 << 20  # of entries kept for slow followers when the journal is compacted
+    snapshot_retained_bytes_max: int = 1 << 30  # of entries kept for who takes a state meanwhile
     snapshot_retry_ms: int = 1000
     transfer_lag_max: int = 64  # entries; a member with more to apply would lead and not serve
     learner_lag_max: int = 64  # entries; a learner this close may become a member

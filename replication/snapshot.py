@@ -93,6 +93,7 @@ async def serve(
     """Raises SnapshotFailed."""
     if source is None:
         raise SnapshotFailed("this replica serves no snapshots")
+    core.given_away.add(core.applied)  # what comes behind it stays in the journal
     opened = await source.open_snapshot()
     try:
         manifest = opened.manifest

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 import google_crc32c
@@ -63,11 +63,16 @@ class RecorderSnapshots:
     def __init__(self, machine: Recorder) -> None:
         self.machine = machine
         self.installed = 0
+        self.meanwhile: Callable[[], Awaitable[None]] | None = None
+        """What happens while a state is being opened."""
         self._index = 0
         self._data = b""
 
     async def open_snapshot(self) -> RecorderSnapshot:
-        return RecorderSnapshot(self.machine)
+        opened = RecorderSnapshot(self.machine)
+        if self.meanwhile is not None:
+            await self.meanwhile()
+        return opened
 
     def kept(self) -> list[SnapshotFile]:
         return []
@@ -140,10 +145,16 @@ class Replica:
 
 
 class Cluster:
-    def __init__(self, folder: Path, names: Sequence[str] = ("n1", "n2", "n3")) -> None:
+    def __init__(self, folder: Path, names: Sequence[str] = ("n1", "n2", "n3"), **settings: int) -> None:
         self.folder = folder
         self.settings = ReplicationSettings(  # a busy machine costs nobody the leadership
-            retained_bytes_max=1000, election_min_ms=1_500, election_max_ms=3_000, fallback_ms=1_400
+            **{
+                "retained_bytes_max": 1_000,
+                "election_min_ms": 1_500,
+                "election_max_ms": 3_000,
+                "fallback_ms": 1_400,
+                **settings,
+            },  # type: ignore[arg-type]
         )
         self.replicas = {name: Replica(name, folder, self.settings) for name in names}
         self.running: set[str] = set()

@@ -178,3 +178,39 @@ async def test_a_follower_that_lacks_what_was_compacted_takes_the_leaders_state(
         assert replica.journal.chain_at(replica.journal.last_index) == leader.journal.chain_at(
             replica.journal.last_index
         )
+
+
+@pytest.mark.parametrize("kept_bytes", [1 << 20, 1_000])
+async def test_what_is_logged_while_a_state_is_taken_is_kept_within_bounds(
+    tmp_path: Path, kept_bytes: int
+) -> None:
+    """More than a slow follower is kept for: it would need another state, and then another."""
+    async with Cluster(tmp_path, snapshot_retained_bytes_max=kept_bytes) as cluster:
+        leader = await cluster.leader()
+        away = next(name for name in sorted(cluster.running) if name != leader.name)
+        await cluster.stop(away)
+
+        async def write() -> None:
+            for i in range(30):
+                await leader.driver.propose(b"%d" % i + bytes(100))
+            leader.driver.compact(leader.machine.applied_index)
+            await leader.driver.propose(b"compacted")
+
+        await write()
+        opened: list[tuple[int, int]] = []
+
+        async def meanwhile() -> None:
+            if len(opened) < 3:
+                index = leader.machine.applied_index
+                await write()
+                opened.append((index, leader.driver.status().first_index))
+
+        leader.snapshots.meanwhile = meanwhile
+        await cluster.restart(away)
+        await cluster.until_equal()
+        kept = [first <= index for index, first in opened]
+        assert kept == ([True] if kept_bytes > 1_000 else [False] * 3)
+        leader.driver.compact(leader.machine.applied_index)
+        await leader.driver.propose(b"nobody needs it any more")
+        await leader.driver.propose(b"last")
+        assert leader.driver.status().first_index > opened[-1][0]
