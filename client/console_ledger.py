@@ -11,13 +11,14 @@ from tarry.client.aio import Client
 from tarry.client.console_options import EXIT_CODES, OnCluster, on_cluster
 from tarry.client.console_output import Output, print_json, print_rows, words
 from tarry.client.console_times import parse_time_ms
+from tarry.client.errors import OutcomeUnknown, TarryError, Unavailable
 from tarry.client.ledger import LedgerPart
 
 if TYPE_CHECKING:
     from tarry.proto.ledger_segment import OpenSegment
 
 ledger_app = typer.Typer(no_args_is_help=True, help="Take out what the nodes wrote down.")
-COLUMNS = ("node", "address", "segments", "rows", "first_index", "last_index")
+COLUMNS = ("node", "address", "segments", "rows", "first_index", "last_index", "error")
 
 
 @ledger_app.command("export", epilog=EXIT_CODES)
@@ -36,30 +37,42 @@ def export(
     *,
     cluster: OnCluster,
 ) -> None:
-    """Copy every node's ledger into a folder, a folder for each node, with manifests of its own."""
+    """Copy every node's ledger into a folder, a folder for each node, with manifests of its own.
+
+    A node that does not answer is left out and named; the exit code is then 3. A copy of only some rows is
+    marked so, and tarry reconcile refuses it.
+    """
 
     async def work(client: Client) -> None:
         operator = client.operator()
         await operator.status()  # also learns the addresses of all members
         rows: list[dict[str, object]] = []
+        unreached: TarryError | None = None
         with words().status("exporting") as spinner:
             for address in operator.addresses():
-                copy = Copy(to)
-                async for part in operator.export_ledger(
-                    address,
-                    from_ms=from_ or 0,
-                    to_ms=until or 0,
-                    kinds=kind or (),
-                    open=not closed,
-                ):
-                    copy.add(part)
-                    spinner.update(f"exporting {address}: {copy.rows:,} rows")
+                copy = Copy(to, filtered=bool(from_ or until or kind))
+                try:
+                    async for part in operator.export_ledger(
+                        address,
+                        from_ms=from_ or 0,
+                        to_ms=until or 0,
+                        kinds=kind or (),
+                        open=not closed,
+                    ):
+                        copy.add(part)
+                        spinner.update(f"exporting {address}: {copy.rows:,} rows")
+                except (Unavailable, OutcomeUnknown) as error:
+                    unreached = error
+                    rows.append({"address": address, "error": error.text})
+                    continue
                 copy.close()
                 rows.append({"address": address, **copy.told()})
         if cluster.output is Output.JSON:
             print_json(rows)
         else:
             print_rows("", rows, COLUMNS)
+        if unreached is not None:
+            raise unreached
 
     cluster.run(work)
 
@@ -67,8 +80,9 @@ def export(
 class Copy:
     """Writes the parts of one node's export as closed segments."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, filtered: bool = False) -> None:
         self.rows = 0
+        self._filtered = filtered
         self._folder = folder
         self._open: OpenSegment | None = None
         self._segments = 0
@@ -83,7 +97,10 @@ class Copy:
         if self._open is None or self._open.segment != told["segment"]:
             self._finish()
             ledger = self._folder / told["source"]
-            left = OpenSegment(ledger, told["source"], told["run"], told["segment"], told["first_index"])
+            left = OpenSegment(
+                ledger, told["source"], told["run"], told["segment"], told["first_index"],
+                filtered=self._filtered,
+            )  # fmt: skip
             left.path.unlink(missing_ok=True)  # of an export that was cut off
             self._open = left
             self._segments += 1

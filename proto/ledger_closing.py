@@ -148,6 +148,7 @@ def _close(left: OpenSegment, now_ms: int) -> Closed:
         kinds=dict(kinds),
         bytes=data.size,
         crc32c=google_crc32c.value(data.to_pybytes()),
+        filtered=left.filtered,
     )
     folder.mkdir(parents=True, exist_ok=True)
     _write(folder / f"{name}.parquet", data)

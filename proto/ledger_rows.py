@@ -113,6 +113,7 @@ class Manifest(TypedDict):
     kinds: dict[str, int]
     bytes: int  # of the Parquet file
     crc32c: int  # of the Parquet file
+    filtered: bool  # an export left rows out, so nothing follows from what is not in it
 
 
 def stem(source: str, run: str, first_index: int, last_index: int, segment: int) -> str:

@@ -45,6 +45,7 @@ class OpenSegment:
     rows: int = 0
     bytes: int = 0
     dirty: bool = False
+    filtered: bool = False
 
     def __post_init__(self) -> None:
         self.covered = self.first_index

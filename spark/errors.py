@@ -41,6 +41,16 @@ class LedgerDamaged(SparkJobError):
         super().__init__(f"{path}: {why}; restore it, or move the segment away and have its gap reported")
 
 
+class LedgerFiltered(SparkJobError):
+    """An export left rows out: take all of them."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            f"{path}: an export of some rows only, which would look lost; export without --from, --until and "
+            "--kind, and have reconcile choose by --from and --to"
+        )
+
+
 class PackageMissing(SparkJobError):
     """A package is missing where a job needs it."""
 

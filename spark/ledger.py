@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from tarry.proto.ledger_rows import NODE_MADE, RECEIPTS, REPLICATED, VERSION, Kind
-from tarry.spark.errors import LedgerDamaged, LedgerEmpty, LedgerMissing
+from tarry.spark.errors import LedgerDamaged, LedgerEmpty, LedgerFiltered, LedgerMissing
 from tarry.spark.schema import LEDGER, MANIFEST, is_kind, kind_number
 
 _CORRUPT = "corrupt"
@@ -62,12 +62,15 @@ class Segment:
 
 
 def closed(spark: SparkSession, ledgers: Sequence[str]) -> list[Segment]:
-    """Return the closed segments of the ledgers, in order of index.
+    """Return the closed segments of the ledgers, in order of index; of copies of one that was exported more
+    than once, the longest.
 
     Raises:
-        LedgerMissing, LedgerEmpty, LedgerDamaged.
+        LedgerMissing, LedgerEmpty, LedgerDamaged, LedgerFiltered.
     """
-    return chosen([_segment(row) for row in _manifests(spark, ledgers)])
+    every = [_segment(row) for row in _manifests(spark, ledgers)]
+    every.sort(key=lambda one: (one.last_index, one.rows))
+    return chosen({(one.source, one.run, one.number): one for one in every}.values())
 
 
 def found(spark: SparkSession, ledgers: Sequence[str], ending: str) -> list[tuple[str, int]]:
@@ -105,6 +108,8 @@ def _segment(manifest: dict[str, Any]) -> Segment:
         raise LedgerDamaged(path, "not a manifest")
     if manifest["version"] != VERSION:
         raise LedgerDamaged(path, f"version {manifest['version']}, and this program knows {VERSION}")
+    if manifest["filtered"]:
+        raise LedgerFiltered(path)
     return Segment(
         path.removesuffix(".json") + ".parquet",
         manifest["source"], manifest["run"], manifest["segment"],

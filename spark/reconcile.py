@@ -89,7 +89,7 @@ class Reconciliation:
         found = [*self._of_messages(), duplicates.beyond_bound(self.duplicates), self._of_segments()]
         found += [self._of_replicas(every)]
         if self.order_keys:
-            found.append(order.out_of_order(self.rows))
+            found.append(order.out_of_order(self.rows, self.begins))
         self._write_violations(found)
         self._write_missing()
         self.say("summary")
@@ -123,8 +123,8 @@ class Reconciliation:
         path = f"{self.options.out}/timeline"
         ends = [one.last_at_ms for one in self.sound] + [one.first_at_ms for one in self.sound if one.rows]
         step_ms = timeline.step_ms(max(ends) - min(ends))
-        begun = self.spark.createDataFrame(begins(self.events), BEGINS)
-        timeline.timeline(self.rows, begun, step_ms).write.mode("overwrite").parquet(path)
+        self.begins = self.spark.createDataFrame(begins(self.events), BEGINS)
+        timeline.timeline(self.rows, self.begins, step_ms).write.mode("overwrite").parquet(path)
         self.timeline = self.spark.read.parquet(path)
         self.order_keys = self.timeline.agg(F.sum("order_keys")).collect()[0][0] or 0
         self.terms = timeline.terms(self.timeline)

@@ -46,6 +46,7 @@ MANIFEST: Final = StructType(
         StructField("kinds", MapType(StringType(), LongType())),
         StructField("bytes", LongType()),
         StructField("crc32c", LongType()),
+        StructField("filtered", BooleanType()),
     ]
 )
 """A manifest, as its JSON has it."""

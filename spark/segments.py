@@ -80,6 +80,7 @@ def write(
         version=VERSION, source=source, run=run, segment=segment, first_index=first_index,
         last_index=last_index, first_at_ms=first_at_ms, last_at_ms=last_at_ms, rows=count,
         kinds=dict(kinds), bytes=len(content), crc32c=google_crc32c.value(content),
+        filtered=False,
     )  # fmt: skip
     file.with_suffix(".json").write_text(json.dumps(manifest))
     return file

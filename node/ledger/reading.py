@@ -25,7 +25,11 @@ def export(
     wanted = _filter(request)
     for one in found:
         manifest = _manifest_of_open(one) if isinstance(one, OpenSegment) else one[1]
-        if manifest["segment"] < begin.segment or not _may_hold(manifest, request):
+        if manifest["segment"] < begin.segment:
+            continue
+        if wanted is None and not manifest["rows"] and manifest["bytes"]:
+            yield _nothing(manifest, still_open=isinstance(one, OpenSegment))
+        if not _may_hold(manifest, request):
             continue
         skip = begin.rows if manifest["segment"] == begin.segment else 0
         told, done = json.dumps(manifest), 0
@@ -38,6 +42,13 @@ def export(
                     yield from _answer(rows.slice(known), wanted, told, place)
         except FileNotFoundError:
             continue
+
+
+def _nothing(manifest: Manifest, *, still_open: bool) -> ExportLedgerResponse:
+    """Return that nothing happened in a segment's indices: left out, it would look lost."""
+    place = Place(manifest["segment"] + (not still_open))
+    none = to_stream(pa.RecordBatch.from_pylist([], PLAIN))
+    return ExportLedgerResponse(segment=json.dumps(manifest), rows=none, resume=str(place))
 
 
 def _answer(
@@ -88,6 +99,7 @@ def _manifest_of_open(left: OpenSegment) -> Manifest:
         kinds=dict.fromkeys(Kind, 0),
         bytes=left.bytes,
         crc32c=0,
+        filtered=False,
     )
 
 

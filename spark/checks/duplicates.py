@@ -71,10 +71,12 @@ def duplicates(rows: DataFrame, repeated: DataFrame, terms: DataFrame, seeks: Da
     `window_to_ms` (the last WINDOW_MS of the leader before, where leaders differ), `marked`, `beyond_bound`
     boolean, `due_ms` long.
 
+    Their order is that of the terms and the leaders' clocks: consumers' may be apart.
+
     Beyond the bound: not marked, or handed over before the window and repeated by the next leader without a
     mark.
     """
-    order = Window.partitionBy(*_KEY).orderBy("at_ms", "term", "attempt", "turn")
+    order = Window.partitionBy(*_KEY).orderBy("term", "handed_ms", "attempt", "turn")
     before = {
         name: F.lag(name).over(order).alias(f"{name}_before")
         for name in ("at_ms", "handed_ms", "term", "attempt", "node", "consumer")
@@ -136,7 +138,9 @@ def _sought(seeks: DataFrame) -> Column:
     sought = F.lit(False)
     for seek in seeks.collect():
         mine = (F.col("topic") == seek["seek_topic"]) & (F.col("group") == seek["seek_group"])
-        sought = sought | (mine & F.lit(seek["seek_ms"]).between(F.col("at_ms_before"), F.col("at_ms")))
+        sought = sought | (
+            mine & F.lit(seek["seek_ms"]).between(F.col("handed_ms_before"), F.col("handed_ms"))
+        )
     return sought
 
 

@@ -9,11 +9,12 @@ from tarry.proto.ledger_rows import Kind
 from tarry.spark.schema import is_kind
 
 
-def out_of_order(rows: DataFrame) -> DataFrame:
+def out_of_order(rows: DataFrame, begins: DataFrame) -> DataFrame:
     """Return first deliveries that came after one of the same key and group with a higher offset, as
     VIOLATIONs.
 
-    From ledger.rows. Retries and marked repetitions are left out: they come later by design. Only rows with
+    From ledger.rows and pairs.BEGINS: a group that was moved is judged from then on. Retries and marked
+    repetitions are left out: they come later by design. Only rows with
     an ordering key are shuffled, by key; a key's rows are sorted on disk, so one with most of the rows takes
     time, not memory.
     """
@@ -24,6 +25,8 @@ def out_of_order(rows: DataFrame) -> DataFrame:
     highest = F.max("offset").over(before.rowsBetween(Window.unboundedPreceding, -1))
     return (
         rows.where(first & F.col("order_key").isNotNull())
+        .join(F.broadcast(begins), ["topic", "group"], "left")
+        .where(F.col("index") >= F.coalesce("behind", F.lit(-1)))
         .select(
             "topic", "group", "order_key", "term", "at_ms", "source", "run", "position", "offset",
             "hour", "global_index", "due_ms", "index", highest.alias("highest"),

@@ -85,6 +85,8 @@ def files(spark: SparkSession, ledgers: Sequence[str], segments: Sequence[Segmen
         elif length != one.bytes:
             text = f"{one.file} has {length} bytes, its manifest says {one.bytes}"
             faults.append(Fault("segment_damaged", one.source, text, index=one.first_index, file=one.file))
+    for path, _ in found(spark, ledgers, "json"):  # of an export that a longer one has followed
+        there.pop(path.rsplit("/", 1)[-1].removesuffix(".json") + ".parquet", None)
     faults += [Fault("segment_not_closed", "", file, promise=False, file=file) for file in sorted(there)]
     return faults
 

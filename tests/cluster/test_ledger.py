@@ -161,6 +161,35 @@ async def test_an_operator_takes_every_ledger_out(shared_cluster: LocalCluster, 
     assert own == set(done.ids)
 
 
+async def test_a_node_that_does_not_answer_is_named_and_the_others_ledgers_are_taken_out(
+    tmp_path: Path,
+) -> None:
+    with LocalCluster(3, tmp_path / "cluster") as cluster:
+        cluster.start()
+        cluster.wait_until_serving()
+        cluster.stop("n3")
+        cluster.wait_until_serving()
+        command = [
+            sys.executable,
+            "-m",
+            "tarry.node",
+            "ledger",
+            "export",
+            "--to",
+            str(tmp_path),
+            "-o",
+            "json",
+        ]
+        ran = await asyncio.create_subprocess_exec(
+            *command, "--server", cluster.addresses, stdout=asyncio.subprocess.PIPE
+        )
+        output, _ = await ran.communicate()
+    assert ran.returncode == 3
+    assert sorted("error" if "error" in row else row["node"] for row in json.loads(output)) == [
+        "error", "n1", "n2",
+    ]  # fmt: skip
+
+
 @pytest.fixture
 def little_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of its own with room for 256 KiB, where this process may mount one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from tarry.node.ledger.reading import export
 from tarry.proto.tarry_operator_pb2 import ExportLedgerRequest, ExportLedgerResponse
 from tarry.replication.refusal import Reason, Refusal
 from tests.node.replica import Replica
-from tests.replication.commands import NOW_MS, release, schedule
+from tests.replication.commands import NOW_MS, ack, release, schedule
 
 
 @pytest.fixture
@@ -83,6 +84,20 @@ async def test_an_export_goes_on_behind_any_part_of_it_even_once_the_segment_is_
     await replica.ledger.close()
     for at, part in enumerate(parts, 1):
         assert rows(told(replica, rows_max=2, resume=part.resume)) == rows(parts[at:])
+
+
+async def test_a_segment_in_which_nothing_happened_is_told_too_unless_only_some_rows_are_asked_for(
+    tmp_path: Path,
+) -> None:
+    replica = Replica(tmp_path, segment_rows_max=1)
+    replica.apply(schedule([NOW_MS + 1]))
+    await replica.ledger.write()
+    replica.apply(ack([1]))  # of no group: no row
+    await replica.ledger.close()
+    _, empty = told(replica)
+    assert (rows([empty]), empty.count, json.loads(empty.segment)["last_index"]) == ([], 0, 2)
+    assert told(replica, resume=empty.resume) == told(replica, kinds=["acked"]) == []
+    replica.machine.close()
 
 
 @pytest.mark.parametrize("fault", [{"kinds": ["sold"]}, {"resume": "7"}, {"resume": "a.b"}])

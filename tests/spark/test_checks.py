@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tarry.proto.ledger_rows import COLUMNS, Kind
-from tarry.spark import ledger
-from tarry.spark.checks import messages, order, segments
+from tarry.spark.checks import duplicates, messages, order
 from tarry.spark.checks.lifecycle import always_before, never_after
 from tarry.spark.checks.messages import Span
-from tarry.spark.errors import LedgerDamaged, LedgerEmpty, LedgerMissing
 from tarry.spark.facts import PAIRS, events, facts, with_pairs
-from tarry.spark.ledger import Segment, chosen
+from tarry.spark.pairs import BEGINS
 from tarry.spark.schema import LEDGER, kind_number
 
 DUE_MS = 1_000_000_000
@@ -159,104 +153,30 @@ def test_a_message_that_overtakes_another_of_its_key_is_found(spark: SparkSessio
 
     right = [delivered(1, 1, 7), delivered(2, 2, 7), delivered(0, 3, 8), delivered(3, 3, 7)]
     late = [delivered(1, 9, 7, maybe_duplicate=True), delivered(1, 9, 7, attempt=2)]
-    assert order.out_of_order(frame(spark, right + late)).collect() == []
-    wrong = order.out_of_order(frame(spark, [*right, delivered(9, 4, 7), delivered(5, 5, 7)])).collect()
+    moved = spark.createDataFrame([("t", "g", 5)], BEGINS)
+    before = row(Kind.DELIVERED, 4, DUE_MS, 9, order_key=7)  # and then the group was moved back
+    assert order.out_of_order(frame(spark, [before, *right, *late]), moved).collect() == []
+    rows = frame(spark, [*right, delivered(9, 4, 7), delivered(5, 5, 7)])
+    wrong = order.out_of_order(rows, moved).collect()
     assert [(one["global_index"], one["detail"]) for one in wrong] == [(5, "offset 5 after 9 of key 7")]
 
 
-# -- segments ------------------------------------------------------------------------------
-
-
-def segment(source: str, number: int, first: int, last: int) -> Segment:
-    return Segment(f"{source}-{number}", source, "r", number, first, last, 0, 0, 1, 1, 1, {})
-
-
-@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 30), st.integers(1, 15)), max_size=12))
-def test_every_index_that_any_replica_has_is_spoken_for_once(parts: list[tuple[int, int, int]]) -> None:
-    some = [segment(f"n{n}", at, first, first + size) for at, (n, first, size) in enumerate(parts)]
-    spoken = [index for one in chosen(some) for index in range(one.speaks_from + 1, one.speaks_to + 1)]
-    covered = {index for one in some for index in range(one.first_index + 1, one.last_index + 1)}
-    assert sorted(spoken) == sorted(covered)
-
-
-def gap(source: str, detail: str) -> dict[str, Any]:
-    return {"kind": Kind.GAP.value, "source": source, "detail": detail, "at_ms": 1}
-
-
-@pytest.mark.parametrize(
-    ("parts", "declared", "checks"),
-    [
-        ([(1, 0, 10), (2, 10, 20)], [], []),
-        ([(1, 0, 10), (2, 5, 20)], [], []),  # told again after a restart
-        ([(1, 0, 10), (2, 12, 20)], [], ["gap"]),
-        ([(1, 0, 10), (2, 12, 20)], [gap("n1", "all 10..12 OVERFLOW")], ["gap_declared"]),
-        ([(1, 0, 10), (2, 12, 20)], [gap("n2", "all 10..12 OVERFLOW")], ["gap_declared", "gap"]),
-        ([(1, 0, 10), (2, 10, 20)], [gap("n1", "node_made 10..10 KILLED")], ["gap_declared"]),
-        ([(1, 0, 10), (3, 20, 30)], [], ["segment_lost"]),
-    ],
-)
-def test_what_a_ledger_leaves_out_is_found(
-    parts: list[tuple[int, int, int]], declared: list[dict[str, Any]], checks: list[str]
-) -> None:
-    some = chosen(segment("n1", *part) for part in parts)
-    found = segments.gaps(some, declared)
-    assert [fault.check for fault in found] == checks
-    assert [fault.promise for fault in found] == [check != "gap_declared" for check in checks]
-
-
-@pytest.mark.parametrize(
-    ("parts", "begin"),
-    [
-        ([], None),
-        ([("n1", 0, 10), ("n1", 10, 20)], 0),
-        ([("n1", 0, 10), ("n2", 5, 30), ("n1", 25, 40)], 0),  # a hole that another replica fills
-        ([("n1", 0, 10), ("n2", 0, 8), ("n1", 25, 40)], 25),
-        ([("producer:p", -1, -1), ("n1", 7, 9)], 7),
-    ],
-)
-def test_the_ledgers_begin_behind_the_last_hole_that_no_replica_fills(
-    parts: list[tuple[str, int, int]], begin: int | None
-) -> None:
-    some = chosen(segment(source, number, *part) for number, (source, *part) in enumerate(parts))
-    assert ledger.begin(some) == begin
-
-
-def test_files_that_are_not_as_written_are_found(spark: SparkSession, made: Path, tmp_path: Path) -> None:
-    copied = tmp_path / "ledger"
-    shutil.copytree(made, copied)
-    every = ledger.closed(spark, [str(copied)])
-    lost, longer, changed, unclosed, *_ = [copied / "date=2025-11-20" / one.file for one in every]
-    lost.unlink()
-    longer.write_bytes(longer.read_bytes() + b"\0")
-    content = bytearray(changed.read_bytes())
-    content[100] ^= 1
-    changed.write_bytes(content)
-    unclosed.with_suffix(".json").unlink()
-    every = [one for one in every if one.file != unclosed.name]
-    found = segments.files(spark, [str(copied)], every)
-    assert {(fault.check, fault.file) for fault in found} == {
-        ("segment_lost", lost.name),
-        ("segment_damaged", longer.name),
-        ("segment_not_closed", unclosed.name),
-    }
-    there = [one for one in every if one.file not in {lost.name, longer.name}]
-    damaged = segments.damaged(spark, there, checksums=True)
-    assert [(fault.check, fault.file) for fault in damaged] == [("segment_damaged", changed.name)]
-
-
-def test_a_ledger_that_cannot_be_read_is_refused_with_what_to_do(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(LedgerMissing, match="name the folder"):
-        ledger.closed(spark, [str(tmp_path / "nowhere")])
-    with pytest.raises(LedgerEmpty, match="no closed segment"):
-        ledger.closed(spark, [str(tmp_path)])
-    (tmp_path / "date=2025-11-20").mkdir()
-    manifest = tmp_path / "date=2025-11-20" / "n1-r-0-1-1.json"
-    manifest.write_text("{")
-    with pytest.raises(LedgerDamaged, match="not a manifest"):
-        ledger.closed(spark, [str(tmp_path)])
-    manifest.write_text('{"version": 99, "source": "n1"}')
-    with pytest.raises(LedgerDamaged, match="version 99"):
-        ledger.closed(spark, [str(tmp_path)])
+def test_consumers_whose_clocks_are_apart_do_not_turn_a_retry_round(spark: SparkSession) -> None:
+    rows = frame(
+        spark,
+        [
+            row(Kind.DELIVERED, 2, DUE_MS, 0, consumer="fast"),
+            row(Kind.RECEIVED, -1, DUE_MS + 9_000, 0, consumer="fast"),
+            row(Kind.RETRIED, 3, DUE_MS + 5, 0, detail="NACKED"),
+            row(Kind.DELIVERED, 4, DUE_MS + 20, 0, attempt=2),
+            row(Kind.RECEIVED, -1, DUE_MS + 21, 0, attempt=2),
+        ],
+    )
+    repeated = spark.createDataFrame([(277, 0, "t", "g", True)], duplicates.REPEATED)
+    terms = spark.createDataFrame([(1, "n1", DUE_MS + 20)], duplicates.TERMS)
+    seeks = spark.createDataFrame([], duplicates.SEEKS)
+    (again,) = duplicates.duplicates(rows, repeated, terms, seeks).collect()
+    assert (again["attempt"], again["cause"], again["beyond_bound"]) == (2, "nack", False)
 
 
 def test_the_table_of_a_message_s_life_decides_what_may_follow() -> None:
