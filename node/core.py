@@ -104,7 +104,7 @@ class Core:
         next_due_ms = self.machine.wheel.next_due_ms()
         if next_due_ms is not None and next_due_ms < now_ms + SOON_MS:
             self.driver.stir()
-        return self.leadership.dispatch_state(sent_s).SerializeToString()
+        return self.leadership.dispatch_state(sent_s)
 
     def _known(self) -> bytes:
         """Said to whom this node elects."""

@@ -49,6 +49,7 @@ class Delivery:
         self.term = term
         self._context = context
         self._inherited = {(c.group, c.queue): c for c in inherited}
+        self._inherited_told = b""
         self._begun_ms = self._closes_at_ms = context.time.now_ms()
         self._groups: dict[tuple[str, str], GroupDelivery] = {}
         self._by_queue: dict[int, dict[GroupDelivery, None]] = {}  # in the order of their opening
@@ -72,6 +73,7 @@ class Delivery:
                 cursor = self._inherited.pop((group, number), None)
                 if cursor is not None:
                     known.inherit(cursor, self._begun_ms)
+                    self._inherited_told = b""
             self._groups[topic, group] = known
             self._context.beat()
         return known
@@ -111,6 +113,7 @@ class Delivery:
             done = acknowledged.get(key)
             if done is None or done.floor >= max(cursor.offset, cursor.doubtful):
                 del self._inherited[key]
+                self._inherited_told = b""
         for group in [group for group in self._groups.values() if group.is_over(now_ms)]:
             group.end(Refusal(Reason.NO_LEADER, "nobody has used the group for a while"))
             self._forget(group)
@@ -131,7 +134,23 @@ class Delivery:
         opened = [cursor for group in self._groups.values() for cursor in group.cursors(sent_s, leases_max)]
         return [*self._inherited.values(), *opened]
 
+    def told(self, sent_s: float | None) -> bytes:
+        """Return the same as a part of a serialized DispatchState: of an idle group, what was told before."""
+        if sent_s is None:
+            return _told(self.cursors(None))
+        leases_max = LEASES_TOLD_MAX // max(1, len(self._groups))
+        parts = [self._inherited_told or _told(self._inherited.values())]
+        self._inherited_told = parts[0]
+        for group in self._groups.values():
+            parts.append(group.told or _told(group.cursors(sent_s, leases_max)))
+            group.told = b"" if any(feed.in_hand for feed in group.feeds.values()) else parts[-1]
+        return b"".join(parts)
+
     def end(self, refusal: Refusal) -> None:
         """End all consumer streams: leadership is gone, or the node stops."""
         for group in self._groups.values():
             group.end(refusal)
+
+
+def _told(cursors: Iterable[log_pb.Cursor]) -> bytes:
+    return log_pb.DispatchState(cursors=cursors).SerializeToString()

@@ -51,6 +51,7 @@ class GroupDelivery:
         self.wakes_at_ms: int | None = None  # by cluster time
         self._turn = 0
         self._used_ms = context.time.now_ms()
+        self.told = b""  # its cursors in a serialized DispatchState, while nothing happens to them
         self.settling = Settling(context, group, self.feeds, self.pump)
 
     def _make_feeds(self, queue: int, retry_queue: int) -> None:
@@ -69,10 +70,15 @@ class GroupDelivery:
             return False
         self._make_feeds(*self.feeds)
         self._leases.clear()
+        self._stir()
         for consumer in self.consumers[:1]:
             self._set_filter(consumer)
         self._context.spawn(self._pump_later())
         return True
+
+    def _stir(self) -> None:
+        self.told = b""
+        self._context.stir()
 
     async def _pump_later(self) -> None:
         self.pump()
@@ -124,7 +130,7 @@ class GroupDelivery:
         self._set_filter(consumer)
         self._polled.note(consumer, self._context.time.now_ms())
         self.consumers.append(consumer)
-        self._context.stir()
+        self._stir()
         if not consumer.polls:
             self._missing.discard(consumer.name)
 
@@ -153,7 +159,7 @@ class GroupDelivery:
             self.consumers.remove(consumer)
             self._used_ms = self._context.time.now_ms()
             self._polled.note(consumer, self._used_ms)
-            self._context.stir()
+            self._stir()
             if clean:
                 for feed in self.feeds.values():
                     feed.give_back(consumer.name, np.empty(0, np.uint64))
@@ -179,13 +185,9 @@ class GroupDelivery:
 
         They name leases_max messages at most that are in the hands of consumers without a stream.
         """
-        most = self._context.config.delivery.reserved_messages_max
-        limits, now_ms = {}, self._context.time.now_ms()
-        for number, feed in self.feeds.items():
-            if sent_s is None:
-                feed.reserve.revoke()
-            else:
-                limits[number] = feed.reserve.say(sent_s, feed.needs(now_ms) + most)
+        most, now_ms = self._context.config.delivery.reserved_messages_max, self._context.time.now_ms()
+        limits = inheritance.limits(self.feeds, sent_s, now_ms, most)
+        self.told = b""
         streams = {consumer.name for consumer in self.consumers if not consumer.polls} | self._missing
         return inheritance.cursors(self.group, self.feeds, self._leases, streams, limits, leases_max)
 
@@ -198,7 +200,7 @@ class GroupDelivery:
         if not self._context.may_serve():
             self._wake_in(LEASE_LOOK_S)  # a lease that is back before anybody notices wakes nobody
             return
-        self._context.stir()
+        self._stir()
         now_ms = self._context.time.now_ms()
         self._expire(now_ms)
         if self._waits(now_ms):

@@ -54,6 +54,17 @@ def cursors(
     ]
 
 
+def limits(feeds: Mapping[int, Feed], sent_s: float | None, now_ms: int, most: int) -> dict[int, int]:
+    """Return what a heartbeat sent then reserves, by queue: ``most`` above what is needed; None: nothing."""
+    said = {}
+    for number, feed in feeds.items():
+        if sent_s is None:
+            feed.reserve.revoke()
+        else:
+            said[number] = feed.reserve.say(sent_s, feed.needs(now_ms) + most)
+    return said
+
+
 def take_over(feed: Feed, leases: Leases, cursor: log_pb.Cursor, until_ms: int) -> None:
     """Hold what is below the cursor, and let the leases that it names go on."""
     feed.hold(cursor.offset, until_ms, cursor.doubtful)

@@ -73,26 +73,29 @@ class Leadership:
     def known(self) -> log_pb.DispatchState:
         """Return the newest dispatch state that this node knows of, without a time."""
         state = log_pb.DispatchState()
-        state.CopyFrom(self._heard if self.delivery is None else self.dispatch_state(None))
+        if self.delivery is None:
+            state.CopyFrom(self._heard)
+        else:
+            state.ParseFromString(self.dispatch_state(None))
         state.ClearField("now_ms")
         return state
 
-    def dispatch_state(self, sent_s: float | None) -> log_pb.DispatchState:
-        """Return this leader's dispatch state, for a heartbeat sent then; None: it hands over no more."""
+    def dispatch_state(self, sent_s: float | None) -> bytes:
+        """Return this leader's state, serialized, for a heartbeat sent then; None: it hands over no more."""
         if self.delivery is None:
-            return self.known()
+            return self.known().SerializeToString()
         wheel = self._machine.wheel
         self._sequence += 1
         hands_over = not self._driver.consensus.transfer.running
-        return log_pb.DispatchState(
+        state = log_pb.DispatchState(
             term=self.delivery.term,
             sequence=self._sequence,
             tick=wheel.tick,
             local_index=wheel.local_index,
             frontier_ms=self._machine.frontier_ms,
             now_ms=self._time.now_ms(),
-            cursors=self.delivery.cursors(sent_s if hands_over else None),
         )
+        return state.SerializeToString() + self.delivery.told(sent_s if hands_over else None)
 
     def look(self) -> None:
         """Something about the role may have changed."""

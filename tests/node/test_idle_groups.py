@@ -2,13 +2,74 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
+from tarry.node.consumers import Consumer
 from tarry.proto import tarry_log_pb2 as log_pb
 from tests.node.group_in_process import GROUP, SETTINGS, TOPIC, Group
 from tests.node.group_play import labels, pass_ms, play, poll, rest
+from tests.node.test_cost import counted
 
 
 def told(group: Group) -> set[str]:
     return {cursor.group for cursor in group.delivery.cursors(None)}
+
+
+def beat(group: Group) -> dict[int, log_pb.Cursor]:
+    """Return a heartbeat's cursors by queue; what it tells must be what there is to tell."""
+    state = log_pb.DispatchState.FromString(group.delivery.told(1.0))
+    assert list(state.cursors) == group.delivery.cursors(1.0)
+    group.delivery.told(1.0)  # to be repeated, unless something happens
+    return {cursor.queue: cursor for cursor in state.cursors}
+
+
+def test_a_heartbeat_tells_of_a_group_anew_when_something_has_happened_to_it() -> None:
+    async def steps(group: Group) -> None:
+        group.apply(log_pb.SubscribeCommand(topic=TOPIC, group="behind"))
+        group.schedule("", 0)
+        group.release()
+        behind = log_pb.Cursor(group="behind", queue=group.queue, doubtful=1)
+        await group.fail_over(0, [behind])
+        assert len(beat(group)) == 2
+        group.join("a")
+        assert beat(group)[group.queue].consumers == ["a"]
+        await group.settle()
+        assert beat(group)[group.queue].offset == 1
+        group.settle_first("a", 1, nack=False)
+        await group.settle()
+        await group.commit()
+        group.apply(log_pb.SeekCommand(topic=TOPIC, group=GROUP, offset=0))
+        group.show_applied()
+        assert beat(group)[group.queue].offset == 0
+        group.leave("a", clean=True)
+        poll(group, "p", lease_ms=SETTINGS.lease_ms)
+        (lease,) = beat(group)[group.queue].leases
+        assert lease.consumer == "p"
+        group.settle_first("p", 1, nack=False)
+        assert not beat(group)[group.queue].leases
+
+    play(steps)
+
+
+def told_lines(groups: int) -> int:
+    """How many lines a heartbeat runs for so many groups, each with a stream that waits."""
+    lines: Counter[str] = Counter()
+
+    async def steps(group: Group) -> None:
+        for name in (f"g{number}" for number in range(groups)):
+            queues = group.apply(log_pb.SubscribeCommand(topic=TOPIC, group=name))
+            opened = group.delivery.group(TOPIC, name, queues.queue, queues.retry_queue)
+            opened.join(Consumer("a", TOPIC, name, 1_000, 5), {})
+        first = group.delivery.told(1.0)
+        with counted(lines, "beat"):
+            assert group.delivery.told(2.0) == first
+
+    play(steps)
+    return lines["beat"]
+
+
+def test_a_heartbeat_repeats_what_it_told_of_groups_that_nothing_has_happened_to() -> None:
+    assert told_lines(200) - told_lines(100) < 10 * 100
 
 
 def test_a_group_that_nobody_uses_is_told_no_more_and_goes_on_where_it_was() -> None:
