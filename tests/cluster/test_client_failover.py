@@ -156,7 +156,7 @@ async def test_a_consumer_is_back_within_a_second_of_a_transfer(cluster: LocalCl
 
 
 async def test_without_a_majority_calls_end_at_their_deadline(cluster: LocalCluster) -> None:
-    async with connect(cluster.addresses, deadline_ms=1_500) as client:
+    async with connect(cluster.addresses, deadline_ms=5_000) as client:
         producer = client.producer()
         await producer.schedule("alone", b"", delay_ms=3_600_000)
         for name in list(cluster.nodes)[:2]:
@@ -164,4 +164,4 @@ async def test_without_a_majority_calls_end_at_their_deadline(cluster: LocalClus
         started = time.monotonic()
         with pytest.raises((Unavailable, OutcomeUnknown)):
             await producer.schedule("alone", b"", delay_ms=3_600_000)
-        assert time.monotonic() - started < 10
+        assert time.monotonic() - started < 15
