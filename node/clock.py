@@ -66,6 +66,10 @@ class ClusterTime:
             return 0.0
         return max(0.0, at_ms - self._clock.monotonic_ms() - self._anchor_ms) / 1000
 
+    def sure(self, offsets_ms: Iterable[tuple[float, float]]) -> bool:
+        """Return whether it is known what time it is: from a leader, or since these clocks agree."""
+        return self._adopted or _agrees(list(offsets_ms))
+
     def lead(self, offsets_ms: Iterable[tuple[float, float]]) -> None:
         """Begin to lead, wherever this node's time stood until now.
 

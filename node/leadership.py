@@ -34,6 +34,8 @@ log = structlog.get_logger()
 
 CLOCKS_WAIT_MS: Final = 300
 """A member that says nothing for so long, though connected, is led without."""
+UNSURE_WAIT_MS: Final = 3_000
+"""For a third clock, where two differ: as long as a node takes to start."""
 CLOCKS_LOOK_MS: Final = 5
 
 
@@ -143,11 +145,14 @@ class Leadership:
     async def _hear_clocks(self) -> bool:
         """Wait until every member in reach has told its time; return whether this node still leads.
 
-        The lease rests on a majority, two of three; but of two clocks nobody can say which one is wrong.
+        The lease rests on a majority, two of three; but of two clocks nobody can say which one is wrong. So
+        where they differ, and no leader has told the time yet, a member that is still to come is waited for.
         """
-        for _ in range(CLOCKS_WAIT_MS // CLOCKS_LOOK_MS):
-            peers = self._driver.status().peers.values()
-            if not any(peer.connected and peer.clock_offset_ms is None for peer in peers):
+        for looks in range(UNSURE_WAIT_MS // CLOCKS_LOOK_MS):
+            untold = [p for p in self._driver.status().peers.values() if p.clock_offset_ms is None]
+            heard = looks * CLOCKS_LOOK_MS >= CLOCKS_WAIT_MS or not any(p.connected for p in untold)
+            sure = not untold or self._time.sure(self._driver.consensus.clock_offsets_ms())
+            if (heard and sure) or not self._driver.may_serve():
                 break
             await asyncio.sleep(CLOCKS_LOOK_MS / 1000)
         return self._driver.may_serve()

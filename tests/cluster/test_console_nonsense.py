@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from click import unstyle
+from rich.text import Text
 from typer.testing import CliRunner, Result
 
 from tarry.client.console import app
@@ -76,7 +76,7 @@ def test_what_is_no_text_no_pem_or_no_folder_is_wrong_usage(
 ) -> None:
     result = run(lone_cluster.addresses, *command)
     assert result.exit_code == 2
-    assert said in " ".join(unstyle(result.stderr).replace("│", " ").split())
+    assert said in " ".join(Text.from_ansi(result.stderr).plain.replace("│", " ").split())
 
 
 def test_a_reconciliation_that_is_not_there_is_told_in_the_form_that_was_asked_for(tmp_path: Path) -> None:

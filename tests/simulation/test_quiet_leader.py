@@ -6,8 +6,8 @@ import asyncio
 
 from tests.simulation.model_consumer import ModelConsumer
 from tests.simulation.model_producer import ModelProducer
-from tests.simulation.test_whole_nodes import scenario
 from tests.simulation.whole_node import WholeNode
+from tests.simulation.whole_scenario import scenario
 from tests.simulation.whole_world import WholeWorld
 
 

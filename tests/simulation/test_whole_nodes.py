@@ -3,60 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Awaitable, Callable
 
 import numpy as np
 import pytest
-import structlog
 from numpy.typing import NDArray
 
 from tarry.replication.ready_queue import ReadyQueue
 from tarry.replication.state_store import StateStore
-from tests.simulation import virtual_loop
 from tests.simulation.disk import DiskFailed
 from tests.simulation.model_consumer import ModelConsumer
 from tests.simulation.model_producer import ModelProducer
 from tests.simulation.whole_node import WholeNode
+from tests.simulation.whole_scenario import scenario, soon
 from tests.simulation.whole_world import WholeWorld
-
-Play = Callable[[WholeWorld, ModelProducer], Awaitable[None]]
-
-
-def scenario(play: Play, *, consumers: bool = True) -> WholeWorld:
-    """Played on a fresh cluster that delivers; drained and checked at the end."""
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-
-    async def run(world: WholeWorld, tasks: list[asyncio.Task[None]]) -> None:
-        world.start()
-        await world.until_served()
-        if consumers:
-            for topic, name in (("a", "g1"), ("a", "g2"), ("b", "g1"), ("b", "red")):
-                for n in range(2):
-                    consumer = ModelConsumer(world, f"{name}-{n}", topic, name, thinks_s=0.4)
-                    tasks.append(asyncio.ensure_future(consumer.run()))
-        await play(world, ModelProducer(world, "p"))
-        if not consumers:
-            tasks += [asyncio.ensure_future(consumer.run()) for consumer in world.consumers()]
-        await world.drain()
-
-    async def whole() -> WholeWorld:
-        world, tasks = WholeWorld(seed=1), list[asyncio.Task[None]]()
-        world.answers_lost = 0.0
-        try:
-            await world.during(run(world, tasks))
-        finally:
-            for task in tasks:
-                task.cancel()
-            await world.close()
-        return world
-
-    return virtual_loop.run(whole())
-
-
-def soon(world: WholeWorld, count: int, spread_ms: int) -> list[int]:
-    now_ms = world.true_ms()
-    return [now_ms + spread_ms * n // count for n in range(count)]
 
 
 def frontier(node: WholeNode) -> int:
@@ -139,6 +98,27 @@ def test_messages_wait_no_longer_once_a_leader_with_a_wrong_clock_can_put_it_rig
             assert world.true_ms() - begun < 3_000
 
     scenario(play)
+
+
+@pytest.mark.parametrize("ahead_ms", [-3_600_000, 3_600_000])
+def test_of_two_clocks_that_differ_a_first_leader_takes_neither_if_a_third_comes(
+    ahead_ms: int,
+) -> None:
+    async def begin(world: WholeWorld) -> None:
+        wrong, right, late = world.whole
+        wrong.wall.ahead_ms = ahead_ms
+        for node in (wrong, right):
+            node.start(world.members)
+        await asyncio.sleep(1.5)  # one of the two is elected, and waits
+        assert world.leader() is not None
+        late.start(world.members)
+
+    async def play(world: WholeWorld, producer: ModelProducer) -> None:
+        leader = await world.until_served()
+        assert abs(leader.core.time.now_ms() - world.true_ms()) < 50
+        await producer.schedule("a", soon(world, 100, 500))
+
+    scenario(play, begin=begin)
 
 
 def test_a_backlog_of_hours_is_flushed_when_the_cluster_wakes_up() -> None:
