@@ -35,6 +35,7 @@ from tarry.node.services.producer import ProducerService
 from tarry.node.services.records import PeerRecords, RecordService
 from tarry.node.tls import channel_credentials, peer_tls, server_credentials
 from tarry.proto.ledger_closing import close_apart
+from tarry.replication.clock import to_next
 from tarry.replication.core import in_thread
 from tarry.replication.journal import Journal
 from tarry.replication.journal_lmdb import LmdbStorage
@@ -262,7 +263,7 @@ class Node:
                 value = state.SERVING if serving else state.NOT_SERVING
                 for service in ("", *SERVICES):
                     await self._health.set(service, value)
-            await asyncio.sleep(HEALTH_PERIOD_S)
+            await asyncio.sleep(to_next(HEALTH_PERIOD_S, asyncio.get_running_loop().time()))
 
 
 def _replication_settings(config: NodeConfig) -> ReplicationSettings:

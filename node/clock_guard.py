@@ -15,6 +15,7 @@ import structlog
 
 from tarry.node.clock import ClusterTime
 from tarry.node.config import Dispatch
+from tarry.replication.clock import to_next
 from tarry.replication.driver import Driver
 from tarry.replication.status import PeerStatus, TransferRefused
 
@@ -36,7 +37,7 @@ class ClockGuard:
     async def run(self) -> None:
         """Run until cancelled."""
         while True:
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(to_next(LOOK_S, asyncio.get_running_loop().time()))
             await self._look()
 
     async def _look(self) -> None:

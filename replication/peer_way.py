@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from tarry.replication.clock import to_next
 from tarry.replication.peer_frames import framed, opening
 from tarry.replication.settings import ReplicationSettings
 from tarry.replication.wire import Outbound
@@ -123,6 +124,7 @@ class Way:
         async with asyncio.timeout(_CONNECT_MAX_S):
             door = await self._meet()
             stream = await self._connect(door)
+        loop, ping_s = asyncio.get_running_loop(), self._dialling.settings.peer_ping_ms / 1_000
         try:
             self.outbound.begin()
             self._stream = stream
@@ -130,7 +132,7 @@ class Way:
             while not stream.ended.done():
                 if not stream.spoke():
                     stream.write(self.outbound.seal([]))  # so that the peer knows the stream is whole
-                await asyncio.wait((stream.ended,), timeout=self._dialling.settings.peer_ping_ms / 1_000)
+                await asyncio.wait((stream.ended,), timeout=to_next(ping_s, loop.time()))
         finally:
             self._stream = None
             self._waiting.clear()

@@ -17,7 +17,7 @@ class ReplicationSettings:
     quiet_heartbeat_ms: int = 250  # while nothing changes
     quiet_after_ms: int = 1_000  # without a change
     commit_notice_ms: int = 50  # followers learn a commit index at the latest this long after the leader
-    append_idle_ms: int = 1_000  # between empty appends to followers that have everything
+    append_idle_ms: int = 5_000  # between empty appends to followers that have everything
     election_min_ms: int = 300
     election_max_ms: int = 600
     election_retry_ms: int = 60  # between rounds of pre-votes that did not win

@@ -18,6 +18,7 @@ def channel_options(settings: ReplicationSettings) -> list[tuple[str, int]]:
         ("grpc.min_reconnect_backoff_ms", 20),
         ("grpc.max_reconnect_backoff_ms", 500),
         ("grpc.use_local_subchannel_pool", 1),
+        ("grpc.client_idle_timeout_ms", 5_000),  # asked once, then streams of our own: no pings for nothing
         ("grpc.enable_http_proxy", 0),
     ]
 
