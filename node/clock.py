@@ -28,8 +28,8 @@ class Clock(Protocol):
     def monotonic_ms(self) -> float:
         """Return ms that never run back; the zero means nothing."""
 
-    def wall_ms(self) -> int:
-        """Return ms since the epoch, UTC, by this node's own clock."""
+    def wall_ms(self) -> float:
+        """Return ms since the epoch, UTC, by this node's own clock; cut to whole ones it would lag by 0.5."""
 
 
 class SystemClock:
@@ -39,9 +39,9 @@ class SystemClock:
         """Return CLOCK_BOOTTIME in ms: it goes on while the machine is suspended, as a lease does."""
         return time.clock_gettime_ns(time.CLOCK_BOOTTIME) / 1e6
 
-    def wall_ms(self) -> int:
+    def wall_ms(self) -> float:
         """Return CLOCK_REALTIME in ms."""
-        return time.time_ns() // 1_000_000
+        return time.time_ns() / 1e6
 
 
 class ClusterTime:

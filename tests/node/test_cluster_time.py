@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tarry.node.clock import ClusterTime
+from tarry.node.clock import ClusterTime, SystemClock
 
 DAY_MS = 86_400_000
 
@@ -19,8 +19,8 @@ class HandClock:
     def monotonic_ms(self) -> float:
         return self.monotonic
 
-    def wall_ms(self) -> int:
-        return int(self.monotonic) + self.wall_offset
+    def wall_ms(self) -> float:
+        return self.monotonic + self.wall_offset
 
 
 def test_it_runs_with_the_monotonic_clock() -> None:
@@ -38,6 +38,16 @@ def test_it_says_how_long_it_is_until_then_to_the_fraction_of_a_ms() -> None:
     assert time.seconds_until(1_000_250) == pytest.approx(0.00025, abs=1e-9)
     assert time.seconds_until(1_000_249) == 0
     assert time.seconds_until(999_000) == 0
+
+
+def test_the_clocks_are_followed_to_the_fraction_of_a_ms() -> None:
+    clock = HandClock()
+    time = ClusterTime(clock)
+    clock.monotonic += 249.75
+    for offsets in ([], [(-0.3, 1.0), (0.2, 1.0)]):
+        time.update(offsets)
+        assert time.seconds_until(1_000_250) == pytest.approx(0.00025, abs=1e-9)
+    assert any(SystemClock().wall_ms() % 1 for _ in range(100))
 
 
 def test_while_it_stands_still_it_is_long_until_the_next_ms() -> None:
