@@ -211,15 +211,16 @@ class GroupDelivery:
         for _, feed in sorted(self.feeds.items(), reverse=True):  # retries first: they have waited
             feed.reserve.hear(confirmed_s)
             end = feed.next + max(0, LOOK_UNITS_MAX - self.settling.passing)
-            passed = feed.load(end)
-            share = -(-feed.due(now_ms) // max(1, sum(1 for c in self.consumers if self._wants(c))))
-            while left > 0 and feed.due(now_ms) and (consumer := self._next_consumer()):
+            passed = [feed.load(end)]
+            due = feed.due(now_ms)
+            share = -(-due // max(1, sum(1 for c in self.consumers if self._wants(c)))) if due else 0
+            while due and left > 0 and (consumer := self._next_consumer()):
                 most = min(share, self._wants(consumer), self._context.config.delivery.batch_messages_max)
                 left -= most
-                skipped = self._hand_over(feed, consumer, now_ms, most)
-                passed = np.concatenate([passed, skipped, feed.load(end)])
-            if len(passed):
-                self.settling.pass_over(feed, passed)
+                passed += [self._hand_over(feed, consumer, now_ms, most), feed.load(end)]
+                due = feed.due(now_ms)
+            if any(map(len, passed)):
+                self.settling.pass_over(feed, np.concatenate(passed))
         most = self._context.config.delivery.reserved_messages_max
         if any(feed.reserve.is_low(feed.needs(now_ms), most) for feed in self.feeds.values()):
             self._context.beat()
