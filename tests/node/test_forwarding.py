@@ -52,5 +52,5 @@ async def test_a_call_that_may_wait_has_that_much_more_time_unless_its_client_sa
     forwarding = Forwarding(None, [], {})
     answer = await forwarding.forward(leader, PATH, b"", Asked(left_s), 30.0)  # type: ignore[arg-type]
     assert isinstance(answer, bytes)
-    assert most_s - 2 < float(answer) <= most_s
+    assert most_s - 2 < float(answer) <= most_s * 1.01  # gRPC rounds what is left up
     await forwarding.close()
