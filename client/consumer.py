@@ -81,6 +81,7 @@ class Consumer:
         self._arrived = asyncio.Event()
         self._error: BaseException | None = None
         self._closed = False
+        self._ended = asyncio.Event()
         subscribe = consumer_pb.Subscribe(
             topic=topic,
             group=group,
@@ -134,15 +135,20 @@ class Consumer:
 
     async def close(self) -> None:
         """Unsubscribe: send the acks that are left, give back what is in hand, for others."""
-        if not self._closed:
-            self._closed = True
-            self._arrived.set()
-            if self._renewal is not None:
-                self._renewal.cancel()
+        if self._closed:
+            await self._ended.wait()  # the client must not take the connections from who is closing
+            return
+        self._closed = True
+        self._arrived.set()
+        if self._renewal is not None:
+            self._renewal.cancel()
+        try:
             await self._subscription.close(CLOSE_MS)
             if self._receipts is not None:
                 await self._receipts.close()
             self._on_closed(self)
+        finally:
+            self._ended.set()
 
     async def __aenter__(self) -> Consumer:
         await self.start()

@@ -197,6 +197,20 @@ async def test_closing_sends_the_last_acks_and_ends_the_iteration(
             second.ack()
 
 
+async def test_who_closes_a_consumer_that_is_being_closed_waits_for_that(
+    cluster: ClusterStandIn, group: GroupStandIn
+) -> None:
+    async with connect(cluster.addresses) as client, client.consumer("orders", "g") as consumer:
+        await group.deliver(range(1))
+        (message,) = await take(consumer, 1)
+        message.ack()
+        first = asyncio.create_task(consumer.close())
+        await asyncio.sleep(0)
+        await client.close()
+        assert first.done()
+        assert group.acked() == [0]
+
+
 async def test_closing_that_is_cancelled_as_its_last_answer_comes_is_cancelled(
     cluster: ClusterStandIn, group: GroupStandIn
 ) -> None:
