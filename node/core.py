@@ -119,7 +119,7 @@ class Core:
             self.machine.wheel.load_ahead(state.now_ms)
 
     def _watch_clock(self) -> None:
-        self.ledger.watch_clock(int(self._clock.wall_ms()), self._clock.monotonic_ms())
+        self.ledger.watch_clock(self._clock.wall_ms(), self._clock.monotonic_ms())
 
     def _compact(self, index: int) -> None:
         self.driver.compact(index)

@@ -274,8 +274,7 @@ class Feed:
 
     def _unpark(self) -> None:
         """The first of each lane that is open again waits."""
-        opened = self.lanes.take_opened(self.queue.queue, self._parked.lanes())
-        first = self._parked.take_first(opened) if self._parked.count else []
+        first = self._parked.take_first(self.lanes.take_opened(self.queue.queue, self._parked.lanes()))
         for marked in {mark for _, _, mark in first}:
             offsets = np.array(sorted(o for _, o, mark in first if mark == marked), dtype=np.uint64)
             self._wait(offsets, maybe_duplicate=bool(marked))

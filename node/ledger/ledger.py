@@ -121,7 +121,7 @@ class Ledger:
             self._buffer.tell(Kind.LEADERSHIP, self._now_ms(), term, detail)
             self._something.set()
 
-    def watch_clock(self, wall_ms: int, monotonic_ms: float) -> None:
+    def watch_clock(self, wall_ms: float, monotonic_ms: float) -> None:
         """Look whether the node's own clock has jumped."""
         before, self._ahead_ms = self._ahead_ms, wall_ms - monotonic_ms
         if self.enabled and before is not None and abs(self._ahead_ms - before) > CLOCK_JUMP_MS:
