@@ -38,6 +38,7 @@ class Consumer:
     _outgoing: deque[bytes] = field(default_factory=deque)
     _readable: asyncio.Event = field(default_factory=asyncio.Event)
     _throttled: bool = False
+    _writer_waits: bool = False  # the next response goes out at once
 
     def wants(self) -> int:
         """Return how many messages may be sent now."""
@@ -54,7 +55,9 @@ class Consumer:
         return False
 
     def _full(self) -> bool:
-        return bool(self._outgoing) if self.streams else self.outgoing_bytes >= OUTGOING_BYTES_MAX
+        if self.streams:
+            return len(self._outgoing) > self._writer_waits
+        return self.outgoing_bytes >= OUTGOING_BYTES_MAX
 
     def _behind_bytes(self) -> int:
         return self.outgoing_bytes - len(self._outgoing[0])
@@ -94,7 +97,9 @@ class Consumer:
 
     async def next_response(self) -> bytes | None:
         """Return the next response to write, None where the stream has been ended."""
+        self._writer_waits = True
         await self.readable()
+        self._writer_waits = False
         if self.ended is not None:
             return None
         response = self._outgoing.popleft()

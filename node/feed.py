@@ -161,8 +161,9 @@ class Feed:
         """Record that the consumer holds the offsets, size_bytes of records, until the lease is over."""
         batch = Batch(consumer, offsets, until_ms, size_bytes / len(offsets))
         self.hands.fill(batch)
-        self._in_hand.update(zip(offsets.tolist(), repeat(batch)))
-        self.cursor = max(self.cursor, int(offsets.max()) + 1)
+        listed = offsets.tolist()
+        self._in_hand.update(zip(listed, repeat(batch)))
+        self.cursor = max(self.cursor, max(listed) + 1)
         return batch
 
     def take_back(self, consumer: str, offsets: NDArray[np.uint64]) -> NDArray[np.bool_]:
@@ -274,7 +275,10 @@ class Feed:
 
     def _unpark(self) -> None:
         """The first of each lane that is open again waits."""
-        first = self._parked.take_first(self.lanes.take_opened(self.queue.queue, self._parked.lanes()))
+        opened = self.lanes.take_opened(self.queue.queue, self._parked.lanes())
+        if not opened:
+            return
+        first = self._parked.take_first(opened)
         for marked in {mark for _, _, mark in first}:
             offsets = np.array(sorted(o for _, o, mark in first if mark == marked), dtype=np.uint64)
             self._wait(offsets, maybe_duplicate=bool(marked))

@@ -215,7 +215,7 @@ class GroupDelivery:
             due = feed.due(now_ms)
             share = -(-due // max(1, sum(1 for c in self.consumers if self._wants(c)))) if due else 0
             while due and left > 0 and (consumer := self._next_consumer()):
-                most = min(share, self._wants(consumer), self._context.config.delivery.batch_messages_max)
+                most = min(share, consumer.credit, self._context.config.delivery.batch_messages_max)
                 left -= most
                 passed += [self._hand_over(feed, consumer, now_ms, most), feed.load(end)]
                 due = feed.due(now_ms)
@@ -245,7 +245,7 @@ class GroupDelivery:
             self._context.spawn(self._hand_over_mended(feed, batch.damaged))
         if len(batch.units):
             until_ms = now_ms + consumer.lease_ms
-            lease = feed.hand(batch.units["offset"], consumer.name, until_ms, int(batch.ends[-1]))
+            lease = feed.hand(batch.units["offset"], consumer.name, until_ms, batch.ends[-1])
             self._leases.add(feed, lease)
             consumer.credit -= len(batch.units)
             stamp = consumer_pb.DispatchStamp(
@@ -280,8 +280,7 @@ class GroupDelivery:
         return None
 
     def _wants(self, consumer: Consumer) -> int:
-        hands = (feed.hands.get(consumer.name) for feed in self.feeds.values())
-        in_hand_bytes = sum(hand.record_bytes for hand in hands if hand)
+        in_hand_bytes = sum(feed.hands.record_bytes(consumer.name) for feed in self.feeds.values())
         return 0 if in_hand_bytes >= consumer.in_hand_bytes_max else consumer.wants()
 
     # -- leases --------------------------------------------------------------------------

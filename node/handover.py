@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeAlias, cast
+from itertools import accumulate
+from typing import NamedTuple, TypeAlias, cast
 
 import numpy as np
 from google.protobuf.message import DecodeError
@@ -18,8 +19,7 @@ from tarry.replication.ready_queue import ReadyQueue, released_ms
 Read: TypeAlias = Callable[[NDArray[np.uint32], NDArray[np.uint32]], Sequence[bytes | None]]
 
 
-@dataclass(frozen=True, slots=True)
-class HandoverBatch:
+class HandoverBatch(NamedTuple):
     """What goes to one consumer at once; columns of shape (n,)."""
 
     shard: int
@@ -31,12 +31,11 @@ class HandoverBatch:
     records: list[bytes]
     passed: NDArray[np.uint64]  # offsets that the exact check of the filter left out
     damaged: NDArray[np.void]  # units whose record does not match its checksum
-    ends: NDArray[np.int64]  # bytes of the records up to and with each
+    ends: list[int]  # bytes of the records up to and with each
 
     def first(self, n: int) -> HandoverBatch:
         """Return the same with only the first n messages."""
-        return replace(
-            self,
+        return self._replace(
             units=self.units[:n],
             hour=self.hour[:n],
             global_index=self.global_index[:n],
@@ -84,18 +83,18 @@ def build(
         sound,
         passed,
         damaged,
-        np.cumsum(np.fromiter(map(len, sound), dtype=np.int64, count=len(sound))),
+        list(accumulate(map(len, sound))),
     )
 
 
 def within(batch: HandoverBatch, bytes_max: int) -> int:
     """Return how many of the batch's messages fit into bytes_max; at least one."""
-    return max(1, int(np.searchsorted(batch.ends, bytes_max, side="right")))
+    return max(1, bisect_right(batch.ends, bytes_max))
 
 
 def serialize(batch: HandoverBatch, topic: str, stamp: consumer_pb.DispatchStamp) -> bytes:
     """Return the batch as a serialized ConsumeResponse."""
-    duplicates = np.flatnonzero(batch.units["maybe_duplicate"])
+    (duplicates,) = batch.units["maybe_duplicate"].nonzero()
     columns = log_pb.DeliveriesColumns(
         shard=batch.shard,
         queue=batch.queue,

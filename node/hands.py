@@ -33,6 +33,11 @@ class Hand:
 class Hands(dict[str, Hand]):
     """By consumer; who holds nothing has none."""
 
+    def record_bytes(self, consumer: str) -> float:
+        """Return the bytes of the records that the consumer holds."""
+        hand = self.get(consumer)
+        return hand.record_bytes if hand else 0.0
+
     def fill(self, batch: Batch) -> None:
         """The batch has been handed over."""
         hand = self.setdefault(batch.consumer, Hand())

@@ -85,10 +85,12 @@ class Lanes:
 
     def take_opened(self, queue: int, parked: Iterable[int]) -> set[int]:
         """Return the lanes that may be open again for the queue since the last call."""
-        opened, self._opened[queue] = self._opened[queue], set()
+        opened = self._opened[queue]
+        if opened:
+            self._opened[queue] = set()
         if self._cancels[queue] != self._queues.retries_cancelled:  # whose, nobody knows: look at all
             self._cancels[queue] = self._queues.retries_cancelled
-            opened.update(parked)
+            return opened.union(parked)
         return opened
 
     def _closed(self, lane: int, queue: int, message: tuple[int, int]) -> bool:

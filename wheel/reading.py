@@ -15,18 +15,19 @@ def units(hours: HourWheel, hour: Numbers, global_index: Numbers) -> Rows:
     """See `Wheel.units`."""
     rows = np.empty(len(hour), UNIT)
     for at, chosen in groups(hour):
-        rows[chosen] = known(hours, at, global_index[chosen]).log.units_at(global_index[chosen])
+        rows[chosen] = known(hours, at, int(global_index[chosen].max())).log.units_at(global_index[chosen])
     return rows
 
 
 def read(hours: HourWheel, hour: Numbers, global_index: Numbers, gap_bytes: int) -> list[bytes | None]:
     """See `Wheel.read`; records this close to one another are read in one call."""
     if len(hour) == 1:
-        return [known(hours, int(hour[0]), global_index).log.read_one(int(global_index[0]))]
+        only = int(global_index[0])
+        return [known(hours, int(hour[0]), only).log.read_one(only)]
     records: list[bytes | None] = []
     order = []
     for at, chosen in groups(hour):
-        records += known(hours, at, global_index[chosen]).log.read(global_index[chosen], gap_bytes)
+        records += known(hours, at, int(global_index[chosen].max())).log.read(global_index[chosen], gap_bytes)
         if not isinstance(chosen, slice):
             order.append(chosen)
     if not order:
@@ -35,9 +36,9 @@ def read(hours: HourWheel, hour: Numbers, global_index: Numbers, gap_bytes: int)
     return list(map(records.__getitem__, back.tolist()))
 
 
-def known(hours: HourWheel, hour: int, global_index: Numbers) -> HourPartition:
-    """The partition that has the messages. Raises UnknownMessage."""
+def known(hours: HourWheel, hour: int, highest: int) -> HourPartition:
+    """The partition that has the messages up to this global index. Raises UnknownMessage."""
     partition = hours.find(hour)
-    if partition is None or int(global_index.max()) >= partition.units:
-        raise UnknownMessage(f"hour {hour} has no message {int(global_index.max())}")
+    if partition is None or highest >= partition.units:
+        raise UnknownMessage(f"hour {hour} has no message {highest}")
     return partition

@@ -244,7 +244,7 @@ class Wheel:
 
     def repair(self, hour: int, global_index: int, record: bytes) -> bool:
         """Write a record again, from a peer's bytes; False, and nothing done, where they are not its own."""
-        return known(self._hours, hour, np.array([global_index], np.uint32)).log.repair(global_index, record)
+        return known(self._hours, hour, global_index).log.repair(global_index, record)
 
     def mend_index(self, state: HourState, index: bytes) -> bool:
         """Write a captured hour's index again, from a peer's bytes; then `reread` it. From any thread.

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
+from itertools import repeat
 
 
 @dataclass(slots=True)
@@ -50,4 +51,4 @@ def _of_a_majority(times: Mapping[str, float], voters: Set[str]) -> float:
     needed = (len(voters) + 1) // 2
     if needed == 0:
         return math.inf
-    return sorted((times.get(voter, -math.inf) for voter in voters), reverse=True)[needed - 1]
+    return sorted(map(times.get, voters, repeat(-math.inf)), reverse=True)[needed - 1]

@@ -1,5 +1,7 @@
 """A consumer's stream at the leader."""
 
+import asyncio
+
 from tarry.node.consumers import ANSWERS_BYTES_MAX, OUTGOING_BYTES_MAX, Consumer, PolledFilter
 from tarry.replication.refusal import Reason, Refusal
 
@@ -30,6 +32,21 @@ async def test_a_stream_gets_no_more_while_a_response_waits_and_is_found_again_w
         caught_up.append(stream.caught_up())
     assert caught_up == [False, True]
     assert not stream.caught_up()
+    assert stream.wants() == 50
+
+
+async def test_what_goes_out_at_once_does_not_wait() -> None:
+    stream = consumer()
+    stream.streams = True
+    writer = asyncio.create_task(stream.next_response())
+    await asyncio.sleep(0)
+    stream.send(b"a")
+    assert stream.wants() == 50
+    stream.send(b"b")
+    assert stream.wants() == 0
+    assert await writer == b"a"
+    assert stream.wants() == 0
+    assert await stream.next_response() == b"b"
     assert stream.wants() == 50
 
 
