@@ -71,7 +71,8 @@ class Result:
     steady_p50_ms: int  # of what was not due soon after a fault
     steady_p99_ms: int
     failover_ms: int | None
-    transfer_ms: int | None  # none: it was refused each time
+    transfer_ms: int | None  # asked to answered; none: it was refused each time
+    transfer_pause_ms: int | None  # of that, how long no schedules were taken
     elections: int
     shares: dict[str, int]  # deliveries by consumer of the group
     dead_letter_attempts: int  # deliveries before it was given up; 0: it was not
@@ -95,6 +96,7 @@ class Demo:
         self.killed_mono_ms = 0
         self.faults_ms: list[int] = []
         self.transfer_ms: int | None = None
+        self.transfer_pause_ms: int | None = None
 
     async def run(self) -> Result:
         started_ms = mono_ms()
@@ -133,6 +135,7 @@ class Demo:
             steady_p99_ms=steady.p99_ms,
             failover_ms=checks.outage_ms(history, self.killed_mono_ms),
             transfer_ms=self.transfer_ms,
+            transfer_pause_ms=self.transfer_pause_ms,
             elections=await self.cluster.term() - term,
             shares=dict(sorted(Counter(one.consumer for one in history.delivered).items())),
             dead_letter_attempts=attempts,
@@ -163,7 +166,7 @@ class Demo:
                     self.say(f"leadership not handed to {leader}: {error}")
                     await asyncio.sleep(1)
                     continue
-                self.transfer_ms = mono_ms() - asked_ms
+                self.transfer_ms, self.transfer_pause_ms = mono_ms() - asked_ms, answer.pause_ms
                 self.say(f"leadership handed to {answer.leader} as asked, in {self.transfer_ms} ms")
                 return
 
@@ -249,7 +252,8 @@ def show_result(result: Result, console: Console) -> None:
         _ms(result.steady_p50_ms, result.steady_p99_ms),
     )
     table.add_row("kill -9 to next acknowledged schedule", _ms(result.failover_ms))
-    table.add_row("planned transfer", _ms(result.transfer_ms))
+    moved = _ms(result.transfer_ms, result.transfer_pause_ms)
+    table.add_row("planned transfer, of that without schedules", moved)
     table.add_row("elections", str(result.elections))
     shares = " / ".join(f"{share:,}" for share in result.shares.values())
     table.add_row(f"shares of the group's consumers {' and '.join(result.shares)}", shares)

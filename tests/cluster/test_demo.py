@@ -24,6 +24,7 @@ KEPT = Result(
     steady_p99_ms=2,
     failover_ms=400,
     transfer_ms=20,
+    transfer_pause_ms=10,
     elections=2,
     shares={"one": 5, "two": 5},
     dead_letter_attempts=16,
