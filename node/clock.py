@@ -13,6 +13,7 @@ lead serves nobody by its time, and takes over the leader's whichever way it lie
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable
 from statistics import median, median_low
@@ -51,6 +52,7 @@ class ClusterTime:
         self._clock = clock
         self._anchor_ms = clock.wall_ms() - clock.monotonic_ms()  # cluster time minus monotonic time
         self._last_ms = 0
+        self._behind_ms = 0.0  # what the clocks may show, minus cluster time
         self._adopted = False
         self.own_offset_ms = 0  # the node's own clock minus cluster time
 
@@ -59,6 +61,15 @@ class ClusterTime:
         now = int(self._clock.monotonic_ms() + self._anchor_ms)
         self._last_ms = max(self._last_ms, now)
         return self._last_ms
+
+    def latest_ms(self) -> int:
+        """Return the latest that the clocks may show, in whole ms: what a delay is counted from.
+
+        A node whose own clock is wrong knows the time by the others' alone, and too early by as much as a
+        message travels; the next leader may know better, and would hand over that much too soon.
+        """
+        latest = self._clock.monotonic_ms() + self._anchor_ms + self._behind_ms
+        return max(self.now_ms(), math.ceil(latest))
 
     def seconds_until(self, at_ms: int) -> float:
         """Return how long it is until ``now_ms`` says so, to the fraction of a ms; 0 where it does."""
@@ -93,26 +104,32 @@ class ClusterTime:
         clocks = list(offsets_ms)
         wall_ms = self._clock.wall_ms()
         if _agrees(clocks):
-            self._follow(wall_ms)
+            self._follow(wall_ms, wall_ms)
             return
         now = self._clock.monotonic_ms() + self._anchor_ms - wall_ms
         nearest = [min(max(now, offset - error), offset + error) for offset, error in clocks]
-        said = [0.0, *nearest]
-        self._follow(wall_ms + median(said if len(said) % 2 else [*said, now]))
+        latest = [offset + error for offset, error in clocks]
+        self._follow(wall_ms + _middle([0.0, *nearest], now), wall_ms + _middle([0.0, *latest], now))
 
     def adopt(self, leader_now_ms: float) -> None:
         """Take over the leader's cluster time (a follower, with every heartbeat)."""
         self._last_ms = 0
         self._adopted = True
-        self._follow(leader_now_ms)
+        self._follow(leader_now_ms, leader_now_ms)
 
-    def _follow(self, target_ms: float) -> None:
+    def _follow(self, target_ms: float, latest_ms: float) -> None:
         monotonic = self._clock.monotonic_ms()
         ahead = target_ms - (monotonic + self._anchor_ms)
         if abs(ahead) <= STEP_MS:
             ahead = max(-1.0, min(1.0, ahead))
         self._anchor_ms += ahead
+        self._behind_ms = max(0.0, latest_ms - (monotonic + self._anchor_ms))
         self.own_offset_ms = round(self._clock.wall_ms() - (monotonic + self._anchor_ms))
+
+
+def _middle(said: list[float], now: float) -> float:
+    """The middle one of the clocks; where there is none, of them and what it was until now."""
+    return median(said if len(said) % 2 else [*said, now])
 
 
 def _agrees(clocks: list[tuple[float, float]]) -> bool:

@@ -171,7 +171,7 @@ class Settling:
             [record for record in records if record is not None],
             reason,
             delay_ms,
-            self._context.time.now_ms(),
+            self._context.time.latest_ms(),
             self._context.config.delivery,
         ):
             await self._context.propose(command)

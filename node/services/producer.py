@@ -90,7 +90,7 @@ class ProducerService:
         request = parse(pb.ScheduleRequest, raw)
         if isinstance(request, Refusal):
             return request
-        answer = await self._propose(self._intake.one(request, self._time.now_ms()), context)
+        answer = await self._propose(self._intake.one(request, self._time.latest_ms()), context)
         if isinstance(answer, Refusal):
             return answer
         batch = pb.ScheduleBatchResponse.FromString(answer)
@@ -102,7 +102,7 @@ class ProducerService:
         ).SerializeToString()
 
     async def _schedule_batch(self, raw: bytes, context: CallContext) -> Answer:
-        return await self._propose(self._intake.batch(raw, self._time.now_ms()), context)
+        return await self._propose(self._intake.batch(raw, self._time.latest_ms()), context)
 
     async def _propose(self, command: log_pb.ScheduleCommand | Refusal, context: CallContext) -> Answer:
         if isinstance(command, Refusal):

@@ -50,6 +50,39 @@ def test_the_clocks_are_followed_to_the_fraction_of_a_ms() -> None:
     assert any(SystemClock().wall_ms() % 1 for _ in range(100))
 
 
+def test_a_delay_is_counted_from_no_earlier_than_now() -> None:
+    clock = HandClock()
+    time = ClusterTime(clock)
+    assert (time.now_ms(), time.latest_ms()) == (1_000_000, 1_000_000)
+    clock.monotonic += 249.25
+    time.update([])
+    assert (time.now_ms(), time.latest_ms()) == (1_000_249, 1_000_250)
+
+
+def test_a_leader_whose_clock_is_wrong_counts_delays_from_the_latest_that_the_others_may_show() -> None:
+    clock = HandClock()
+    clock.wall_offset -= 900_000  # it is 1,000,000
+    time = ClusterTime(clock)
+    time.adopt(999_998)  # a heartbeat travels
+    time.lead([(899_998.6, 1.5), (899_999.4, 1.5)])
+    assert (time.now_ms(), time.latest_ms()) == (999_998, 1_000_001)
+
+
+def test_a_leader_that_has_yet_to_catch_up_with_its_own_clock_counts_delays_from_that() -> None:
+    time = ClusterTime(HandClock())
+    for heard_ms in (999_994, 999_995):
+        time.adopt(heard_ms)
+    time.lead([(0.2, 1.0), (-0.3, 1.0)])
+    assert (time.now_ms(), time.latest_ms()) == (999_996, 1_000_000)
+
+
+@pytest.mark.parametrize("other_ms", [-600_000, 600_000])
+def test_delays_are_as_asked_where_half_of_the_clocks_say_this_and_half_that(other_ms: int) -> None:
+    time = ClusterTime(HandClock())
+    time.update([(other_ms, 1)])
+    assert time.latest_ms() == 1_000_000
+
+
 def test_while_it_stands_still_it_is_long_until_the_next_ms() -> None:
     clock = HandClock()
     time = ClusterTime(clock)

@@ -53,6 +53,27 @@ def test_a_new_leader_whose_clock_is_wrong_is_neither_early_nor_repeats_a_releas
     scenario(play)
 
 
+@pytest.mark.parametrize("ahead_ms", [-5_000, 5_000])
+def test_a_leader_whose_clock_is_wrong_counts_no_delay_from_too_early(ahead_ms: int) -> None:
+    """It goes by what heartbeats told, which lies behind by their travel; the next leader knows better."""
+
+    async def play(world: WholeWorld, _: ModelProducer) -> None:
+        old = await world.until_served()
+        heir = next(node for node in world.whole if node is not old)
+        heir.wall.ahead_ms = ahead_ms
+        await asyncio.sleep(1)
+        await old.driver.transfer(heir.name, 2_000)
+        assert await world.until_served() is heir
+        behind_ms = []
+        for _ in range(200):
+            await asyncio.sleep(0.005)
+            behind_ms.append(world.true_ms() - heir.core.time.now_ms())
+            assert heir.core.time.latest_ms() >= world.true_ms()
+        assert max(behind_ms) > 0
+
+    scenario(play)
+
+
 @pytest.mark.parametrize("ahead_ms", [-60_000, 60_000])
 @pytest.mark.parametrize("whose", ["leader", "follower"])
 def test_a_clock_that_jumps_while_one_follower_alone_is_in_reach_stops_nothing(
