@@ -15,7 +15,8 @@ def units(hours: HourWheel, hour: Numbers, global_index: Numbers) -> Rows:
     """See `Wheel.units`."""
     rows = np.empty(len(hour), UNIT)
     for at, chosen in groups(hour):
-        rows[chosen] = known(hours, at, int(global_index[chosen].max())).log.units_at(global_index[chosen])
+        of_hour = global_index[chosen]
+        rows[chosen] = known(hours, at, int(of_hour.max())).log.units_at(of_hour)
     return rows
 
 
@@ -27,7 +28,8 @@ def read(hours: HourWheel, hour: Numbers, global_index: Numbers, gap_bytes: int)
     records: list[bytes | None] = []
     order = []
     for at, chosen in groups(hour):
-        records += known(hours, at, int(global_index[chosen].max())).log.read(global_index[chosen], gap_bytes)
+        of_hour = global_index[chosen]
+        records += known(hours, at, int(of_hour.max())).log.read(of_hour, gap_bytes)
         if not isinstance(chosen, slice):
             order.append(chosen)
     if not order:

@@ -22,6 +22,17 @@ def frontier(node: WholeNode) -> int:
     return node.core.machine.frontier_ms
 
 
+async def led_by_a_wrong_clock(world: WholeWorld, ahead_ms: int) -> WholeNode:
+    """A node whose clock goes wrong, and that is then handed leadership."""
+    old = await world.until_served()
+    heir = next(node for node in world.whole if node is not old)
+    heir.wall.ahead_ms = ahead_ms
+    await asyncio.sleep(1)
+    await old.driver.transfer(heir.name, 2_000)
+    assert await world.until_served() is heir
+    return heir
+
+
 def test_what_a_crashed_leader_released_and_had_not_handed_over_is_handed_over_once() -> None:
     async def play(world: WholeWorld, producer: ModelProducer) -> None:
         leader = await world.until_served()
@@ -39,13 +50,8 @@ def test_what_a_crashed_leader_released_and_had_not_handed_over_is_handed_over_o
 @pytest.mark.parametrize("ahead_ms", [-5_000, 5_000])
 def test_a_new_leader_whose_clock_is_wrong_is_neither_early_nor_repeats_a_release(ahead_ms: int) -> None:
     async def play(world: WholeWorld, producer: ModelProducer) -> None:
-        old = await world.until_served()
-        heir = next(node for node in world.whole if node is not old)
-        heir.wall.ahead_ms = ahead_ms
         await producer.schedule("a", soon(world, 100, 6_000))
-        await asyncio.sleep(1)
-        await old.driver.transfer(heir.name, 2_000)
-        assert await world.until_served() is heir
+        heir = await led_by_a_wrong_clock(world, ahead_ms)
         before = frontier(heir)
         await asyncio.sleep(1)
         assert before <= frontier(heir) <= world.true_ms() + 150
@@ -58,12 +64,7 @@ def test_a_leader_whose_clock_is_wrong_counts_no_delay_from_too_early(ahead_ms: 
     """It goes by what heartbeats told, which lies behind by their travel; the next leader knows better."""
 
     async def play(world: WholeWorld, _: ModelProducer) -> None:
-        old = await world.until_served()
-        heir = next(node for node in world.whole if node is not old)
-        heir.wall.ahead_ms = ahead_ms
-        await asyncio.sleep(1)
-        await old.driver.transfer(heir.name, 2_000)
-        assert await world.until_served() is heir
+        heir = await led_by_a_wrong_clock(world, ahead_ms)
         behind_ms = []
         for _ in range(200):
             await asyncio.sleep(0.005)
