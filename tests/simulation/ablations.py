@@ -12,7 +12,7 @@ from pysyncobj import SyncObj
 
 from tarry.node.reserve import Reserve
 from tarry.proto.tarry_peer_pb2 import Append
-from tarry.replication import elections, sending
+from tarry.replication import applying, elections, observed, sending
 from tarry.replication.elections import Elections
 from tarry.replication.engine import GuardedSyncObj
 from tarry.replication.guard import appends, flow, lease, transfer, votes
@@ -112,6 +112,8 @@ ABLATIONS: dict[str, tuple[Replaced, ...]] = {
     ),
     "snapshot ahead of the log": ((Installing, "_is_ahead", lambda self, position: True),),
     "write before saying": ((sending.Sending, "split", lambda self, outbox: (outbox, [])),),
+    "own disk before applying": ((applying, "min", lambda committed, durable: committed),),
+    "rows of retries": ((observed, "of_origins", lambda wheel, queues, event: event),),
     "reserve": ((Reserve, "hear", lambda self, confirmed_s: None),),
     "fsync": ((SimDisk, "syncs", False),),
 }

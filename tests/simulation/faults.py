@@ -59,6 +59,8 @@ async def isolate(world: World) -> None:
 
 
 async def cut_one_way(world: World) -> None:
+    if len(world.nodes) < 2:
+        return
     sender, receiver = world.rng.sample(world.nodes, 2)
     world.note(f"cut {sender.name} to {receiver.name}")
     world.network.cut(sender.name, receiver.name, noticed=False)
@@ -67,6 +69,8 @@ async def cut_one_way(world: World) -> None:
 
 
 async def flap(world: World) -> None:
+    if len(world.nodes) < 2:
+        return
     one, other = world.rng.sample(world.nodes, 2)
     world.note(f"flap {one.name} and {other.name}")
     for _ in range(world.rng.randrange(3, 15)):
@@ -142,6 +146,8 @@ async def change_members(world: World) -> None:
     if away:
         world.note(f"add {away[0]}")
         change = leader.driver.add(away[0], world.members[away[0]], 2000)
+    elif not others:
+        return
     else:
         gone = world.rng.choice(others)
         world.note(f"remove {gone}")

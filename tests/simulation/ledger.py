@@ -101,6 +101,9 @@ class Ledger:
             if (group, label) not in self.given and is_for(group, label)
         ]
 
+    def id_of(self, label: bytes) -> Id:
+        return self._ids[label]
+
     def _is(self, label: bytes, message: Id) -> None:
         known = self._ids.setdefault(label, message)
         demand(known == message, f"L1: {label!r} is both {known} and {message}")

@@ -18,7 +18,7 @@ def simulate(seed: int, seconds: float = 20.0) -> Outcome:
 
 async def _simulate(seed: int, seconds: float) -> Outcome:
     draw = random.Random(seed)
-    names = draw.choice([3, 3, 5])
+    names = draw.choice([1, 2, 3, 3, 3, 4, 5, 5])
     world = World(seed, names, settings=replace(SETTINGS, quiet_after_ms=draw.choice(QUIET_AFTER_MS)))
     failure: str | None = None
     try:

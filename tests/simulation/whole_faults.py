@@ -20,8 +20,10 @@ Fault = Callable[[WholeWorld], Awaitable[None]]
 
 
 async def jump_clock(world: WholeWorld) -> None:
-    """Of the one node whose clock is wrong."""
+    """Of the one node whose clock is wrong, where the others' are a majority."""
     node, rng = world.wrong, world.rng
+    if len(world.nodes) < 3:
+        return
     node.wall.ahead_ms = rng.choice((-1, 1)) * rng.choice(
         (0, 3_000, 60_000, 2 * HOUR_MS, rng.randrange(20_000))
     )
@@ -51,6 +53,8 @@ async def crash_while_it_writes(world: WholeWorld) -> None:
 async def rot(world: WholeWorld) -> None:
     """Records of the one node whose disk rots; the others have them whole."""
     node, rng = world.rotting, world.rng
+    if len(world.nodes) < 2:
+        return
     logs = sorted(path for path in node.data.glob("state-*/hours/*/delay.log") if path.stat().st_size)
     if not logs or not node.alive:
         return

@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING, Any, cast
 from tarry.node.config import Delivery, Dispatch, LedgerSettings, NodeConfig
 from tarry.node.core import Core
 from tarry.node.damage import Numbers
+from tarry.node.handover import HandoverBatch
 from tarry.node.scrub import Scrub
 from tarry.node.services.records import whole
 from tarry.replication.core import RunBlocking
 from tarry.replication.driver import Driver
+from tarry.replication.events import Event
 from tarry.replication.journal import Batch, Journal
 from tarry.replication.machine import Captured
+from tarry.replication.queues import Queues
 from tarry.replication.state_store import CheckpointRefused
 from tests.simulation.disk import DiskFailed
 from tests.simulation.edge import Edge
@@ -39,6 +42,9 @@ DISPATCH = Dispatch(
     scrub_step_ms_max=1_000,
     scrub_bytes_per_s=1 << 50,  # a thread would wait in true time
 )
+
+
+LEDGER = LedgerSettings(segment_ms=2_000, disk_free_bytes_min=1)
 
 
 class NodeClock:
@@ -96,7 +102,7 @@ class WholeNode(SimNode):
             members=members,
             delivery=DELIVERY,
             dispatch=DISPATCH,
-            ledger=LedgerSettings(enabled=False),
+            ledger=LEDGER,
         )
         self.journal = Journal(self.disk, incarnation=world.rng.getrandbits(60), tail_entries_max=64)
         world.checker.on_start(self)
@@ -110,6 +116,7 @@ class WholeNode(SimNode):
 
         self.core = self._make_core(run_blocking, WatchedDriver)
         self.machine = self.core.machine  # type: ignore[assignment]
+        self._watch_rows()
         apply = self.core.machine.apply
 
         def watched(index: int, term: int, commands: Sequence[bytes]) -> Any:
@@ -140,10 +147,27 @@ class WholeNode(SimNode):
             driver.run(),
             self.core.leadership.run(),
             self.core.checkpoints.run(),
+            self.core.ledger.run(),
             damage.run(self._peers, self._fetch),
             Scrub(self.core.machine, damage, dispatch, run_blocking).run(),
         )
         self._tasks = [asyncio.ensure_future(self._guard(part)) for part in work]
+
+    def _watch_rows(self) -> None:
+        """The world hears of what the ledger is told."""
+        ledger, rows = self.core.ledger, self.world.rows
+        applied, delivered = ledger.applied, ledger.delivered
+
+        def watched(index: int, term: int, events: Sequence[Event], queues: Queues) -> None:
+            rows.applied(self.name, index, events, queues)
+            applied(index, term, events, queues)
+
+        def handed_over(batch: HandoverBatch, topic: str, group: str, consumer: str, term: int) -> None:
+            rows.delivered(batch, topic, group)
+            delivered(batch, topic, group, consumer, term)
+
+        setattr(ledger, "applied", watched)  # noqa: B010 - a method of one object
+        setattr(ledger, "delivered", handed_over)  # noqa: B010
 
     def _peers(self) -> list[str]:
         return [node.name for node in self.world.nodes if node is not self]

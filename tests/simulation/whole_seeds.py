@@ -24,7 +24,7 @@ def simulate_whole(seed: int, seconds: float = 15.0) -> Outcome:
 
 async def _simulate(seed: int, seconds: float) -> Outcome:
     draw = random.Random(seed)
-    names, skew_ms = draw.choice((3, 3, 3, 5)), draw.choice((0, 0, 20, 1_000))
+    names, skew_ms = draw.choice((1, 2, 3, 3, 3, 3, 4, 5)), draw.choice((0, 0, 20, 1_000))
     world = WholeWorld(seed, names, skew_ms=skew_ms, quiet_after_ms=draw.choice(QUIET_AFTER_MS))
     failure: str | None = None
     try:

@@ -26,6 +26,7 @@ from tests.simulation.checker import Violation
 from tests.simulation.ledger import Ledger, demand
 from tests.simulation.model_consumer import ModelConsumer
 from tests.simulation.model_puller import ModelPuller
+from tests.simulation.rows import Rows
 from tests.simulation.whole_node import WholeNode
 from tests.simulation.world import SETTINGS, SimNode, World
 
@@ -54,6 +55,7 @@ class WholeWorld(World):
         self._base_ms = 500_000 * HOUR_MS - rng.randrange(20_000)  # an hour may begin in the middle
         self.groups = GROUPS
         self.ledger = Ledger(skew_ms + MEASURING_MS, GROUPS)
+        self.rows = Rows()
         super().__init__(seed, names, settings=replace(SETTINGS, quiet_after_ms=quiet_after_ms))
         self.wrong = cast(WholeNode, self.rng.choice(self.nodes))
         self.rotting = cast(WholeNode, self.rng.choice(self.nodes))
@@ -154,6 +156,7 @@ class WholeWorld(World):
         """At equal applied indices."""
         machines = [node.core.machine for node in self.whole]
         demand(len({machine.digest() for machine in machines}) == 1, "C14: states differ")
+        self.rows.check(self.ledger)
         for machine in machines:
             check_books(machine)
 

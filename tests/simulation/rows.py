@@ -1,0 +1,108 @@
+"""What the nodes' ledgers are told, held against one another and against what clients know."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tarry.node.handover import HandoverBatch
+from tarry.proto.ledger_rows import Kind
+from tarry.replication.events import Event
+from tarry.replication.queues import Queues
+from tests.simulation.checker import Violation
+from tests.simulation.ledger import Id, Ledger, demand
+
+UNKNOWN: Id = (-1, 0)
+"""What the row of a copy names whose record has rotted."""
+
+
+class Rows:
+    """Of all nodes of one run. Each entry is told of by every replica, again after a restart."""
+
+    def __init__(self) -> None:
+        self.messages: defaultdict[tuple[str, Kind], set[Id]] = defaultdict(set)
+        """By topic, or `topic/group`, and kind."""
+        self._of_entries: dict[int, list[Event]] = {}
+
+    def applied(self, node: str, index: int, events: Sequence[Event], queues: Queues) -> None:
+        """One replica tells what an entry did."""
+        first = self._of_entries.get(index)
+        if first is None:
+            self._of_entries[index] = list(events)
+            for event in events:
+                self._learn(event, queues)
+            return
+        if len(first) != len(events) or not all(map(_equal, first, events)):
+            raise Violation(f"L7: {node} tells of entry {index} {list(events)}, another {first}")
+
+    def delivered(self, batch: HandoverBatch, topic: str, group: str) -> None:
+        """A leader tells of a hand-over."""
+        given = _ids(batch.hour, batch.global_index)
+        again = batch.attempt > 1
+        for place, some in (
+            (topic, given),
+            (f"{topic}/{group}", _ids(batch.hour[again], batch.global_index[again])),
+        ):
+            released = self.messages[place, Kind.RELEASED]
+            if UNKNOWN not in released:
+                demand(
+                    some <= released,
+                    f"L8: {some - released} go to {group}, and no row releases them to {place}",
+                )
+        self.messages[f"{topic}/{group}", Kind.DELIVERED] |= given
+
+    def check(self, ledger: Ledger) -> None:
+        """Nothing that a client knows of may be missing in the rows."""
+        for label, told in ledger.told.items():
+            kinds = [Kind.SCHEDULED, *([Kind.CANCELLED] if label in ledger.cancelled else [])]
+            missing = [kind for kind in kinds if told.message not in self.messages[told.topic, kind]]
+            demand(not missing, f"L9: no row {missing} tells of {label!r}")
+        for (group, label), kind in [
+            *((place, Kind.DELIVERED) for place in ledger.given),
+            *((place, Kind.ACKED) for place in ledger.settled),
+        ]:
+            demand(
+                ledger.id_of(label) in self.messages[group, kind], f"L9: no row {kind} of {group}: {label!r}"
+            )
+
+    def _learn(self, event: Event, queues: Queues) -> None:
+        if event.hour is None or event.global_index is None:
+            return
+        numbers = np.broadcast_to(np.asarray(event.queue), event.n)
+        for number in np.unique(numbers).tolist():
+            mine = numbers == number
+            topic = event.topic if number < 0 else queues[number].topic
+            group = event.group or ("" if number < 0 else queues[number].group)
+            place = (f"{topic}/{group}" if group else f"{topic}", event.kind)
+            found = _ids(event.hour[mine], event.global_index[mine])
+            if event.kind in (Kind.SCHEDULED, Kind.RELEASED) and not group:
+                again = found & self.messages[place]
+                demand(not again and len(found) == mine.sum(), f"L7: {again} of {place} are told of twice")
+            if event.kind is Kind.RELEASED and not group:
+                unknown = found - self.messages[f"{topic}", Kind.SCHEDULED]
+                demand(not unknown, f"L7: {unknown} of {topic} are released, and no row says scheduled")
+            self.messages[place] |= found
+
+
+def _ids(hour: NDArray[np.generic], global_index: NDArray[np.generic]) -> set[Id]:
+    return set(zip(hour.tolist(), global_index.tolist(), strict=True))
+
+
+def _equal(one: Event, other: Event) -> bool:
+    """Whether two replicas tell the same; of a copy that has rotted on one of them no origin is known."""
+    known: NDArray[np.bool_] | None = None
+    if one.hour is not None and other.hour is not None and len(one.hour) == len(other.hour):
+        known = (np.asarray(one.hour, np.int64) != -1) & (np.asarray(other.hour, np.int64) != -1)
+    for name, mine, others in zip(Event._fields, one, other, strict=True):
+        if not isinstance(mine, np.ndarray) or not isinstance(others, np.ndarray):
+            if mine is not others and (isinstance(mine, np.ndarray) or mine != others):
+                return False
+        elif name in ("hour", "global_index", "attempt") and known is not None:
+            if not np.array_equal(mine[known], others[known]):
+                return False
+        elif not np.array_equal(mine, others):
+            return False
+    return True
