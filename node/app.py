@@ -21,6 +21,7 @@ from tarry.node.clock import Clock, SystemClock
 from tarry.node.clock_guard import ClockGuard
 from tarry.node.config import NodeConfig
 from tarry.node.core import Core
+from tarry.node.failures import Failures
 from tarry.node.forwarding import Forwarding
 from tarry.node.intake import Intake
 from tarry.node.joining import Joining
@@ -107,7 +108,7 @@ class Node:
 
     async def run(self) -> None:
         """Serve until ``stop``; raises what must end the process."""
-        config, damage = self.config, self._core.damage
+        config, damage, failures = self.config, self._core.damage, Failures()
         records = PeerRecords(self._forwarding, config.cluster, config.node, config.peer_token)
         host, _, port = (config.peer_listen or config.listen).rpartition(":")
         try:
@@ -129,12 +130,15 @@ class Node:
                 "index repair": damage.indices.run(self._connected, records.fetch_index),
                 "scrub": Scrub(self.machine, damage, config.dispatch).run(),
                 "rejoining": self._rejoin(),
+                "failures": failures.watch(),
                 "stop": self._stopping.wait(),
             }.items()
         ]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
+                if failure := task.exception():
+                    log.critical("the node ends: it failed", at=task.get_name(), why=repr(failure))
                 task.result()
         finally:
             await self._shut_down(tasks)

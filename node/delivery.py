@@ -38,6 +38,7 @@ class Context:
     beat: Callable[[], None]  # sends a heartbeat at once
     stir: Callable[[], None]  # the next one has something to tell
     spawn: Spawn  # runs a task that ends with the leadership
+    fail: Callable[[BaseException], None]  # ends the node
     damage: Damage
     ledger: Ledger
 

@@ -194,7 +194,18 @@ class GroupDelivery:
     # -- handing over --------------------------------------------------------------------
 
     def pump(self) -> None:
-        """Hand over what is due, end what has expired, and set the timer for what is next."""
+        """Hand over what is due, end what has expired, and set the timer for what is next.
+
+        An error ends the node, whoever called: a timer, a task or a request. What was taken from the feeds by
+        then is neither waiting nor in hand, so only another leader hands it over.
+        """
+        try:
+            self._pump()
+        except Exception as error:
+            self._context.fail(error)
+            raise
+
+    def _pump(self) -> None:
         if self.settling.ended.is_set():
             return
         if not self._context.may_serve():

@@ -38,5 +38,10 @@ class LeaderTasks:
         error = None if task.cancelled() else task.exception()
         if isinstance(error, NotLeader | Unknown):
             self._lost()
-        elif error is not None and not self.failed.done():
+        elif error is not None:
+            self.fail(error)
+
+    def fail(self, error: BaseException) -> None:
+        """End the leadership, and the node, with an error that came up in no task of these."""
+        if not self.failed.done():
             self.failed.set_exception(error)

@@ -172,6 +172,7 @@ class Leadership:
             beat=self._driver.beat,
             stir=self._driver.stir,
             spawn=tasks.spawn,
+            fail=tasks.fail,
             damage=self._damage,
             ledger=self._ledger,
         )

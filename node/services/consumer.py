@@ -40,6 +40,7 @@ class _Session:
 
 
 _LEFT: Final = Refusal(Reason.SHUTTING_DOWN, "the consumer has left")
+_BROKEN: Final = Refusal(Reason.SHUTTING_DOWN, "reading its requests failed")
 
 
 class ConsumerService:
@@ -88,6 +89,8 @@ class ConsumerService:
             reader.cancel()
             ended = session.consumer.ended
             session.group.leave(session.consumer, clean=ended is _LEFT)
+        if ended is _BROKEN:
+            await reader  # its error ends the call
         if ended is not None and ended is not _LEFT:
             await abort(context, ended)
 
@@ -133,15 +136,18 @@ class ConsumerService:
 
     async def _read(self, requests: AsyncIterator[bytes], session: _Session) -> None:
         """Take the consumer's requests until it leaves; a bad one ends the stream."""
-        async for raw in requests:
-            request = parse(pb.ConsumeRequest, raw)
-            refusal = request if isinstance(request, Refusal) else self._take(request, session)
-            if refusal is not None:
-                session.consumer.end(refusal)
-            if session.consumer.ended is not None:
-                return
-        await asyncio.sleep(BREAK_NOTICE_S)
-        session.consumer.end(_LEFT)
+        try:
+            async for raw in requests:
+                request = parse(pb.ConsumeRequest, raw)
+                refusal = request if isinstance(request, Refusal) else self._take(request, session)
+                if refusal is not None:
+                    session.consumer.end(refusal)
+                if session.consumer.ended is not None:
+                    return
+            await asyncio.sleep(BREAK_NOTICE_S)
+            session.consumer.end(_LEFT)
+        finally:
+            session.consumer.end(_BROKEN)  # where nothing has ended it: an error has
 
     def _take(self, request: pb.ConsumeRequest, session: _Session) -> Refusal | None:
         consumer = session.consumer

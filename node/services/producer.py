@@ -141,19 +141,21 @@ class ProducerService:
     ) -> AsyncIterator[bytes]:
         """Answer in order; read on only while few enough requests are in flight."""
         path = f"/{SERVICE}/ScheduleBatch"
-        flying: asyncio.Queue[tuple[int, Awaitable[Answer]] | Refusal | None] = asyncio.Queue(
-            self._intake.limits.stream_requests_max
-        )
+        flying: asyncio.Queue[tuple[int, Awaitable[Answer]] | Refusal | None] = asyncio.Queue()
+        room = asyncio.Semaphore(self._intake.limits.stream_requests_max)
 
         async def read() -> None:
-            async for raw in requests:
-                request = parse(log_pb.StreamRequest, raw)
-                if isinstance(request, Refusal):
-                    await flying.put(request)
-                    return
-                answer = self._calls.answer(path, request.batch, context, self._schedule_batch)
-                await flying.put((request.request, asyncio.ensure_future(answer)))
-            await flying.put(None)
+            try:
+                async for raw in requests:
+                    request = parse(log_pb.StreamRequest, raw)
+                    if isinstance(request, Refusal):
+                        flying.put_nowait(request)
+                        return
+                    await room.acquire()
+                    answer = self._calls.answer(path, request.batch, context, self._schedule_batch)
+                    flying.put_nowait((request.request, asyncio.ensure_future(answer)))
+            finally:
+                flying.put_nowait(None)  # whatever ended it, the answers must not wait for more
 
         reader = asyncio.ensure_future(read())
         try:
@@ -162,12 +164,14 @@ class ProducerService:
                     await abort(context, item)
                 number, pending = item
                 answer = await pending
+                room.release()
                 if isinstance(answer, Refusal):
                     refused = pb.ScheduleStreamResponse(request=number, refused=status_of(answer))
                     yield refused.SerializeToString()
                 else:
                     accepted = log_pb.StreamResponse(request=number, accepted=answer)
                     yield accepted.SerializeToString()
+            await reader  # its error ends the call
         finally:
             reader.cancel()
 

@@ -91,6 +91,7 @@ class Group:
         self.given: list[Given] = []
         self.scheduled: list[tuple[int, int, str, str]] = []  # due_ms, number, key, label
         self.has_lease = True
+        self.failed: list[BaseException] = []
         self._index = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._intake = Intake(self.config.limits, ())
@@ -143,6 +144,7 @@ class Group:
             beat=lambda: None,
             stir=lambda: None,
             spawn=self._spawn,
+            fail=self.failed.append,
             damage=Damage(self.machine, 0),
             ledger=self._ledger,
         )

@@ -7,6 +7,8 @@ import selectors
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from tarry.node.failures import is_own
+
 T = TypeVar("T")
 
 
@@ -42,11 +44,21 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """What `main` returns; its timers take no time."""
+    """What `main` returns; its timers take no time. Raises what nobody awaited, which would end a node."""
     loop = VirtualLoop()
+    errors: list[BaseException] = []
+
+    def handle(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        if is_own(error := context.get("exception")):
+            errors.append(error)
+
+    loop.set_exception_handler(handle)
     asyncio.set_event_loop(loop)
     try:
-        return loop.run_until_complete(main)
+        result = loop.run_until_complete(main)
+        if errors:
+            raise errors[0]
+        return result
     finally:
         leftover = asyncio.all_tasks(loop)
         for task in leftover:

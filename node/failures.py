@@ -1,0 +1,52 @@
+"""Errors that nobody awaits: of timers, of callbacks, of tasks that were let go. The node's own end it.
+
+asyncio only logs them, and what the failed code was about to do is left half done: messages taken from a
+feed and not handed over, say.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from typing import Any, Final
+
+import structlog
+
+log = structlog.get_logger()
+
+OWN: Final = "tarry."
+
+
+def is_own(error: BaseException | None) -> bool:
+    """Return whether an error came up in the node's code: such a one must end the process.
+
+    Others are of a connection, not of the node, and are logged. Known are: cancellation; gRPC's own types (a
+    call broke while it was answered); what comes up within asyncio or gRPC alone, such as accept(2) without a
+    file descriptor, which asyncio tries again, a TLS connection closed at a bad moment, and BlockingIOError
+    in gRPC's poller.
+    """
+    if not isinstance(error, Exception) or type(error).__module__.startswith("grpc."):
+        return False
+    names = (frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__))
+    return any(name.startswith(OWN) for name in names)
+
+
+class Failures:
+    """What an event loop tells of errors that nobody awaits."""
+
+    def __init__(self) -> None:
+        """Become the handler of the running event loop."""
+        loop = asyncio.get_running_loop()
+        self._first: asyncio.Future[None] = loop.create_future()
+        loop.set_exception_handler(self._handle)
+
+    async def watch(self) -> None:
+        """Raise the first error of the node's own."""
+        await asyncio.shield(self._first)
+
+    def _handle(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        own = is_own(error)
+        log.error("an error that nobody awaits", what=context["message"], ends_node=own, exc_info=error)
+        if isinstance(error, Exception) and own and not self._first.done():
+            self._first.set_exception(error)

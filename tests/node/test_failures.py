@@ -1,0 +1,184 @@
+"""An error that nobody awaits ends the node, or the call that it came up in; one of a connection does not."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import ssl
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import grpc
+import pytest
+from structlog.testing import capture_logs
+
+from tarry.node.auth import Authorizer
+from tarry.node.calls import ServiceHandler
+from tarry.node.config import Limits
+from tarry.node.consumers import Consumer
+from tarry.node.failures import Failures
+from tarry.node.intake import Intake
+from tarry.node.joining import Joining
+from tarry.node.services.consumer import ConsumerService
+from tarry.node.services.producer import ProducerService
+from tarry.proto import tarry_consumer_pb2 as pb
+from tarry.replication.refusal import Reason, Refusal
+from tests.node.group_in_process import GROUP, TOPIC, Group
+from tests.node.group_play import pass_ms, play
+
+NO_FILES = OSError(errno.EMFILE, "too many open files")
+
+
+def fail(*_: object) -> Any:
+    raise NO_FILES
+
+
+def test_an_error_in_the_hand_over_that_a_timer_begins_ends_the_node() -> None:
+    async def steps(group: Group) -> None:
+        group.join("a")
+        for _ in range(8):
+            group.schedule("", 50)
+        await group.commit()
+        group.release()
+        setattr(group.machine.wheel, "read", fail)  # noqa: B010 - a method of one object
+        assert not group.failed
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda *_: None)  # the same error, told once more
+        await asyncio.sleep(0.06)  # virtual
+        assert group.failed == [NO_FILES]
+
+    play(steps)
+
+
+def of_the_node() -> Callable[[], object]:
+    """A callback in which the node's code fails."""
+    consumer = Consumer("c", TOPIC, GROUP, 1_000, 1, frozenset())
+    setattr(consumer, "_readable", None)  # noqa: B010 - breaks ``end``
+    return lambda: consumer.end(Refusal(Reason.NO_LEADER, ""))
+
+
+async def told(
+    begin: Callable[[asyncio.AbstractEventLoop], object],
+) -> tuple[BaseException | None, list[Any]]:
+    """Return what ends the node, and what is logged, if this begins on its loop."""
+    loop = asyncio.get_running_loop()
+    try:
+        with capture_logs() as logs:
+            watching = asyncio.ensure_future(Failures().watch())
+            begin(loop)
+            for _ in range(10):
+                await asyncio.sleep(0)
+            failed = watching.exception() if watching.done() else None
+            watching.cancel()
+    finally:
+        loop.set_exception_handler(None)
+    return failed, logs
+
+
+async def test_an_error_of_the_nodes_own_in_a_callback_a_timer_or_a_forgotten_task_ends_it() -> None:
+    async def task() -> None:
+        of_the_node()()
+
+    begins: list[Callable[[asyncio.AbstractEventLoop], object]] = [
+        lambda loop: loop.call_soon(of_the_node()),
+        lambda loop: loop.call_later(0, of_the_node()),
+        lambda loop: loop.create_task(task()) and None,
+    ]
+    for begin in begins:
+        failed, logs = await told(begin)
+        assert isinstance(failed, AttributeError)
+        assert [line["ends_node"] for line in logs] == [True]
+
+
+HARMLESS = {
+    "a connection that is reset": ConnectionResetError(errno.ECONNRESET, "reset"),
+    "accept without a file descriptor": OSError(errno.EMFILE, "socket.accept() out of system resource"),
+    "gRPC's poller, which another thread has emptied": BlockingIOError(errno.EAGAIN, "unavailable"),
+    "TLS closed at a bad moment": RuntimeError("cannot switch state from UNWRAPPED to FLUSHING"),
+    "TLS that is none": ssl.SSLError("wrong version number"),
+    "a call that broke while it was answered": grpc.aio.UsageError("Channel is closed."),
+}
+
+
+@pytest.mark.parametrize("error", HARMLESS.values(), ids=HARMLESS)
+async def test_an_error_of_a_connection_is_logged_and_ends_nothing(error: Exception) -> None:
+    def begin(loop: asyncio.AbstractEventLoop) -> None:
+        async def task() -> None:
+            raise error
+
+        loop.create_task(task())
+
+    failed, logs = await told(begin)
+    assert failed is None
+    assert [line["ends_node"] for line in logs] == [False]
+
+
+# -- streams ---------------------------------------------------------------------------------
+
+
+async def broken(*requests: pb.ConsumeRequest) -> AsyncIterator[bytes]:
+    """Requests that fail to arrive after some."""
+    for request in requests:
+        yield request.SerializeToString()
+    raise NO_FILES
+
+
+def method(service: ServiceHandler, path: str) -> Any:
+    class Details:
+        method = path
+        invocation_metadata = ()
+
+    handler: Any = service.service(Details())  # type: ignore[arg-type]
+    return handler.stream_stream
+
+
+UNARY: Any = type("Calls", (), {"unary": lambda *_: grpc.unary_unary_rpc_method_handler(fail)})()
+"""Instead of LeaderCalls, which a stream that brings no request does not need."""
+
+
+async def test_a_schedule_stream_whose_reading_half_fails_ends_with_the_error() -> None:
+    unused: Any = None
+    service = ProducerService(
+        shard=0,
+        intake=Intake(Limits(), ()),
+        machine=unused,
+        driver=unused,
+        time=unused,
+        authorizer=Authorizer({}),
+        calls=UNARY,
+        auto_create=True,
+        damage=unused,
+    )
+    stream = method(service.handlers(), "/tarry.v1.ProducerService/ScheduleStream")
+    with pytest.raises(OSError, match="too many open files"):
+        async with asyncio.timeout(5):
+            async for _ in stream(broken(), unused):
+                pass
+
+
+def test_a_consumers_stream_whose_reading_half_fails_ends_with_the_error_and_keeps_its_leases() -> None:
+    async def steps(group: Group) -> None:
+        unused: Any = None
+        refuse = lambda: Refusal(Reason.NO_LEADER, "")  # noqa: E731
+        joining = Joining(
+            group.config,
+            unused,
+            Authorizer({}),
+            lambda: group.delivery,
+            refuse,
+            lambda: group.machine.queues,
+        )
+        service = ConsumerService(group.config, joining, lambda: group.delivery, refuse, UNARY)
+        stream = method(service.handlers(), "/tarry.v1.ConsumerService/Consume")
+        for _ in range(3):
+            group.schedule("", 0)
+        await group.commit()
+        await pass_ms(group, 10)
+        subscribe = pb.Subscribe(topic=TOPIC, group=GROUP, credit=10)
+        with pytest.raises(OSError, match="too many open files"):
+            async with asyncio.timeout(5):
+                async for _ in stream(broken(pb.ConsumeRequest(subscribe=subscribe)), unused):
+                    pass
+        assert not group.group.consumers
+
+    play(steps)
