@@ -50,8 +50,11 @@ class Leading:
         self._stirred_at = 0.0
 
     def has_lease(self, now: float) -> bool:
-        """No other replica can have been elected by now."""
-        return self._engine.role is Role.LEADER and self._lease.valid(now, self._engine.voters)
+        """No other replica can have been elected by now. Whoever answers heartbeats promises nothing against
+        an election that this leader has asked for."""
+        handing_over = self.transfer.phase is Phase.HANDING_OVER
+        leads = self._engine.role is Role.LEADER and not handing_over
+        return leads and self._lease.valid(now, self._engine.voters)
 
     def may_serve(self, now: float) -> bool:
         return self.may_propose(now) and self.applied >= self._engine.no_op_index
@@ -151,7 +154,6 @@ class Leading:
                 self.send_heartbeats(now)
         elif transfer.phase is Phase.TELLING and self._lease.has_echoed(transfer.target, transfer.told_at):
             transfer.hand_over()
-            self._lease.begin(now)
         if transfer.phase is Phase.HANDING_OVER and now >= transfer.resend_at:
             transfer.resend_at = now + self._settings.transfer_resend_ms / 1000
             request = TimeoutNow(term=self._engine.term, transfer_number=transfer.number)

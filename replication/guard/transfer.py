@@ -5,7 +5,7 @@
       └─────────┴───────────┴────────────┘ deadline, or a silent target: leadership goes on
 
 Draining: no proposals; all that is in the log is committed, applied, and on the target. Telling: the target
-answers a heartbeat with the dispatcher's last state. Handing over: the lease is given up, and the target is
+answers a heartbeat with the dispatcher's last state. Handing over: there is no lease, and the target is
 told to campaign (dissertation §3.10), again and again until it leads.
 
 The request to campaign may arrive late, after this leader has gone on. So each attempt has a number,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tarry.proto.tarry_peer_pb2 import Heartbeat, PeerMessage, TimeoutNow
+from tarry.replication.guard.transfer import Phase
 from tarry.replication.payload import entry_payload
 from tarry.replication.status import Role
 from tests.replication.lone_consensus import Lone, answer_heartbeats, commit_all, kinds, serving, vote_request
@@ -124,10 +125,24 @@ def test_who_has_stepped_down_waits_before_it_asks_to_be_elected() -> None:
 def test_a_leader_that_hands_over_serves_no_more_and_lets_its_successor_be_elected() -> None:
     lone = serving()
     request = begin_transfer(lone)
+    answer_heartbeats(lone, "n2", "n3")
     assert not lone.consensus.may_serve(lone.clock.now)
     wish = vote_request(term=2, transfer=True, transfer_number=request.transfer_number)
     assert kinds(lone.receive("n2", vote_request=wish)) == [("n2", "vote")]
     assert lone.role() is Role.FOLLOWER
+
+
+def test_a_leader_serves_and_proposes_in_no_phase_of_a_transfer_however_fresh_its_lease() -> None:
+    lone = serving()
+    lone.consensus.begin_transfer("n2", deadline=lone.clock.now + 1)
+    phases = {lone.consensus.transfer.phase}
+    while lone.consensus.transfer.phase is not Phase.HANDING_OVER:
+        lone.tick(after_s=0.01)
+        answer_heartbeats(lone, "n2", "n3")
+        phases.add(lone.consensus.transfer.phase)
+        assert not lone.consensus.may_serve(lone.clock.now)
+        assert not lone.consensus.may_propose(lone.clock.now)
+    assert phases == {Phase.DRAINING, Phase.TELLING, Phase.HANDING_OVER}
 
 
 def test_a_transfer_that_was_given_up_cannot_come_true_later() -> None:

@@ -100,6 +100,15 @@ ABLATIONS: dict[str, tuple[Replaced, ...]] = {
         (Leading, "may_serve", Leading.may_propose),
         (Leading, "knows_commits_by_lease", Leading.has_lease),
     ),
+    "lease while handing over": (
+        (
+            Leading,
+            "has_lease",
+            lambda self, now: (
+                self._engine.role is Role.LEADER and self._lease.valid(now, self._engine.voters)
+            ),
+        ),
+    ),
     "drain": ((transfer.Transfer, "begin", _hand_over_at_once),),
     "transfer number": ((votes.Contact, "allows_transfer", lambda self, number: True),),
     "one change of members": (

@@ -149,6 +149,32 @@ def test_d_a_transfer_whose_messages_are_lost_is_given_up_and_the_leader_goes_on
     assert elections(scenario(play)) == 1
 
 
+def test_d2_a_leader_that_hands_over_does_not_answer_for_its_successor() -> None:
+    """The third answers its heartbeats, and promises nothing against the election that it asked for."""
+
+    async def play(world: World) -> None:
+        leader = await world.until_led()
+        target, third = followers(world, leader)
+        world.network.hold(target.name, third.name)
+        transfer = asyncio.ensure_future(leader.driver.transfer(target.name, 3_000))
+        while target.driver.status().role is not Role.CANDIDATE:
+            if leader.driver.consensus.transfer.phase is Phase.HANDING_OVER:
+                world.network.cut(target.name, leader.name, noticed=False)
+            await asyncio.sleep(0.0001)
+        await asyncio.sleep(2 * SETTINGS.heartbeat_ms / 1000)
+        world.network.cut(third.name, leader.name, noticed=False)
+        world.network.let_go(target.name, third.name)
+        assert await world.until_led(0.1) is target
+        for _ in range(4):
+            assert await world.propose(target)
+        assert leader.driver.status().role is Role.LEADER
+        assert not leader.driver.may_serve()
+        await world.read(leader)
+        await asyncio.gather(transfer, return_exceptions=True)
+
+    scenario(play)
+
+
 def test_g4_a_commit_index_beyond_the_log_counts_only_as_far_as_the_log_goes() -> None:
     async def play(world: World) -> None:
         leader = await world.until_led()
