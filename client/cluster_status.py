@@ -104,6 +104,48 @@ class LedgerStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class Hold:
+    """A turn of a node's event loop, or a part of one."""
+
+    cause: str
+    """What took most of it."""
+    held_ms: float
+    cpu_ms: float
+    at_ms: int
+    """When it ended, by the node's own clock."""
+
+    @classmethod
+    def of(cls, hold: operator_pb.Hold) -> Hold:
+        """Return the part of an answer."""
+        return cls(hold.cause, hold.held_us / 1000, hold.cpu_us / 1000, hold.at_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class TurnStatus:
+    """For how long the answering node's event loop has been held at once since it started."""
+
+    longest: Hold
+    busiest: Hold
+    """By CPU time: on a busy machine a turn takes longer than it works."""
+    over_20_ms: int
+    """How many turns."""
+    over_100_ms: int
+    causes: tuple[Hold, ...]
+    """The longest part of a turn by each cause, longest first."""
+
+    @classmethod
+    def of(cls, turns: operator_pb.TurnStatus) -> TurnStatus:
+        """Return the part of an answer."""
+        return cls(
+            Hold.of(turns.longest),
+            Hold.of(turns.busiest),
+            turns.over_20_ms,
+            turns.over_100_ms,
+            tuple(map(Hold.of, turns.causes)),
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterStatus:
     """The cluster as one node sees it."""
 
@@ -135,6 +177,7 @@ class ClusterStatus:
     damaged_left: int
     """Known to be damaged now: no peer in reach has them whole."""
     ledger: LedgerStatus
+    turns: TurnStatus
 
     @classmethod
     def of(cls, response: operator_pb.ClusterStatusResponse) -> ClusterStatus:
@@ -163,4 +206,5 @@ class ClusterStatus:
             damaged_repaired=response.damaged_repaired,
             damaged_left=response.damaged_left,
             ledger=LedgerStatus.of(response.ledger),
+            turns=TurnStatus.of(response.turns),
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 
-from tarry.client.cluster_status import ClusterStatus, LedgerStatus, TopicStatus
+from tarry.client.cluster_status import ClusterStatus, LedgerStatus, TopicStatus, TurnStatus
 from tarry.client.console_output import Output, print_json, print_rows, words
 from tarry.client.console_times import duration_text, time_text
 from tarry.client.errors import TarryError
@@ -71,7 +71,7 @@ def print_topics(topics: Iterable[TopicStatus]) -> None:
 
 
 NODE_COLUMNS = ("node", "address", "role", "term", "applied", "pending", "clock_ms", "version")
-OPTIONAL = ("digest", "damaged", "ledger")
+OPTIONAL = ("digest", "damaged", "ledger", "longest_turn")
 """Columns that are there only where they have something to say."""
 GROUP_COLUMNS = (
     "topic", "pending", "released", "held_back", "group", "acked", "retrying", "consumers", "in_hand"
@@ -97,6 +97,7 @@ def _node(address: str, answer: ClusterStatus | TarryError) -> dict[str, object]
         "digest": answer.state_digest,
         "damaged": _damage(answer),
         "ledger": _ledger(answer.ledger),
+        "longest_turn": _turns(answer.turns),
     }
 
 
@@ -111,3 +112,13 @@ def _damage(answer: ClusterStatus) -> str:
 def _ledger(ledger: LedgerStatus) -> str:
     dropped = f"{ledger.dropped:,} rows dropped" if ledger.dropped else ""
     return "; ".join(filter(None, (dropped, ledger.failure)))
+
+
+def _turns(turns: TurnStatus) -> str:
+    if not turns.over_20_ms:
+        return ""
+    longest = turns.longest
+    return (
+        f"{longest.held_ms:.0f} ms by {longest.cause} at {time_text(longest.at_ms)}"
+        f" ({turns.over_20_ms:,} over 20 ms, {turns.over_100_ms:,} over 100)"
+    )

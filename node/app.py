@@ -25,6 +25,7 @@ from tarry.node.failures import Failures
 from tarry.node.forwarding import Forwarding
 from tarry.node.intake import Intake
 from tarry.node.joining import Joining
+from tarry.node.measured import Measured
 from tarry.node.peer_gate import Peers, peer_gate
 from tarry.node.rejoining import Phase, Rejoining, phase
 from tarry.node.scrub import Scrub
@@ -38,6 +39,7 @@ from tarry.node.tls import channel_credentials, peer_tls, server_credentials
 from tarry.proto.ledger_closing import close_apart
 from tarry.replication.clock import to_next
 from tarry.replication.core import in_thread
+from tarry.replication.holds import Holds
 from tarry.replication.journal import Journal
 from tarry.replication.journal_lmdb import LmdbStorage
 from tarry.replication.quick_disk import QuickDisk
@@ -62,7 +64,7 @@ class CannotListen(Exception):
 class Node:
     """One node of a cluster. ``run`` until ``stop``, or until something fails that must end the process."""
 
-    def __init__(self, config: NodeConfig, clock: Clock | None = None) -> None:
+    def __init__(self, config: NodeConfig, clock: Clock | None = None, *, holds: Holds | None = None) -> None:
         """Open the data folder and recover.
 
         Raises:
@@ -95,6 +97,7 @@ class Node:
             settings,
             write_journal=QuickDisk(in_thread, time.monotonic),
             closing=close_apart,
+            holds=holds,
         )
         self._core = core
         self.time, self.machine = core.time, core.machine
@@ -118,7 +121,7 @@ class Node:
         await self._server.start()
         log.info("listening", address=self.config.listen, data=str(self.config.data))
         tasks = [
-            asyncio.create_task(work, name=name)
+            asyncio.create_task(self._core.holds.steps(name, work), name=name)
             for name, work in {
                 "consensus": self.driver.run(),
                 "leadership": self.leadership.run(),
@@ -166,6 +169,7 @@ class Node:
             calls=calls,
             auto_create=config.topics_auto_create,
             damage=core.damage,
+            holds=core.holds,
         )
         leadership = self.leadership
         joining = Joining(
@@ -176,7 +180,9 @@ class Node:
             leadership.not_leader,
             lambda: self.machine.queues,
         )
-        consumer = ConsumerService(config, joining, lambda: leadership.delivery, leadership.not_leader, calls)
+        consumer = ConsumerService(
+            config, joining, lambda: leadership.delivery, leadership.not_leader, calls, core.holds
+        )
         operator = OperatorService(
             self.machine,
             self.driver,
@@ -187,20 +193,24 @@ class Node:
             config.limits,
             core.damage,
             core.ledger,
+            core.holds,
         )
         peers = Peers(config.peer_token, self._gate)
         records = RecordService(self.machine, config.cluster, peers)
         membership = MembershipService(self.driver, config.cluster, calls.not_here, peers)
         server = grpc.aio.server(options=server_options(self._settings))
         server.add_generic_rpc_handlers(
-            (
-                producer.handlers(),
-                consumer.handlers(),
-                operator.handlers(),
-                records.handlers(),
-                membership.handlers(),
-                self._transport.servicer.handler(),
-            )
+            [
+                Measured(handlers, core.holds)
+                for handlers in (
+                    producer.handlers(),
+                    consumer.handlers(),
+                    operator.handlers(),
+                    records.handlers(),
+                    membership.handlers(),
+                    self._transport.servicer.handler(),
+                )
+            ]
         )
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         reflection.enable_server_reflection((*SERVICES, reflection.SERVICE_NAME), server)

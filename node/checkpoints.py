@@ -10,6 +10,7 @@ import structlog
 
 from tarry.node.config import Dispatch
 from tarry.replication.core import RunBlocking, in_thread
+from tarry.replication.holds import Holds
 from tarry.replication.machine import Machine
 from tarry.replication.state_store import CheckpointRefused
 
@@ -26,6 +27,7 @@ class Checkpoints:
         compact: Callable[[int], None],
         run_blocking: RunBlocking = in_thread,
         before: Callable[[], Awaitable[None]] | None = None,
+        holds: Holds | None = None,
     ) -> None:
         """``before`` makes durable what only a replay could tell again; ``compact`` is then told the index
         that need not be replayed any more."""
@@ -34,6 +36,7 @@ class Checkpoints:
         self._settings = settings
         self._run_blocking = run_blocking
         self._before = before
+        self._holds = holds or Holds()
         self._written = machine.applied_index
         self._failed = False
         self.writing = asyncio.Lock()  # held while one is written
@@ -64,7 +67,8 @@ class Checkpoints:
         async with self.writing:
             if self._failed:  # what it was to sync is told no more, and a second fsync would lie
                 raise CheckpointRefused("a checkpoint could not be written")
-            captured = self._machine.capture()
+            with self._holds.by("checkpoint capture"):
+                captured = self._machine.capture()
             self._failed = True  # until it is written
             if self._before is not None:
                 await self._before()

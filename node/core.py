@@ -21,8 +21,10 @@ from tarry.node.ledger.disk import Close
 from tarry.node.ledger.ledger import Ledger
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.ledger_closing import close
+from tarry.replication.command import kinds
 from tarry.replication.core import RunBlocking, in_thread
 from tarry.replication.driver import Driver
+from tarry.replication.holds import Holds
 from tarry.replication.journal import Journal
 from tarry.replication.machine import Machine, MachineSettings
 from tarry.replication.outcomes import Outcome
@@ -54,6 +56,7 @@ class Core:
         write_journal: RunBlocking | None = None,
         driver: type[Driver] = Driver,
         closing: Close = close,
+        holds: Holds | None = None,
     ) -> None:
         """Open the data folder and recover.
 
@@ -68,10 +71,16 @@ class Core:
             folder.path, MachineSettings(shard=config.shard), from_start=journal.first_index == 1
         )
         self._clock = clock
+        self.holds = holds or Holds()
         self.ledger = Ledger(config, self.machine.applied_index, self.time.now_ms, run_blocking, closing)
         self.machine.events.wanted = self.ledger.enabled
         self.checkpoints = Checkpoints(
-            self.machine, config.dispatch, self._compact, run_blocking, partial(self.ledger.write, sync=True)
+            self.machine,
+            config.dispatch,
+            self._compact,
+            run_blocking,
+            partial(self.ledger.write, sync=True),
+            self.holds,
         )
         self.driver = driver(
             node=config.node,
@@ -90,12 +99,19 @@ class Core:
             snapshot_sink=StateSink(self.machine, folder, self.checkpoints.writing, run_blocking),
             run_blocking=run_blocking,
             write_journal=write_journal,
+            holds=self.holds,
         )
         self.damage = Damage(self.machine, config.shard)
-        self.leadership = Leadership(config, self.machine, self.driver, self.time, self.damage, self.ledger)
+        self.leadership = Leadership(
+            config, self.machine, self.driver, self.time, self.damage, self.ledger, self.holds
+        )
 
     def _heartbeat(self, sent_s: float) -> bytes:
         """Said by a leader: the moment to keep cluster time, and to notice that the lease came or went."""
+        with self.holds.by("heartbeat"):
+            return self._dispatch_state(sent_s)
+
+    def _dispatch_state(self, sent_s: float) -> bytes:
         self.time.update(self.driver.consensus.clock_offsets_ms())
         self.leadership.look()
         self._watch_clock()
@@ -111,6 +127,10 @@ class Core:
         return self.leadership.known().SerializeToString()
 
     def _hear(self, leader: str, payload: bytes) -> None:
+        with self.holds.by("heartbeat"):
+            self._take_in(payload)
+
+    def _take_in(self, payload: bytes) -> None:
         state = log_pb.DispatchState.FromString(payload)
         self.leadership.hear(state)
         self._watch_clock()
@@ -140,9 +160,11 @@ class _Observed:
         return self._core.machine.applied_index
 
     def apply(self, index: int, term: int, commands: Sequence[bytes]) -> Sequence[Outcome]:
-        machine = self._core.machine
-        outcomes = machine.apply(index, term, commands)
-        self._core.ledger.applied(index, term, machine.take_events(), machine.queues)
+        machine, holds = self._core.machine, self._core.holds
+        with holds.by(f"apply {kinds(commands)}"):
+            outcomes = machine.apply(index, term, commands)
+        with holds.by("ledger rows"):
+            self._core.ledger.applied(index, term, machine.take_events(), machine.queues)
         if commands:
             self._core.leadership.applied()
         else:  # perhaps the leader's own first entry, with which it may serve

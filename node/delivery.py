@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from google.protobuf.message import Message
@@ -15,6 +15,7 @@ from tarry.node.group_delivery import GroupDelivery
 from tarry.node.inheritance import LEASES_TOLD_MAX
 from tarry.node.ledger.ledger import Ledger
 from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.replication.holds import Holds
 from tarry.replication.machine import Machine
 from tarry.replication.refusal import Reason, Refusal
 
@@ -41,6 +42,7 @@ class Context:
     fail: Callable[[BaseException], None]  # ends the node
     damage: Damage
     ledger: Ledger
+    holds: Holds = field(default_factory=Holds)
 
 
 class Delivery:

@@ -200,7 +200,8 @@ class GroupDelivery:
         then is neither waiting nor in hand, so only another leader hands it over.
         """
         try:
-            self._pump()
+            with self._context.holds.by("hand-over"):
+                self._pump()
         except Exception as error:
             self._context.fail(error)
             raise

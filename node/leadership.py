@@ -26,6 +26,7 @@ from tarry.node.retention import Retention
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.replication import command as command_codec
 from tarry.replication.driver import Driver
+from tarry.replication.holds import Holds
 from tarry.replication.machine import Machine
 from tarry.replication.refusal import Reason, Refusal
 from tarry.replication.status import Overloaded
@@ -50,6 +51,7 @@ class Leadership:
         time: ClusterTime,
         damage: Damage,
         ledger: Ledger,
+        holds: Holds,
     ) -> None:
         self.delivery: Delivery | None = None
         self._dispatcher: Dispatcher | None = None
@@ -59,6 +61,7 @@ class Leadership:
         self._time = time
         self._damage = damage
         self._ledger = ledger
+        self._holds = holds
         self._changed = asyncio.Event()
         self._lost = asyncio.Event()
         self._served = False
@@ -175,14 +178,16 @@ class Leadership:
             fail=tasks.fail,
             damage=self._damage,
             ledger=self._ledger,
+            holds=self._holds,
         )
         self.delivery = Delivery(context, term, self._inherited())
         self._dispatcher = Dispatcher(self._machine, self._time, self._config.dispatch, self._propose)
         self.wait.tell()
         log.info("leading", term=term)
         self._ledger.leadership("leader", term)
-        tasks.spawn(self._dispatcher.run())
-        tasks.spawn(Retention(self._machine, self._time, self._config.dispatch, self._propose).run())
+        retention = Retention(self._machine, self._time, self._config.dispatch, self._propose)
+        tasks.spawn(self._holds.steps("dispatch", self._dispatcher.run()))
+        tasks.spawn(self._holds.steps("retention", retention.run()))
         lost = asyncio.ensure_future(self._lost.wait())
         failed: asyncio.Future[Any] = tasks.failed
         try:

@@ -9,6 +9,7 @@ import os
 import resource
 import signal
 import sys
+from functools import partial
 from typing import Final
 
 import structlog
@@ -17,9 +18,11 @@ from tarry.node import precise_loop
 from tarry.node.app import Node
 from tarry.node.config import NodeConfig
 from tarry.node.forwarding import Forwarding
+from tarry.node.long_holds import Collections, LongHolds
 from tarry.node.rejoining import Phase, Rejoining, phase, set_aside
 from tarry.node.tls import channel_credentials
 from tarry.replication.command import AnotherVersion
+from tarry.replication.holds import Holds
 from tarry.replication.installing import StateMismatch
 from tarry.replication.journal_records import JournalDamaged
 from tarry.replication.ready_queue import QueueDamaged
@@ -66,8 +69,9 @@ def serve(config: NodeConfig, *, rejoin: bool = False) -> None:
     if rejoin:
         _set_aside(config, "as asked")
     try:
-        with asyncio.Runner(loop_factory=precise_loop.new) as runner:
-            runner.run(_serve(config))
+        holds = Holds()
+        with asyncio.Runner(loop_factory=partial(precise_loop.new, holds)) as runner:
+            runner.run(_serve(config, holds))
     except AnotherVersion as error:
         raise DataDamaged(str(error)) from error
     except DAMAGED as damage:
@@ -103,16 +107,19 @@ def _set_aside(config: NodeConfig, why: str) -> None:
     log.error("data set aside: rejoins the cluster without it", why=why, aside=str(aside))
 
 
-async def _serve(config: NodeConfig) -> None:
+async def _serve(config: NodeConfig, holds: Holds) -> None:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     if phase(config.data) is Phase.LEAVING and not await _leave(config, stopping):
         return
-    node = Node(config)
+    node = Node(config, holds=holds)
     gc.collect()
     gc.freeze()  # what is here now stays: to look through it again held the event loop up for 30 to 90 ms
+    gc.callbacks.append(Collections(holds))
+    holds.on_long = LongHolds().tell
+    holds.forget()  # opening the data is no turn that anybody waits for
     stop = asyncio.ensure_future(_stop(node, stopping))
     try:
         await node.run()

@@ -214,7 +214,7 @@ class ClusterStatusRequest(_message.Message):
     def __init__(self, digest: _Optional[bool] = ...) -> None: ...
 
 class ClusterStatusResponse(_message.Message):
-    __slots__ = ("node", "leader", "term", "commit_index", "applied_index", "members", "pending", "ready", "frontier_ms", "tick", "local_index", "now_ms", "topics", "version", "lease", "state_digest", "damaged_found", "damaged_repaired", "damaged_left", "ledger")
+    __slots__ = ("node", "leader", "term", "commit_index", "applied_index", "members", "pending", "ready", "frontier_ms", "tick", "local_index", "now_ms", "topics", "version", "lease", "state_digest", "damaged_found", "damaged_repaired", "damaged_left", "ledger", "turns")
     NODE_FIELD_NUMBER: _ClassVar[int]
     LEADER_FIELD_NUMBER: _ClassVar[int]
     TERM_FIELD_NUMBER: _ClassVar[int]
@@ -235,6 +235,7 @@ class ClusterStatusResponse(_message.Message):
     DAMAGED_REPAIRED_FIELD_NUMBER: _ClassVar[int]
     DAMAGED_LEFT_FIELD_NUMBER: _ClassVar[int]
     LEDGER_FIELD_NUMBER: _ClassVar[int]
+    TURNS_FIELD_NUMBER: _ClassVar[int]
     node: str
     leader: str
     term: int
@@ -255,7 +256,34 @@ class ClusterStatusResponse(_message.Message):
     damaged_repaired: int
     damaged_left: int
     ledger: LedgerStatus
-    def __init__(self, node: _Optional[str] = ..., leader: _Optional[str] = ..., term: _Optional[int] = ..., commit_index: _Optional[int] = ..., applied_index: _Optional[int] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., pending: _Optional[int] = ..., ready: _Optional[int] = ..., frontier_ms: _Optional[int] = ..., tick: _Optional[int] = ..., local_index: _Optional[int] = ..., now_ms: _Optional[int] = ..., topics: _Optional[_Iterable[_Union[TopicStatus, _Mapping]]] = ..., version: _Optional[str] = ..., lease: _Optional[bool] = ..., state_digest: _Optional[bytes] = ..., damaged_found: _Optional[int] = ..., damaged_repaired: _Optional[int] = ..., damaged_left: _Optional[int] = ..., ledger: _Optional[_Union[LedgerStatus, _Mapping]] = ...) -> None: ...
+    turns: TurnStatus
+    def __init__(self, node: _Optional[str] = ..., leader: _Optional[str] = ..., term: _Optional[int] = ..., commit_index: _Optional[int] = ..., applied_index: _Optional[int] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., pending: _Optional[int] = ..., ready: _Optional[int] = ..., frontier_ms: _Optional[int] = ..., tick: _Optional[int] = ..., local_index: _Optional[int] = ..., now_ms: _Optional[int] = ..., topics: _Optional[_Iterable[_Union[TopicStatus, _Mapping]]] = ..., version: _Optional[str] = ..., lease: _Optional[bool] = ..., state_digest: _Optional[bytes] = ..., damaged_found: _Optional[int] = ..., damaged_repaired: _Optional[int] = ..., damaged_left: _Optional[int] = ..., ledger: _Optional[_Union[LedgerStatus, _Mapping]] = ..., turns: _Optional[_Union[TurnStatus, _Mapping]] = ...) -> None: ...
+
+class TurnStatus(_message.Message):
+    __slots__ = ("longest", "busiest", "over_20_ms", "over_100_ms", "causes")
+    LONGEST_FIELD_NUMBER: _ClassVar[int]
+    BUSIEST_FIELD_NUMBER: _ClassVar[int]
+    OVER_20_MS_FIELD_NUMBER: _ClassVar[int]
+    OVER_100_MS_FIELD_NUMBER: _ClassVar[int]
+    CAUSES_FIELD_NUMBER: _ClassVar[int]
+    longest: Hold
+    busiest: Hold
+    over_20_ms: int
+    over_100_ms: int
+    causes: _containers.RepeatedCompositeFieldContainer[Hold]
+    def __init__(self, longest: _Optional[_Union[Hold, _Mapping]] = ..., busiest: _Optional[_Union[Hold, _Mapping]] = ..., over_20_ms: _Optional[int] = ..., over_100_ms: _Optional[int] = ..., causes: _Optional[_Iterable[_Union[Hold, _Mapping]]] = ...) -> None: ...
+
+class Hold(_message.Message):
+    __slots__ = ("cause", "held_us", "cpu_us", "at_ms")
+    CAUSE_FIELD_NUMBER: _ClassVar[int]
+    HELD_US_FIELD_NUMBER: _ClassVar[int]
+    CPU_US_FIELD_NUMBER: _ClassVar[int]
+    AT_MS_FIELD_NUMBER: _ClassVar[int]
+    cause: str
+    held_us: int
+    cpu_us: int
+    at_ms: int
+    def __init__(self, cause: _Optional[str] = ..., held_us: _Optional[int] = ..., cpu_us: _Optional[int] = ..., at_ms: _Optional[int] = ...) -> None: ...
 
 class LedgerStatus(_message.Message):
     __slots__ = ("enabled", "segments", "bytes", "dropped", "covered_index", "failure", "last_segment")

@@ -6,6 +6,7 @@ everything read from outside come inside it, so that applying is deterministic.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import Final
 
@@ -67,6 +68,15 @@ def decode(command: bytes) -> Message:
             f"the log has a command that this version does not know ({command[:1].hex() or 'empty'}): "
             "upgrade this node to the version that the other nodes run"
         ) from error
+
+
+def kinds(commands: Sequence[bytes]) -> str:
+    """Return what an entry has, by name: the kind of its commands."""
+    first = {command[:1] for command in commands}
+    if len(first) != 1:
+        return "mixed" if first else "nothing"
+    number = int.from_bytes(first.pop())
+    return Opcode(number).name.lower() if number in set(Opcode) else "unknown"
 
 
 def is_schedule(command: bytes) -> bool:

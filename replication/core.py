@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from tarry.replication.clock import Clock
 from tarry.replication.consensus import Consensus
+from tarry.replication.holds import Holds
 from tarry.replication.journal import Journal
 from tarry.replication.membership import Membership
 from tarry.replication.settings import ReplicationSettings
@@ -37,6 +38,7 @@ class Core:
     failure: BaseException | None = None
     """Of something beside the turns; the next turn raises it."""
     wake: asyncio.Event = field(default_factory=asyncio.Event)
+    holds: Holds = field(default_factory=Holds)
     _waiters: list[asyncio.Future[None]] = field(default_factory=list)
 
     def fail(self, error: BaseException) -> None:

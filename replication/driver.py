@@ -24,6 +24,7 @@ from tarry.replication.clock import Clock
 from tarry.replication.consensus import Consensus
 from tarry.replication.core import Core, RunBlocking, in_thread
 from tarry.replication.engine import check_source
+from tarry.replication.holds import Holds
 from tarry.replication.installing import Installing, StateMismatch, finish_installing
 from tarry.replication.joining import Joining
 from tarry.replication.journal import Batch, Journal
@@ -62,6 +63,7 @@ class Driver:
         known: Callable[[], bytes] = bytes,
         run_blocking: RunBlocking | None = None,
         write_journal: RunBlocking | None = None,
+        holds: Holds | None = None,
         allow_unaudited_engine: bool = False,
     ) -> None:
         """`members`: addresses by node, of the cluster's first start; afterwards the journal's count. A node
@@ -104,6 +106,7 @@ class Driver:
             settings=settings,
             run_blocking=self._run_blocking,
             applied=machine.applied_index,
+            holds=holds or Holds(),
         )
         self._between_turns = BetweenTurns(self._core, self._sending, on_heartbeat)
         self._applying = Applying(self._core, machine, self._proposals)
@@ -240,7 +243,7 @@ class Driver:
 
     async def _write(self, batch: Batch | None) -> None:
         while batch is not None:
-            self._writing = asyncio.ensure_future(self._write_journal(partial(self._journal.write, batch)))
+            self._writing = asyncio.ensure_future(self._write_once(batch))
             try:
                 await asyncio.shield(self._writing)  # a thread that writes cannot be cancelled
             except StorageFull:
@@ -248,6 +251,13 @@ class Driver:
             else:
                 self._journal.mark_durable(batch)
                 return
+
+    async def _write_once(self, batch: Batch) -> None:
+        held = self._core.holds.steps("journal write", self._in_journal(partial(self._journal.write, batch)))
+        await held
+
+    async def _in_journal(self, write: Callable[[], Any]) -> None:
+        await self._write_journal(write)
 
     def _compact(self) -> None:
         index, self._compact_to = self._compact_to, 0
@@ -304,7 +314,8 @@ class Driver:
         return Identity(self._settings.cluster, self._node, journal.incarnation, journal.boot)
 
     def _receive(self, peer: str, messages: list[PeerMessage]) -> None:
-        self._inbound.extend((peer, message) for message in self._between_turns.take(peer, messages))
+        with self._core.holds.by("peers' messages"):
+            self._inbound.extend((peer, message) for message in self._between_turns.take(peer, messages))
         if self._inbound or self._proposals.waiting:
             self._core.wake.set()
 

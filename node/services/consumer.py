@@ -24,6 +24,7 @@ from tarry.node.services.parsing import parse
 from tarry.node.status import abort
 from tarry.proto import tarry_consumer_pb2 as pb
 from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.replication.holds import Holds
 from tarry.replication.refusal import Reason, Refusal
 
 SERVICE: Final = "tarry.v1.ConsumerService"
@@ -53,12 +54,14 @@ class ConsumerService:
         delivery: Callable[[], Delivery | None],
         not_leader: Callable[[], Refusal],
         calls: LeaderCalls,
+        holds: Holds,
     ) -> None:
         self._config = config
         self._joining = joining
         self._delivery = delivery
         self._not_leader = not_leader
         self._calls = calls
+        self._holds = holds
 
     def handlers(self) -> ServiceHandler:
         """Return the service's handlers for a grpc.aio server."""
@@ -138,8 +141,9 @@ class ConsumerService:
         """Take the consumer's requests until it leaves; a bad one ends the stream."""
         try:
             async for raw in requests:
-                request = parse(pb.ConsumeRequest, raw)
-                refusal = request if isinstance(request, Refusal) else self._take(request, session)
+                with self._holds.by("Consume"):
+                    request = parse(pb.ConsumeRequest, raw)
+                    refusal = request if isinstance(request, Refusal) else self._take(request, session)
                 if refusal is not None:
                     session.consumer.end(refusal)
                 if session.consumer.ended is not None:

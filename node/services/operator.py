@@ -15,6 +15,7 @@ from tarry.node.config import Limits
 from tarry.node.damage import Damage
 from tarry.node.delivery import Delivery
 from tarry.node.ledger.ledger import Ledger
+from tarry.node.long_holds import turns
 from tarry.node.services.handlers import Answer, LeaderCalls
 from tarry.node.services.ledger import LedgerCalls
 from tarry.node.services.members import MemberCalls
@@ -23,6 +24,7 @@ from tarry.node.services.topics import TopicCalls
 from tarry.node.status import abort
 from tarry.proto import tarry_operator_pb2 as pb
 from tarry.replication.driver import Driver
+from tarry.replication.holds import Holds
 from tarry.replication.machine import Machine
 from tarry.replication.ready_queue import ReadyQueue
 from tarry.replication.refusal import Reason, Refusal
@@ -46,8 +48,10 @@ class OperatorService:
         limits: Limits,
         damage: Damage,
         ledger: Ledger,
+        holds: Holds,
     ) -> None:
         self._ledger = ledger
+        self._holds = holds
         self._ledger_calls = LedgerCalls(ledger, authorizer)
         self._damage = damage
         self._machine = machine
@@ -101,6 +105,7 @@ class OperatorService:
             damaged_repaired=self._damage.repaired,
             damaged_left=self._damage.left,
             ledger=self._ledger.status(),
+            turns=turns(self._holds),
         ).SerializeToString()
 
     def _members(self) -> list[pb.Member]:

@@ -25,6 +25,7 @@ from tarry.proto.message_id import InvalidMessageId, MessageId
 from tarry.proto.tarry_message_pb2 import MessageState, Record, Retried
 from tarry.replication import command as command_codec
 from tarry.replication.driver import Driver
+from tarry.replication.holds import Holds
 from tarry.replication.lanes import queue_of
 from tarry.replication.machine import Machine
 from tarry.replication.outcomes import Cancelled
@@ -63,6 +64,7 @@ class ProducerService:
         calls: LeaderCalls,
         auto_create: bool,
         damage: Damage,
+        holds: Holds,
     ) -> None:
         self._shard = shard
         self._intake = intake
@@ -73,6 +75,7 @@ class ProducerService:
         self._calls = calls
         self._auto_create = auto_create
         self._damage = damage
+        self._holds = holds
 
     def handlers(self) -> ServiceHandler:
         """Return the service's handlers for a grpc.aio server."""
@@ -153,7 +156,8 @@ class ProducerService:
                         return
                     await room.acquire()
                     answer = self._calls.answer(path, request.batch, context, self._schedule_batch)
-                    flying.put_nowait((request.request, asyncio.ensure_future(answer)))
+                    answering = asyncio.ensure_future(self._holds.steps("ScheduleStream", answer))
+                    flying.put_nowait((request.request, answering))
             finally:
                 flying.put_nowait(None)  # whatever ended it, the answers must not wait for more
 

@@ -10,7 +10,7 @@ import pytest
 from tarry.client.cluster_status import ClusterStatus
 from tarry.client.console_operator import print_status
 from tarry.client.console_output import Output
-from tarry.proto.tarry_operator_pb2 import ClusterStatusResponse, LedgerStatus
+from tarry.proto.tarry_operator_pb2 import ClusterStatusResponse, Hold, LedgerStatus, TurnStatus
 
 FAULTS: dict[str, Any] = {
     "damaged_found": 7,
@@ -18,6 +18,11 @@ FAULTS: dict[str, Any] = {
     "damaged_left": 3,
     "ledger": LedgerStatus(
         enabled=True, segments=2, bytes=9, dropped=11, failure="disk full", last_segment=2
+    ),
+    "turns": TurnStatus(
+        longest=Hold(cause="apply schedule", held_us=431_700, cpu_us=430_000, at_ms=1_767_225_600_000),
+        over_20_ms=12,
+        over_100_ms=3,
     ),
 }
 
@@ -33,6 +38,8 @@ def test_damage_and_a_ledger_that_loses_rows_are_shown_where_there_are_any(
     shown = capsys.readouterr().out
     assert "3 left (7 found, 4 repaired)" in shown
     assert "11 rows dropped; disk full" in shown
+    assert "432 ms by apply schedule at " in shown
+    assert "(12 over 20 ms, 3 over 100)" in shown
 
 
 def test_a_healthy_cluster_has_no_columns_of_faults(capsys: pytest.CaptureFixture[str]) -> None:
@@ -40,12 +47,14 @@ def test_a_healthy_cluster_has_no_columns_of_faults(capsys: pytest.CaptureFixtur
     shown = capsys.readouterr().out
     assert "damaged" not in shown
     assert "ledger" not in shown
+    assert "turn" not in shown
 
 
 def test_programs_are_told_all_of_it(capsys: pytest.CaptureFixture[str]) -> None:
     print_status({"b:2": status(**FAULTS)}, Output.JSON)
     told = json.loads(capsys.readouterr().out)["b:2"]
     assert (told["damaged_found"], told["damaged_repaired"], told["damaged_left"]) == (7, 4, 3)
+    assert told["turns"]["longest"]["held_ms"] == pytest.approx(431.7)
     assert told["ledger"] == {
         "enabled": True,
         "segments": 2,

@@ -60,6 +60,7 @@ class Edge:
             calls=calls,
             auto_create=True,
             damage=core.damage,
+            holds=core.holds,
         )
         joining = Joining(
             config,
@@ -70,7 +71,7 @@ class Edge:
             lambda: core.machine.queues,
         )
         self._consumer = ConsumerService(
-            config, joining, lambda: leadership.delivery, leadership.not_leader, calls
+            config, joining, lambda: leadership.delivery, leadership.not_leader, calls, core.holds
         )
 
     async def schedule(self, raw: bytes) -> Answer:

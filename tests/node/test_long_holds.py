@@ -1,0 +1,98 @@
+"""The node measures its event loop's turns by cause, and tells of long ones, but not of all of them."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+from functools import partial
+
+import pytest
+from structlog.testing import capture_logs
+
+from tarry.node import precise_loop
+from tarry.node.long_holds import Collections, LongHolds, turns
+from tarry.replication.holds import OTHER, Hold, Holds
+from tests import turns as cost
+
+
+def work(seconds: float) -> None:
+    until_s = time.thread_time() + seconds
+    while time.thread_time() < until_s:
+        pass
+
+
+def test_the_loop_tells_of_each_turn() -> None:
+    async def play(holds: Holds) -> None:
+        await asyncio.sleep(0)
+        holds.forget()
+        for _ in range(3):
+            await asyncio.sleep(0)
+            work(0.008)  # three turns, not one of 24 ms
+        with holds.by("busy"):
+            work(0.012)
+        await asyncio.sleep(0)
+
+    longest = cost.busiest(play)
+    assert 0.012 <= longest.cpu_s < 0.030
+    assert longest.cause in ("busy", OTHER)
+
+
+def test_waiting_is_no_turn() -> None:
+    async def play(holds: Holds) -> None:
+        await asyncio.sleep(0)
+        holds.forget()
+        await asyncio.sleep(0.05)
+        await asyncio.sleep(0)
+
+    assert cost.busiest(play).cpu_s < 0.020
+
+
+def test_a_whole_collection_is_a_cause() -> None:
+    holds = Holds()
+    collections = Collections(holds)
+    gc.callbacks.append(collections)
+    try:
+        gc.collect(0)
+        assert not holds.causes
+        gc.collect()
+    finally:
+        gc.callbacks.remove(collections)
+    assert list(holds.causes) == ["garbage collection"]
+
+
+def test_long_turns_are_told_of_at_a_bounded_rate() -> None:
+    now_s = 0.0
+    told = LongHolds(lambda: now_s)
+    with capture_logs() as logs:
+        for second in range(25):
+            now_s = float(second)
+            told.tell(Hold("status", 0.150, 0.120, 1))
+    assert [(entry["held_ms"], entry["untold"]) for entry in logs] == [(150, 0), (150, 9), (150, 9)]
+    assert {entry["cause"] for entry in logs} == {"status"}
+
+
+def test_a_status_names_the_longest_first() -> None:
+    clock = iter(float(number) for number in range(100))
+    holds = Holds(partial(next, clock), lambda: 0.0, lambda: 7.0)
+    holds.begin_turn()
+    for cause, parts in (("short", 0), ("long", 2)):
+        with holds.by(cause):
+            for _ in range(parts):
+                holds.now_s()
+    holds.end_turn()
+    told = turns(holds)
+    assert [hold.cause for hold in told.causes] == ["long", "short"]
+    assert told.longest.cause == "long"
+    assert told.longest.at_ms == 7_000
+    assert told.over_100_ms == told.over_20_ms == 1
+
+
+def test_a_loop_without_measurement_is_possible() -> None:
+    with asyncio.Runner(loop_factory=precise_loop.new) as runner:
+        assert runner.run(asyncio.sleep(0, "done")) == "done"
+
+
+@pytest.mark.parametrize("allowed_s", [0.020, 1.0])
+def test_a_machine_is_never_allowed_less_than_the_bound(allowed_s: float) -> None:
+    assert cost.bound_s(allowed_s) >= allowed_s
