@@ -141,7 +141,14 @@ _REASONS: Final[Mapping[type[TarryError], tuple[str, ...]]] = {
         "DELAY_LEVEL_UNKNOWN",
         "JITTER_TOO_LARGE",
     ),
-    InvalidName: ("TOPIC_INVALID", "GROUP_INVALID", "CONSUMER_INVALID", "PRODUCER_INVALID", "TAG_INVALID"),
+    InvalidName: (
+        "TOPIC_INVALID",
+        "GROUP_INVALID",
+        "CONSUMER_INVALID",
+        "PRODUCER_INVALID",
+        "PROPERTY_RESERVED",
+        "TAG_INVALID",
+    ),
     InvalidBatch: ("BATCH_EMPTY", "COLUMNS_DIFFER", "RECORD_INVALID", "REQUEST_EMPTY"),
     TooLarge: (
         "BATCH_TOO_LARGE",

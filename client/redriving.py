@@ -20,6 +20,9 @@ from tarry.proto.message_id import MessageId
 AT_ONCE: Final = 64
 REDRIVEN_FROM: Final = "redriven_from"
 """The property of a copy that names the message it is of."""
+DEAD_LETTERS: Final = "dlq."
+RESERVED: Final = "tarry."
+"""Properties that only the cluster sets; tarry 0.1.0 took them from producers too."""
 
 
 class Fate(StrEnum):
@@ -32,6 +35,8 @@ class Fate(StrEnum):
     """No node has its body any more, or ever had it: only its producer can send it again."""
     NOT_MISSING = "not_missing"
     """It was cancelled, or is still on its way."""
+    DEAD_LETTER = "dead_letter"
+    """Only the cluster places these: ``tarry redrive`` its topic, or seek the group that lacks it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,17 +104,20 @@ async def _one(producer: Producer, one: Missing, done: set[str], *, dry_run: boo
     pending = stored.state is MessageState.PENDING
     if stored.state is MessageState.CANCELLED or (pending and stored.due_ms > time.time_ns() // 1_000_000):
         return Redriven(one, Fate.NOT_MISSING)
+    if stored.topic.startswith(DEAD_LETTERS):
+        return Redriven(one, Fate.DEAD_LETTER)
     if dry_run:
         return Redriven(one, Fate.REDRIVEN)
     if pending and await producer.cancel(one.id) is not CancelOutcome.CANCELLED:
         return Redriven(one, Fate.NOT_MISSING)
+    own = {name: value for name, value in stored.properties.items() if not name.startswith(RESERVED)}
     copy = await producer.schedule(
         stored.topic,
         stored.body,
         delay_ms=0,
         tags=stored.tags,
         keys=stored.keys,
-        properties={**stored.properties, REDRIVEN_FROM: one.id},
+        properties={**own, REDRIVEN_FROM: one.id},
         ordering_key=stored.ordering_key,
     )
     return Redriven(one, Fate.REDRIVEN, copy.id)

@@ -19,7 +19,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from numpy.typing import NDArray
 
 from tarry.node.config import Limits
-from tarry.node.names import check_topic
+from tarry.node.names import DEAD_LETTERS, RESERVED, check_topic
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto import tarry_producer_pb2 as producer_pb
 from tarry.proto.tags import tag_mask
@@ -28,6 +28,7 @@ from tarry.replication.lanes import lane_of
 from tarry.replication.refusal import Reason, Refusal
 
 PRODUCER_CHARS_MAX: Final = 64
+SEQUENCE_MAX: Final = 2**63 - 1
 BODY_TAG: Final = Record.BODY_FIELD_NUMBER << 3 | 2
 I8: Final = np.dtype("<i8")
 U4: Final = np.dtype("<u4")
@@ -108,6 +109,9 @@ class Intake:
         if len(request.producer) > PRODUCER_CHARS_MAX or (request.producer and request.sequence == 0):
             text = f"a producer has 1 to {PRODUCER_CHARS_MAX} characters and numbers its requests from 1"
             return Refusal(Reason.PRODUCER_INVALID, text)
+        if request.sequence > SEQUENCE_MAX:
+            text = f"the sequence {request.sequence} is more than {SEQUENCE_MAX}: number requests from 1"
+            return Refusal(Reason.PRODUCER_INVALID, text)
         if not request.topics:
             return Refusal(Reason.TOPIC_INVALID, "the topic is empty: name one")
         if len(request.topics) > n:
@@ -116,7 +120,7 @@ class Intake:
         if request.topic and int(np.frombuffer(request.topic, U4).max()) >= len(request.topics):
             return Refusal(Reason.COLUMNS_DIFFER, "a message's topic is not in the request's topics")
         for topic in request.topics:
-            refusal = check_topic(topic, self.limits)
+            refusal = check_topic(topic, self.limits) or _dead_letters(topic)
             if refusal is not None:
                 return refusal
         return None
@@ -165,6 +169,8 @@ class Intake:
             checked = log_pb.CheckedRecords.FromString(raw).records
         except DecodeError:
             return Refusal(Reason.RECORD_INVALID, "a record is not a serialized tarry.v1.Record")
+        if RESERVED.encode() in raw and (refusal := _reserved(checked)):  # hardly ever: so one search for all
+            return refusal
         limits = self.limits
         sizes = np.fromiter(map(len, records), dtype=np.int64)
         # Most records are too small beside their bodies to have too many of anything: each takes two bytes.
@@ -208,6 +214,30 @@ def body_too_large(request: log_pb.ScheduleColumns, bytes_max: Sequence[int]) ->
         f"a body of {sizes[at]} bytes is over the {most[at]} that topic {request.topics[topic[at]]!r} allows"
     )
     return _at(wrong, Reason.RECORD_TOO_LARGE, text)
+
+
+def _dead_letters(topic: str) -> Refusal | None:
+    """Return why nothing can be scheduled to a topic of dead letters."""
+    if not topic.startswith(DEAD_LETTERS):
+        return None
+    text = (
+        f"topics that begin with {DEAD_LETTERS!r} hold dead letters, which only the cluster places: "
+        "schedule to another topic; `tarry redrive` gives dead letters back to their groups"
+    )
+    return Refusal(Reason.TOPIC_INVALID, text)
+
+
+def _reserved(checked: Iterable[Record]) -> Refusal | None:
+    """Return why a property's name will not do."""
+    for position, record in enumerate(checked):
+        for name in record.properties:
+            if name.startswith(RESERVED):
+                text = (
+                    f"the property {name[:80]!r}: names that begin with {RESERVED!r} are set by the cluster "
+                    "alone, to tell of a dead letter: leave it out, or name it otherwise"
+                )
+                return Refusal(Reason.PROPERTY_RESERVED, text, {"position": str(position)})
+    return None
 
 
 def _bare(records: Iterable[bytes], sizes: NDArray[np.int64]) -> NDArray[np.bool_]:

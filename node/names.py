@@ -12,6 +12,8 @@ from tarry.replication.refusal import Reason, Refusal
 
 NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 DEAD_LETTERS: Final = "dlq."
+RESERVED: Final = "tarry."
+"""What the names of properties begin with that only the cluster sets."""
 MISFIRED: Final = "misfired"
 """Stands for a group in the name of the topic that misfired messages go to."""
 

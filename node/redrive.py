@@ -2,6 +2,10 @@
 
 What has been redriven is kept as the acknowledged set of a group of its own on
 the dead-letter topic, so that a redrive that was cut off goes on where it was.
+
+What a letter says of itself counts only where the log bears it out: it lies in the topic that applying
+puts the group's letters in, and the message that it names is there, in that topic, or its hour was deleted.
+Intake lets no producer write into these topics; tarry 0.1.0 did.
 """
 
 from __future__ import annotations
@@ -11,21 +15,25 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 
 from tarry.node.damage import Damage
-from tarry.node.retries import fitting
+from tarry.node.names import DEAD_LETTERS, RESERVED
+from tarry.node.retries import DEAD_LETTER_TOPIC, fitting
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.message_id import InvalidMessageId, MessageId
 from tarry.proto.tarry_message_pb2 import Record, Retried
 from tarry.proto.tarry_operator_pb2 import RedriveRequest, RedriveResponse
+from tarry.replication import misfires
+from tarry.replication.lanes import queue_of
 from tarry.replication.machine import Machine
 from tarry.replication.ready_queue import ReadyQueue
 from tarry.replication.refusal import Reason, Refusal
+from tarry.replication.scheduling import DUE_MS_MAX
+from tarry.wheel.state import UnknownMessage
 
 GROUP: Final = "~redrive"
 BATCH: Final = 500
-OWN: Final = "tarry."
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +49,12 @@ class Letter:
 
 
 def read(record: bytes, offset: int, unit: np.void, request: RedriveRequest) -> Letter | None:
-    """Return the letter, None where it is not asked for or was never ours."""
-    letter = Record.FromString(record)
-    own = {key: value for key, value in letter.properties.items() if key.startswith(OWN)}
+    """Return the letter, None where it is not asked for or is none; what it says is not yet believed."""
+    try:
+        letter = Record.FromString(record)
+    except DecodeError:
+        return None
+    own = {key: value for key, value in letter.properties.items() if key.startswith(RESERVED)}
     if request.reason and own.get("tarry.reason") != request.reason:
         return None
     if request.tags and set(request.tags).isdisjoint(letter.tags):
@@ -52,6 +63,8 @@ def read(record: bytes, offset: int, unit: np.void, request: RedriveRequest) -> 
         origin = MessageId.parse(own["tarry.origin_id"])
         topic, group, due_ms = own["tarry.origin_topic"], own["tarry.group"], int(own["tarry.origin_due_ms"])
     except (KeyError, ValueError, InvalidMessageId):
+        return None
+    if not 0 <= due_ms <= DUE_MS_MAX:
         return None
     for key in own:
         del letter.properties[key]
@@ -67,6 +80,20 @@ def read(record: bytes, offset: int, unit: np.void, request: RedriveRequest) -> 
     return Letter(offset, topic, group, int(unit["tag_mask"]), int(unit["lane"]), copy)
 
 
+def believed(letter: Letter, queue: ReadyQueue, machine: Machine) -> bool:
+    """Return whether applying can have placed the letter in the queue, rather than a producer."""
+    if queue.topic != DEAD_LETTER_TOPIC.format(group=letter.group, topic=letter.topic):
+        return False
+    wheel, origin = machine.wheel, letter.copy
+    hour, global_index = np.array([[origin.hour], [origin.global_index]], dtype=np.uint32)
+    try:
+        of = wheel.units(hour, global_index)["topic"]
+    except UnknownMessage:
+        return origin.hour < wheel.floor_hour and origin.hour not in wheel.hours()
+    topic = machine.queues[int(queue_of(of)[0])].topic
+    return letter.topic in (topic, misfires.DEAD_LETTER_TOPIC.format(topic=topic))
+
+
 async def redrive(
     machine: Machine,
     damage: Damage,
@@ -79,6 +106,10 @@ async def redrive(
     queue = machine.queues.find(request.topic)
     if queue is None:
         yield Refusal(Reason.TOPIC_UNKNOWN, f"there is no topic {request.topic!r}")
+        return
+    if not request.topic.startswith(DEAD_LETTERS):
+        text = f"topic {request.topic!r} holds no dead letters: name one like {DEAD_LETTERS}GROUP.TOPIC"
+        yield Refusal(Reason.TOPIC_INVALID, text)
         return
     if not request.dry_run:
         await propose(log_pb.SubscribeCommand(topic=request.topic, group=GROUP, now_ms=now_ms()))
@@ -122,7 +153,9 @@ async def _letters(
     return [
         letter
         for letter in letters
-        if letter is not None and machine.queues.find(letter.topic, letter.group) is not None
+        if letter is not None
+        and machine.queues.find(letter.topic, letter.group) is not None
+        and believed(letter, queue, machine)
     ]
 
 

@@ -86,7 +86,7 @@ class _Columns:
         """Return which rows name a message, None where all do that have an hour."""
         filled = np.repeat(self.scalars("hour"), self._counts)
         self._fill(filled, self._values["hour"])
-        known: NDArray[np.bool_] = filled >= 0
+        known: NDArray[np.bool_] = (filled >= 0) & (filled < 2**31)
         return None if bool(known.all()) else known
 
     def numbers(self, name: str, of: pa.DataType, known: NDArray[np.bool_] | None) -> pa.Array:

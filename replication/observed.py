@@ -17,6 +17,9 @@ from tarry.replication.queues import Queues
 from tarry.wheel.state import HOUR_MS, UnknownMessage
 from tarry.wheel.wheel import Wheel
 
+INT32_MAX: Final = 2**31 - 1
+"""The greatest hour and attempt that a ledger's column holds."""
+
 
 class Origins(NamedTuple):
     """The messages that copies in a retry queue stand for, and the attempt each copy is; shape (n,)."""
@@ -38,11 +41,13 @@ def origins(wheel: Wheel, hour: NDArray[np.uint32], global_index: NDArray[np.uin
 def origins_in(records: list[bytes]) -> Origins:
     """Return the same from the copies' records; of an empty one nothing is known."""
     copies = [_copy(record) for record in records]
-    known = np.array([copy.attempt > 0 for copy in copies], dtype=np.bool_)
+    hour = np.array([copy.hour for copy in copies], dtype=np.int64)
+    attempt = np.array([copy.attempt for copy in copies], dtype=np.int64)
+    known = (attempt > 0) & (hour <= INT32_MAX)
     return Origins(
-        np.where(known, np.array([copy.hour for copy in copies], dtype=np.int32), np.int32(-1)),
+        np.where(known, hour, -1).astype(np.int32),
         np.array([copy.global_index for copy in copies], dtype=np.int64),
-        np.array([copy.attempt for copy in copies], dtype=np.int32),
+        np.minimum(attempt, INT32_MAX).astype(np.int32),
     )
 
 
@@ -91,7 +96,7 @@ def retried(
     kind = Kind.ACKED if redriven else Kind.RETRIED if command.target_group else Kind.DEAD
     done = settled(kind, wheel, queues, command.queue, command.group, offset, command.now_ms)
     if not redriven:
-        reason = RetryReason.Name(command.reason).removeprefix("RETRY_REASON_")
+        reason = REASONS.get(command.reason, "UNKNOWN")
         return [done._replace(detail=reason, due_ms=done.due_ms if kind is Kind.DEAD else due_ms)]
     of = origins_in([command.records[i] for i in keep.tolist()])
     again = Event(
@@ -130,6 +135,8 @@ def cancelled(
     ]
 
 
+REASONS: Final = {number: name.removeprefix("RETRY_REASON_") for name, number in RetryReason.items()}
+"""What a ledger calls them; of an enumeration's field any number may come."""
 MOVES: Final = {
     log_pb.SubscribeCommand: GroupMove.CREATED,
     log_pb.SeekCommand: GroupMove.SEEK,

@@ -28,6 +28,8 @@ PRODUCERS_MAX: Final = 10_000
 """Producers remembered; the one not heard of for longest is forgotten first."""
 ANSWERS_BYTES_MAX: Final = 8 << 20
 """Bytes of all answers kept; of a request whose messages go to one hour, some 30."""
+FLOOR_MAX: Final = 2**64 - 1
+"""The greatest that a checkpoint holds. Intake refuses sequences near it, but a log of 0.1.0 may have one."""
 
 
 def pack(sequence: int, hour: NDArray[np.uint32], global_index: NDArray[np.uint32]) -> log_pb.Answer:
@@ -83,9 +85,9 @@ class _Producer:
 
     def forget(self, sequence: int) -> int:
         """Forget one answer and all that came before; return how many bytes that frees."""
-        self.floor = max(self.floor, sequence + 1)
+        self.floor = max(self.floor, min(sequence + 1, FLOOR_MAX))
         self.captured = b""
-        old = [self.answers.pop(known) for known in list(self.answers) if known < self.floor]
+        old = [self.answers.pop(known) for known in list(self.answers) if known <= sequence]
         return sum(map(len, old))
 
 

@@ -138,8 +138,14 @@ class TopicCalls:
                 topic=request.topic, group=request.group, start=request.start, now_ms=self._time.now_ms()
             )
         )
-        queue = self._machine.queues.of(request.topic).queue
-        return pb.CreateGroupResponse(offset=self._machine.queues.acknowledged[request.group, queue].floor)
+        queues = self._machine.queues
+        queue = queues.find(request.topic)
+        known = None if queue is None else queues.acknowledged.get((request.group, queue.queue))
+        if known is None:
+            return Refusal(
+                Reason.GROUP_UNKNOWN, f"group {request.group!r} has just been deleted: create it again"
+            )
+        return pb.CreateGroupResponse(offset=known.floor)
 
     async def _delete_group(self, request: pb.DeleteGroupRequest) -> Message | Refusal:
         done = await self._propose(

@@ -11,12 +11,15 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from tarry.client import redriving
 from tarry.client.aio import AckOutcome, Client, Message, connect
 from tarry.client.console import app
 from tarry.client.consumer import Consumer
 from tarry.client.errors import InvalidSetting, NotFound
 from tarry.client.local_cluster import LocalCluster
 from tarry.client.operator import Redriven
+from tarry.client.redriving import Fate
+from tarry.proto.message_id import MessageId
 
 
 @pytest.fixture
@@ -239,6 +242,18 @@ def test_what_is_not_there_is_refused_and_what_makes_no_sense_is_wrong_usage(
     assert result.exit_code == code, result.output
 
 
+async def made_up_for(client: Client, out: Path, lost: Message) -> redriving.Redriven:
+    """Say what a redrive of a reconciliation makes of one missing message."""
+    name = MessageId.parse(lost.id)
+    row = {"topic": lost.topic, "groups": ["g"], "check": "missing", "shard": name.shard}
+    (out / "missing").mkdir(parents=True)
+    (out / "missing" / "_SUCCESS").touch()
+    row |= {"hour": name.hour, "global_index": name.global_index}
+    (out / "missing" / "part-0.json").write_text(json.dumps(row))
+    (one,) = [one async for one in redriving.redrive(client, out, dry_run=False)]
+    return one
+
+
 async def test_dead_letters_are_given_back_to_their_group(tmp_path: Path) -> None:
     with LocalCluster(1, tmp_path, {"delivery": {"attempts_max": 1}}) as cluster:
         cluster.start()
@@ -251,6 +266,7 @@ async def test_dead_letters_are_given_back_to_their_group(tmp_path: Path) -> Non
                 async with client.consumer("dlq.g.jobs", "undertaker") as letters:
                     dead = await take(letters, 2)
                     assert sorted(letter.body for letter in dead) == [b"0", b"1"]
+                assert (await made_up_for(client, tmp_path / "out", dead[0])).fate is Fate.DEAD_LETTER
                 steps: list[Redriven] = []
                 operator = client.operator()
                 assert (await operator.redrive("dlq.g.jobs", dry_run=True)).redriven == 2

@@ -35,6 +35,7 @@ LIMITS = Limits(
 )
 INTAKE = Intake(LIMITS, CLASSIC_DELAY_LEVELS_MS)
 RECORD = Record(body=b"x").SerializeToString()
+FORGED = Record(properties={"tarry.group": "g"}).SerializeToString()
 
 
 def batch(**fields: object) -> log_pb.ScheduleCommand | Refusal:
@@ -114,6 +115,9 @@ def test_the_classic_eighteen_levels() -> None:
         ({"delay_ms": [1], "records": [b"\xff\xff"]}, Reason.RECORD_INVALID),
         ({"delay_ms": [1], "producer": "p"}, Reason.PRODUCER_INVALID),
         ({"delay_ms": [1], "producer": "p" * 65, "sequence": 1}, Reason.PRODUCER_INVALID),
+        ({"delay_ms": [1], "producer": "p", "sequence": 2**63}, Reason.PRODUCER_INVALID),
+        ({"delay_ms": [1], "topics": ["dlq.t"]}, Reason.TOPIC_INVALID),
+        ({"delay_ms": [1], "records": [FORGED]}, Reason.PROPERTY_RESERVED),
     ],
 )
 def test_a_bad_batch_is_refused_by_its_reason(fields: dict[str, object], reason: Reason) -> None:
@@ -138,6 +142,26 @@ def test_a_bad_record_is_refused_by_its_reason(record: Record, reason: Reason) -
     refusal = one(record)
     assert isinstance(refusal, Refusal)
     assert refusal.reason is reason
+
+
+def test_names_that_only_look_reserved_are_taken() -> None:
+    like = Record(
+        body=b"tarry.group", properties={"my.tarry.group": "tarry.x", "tarry": "t"}, tags=["tarry.x"]
+    )
+    intake = Intake(Limits(), ())
+    assert isinstance(batch(delay_ms=[1], producer="p", sequence=2**63 - 1), log_pb.ScheduleCommand)
+    request = ScheduleRequest(topic="dlq", record=like, delay_ms=1)
+    assert isinstance(intake.one(request, NOW_MS), log_pb.ScheduleCommand)
+
+
+def test_a_reserved_property_is_refused_wherever_it_stands_with_its_place_and_what_to_do() -> None:
+    refusal = batch(delay_ms=[1] * 3, records=[RECORD, FORGED, RECORD])
+    assert isinstance(refusal, Refusal)
+    assert refusal.facts["position"] == "1"
+    assert "leave it out" in refusal.text
+    single = one(Record(properties={"tarry.": ""}))
+    assert isinstance(single, Refusal)
+    assert single.reason is Reason.PROPERTY_RESERVED
 
 
 @pytest.mark.parametrize("size", [0, 1, 2, 3, 94, 127, 128, 250, 16_383, 16_384, 20_000])

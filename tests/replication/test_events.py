@@ -144,6 +144,25 @@ def test_a_redriven_letter_is_done_with_and_its_message_retried(machine: Machine
     assert ids(again) == ids(released) == [(HOUR, 77)]
 
 
+def test_a_letter_that_names_no_message_that_can_be_is_told_of_without_one(machine: Machine) -> None:
+    events(machine, subscribe("dlq", "~redrive"), schedule([NOW_MS], topic="dlq"), release(NOW_MS))
+    copy = Retried(hour=2**32 - 1, global_index=2**32 - 1, attempt=2**32 - 1)
+    command = log_pb.RetryCommand(
+        group="~redrive",
+        queue=0,
+        offset=np.array([0], "<u8").tobytes(),
+        due_ms=np.array([NOW_MS], "<i8").tobytes(),
+        tag_mask=np.zeros(1, "<u8").tobytes(),
+        records=[copy.SerializeToString()],
+        target_topic="t",
+        target_group="g",
+        now_ms=NOW_MS,
+    )
+    _, again, released = events(machine, encode(command))
+    assert listed(again.hour) == listed(released.hour) == [-1]
+    assert listed(released.attempt) == [2**31 - 1]
+
+
 def test_only_what_was_pending_is_told_as_cancelled_and_once(machine: Machine) -> None:
     events(machine, schedule([NOW_MS + 500, NOW_MS + 600, NOW_MS]), release(NOW_MS))
     (told,) = events(machine, cancel([(HOUR, 1), (HOUR, 2), (HOUR, 1), (HOUR, 99)]))

@@ -39,7 +39,7 @@ def test_an_answer_whose_messages_lie_in_few_hours_in_order_is_small_however_man
 
 
 def answer(sequence: int) -> log_pb.Answer:
-    return pack(sequence, np.array([1], np.uint32), np.array([sequence], np.uint32))
+    return pack(sequence, np.array([1], np.uint32), np.array([sequence % 2**32], np.uint32))
 
 
 ANSWER_BYTES = answer(1).ByteSize()
@@ -83,6 +83,17 @@ def test_answers_beyond_the_bytes_are_forgotten_stalest_producer_first_and_their
     assert [table.too_old("a", sequence) for sequence in (1, 2, 3)] == [True, True, False]
     assert [table.too_old("b", sequence) for sequence in (1, 2, 6)] == [True, False, False]
     assert table.answers_bytes == 4 * ANSWER_BYTES
+
+
+def test_the_greatest_sequence_that_0_1_0_took_goes_into_a_checkpoint_and_makes_room_like_any() -> None:
+    table = Producers(answers_bytes_max=2 * answer(2**64 - 1).ByteSize())
+    for producer in "abc":
+        for sequence in (2**64 - 2, 2**64 - 1):
+            table.remember(producer, answer(sequence))
+    again = Producers()
+    again.recover(table.capture())
+    assert again.capture() == table.capture()
+    assert [table.too_old(producer, 2**64 - 2) for producer in "abc"] == [True, True, False]
 
 
 @given(
