@@ -92,9 +92,9 @@ class LocalCluster:
 
     size: int
     folder: Path
-    settings: Mapping[str, Setting] = field(default_factory=dict)
+    settings: Mapping[str, Setting] = field(default_factory=dict, repr=False)  # they may hold tokens
     ports: tuple[int, ...] = ()
-    token: str = ""  # to ask nodes with, where they want one
+    token: str = field(default="", repr=False)  # to ask nodes with, where they want one
     hosts: tuple[str, ...] = ()  # one for each node
     nodes: dict[str, LocalNode] = field(default_factory=dict, init=False)
 
@@ -103,12 +103,13 @@ class LocalCluster:
         peer_ports = [port for port in free_ports(2 * self.size) if port not in ports]
         if len(ports) != self.size:
             raise ValueError(f"{self.size} nodes want {self.size} ports, not {len(ports)}")
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         hosts = self.hosts or ("127.0.0.1",) * self.size
         for number, (host, port, peer_port) in enumerate(zip(hosts, ports, peer_ports, strict=False), 1):
             name = f"n{number}"
             self.nodes[name] = local_node(name, port, peer_port, self.folder, host)
         for node in self.nodes.values():
+            node.config.touch(mode=0o600)  # settings may hold tokens
             node.config.write_text(self._config(node))
         atexit.register(self.close)
 
@@ -133,7 +134,8 @@ class LocalCluster:
             node = self.nodes[name]
             if node.running:
                 continue
-            node.folder.mkdir(parents=True, exist_ok=True)
+            node.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            node.log.touch(mode=0o600)
             with node.log.open("ab") as log:
                 node.process = subprocess.Popen(
                     [*node.prefix, sys.executable, "-c", LAUNCH, str(os.getpid()), *command(node.config)],

@@ -15,7 +15,7 @@ class Tls:
 
     authorities: bytes | None = None
     certificate: bytes | None = None
-    private_key: bytes | None = None
+    private_key: bytes | None = field(default=None, repr=False)
     server_name: str | None = None
     """Name to expect in the server's certificate, where it is not the address's host."""
 
@@ -37,7 +37,7 @@ class Settings:
 
     servers: tuple[str, ...]
     """Addresses ``host:port`` to start from; others are learned from the cluster."""
-    token: str | None = None
+    token: str | None = field(default=None, repr=False)
     """Bearer token, sent with every call."""
     tls: Tls | None = None
 

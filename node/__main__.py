@@ -54,12 +54,14 @@ def node(
     try:
         settings = node_config.load(config, flags)
     except ValidationError as error:
-        for problem in error.errors():
-            where = ".".join(map(str, problem["loc"])) or "configuration"
-            typer.echo(f"{where}: {problem['msg']}", err=True)
+        for problem in node_config.problems(error):
+            typer.echo(problem, err=True)
+        raise typer.Exit(2) from None
+    except TOMLDecodeError as error:
+        typer.echo(f"{config}: {node_config.unreadable(error)}", err=True)
         raise typer.Exit(2) from None
     except (OSError, ValueError) as error:
-        at = f"{config}: " if isinstance(error, UnicodeDecodeError | TOMLDecodeError) else ""
+        at = f"{config}: " if isinstance(error, UnicodeDecodeError) else ""
         typer.echo(f"{at}{error}", err=True)
         raise typer.Exit(2) from None
     configure(settings.node, settings.log_level, as_json=settings.log_json)

@@ -7,11 +7,23 @@ then the file, then the defaults here. A key that does not exist is an error.
 from __future__ import annotations
 
 import os
+import re
 import ssl
+from collections.abc import Mapping
 from pathlib import Path
+from tomllib import TOMLDecodeError
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, FilePath, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    FilePath,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import ErrorDetails
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -27,6 +39,8 @@ CLASSIC_DELAY_LEVELS_MS = tuple(
 )
 YEAR_MS: Final = 365 * 86_400_000
 BACK_OFF_MS = (1_000, 5_000, 10_000, 30_000, 60_000, 120_000, 300_000, 600_000, 1_800_000, 3_600_000)
+
+HIDDEN: Final = "***"
 
 Count = Annotated[int, Field(ge=1)]
 
@@ -172,7 +186,11 @@ class NodeConfig(BaseSettings):
     """A node. ``members`` names every node of the cluster with its address, itself included."""
 
     model_config = SettingsConfigDict(
-        env_prefix="TARRY_", env_nested_delimiter="__", extra="forbid", frozen=True
+        env_prefix="TARRY_",
+        env_nested_delimiter="__",
+        extra="forbid",
+        frozen=True,
+        hide_input_in_errors=True,  # it may be a token
     )
 
     node: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")
@@ -194,8 +212,8 @@ class NodeConfig(BaseSettings):
     damaged_data: Literal["refuse", "rejoin"] = "refuse"  # start not at all, or anew with the others' state
     topics_auto_create: bool = True  # a schedule or a subscribe makes its topic
     groups_auto_create: bool = True  # a consumer makes its group
-    tokens: dict[str, Token] = {}
-    peer_token: str = ""  # what nodes show each other where tokens are on
+    tokens: dict[str, Token] = Field(default={}, repr=False)
+    peer_token: str = Field(default="", repr=False)  # what nodes show each other where tokens are on
     log_level: str = Field(default="info", pattern=r"^(?i:debug|info|warning|error|critical)$")
     log_json: bool = True
 
@@ -252,3 +270,25 @@ def load(path: Path | None, flags: dict[str, Any]) -> NodeConfig:
         model_config = SettingsConfigDict(toml_file=path)
 
     return FromFile(**flags)
+
+
+def problems(error: ValidationError) -> list[str]:
+    """Say what is wrong where, a line each, without tokens: they are the names below ``tokens``."""
+    return [f"{_where(each)}: {each['msg']}" for each in error.errors()]
+
+
+def _where(problem: ErrorDetails) -> str:
+    where, given = problem["loc"], problem["input"]
+    known = Token.model_fields.keys()
+    if where[:1] == ("tokens",):
+        shown = [part if isinstance(part, int) or part in known else HIDDEN for part in where[1:]]
+        where = ("tokens", *shown)
+    elif len(where) == 1 and isinstance(given, Mapping) and known & given.keys():
+        where = (HIDDEN, "of a token, outside of tokens")
+    return ".".join(map(str, where)) or "configuration"
+
+
+def unreadable(error: TOMLDecodeError) -> str:
+    """Say what is wrong with a file that is no TOML, without the names in it: one may be a token."""
+    text = str(error)
+    return text if text.startswith("Expected") else re.sub(r"""(['"]).*\1""", HIDDEN, text, flags=re.DOTALL)

@@ -51,7 +51,7 @@ def dev(
     console = Console(stderr=output == "json")
     try:
         if data is not None:
-            data.mkdir(parents=True, exist_ok=True)
+            data.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise typer.BadParameter(str(error), param_hint="--data") from None
     with ExitStack() as stack:

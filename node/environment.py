@@ -15,6 +15,8 @@ OTHERS: Final = frozenset(
     }
 )
 """Those of tarry's other programs."""
+SECRET: Final = "TARRY_TOKEN"
+"""In a name that begins so, and is none, what follows may be a token."""
 _KUBERNETES: Final = re.compile(r"_(SERVICE_(HOST|PORT)|PORT)(_|$)")
 """What it tells every container of a Service whose name begins with tarry."""
 
@@ -28,6 +30,7 @@ def check(names: Iterable[str], fields: Iterable[str]) -> None:
         if key in known or name in OTHERS or _KUBERNETES.search(name):
             continue
         near = get_close_matches(key, known, n=1)
-        wrong.append(f"{name}: no such setting" + (f"; {near[0]} is one" if near else ""))
+        shown = f"{SECRET}…" if key.startswith(SECRET) else name
+        wrong.append(f"{shown}: no such setting" + (f"; {near[0]} is one" if near else ""))
     if wrong:
         raise ValueError("environment: " + "\nenvironment: ".join(wrong))

@@ -19,6 +19,7 @@ from tarry.node.app import Node
 from tarry.node.config import NodeConfig
 from tarry.node.forwarding import Forwarding
 from tarry.node.long_holds import Collections, LongHolds
+from tarry.node.privacy import keep_private
 from tarry.node.rejoining import Phase, Rejoining, phase, set_aside
 from tarry.node.tls import channel_credentials
 from tarry.replication.command import AnotherVersion
@@ -57,6 +58,7 @@ def serve(config: NodeConfig, *, rejoin: bool = False) -> None:
     Raises DataDamaged, DataInUse, CannotListen.
     """
     may_open_all()
+    keep_private(config.data)
     try:
         config.data.mkdir(parents=True, exist_ok=True)
         folder = os.open(config.data, os.O_RDONLY)

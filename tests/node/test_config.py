@@ -6,8 +6,12 @@ from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
+from typer.testing import CliRunner
 
-from tarry.node.config import load
+from tarry.client.local_cluster import LocalCluster
+from tarry.client.settings import Settings, Tls
+from tarry.node.__main__ import app
+from tarry.node.config import Token, load
 from tarry.node.environment import OTHERS
 
 WHOLE = {"node": "n1", "data": Path("data"), "listen": "127.0.0.1:1", "members": {"n1": "127.0.0.1:1"}}
@@ -90,3 +94,82 @@ def test_a_certificate_that_is_none_is_named(tmp_path: Path) -> None:
     pem.write_text("no certificate")
     with pytest.raises(ValidationError, match="must be PEM"):
         load(None, {**WHOLE, "tls": {"certificate": pem, "key": pem}})
+
+
+SECRET = "S3CR3T-TOKEN"
+HEAD = 'node = "n1"\ndata = "d"\nlisten = "127.0.0.1:1"\nmembers = {n1 = "127.0.0.1:1"}\n'
+WRONG_FILES = {
+    "no list of patterns": f'[tokens."{SECRET}"]\nproduce = "orders"',
+    "a pattern that is none": f'[tokens."{SECRET}"]\nproduce = [1]',
+    "an unknown right": f'[tokens."{SECRET}"]\nread = ["orders"]',
+    "no table": f'[tokens]\n"{SECRET}" = ["orders"]',
+    "a token with a dot, and no quotes": f"[tokens.old.{SECRET}]\nproduce = []",
+    "a table of its own": f'["{SECRET}"]\nproduce = ["orders"]',
+    "a list": f'tokens = ["{SECRET}"]',
+    "a text": f'tokens = "{SECRET}"',
+    "twice": f'[tokens."{SECRET}"]\n[tokens."{SECRET}"]',
+    "twice in line": f'tokens = {{"{SECRET}" = {{}}, "{SECRET}" = {{}}}}',
+    "no right side": f'tokens."{SECRET}"',
+    "a peer's token that is no text": f'peer_token = ["{SECRET}"]',
+    "no peer's token": f'[tokens."{SECRET}"]\noperate = true',
+}
+
+
+@pytest.mark.parametrize("lines", WRONG_FILES.values(), ids=WRONG_FILES)
+def test_what_is_wrong_with_a_token_is_said_without_it(lines: str, tmp_path: Path) -> None:
+    file = tmp_path / "node.toml"
+    file.write_text(HEAD + lines)
+    said = CliRunner().invoke(app, ["node", "--config", str(file)])
+    assert said.exit_code == 2
+    assert "token" in said.output or str(file) in said.output
+    assert SECRET.lower() not in said.output.lower()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        (f"TARRY_TOKENS__{SECRET}__PRODUCE", "orders"),
+        (f"TARRY_TOKENS__{SECRET}__PRODUCE", "5"),
+        (f"TARRY_TOKENS__{SECRET}", "orders"),
+        (f"TARRY_TOKENS_{SECRET}", "{}"),
+        (f"TARRY_TOKEN__{SECRET}__PRODUCE", "[]"),
+        ("TARRY_TOKENS", f'{{"{SECRET}"'),
+        ("TARRY_TOKENS", f'{{"{SECRET}": 5}}'),
+        ("TARRY_TOKENS", f'["{SECRET}"]'),
+    ],
+)
+def test_nor_is_a_token_of_the_environment_said(
+    name: str, value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "node.toml"
+    file.write_text(HEAD)
+    monkeypatch.setenv(name, value)
+    said = CliRunner().invoke(app, ["node", "--config", str(file)])
+    assert said.exit_code == 2
+    assert "token" in said.output.lower()
+    assert SECRET.lower() not in said.output.lower()
+
+
+def test_settings_are_shown_without_their_secrets(tmp_path: Path) -> None:
+    tokens = {SECRET: Token(operate=True)}
+    config = load(None, {**WHOLE, "tokens": tokens, "peer_token": SECRET})
+    pem = f"-----BEGIN {SECRET}".encode()
+    tls = Tls(certificate=pem.replace(SECRET.encode(), b""), private_key=pem)
+    client = Settings(servers=("127.0.0.1:1",), token=SECRET, tls=tls)
+    cluster = LocalCluster(1, tmp_path, {"tokens": {SECRET: {}}}, token=SECRET)
+    for shown in (repr(config), str(config), repr(client), repr(cluster)):
+        assert SECRET not in shown
+    with pytest.raises(ValidationError) as caught:
+        load(None, {**WHOLE, "tokens": {"t": SECRET}, "peer_token": [SECRET]})
+    assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize("command", [["status"], ["schedule"], ["consume"], ["node"], ["dev"]])
+def test_help_does_not_show_the_token_of_the_environment(
+    command: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TARRY_TOKEN", SECRET)
+    monkeypatch.setenv("TARRY_PEER_TOKEN", SECRET)
+    said = CliRunner().invoke(app, [*command, "--help"])
+    assert said.exit_code == 0
+    assert SECRET not in said.output
