@@ -21,6 +21,7 @@ import typer
 from rich.console import Console
 
 from tarry.chaos.explore import explored
+from tarry.chaos.load import LOADS
 from tarry.chaos.report import Report
 from tarry.chaos.run import Run
 from tarry.chaos.scenario import SCENARIOS, Scenario
@@ -35,9 +36,14 @@ for name in ("processes", "networks", "disks", "members", "clocks", "packets", "
 
 
 def play(
-    scenario: Scenario, seed: int, folder: Path, report: Report, runner: asyncio.Runner | None = None
+    scenario: Scenario,
+    seed: int,
+    folder: Path,
+    report: Report,
+    runner: asyncio.Runner | None = None,
+    load: str = "",
 ) -> Verdict:
-    """Play one scenario in a folder of its own and return the verdict.
+    """Play one scenario in a folder of its own and return the verdict; `load`: instead of the seed's.
 
     What a broken one recorded stays in the folder, as `history.json`. gRPC wants one event loop in a
     process: `runner` has it, for who plays several.
@@ -52,9 +58,10 @@ def play(
         console.print(f"  [dim]{time.monotonic() - started:6.1f} s[/]  {text}")
 
     try:
-        run = Run(scenario, folder, seed, say)
+        run = Run(scenario, folder, seed, say, load)
     except NoToxiproxy as error:
         return Verdict(scenario.name, seed, skipped=str(error))
+    say(f"load: {run.traffic.what}")
     try:
         (runner.run if runner else asyncio.run)(run.play())
     except LocalClusterError as error:
@@ -80,8 +87,9 @@ def tell(verdict: Verdict) -> None:
     if verdict.not_judged:
         more += f", {verdict.not_judged} not judged"
     console.print(
-        f"{mark}  {verdict.scenario}: {verdict.acknowledged} acknowledged, {verdict.delivered} delivered, "
-        f"{verdict.duplicates} duplicates, unavailable {verdict.unavailable_ms} ms, lateness p50/p99 "
+        f"{mark}  {verdict.scenario} ({verdict.traffic}): {verdict.acknowledged} acknowledged, "
+        f"{verdict.delivered} delivered, {verdict.duplicates} duplicates, "
+        f"unavailable {verdict.unavailable_ms} ms, lateness p50/p99 "
         f"{verdict.lateness_p50_ms}/{verdict.lateness_p99_ms} ms{more}, {verdict.seconds} s"
     )
     for each in verdict.broken:
@@ -95,6 +103,7 @@ def main(
     minutes: Annotated[float, typer.Option(min=0, help="Explore for so long instead.")] = 0,
     runs: Annotated[int, typer.Option(min=0, help="Explore so many runs instead.")] = 0,
     seed: Annotated[int, typer.Option(help="Of the traffic, and of the first run of an exploration.")] = 1,
+    load: Annotated[str, typer.Option(help="light, singles or bulk; empty: what the seed draws.")] = "",
     keep: Annotated[Path | None, typer.Option(help="Keep the nodes' folders and logs here.")] = None,
     report: Annotated[Path, typer.Option(help="Where the HTML report goes.")] = Path("out/chaos.html"),
     list_: Annotated[bool, typer.Option("--list", help="Name the scenarios and what they do.")] = False,
@@ -108,6 +117,9 @@ def main(
     if unknown:
         console.print(f"no such scenario: {', '.join(sorted(unknown))}; --list names them")
         raise typer.Exit(2)
+    if load and load not in LOADS:
+        console.print(f"no such load: {load}; there are {', '.join(LOADS)}")
+        raise typer.Exit(2)
     page = Report("tarry under chaos")
     verdicts: list[Verdict] = []
     what: dict[str, str] = {}
@@ -115,7 +127,7 @@ def main(
         for number, one in enumerate(_chosen(scenario, minutes, runs, seed)):
             console.print(f"[bold]{number + 1}[/]  {one.name}: {one.what}")
             with _folder(one.name, keep) as folder:
-                verdict = play(one, _seed_of(one, seed), folder, page, runner)
+                verdict = play(one, _seed_of(one, seed), folder, page, runner, load)
             if verdict.skipped:
                 page.skipped(verdict)
             tell(verdict)
@@ -126,7 +138,7 @@ def main(
     console.print(f"report: {report}, and its table: {report.with_suffix('.md')}")
     for verdict in verdicts:
         if not verdict.passed and not verdict.skipped:
-            console.print(f"again: {_command(verdict.scenario, seed)}")
+            console.print(f"again: {_command(verdict.scenario, seed, load)}")
     figures = summary(verdicts)
     slow, busy = too_slow(figures), max((verdict.load for verdict in verdicts), default=0.0) > BUSY
     for beyond in slow:
@@ -163,11 +175,12 @@ def _chosen(names: str, minutes: float, runs: int, seed: int) -> Iterator[Scenar
         number += 1
 
 
-def _command(name: str, seed: int) -> str:
+def _command(name: str, seed: int, load: str) -> str:
     kind, _, number = name.partition("-")
+    more = f' ARGS="--load {load}"' if load else ""
     if kind == "explore":
-        return f"make chaos-explore RUNS=1 SEED={number}"
-    return f"make chaos SCENARIO={name} SEED={seed}"
+        return f"make chaos-explore RUNS=1 SEED={number}{more}"
+    return f"make chaos SCENARIO={name} SEED={seed}{more}"
 
 
 if __name__ == "__main__":

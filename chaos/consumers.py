@@ -15,6 +15,7 @@ from grpc import aio
 
 from tarry.chaos.cluster import mono_ms, now_ms
 from tarry.chaos.history import Delivered, History
+from tarry.chaos.load import MASS
 from tarry.chaos.pace import QUICK
 from tarry.chaos.traffic import TOKEN
 from tarry.client.aio import AckOutcome, Client, Message
@@ -52,9 +53,9 @@ class Consumers:
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self, *, rough: bool = True) -> None:
-        for topic in self._topics:
+        for topic in (*self._topics, MASS):
             work = [partial(self._brisk, topic, f"brisk-{number}") for number in range(2)]
-            if rough:
+            if rough and topic != MASS:
                 chance = random.Random(f"{self._seed} {topic}")
                 kinds = (self._nacking, self._slow, self._pulling, self._coming_and_going, self._crashing)
                 work += [partial(kind, topic, chance) for kind in kinds]

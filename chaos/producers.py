@@ -10,6 +10,7 @@ import asyncio
 import random
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -17,9 +18,10 @@ from grpc import aio
 
 from tarry.chaos.cluster import mono_ms, now_ms
 from tarry.chaos.history import Answer, Asked, Cancelled, History, Operation, Repeated, Sent
+from tarry.chaos.load import LATER, LIGHT, MASS, Load, later_due_ms
 from tarry.chaos.pace import QUICK, Pace, id_of, on_topic, request_of
 from tarry.chaos.traffic import TOKEN, answer_of
-from tarry.client.aio import CancelOutcome, Client, Producer
+from tarry.client.aio import CancelOutcome, Client, Producer, Scheduled
 from tarry.client.errors import NotFound, TarryError
 from tarry.proto import tarry_producer_pb2 as pb
 from tarry.proto.tarry_producer_pb2_grpc import ProducerServiceStub
@@ -28,6 +30,10 @@ ATTEMPT_S = 2.0
 AGAIN_S = 0.2
 BATCH = 10
 KEYS = 8  # of each topic
+TICK_S = 0.02  # of single messages
+CROWD_AFTER_S = 1.5
+CROWD_DELAY_MS = 1_500
+BATCHES_MAX = 16  # without an answer
 
 
 class Producers:
@@ -42,6 +48,7 @@ class Producers:
         pace: Pace,
         seed: int,
         ahead_ms: int = 0,
+        load: Load = LIGHT,
     ) -> None:
         """`dial`: where each node is reached, for the kinds that ask any node rather than the leader.
 
@@ -49,6 +56,7 @@ class Producers:
         """
         self._ahead_ms = ahead_ms
         self.pace = pace
+        self._load = load
         self._client = client
         self._addresses = list(dial.values())
         self._history = history
@@ -63,7 +71,9 @@ class Producers:
         return now_ms() + self._ahead_ms
 
     def start(self) -> None:
-        kinds = (self._singles, self._batches, self._stream, self._repeats)
+        kinds = [self._singles, self._batches, self._stream, self._repeats]
+        kinds += [self._many_singles] if self._load.singles_per_s else []
+        kinds += [self._bulk] if self._load.batches_per_s else []
         self._kinds = [
             asyncio.create_task(kind(random.Random(f"{self._seed} {kind.__name__}"))) for kind in kinds
         ]
@@ -80,10 +90,11 @@ class Producers:
         for task in (*self._kinds, *self._calls):
             task.cancel()
 
-    def _spawn(self, call: Coroutine[None, None, None]) -> None:
+    def _spawn(self, call: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(call)
         self._calls.add(task)
         task.add_done_callback(self._calls.discard)
+        return task
 
     async def _pause(self, seconds: float) -> bool:
         """Wait; return whether to go on."""
@@ -194,16 +205,104 @@ class Producers:
     async def schedule_many(self, topic: str, count: int, delay_ms: int, *, recorded: bool) -> None:
         """Schedule many as batches, all due at one moment; `recorded`: they belong to the history."""
         async with self._client.producer() as producer:
-            at_mono_ms, at_ms = mono_ms(), self._now_ms()
-            drafts = [
-                Sent(next(self._tokens), topic, at_ms + delay_ms, at_ms, at_mono_ms, Answer.UNKNOWN, 0, 0)
-                for _ in range(count)
-            ]
+            drafts = self._drafts(topic, [self._now_ms() + delay_ms] * count)
             bodies = [TOKEN.pack(draft.token).ljust(100, b"\0") for draft in drafts]
-            answer = await producer.schedule_batch(topic, bodies, due_ms=at_ms + delay_ms)
+            answer = await producer.schedule_batch(topic, bodies, due_ms=drafts[0].due_ms)
             if recorded:
                 for draft, found in zip(drafts, answer.ids, strict=True):
                     self._answered(draft, None, found, draft.due_ms)
+
+    def _drafts(self, topic: str, due_ms: Sequence[int]) -> list[Sent]:
+        """Return messages for one topic that have no answer yet."""
+        at_mono_ms, at_ms = mono_ms(), self._now_ms()
+        return [
+            Sent(next(self._tokens), topic, each_ms, at_ms, at_mono_ms, Answer.UNKNOWN, 0, 0)
+            for each_ms in due_ms
+        ]
+
+    # The load
+
+    async def _many_singles(self, chance: random.Random) -> None:
+        """Schedule single messages, so many a second whatever becomes of those before."""
+        begun, sent = asyncio.get_running_loop().time(), 0
+        async with self._client.producer() as producer:
+            while await self._pause(TICK_S):
+                elapsed_s = asyncio.get_running_loop().time() - begun
+                due = min(int(elapsed_s * self._load.singles_per_s) - sent, self._load.singles_per_s)
+                for _ in range(due):
+                    draft = on_topic(MASS, self._draft(chance))
+                    body = TOKEN.pack(draft.token).ljust(self._load.body_bytes, b"\0")
+                    try:
+                        answer = producer.schedule(MASS, body, due_ms=draft.due_ms)
+                    except TarryError as error:  # too many wait for their answer: it was not sent
+                        self._answered(draft, error)
+                        continue
+                    answer.add_done_callback(partial(self._single_answered, draft))
+                sent += due
+            await producer.flush()
+
+    def _single_answered(self, draft: Sent, answer: asyncio.Future[Scheduled]) -> None:
+        error = answer.exception()
+        if error is not None and not isinstance(error, TarryError):
+            raise error
+        done = None if error else answer.result()
+        self._answered(draft, error, done.id if done else "", done.due_ms if done else 0)
+
+    async def _bulk(self, chance: random.Random) -> None:
+        """Schedule large batches, due soon or in years, cancel some; once a crowd at one instant."""
+        begun, crowded = asyncio.get_running_loop().time(), False
+        room = asyncio.Semaphore(BATCHES_MAX)  # a client that has no answer does not pile up more
+        async with self._client.producer() as producer:
+            while await self._pause(chance.expovariate(self._load.batches_per_s)):
+                await room.acquire()
+                now_ms, count = self._now_ms(), self._load.batch_messages
+                if not crowded and asyncio.get_running_loop().time() - begun > CROWD_AFTER_S:
+                    crowded = True
+                    crowd = [now_ms + CROWD_DELAY_MS] * self._load.crowd_messages
+                    batch = self._large_batch(producer, MASS, crowd, 100, chance)
+                elif chance.random() < self._load.later_share:
+                    due_ms = later_due_ms(now_ms, count, chance)
+                    batch = self._large_batch(producer, LATER, due_ms, self._load.body_bytes, chance)
+                else:
+                    due_ms = [now_ms + chance.randint(0, self.pace.delay_ms_max) for _ in range(count)]
+                    batch = self._large_batch(producer, MASS, due_ms, self._load.body_bytes, chance)
+                self._spawn(batch).add_done_callback(lambda _: room.release())
+            await self._drained()
+
+    async def _large_batch(
+        self, producer: Producer, topic: str, due_ms: Sequence[int], body_bytes: int, chance: random.Random
+    ) -> None:
+        drafts = self._drafts(topic, due_ms)
+        bodies = [TOKEN.pack(draft.token).ljust(body_bytes, b"\0") for draft in drafts]
+        try:
+            answer = await producer.schedule_batch(topic, bodies, due_ms=due_ms)
+        except TarryError as error:
+            for draft in drafts:
+                self._answered(draft, error)
+            return
+        ids = list(answer.ids)
+        for draft, found, due in zip(drafts, ids, answer.due_ms.tolist(), strict=True):
+            self._answered(draft, None, found, due)
+        if topic == LATER and chance.random() < self._load.cancel_share:
+            await self._cancel_some(producer, drafts, ids, chance)
+
+    async def _cancel_some(
+        self, producer: Producer, drafts: Sequence[Sent], ids: Sequence[str], chance: random.Random
+    ) -> None:
+        chosen = chance.sample(range(len(ids)), len(ids) // 3)
+        try:
+            outcomes = await producer.cancel_many([ids[place] for place in chosen])
+        except TarryError as error:
+            if answer_of(error) is Answer.UNKNOWN:
+                self._history.cancelled += [
+                    Cancelled(drafts[place].token, self._now_ms(), certain=False) for place in chosen
+                ]
+            return
+        self._history.cancelled += [
+            Cancelled(drafts[place].token, self._now_ms())
+            for place, outcome in zip(chosen, outcomes, strict=True)
+            if outcome is CancelOutcome.CANCELLED
+        ]
 
     async def _drained(self) -> None:
         """Wait for the calls of a producer before it is closed."""

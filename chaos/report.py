@@ -22,9 +22,9 @@ from tarry.chaos.verdict import Verdict
 
 DOTS_MAX = 3_000
 COLUMNS = (
-    "acknowledged", "delivered", "lost", "early", "undead", "duplicates", "duplicates_beyond_bound",
-    "unmarked", "stuck", "diverged", "not_judged", "unavailable_ms", "lateness_p50_ms", "lateness_p99_ms",
-    "seconds",
+    "traffic", "acknowledged", "delivered", "lost", "early", "undead", "duplicates",
+    "duplicates_beyond_bound", "unmarked", "stuck", "diverged", "not_judged", "unavailable_ms",
+    "lateness_p50_ms", "lateness_p99_ms", "seconds",
 )  # fmt: skip
 STYLE = """
 body { font: 14px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 80em; padding: 0 1em; color: #222 }

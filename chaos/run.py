@@ -19,7 +19,8 @@ from tarry.chaos.checking.repeats import Span
 from tarry.chaos.cluster import Cluster, mono_ms
 from tarry.chaos.consumers import BRISK, ROUGH, Consumers
 from tarry.chaos.cores import cores
-from tarry.chaos.history import History, NodeSeen
+from tarry.chaos.history import Answer, History, NodeSeen
+from tarry.chaos.load import LATER, LOADS, MASS, drawn
 from tarry.chaos.pace import QUICK
 from tarry.chaos.producers import Producers
 from tarry.chaos.scenario import Scenario
@@ -46,10 +47,13 @@ ASKED_S = 5.0
 class Run:
     """What a scenario has in hand."""
 
-    def __init__(self, scenario: Scenario, folder: Path, seed: int, say: Callable[[str], None]) -> None:
-        """Raises NoToxiproxy."""
+    def __init__(
+        self, scenario: Scenario, folder: Path, seed: int, say: Callable[[str], None], load: str = ""
+    ) -> None:
+        """`load`: the name of one; empty: what the seed draws. Raises NoToxiproxy."""
         self.scenario = scenario
         self.seed = seed
+        self.traffic = LOADS[load] if load else drawn(seed, scenario.name, scenario.loads)
         self.ahead_ms = scenario.ahead_ms()
         self.say = say
         self.history = History()
@@ -65,7 +69,7 @@ class Run:
         self.pauses_ms: list[int] = []
         self.client: Client = self.cluster.connect(deadline_ms=DEADLINE_MS)
         given = (self.cluster.dial, self.history, TOPICS)
-        self.producers = Producers(self.client, *given, scenario.pace, seed, self.ahead_ms)
+        self.producers = Producers(self.client, *given, scenario.pace, seed, self.ahead_ms, self.traffic)
         self.consumers = Consumers(self.client, *given, seed, self.ahead_ms)
         self._channels: dict[str, aio.Channel] = {}
         self._at_end: list[Callable[[], object]] = []
@@ -255,16 +259,40 @@ class Run:
         if not await self._settled():
             self.say("not everything was delivered")
         self.expect(await self._agreed(), "the replicas did not come to the same state")
+        await self._expect_later()
+
+    async def _expect_later(self) -> None:
+        """What is due in days to years is still there: neither lost nor there twice."""
+        sent = [one for one in self.history.sent if one.topic == LATER]
+        if not sent:
+            return
+        taken = {one.token for one in sent if one.answer is Answer.ACKNOWLEDGED}
+        unknown = sum(one.answer is Answer.UNKNOWN for one in sent)
+        gone = {one.token for one in self.history.cancelled} & taken
+        certain = {one.token for one in self.history.cancelled if one.certain} & taken
+        status = await self.client.operator().status()
+        pending = sum(topic.pending for topic in status.topics if topic.topic == LATER)
+        self.expect(
+            len(taken) - len(gone) <= pending <= len(taken) + unknown - len(certain),
+            f"{pending} messages of {LATER!r} are pending; {len(taken)} were acknowledged, {unknown} had no "
+            f"answer, {len(certain)} were cancelled, and perhaps {len(gone) - len(certain)} more",
+        )
 
     async def _settled(self) -> bool:
         seen, since = -1, time.monotonic()
-        groups = (BRISK, ROUGH) if self.scenario.rough else (BRISK,)
         gone = {one.token for one in self.history.cancelled}
-        expected = {one.token for one in self.history.acknowledged()} - gone
+        every: tuple[str, ...] = (BRISK, ROUGH) if self.scenario.rough else (BRISK,)
+        groups = {**dict.fromkeys(TOPICS, every), MASS: (BRISK,)}
+        expected = [
+            (group, one.token)
+            for one in self.history.acknowledged()
+            if one.token not in gone
+            for group in groups.get(one.topic, ())
+        ]
         while time.monotonic() - since < SETTLE_S:
             self.consumers.check()
             here = {(one.group, one.token) for one in self.history.delivered}
-            if all((group, token) in here for group in groups for token in expected):
+            if here.issuperset(expected):
                 await asyncio.sleep(0.3)  # in which a repetition would come
                 return True
             if len(here) != seen:

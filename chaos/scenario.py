@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from tarry.chaos.load import LOADS
 from tarry.chaos.pace import Pace
 from tarry.client.local_cluster import Setting
 
@@ -53,6 +54,8 @@ class Scenario:
     """How far all clocks are set back: what is due within that is released as soon as it is taken."""
     unavailable_ms_max: int | None = None
     duplicates_max: int | None = None
+    loads: tuple[str, ...] = tuple(LOADS)
+    """Which of the loads it is played under; a run's seed draws one."""
     fast: bool = False
     """Part of `make test`."""
 

@@ -53,8 +53,8 @@ def summary(verdicts: Sequence[Verdict]) -> dict[str, int | None]:
 def table(verdicts: Sequence[Verdict], what: Mapping[str, str]) -> str:
     """Return a Markdown table of runs, as chaos/README.md has it; `what` is done, by scenario."""
     rows = [
-        "| scenario | what is done | kept | acknowledged | repeated | unavailable ms | failover ms |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
+        "| scenario | what is done | load | kept | acknowledged | repeated | unavailable ms | failover ms |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for one in verdicts:
         span = _span(one.failovers_ms)
@@ -66,7 +66,9 @@ def table(verdicts: Sequence[Verdict], what: Mapping[str, str]) -> str:
             if one.skipped
             else (f"{one.acknowledged:,}", one.duplicates, one.unavailable_ms, span)
         )
-        rows.append(f"| {' | '.join(map(str, (one.scenario, what[one.scenario], kept, *figures)))} |")
+        rows.append(
+            f"| {' | '.join(map(str, (one.scenario, what[one.scenario], one.traffic, kept, *figures)))} |"
+        )
     return "\n".join(rows) + "\n"
 
 

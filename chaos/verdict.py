@@ -11,6 +11,7 @@ from tarry.chaos.checking import failovers, leaders, registers, repeats, waiting
 from tarry.chaos.checking.repeats import Span
 from tarry.chaos.consumers import BRISK, PULLING, ROUGH
 from tarry.chaos.history import Delivered, History
+from tarry.chaos.load import MASS, Load
 from tarry.chaos.run import BEHIND_MS, RECOVER_MS, TOPICS
 from tarry.chaos.scenario import Scenario
 
@@ -32,6 +33,8 @@ class Verdict:
     seed: int
     seconds: float = 0.0
     skipped: str = ""
+    traffic: str = ""
+    """The name of the load under which it was played."""
     acknowledged: int = 0
     delivered: int = 0
     lost: int = 0
@@ -67,6 +70,7 @@ class Played(Protocol):
 
     scenario: Scenario
     seed: int
+    traffic: Load
     history: History
     spans: list[Span]
     windows: list[Span]
@@ -103,6 +107,7 @@ def judge(run: Played, seconds: float) -> Verdict:
         scenario.name,
         run.seed,
         round(seconds, 1),
+        traffic=run.traffic.name,
         acknowledged=sum(1 for _ in history.acknowledged()),
         delivered=len(history.first_deliveries()),
         lost=counts["lost"],
@@ -141,7 +146,7 @@ def judge(run: Played, seconds: float) -> Verdict:
 def _found(run: Played) -> dict[str, Sequence[object]]:
     """Return what breaks a promise however busy the machine was."""
     scenario, history = run.scenario, run.history
-    groups = [(topic, group) for topic in TOPICS for group in _groups(scenario)]
+    groups = [(topic, group) for topic in TOPICS for group in _groups(scenario)] + [(MASS, BRISK)]
     return {
         "lost": checks.lost(history, groups),
         "early": checks.early(history, scenario.tolerance_ms),

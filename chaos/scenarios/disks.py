@@ -10,7 +10,7 @@ from tarry.chaos.faults import disks
 from tarry.chaos.run import Run
 from tarry.chaos.scenario import SHORT_JOURNAL, scenario
 
-DISK_BYTES = 64 << 20
+DISK_BYTES = 256 << 20
 FULL = {"limits": {"disk_free_bytes_min": 1 << 20}}  # the disks are small
 
 

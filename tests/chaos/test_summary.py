@@ -36,12 +36,20 @@ def test_figures_beyond_what_is_promised_are_named_and_missing_ones_are_not() ->
 
 def test_the_table_of_runs_says_what_was_done_and_what_came_of_it() -> None:
     runs = [
-        Verdict("crash", 1, acknowledged=1_234, duplicates=2, unavailable_ms=456, failovers_ms=[500, 400]),
+        Verdict(
+            "crash",
+            1,
+            traffic="bulk",
+            acknowledged=1_234,
+            duplicates=2,
+            unavailable_ms=456,
+            failovers_ms=[500, 400],
+        ),
         Verdict("twice", 1, failovers_ms=[300], failovers_from_majority_ms=[700]),
         Verdict("cut", 1, skipped="not root"),
     ]
     assert table(runs, {"crash": "SIGKILL.", "twice": "Both.", "cut": "Packets."}).splitlines()[2:] == [
-        "| crash | SIGKILL. | yes | 1,234 | 2 | 456 | 400 to 500 |",
-        "| twice | Both. | yes | 0 | 0 | 0 | 300 and 700 from a majority |",
-        "| cut | Packets. | not played |  |  |  |  |",
+        "| crash | SIGKILL. | bulk | yes | 1,234 | 2 | 456 | 400 to 500 |",
+        "| twice | Both. |  | yes | 0 | 0 | 0 | 300 and 700 from a majority |",
+        "| cut | Packets. |  | not played |  |  |  |  |",
     ]

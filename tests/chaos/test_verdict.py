@@ -18,6 +18,7 @@ from tarry.chaos.history import (
     Repeated,
     Sent,
 )
+from tarry.chaos.load import LIGHT, Load
 from tarry.chaos.scenario import Scenario
 from tarry.chaos.verdict import BUSY, Verdict, judge
 
@@ -36,6 +37,7 @@ class Played:
     history: History
     scenario: Scenario = field(default_factory=lambda: Scenario(name="killed", play=_nothing, what=""))
     seed: int = 1
+    traffic: Load = LIGHT
     spans: list[Span] = field(default_factory=lambda: [(6_000, 9_000)])
     windows: list[Span] = field(default_factory=lambda: [(5_900, 6_050)])
     complaints: list[str] = field(default_factory=list)
