@@ -64,12 +64,24 @@ def set_aside(data: Path) -> Path:
     number = 1 + sum(1 for _ in data.glob(f"{ASIDE}-*"))
     aside = data / f"{ASIDE}-{number}"
     aside.mkdir()
-    for path in sorted(data.iterdir()):
-        if path.name in {"journal", POINTER} or NAME.fullmatch(path.name):
-            path.rename(aside / path.name)
+    for path in _left(data):
+        path.rename(aside / path.name)
     sync_path(aside)
     sync_path(data)
     return aside
+
+
+def interrupted(data: Path) -> bool:
+    """Return whether setting the data aside has not come to its end: nothing of it may be used."""
+    return phase(data) is Phase.LEAVING and bool(_left(data))
+
+
+def _left(data: Path) -> list[Path]:
+    return sorted(
+        path
+        for path in data.iterdir()
+        if path.name in {"journal", POINTER} or NAME.fullmatch(path.name) is not None
+    )
 
 
 def left(data: Path) -> None:

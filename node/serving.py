@@ -20,7 +20,7 @@ from tarry.node.config import NodeConfig
 from tarry.node.forwarding import Forwarding
 from tarry.node.long_holds import Collections, LongHolds
 from tarry.node.privacy import keep_private
-from tarry.node.rejoining import Phase, Rejoining, phase, set_aside
+from tarry.node.rejoining import Phase, Rejoining, interrupted, phase, set_aside
 from tarry.node.tls import channel_credentials
 from tarry.replication.command import AnotherVersion
 from tarry.replication.holds import Holds
@@ -70,6 +70,8 @@ def serve(config: NodeConfig, *, rejoin: bool = False) -> None:
         raise DataInUse(f"{config.data} is another running node's: two at once would destroy it") from None
     if rejoin:
         _set_aside(config, "as asked")
+    elif interrupted(config.data):
+        _set_aside(config, "the rest, for it was interrupted")
     try:
         holds = Holds()
         with asyncio.Runner(loop_factory=partial(precise_loop.new, holds)) as runner:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tarry.node import rejoining
+from tarry.node import rejoining, serving
+from tarry.node.config import NodeConfig
 from tarry.node.rejoining import MARK, Phase, joined, left, phase, set_aside
 
 
@@ -56,20 +58,52 @@ def test_a_mark_that_nobody_can_read_counts_as_leaving(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("moves", range(3))
-def test_a_crash_in_the_middle_never_leaves_a_node_without_data_and_without_the_mark(
+def test_what_a_crash_in_the_middle_left_is_set_aside_at_the_next_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moves: int
 ) -> None:
     fill(tmp_path)
-    done = iter(range(moves))
-    rename = Path.rename
+    with monkeypatch.context() as power:
+        power.setattr(rejoining.Path, "rename", _that_fails_after(moves))
+        with pytest.raises(InterruptedError):
+            set_aside(tmp_path)
+    asked: list[Path] = []
+
+    def leaves(config: NodeConfig, stopping: object) -> object:
+        asked.extend(sorted(config.data.iterdir()))
+        return _not_left()
+
+    monkeypatch.setattr(serving, "_leave", leaves)
+    config = NodeConfig(
+        node="n1", data=tmp_path, listen="127.0.0.1:1", members={"n1": "127.0.0.1:1", "n2": "127.0.0.1:2"}
+    )
+    serving.serve(config)
+    assert [path.name for path in asked] == ["damaged-1", "damaged-2", MARK]
+    kept = {path.name for aside in asked[:2] for path in aside.iterdir()}
+    assert kept == {"journal", "state-3", "current"}
+
+
+async def _not_left() -> bool:
+    return False
+
+
+def _that_fails_after(moves: int) -> Callable[[Path, Path], Path]:
+    done, rename = iter(range(moves)), Path.rename
 
     def until_the_power_goes(path: Path, target: Path) -> Path:
         if next(done, None) is None:
             raise InterruptedError
         return rename(path, target)
 
+    return until_the_power_goes
+
+
+@pytest.mark.parametrize("moves", range(3))
+def test_a_crash_in_the_middle_never_leaves_a_node_without_data_and_without_the_mark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moves: int
+) -> None:
+    fill(tmp_path)
     with monkeypatch.context() as power:
-        power.setattr(rejoining.Path, "rename", until_the_power_goes)
+        power.setattr(rejoining.Path, "rename", _that_fails_after(moves))
         with pytest.raises(InterruptedError):
             set_aside(tmp_path)
     assert phase(tmp_path) is Phase.LEAVING
