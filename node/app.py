@@ -45,12 +45,13 @@ from tarry.replication.journal_lmdb import LmdbStorage
 from tarry.replication.quick_disk import QuickDisk
 from tarry.replication.refusal import Reason, Refusal
 from tarry.replication.settings import ReplicationSettings
-from tarry.replication.status import TransferRefused
+from tarry.replication.status import Dropped, TransferRefused
 from tarry.replication.transport import PeerTransport, channel_options, server_options
 
 log = structlog.get_logger()
 
 HEALTH_PERIOD_S: Final = 1.0
+DROPPED_PERIOD_S: Final = 10.0
 STOP_GRACE_S: Final = 2.0
 STOP_TRANSFER_MS: Final = 2_000
 COMMAND_OVERHEAD_BYTES: Final = 64 << 10
@@ -128,6 +129,7 @@ class Node:
                 "checkpoints": self._core.checkpoints.run(),
                 "ledger": self._core.ledger.run(),
                 "health": self._tell_health(),
+                "dropped": self._tell_dropped(),
                 "clock": ClockGuard(self.driver, self.time, config.dispatch).run(),
                 "repair": damage.run(self._connected, records.fetch),
                 "index repair": damage.indices.run(self._connected, records.fetch_index),
@@ -278,6 +280,16 @@ class Node:
                 for service in ("", *SERVICES):
                     await self._health.set(service, value)
             await asyncio.sleep(to_next(HEALTH_PERIOD_S, asyncio.get_running_loop().time()))
+
+    async def _tell_dropped(self) -> None:
+        """Log whose messages count for nothing, and why, now and then."""
+        told: dict[tuple[str, Dropped], int] = {}
+        while True:
+            for (peer, why), count in self.driver.dropped.items():
+                if count != told.get((peer, why)):
+                    log.warning("messages dropped", peer=peer, why=why.value, messages=count)
+            told = dict(self.driver.dropped)
+            await asyncio.sleep(to_next(DROPPED_PERIOD_S, asyncio.get_running_loop().time()))
 
 
 def _replication_settings(config: NodeConfig) -> ReplicationSettings:

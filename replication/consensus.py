@@ -17,6 +17,7 @@ from tarry.proto.tarry_peer_pb2 import MembershipChange, PeerMessage
 from tarry.replication.appending import Appending
 from tarry.replication.clock import Clock
 from tarry.replication.elections import ConsensusViolated, Elections
+from tarry.replication.guard import terms
 from tarry.replication.guard.transfer import Phase, Transfer
 from tarry.replication.journal import Journal
 from tarry.replication.leading import Leading
@@ -261,11 +262,15 @@ class Consensus:
             if now >= self._leading.heartbeat_at:
                 self._leading.send_heartbeats(now)
 
-    def receive(self, peer: str, message: PeerMessage) -> None:
+    def receive(self, peer: str, message: PeerMessage) -> bool:
+        """False: dropped, for it is of a term that no election leads to."""
         kind = message.WhichOneof("body")
+        if not terms.is_plausible(terms.highest(message), self.term):
+            return False
         if kind is not None and peer != self.node:
             self._handlers[kind](peer, getattr(message, kind))
             self._observe()
+        return True
 
     # Inside
 

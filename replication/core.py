@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -13,7 +14,7 @@ from tarry.replication.holds import Holds
 from tarry.replication.journal import Journal
 from tarry.replication.membership import Membership
 from tarry.replication.settings import ReplicationSettings
-from tarry.replication.status import NotLeader, Role
+from tarry.replication.status import Dropped, NotLeader, Role
 
 
 class RunBlocking(Protocol):
@@ -34,6 +35,8 @@ class Core:
     applied: int
     given_away: set[int] = field(default_factory=set)
     """Indices of states that followers were given, and have not gone on from yet."""
+    dropped: Counter[tuple[str, Dropped]] = field(default_factory=Counter)
+    """Messages that count for nothing: by who said them, and why."""
     stopping: bool = False
     failure: BaseException | None = None
     """Of something beside the turns; the next turn raises it."""

@@ -34,7 +34,7 @@ from tarry.replication.proposals import Proposals
 from tarry.replication.sending import Sending
 from tarry.replication.settings import ReplicationSettings
 from tarry.replication.snapshot import SnapshotSink, SnapshotSource
-from tarry.replication.status import ReplicationStatus, Role, Transferred
+from tarry.replication.status import Dropped, ReplicationStatus, Role, Transferred
 from tarry.replication.transport import Transport
 from tarry.replication.wire import Identity
 
@@ -180,6 +180,11 @@ class Driver:
         """To be asked, not told. Another object after a snapshot."""
         return self._core.consensus
 
+    @property
+    def dropped(self) -> Mapping[tuple[str, Dropped], int]:
+        """How many messages counted for nothing: by who said them, and why."""
+        return self._core.dropped
+
     def beat(self) -> None:
         """A leader's heartbeats go with the next turn."""
         self._core.consensus.beat()
@@ -213,7 +218,9 @@ class Driver:
         consensus = core.consensus
         changes = len(journal.membership_changes)
         for _ in range(min(len(self._inbound), self._settings.turn_messages_max)):
-            consensus.receive(*self._inbound.popleft())
+            peer, message = self._inbound.popleft()
+            if not consensus.receive(peer, message):
+                core.dropped[peer, Dropped.TERM] += 1
         self._proposals.propose(consensus, self._clock.monotonic())
         consensus.tick()
         self._compact()

@@ -9,6 +9,7 @@ from functools import partial
 from tarry.proto.tarry_peer_pb2 import LogPosition
 from tarry.replication import snapshot
 from tarry.replication.core import Core
+from tarry.replication.guard.terms import is_plausible
 from tarry.replication.journal import Batch, Journal
 from tarry.replication.snapshot import SnapshotFailed, SnapshotSink
 from tarry.replication.transport import Transport
@@ -71,8 +72,9 @@ class Installing:
         return True
 
     def _is_ahead(self, position: LogPosition) -> bool:
-        """What is committed here is never taken back (S4)."""
-        return position.index > self._core.consensus.commit_index
+        """What is committed here is never taken back (S4); and no leader can have been in an absurd term."""
+        consensus = self._core.consensus
+        return position.index > consensus.commit_index and is_plausible(position.term, consensus.term)
 
     def cancel(self) -> None:
         if self._fetching is not None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 
 from tarry.proto.tarry_peer_pb2 import LogPosition, MemberList
+from tarry.replication.guard import terms
 from tarry.replication.journal_records import (
     MEMBERSHIP,
     NO_OP_PAYLOAD,
@@ -65,6 +66,7 @@ class Journal:
         self._last_term = 0
         self._load()
         self._head.commit_index = min(self._head.commit_index, self._last)
+        self._mend_term()
         self.durable_index = self._last
         self.durable_term = self._head.term
 
@@ -276,6 +278,14 @@ class Journal:
             self._tail.trim(self._last)
         if end and (self._last, chain) != (end, self._head.last_chain):
             raise JournalDamaged(f"ends at {self._last} instead of {end}")
+
+    def _mend_term(self) -> None:
+        if terms.is_plausible(max(self._head.term, self._last_term), 0):
+            return
+        term = terms.mended(self._last_term)
+        if term is None:
+            raise JournalDamaged(f"it has entries of term {self._last_term}, which no election leads to")
+        self._head.term, self._head.voted_for = term, ""
 
     def _find(self, index: int) -> tuple[Entry, int]:
         held = self._tail.get(index)

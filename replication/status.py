@@ -7,6 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 
+class Dropped(enum.StrEnum):
+    """Why a peer's message counts for nothing; the value says what to do."""
+
+    TERM = "no election leads to its term from the one here: one of the two nodes needs --rejoin"
+
+
 class Role(enum.Enum):
     FOLLOWER = "follower"
     CANDIDATE = "candidate"

@@ -8,6 +8,7 @@ from tarry.proto.tarry_peer_pb2 import (
     Append,
     Appended,
     Heartbeat,
+    HeartbeatReply,
     LoggedEntry,
     MemberList,
     MembershipChange,
@@ -16,10 +17,12 @@ from tarry.proto.tarry_peer_pb2 import (
     PreVote,
     PreVoteRequest,
     TermNotice,
+    TimeoutNow,
     Vote,
     VoteRequest,
 )
 from tarry.replication.consensus import ConsensusViolated
+from tarry.replication.guard.terms import TERM_END, TERM_STEP_MAX
 from tarry.replication.payload import entry_payload
 from tarry.replication.status import Role
 from tests.replication.lone_consensus import Lone, answer_heartbeats, commit_all, kinds, serving, vote_request
@@ -115,6 +118,51 @@ def test_a_leader_that_is_told_of_a_later_term_steps_down() -> None:
     lone.lead()
     lone.receive("n2", term_notice=TermNotice(term=7))
     assert (lone.role(), lone.consensus.term, lone.consensus.leader) == (Role.FOLLOWER, 7, None)
+
+
+@pytest.mark.parametrize("far", [TERM_STEP_MAX + 5, TERM_END - 1, TERM_END, 2**64 - 1])
+@pytest.mark.parametrize("leads", [True, False])
+def test_a_message_of_a_term_that_no_election_leads_to_counts_for_nothing(far: int, leads: bool) -> None:
+    """Or it goes round the cluster, and is on every disk for good."""
+    entry = LoggedEntry(term=far, payload=entry_payload(b"x"))
+    bodies: list[dict[str, object]] = [
+        {"term_notice": TermNotice(term=far)},
+        {"append": Append(term=far, prev_index=1)},
+        {"append": Append(term=4, prev_index=1, prev_term=far)},
+        {"append": Append(term=4, prev_index=1, entries=[entry])},
+        {"appended": Appended(term=far, sequence=1, next_index=3, success=True)},
+        {"need_snapshot": NeedSnapshot(term=far, first_index=9)},
+        {"vote_request": vote_request(term=far)},
+        {"vote_request": VoteRequest(term=5, last_index=9, last_term=far)},
+        {"vote": Vote(term=far)},
+        {"pre_vote_request": PreVoteRequest(term=far, round=1)},
+        {"pre_vote_request": PreVoteRequest(term=5, round=1, last_term=far)},
+        {"timeout_now": TimeoutNow(term=far)},
+        {"heartbeat": Heartbeat(term=far)},
+        {"heartbeat_reply": HeartbeatReply(term=far)},
+    ]
+    lone = Lone()
+    lone.receive("n2", term_notice=TermNotice(term=3))
+    if leads:
+        lone.lead()
+    else:
+        lone.follow("n2", term=4)
+    lone.clock.now += 0.7
+    before = (lone.role(), lone.consensus.term, lone.journal.last_term)
+    for body in bodies:
+        assert not lone.consensus.receive("n2", PeerMessage(**body))  # type: ignore[arg-type]
+        assert lone.settle() == []
+    assert (lone.role(), lone.consensus.term, lone.journal.last_term) == before
+    assert before[1:] == (4, 4)
+
+
+def test_a_term_is_believed_up_to_the_step_that_elections_may_take_and_any_by_who_has_none() -> None:
+    lone = Lone()
+    lone.receive("n2", term_notice=TermNotice(term=TERM_END - 1 - TERM_STEP_MAX))
+    lone.receive("n2", term_notice=TermNotice(term=TERM_END - 1))
+    assert lone.consensus.term == TERM_END - 1
+    lone.tick(after_s=1.0)
+    assert lone.said[-1][1].pre_vote_request.term == TERM_END
 
 
 def test_two_leaders_of_one_term_stop_the_process() -> None:

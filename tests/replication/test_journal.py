@@ -9,7 +9,8 @@ import psutil
 import pytest
 
 from tarry.proto.tarry_peer_pb2 import LogPosition, MemberList
-from tarry.replication.journal import Journal, JournalMisused
+from tarry.replication.guard.terms import TERM_END, TERM_STEP_MAX
+from tarry.replication.journal import Journal, JournalDamaged, JournalMisused
 from tarry.replication.journal_lmdb import LmdbStorage
 from tarry.replication.journal_records import Batch
 from tarry.replication.journal_view import JournalView
@@ -49,6 +50,32 @@ def test_each_opening_has_a_higher_boot_number_and_the_same_incarnation(open_jou
         boots.append((journal.incarnation, journal.boot))
         journal.close()
     assert boots == [(7, 1), (7, 2), (7, 3)]
+
+
+@pytest.mark.parametrize("term", [TERM_END, 2**64 - 1])
+def test_a_term_that_no_election_leads_to_is_mended_above_every_true_one(
+    open_journal: Open, term: int
+) -> None:
+    journal = open_journal()
+    fill(journal, 3, term=6)
+    journal.set_term(term, "n2")
+    sync(journal)
+    journal.close()
+    for _ in range(2):
+        journal = open_journal()
+        assert (journal.term, journal.voted_for, journal.last_term) == (6 + TERM_STEP_MAX // 2, None, 6)
+        sync(journal)
+        journal.close()
+
+
+def test_entries_of_a_term_that_no_election_leads_to_are_damage(open_journal: Open) -> None:
+    journal = open_journal()
+    fill(journal, 3, term=TERM_END)
+    journal.set_term(TERM_END, None)
+    sync(journal)
+    journal.close()
+    with pytest.raises(JournalDamaged):
+        open_journal()
 
 
 def test_what_was_not_written_is_gone_after_reopening(open_journal: Open) -> None:
