@@ -49,6 +49,14 @@ def _slow_plan(append: Append, log: Log, commit_index: int) -> Plan:
 appends_plan = appends.plan
 
 
+def _apply_all(self: applying.Applying) -> None:
+    while self._core.applied < min(self._core.consensus.commit_index, self._core.journal.durable_index):
+        apply_for_a_while(self)
+
+
+apply_for_a_while = applying.Applying.apply
+
+
 def _echo_on_arrival(self: lease.Lease, peer: str, sent: float, now: float, length_s: float) -> None:
     self.echoed[peer], self.promised[peer] = now, now + length_s
 
@@ -121,6 +129,7 @@ ABLATIONS: dict[str, tuple[Replaced, ...]] = {
     ),
     "snapshot ahead of the log": ((Installing, "_is_ahead", lambda self, position: True),),
     "write before saying": ((sending.Sending, "split", lambda self, outbox: (outbox, [])),),
+    "apply budget": ((applying.Applying, "apply", _apply_all),),
     "own disk before applying": ((applying, "min", lambda committed, durable: committed),),
     "rows of retries": ((observed, "of_origins", lambda wheel, queues, event: event),),
     "reserve": ((Reserve, "hear", lambda self, confirmed_s: None),),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from typing import Any, NoReturn
 
@@ -18,6 +18,9 @@ from tarry.node.services.consumer import ConsumerService
 from tarry.node.services.handlers import Answer, LeaderCalls
 from tarry.node.services.producer import ProducerService
 from tarry.proto import tarry_consumer_pb2 as pb
+from tests.simulation.processor import BYTE_US, CALL_US, Processor
+
+Handler = Callable[[bytes, Any], Awaitable[Answer]]
 
 
 class StreamEnded(Exception):
@@ -45,7 +48,8 @@ class _NoForwarding:
 class Edge:
     """Of one start of a node."""
 
-    def __init__(self, config: NodeConfig, core: Core) -> None:
+    def __init__(self, config: NodeConfig, core: Core, processor: Processor) -> None:
+        self._processor = processor
         leadership, authorizer = core.leadership, Authorizer({})
         forwarding: Any = _NoForwarding()
         calls = LeaderCalls(leadership.serves, leadership.not_leader, leadership.wait.until_led, forwarding)
@@ -76,23 +80,36 @@ class Edge:
 
     async def schedule(self, raw: bytes) -> Answer:
         """As ScheduleBatch. Raises StreamEnded where another node leads."""
-        context: Any = Context()
-        return await self._calls.answer("ScheduleBatch", raw, context, self._producer._schedule_batch)
+        return await self._answer("ScheduleBatch", raw, self._producer._schedule_batch)
 
     async def cancel(self, raw: bytes) -> Answer:
         """As Cancel. Raises StreamEnded where another node leads."""
-        context: Any = Context()
-        return await self._calls.answer("Cancel", raw, context, self._producer._cancel)
+        return await self._answer("Cancel", raw, self._producer._cancel)
 
     async def receive(self, raw: bytes) -> Answer:
         """As Receive. Raises StreamEnded where another node leads."""
-        context: Any = Context()
-        return await self._calls.answer("Receive", raw, context, self._consumer._receive)
+        return await self._answer("Receive", raw, self._consumer._receive)
 
     async def ack(self, raw: bytes) -> Answer:
         """As Ack. Raises StreamEnded where another node leads."""
+        return await self._answer("Ack", raw, partial(self._consumer._settle, pb.AckRequest))
+
+    async def _answer(self, name: str, raw: bytes, handler: Handler) -> Answer:
+        """As a task of the node: it waits while the node is busy."""
+        task = asyncio.get_running_loop().create_task(
+            self._handled(name, raw, handler), context=self._processor.context
+        )
+        try:
+            return await task
+        finally:
+            task.cancel()
+
+    async def _handled(self, name: str, raw: bytes, handler: Handler) -> Answer:
         context: Any = Context()
-        return await self._calls.answer("Ack", raw, context, partial(self._consumer._settle, pb.AckRequest))
+        self._processor.charge(CALL_US + BYTE_US * len(raw))
+        answer = await self._calls.answer(name, raw, context, handler)
+        await self._processor.idle()
+        return answer
 
     def consume(self, requests: asyncio.Queue[pb.ConsumeRequest | None]) -> AsyncIterator[bytes]:
         """As Consume; None ends the requests. Raises StreamEnded."""

@@ -55,7 +55,8 @@ class ModelConsumer:
             await asyncio.sleep(self._rng.uniform(0.005, 0.05))
 
     async def _until_broken(self, node: WholeNode) -> None:
-        session = asyncio.ensure_future(self._session(node))
+        context = node.processor.context
+        session = asyncio.get_running_loop().create_task(self._session(node), context=context)
         node.streams[session] = None
         try:
             await asyncio.wait([session])

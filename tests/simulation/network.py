@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextvars import Context
 from dataclasses import dataclass
 
 from tarry.proto.tarry_peer_pb2 import FetchSnapshotResponse, PeerMessage, SnapshotFile
 from tarry.replication.snapshot import SnapshotFailed
 from tarry.replication.transport import ServeSnapshot
 from tarry.replication.wire import Identity, Inbound, Outbound
+from tests.simulation.processor import Processor
 
 Watch = Callable[[str, str, bytes], None]
 
@@ -43,6 +46,9 @@ class Network:
         self.chunks = 0
         self.frames = 0
         self.dropped = 0
+        self.bytes_per_s: float | None = None
+        """Of each way between two nodes; None: frames take no time for their size."""
+        self._pipes: dict[tuple[str, str], _Pipe] = {}
 
     def cut(self, sender: str, receiver: str, *, noticed: bool) -> None:
         self._cuts[sender, receiver] = noticed
@@ -79,21 +85,36 @@ class Network:
         return receiver in self.ends and not any(self._cuts.get(way, False) for way in there_and_back)
 
     def carry(self, sender: str, receiver: str, frame: bytes) -> None:
-        rng, weather, loop = self.rng, self.weather, asyncio.get_running_loop()
         self.frames += 1
         if (sender, receiver) in self._held:
             self._held[sender, receiver].append(frame)
             return
-        if not self.passes(sender, receiver) or rng.random() < weather.loss:
+        if not self.passes(sender, receiver) or self.rng.random() < self.weather.loss:
             self.dropped += 1
             return
-        at = loop.time() + rng.uniform(weather.delay_min, weather.delay_max)
+        said_at = self._now_of(sender)
+        if self.bytes_per_s is None:
+            self._travel(sender, receiver, frame, said_at)
+        else:
+            self._pipes.setdefault((sender, receiver), _Pipe(self, sender, receiver)).put(frame, said_at)
+
+    def _now_of(self, sender: str) -> float:
+        end = self.ends.get(sender)
+        return asyncio.get_running_loop().time() if end is None else end.processor.now()
+
+    def _travel(self, sender: str, receiver: str, frame: bytes, sent_at: float) -> None:
+        """After its last byte has left."""
+        rng, weather, loop = self.rng, self.weather, asyncio.get_running_loop()
+        at = sent_at + rng.uniform(weather.delay_min, weather.delay_max)
         if rng.random() >= weather.overtake:
             at = max(at, self._last.get((sender, receiver), 0.0) + 1e-6)
         self._last[sender, receiver] = at
-        loop.call_at(at, self._arrive, sender, receiver, frame)
+        there = self.ends.get(receiver)
+        context = Context() if there is None else there.processor.context
+        loop.call_at(at, self._arrive, sender, receiver, frame, context=context)
         if rng.random() < weather.duplicate:
-            loop.call_at(at + rng.random() * weather.duplicate_delay, self._arrive, sender, receiver, frame)
+            at += rng.random() * weather.duplicate_delay
+            loop.call_at(at, self._arrive, sender, receiver, frame, context=context)
 
     def _arrive(self, sender: str, receiver: str, frame: bytes) -> None:
         end = self.ends.get(receiver)
@@ -104,10 +125,36 @@ class Network:
         self._watch(sender, receiver, message)
 
 
+class _Pipe:
+    """One stream over a link of limited bandwidth: frames leave one after another, each for its size."""
+
+    def __init__(self, network: Network, sender: str, receiver: str) -> None:
+        self._network = network
+        self._way = (sender, receiver)
+        self._waiting: deque[tuple[bytes, float]] = deque()
+
+    def put(self, frame: bytes, said_at: float) -> None:
+        self._waiting.append((frame, said_at))
+        if len(self._waiting) == 1:
+            self._begin()
+
+    def _begin(self) -> None:
+        loop, (frame, said_at) = asyncio.get_running_loop(), self._waiting[0]
+        takes_s = len(frame) / self._network.bytes_per_s if self._network.bytes_per_s else 0.0
+        loop.call_at(max(loop.time(), said_at) + takes_s, self._end, context=Context())
+
+    def _end(self) -> None:
+        frame, _ = self._waiting.popleft()
+        self._network._travel(*self._way, frame, asyncio.get_running_loop().time())
+        if self._waiting:
+            self._begin()
+
+
 class SimTransport:
     """One start of one node on the network."""
 
-    def __init__(self, network: Network, node: str) -> None:
+    def __init__(self, network: Network, node: str, processor: Processor) -> None:
+        self.processor = processor
         self._network = network
         self._node = node
         self._epochs = itertools.count(1)
@@ -187,7 +234,7 @@ class SimTransport:
     def refresh(self) -> None:
         """Links follow what can be noticed of the network, after a while."""
         delay = self._network.rng.uniform(0.002, 0.02)
-        asyncio.get_running_loop().call_later(delay, self._settle)
+        asyncio.get_running_loop().call_later(delay, self._settle, context=self.processor.context)
 
     def _settle(self) -> None:
         if self._dead:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from tests.simulation import faults, virtual_loop
 from tests.simulation.outcome import Outcome, digest
-from tests.simulation.world import QUIET_AFTER_MS, SETTINGS, World
+from tests.simulation.world import LARGE, QUIET_AFTER_MS, SETTINGS, SLOWNESS, World, draw_bandwidth
 
 
 def simulate(seed: int, seconds: float = 20.0) -> Outcome:
@@ -19,7 +19,14 @@ def simulate(seed: int, seconds: float = 20.0) -> Outcome:
 async def _simulate(seed: int, seconds: float) -> Outcome:
     draw = random.Random(seed)
     names = draw.choice([1, 2, 3, 3, 3, 4, 5, 5])
-    world = World(seed, names, settings=replace(SETTINGS, quiet_after_ms=draw.choice(QUIET_AFTER_MS)))
+    quiet_after_ms, slowness, bytes_per_s = (
+        draw.choice(QUIET_AFTER_MS),
+        draw.choice(SLOWNESS),
+        draw_bandwidth(draw),
+    )
+    settings = replace(LARGE if bytes_per_s else SETTINGS, quiet_after_ms=quiet_after_ms)
+    world = World(seed, names, settings=settings, slowness=slowness)
+    world.network.bytes_per_s, world.large = bytes_per_s, bytes_per_s is not None
     failure: str | None = None
     try:
         await world.during(_run(world, seconds))
@@ -33,7 +40,7 @@ async def _simulate(seed: int, seconds: float) -> Outcome:
         len(checker.acknowledged),
         len(checker.lost(world.nodes)),
         asyncio.get_running_loop().time(),
-        digest([*world.history, sorted(checker.acknowledged.items()), world.network.frames]),
+        digest([*world.history, sorted(checker.acknowledged.values()), world.network.frames]),
         world.counted(),
         tuple(world.history) if failure else (),
     )

@@ -8,6 +8,7 @@ import pytest
 
 from tests.simulation import test_ledger_rows as rows
 from tests.simulation import test_scenarios as scenarios
+from tests.simulation import test_slow_nodes_and_links as slow
 from tests.simulation import test_small_clusters as small
 from tests.simulation import test_state_and_members as members
 from tests.simulation import test_votes_and_answers as answers
@@ -49,6 +50,7 @@ PAIRS: dict[str, Callable[[], None]] = {
         members.test_e2_a_snapshot_that_arrives_after_the_entries_it_stands_for_is_dropped
     ),
     "write before saying": answers.test_an_answer_waits_until_the_disk_has_what_it_speaks_of,
+    "apply budget": slow.test_a_backlog_to_apply_does_not_silence_a_new_leader,
     "own disk before applying": small.test_a_cluster_of_one_acknowledges_nothing_that_its_disk_has_not,
     "rows of retries": rows.test_the_rows_of_retries_name_the_messages_that_the_copies_stand_for,
     "reserve": whole.test_what_a_leader_hands_over_while_nobody_hears_it_is_marked_when_it_comes_again,

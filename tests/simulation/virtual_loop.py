@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import heapq
 import selectors
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from contextvars import Context
 from typing import Any, TypeVar
 
 from tarry.node.failures import is_own
+from tests.simulation.processor import PROCESSOR, Processor
 
 T = TypeVar("T")
 
@@ -29,6 +32,33 @@ class _NoSelector(selectors.SelectSelector):
         return []
 
 
+class _Handle(asyncio.Handle):
+    """Runs when its node's processor is free."""
+
+    def _run(self) -> None:
+        if not _put_off(self):
+            super()._run()
+
+
+class _Timer(asyncio.TimerHandle):
+    def _run(self) -> None:
+        if not _put_off(self):
+            super()._run()
+
+
+def _put_off(handle: asyncio.Handle) -> bool:
+    processor = handle._context.get(PROCESSOR)  # type: ignore[attr-defined]
+    if processor is None:
+        return False
+    loop: VirtualLoop = handle._loop  # type: ignore[attr-defined]
+    if processor.free_at <= loop.now:
+        return False
+    if not processor.put_off:
+        loop.call_at(processor.free_at, loop.resume, processor, context=Context())
+    processor.put_off.append(handle)
+    return True
+
+
 class VirtualLoop(asyncio.SelectorEventLoop):
     """Deterministic: no sockets, no threads, timers in order of their time, then of their making."""
 
@@ -41,6 +71,27 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def time(self) -> float:
         return self.now
+
+    def call_at(
+        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        timer = _Timer(when, callback, args, self, context)
+        heapq.heappush(self._scheduled, timer)  # type: ignore[attr-defined]
+        timer._scheduled = True  # type: ignore[attr-defined]
+        return timer
+
+    def _call_soon(
+        self, callback: Callable[..., object], args: Any, context: Context | None
+    ) -> asyncio.Handle:
+        handle = _Handle(callback, args, self, context)
+        self._ready.append(handle)  # type: ignore[attr-defined]
+        return handle
+
+    def resume(self, processor: Processor) -> None:
+        """What was put off comes again, in its order: the processor is free, or was given more to do."""
+        handles = list(processor.put_off)
+        processor.put_off.clear()
+        self._ready.extend(handles)  # type: ignore[attr-defined]
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:

@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
+
 from tarry.node.config import Delivery, Dispatch, LedgerSettings, NodeConfig
 from tarry.node.core import Core
 from tarry.node.damage import Numbers
@@ -25,6 +27,7 @@ from tarry.replication.state_store import CheckpointRefused
 from tests.simulation.disk import DiskFailed
 from tests.simulation.edge import Edge
 from tests.simulation.network import SimTransport
+from tests.simulation.processor import BYTE_US, ENTRY_US, HANDED_OVER_US, HOUR_US, ROW_US, Processor
 from tests.simulation.torn_files import tear
 from tests.simulation.world import SimNode, WatchedDriver
 
@@ -50,16 +53,17 @@ LEDGER = LedgerSettings(segment_ms=2_000, disk_free_bytes_min=1)
 class NodeClock:
     """A node's clocks: monotonic at its own rate, wall at its own distance from the truth."""
 
-    def __init__(self, world: WholeWorld, rate: float, ahead_ms: int) -> None:
+    def __init__(self, world: WholeWorld, processor: Processor, rate: float, ahead_ms: int) -> None:
         self._world = world
+        self._processor = processor
         self._rate = rate
         self.ahead_ms = ahead_ms
 
     def monotonic_ms(self) -> float:
-        return asyncio.get_running_loop().time() * self._rate * 1000 + self._world.asleep_ms
+        return self._processor.now() * self._rate * 1000 + self._world.asleep_ms
 
     def wall_ms(self) -> int:
-        return self._world.true_ms() + self.ahead_ms
+        return self._world.true_ms(self._processor.now()) + self.ahead_ms
 
 
 class WholeNode(SimNode):
@@ -68,7 +72,7 @@ class WholeNode(SimNode):
     def __init__(self, world: WholeWorld, name: str) -> None:
         super().__init__(world, name)
         self.data: Path = world.folder / name
-        self.wall = NodeClock(world, 1 + world.rng.uniform(-RATE_ERROR, RATE_ERROR), 0)
+        self.wall = NodeClock(world, self.processor, 1 + world.rng.uniform(-RATE_ERROR, RATE_ERROR), 0)
         self.write_s = 0.002
         self.state_fails = False
         self.writing: asyncio.Task[None] | None = None
@@ -80,7 +84,8 @@ class WholeNode(SimNode):
     def start(self, members: dict[str, str]) -> None:
         """Soon: what is left of the start before is buried first."""
         if self._launch is None:
-            self._launch = asyncio.get_running_loop().create_task(self._start(members))
+            context = self.processor.context
+            self._launch = asyncio.get_running_loop().create_task(self._start(members), context=context)
 
     async def _start(self, members: dict[str, str]) -> None:
         try:
@@ -106,7 +111,7 @@ class WholeNode(SimNode):
         )
         self.journal = Journal(self.disk, incarnation=world.rng.getrandbits(60), tail_entries_max=64)
         world.checker.on_start(self)
-        self.transport = SimTransport(world.network, self.name)
+        self.transport = SimTransport(world.network, self.name, self.processor)
         self.running.set()
         # a start's disk work must not outlive it
         start = self._starts
@@ -123,6 +128,7 @@ class WholeNode(SimNode):
             commands = list(commands)
             if self.state_fails:
                 raise DiskFailed("ENOSPC")
+            self.processor.charge(BYTE_US * sum(map(len, commands)))
             outcomes = apply(index, term, commands)
             world.on_apply(self, index, term, commands)
             return outcomes
@@ -139,8 +145,9 @@ class WholeNode(SimNode):
         assert isinstance(driver, WatchedDriver)
         self.driver = driver
         driver.running = self.running
+        driver.processor = self.processor
         driver.after_turn = self._after_turn
-        self.edge = Edge(self.config, self.core)
+        self.edge = Edge(self.config, self.core, self.processor)
         self.alive = True
         damage, dispatch = self.core.damage, self.config.dispatch
         work = (
@@ -160,14 +167,20 @@ class WholeNode(SimNode):
 
         def watched(index: int, term: int, events: Sequence[Event], queues: Queues) -> None:
             rows.applied(self.name, index, events, queues)
+            self._charge(events)
             applied(index, term, events, queues)
 
         def handed_over(batch: HandoverBatch, topic: str, group: str, consumer: str, term: int) -> None:
             rows.delivered(batch, topic, group)
+            self.processor.charge(HANDED_OVER_US * len(batch.units))
             delivered(batch, topic, group, consumer, term)
 
         setattr(ledger, "applied", watched)  # noqa: B010 - a method of one object
         setattr(ledger, "delivered", handed_over)  # noqa: B010
+
+    def _charge(self, events: Sequence[Event]) -> None:
+        hours = [len(np.unique(event.hour)) for event in events if event.hour is not None]
+        self.processor.charge(ENTRY_US + ROW_US * sum(event.n for event in events) + HOUR_US * sum(hours))
 
     def _peers(self) -> list[str]:
         return [node.name for node in self.world.nodes if node is not self]
@@ -213,6 +226,7 @@ class WholeNode(SimNode):
         if not self.alive:
             return
         self.alive = False
+        self.processor.stop()
         self.transport.kill()
         for task in [*self.streams, *self._tasks]:
             task.cancel()
@@ -230,7 +244,8 @@ class WholeNode(SimNode):
 
     def take_checkpoint(self) -> None:
         if self.alive and self.running.is_set():
-            self.writing = asyncio.ensure_future(self._guard(self.core.checkpoints.write()))
+            work = self._guard(self.core.checkpoints.write())
+            self.writing = asyncio.get_running_loop().create_task(work, context=self.processor.context)
             self._tasks.append(self.writing)
 
     def _after_turn(self) -> None:

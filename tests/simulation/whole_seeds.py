@@ -13,7 +13,7 @@ from tests.simulation import virtual_loop, whole_faults
 from tests.simulation.model_producer import ModelProducer
 from tests.simulation.outcome import Outcome, digest
 from tests.simulation.whole_world import WholeWorld
-from tests.simulation.world import QUIET_AFTER_MS
+from tests.simulation.world import QUIET_AFTER_MS, SLOWNESS, draw_bandwidth
 
 
 def simulate_whole(seed: int, seconds: float = 15.0) -> Outcome:
@@ -25,7 +25,9 @@ def simulate_whole(seed: int, seconds: float = 15.0) -> Outcome:
 async def _simulate(seed: int, seconds: float) -> Outcome:
     draw = random.Random(seed)
     names, skew_ms = draw.choice((1, 2, 3, 3, 3, 3, 4, 5)), draw.choice((0, 0, 20, 1_000))
-    world = WholeWorld(seed, names, skew_ms=skew_ms, quiet_after_ms=draw.choice(QUIET_AFTER_MS))
+    quiet_after_ms, slowness = draw.choice(QUIET_AFTER_MS), draw.choice(SLOWNESS)
+    world = WholeWorld(seed, names, skew_ms=skew_ms, quiet_after_ms=quiet_after_ms, slowness=slowness)
+    world.network.bytes_per_s = draw_bandwidth(draw)
     failure: str | None = None
     try:
         await world.during(_run(world, seconds))

@@ -43,7 +43,15 @@ GROUPS = {"a": ["a/g1", "a/g2"], "b": ["b/g1", "b/red"]}
 class WholeWorld(World):
     """`skew_ms`: how far the right clocks may be off; at most one is wrong, by anything."""
 
-    def __init__(self, seed: int, names: int = 3, *, skew_ms: int = 0, quiet_after_ms: int = 1_000) -> None:
+    def __init__(
+        self,
+        seed: int,
+        names: int = 3,
+        *,
+        skew_ms: int = 0,
+        quiet_after_ms: int = 1_000,
+        slowness: float = 0.0,
+    ) -> None:
         rng = random.Random(f"whole {seed}")
         memory = Path("/dev/shm")
         self.folder = Path(tempfile.mkdtemp(dir=memory if memory.is_dir() else None))
@@ -56,7 +64,8 @@ class WholeWorld(World):
         self.groups = GROUPS
         self.ledger = Ledger(skew_ms + MEASURING_MS, GROUPS)
         self.rows = Rows()
-        super().__init__(seed, names, settings=replace(SETTINGS, quiet_after_ms=quiet_after_ms))
+        settings = replace(SETTINGS, quiet_after_ms=quiet_after_ms)
+        super().__init__(seed, names, settings=settings, slowness=slowness)
         self.wrong = cast(WholeNode, self.rng.choice(self.nodes))
         self.rotting = cast(WholeNode, self.rng.choice(self.nodes))
         for node in self.whole:
@@ -69,8 +78,10 @@ class WholeWorld(World):
     def make_node(self, name: str) -> SimNode:
         return WholeNode(self, name)
 
-    def true_ms(self) -> int:
-        return self._base_ms + int(asyncio.get_running_loop().time() * 1000) + self.asleep_ms
+    def true_ms(self, at_s: float | None = None) -> int:
+        """`at_s`: by the loop's time; now, where none is given."""
+        at_s = asyncio.get_running_loop().time() if at_s is None else at_s
+        return self._base_ms + int(at_s * 1000) + self.asleep_ms
 
     def likely_leader(self, rng: random.Random, client: str) -> WholeNode | None:
         """A node to ask, in reach of the client: one that leads, if any; now and then any."""

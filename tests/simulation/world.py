@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -23,26 +24,36 @@ from tarry.replication.status import (
 from tests.simulation.checker import Checker, Violation
 from tests.simulation.disk import DiskFailed, SimDisk
 from tests.simulation.network import Network, SimTransport
+from tests.simulation.processor import BYTE_US, ENTRY_US, TURN_US, Processor
 from tests.simulation.toy import Checkpoint, Toy, ToySnapshots
 
+SLOWNESS = (0.0, 0.0, 1.0, 10.0, 50.0)
 QUIET_AFTER_MS = (20, 100, 1_000)
 """Worlds of seeds are rarely without a change for long."""
 SETTINGS = ReplicationSettings(retained_bytes_max=2000, entry_commands_max=8, window_bytes_max=64 << 10)
 
 
+LARGE = replace(SETTINGS, window_bytes_max=4 << 20, retained_bytes_max=4 << 20)
+
+
+def draw_bandwidth(draw: random.Random) -> float | None:
+    """Return bytes a second of each link: of some worlds 1 to 100 MB/s, else without a limit."""
+    return 1e6 * 100 ** draw.random() if draw.random() < 0.3 else None
+
+
 class SimClock:
     """A node's clocks: each at its own rate."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, rate: float, ahead_ms: int) -> None:
-        self._loop = loop
+    def __init__(self, processor: Processor, rate: float, ahead_ms: int) -> None:
+        self._processor = processor
         self.rate = rate
         self.ahead_ms = ahead_ms
 
     def monotonic(self) -> float:
-        return self._loop.time() * self.rate
+        return self._processor.now() * self.rate
 
     def wall_ms(self) -> int:
-        return 1_800_000_000_000 + round(self._loop.time() * self.rate * 1000) + self.ahead_ms
+        return 1_800_000_000_000 + round(self._processor.now() * self.rate * 1000) + self.ahead_ms
 
 
 class WatchedDriver(Driver):
@@ -50,9 +61,11 @@ class WatchedDriver(Driver):
 
     after_turn: Callable[[], None]
     running: asyncio.Event
+    processor: Processor
 
     async def _turn(self) -> None:
         await self.running.wait()
+        self.processor.charge(TURN_US)
         await super()._turn()
         self.after_turn()
 
@@ -66,7 +79,8 @@ class SimNode:
         self.disk = SimDisk(world.rng)
         self.checkpoint = Checkpoint()
         rate = world.rng.uniform(1 - world.drift, 1 + world.drift)
-        self.clock = SimClock(asyncio.get_running_loop(), rate, world.rng.randrange(-5000, 5000))
+        self.processor = Processor(world.slowness)
+        self.clock = SimClock(self.processor, rate, world.rng.randrange(-5000, 5000))
         self.alive = False
         self.sync_s = 0.0005
         self.running = asyncio.Event()
@@ -78,9 +92,9 @@ class SimNode:
         self._starts += 1
         self.journal = Journal(self.disk, incarnation=world.rng.getrandbits(60), tail_entries_max=64)
         world.checker.on_start(self)
-        self.machine = Toy(self.checkpoint, partial(world.checker.on_apply, self.name))
+        self.machine = Toy(self.checkpoint, self._on_apply)
         snapshots = ToySnapshots(self.machine, lambda: self.checkpoint, self._store)
-        self.transport = SimTransport(world.network, self.name)
+        self.transport = SimTransport(world.network, self.name, self.processor)
         self.running.set()
         self.driver = WatchedDriver(
             node=self.name,
@@ -99,18 +113,26 @@ class SimNode:
             run_blocking=self._run_blocking,
         )
         self.driver.running = self.running
+        self.driver.processor = self.processor
         self.driver.after_turn = partial(world.checker.after_turn, self, world.nodes)
         self.alive = True
-        self._task = asyncio.get_running_loop().create_task(self._run(), name=self.name)
+        self._task = asyncio.get_running_loop().create_task(
+            self._run(), name=self.name, context=self.processor.context
+        )
 
     def crash(self) -> None:
         """Power loss: what was not synced is gone, or half there."""
         if self.alive:
             self.alive = False
             self.transport.kill()
+            self.processor.stop()
             self._task.cancel()
             self.disk.crash(self._under_way)
             self._under_way = None
+
+    def _on_apply(self, index: int, term: int, commands: Sequence[bytes], digest: bytes) -> None:
+        self.processor.charge(ENTRY_US + BYTE_US * sum(map(len, commands)))
+        self.world.checker.on_apply(self.name, index, term, list(commands), digest)
 
     def take_checkpoint(self) -> None:
         if self.alive and self.running.is_set():
@@ -162,12 +184,18 @@ class SimNode:
 class World:
     """Must be made inside a running virtual loop."""
 
-    def __init__(self, seed: int, names: int = 3, *, settings: ReplicationSettings = SETTINGS) -> None:
+    def __init__(
+        self, seed: int, names: int = 3, *, settings: ReplicationSettings = SETTINGS, slowness: float = 0.0
+    ) -> None:
+        """`slowness`: of the nodes' processors, see `Processor`."""
         self.rng = random.Random(seed)
+        self.slowness = slowness
         self.settings = settings
         self.drift = settings.clock_rate_error / 3
         self.checker = Checker()
         self.network = Network(random.Random(self.rng.random()), self.checker.on_said)
+        self.large = False
+        """Now and then a command is as large as one may be."""
         self.failure: BaseException | None = None
         self.history: list[str] = []
         self.counts: Counter[str] = Counter()
@@ -239,7 +267,7 @@ class World:
     async def propose(self, node: SimNode, timeout_s: float = 2.0) -> bool:
         """One new command; whether it was acknowledged. Whatever comes is checked."""
         self._commands += 1
-        command = b"%d" % self._commands + bytes(self.rng.randrange(200))
+        command = b"%d" % self._commands + bytes(self._size_bytes())
         try:
             index = await asyncio.wait_for(node.driver.propose(command), timeout_s)
         except (NotLeader, Overloaded):
@@ -253,6 +281,11 @@ class World:
             self.checker.on_acknowledged(command, index, node)
             return True
         return False
+
+    def _size_bytes(self) -> int:
+        if self.large and self.rng.random() < 0.03:
+            return self.rng.randrange(self.settings.command_bytes_max - 20)
+        return self.rng.randrange(200)
 
     async def read(self, node: SimNode) -> None:
         floor = self.checker.most_acknowledged
@@ -294,6 +327,8 @@ class World:
     async def mend(self) -> None:
         """All faults end."""
         self.network.heal()
+        self.network.bytes_per_s = None
+        self.set_slowness(0.0)
         for node in self.nodes:
             node.disk.fails = False
             node.disk.room_bytes = None
@@ -301,6 +336,11 @@ class World:
             if not node.alive:
                 node.start(self.members)
         await self._gather_members()
+
+    def set_slowness(self, slowness: float) -> None:
+        self.slowness = slowness
+        for node in self.nodes:
+            node.processor.slowness = slowness
 
     async def _gather_members(self) -> None:
         """Whoever was removed comes back."""

@@ -1,0 +1,39 @@
+"""Processors that need time for what they do, and links that need time for what they carry."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tests.simulation.playing import EVERY_COMMAND_AN_ENTRY, elections, scenario, write
+from tests.simulation.world import World
+
+
+def test_a_backlog_to_apply_does_not_silence_a_new_leader() -> None:
+    """1.2 s of it, four times the time after which another is elected."""
+
+    async def play(world: World) -> None:
+        leader = await world.until_led()
+        await asyncio.gather(*(world.propose(leader) for _ in range(400)))
+        world.set_slowness(50)
+        for node in world.nodes:
+            node.crash()
+        for node in world.nodes:
+            node.start(world.members)
+        before = elections(world)
+        await world.until_led()
+        await asyncio.sleep(2)
+        assert elections(world) == before + 1
+
+    scenario(play, EVERY_COMMAND_AN_ENTRY)
+
+
+def test_a_node_that_is_busy_for_longer_than_its_lease_does_not_serve_when_it_is_done() -> None:
+    async def play(world: World) -> None:
+        leader = await world.until_led()
+        leader.processor.slowness = 1.0
+        leader.processor.charge(2e6)
+        await asyncio.sleep(1)
+        assert (await world.until_led(but=leader.name)) is not leader
+        await write(world, 3)
+
+    scenario(play)
