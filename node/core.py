@@ -163,6 +163,8 @@ class _Observed:
         machine, holds = self._core.machine, self._core.holds
         with holds.by(f"apply {kinds(commands)}"):
             outcomes = machine.apply(index, term, commands)
+        while machine.queues.damaged:
+            self._core.damage.queues.report(machine.queues.damaged.pop())
         with holds.by("ledger rows"):
             self._core.ledger.applied(index, term, machine.take_events(), machine.queues)
         if commands:

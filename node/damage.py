@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from pyroaring import BitMap
 
 from tarry.node.index_damage import IndexDamage
+from tarry.node.queue_damage import QueueDamage
 from tarry.proto.message_id import MessageId
 from tarry.replication.machine import Machine
 from tarry.wheel.grouping import groups, portions
@@ -53,23 +54,24 @@ class Damage:
         self._left: dict[int, BitMap] = {}
         self._wanted: dict[int, BitMap] = {}  # of what is left, what is to be tried next
         self.indices = IndexDamage(machine)
+        self.queues = QueueDamage(machine)
         self._wake = asyncio.Event()
         self._moved = asyncio.Event()
 
     @property
     def found(self) -> int:
         """How much was ever found damaged."""
-        return self._found + self.indices.found
+        return self._found + self.indices.found + self.queues.found
 
     @property
     def repaired(self) -> int:
         """How much of it was mended from a peer."""
-        return self._repaired + self.indices.repaired
+        return self._repaired + self.indices.repaired + self.queues.repaired
 
     @property
     def left(self) -> int:
-        """Records known to be damaged now; an hour whose index is damaged counts as one."""
-        return sum(map(len, self._left.values())) + len(self.indices.left)
+        """Records known to be damaged now; an hour's index counts as one, and a block of a ready queue."""
+        return sum(map(len, self._left.values())) + len(self.indices.left) + self.queues.left
 
     def report(self, hour: Numbers, global_index: Numbers) -> None:
         """Records, shape (n,), that could not be read whole: mend them as soon as possible."""

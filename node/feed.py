@@ -25,7 +25,7 @@ from tarry.node.lanes import Lanes
 from tarry.node.parked import Parked
 from tarry.node.reserve import Reserve
 from tarry.replication.groups import Acknowledged
-from tarry.replication.ready_queue import UNIT, ReadyQueue
+from tarry.replication.ready_queue import UNIT, ReadyQueue, UnitsDamaged
 
 WINDOW: Final = 8_192
 """Units loaded ahead of what is handed over."""
@@ -53,6 +53,7 @@ class Feed:
         self.tag_mask = 0  # pass over what has none of these bits; 0: take all
         self.held_until_ms: int | None = None
         self.hands = Hands()
+        self.damage: UnitsDamaged | None = None  # met by ``load``, and not mended
         self._acknowledged = acknowledged
         self.next = acknowledged.floor  # offsets below have been looked at
         self._waiting = EMPTY
@@ -97,8 +98,8 @@ class Feed:
         passed = []
         self._unpark()
         end = self.queue.units if end is None else min(end, self.queue.units)
-        while self._has_room() and self.next < end:
-            units = self.queue.read(self.next, min(WINDOW, end - self.next))
+        while self._has_room() and self.next < end and self.damage is None:
+            units = self._sound(min(WINDOW, end - self.next))
             offsets = np.arange(self.next, self.next + len(units), dtype=np.uint64)
             wanted = np.zeros(len(units), dtype=np.bool_)
             wanted[self._acknowledged.missing(self.next, self.next + len(units)) - np.uint64(self.next)] = (
@@ -115,9 +116,17 @@ class Feed:
             self._merge(units[wanted], offsets[wanted], offsets[wanted] < np.uint64(self.doubtful))
         return np.concatenate(passed) if passed else NONE
 
+    def _sound(self, count: int) -> NDArray[np.void]:
+        """Return the next units, up to what is damaged: nothing goes past that until it is mended."""
+        try:
+            return self.queue.read(self.next, count)
+        except UnitsDamaged as damage:
+            self.damage = damage
+            return self.queue.read(self.next, damage.stretches[0].first - self.next)
+
     def to_look(self) -> bool:
         """Return whether there is more in the queue than ``load`` has looked at, and room for it."""
-        return self.next < self.queue.units and self._has_room()
+        return self.next < self.queue.units and self._has_room() and self.damage is None
 
     def _has_room(self) -> bool:
         return len(self._waiting) < min(WINDOW, PARKED_MAX - self._parked.count)

@@ -18,6 +18,7 @@ from tarry.proto import tarry_consumer_pb2 as consumer_pb
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.tags import tag_mask
 from tarry.proto.tarry_message_pb2 import RetryReason
+from tarry.replication.ready_queue import UnitsDamaged
 from tarry.replication.refusal import Reason, Refusal
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class GroupDelivery:
         self._timer: asyncio.TimerHandle | None = None
         self.wakes_at_ms: int | None = None  # by cluster time
         self._turn = 0
+        self._stopped: set[Feed] = set()  # at what is damaged
         self._used_ms = context.time.now_ms()
         self.told = b""  # its cursors in a serialized DispatchState, while nothing happens to them
         self.settling = Settling(context, group, self.feeds, self.pump)
@@ -233,6 +235,9 @@ class GroupDelivery:
                 due = feed.due(now_ms)
             if any(map(len, passed)):
                 self.settling.pass_over(feed, np.concatenate(passed))
+            if feed.damage is not None and feed not in self._stopped:
+                self._stopped.add(feed)
+                self._context.spawn(self._go_on_mended(feed, feed.damage))
         most = self._context.config.delivery.reserved_messages_max
         if any(feed.reserve.is_low(feed.needs(now_ms), most) for feed in self.feeds.values()):
             self._context.beat()
@@ -244,6 +249,10 @@ class GroupDelivery:
 
     def _hand_over(self, feed: Feed, consumer: Consumer, now_ms: int, most: int) -> NDArray[np.uint64]:
         taken = feed.take(now_ms, most)
+        own = self._belongs(feed, taken)
+        if not own.all():
+            self._context.spawn(self._hand_over_proven(feed, taken[~own]))
+            taken = taken[own]
         if not len(taken):
             return taken["offset"]
         wheel = self._context.machine.wheel
@@ -270,6 +279,31 @@ class GroupDelivery:
             self._context.ledger.delivered(batch, self.topic, self.group, consumer.name, self._term)
         feed.lanes.leave(feed.queue.queue, batch.passed.tolist())
         return batch.passed
+
+    async def _go_on_mended(self, feed: Feed, damage: UnitsDamaged) -> None:
+        """Have damaged units of a queue mended, and go on with what lies behind."""
+        queues = self._context.damage.queues
+        queues.report(damage)
+        await queues.mended(damage.queue)
+        feed.damage = None
+        self._stopped.discard(feed)
+        self.pump()
+
+    def _belongs(self, feed: Feed, units: NDArray[np.void]) -> NDArray[np.bool_]:
+        machine = self._context.machine
+        index = machine.wheel.units(units["hour"], units["global_index"])
+        return handover.belongs(machine.queues, feed.queue, units, index)
+
+    async def _hand_over_proven(self, feed: Feed, units: NDArray[np.void]) -> None:
+        """Have the indices mended that differ from the queue; a unit that still does is never handed over."""
+        damage = self._context.damage
+        for hour in np.unique(units["hour"]).tolist():
+            damage.indices.report(hour, f"it differs from the ready queue of {self.topic!r}")
+            await damage.indices.mended(hour)
+        own = self._belongs(feed, units)
+        feed.put_back(units[own])
+        damage.queues.report_unproven(feed.queue.queue, units["offset"][~own])
+        self.pump()
 
     async def _hand_over_mended(self, feed: Feed, damaged: NDArray[np.void]) -> None:
         """Have damaged records mended; each waits in its feed again as soon as it is."""

@@ -14,7 +14,11 @@ from numpy.typing import NDArray
 from tarry.proto import tarry_consumer_pb2 as consumer_pb
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.tarry_message_pb2 import Record, Retried
+from tarry.replication.lanes import queue_of
+from tarry.replication.misfires import DEAD_LETTER_TOPIC
+from tarry.replication.queues import Queues
 from tarry.replication.ready_queue import ReadyQueue, released_ms
+from tarry.wheel.state import HOUR_MS
 
 Read: TypeAlias = Callable[[NDArray[np.uint32], NDArray[np.uint32]], Sequence[bytes | None]]
 
@@ -43,6 +47,24 @@ class HandoverBatch(NamedTuple):
             records=self.records[:n],
             ends=self.ends[:n],
         )
+
+
+def belongs(
+    queues: Queues, queue: ReadyQueue, units: NDArray[np.void], index: NDArray[np.void]
+) -> NDArray[np.bool_]:
+    """Return which units of a queue, shape (n,), are what the delay index says of the same messages.
+
+    Where the two differ, one of them is damaged: the message may be another topic's, or due at another time.
+    """
+    topic = queue_of(index["topic"])
+    same: NDArray[np.bool_] = topic == queue.queue
+    if not same.all():
+        for other in np.unique(topic[~same]).tolist():
+            if other < len(queues) and DEAD_LETTER_TOPIC.format(topic=queues[other].topic) == queue.topic:
+                same |= topic == other  # it has misfired
+    due_ms = units["hour"].astype(np.int64) * HOUR_MS + index["due_in_hour_ms"]
+    same &= due_ms == units["due_ms"]
+    return same
 
 
 def build(

@@ -33,6 +33,7 @@ class IndexDamage:
         self.missed = 0  # times that no peer had what was wanted
         self._machine = machine
         self._wake = asyncio.Event()
+        self._moved = asyncio.Event()
 
     def report(self, hour: int, error: str) -> None:
         """An hour's index is damaged: mend it as soon as possible."""
@@ -43,8 +44,15 @@ class IndexDamage:
         log.error("index damaged", hour=hour, error=error)
 
     def sound(self, hour: int) -> None:
-        """An hour's index is as it should be."""
+        """An hour's index is as it should be, or gone."""
         self.left.discard(hour)
+        self._moved.set()  # whoever waits now wakes; whoever comes waits for the next
+        self._moved = asyncio.Event()
+
+    async def mended(self, hour: int) -> None:
+        """Wait until an hour's index is not known to be damaged any more."""
+        while hour in self.left:
+            await self._moved.wait()
 
     async def run(self, peers: Callable[[], Iterable[str]], fetch: FetchIndex) -> None:
         """Mend until cancelled; ``peers`` are the addresses that can be asked, at the moment."""
@@ -62,7 +70,7 @@ class IndexDamage:
         wheel = self._machine.wheel
         state = wheel.hour_state(hour)
         if state is None:
-            self.left.discard(hour)
+            self.sound(hour)
             return
         for peer in peers:
             index = await fetch(peer, hour, state.units)
@@ -75,7 +83,7 @@ class IndexDamage:
                 continue
             if mended:
                 wheel.reread(hour)
-                self.left.discard(hour)
+                self.sound(hour)
                 self.repaired += 1
                 log.info("index repaired", peer=peer, hour=hour, units=state.units)
                 return

@@ -185,7 +185,8 @@ class Leadership:
         self.wait.tell()
         log.info("leading", term=term)
         self._ledger.leadership("leader", term)
-        retention = Retention(self._machine, self._time, self._config.dispatch, self._propose)
+        report = self._damage.queues.report
+        retention = Retention(self._machine, self._time, self._config.dispatch, self._propose, report)
         tasks.spawn(self._holds.steps("dispatch", self._dispatcher.run()))
         tasks.spawn(self._holds.steps("retention", retention.run()))
         lost = asyncio.ensure_future(self._lost.wait())

@@ -18,7 +18,7 @@ from tarry.node.clock import ClusterTime
 from tarry.node.config import Dispatch
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.replication.machine import Machine
-from tarry.replication.ready_queue import ReadyQueue
+from tarry.replication.ready_queue import ReadyQueue, UnitsDamaged
 from tarry.wheel.state import HOUR_MS
 
 log = structlog.get_logger()
@@ -136,17 +136,23 @@ class Retention:
         time: ClusterTime,
         settings: Dispatch,
         propose: Callable[[log_pb.TrimCommand], Awaitable[Any]],
+        on_damage: Callable[[UnitsDamaged], None],
     ) -> None:
         self._kept = Kept(machine, settings.retention_ms)
         self._time = time
         self._settings = settings
         self._propose = propose
+        self._on_damage = on_damage
 
     async def run(self) -> None:
         """Run until cancelled. Raises NotLeader, Unknown: the next leader goes on."""
         while True:
             await asyncio.sleep(self._settings.retention_check_ms / 1000)
-            command = await self._kept.plan(self._time.now_ms())
+            try:
+                command = await self._kept.plan(self._time.now_ms())
+            except UnitsDamaged as damage:  # whatever its units point into is not known: nothing goes
+                self._on_damage(damage)
+                continue
             if command is not None:
                 await self._propose(command)
                 log.info("trimmed", queues=len(command.queue) // 4, hours=len(command.hour) // 4)

@@ -1,4 +1,4 @@
-"""The scrub reads every hour again now and then, to find damage while a peer still has the record whole."""
+"""The scrub reads every hour and ready queue again now and then, to find damage while a peer has it whole."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import asyncio
 import threading
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 import structlog
@@ -14,24 +16,29 @@ from tarry.node.config import Dispatch
 from tarry.node.damage import Damage, Numbers
 from tarry.replication.core import RunBlocking, in_thread
 from tarry.replication.machine import Machine
+from tarry.replication.queue_proof import QueueProof, Stretch
+from tarry.replication.ready_queue import UnitsDamaged, scan
 from tarry.wheel.state import HourState, WheelDamaged
 from tarry.wheel.wheel import Wheel
 
 log = structlog.get_logger()
 
-
-def step_ms(hours: int, settings: Dispatch) -> int:
-    """Return the pause between two hours: all of them are looked at within one pass."""
-    return min(settings.scrub_step_ms_max, settings.scrub_pass_ms // max(1, hours))
+Place: TypeAlias = tuple[str, int]
+"""What is looked at in one step: ("hour", its number) or ("queue", its number)."""
 
 
-def following(hours: Sequence[int], last: int) -> int | None:
-    """Return the hour to look at after ``last``, of ascending hours; behind the last one, the first."""
-    return next((hour for hour in hours if hour > last), hours[0] if hours else None)
+def step_ms(places: int, settings: Dispatch) -> int:
+    """Return the pause between two places, hours or ready queues: all are looked at within one pass."""
+    return min(settings.scrub_step_ms_max, settings.scrub_pass_ms // max(1, places))
+
+
+def following(places: Sequence[Place], last: Place) -> Place | None:
+    """Return the place to look at after ``last``, of ascending places; behind the last one, the first."""
+    return next((place for place in places if place > last), places[0] if places else None)
 
 
 class Scrub:
-    """Looks at one hour after the other, in a thread, at a low rate."""
+    """Looks at one hour or ready queue after the other, in a thread, at a low rate."""
 
     def __init__(
         self, machine: Machine, damage: Damage, settings: Dispatch, run_blocking: RunBlocking = in_thread
@@ -44,16 +51,38 @@ class Scrub:
 
     async def run(self) -> None:
         """Look until cancelled."""
-        last = -1
+        last: Place = ("", -1)
         try:
             while True:
-                await asyncio.sleep(step_ms(len(self._machine.wheel.hours()), self._settings) / 1000)
-                hour = following(self._machine.wheel.hours(), last)
-                if hour is not None:
-                    await self._look_at(hour)
-                    last = hour
+                await asyncio.sleep(step_ms(len(self._places()), self._settings) / 1000)
+                place = following(self._places(), last)
+                if place is not None:
+                    look = self._look_at_queue if place[0] == "queue" else self._look_at
+                    await look(place[1])
+                    last = place
         finally:
             self._ended.set()  # or the thread would read on
+
+    def _places(self) -> list[Place]:
+        hours = [("hour", hour) for hour in self._machine.wheel.hours()]
+        return hours + [("queue", q.queue) for q in self._machine.queues if q.units > q.first]
+
+    async def _look_at_queue(self, number: int) -> None:
+        queue = self._machine.queues[number]
+        found = await self._run_blocking(partial(self._scan, queue.folder, queue.first, queue.proof.copy()))
+        if queue is self._machine.queues[number]:  # no other state has arrived
+            found = [stretch for stretch in found if not queue.deleted and stretch.end > queue.first]
+            if found:
+                self._damage.queues.report(UnitsDamaged(number, queue.topic, found))
+
+    def _scan(self, folder: Path, first: int, proof: QueueProof) -> list[Stretch]:
+        """In a thread: return what is damaged of a queue, read no faster than the settings allow."""
+        found: list[Stretch] = []
+        for size, damaged in scan(folder, first, proof):
+            found += damaged
+            if self._ended.wait(size / self._settings.scrub_bytes_per_s):
+                break
+        return found
 
     async def _look_at(self, hour: int) -> None:
         wheel = self._machine.wheel

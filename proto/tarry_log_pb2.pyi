@@ -304,7 +304,7 @@ class Lease(_message.Message):
     def __init__(self, consumer: _Optional[str] = ..., offset: _Optional[bytes] = ..., until_ms: _Optional[bytes] = ...) -> None: ...
 
 class Checkpoint(_message.Message):
-    __slots__ = ("applied_index", "applied_term", "wheel", "queues", "groups", "producers", "blocked", "apply_version")
+    __slots__ = ("applied_index", "applied_term", "wheel", "queues", "groups", "producers", "blocked", "apply_version", "queue_proofs")
     APPLIED_INDEX_FIELD_NUMBER: _ClassVar[int]
     APPLIED_TERM_FIELD_NUMBER: _ClassVar[int]
     WHEEL_FIELD_NUMBER: _ClassVar[int]
@@ -313,6 +313,7 @@ class Checkpoint(_message.Message):
     PRODUCERS_FIELD_NUMBER: _ClassVar[int]
     BLOCKED_FIELD_NUMBER: _ClassVar[int]
     APPLY_VERSION_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_PROOFS_FIELD_NUMBER: _ClassVar[int]
     applied_index: int
     applied_term: int
     wheel: bytes
@@ -321,7 +322,8 @@ class Checkpoint(_message.Message):
     producers: _containers.RepeatedScalarFieldContainer[bytes]
     blocked: _containers.RepeatedCompositeFieldContainer[BlockedLane]
     apply_version: int
-    def __init__(self, applied_index: _Optional[int] = ..., applied_term: _Optional[int] = ..., wheel: _Optional[bytes] = ..., queues: _Optional[_Iterable[_Union[QueueCheckpoint, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[GroupCheckpoint, _Mapping]]] = ..., producers: _Optional[_Iterable[bytes]] = ..., blocked: _Optional[_Iterable[_Union[BlockedLane, _Mapping]]] = ..., apply_version: _Optional[int] = ...) -> None: ...
+    queue_proofs: _containers.RepeatedCompositeFieldContainer[QueueProof]
+    def __init__(self, applied_index: _Optional[int] = ..., applied_term: _Optional[int] = ..., wheel: _Optional[bytes] = ..., queues: _Optional[_Iterable[_Union[QueueCheckpoint, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[GroupCheckpoint, _Mapping]]] = ..., producers: _Optional[_Iterable[bytes]] = ..., blocked: _Optional[_Iterable[_Union[BlockedLane, _Mapping]]] = ..., apply_version: _Optional[int] = ..., queue_proofs: _Optional[_Iterable[_Union[QueueProof, _Mapping]]] = ...) -> None: ...
 
 class WheelCheckpoint(_message.Message):
     __slots__ = ("hours", "cut_due_ms", "cut_global_index", "local_index", "floor_hour", "topics")
@@ -386,6 +388,16 @@ class QueueCheckpoint(_message.Message):
     pace_at_us: int
     pace_catch_up_end: int
     def __init__(self, queue: _Optional[int] = ..., topic: _Optional[str] = ..., group: _Optional[str] = ..., first: _Optional[int] = ..., units: _Optional[int] = ..., crc: _Optional[int] = ..., deleted: _Optional[bool] = ..., settings: _Optional[_Union[_tarry_operator_pb2.TopicSettings, _Mapping]] = ..., misfires_dropped: _Optional[int] = ..., pace_anchor: _Optional[int] = ..., pace_at_us: _Optional[int] = ..., pace_catch_up_end: _Optional[int] = ...) -> None: ...
+
+class QueueProof(_message.Message):
+    __slots__ = ("queue", "base", "crcs")
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    BASE_FIELD_NUMBER: _ClassVar[int]
+    CRCS_FIELD_NUMBER: _ClassVar[int]
+    queue: int
+    base: int
+    crcs: bytes
+    def __init__(self, queue: _Optional[int] = ..., base: _Optional[int] = ..., crcs: _Optional[bytes] = ...) -> None: ...
 
 class BlockedLane(_message.Message):
     __slots__ = ("queue", "lane", "hour", "global_index")

@@ -298,6 +298,26 @@ class FetchIndexResponse(_message.Message):
     units: bytes
     def __init__(self, units: _Optional[bytes] = ...) -> None: ...
 
+class FetchReadyRequest(_message.Message):
+    __slots__ = ("cluster", "node", "queue", "first", "count")
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    cluster: str
+    node: str
+    queue: int
+    first: int
+    count: int
+    def __init__(self, cluster: _Optional[str] = ..., node: _Optional[str] = ..., queue: _Optional[int] = ..., first: _Optional[int] = ..., count: _Optional[int] = ...) -> None: ...
+
+class FetchReadyResponse(_message.Message):
+    __slots__ = ("units",)
+    UNITS_FIELD_NUMBER: _ClassVar[int]
+    units: bytes
+    def __init__(self, units: _Optional[bytes] = ...) -> None: ...
+
 class FetchRecordsResponse(_message.Message):
     __slots__ = ("global_index", "records")
     GLOBAL_INDEX_FIELD_NUMBER: _ClassVar[int]

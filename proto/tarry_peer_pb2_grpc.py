@@ -165,6 +165,11 @@ class RecordServiceStub:
                 request_serializer=tarry_dot_proto_dot_tarry__peer__pb2.FetchIndexRequest.SerializeToString,
                 response_deserializer=tarry_dot_proto_dot_tarry__peer__pb2.FetchIndexResponse.FromString,
                 _registered_method=True)
+        self.FetchReady = channel.unary_unary(
+                '/tarry.v1.RecordService/FetchReady',
+                request_serializer=tarry_dot_proto_dot_tarry__peer__pb2.FetchReadyRequest.SerializeToString,
+                response_deserializer=tarry_dot_proto_dot_tarry__peer__pb2.FetchReadyResponse.FromString,
+                _registered_method=True)
 
 
 class RecordServiceServicer:
@@ -185,6 +190,13 @@ class RecordServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def FetchReady(self, request, context):
+        """FetchReady answers units of a ready queue, where they match their checksums at the answering node.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_RecordServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -197,6 +209,11 @@ def add_RecordServiceServicer_to_server(servicer, server):
                     servicer.FetchIndex,
                     request_deserializer=tarry_dot_proto_dot_tarry__peer__pb2.FetchIndexRequest.FromString,
                     response_serializer=tarry_dot_proto_dot_tarry__peer__pb2.FetchIndexResponse.SerializeToString,
+            ),
+            'FetchReady': grpc.unary_unary_rpc_method_handler(
+                    servicer.FetchReady,
+                    request_deserializer=tarry_dot_proto_dot_tarry__peer__pb2.FetchReadyRequest.FromString,
+                    response_serializer=tarry_dot_proto_dot_tarry__peer__pb2.FetchReadyResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -254,6 +271,33 @@ class RecordService:
             '/tarry.v1.RecordService/FetchIndex',
             tarry_dot_proto_dot_tarry__peer__pb2.FetchIndexRequest.SerializeToString,
             tarry_dot_proto_dot_tarry__peer__pb2.FetchIndexResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FetchReady(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tarry.v1.RecordService/FetchReady',
+            tarry_dot_proto_dot_tarry__peer__pb2.FetchReadyRequest.SerializeToString,
+            tarry_dot_proto_dot_tarry__peer__pb2.FetchReadyResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -255,7 +255,7 @@ class Machine:
             apply_version=command_codec.APPLY_VERSION,
         )
         return Captured(
-            [applied.SerializeToString(), *self.queues.capture()],
+            [applied.SerializeToString(), *self.queues.capture(), *self.queues.capture_proofs()],
             self.producers.capture(),
             self.wheel.capture(),
             tuple(self.queues.take_touched()),

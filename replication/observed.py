@@ -14,6 +14,7 @@ from tarry.proto.tarry_message_pb2 import Retried, RetryReason
 from tarry.replication.events import Event
 from tarry.replication.lanes import queue_of
 from tarry.replication.queues import Queues
+from tarry.replication.ready_queue import UnitsDamaged
 from tarry.wheel.state import HOUR_MS, UnknownMessage
 from tarry.wheel.wheel import Wheel
 
@@ -55,7 +56,12 @@ def settled(
     kind: Kind, wheel: Wheel, queues: Queues, queue: int, group: str, offset: NDArray[np.uint64], at_ms: int
 ) -> Event:
     """Return that the group is done with offsets of a queue, its own retry queue or the topic's."""
-    units = queues[queue].at(offset)
+    try:
+        units = queues[queue].at(offset)
+    except UnitsDamaged as damage:
+        queues.damaged.append(damage)  # an event is not worth a replica
+        of = origins_in([b""] * len(offset))
+        return Event(kind, len(offset), at_ms, queue, None, group, of.hour, of.global_index, offset=offset)
     hour, global_index, attempt = units["hour"], units["global_index"], np.ones(len(offset), np.int32)
     if queues[queue].group:
         hour, global_index, attempt = origins(wheel, hour, global_index)

@@ -19,8 +19,8 @@ from tarry.replication.groups import Acknowledged
 from tarry.replication.misfires import DEAD_LETTER_TOPIC, apart
 from tarry.replication.open_files import OpenFiles
 from tarry.replication.pace import Pace
-from tarry.replication.queue_checkpoint import group_part, queue_part
-from tarry.replication.ready_queue import UNIT, QueueState, ReadyQueue
+from tarry.replication.queue_checkpoint import group_part, queue_parts, queue_states
+from tarry.replication.ready_queue import UNIT, ReadyQueue, UnitsDamaged
 from tarry.wheel.state import Appended
 
 
@@ -43,6 +43,7 @@ class Queues:
         self.retries_cancelled = 0  # that something waited for, since the start
         self._changed: set[int] = set()
         self._moved: list[tuple[str, str]] = []
+        self.damaged: list[UnitsDamaged] = []  # met while applying, where nothing rests on them
 
     def __len__(self) -> int:
         return len(self._queues)
@@ -206,12 +207,16 @@ class Queues:
 
     def capture(self) -> list[bytes]:
         """Return the tables for a checkpoint, in parts: laid end to end they are a Checkpoint, serialized."""
-        parts = list(map(queue_part, self._queues))
+        parts = [part for part, _ in map(queue_parts, self._queues)]
         parts += [group_part(*key, self.acknowledged[key]) for key in sorted(self.acknowledged)]
         blocked = log_pb.Checkpoint()
         for (number, lane), (hour, index) in sorted(self.blocked.items()):
             blocked.blocked.add(queue=number, lane=lane, hour=hour, global_index=index)
         return [*parts, blocked.SerializeToString()]
+
+    def capture_proofs(self) -> list[bytes]:
+        """Return the queues' checksums for a checkpoint, in the same form; they are no part of a digest."""
+        return [proof for _, proof in map(queue_parts, self._queues)]
 
     def recover(self, checkpoint: log_pb.Checkpoint) -> None:
         """Become what ``capture`` saw; files are cut back to it.
@@ -219,6 +224,7 @@ class Queues:
         Raises:
             QueueDamaged: a file is shorter than the checkpoint says.
         """
+        states = queue_states(checkpoint)
         for state in checkpoint.queues:
             queue = ReadyQueue(self._folder, state.queue, state.topic, state.group, self._files)
             self._queues.append(queue)
@@ -231,7 +237,7 @@ class Queues:
                 state.pace_at_us,
                 state.pace_catch_up_end,
             )
-            queue.recover(QueueState(state.first, state.units, state.crc), deleted=state.deleted)
+            queue.recover(states[state.queue], deleted=state.deleted)
             if not state.deleted:
                 self._by_name[state.topic, state.group] = state.queue
         for group in checkpoint.groups:

@@ -10,19 +10,21 @@ by nobody else (the idea of RocketMQ's %RETRY% topics).
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
 from tarry.proto.tarry_operator_pb2 import TopicSettings
 from tarry.replication.open_files import OpenFiles
 from tarry.replication.pace import Pace
+from tarry.replication.queue_proof import BLOCK_UNITS, UNIT_BYTES, QueueProof, Stretch
 
 UNIT: Final = np.dtype(
     [
@@ -34,7 +36,8 @@ UNIT: Final = np.dtype(
         ("lane", "<u4"),  # of its ordering key; 0: none
     ]
 )
-UNIT_BYTES: Final = UNIT.itemsize
+assert UNIT.itemsize == UNIT_BYTES
+SCAN_BYTES: Final = 1 << 20
 SEGMENT_UNITS: Final = 1 << 20
 SEGMENT_NAME: Final = re.compile(r"[0-9a-f]{16}\.ready")
 
@@ -45,7 +48,12 @@ class QueueState:
 
     first: int
     units: int
-    crc: int
+    proof: QueueProof
+
+
+def segment_name(segment: int) -> str:
+    """Return the name of a segment's file."""
+    return f"{segment * SEGMENT_UNITS:016x}.ready"
 
 
 def released_ms(units: NDArray[np.void]) -> NDArray[np.int64]:
@@ -55,7 +63,58 @@ def released_ms(units: NDArray[np.void]) -> NDArray[np.int64]:
 
 
 class QueueDamaged(Exception):
-    """A queue's files are shorter than the checkpoint says: restore the node from a peer."""
+    """A queue's files are not what the checkpoint says: restore the node from a peer."""
+
+
+class UnitsDamaged(QueueDamaged):
+    """Units of a queue do not match their checksums: a peer's copy may take their place."""
+
+    def __init__(self, queue: int, topic: str, stretches: Sequence[Stretch]) -> None:
+        where = ", ".join(f"{stretch.first} to {stretch.end - 1}" for stretch in stretches[:10])
+        super().__init__(f"ready queue {queue} ({topic!r}): offsets {where} do not match their checksums")
+        self.queue = queue
+        self.stretches = tuple(stretches)
+
+
+def scan(folder: Path, first: int, proof: QueueProof) -> Iterator[tuple[int, list[Stretch]]]:
+    """Look at the files of a queue's folder from an offset on, 1 MiB at a time.
+
+    Yield how many bytes that was, and which stretches are damaged; a file that is missing is. For a thread:
+    what lies below ``proof.end``, a copy, never changes. Raises OSError.
+    """
+    portion = SCAN_BYTES // UNIT_BYTES
+    for start in range(first - first % portion, proof.end, portion):
+        stretches = list(proof.stretches(max(first, start), min(start + portion, proof.end)))
+        if not stretches:
+            continue
+        low, end = stretches[0].first, stretches[-1].end
+        segment, within = divmod(low, SEGMENT_UNITS)
+        try:
+            with (folder / segment_name(segment)).open("rb", buffering=0) as file:
+                data = _whole(file.fileno(), (end - low) * UNIT_BYTES, within * UNIT_BYTES)
+        except FileNotFoundError:
+            data = b""
+        yield (end - low) * UNIT_BYTES, _flawed(stretches, low, data)
+
+
+def _flawed(stretches: Sequence[Stretch], low: int, data: bytes) -> list[Stretch]:
+    """Return which stretches the data, from offset low on, does not hold as they were."""
+    flawed = []
+    for stretch in stretches:
+        first, end = (stretch.first - low) * UNIT_BYTES, (stretch.end - low) * UNIT_BYTES
+        if not stretch.is_proven_by(data[first:end]):
+            flawed.append(stretch)
+    return flawed
+
+
+def _whole(fd: int, size_bytes: int, position: int) -> bytes:
+    """Read; where a sector cannot be read, nothing: no checksum matches that."""
+    try:
+        return os.pread(fd, size_bytes, position)
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+        return b""
 
 
 class ReadyQueue:
@@ -68,7 +127,7 @@ class ReadyQueue:
         self.queue = queue
         self.topic = topic
         self.group = group
-        self._folder = folder / str(queue)
+        self.folder = folder / str(queue)
         self._files = files or OpenFiles()
         self._touched: set[int] = set()
         self._obsolete: list[Path] = []
@@ -78,14 +137,16 @@ class ReadyQueue:
         self.deleted = False  # its number is taken for ever; nothing goes in any more
         self.first = 0  # offsets below have been trimmed
         self.units = 0
-        self._crc = 0
-        self.captured: tuple[object, bytes] | None = None  # its part of the last checkpoint, and what of
+        self.proof = QueueProof()
+        self.captured: tuple[object, bytes, bytes] | None = (
+            None  # its parts of the last checkpoint, and what of
+        )
 
     def append(self, units: NDArray[np.void]) -> int:
         """Append units (shape (n,), dtype UNIT) and return the offset of the first."""
         first = self.units
         data = units.tobytes()
-        self._crc = google_crc32c.extend(self._crc, data)
+        self.proof.extend(data)
         done = 0
         while done < len(units):
             segment, start = divmod(self.units, SEGMENT_UNITS)
@@ -98,28 +159,64 @@ class ReadyQueue:
         return first
 
     def read(self, offset: int, count: int) -> NDArray[np.void]:
-        """Return up to count units from offset on, fewer at the end."""
-        count = max(0, min(count, self.units - offset))
+        """Return up to count units from offset on, fewer at the end; each block of them is proven.
+
+        Raises UnitsDamaged; QueueDamaged where a file has become too short.
+        """
+        end = min(offset + count, self.units)
+        if offset >= end:
+            return np.empty(0, dtype=UNIT)
+        stretches = list(self.proof.stretches(offset, end))
+        low = min(offset, stretches[0].first) if stretches else offset
+        data = self._bytes(low, max(end, stretches[-1].end) if stretches else end)
+        damaged = _flawed(stretches, low, data)
+        if damaged:
+            raise UnitsDamaged(self.queue, self.topic, damaged)
+        skipped = (offset - low) * UNIT_BYTES
+        if len(data) < skipped + (end - offset) * UNIT_BYTES:
+            raise QueueDamaged(f"{self.folder}: a file is too short for offsets {offset} to {end - 1}")
+        return np.frombuffer(data, dtype=UNIT, count=end - offset, offset=skipped)
+
+    def _bytes(self, first: int, end: int) -> bytes:
+        """Return what the files hold of the offsets first to end."""
         parts = []
-        while count > 0:
-            segment, start = divmod(offset, SEGMENT_UNITS)
-            here = min(count, SEGMENT_UNITS - start)
-            data = os.pread(self._fd(segment), here * UNIT_BYTES, start * UNIT_BYTES)
-            parts.append(np.frombuffer(data, dtype=UNIT))
-            offset += here
-            count -= here
-        if len(parts) == 1:
-            return parts[0]
-        return np.concatenate(parts) if parts else np.empty(0, dtype=UNIT)
+        while first < end:
+            segment, start = divmod(first, SEGMENT_UNITS)
+            here = min(end - first, SEGMENT_UNITS - start)
+            part = _whole(self._fd(segment), here * UNIT_BYTES, start * UNIT_BYTES)
+            parts.append(part.ljust(here * UNIT_BYTES, b"\0") if first + here < end else part)
+            first += here
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def at(self, offsets: NDArray[np.uint64]) -> NDArray[np.void]:
-        """Return the units at the given offsets, which must be below ``units``."""
+        """Return the units at the given offsets, which must be below ``units``. Raises as ``read``."""
         if len(offsets) == 0:
             return np.empty(0, dtype=UNIT)
         low, high = int(offsets.min()), int(offsets.max())
         if high - low < max(4 * len(offsets) + 64, min(64 * len(offsets), 65_536)):
             return self.read(low, high - low + 1)[(offsets - np.uint64(low)).astype(np.intp)]
-        return np.concatenate([self.read(int(offset), 1) for offset in offsets])
+        units = np.empty(len(offsets), dtype=UNIT)
+        order = np.argsort(offsets, kind="stable")
+        _, starts = np.unique(offsets[order] // np.uint64(BLOCK_UNITS), return_index=True)
+        for rows in np.split(order, starts[1:]):  # a block is read once, for it is proven whole
+            low, high = int(offsets[rows[0]]), int(offsets[rows[-1]])
+            units[rows] = self.read(low, high - low + 1)[(offsets[rows] - np.uint64(low)).astype(np.intp)]
+        return units
+
+    def mend(self, stretch: Stretch, units: bytes) -> bool:
+        """Write damaged units again; False, and nothing done, where these are not they. Raises OSError."""
+        if not stretch.is_proven_by(units):
+            return False
+        segment, start = divmod(stretch.first, SEGMENT_UNITS)
+        _write_all(self._fd(segment), memoryview(units), start * UNIT_BYTES)
+        self._touched.add(segment)
+        return True
+
+    def is_damaged(self, stretch: Stretch) -> bool:
+        """Return whether the stretch, which is still wanted, is not what it was. Raises OSError."""
+        if self.deleted or stretch.end <= self.first:
+            return False
+        return not stretch.is_proven_by(self._bytes(stretch.first, stretch.end))
 
     def find_released(self, time_ms: int) -> int:
         """Return the first offset released at time_ms or later; ``units`` where none is."""
@@ -139,10 +236,11 @@ class ReadyQueue:
             self._files.close(self.queue, segment)
             self._touched.discard(segment)
             self._obsolete.append(self._path(segment))
+        self.proof.forget(self.first)
 
     def capture(self) -> QueueState:
         """Return what a checkpoint must hold."""
-        return QueueState(self.first, self.units, self._crc)
+        return QueueState(self.first, self.units, self.proof)
 
     def take_touched(self) -> list[Path]:
         """Return the files written since the last call, to be synced."""
@@ -158,13 +256,13 @@ class ReadyQueue:
         Raises:
             QueueDamaged: the files hold less than the checkpoint says.
         """
-        self.first, self.units, self._crc = state.first, state.units, state.crc
+        self.first, self.units, self.proof = state.first, state.units, state.proof
         self.close()
         if deleted:
             self.delete()  # what a crash left of it goes with the next checkpoint
             return
         last, rest = divmod(state.units, SEGMENT_UNITS)
-        for path in self._folder.glob("*"):
+        for path in self.folder.glob("*"):
             if SEGMENT_NAME.fullmatch(path.name) is None:
                 continue
             segment = int(path.name[:16], 16) // SEGMENT_UNITS
@@ -193,7 +291,7 @@ class ReadyQueue:
         self.captured = None
         self.first = self.units
         self._touched.clear()
-        self._obsolete = [self._folder]
+        self._obsolete = [self.folder]
 
     def take_obsolete(self) -> list[Path]:
         """Return files and folders to remove once a checkpoint that does without them is durable."""
@@ -205,7 +303,7 @@ class ReadyQueue:
         self._files.close(self.queue)
 
     def _path(self, segment: int) -> Path:
-        return self._folder / f"{segment * SEGMENT_UNITS:016x}.ready"
+        return self.folder / segment_name(segment)
 
     def _fd(self, segment: int) -> int:
         return self._files.fd(self.queue, segment, self._path)

@@ -17,6 +17,9 @@ from tarry.node.services.parsing import M, parse
 from tarry.node.status import abort
 from tarry.proto import tarry_peer_pb2 as pb
 from tarry.replication.machine import Machine
+from tarry.replication.queue_proof import BLOCK_UNITS
+from tarry.replication.queues import Queues
+from tarry.replication.ready_queue import QueueDamaged
 from tarry.replication.refusal import Refusal
 from tarry.wheel.delay_log import UNIT_BYTES
 from tarry.wheel.grouping import portions
@@ -49,6 +52,19 @@ def whole(wheel: Wheel, hour: int, global_index: Numbers) -> tuple[list[int], li
     return [number for number, _ in sound], [record for _, record in sound]
 
 
+def ready_units(queues: Queues, number: int, first: int, count: int) -> bytes:
+    """Return units of a queue; nothing where they are not all there, sound, and of one block."""
+    if number >= len(queues) or not 0 < count <= BLOCK_UNITS:
+        return b""
+    queue = queues[number]
+    if queue.deleted or first < queue.proof.base or first + count > queue.units:
+        return b""
+    try:
+        return queue.read(first, count).tobytes()
+    except QueueDamaged:
+        return b""  # the scrub finds it, or whoever needs it here
+
+
 class RecordService:
     """Answers peers."""
 
@@ -61,7 +77,9 @@ class RecordService:
         """Return the service's handlers for a grpc.aio server."""
         fetch = grpc.unary_unary_rpc_method_handler(self._fetch_records)
         index = grpc.unary_unary_rpc_method_handler(self._fetch_index)
-        return grpc.method_handlers_generic_handler(SERVICE, {"FetchRecords": fetch, "FetchIndex": index})
+        ready = grpc.unary_unary_rpc_method_handler(self._fetch_ready)
+        methods = {"FetchRecords": fetch, "FetchIndex": index, "FetchReady": ready}
+        return grpc.method_handlers_generic_handler(SERVICE, methods)
 
     async def _fetch_records(self, raw: bytes, context: CallContext) -> bytes:
         request = parse(pb.FetchRecordsRequest, raw)
@@ -87,6 +105,14 @@ class RecordService:
         numbers = np.arange(request.first, end, dtype=np.uint32)
         units = self._machine.wheel.units(np.full(len(numbers), request.hour, dtype=np.uint32), numbers)
         return pb.FetchIndexResponse(units=units.tobytes()).SerializeToString()
+
+    async def _fetch_ready(self, raw: bytes, context: CallContext) -> bytes:
+        request = parse(pb.FetchReadyRequest, raw)
+        if isinstance(request, Refusal):
+            await abort(context, request)
+        await self._admit(context, request.cluster, request.node)
+        units = ready_units(self._machine.queues, request.queue, request.first, request.count)
+        return pb.FetchReadyResponse(units=units).SerializeToString()
 
     async def _admit(self, context: CallContext, cluster: str, node: str) -> None:
         await self._peers.check(context, node)
@@ -125,6 +151,14 @@ class PeerRecords:
             parts.append(answer.units)
             first += len(answer.units) // UNIT_BYTES
         return b"".join(parts)
+
+    async def fetch_ready(self, address: str, queue: int, first: int, count: int) -> bytes:
+        """Return units of a ready queue from an offset on, nothing where the peer did not give them."""
+        request = pb.FetchReadyRequest(
+            cluster=self._cluster, node=self._node, queue=queue, first=first, count=count
+        )
+        answer = await self._ask(address, "FetchReady", request, pb.FetchReadyResponse)
+        return answer.units if answer else b""
 
     async def _ask(self, address: str, method: str, request: Message, kind: type[M]) -> M | None:
         call = self._forwarding.channel(address).unary_unary(f"/{SERVICE}/{method}", None, None)

@@ -16,15 +16,16 @@ def decay(machine: Machine, *messages: tuple[int, int]) -> None:
     for hour, index in messages:
         folder = machine.folder / "hours" / folder_name(hour)
         unit = np.frombuffer((folder / "delay.index").read_bytes(), UNIT)[index]
-        _turn(folder / "delay.log", int(unit["offset"]))
+        turn_bit(folder / "delay.log", int(unit["offset"]))
 
 
 def lose_index(machine: Machine, hour: int) -> None:
     """Turn a bit in the index of an hour."""
-    _turn(machine.folder / "hours" / folder_name(hour) / "delay.index", 30)
+    turn_bit(machine.folder / "hours" / folder_name(hour) / "delay.index", 30)
 
 
-def _turn(path: Path, place: int) -> None:
+def turn_bit(path: Path, place: int) -> None:
+    """Turn the lowest bit of one byte of a file."""
     with path.open("r+b") as file:
         file.seek(place)
         (byte,) = file.read(1)

@@ -1,0 +1,221 @@
+"""A ready queue hands out what was appended, or says that it is damaged; never anything else."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.replication.machine import Machine, MachineSettings
+from tarry.replication.queue_proof import BLOCK_UNITS, QueueProof
+from tarry.replication.ready_queue import (
+    SEGMENT_UNITS,
+    UNIT,
+    UNIT_BYTES,
+    QueueDamaged,
+    QueueState,
+    ReadyQueue,
+    UnitsDamaged,
+    scan,
+)
+from tarry.replication.state_store import StateStore
+from tests.node.decay import turn_bit
+from tests.node.test_cost import counted
+from tests.replication.commands import NOW_MS, ack, release, schedule, subscribe
+
+UNITS = 5 * BLOCK_UNITS + 7
+MIDDLE = 2 * BLOCK_UNITS + 100
+
+
+def some(count: int, first: int = 0) -> np.ndarray:
+    units = np.zeros(count, UNIT)
+    units["due_ms"] = np.arange(first, first + count)
+    return units
+
+
+def filled(folder: Path, *counts: int) -> ReadyQueue:
+    queue = ReadyQueue(folder, 0, "t")
+    for count in counts:
+        queue.append(some(count, queue.units))
+    return queue
+
+
+def segment(queue: ReadyQueue, number: int = 0) -> Path:
+    return queue.folder / f"{number * SEGMENT_UNITS:016x}.ready"
+
+
+def recovered(folder: Path, state: QueueState) -> ReadyQueue:
+    queue = ReadyQueue(folder, 0, "t")
+    queue.recover(state)
+    return queue
+
+
+@pytest.mark.parametrize("counts", [(UNITS,), (1, BLOCK_UNITS - 1, 1, BLOCK_UNITS, 2 * BLOCK_UNITS), (5,)])
+def test_units_come_back_as_they_were_appended_also_after_a_restart(tmp_path: Path, counts: tuple) -> None:
+    queue = filled(tmp_path, *counts)
+    again = recovered(tmp_path, QueueState(0, queue.units, queue.proof.copy()))
+    for opened in (queue, again):
+        assert opened.read(0, queue.units)["due_ms"].tolist() == list(range(sum(counts)))
+        assert opened.read(queue.units - 1, 9)["due_ms"].tolist() == [queue.units - 1]
+        offsets = np.array([queue.units - 1, 0, queue.units // 2], np.uint64)
+        assert opened.at(offsets)["due_ms"].tolist() == offsets.tolist()
+    again.append(some(3, queue.units))
+    queue.append(some(3, queue.units))
+    assert again.proof.serialize() == queue.proof.serialize()
+
+
+@pytest.mark.parametrize("field", UNIT.names or ())
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_unit_with_a_flipped_bit_is_never_read_and_the_other_blocks_are(
+    tmp_path: Path, field: str, restarted: bool
+) -> None:
+    queue = filled(tmp_path, UNITS)
+    if restarted:
+        queue = recovered(tmp_path, QueueState(0, queue.units, queue.proof.copy()))
+    turn_bit(segment(queue), MIDDLE * UNIT_BYTES + (UNIT.fields or {})[field][1])
+    for offset, count in ((MIDDLE, 1), (MIDDLE + 1, 1), (0, UNITS)):
+        with pytest.raises(UnitsDamaged, match="offsets 2048 to 3071") as caught:
+            queue.read(offset, count)
+        assert [stretch.first for stretch in caught.value.stretches] == [2 * BLOCK_UNITS]
+    with pytest.raises(UnitsDamaged):
+        queue.at(np.array([0, MIDDLE, UNITS - 1], np.uint64))
+    assert queue.read(0, 2 * BLOCK_UNITS)["due_ms"][-1] == 2 * BLOCK_UNITS - 1
+    assert queue.read(3 * BLOCK_UNITS, UNITS)["due_ms"][-1] == UNITS - 1
+
+
+def test_a_file_cut_short_while_in_use_is_damage_of_what_was_cut(tmp_path: Path) -> None:
+    queue = filled(tmp_path, UNITS)
+    with segment(queue).open("r+b") as file:
+        file.truncate(4 * BLOCK_UNITS * UNIT_BYTES + 9)
+    with pytest.raises(UnitsDamaged, match="4096 to 5119, 5120 to 5126"):
+        queue.read(0, UNITS)
+    assert len(queue.read(0, 4 * BLOCK_UNITS)) == 4 * BLOCK_UNITS
+
+
+def test_damaged_units_are_mended_by_their_own_bytes_and_by_no_others(tmp_path: Path) -> None:
+    queue = filled(tmp_path, UNITS)
+    own = segment(queue).read_bytes()
+    turn_bit(segment(queue), MIDDLE * UNIT_BYTES)
+    with pytest.raises(UnitsDamaged) as caught:
+        queue.read(MIDDLE, 1)
+    (stretch,) = caught.value.stretches
+    queue.take_touched()
+    assert queue.is_damaged(stretch)
+    assert not queue.mend(stretch, own[: BLOCK_UNITS * UNIT_BYTES])
+    assert not queue.mend(stretch, b"")
+    assert queue.mend(stretch, own[stretch.first * UNIT_BYTES : stretch.end * UNIT_BYTES])
+    assert not queue.is_damaged(stretch)
+    assert queue.take_touched() == [segment(queue)]  # the next checkpoint syncs it
+    assert queue.read(0, UNITS)["due_ms"].tolist() == list(range(UNITS))
+
+
+def test_what_was_trimmed_is_proven_no_more_and_the_rest_still_is(tmp_path: Path) -> None:
+    queue = filled(tmp_path, UNITS)
+    before = len(queue.proof.serialize())
+    queue.trim(MIDDLE)
+    assert before - len(queue.proof.serialize()) == 2 * 4
+    turn_bit(segment(queue), 0)
+    again = recovered(tmp_path, QueueState(queue.first, queue.units, queue.proof.copy()))
+    for opened in (queue, again):
+        assert opened.read(MIDDLE, UNITS)["due_ms"].tolist() == list(range(MIDDLE, UNITS))
+        assert [found for _, found in scan(queue.folder, queue.first, queue.proof.copy())] == [[]]
+
+
+def test_a_scan_finds_what_is_damaged_in_each_file_in_portions(tmp_path: Path) -> None:
+    queue = filled(tmp_path, SEGMENT_UNITS - 10, 40_000)
+    for number, unit in ((0, 5), (0, SEGMENT_UNITS - 1), (1, 3)):
+        turn_bit(segment(queue, number), unit * UNIT_BYTES)
+    looked = list(scan(queue.folder, 0, queue.proof.copy()))
+    assert [stretch.first for _, found in looked for stretch in found] == [
+        0,
+        SEGMENT_UNITS - BLOCK_UNITS,
+        SEGMENT_UNITS,
+    ]
+    assert sum(size for size, _ in looked) == queue.units * UNIT_BYTES
+    assert max(size for size, _ in looked) == 1 << 20
+    segment(queue, 1).unlink()
+    (lost,) = [found for size, found in scan(queue.folder, SEGMENT_UNITS + 32_768, queue.proof.copy())]
+    assert (lost[0].first, lost[-1].end) == (SEGMENT_UNITS + 32_768, queue.units)
+
+
+def test_units_of_a_version_without_checksums_are_read_and_later_ones_are_proven(tmp_path: Path) -> None:
+    old = filled(tmp_path, 1_500)
+    queue = recovered(tmp_path, QueueState(0, old.units, QueueProof(old.units, old.proof.crc)))
+    queue.append(some(1_500, 1_500))
+    again = recovered(tmp_path, QueueState(0, queue.units, queue.proof.copy()))
+    for opened in (queue, again):
+        assert opened.read(0, 3_000)["due_ms"].tolist() == list(range(3_000))
+        assert opened.read(10, 20)["due_ms"].tolist() == list(range(10, 30))
+    turn_bit(segment(queue), 1_500 * UNIT_BYTES)
+    assert len(queue.read(0, 1_500)) == 1_500
+    with pytest.raises(UnitsDamaged, match="1500 to 2047"):
+        queue.read(1_499, 2)
+
+
+def test_checksums_that_are_not_as_many_as_the_blocks_are_refused() -> None:
+    for base, crcs in ((0, b"1234"), (0, b"123"), (5_000, b"1234")):
+        with pytest.raises(ValueError, match=r"checksums|size"):
+            QueueProof(2_000, 1, base, crcs)
+
+
+def test_appending_costs_lines_by_the_block_and_not_by_the_message(tmp_path: Path) -> None:
+    lines: Counter[str] = Counter()
+    queue = filled(tmp_path, 1)
+    units = some(64 * BLOCK_UNITS)
+    with counted(lines, "append"):
+        queue.append(units)
+    assert lines["append"] < 64 * 12 + 100
+
+
+def machine_with_released(folder: Path) -> Machine:
+    machine = Machine(folder, MachineSettings())
+    machine.events.wanted = True
+    machine.apply(1, 1, [subscribe(), schedule([NOW_MS] * 2_000), release(NOW_MS)])
+    return machine
+
+
+def save(folder: Path, checkpoint: log_pb.Checkpoint) -> None:
+    store = StateStore(folder / "checkpoint")
+    store.save(checkpoint.SerializeToString())
+    store.close()
+
+
+def test_a_checkpoint_without_checksums_opens_and_digests_do_not_tell_which_it_was(tmp_path: Path) -> None:
+    machine = machine_with_released(tmp_path)
+    written = log_pb.Checkpoint.FromString(machine.write(machine.capture()))
+    before = machine.digest()
+    machine.close()
+    written.ClearField("queue_proofs")
+    save(tmp_path, written)
+    old = Machine(tmp_path, MachineSettings())
+    assert old.queues[0].proof.base == 2_000
+    assert old.digest() == before
+    old.write(old.capture())
+    old.close()
+    assert Machine(tmp_path, MachineSettings()).queues[0].proof.base == 2_000
+
+
+def test_checksums_that_do_not_fit_their_queue_end_the_start(tmp_path: Path) -> None:
+    machine = machine_with_released(tmp_path)
+    written = log_pb.Checkpoint.FromString(machine.write(machine.capture()))
+    written.queue_proofs[0].crcs += b"1234"
+    machine.close()
+    save(tmp_path, written)
+    with pytest.raises(QueueDamaged, match="ready queue 0"):
+        Machine(tmp_path, MachineSettings())
+
+
+def test_an_ack_of_damaged_units_is_applied_and_told_as_of_unknown_messages(tmp_path: Path) -> None:
+    machine = machine_with_released(tmp_path)
+    machine.take_events()
+    turn_bit(machine.queues[0].folder / f"{0:016x}.ready", 3 * UNIT_BYTES)
+    (outcome,) = machine.apply(2, 1, [ack([1, 2])])
+    assert len(outcome.stale) == 0
+    (event,) = machine.take_events()
+    assert event.hour is not None
+    assert (event.n, event.hour.tolist()) == (2, [-1, -1])
+    (damage,) = machine.queues.damaged
+    assert (damage.queue, damage.stretches[0].first) == (0, 0)
