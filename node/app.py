@@ -304,5 +304,5 @@ def _replication_settings(config: NodeConfig) -> ReplicationSettings:
         **config.consensus.model_dump(),
         command_bytes_max=command_bytes_max,
         append_bytes_max=command_bytes_max + (1 << 20),
-        frame_bytes_max=2 * command_bytes_max + (4 << 20),
+        message_bytes_max=2 * command_bytes_max + (4 << 20),
     )

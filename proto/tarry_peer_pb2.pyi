@@ -41,15 +41,15 @@ class MeetRequest(_message.Message):
     def __init__(self, cluster: _Optional[str] = ..., node: _Optional[str] = ...) -> None: ...
 
 class MeetResponse(_message.Message):
-    __slots__ = ("port", "ticket")
+    __slots__ = ("port", "tickets")
     PORT_FIELD_NUMBER: _ClassVar[int]
-    TICKET_FIELD_NUMBER: _ClassVar[int]
+    TICKETS_FIELD_NUMBER: _ClassVar[int]
     port: int
-    ticket: bytes
-    def __init__(self, port: _Optional[int] = ..., ticket: _Optional[bytes] = ...) -> None: ...
+    tickets: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, port: _Optional[int] = ..., tickets: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class PeerFrame(_message.Message):
-    __slots__ = ("cluster", "sender", "receiver", "incarnation", "boot", "epoch", "sequence", "crc32c", "messages")
+    __slots__ = ("cluster", "sender", "receiver", "incarnation", "boot", "epoch", "sequence", "crc32c", "messages", "bulk", "continued", "continues")
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
     SENDER_FIELD_NUMBER: _ClassVar[int]
     RECEIVER_FIELD_NUMBER: _ClassVar[int]
@@ -59,6 +59,9 @@ class PeerFrame(_message.Message):
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     CRC32C_FIELD_NUMBER: _ClassVar[int]
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    BULK_FIELD_NUMBER: _ClassVar[int]
+    CONTINUED_FIELD_NUMBER: _ClassVar[int]
+    CONTINUES_FIELD_NUMBER: _ClassVar[int]
     cluster: str
     sender: str
     receiver: str
@@ -68,7 +71,10 @@ class PeerFrame(_message.Message):
     sequence: int
     crc32c: int
     messages: _containers.RepeatedScalarFieldContainer[bytes]
-    def __init__(self, cluster: _Optional[str] = ..., sender: _Optional[str] = ..., receiver: _Optional[str] = ..., incarnation: _Optional[int] = ..., boot: _Optional[int] = ..., epoch: _Optional[int] = ..., sequence: _Optional[int] = ..., crc32c: _Optional[int] = ..., messages: _Optional[_Iterable[bytes]] = ...) -> None: ...
+    bulk: bool
+    continued: bool
+    continues: bool
+    def __init__(self, cluster: _Optional[str] = ..., sender: _Optional[str] = ..., receiver: _Optional[str] = ..., incarnation: _Optional[int] = ..., boot: _Optional[int] = ..., epoch: _Optional[int] = ..., sequence: _Optional[int] = ..., crc32c: _Optional[int] = ..., messages: _Optional[_Iterable[bytes]] = ..., bulk: _Optional[bool] = ..., continued: _Optional[bool] = ..., continues: _Optional[bool] = ...) -> None: ...
 
 class PeerMessage(_message.Message):
     __slots__ = ("append", "appended", "vote_request", "vote", "pre_vote_request", "pre_vote", "term_notice", "timeout_now", "heartbeat", "heartbeat_reply", "need_snapshot")

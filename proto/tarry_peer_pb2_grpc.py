@@ -52,7 +52,7 @@ class PeerServiceServicer:
     """
 
     def Meet(self, request, context):
-        """Meet tells a node where it may open its stream of PeerFrames, and gives it what lets it in.
+        """Meet tells a node where it may open its streams of PeerFrames, and gives it what lets them in.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -167,7 +167,12 @@ class Appending:
     def _flow(self, peer: str) -> Flow:
         if peer not in self._flows:
             settings = self._settings
-            self._flows[peer] = Flow(settings.window_bytes_max, settings.fallback_ms / 1000)
+            self._flows[peer] = Flow(
+                settings.window_bytes_max,
+                settings.window_bytes_min,
+                settings.window_delay_ms / 1000,
+                settings.fallback_ms / 1000,
+            )
         return self._flows[peer]
 
     def observe(self) -> None:

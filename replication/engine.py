@@ -86,8 +86,10 @@ class GuardedSyncObj(SyncObj):  # type: ignore[misc]
         seam: Seam,
         timeout: Callable[[], float],
         now: float,
+        append_bytes: int,
     ) -> None:
         self.timeout = timeout
+        self._append_bytes = append_bytes
         self.now = now
         self.may_campaign = False
         self.change_index = 0  # of the latest membership entry in the log
@@ -98,6 +100,18 @@ class GuardedSyncObj(SyncObj):  # type: ignore[misc]
     def _SyncObj__generateRaftTimeout(self) -> float:  # noqa: N802
         """Randomness is injected."""
         return self.timeout()
+
+    def _SyncObj__getEntries(  # noqa: N802
+        self,
+        fromIDx: int,  # noqa: N803
+        count: int | None = None,
+        maxSizeBytes: int | None = None,  # noqa: N803
+    ) -> Sequence[Any]:
+        """Small appends: each is answered, and by its answers the window is set. The engine's own limit is
+        also the size from which it would pickle an entry, so it must exceed all of them."""
+        limit = None if maxSizeBytes is None else min(maxSizeBytes, self._append_bytes)
+        entries: Sequence[Any] = super()._SyncObj__getEntries(fromIDx, count, limit)
+        return entries
 
     def _SyncObj__connectedToAnyone(self) -> bool:  # noqa: N802
         """Asked only before it campaigns: the pre-vote decides, not the sockets (L1, L17)."""

@@ -13,7 +13,11 @@ import struct
 from collections.abc import Iterator
 from typing import Final
 
+STREAMS: Final = 2
+"""From one node to one peer: for what is urgent, and for bulk."""
 TICKET_BYTES: Final = 16
+FRAME_OVERHEAD_BYTES: Final = 1 << 16
+"""What sealing may add to the messages of a frame."""
 _OPENING: Final = b"tarry/1\n"
 _MARK: Final = b"tary"
 _HEAD: Final = struct.Struct(">4sI")

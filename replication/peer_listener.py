@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Final
 
 from tarry.proto.tarry_peer_pb2 import PeerMessage
-from tarry.replication.peer_frames import TICKET_BYTES, StreamBroken, Unframing
+from tarry.replication.peer_frames import FRAME_OVERHEAD_BYTES, TICKET_BYTES, StreamBroken, Unframing
 from tarry.replication.settings import ReplicationSettings
 from tarry.replication.wire import FrameRefused, Inbound
 
@@ -93,7 +93,7 @@ class _Stream(asyncio.Protocol):
 
     def __init__(self, listener: PeerListener) -> None:
         self._listener = listener
-        self._unframing = Unframing(listener.settings.frame_bytes_max)
+        self._unframing = Unframing(listener.settings.frame_bytes_max + FRAME_OVERHEAD_BYTES)
         self._silence_s = listener.settings.peer_silence_ms / 1_000
         self._peer = ""
         self._loop = asyncio.get_running_loop()
@@ -113,6 +113,8 @@ class _Stream(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         listener, now = self._listener, self._loop.time()
+        if self._peer:
+            self._heard = now
         try:
             self._unframing.put(data)
             self._peer = self._peer or self._enter(now)
@@ -120,7 +122,6 @@ class _Stream(asyncio.Protocol):
                 if listener.inbound is None:
                     self.end()
                     break
-                self._heard = now
                 peer, messages = listener.inbound.open(frame, {self._peer})
                 if messages:
                     listener.receive(peer, messages)

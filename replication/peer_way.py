@@ -1,10 +1,11 @@
-"""The way to one peer: asked for over gRPC, then a stream of frames on a connection of its own.
+"""The way to one peer: asked for over gRPC, then two streams of frames on connections of their own.
 
-        put ─► stream                      while it takes more
-           └─► bounded queue ─► stream     while it does not
+    put ─┬─► urgent queue ─► stream      heartbeats, votes, answers, notices
+         └─► bulk queue ───► stream      appends: those above never wait behind them
 
-What does not fit the queue is dropped; Raft sends it again. A broken stream is opened anew, with a capped
-back-off; its queue is dropped with it, so that nothing old is said late.
+A queue waits while its stream takes no more; what does not fit it is dropped, and Raft sends it again. A
+broken stream ends the other, too. Both are opened anew, with a capped back-off; what waited is dropped with
+them, so that nothing old is said late.
 """
 
 from __future__ import annotations
@@ -13,21 +14,23 @@ import asyncio
 import random
 import socket
 import ssl
-from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from tarry.replication.clock import to_next
-from tarry.replication.peer_frames import framed, opening
+from tarry.replication.peer_frames import STREAMS, framed, opening
+from tarry.replication.peer_queue import PeerQueue
 from tarry.replication.settings import ReplicationSettings
 from tarry.replication.wire import Outbound
 
 _BACK_OFF_MIN_S: Final = 0.02
 _BACK_OFF_MAX_S: Final = 1.0
 _CONNECT_MAX_S: Final = 2.0
-_FRAME_OVERHEAD_BYTES: Final = 1 << 16
-_WRITE_AHEAD_BYTES: Final = 1 << 20  # given to the system and not yet sent; beyond it, messages queue
+_WRITE_AHEAD_BYTES: Final = 64 << 10  # of a stream, not taken by the system; beyond it, messages queue
+_UNSENT_BYTES_MAX: Final = 128 << 10  # taken by the system, and not yet under way
+
+__all__ = ["STREAMS", "Dialling", "Door", "PeerAway", "PeerRefuses", "Way"]
 
 
 class PeerAway(Exception):
@@ -40,10 +43,10 @@ class PeerRefuses(PeerAway):
 
 @dataclass(frozen=True, slots=True)
 class Door:
-    """Where a stream is opened, and what lets it in."""
+    """Where streams are opened, and what lets each of them in."""
 
     port: int
-    ticket: bytes
+    tickets: Sequence[bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,7 @@ class Dialling:
 
 
 class Way:
-    """The stream to one peer and what waits for it."""
+    """The streams to one peer and what waits for them."""
 
     def __init__(
         self,
@@ -69,43 +72,28 @@ class Way:
         link: Callable[[str, bool], None],
         dialling: Dialling,
     ) -> None:
-        """`meet` raises PeerAway. `link(peer, up)` hears whether the stream stands."""
+        """`meet` raises PeerAway. `link(peer, up)` hears whether the streams stand."""
         self.address = address
         self.outbound = outbound
         self._peer = peer
         self._meet = meet
         self._link = link
         self._dialling = dialling
-        self._waiting: deque[bytes] = deque()
-        self._waiting_bytes = 0
-        self._stream: _Stream | None = None
+        self._queues = {bulk: PeerQueue(dialling.settings, bulk=bulk) for bulk in (False, True)}
+        self._streams: dict[bool, _Stream] = {}
         self.task = asyncio.get_running_loop().create_task(self._run(), name=f"peer-{peer}")
 
-    def put(self, messages: Sequence[bytes]) -> bool:
-        settings, stream = self._dialling.settings, self._stream
-        size_bytes = self._waiting_bytes + sum(map(len, messages))
-        full = len(self._waiting) >= settings.peer_queue_messages_max
-        if stream is None or full or size_bytes > settings.peer_queue_bytes_max:
+    def put(self, messages: Sequence[bytes], *, bulk: bool) -> bool:
+        stream = self._streams.get(bulk)
+        if stream is None or not self._queues[bulk].put(messages):
             return False
-        self._waiting.extend(messages)
-        self._waiting_bytes = size_bytes
         self._flush(stream)
         return True
 
     def _flush(self, stream: _Stream) -> None:
-        while self._waiting and stream.takes:
-            stream.write(self.outbound.seal(self._take()))
-
-    def _take(self) -> list[bytes]:
-        """As much as one frame holds; at least one message."""
-        messages: list[bytes] = []
-        room_bytes = self._dialling.settings.frame_bytes_max - _FRAME_OVERHEAD_BYTES
-        while self._waiting and (not messages or len(self._waiting[0]) <= room_bytes):
-            message = self._waiting.popleft()
-            room_bytes -= len(message)
-            self._waiting_bytes -= len(message)
-            messages.append(message)
-        return messages
+        queue = self._queues[stream.bulk]
+        while queue and stream.takes:
+            stream.write(queue.frame(self.outbound))
 
     async def _run(self) -> None:
         back_off_s = _BACK_OFF_MIN_S
@@ -120,33 +108,43 @@ class Way:
             await asyncio.sleep(back_off_s * (0.5 + self._dialling.rng.random()))
 
     async def _speak(self) -> None:
-        """Until the stream ends. Raises PeerAway, OSError, TimeoutError where it does not come to be."""
-        async with asyncio.timeout(_CONNECT_MAX_S):
-            door = await self._meet()
-            stream = await self._connect(door)
-        loop, ping_s = asyncio.get_running_loop(), self._dialling.settings.peer_ping_ms / 1_000
+        """Until a stream ends. Raises PeerAway, OSError, TimeoutError where they do not come to be."""
+        streams: dict[bool, _Stream] = {}
         try:
+            async with asyncio.timeout(_CONNECT_MAX_S):
+                door = await self._meet()
+                for bulk, ticket in zip((False, True), door.tickets, strict=True):
+                    streams[bulk] = await self._connect(door.port, ticket, bulk=bulk)
             self.outbound.begin()
-            self._stream = stream
+            self._streams = streams
             self._link(self._peer, True)
-            while not stream.ended.done():
-                if not stream.spoke():
-                    stream.write(self.outbound.seal([]))  # so that the peer knows the stream is whole
-                await asyncio.wait((stream.ended,), timeout=to_next(ping_s, loop.time()))
+            await self._until_one_ends(list(streams.values()))
         finally:
-            self._stream = None
-            self._waiting.clear()
-            self._waiting_bytes = 0
-            stream.end()
-            self._link(self._peer, False)
+            linked, self._streams = bool(self._streams), {}
+            for stream in streams.values():
+                stream.end()
+            for queue in self._queues.values():
+                queue.clear()
+            if linked:
+                self._link(self._peer, False)
 
-    async def _connect(self, door: Door) -> _Stream:
+    async def _until_one_ends(self, streams: Sequence[_Stream]) -> None:
+        loop, ping_s = asyncio.get_running_loop(), self._dialling.settings.peer_ping_ms / 1_000
+        ends = [stream.ended for stream in streams]
+        while not any(end.done() for end in ends):
+            for stream in streams:
+                if not stream.spoke():  # so that the peer knows the stream is whole
+                    stream.write(self.outbound.seal([], bulk=stream.bulk))
+            timeout_s = to_next(ping_s, loop.time())
+            await asyncio.wait(ends, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+
+    async def _connect(self, at_port: int, ticket: bytes, *, bulk: bool) -> _Stream:
         dialling = self._dialling
         home, _, _ = self.address.rpartition(":")
-        address = f"{home}:{door.port}"
+        address = f"{home}:{at_port}"
         host, _, port = dialling.dial.get(address, address).rpartition(":")
         _, stream = await asyncio.get_running_loop().create_connection(
-            lambda: _Stream(door.ticket, self._flush, dialling.settings.peer_silence_ms),
+            lambda: _Stream(ticket, self._flush, dialling.settings.peer_silence_ms, bulk=bulk),
             host.strip("[]"),
             int(port),
             ssl=dialling.tls,
@@ -158,7 +156,10 @@ class Way:
 class _Stream(asyncio.Protocol):
     """A connection to a peer, written to only."""
 
-    def __init__(self, ticket: bytes, resume: Callable[[_Stream], None], silence_ms: int) -> None:
+    def __init__(
+        self, ticket: bytes, resume: Callable[[_Stream], None], silence_ms: int, *, bulk: bool
+    ) -> None:
+        self.bulk = bulk
         self._ticket = ticket
         self._silence_ms = silence_ms
         self._resume = resume
@@ -173,6 +174,8 @@ class _Stream(asyncio.Protocol):
         peer_socket: socket.socket = transport.get_extra_info("socket")
         if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux: a peer that vanished without a word
             peer_socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, self._silence_ms)
+        if hasattr(socket, "TCP_NOTSENT_LOWAT"):  # what waits, waits here, where it goes with the stream
+            peer_socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT_BYTES_MAX)
         transport.write(opening(self._ticket))
 
     def write(self, sealed: bytes) -> None:

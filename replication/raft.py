@@ -45,6 +45,7 @@ class Engine:
             Seam(on_send),
             lambda: low + (high - low) * rng.random() + self.patience_s,
             clock.monotonic(),
+            settings.append_bytes,
         )
         self._nodes: dict[str, Member] = {}
         for index, payload in journal.membership_changes:  # effective once in the log, not once applied (S19)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from tarry.proto.tarry_peer_pb2 import PeerMessage
 from tarry.replication.journal import Journal
 from tarry.replication.transport import Transport
+
+BULK: Final = frozenset({"append", "need_snapshot"})
 
 
 class Sending:
@@ -35,8 +39,10 @@ class Sending:
         return kind == "heartbeat_reply" and message.heartbeat_reply.term == term
 
     def send(self, outbox: list[tuple[str, PeerMessage]]) -> None:
-        by_peer: dict[str, list[bytes]] = {}
+        """Appends, and the NeedSnapshot that is numbered with them, go as bulk."""
+        by_stream: dict[tuple[str, bool], list[bytes]] = {}
         for peer, message in outbox:
-            by_peer.setdefault(peer, []).append(message.SerializeToString())
-        for peer, messages in by_peer.items():
-            self._transport.send(peer, messages)
+            bulk = message.WhichOneof("body") in BULK
+            by_stream.setdefault((peer, bulk), []).append(message.SerializeToString())
+        for (peer, bulk), messages in by_stream.items():
+            self._transport.send(peer, messages, bulk=bulk)

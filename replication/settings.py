@@ -32,13 +32,17 @@ class ReplicationSettings:
     waiting_commands_max: int = 65_536
     waiting_bytes_max: int = 64 << 20
     overload_retry_ms: int = 50
+    append_bytes: int = 256 << 10  # of the entries of one append, unless the last is larger
     append_bytes_max: int = 2 << 20
-    window_bytes_max: int = 4 << 20  # appended to one peer and not yet answered: heartbeats queue behind it
-    peer_queue_bytes_max: int = 32 << 20
+    window_bytes_max: int = 4 << 20  # appended to one peer and not yet answered, on the quickest of ways
+    window_bytes_min: int = 128 << 10  # the same on the slowest
+    window_delay_ms: int = 50  # how much longer than on an empty way an append may take: the window follows
+    peer_queue_bytes_max: int = 32 << 20  # of each of the two streams to a peer
     peer_queue_messages_max: int = 4096
-    frame_bytes_max: int = 8 << 20
+    message_bytes_max: int = 8 << 20
+    frame_bytes_max: int = 256 << 10  # a larger message travels in pieces
     peer_ping_ms: int = 1_000  # a stream with nothing to say says so this often
-    peer_silence_ms: int = 3_000  # one that says nothing whole for so long is closed
+    peer_silence_ms: int = 3_000  # one from which no byte comes for so long is closed
     apply_budget_ms: float = 5.0  # of one turn, so that heartbeats go out under any backlog
     turn_messages_max: int = 256
     transfer_resend_ms: int = 100
@@ -64,8 +68,8 @@ class ReplicationSettings:
             "append_bytes_max must exceed the largest entry": (
                 self.append_bytes_max > max(self.entry_bytes_max, self.command_bytes_max) + 4096
             ),
-            "frame_bytes_max must exceed the largest append": (
-                self.frame_bytes_max > self.append_bytes_max + self.entry_bytes_max + (1 << 16)
+            "message_bytes_max must exceed the largest append": (
+                self.message_bytes_max > self.append_bytes_max + self.entry_bytes_max + (1 << 16)
             ),
         }
         for demand, met in demands.items():

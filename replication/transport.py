@@ -1,4 +1,4 @@
-"""Between peers: a stream of frames each way, on connections of their own; the rest over gRPC.
+"""Between peers: two streams of frames each way, on connections of their own; the rest over gRPC.
 
 A frame on a plain connection costs a fraction of one on a gRPC stream, and consensus is frames. Who may open
 a stream is settled over gRPC, with the same certificates and tokens as everything else (`peer_listener`).
@@ -25,7 +25,7 @@ from tarry.proto.tarry_peer_pb2 import (
     SnapshotFile,
 )
 from tarry.replication.peer_listener import PeerListener
-from tarry.replication.peer_way import Dialling, Door, PeerAway, PeerRefuses, Way
+from tarry.replication.peer_way import STREAMS, Dialling, Door, PeerAway, PeerRefuses, Way
 from tarry.replication.settings import ReplicationSettings
 from tarry.replication.snapshot import SnapshotFailed
 from tarry.replication.transport_options import channel_options, server_options
@@ -85,7 +85,8 @@ class PeerTransport:
         self._identity = identity
         self._link = link
         self._fail = fail
-        self._listener.start(Inbound(identity.cluster, identity.node), receive)
+        inbound = Inbound(identity.cluster, identity.node, self._dialling.settings.message_bytes_max)
+        self._listener.start(inbound, receive)
         self.servicer.start(serve_snapshot)
 
     def restart(self, identity: Identity) -> None:
@@ -109,6 +110,11 @@ class PeerTransport:
                 yield part
         except grpc.aio.AioRpcError as error:
             raise SnapshotFailed(f"{peer}: {error.code().name} {error.details()}") from error
+
+    @property
+    def port(self) -> int:
+        """Where peers open their streams. 0: it does not listen."""
+        return self._listener.port
 
     def set_peers(self, addresses: Mapping[str, str]) -> None:
         for peer, way in list(self._ways.items()):
@@ -142,11 +148,13 @@ class PeerTransport:
             response = await meet(request, metadata=self._metadata)
         except grpc.aio.AioRpcError as error:
             raise (PeerRefuses if error.code() in _REFUSALS else PeerAway)(error.details()) from error
-        return Door(response.port, response.ticket)
+        if len(response.tickets) != STREAMS:
+            raise PeerAway(f"{len(response.tickets)} tickets for {STREAMS} streams")
+        return Door(response.port, response.tickets)
 
-    def send(self, peer: str, messages: Sequence[bytes]) -> bool:
+    def send(self, peer: str, messages: Sequence[bytes], *, bulk: bool = False) -> bool:
         way = self._ways.get(peer)
-        if way is None or not way.put(messages):
+        if way is None or not way.put(messages, bulk=bulk):
             self.dropped += len(messages)
             return False
         return True

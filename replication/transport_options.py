@@ -8,8 +8,8 @@ from tarry.replication.settings import ReplicationSettings
 def channel_options(settings: ReplicationSettings) -> list[tuple[str, int]]:
     """For peers; `server_options` is the other side."""
     return [
-        ("grpc.max_send_message_length", settings.frame_bytes_max),
-        ("grpc.max_receive_message_length", settings.frame_bytes_max),
+        ("grpc.max_send_message_length", settings.message_bytes_max),
+        ("grpc.max_receive_message_length", settings.message_bytes_max),
         ("grpc.keepalive_time_ms", 2_000),  # a peer that vanished without a word
         ("grpc.keepalive_timeout_ms", 1_000),
         ("grpc.http2.max_pings_without_data", 0),
@@ -26,8 +26,8 @@ def channel_options(settings: ReplicationSettings) -> list[tuple[str, int]]:
 def server_options(settings: ReplicationSettings) -> list[tuple[str, int]]:
     """What the node's server needs so that peers may speak as they do."""
     return [
-        ("grpc.max_send_message_length", settings.frame_bytes_max),
-        ("grpc.max_receive_message_length", settings.frame_bytes_max),
+        ("grpc.max_send_message_length", settings.message_bytes_max),
+        ("grpc.max_receive_message_length", settings.message_bytes_max),
         ("grpc.http2.min_ping_interval_without_data_ms", 1_000),
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.so_reuseport", 0),

@@ -15,7 +15,8 @@ ServeSnapshot: TypeAlias = Callable[[Sequence[SnapshotFile]], AsyncIterator[Fetc
 
 
 class Transport(Protocol):
-    """Carries messages to peers; in order, at most once, perhaps not at all."""
+    """Carries messages to peers; at most once, perhaps not at all; in order what is urgent, and what is
+    bulk, in any order across the two (`wire`)."""
 
     def start(
         self,
@@ -33,8 +34,8 @@ class Transport(Protocol):
 
     def set_peers(self, addresses: Mapping[str, str]) -> None: ...
 
-    def send(self, peer: str, messages: Sequence[bytes]) -> bool:
-        """False: dropped."""
+    def send(self, peer: str, messages: Sequence[bytes], *, bulk: bool = False) -> bool:
+        """`bulk`: they may take their time, and what is not bulk does not wait for them. False: dropped."""
 
     def fetch_snapshot(self, peer: str, kept: Sequence[SnapshotFile]) -> AsyncIterator[FetchSnapshotResponse]:
         """`kept`: what is here already. Raises SnapshotFailed."""

@@ -16,6 +16,7 @@ from tarry.proto.tarry_peer_pb2 import (
     MeetRequest,
     MeetResponse,
 )
+from tarry.replication.peer_frames import STREAMS
 from tarry.replication.peer_listener import PeerListener
 from tarry.replication.snapshot import SnapshotFailed
 from tarry.replication.transport_protocol import PeerGate, ServeSnapshot
@@ -64,8 +65,9 @@ class PeerServicer:
 
     async def _meet(self, request: MeetRequest, context: Context) -> MeetResponse:
         await self._check(context, request)
-        ticket = self._listener.tickets.give(request.node, asyncio.get_running_loop().time())
-        return MeetResponse(port=self._listener.port, ticket=ticket)
+        give, now = self._listener.tickets.give, asyncio.get_running_loop().time()
+        tickets = [give(request.node, now) for _ in range(STREAMS)]
+        return MeetResponse(port=self._listener.port, tickets=tickets)
 
     async def _fetch_snapshot(
         self, request: FetchSnapshotRequest, context: Context

@@ -3,7 +3,18 @@
     Outbound.seal ─► PeerFrame {incarnation, boot, epoch, sequence, crc32c, messages} ─► Inbound.open
 
 Raft's engine cannot bear a message twice or late, and a broken stream's leftovers may arrive after its
-successor has begun. So a frame counts only if it is newer than every one let through before.
+successor has begun. So a frame counts only if it is newer than every one let through before on its stream.
+
+A sender has two streams to a receiver, opened and closed together, in one epoch. What order holds:
+
+    appends and NeedSnapshot ─► bulk stream     in order among themselves
+    everything else          ─► urgent stream   in order among themselves; before or after any of the bulk
+
+Nothing that is decided by order lies across the two. A heartbeat says nothing of the log; an append that
+comes after a heartbeat, a vote or a notice sent later is judged by its term and its place in the log; a
+transfer's request to campaign follows its heartbeats on the same stream, and is made only once the log has
+been answered. A message that is larger than a frame travels in pieces, one a frame; a gap voids what came
+of it.
 """
 
 from __future__ import annotations
@@ -46,15 +57,23 @@ class Outbound:
     epochs: Iterator[int]
     """Of the sender's start, not of this way: a peer that was left and found again must take a later one."""
     epoch: int = 0
-    sequence: int = 0
+    _sequences: dict[bool, int] = field(default_factory=lambda: {False: 0, True: 0})
 
     def begin(self) -> None:
-        """A new stream: the frames of earlier ones are out of date."""
+        """A new pair of streams: the frames of earlier ones are out of date."""
         self.epoch = next(self.epochs)
-        self.sequence = 0
+        self._sequences = {False: 0, True: 0}
 
-    def seal(self, messages: Sequence[bytes]) -> bytes:
-        self.sequence += 1
+    def seal(
+        self,
+        messages: Sequence[bytes],
+        *,
+        bulk: bool = False,
+        continued: bool = False,
+        continues: bool = False,
+    ) -> bytes:
+        """`continued`, `continues`: `messages` is one piece of a message, not its first, not its last."""
+        self._sequences[bulk] += 1
         return PeerFrame(
             cluster=self.identity.cluster,
             sender=self.identity.node,
@@ -62,35 +81,50 @@ class Outbound:
             incarnation=self.identity.incarnation,
             boot=self.identity.boot,
             epoch=self.epoch,
-            sequence=self.sequence,
+            sequence=self._sequences[bulk],
             crc32c=_crc32c(messages),
             messages=messages,
+            bulk=bulk,
+            continued=continued,
+            continues=continues,
         ).SerializeToString()
 
 
 @dataclass(slots=True)
-class _Seen:
+class _Streams:
+    """What one sender has said: of its latest incarnation, boot and epoch."""
+
     incarnation: int
-    place: tuple[int, int, int]  # boot, epoch, sequence
+    start: tuple[int, int] = (-1, -1)  # boot, epoch
+    sequences: dict[bool, int] = field(default_factory=dict)
+    pieces: dict[bool, list[bytes]] = field(default_factory=dict)
+    """Of the message that is on its way on each stream."""
     retired: list[int] = field(default_factory=list)
+
+    def begin(self, start: tuple[int, int]) -> None:
+        self.start = start
+        self.sequences = {False: 0, True: 0}
+        self.pieces = {False: [], True: []}
 
 
 class Inbound:
     """What one receiver has let through, by sender."""
 
-    def __init__(self, cluster: str, node: str) -> None:
+    def __init__(self, cluster: str, node: str, message_bytes_max: int = 8 << 20) -> None:
         self.cluster = cluster
         self._node = node
-        self._seen: dict[str, _Seen] = {}
+        self._message_bytes_max = message_bytes_max
+        self._heard: dict[str, _Streams] = {}
         self.refused = 0
         self.out_of_date = 0
 
     def open(self, sealed: bytes, certified: Set[str] | None = None) -> tuple[str, list[PeerMessage]]:
-        """(sender, its messages); none if the frame is out of date. `certified`: whom the caller has proven
-        to be, None where nobody is asked. Raises FrameRefused."""
+        """(sender, its messages that are whole); none if the frame is out of date. `certified`: whom the
+        caller has proven to be, None where nobody is asked. Raises FrameRefused."""
         try:
             frame = PeerFrame.FromString(sealed)
-            messages = [PeerMessage.FromString(message) for message in frame.messages]
+            in_pieces = frame.continued or frame.continues
+            messages = [] if in_pieces else [PeerMessage.FromString(message) for message in frame.messages]
         except DecodeError as error:
             raise self._refusal("not a frame") from error
         if (frame.cluster, frame.receiver) != (self.cluster, self._node) or not frame.sender:
@@ -103,26 +137,53 @@ class Inbound:
         if not self._is_newer(frame):
             self.out_of_date += 1
             return frame.sender, []
+        if in_pieces:
+            messages = self._joined(frame, self._heard[frame.sender].pieces[frame.bulk])
         return frame.sender, messages
+
+    def _joined(self, frame: PeerFrame, pieces: list[bytes]) -> list[PeerMessage]:
+        """Return the message whose last piece this is; none: it goes on, or its beginning was lost."""
+        if len(frame.messages) != 1 or not frame.messages[0]:
+            raise self._refusal("not one piece")
+        if not frame.continued:
+            pieces.clear()
+        elif not pieces:
+            return []
+        pieces += frame.messages
+        if sum(map(len, pieces)) > self._message_bytes_max:
+            raise self._refusal("a message without end")
+        if frame.continues:
+            return []
+        whole = b"".join(pieces)
+        pieces.clear()
+        try:
+            return [PeerMessage.FromString(whole)]
+        except DecodeError as error:
+            raise self._refusal("not a message") from error
 
     def _refusal(self, text: str) -> FrameRefused:
         self.refused += 1
         return FrameRefused(text)
 
     def _is_newer(self, frame: PeerFrame) -> bool:
-        place = (frame.boot, frame.epoch, frame.sequence)
-        seen = self._seen.get(frame.sender)
-        if seen is None:
-            self._seen[frame.sender] = _Seen(frame.incarnation, place)
-            return True
-        if frame.incarnation in seen.retired:
+        start = frame.boot, frame.epoch
+        heard = self._heard.get(frame.sender)
+        if heard is None:
+            heard = self._heard[frame.sender] = _Streams(frame.incarnation)
+        if frame.incarnation in heard.retired:
             return False
-        if frame.incarnation != seen.incarnation:
-            seen.retired = [*seen.retired, seen.incarnation][-RETIRED_MAX:]
-            seen.incarnation = frame.incarnation
-        elif place <= seen.place:
+        if frame.incarnation != heard.incarnation:
+            heard.retired = [*heard.retired, heard.incarnation][-RETIRED_MAX:]
+            heard.incarnation = frame.incarnation
+            heard.begin(start)
+        elif start > heard.start:
+            heard.begin(start)
+        before = heard.sequences[frame.bulk]
+        if start < heard.start or frame.sequence <= before:
             return False
-        seen.place = place
+        if frame.sequence > before + 1:
+            heard.pieces[frame.bulk].clear()
+        heard.sequences[frame.bulk] = frame.sequence
         return True
 
 

@@ -105,9 +105,11 @@ class Replica:
         self.heard: list[bytes] = []
         self.roles: list[Role] = []
         self.address = "127.0.0.1:0"
+        self.dial: dict[str, str] = {}
+        """A peer's address -> where this replica reaches it."""
 
     async def listen(self) -> None:
-        self.transport = PeerTransport(settings=self.settings, rng=random.Random(self.name))
+        self.transport = PeerTransport(settings=self.settings, rng=random.Random(self.name), dial=self.dial)
         self.server = grpc.aio.server(options=server_options(self.settings))
         self.server.add_generic_rpc_handlers((self.transport.servicer.handler(),))
         port = self.server.add_insecure_port(self.address)
@@ -162,10 +164,14 @@ class Cluster:
     async def __aenter__(self) -> Cluster:
         for replica in self.replicas.values():
             await replica.listen()
+        await self.link()
         for name, replica in self.replicas.items():
             replica.start(self.members)
             self.running.add(name)
         return self
+
+    async def link(self) -> None:
+        """What lies between the replicas, which listen and have not spoken yet: nothing."""
 
     async def __aexit__(self, *_: object) -> None:
         for name in list(self.running):

@@ -97,7 +97,7 @@ async def test_too_much_is_refused_before_memory_grows() -> None:
         {"fallback_ms": 300},
         {"clock_rate_error": 0.5},
         {"append_bytes_max": 1 << 20},
-        {"frame_bytes_max": 1 << 20},
+        {"message_bytes_max": 1 << 20},
     ],
 )
 def test_settings_that_contradict_each_other_are_refused(numbers: dict[str, int]) -> None:

@@ -96,7 +96,7 @@ class Stuck:
         self._listener = await loop.create_server(lambda: _NotReading(self._streams), "127.0.0.1", 0)
         port = self._listener.sockets[0].getsockname()[1]
         meet = grpc.unary_unary_rpc_method_handler(
-            lambda request, context: MeetResponse(port=port, ticket=bytes(16)),
+            lambda request, context: MeetResponse(port=port, tickets=[bytes(16)] * 2),
             request_deserializer=MeetRequest.FromString,
             response_serializer=MeetResponse.SerializeToString,
         )
@@ -131,7 +131,7 @@ async def meet(end: End, node: str) -> tuple[int, bytes]:
             "/tarry.v1.PeerService/Meet", MeetRequest.SerializeToString, MeetResponse.FromString
         )
         response = await ask(MeetRequest(cluster="tarry", node=node))
-    return response.port, response.ticket
+    return response.port, response.tickets[0]
 
 
 async def between(
@@ -190,7 +190,7 @@ async def test_a_peer_that_stops_reading_fills_the_queue_and_no_more() -> None:
         await one.until(lambda: ("n2", True) in one.links)
         large = PeerMessage(heartbeat=Heartbeat(state=bytes(1 << 20))).SerializeToString()
         sent = sum(one.transport.send("n2", [large]) for _ in range(60))
-        assert 4 <= sent < 40  # the queue and what the system holds
+        assert 3 <= sent < 12  # the queue and what the system holds
         assert one.transport.dropped == 60 - sent
     finally:
         await one.stop()

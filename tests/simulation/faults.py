@@ -88,6 +88,7 @@ async def storm(world: World) -> None:
         duplicate=rng.choice([0.0, 0.05, 0.3]),
         duplicate_delay=rng.choice([0.3, 3.0]),
         overtake=rng.choice([0.0, 0.05]),
+        bulk_delay=rng.choice([0.0, 0.05, 0.5]),
     )
     world.note(f"{world.network.weather}")
     await asyncio.sleep(rng.uniform(0.5, 3.0))

@@ -10,11 +10,15 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextvars import Context
 from dataclasses import dataclass
 
-from tarry.proto.tarry_peer_pb2 import FetchSnapshotResponse, PeerMessage, SnapshotFile
+from tarry.proto.tarry_peer_pb2 import FetchSnapshotResponse, PeerFrame, PeerMessage, SnapshotFile
+from tarry.replication.peer_queue import PeerQueue
+from tarry.replication.settings import ReplicationSettings
 from tarry.replication.snapshot import SnapshotFailed
 from tarry.replication.transport import ServeSnapshot
 from tarry.replication.wire import Identity, Inbound, Outbound
 from tests.simulation.processor import Processor
+
+_FRAMES = ReplicationSettings(frame_bytes_max=64 << 10)
 
 Watch = Callable[[str, str, bytes], None]
 
@@ -29,6 +33,8 @@ class Weather:
     duplicate: float = 0.0
     duplicate_delay: float = 0.3
     overtake: float = 0.0
+    bulk_delay: float = 0.0
+    """Of the bulk streams, at most, beyond the rest: all else is then ahead of it."""
 
 
 class Network:
@@ -38,7 +44,7 @@ class Network:
         self.ends: dict[str, SimTransport] = {}
         self._watch = watch
         self._cuts: dict[tuple[str, str], bool] = {}  # (from, to): whether the ends notice
-        self._last: dict[tuple[str, str], float] = {}
+        self._last: dict[tuple[str, str, bool], float] = {}
         self._held: dict[tuple[str, str], list[bytes]] = {}
         self.chunk_s = 0.002
         self.chunks_to_damage = 0
@@ -92,23 +98,27 @@ class Network:
         if not self.passes(sender, receiver) or self.rng.random() < self.weather.loss:
             self.dropped += 1
             return
-        said_at = self._now_of(sender)
+        said_at, bulk = self._now_of(sender), PeerFrame.FromString(frame).bulk
         if self.bytes_per_s is None:
-            self._travel(sender, receiver, frame, said_at)
+            self._travel((sender, receiver, bulk), frame, said_at)
         else:
-            self._pipes.setdefault((sender, receiver), _Pipe(self, sender, receiver)).put(frame, said_at)
+            pipe = self._pipes.setdefault((sender, receiver), _Pipe(self, sender, receiver))
+            pipe.put(frame, said_at, bulk=bulk)
 
     def _now_of(self, sender: str) -> float:
         end = self.ends.get(sender)
         return asyncio.get_running_loop().time() if end is None else end.processor.now()
 
-    def _travel(self, sender: str, receiver: str, frame: bytes, sent_at: float) -> None:
-        """After its last byte has left."""
+    def _travel(self, stream: tuple[str, str, bool], frame: bytes, sent_at: float) -> None:
+        """After its last byte has left. In order on each stream, in any order across two."""
         rng, weather, loop = self.rng, self.weather, asyncio.get_running_loop()
+        sender, receiver, bulk = stream
         at = sent_at + rng.uniform(weather.delay_min, weather.delay_max)
+        if bulk and weather.bulk_delay:
+            at += rng.uniform(0, weather.bulk_delay)
         if rng.random() >= weather.overtake:
-            at = max(at, self._last.get((sender, receiver), 0.0) + 1e-6)
-        self._last[sender, receiver] = at
+            at = max(at, self._last.get(stream, 0.0) + 1e-6)
+        self._last[stream] = at
         there = self.ends.get(receiver)
         context = Context() if there is None else there.processor.context
         loop.call_at(at, self._arrive, sender, receiver, frame, context=context)
@@ -126,27 +136,31 @@ class Network:
 
 
 class _Pipe:
-    """One stream over a link of limited bandwidth: frames leave one after another, each for its size."""
+    """A link of limited bandwidth: frames leave one after another, each for its size. Two streams share it as
+    two connections do: what is urgent waits for one frame of bulk at most."""
 
     def __init__(self, network: Network, sender: str, receiver: str) -> None:
         self._network = network
         self._way = (sender, receiver)
-        self._waiting: deque[tuple[bytes, float]] = deque()
+        self._waiting: dict[bool, deque[tuple[bytes, float]]] = {False: deque(), True: deque()}
+        self._busy = False
 
-    def put(self, frame: bytes, said_at: float) -> None:
-        self._waiting.append((frame, said_at))
-        if len(self._waiting) == 1:
+    def put(self, frame: bytes, said_at: float, *, bulk: bool) -> None:
+        self._waiting[bulk].append((frame, said_at))
+        if not self._busy:
             self._begin()
 
     def _begin(self) -> None:
-        loop, (frame, said_at) = asyncio.get_running_loop(), self._waiting[0]
+        loop, bulk = asyncio.get_running_loop(), not self._waiting[False]
+        frame, said_at = self._waiting[bulk].popleft()
         takes_s = len(frame) / self._network.bytes_per_s if self._network.bytes_per_s else 0.0
-        loop.call_at(max(loop.time(), said_at) + takes_s, self._end, context=Context())
+        self._busy = True
+        loop.call_at(max(loop.time(), said_at) + takes_s, self._end, frame, bulk, context=Context())
 
-    def _end(self) -> None:
-        frame, _ = self._waiting.popleft()
-        self._network._travel(*self._way, frame, asyncio.get_running_loop().time())
-        if self._waiting:
+    def _end(self, frame: bytes, bulk: bool) -> None:
+        self._network._travel((*self._way, bulk), frame, asyncio.get_running_loop().time())
+        self._busy = False
+        if any(self._waiting.values()):
             self._begin()
 
 
@@ -190,14 +204,17 @@ class SimTransport:
             self._ways.setdefault(peer, Outbound(self._identity, peer, self._epochs))
         self.refresh()
 
-    def send(self, peer: str, messages: Sequence[bytes]) -> bool:
+    def send(self, peer: str, messages: Sequence[bytes], *, bulk: bool = False) -> bool:
         if self._dead:
             return False
         for message in messages:
             self._network.said(self._node, peer, message)
         if peer not in self._up:
             return False
-        self._network.carry(self._node, peer, self._ways[peer].seal(messages))
+        queue = PeerQueue(_FRAMES, bulk=bulk)
+        queue.put(messages)
+        while queue:
+            self._network.carry(self._node, peer, queue.frame(self._ways[peer]))
         return True
 
     async def fetch_snapshot(
