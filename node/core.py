@@ -30,6 +30,7 @@ from tarry.replication.machine import Machine, MachineSettings
 from tarry.replication.outcomes import Outcome
 from tarry.replication.settings import ReplicationSettings
 from tarry.replication.state_folder import StateFolder
+from tarry.replication.state_proof import StateDamage
 from tarry.replication.state_transfer import StateSink, StateSource
 from tarry.replication.status import Role
 from tarry.replication.transport import Transport
@@ -82,6 +83,7 @@ class Core:
             partial(self.ledger.write, sync=True),
             self.holds,
         )
+        self.damage = Damage(self.machine, config.shard)
         self.driver = driver(
             node=config.node,
             members=config.members,
@@ -95,13 +97,14 @@ class Core:
             known=self._known,
             on_heartbeat=self._hear,
             on_role=self._on_role,
-            snapshot_source=StateSource(self.machine, self.checkpoints.write, run_blocking),
-            snapshot_sink=StateSink(self.machine, folder, self.checkpoints.writing, run_blocking),
+            snapshot_source=StateSource(
+                self.machine, self.checkpoints.write, run_blocking, self.damage.report_state
+            ),
+            snapshot_sink=StateSink(self.machine, folder, self.checkpoints.writing, run_blocking, _refused),
             run_blocking=run_blocking,
             write_journal=write_journal,
             holds=self.holds,
         )
-        self.damage = Damage(self.machine, config.shard)
         self.leadership = Leadership(
             config, self.machine, self.driver, self.time, self.damage, self.ledger, self.holds
         )
@@ -147,6 +150,10 @@ class Core:
     def _on_role(self, role: Role) -> None:
         log.info("role", role=role.value, term=self.driver.status().term)
         self.leadership.look()
+
+
+def _refused(damage: StateDamage) -> None:
+    log.error("snapshot refused", damage=str(damage))
 
 
 class _Observed:

@@ -23,6 +23,7 @@ from tarry.node.index_damage import IndexDamage
 from tarry.node.queue_damage import QueueDamage
 from tarry.proto.message_id import MessageId
 from tarry.replication.machine import Machine
+from tarry.replication.state_proof import StateDamage
 from tarry.wheel.grouping import groups, portions
 from tarry.wheel.state import UnknownMessage, WheelDamaged
 
@@ -84,6 +85,13 @@ class Damage:
             self._wanted.setdefault(at, BitMap()).update(fresh)
             log.error("record damaged", count=len(fresh), ids=self._ids(at, fresh))
             self._wake.set()
+
+    def report_state(self, damage: StateDamage) -> None:
+        """What a snapshot of this replica was not given for."""
+        for hour in damage.hours:
+            self.indices.report(hour, "as a snapshot found")
+        for queue in damage.queues:
+            self.queues.report(queue)
 
     async def mended(self, hour: Numbers, global_index: Numbers) -> NDArray[np.bool_]:
         """Wait until something of what was reported, shape (n,), is damaged no more; return which.

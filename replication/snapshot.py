@@ -4,7 +4,7 @@
        │◄───────────── NeedSnapshot ─────────────────│  what it lacks is not in the journal any more
        │── FetchSnapshot (what is here already) ────►│
        │◄── manifest, chunks (each with checksum) ───│  SnapshotSource
-       │ SnapshotSink: side folder, verified, synced
+       │ SnapshotSink: side folder, proven, synced
        │ journal: "installing" ─► sink.install(), adopt() ─► journal starts at the snapshot
 
 The engine's own snapshots are never used: they commit what they did not verify, load damage, and lower what
@@ -79,6 +79,9 @@ class SnapshotSink(Protocol):
     def write(self, file: int, offset: int, data: bytes) -> None:
         """What the file has beyond the offset is void."""
 
+    def prove(self) -> None:
+        """All has come: raises SnapshotFailed where it is not what its own checksums say."""
+
     def install(self) -> None:
         """Syncs the side folder and puts it in the place of the machine's, atomically also under a power
         loss: the next start opens it. Raises SnapshotFailed only before anything has changed."""
@@ -144,7 +147,7 @@ Ask = Callable[[Sequence[SnapshotFileProto]], AsyncIterator[FetchSnapshotRespons
 async def fetch(ask: Ask, sink: SnapshotSink, run_blocking: RunBlocking) -> LogPosition:
     """Brings a state into the sink, checked byte by byte; it only has to be installed.
 
-    Raises SnapshotFailed where something is missing, doubled, out of order or damaged.
+    Raises SnapshotFailed where something is missing, doubled, out of order or damaged, there or on the way.
     """
     position: LogPosition | None = None
     arrival: _Arrival | None = None
@@ -167,6 +170,7 @@ async def fetch(ask: Ask, sink: SnapshotSink, run_blocking: RunBlocking) -> LogP
     if arrival is None or position is None:
         raise SnapshotFailed("nothing came")
     arrival.check_complete()
+    await run_blocking(sink.prove)
     return position
 
 

@@ -15,19 +15,21 @@ from pathlib import Path
 from typing import Final
 
 import google_crc32c
+from google.protobuf.message import DecodeError
 
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.replication.core import RunBlocking, in_thread
 from tarry.replication.machine import Machine
 from tarry.replication.queues import Queues
+from tarry.replication.ready_queue import QueueDamaged
 from tarry.replication.snapshot import Manifest, SnapshotFailed, SnapshotFile
 from tarry.replication.state_folder import StateFolder
+from tarry.replication.state_proof import StateDamage, checksum, damage_in
 from tarry.replication.state_store import StateStore
 from tarry.wheel.delay_log import UNIT_BYTES
 from tarry.wheel.hour_partition import folder_name
 
 CHECKPOINT_NAME: Final = "checkpoint.bin"
-READ_BYTES: Final = 4 << 20
 
 
 @dataclass(slots=True)
@@ -69,14 +71,16 @@ class StateSource:
         machine: Machine,
         checkpoint: Callable[[], Awaitable[bytes]],
         run_blocking: RunBlocking = in_thread,
+        on_damage: Callable[[StateDamage], None] = lambda _: None,
     ) -> None:
-        """``checkpoint`` writes one now and returns it."""
+        """``checkpoint`` writes one now and returns it; ``on_damage`` hears why a state is not given."""
         self._machine = machine
+        self._on_damage = on_damage
         self._checkpoint = checkpoint
         self._run_blocking = run_blocking
 
     async def open_snapshot(self) -> FilesSnapshot:
-        """Return the state as of a new checkpoint. Raises SnapshotFailed where a file cannot be read."""
+        """Return the state as of a new checkpoint. Raises SnapshotFailed where a file of it is damaged."""
         self._machine.snapshots += 1  # before the checkpoint, so that no later one deletes what it names
         try:
             return await self._open()
@@ -88,6 +92,10 @@ class StateSource:
         written = await self._checkpoint()
         root, queues = self._machine.folder, self._machine.queues
         try:
+            damage = await self._run_blocking(partial(damage_in, root, written))
+            if damage:
+                self._on_damage(damage)
+                raise SnapshotFailed(f"cannot be sent before it is mended: {damage}")
             manifest, checkpoint = await self._run_blocking(partial(_listed, written, root, queues))
         except OSError as error:
             raise _unreadable(error) from error
@@ -103,10 +111,15 @@ class StateSink:
         folder: StateFolder,
         writing: asyncio.Lock | None = None,
         run_blocking: RunBlocking = in_thread,
+        on_damage: Callable[[StateDamage], None] = lambda _: None,
     ) -> None:
-        """``writing`` is held by whoever writes a checkpoint of the machine."""
+        """``writing`` is held by whoever writes a checkpoint of the machine.
+
+        ``on_damage`` hears, in a thread, why a state that came is not used.
+        """
         self._machine = machine
         self._folder = folder
+        self._on_damage = on_damage
         self._writing = writing or asyncio.Lock()
         self._run_blocking = run_blocking
         self._paths: list[Path] = []
@@ -117,7 +130,7 @@ class StateSink:
         kept = []
         for path in sorted(path for path in side.rglob("*") if path.is_file()):
             size = path.stat().st_size
-            kept.append(SnapshotFile(path.relative_to(side).as_posix(), size, _checksum(path, size)))
+            kept.append(SnapshotFile(path.relative_to(side).as_posix(), size, checksum(path, size)))
         return kept
 
     def begin(self, manifest: Manifest) -> None:
@@ -145,6 +158,17 @@ class StateSink:
             target.truncate(offset)
             target.seek(offset)
             target.write(data)
+
+    def prove(self) -> None:
+        """Compare what has come with its checkpoint. Raises SnapshotFailed."""
+        side = self._folder.side
+        try:
+            damage = damage_in(side, (side / CHECKPOINT_NAME).read_bytes())
+        except (OSError, DecodeError, QueueDamaged) as error:
+            raise SnapshotFailed(f"what came is no state: {error}") from error
+        if damage:
+            self._on_damage(damage)
+            raise SnapshotFailed(f"what came is damaged: {damage}")
 
     def install(self) -> None:
         """Make the state the one that the next start opens."""
@@ -182,17 +206,9 @@ def _listed(written: bytes, root: Path, queues: Queues) -> tuple[Manifest, bytes
     stored.wheel = wheel.SerializeToString()
     checkpoint = stored.SerializeToString()
     listed = [SnapshotFile(CHECKPOINT_NAME, len(checkpoint), google_crc32c.value(checkpoint))]
-    listed += [SnapshotFile(name, size, _checksum(root / name, size)) for name, size in files]
+    listed += [SnapshotFile(name, size, checksum(root / name, size)) for name, size in files]
     return Manifest(stored.applied_index, listed), checkpoint
 
 
 def _unreadable(error: OSError) -> SnapshotFailed:
     return SnapshotFailed(f"cannot be sent: {error}")
-
-
-def _checksum(path: Path, size: int) -> int:
-    crc = 0
-    with path.open("rb", buffering=0) as file:
-        for offset in range(0, size, READ_BYTES):
-            crc = google_crc32c.extend(crc, os.pread(file.fileno(), min(READ_BYTES, size - offset), offset))
-    return int(crc)

@@ -84,6 +84,8 @@ class RecorderSnapshots:
         assert (file, offset) == (0, len(self._data))
         self._data += data
 
+    def prove(self) -> None: ...
+
     def install(self) -> None:
         commands, offset = [], 0
         while offset < len(self._data):

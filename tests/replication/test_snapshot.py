@@ -41,6 +41,7 @@ class Sink:
         """`kept`: of the files, in the manifest's order."""
         self.manifest: Manifest | None = None
         self.data = dict(enumerate(kept))
+        self.damaged = False
 
     def kept(self) -> list[Kept]:
         names = list(FILES)
@@ -51,6 +52,10 @@ class Sink:
 
     def write(self, file: int, offset: int, data: bytes) -> None:
         self.data[file] = self.data.get(file, b"")[:offset] + data
+
+    def prove(self) -> None:
+        if self.damaged:
+            raise SnapshotFailed("what came is damaged")
 
     def install(self) -> None: ...
 
@@ -73,6 +78,13 @@ async def test_files_arrive_byte_for_byte() -> None:
     position = await bring(parts(), sink)
     assert position.index == 7
     assert sink.data == {1: b"first file", 2: b"the second"}
+
+
+async def test_what_came_whole_and_is_damaged_all_the_same_is_not_taken() -> None:
+    sink = Sink()
+    sink.damaged = True
+    with pytest.raises(SnapshotFailed, match="what came is damaged"):
+        await bring(parts(), sink)
 
 
 async def test_what_is_here_already_is_not_sent_again() -> None:

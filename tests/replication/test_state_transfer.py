@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import google_crc32c
@@ -13,10 +14,15 @@ import pytest
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.replication import command
 from tarry.replication.machine import Machine, MachineSettings
+from tarry.replication.queue_proof import QueueProof
 from tarry.replication.snapshot import Manifest, SnapshotFailed, SnapshotFile
 from tarry.replication.state_folder import PointerDamaged, StateFolder
-from tarry.replication.state_transfer import FilesSnapshot, StateSink, StateSource
+from tarry.replication.state_proof import StateDamage
+from tarry.replication.state_store import CheckpointDamaged
+from tarry.replication.state_transfer import CHECKPOINT_NAME, FilesSnapshot, StateSink, StateSource
+from tarry.wheel.hour_partition import folder_name
 from tarry.wheel.state import HOUR_MS
+from tests.node.decay import turn_bit
 from tests.replication.commands import NOW_MS, ack, cancel, release, retry, schedule, subscribe
 
 
@@ -33,11 +39,13 @@ def load(machine: Machine) -> None:
     machine.apply(5, 1, [retry([7], NOW_MS + 9_000_000)])
 
 
-async def opened(machine: Machine) -> FilesSnapshot:
+async def opened(
+    machine: Machine, on_damage: Callable[[StateDamage], None] = lambda _: None
+) -> FilesSnapshot:
     async def checkpoint() -> bytes:
         return machine.write(machine.capture())
 
-    return await StateSource(machine, checkpoint).open_snapshot()
+    return await StateSource(machine, checkpoint, on_damage=on_damage).open_snapshot()
 
 
 def carry(snapshot: FilesSnapshot, sink: StateSink, chunk: int = 1_000) -> None:
@@ -178,6 +186,109 @@ async def test_a_snapshot_whose_files_are_gone_fails_and_holds_nothing(tmp_path:
         await opened(giver)
     assert giver.snapshots == 0
     giver.close()
+
+
+HOUR_FOLDER = f"hours/{folder_name(NOW_MS // HOUR_MS)}"
+READY = f"ready/0/{0:016x}.ready"
+
+
+@pytest.mark.parametrize("name", [f"{HOUR_FOLDER}/delay.index", READY])
+async def test_a_state_with_a_damaged_index_or_queue_is_not_given(tmp_path: Path, name: str) -> None:
+    _, giver = replica(tmp_path / "a")
+    load(giver)
+    turn_bit(giver.folder / name, 40)
+    told: list[StateDamage] = []
+    with pytest.raises(SnapshotFailed, match="before it is mended"):
+        await opened(giver, told.append)
+    (damage,) = told
+    assert (len(damage.hours), len(damage.queues)) == ((1, 0) if "hours" in name else (0, 1))
+    assert giver.snapshots == 0
+    turn_bit(giver.folder / name, 40)
+    (await opened(giver)).close()
+    giver.close()
+
+
+@pytest.mark.parametrize("name", [f"{HOUR_FOLDER}/delay.index", READY, CHECKPOINT_NAME])
+async def test_a_state_that_came_damaged_is_not_used(tmp_path: Path, name: str) -> None:
+    _, giver = replica(tmp_path / "a")
+    load(giver)
+    folder, taker = replica(tmp_path / "b")
+    taker.apply(1, 1, [schedule([NOW_MS + 1])])
+    before = taker.digest()
+    told: list[StateDamage] = []
+    sink = StateSink(taker, folder, on_damage=told.append)
+    snapshot = await opened(giver)
+    carry(snapshot, sink)
+    sink.prove()
+    turn_bit(folder.side / name, 0 if name == CHECKPOINT_NAME else 40)
+    with pytest.raises(SnapshotFailed, match="what came is"):
+        sink.prove()
+    assert len(told) == (name != CHECKPOINT_NAME)
+    assert (taker.digest(), folder.path.name) == (before, "state-1")
+    for machine in (giver, taker):
+        machine.close()
+
+
+async def test_a_damaged_record_travels_and_is_known_as_such(tmp_path: Path) -> None:
+    _, giver = replica(tmp_path / "a")
+    load(giver)
+    hour = np.full(2, NOW_MS // HOUR_MS, np.uint32)
+    turn_bit(giver.folder / HOUR_FOLDER / "delay.log", 5)  # of the first record
+    folder, taker = replica(tmp_path / "b")
+    sink = StateSink(taker, folder)
+    carry(await opened(giver), sink)
+    sink.prove()
+    sink.install()
+    await sink.adopt()
+    records = taker.wheel.read(hour, np.array([0, 1], np.uint32))
+    assert [record is None for record in records] == [True, False]
+    for machine in (giver, taker):
+        machine.close()
+
+
+async def test_damaged_slots_are_not_sent(tmp_path: Path) -> None:
+    _, giver = replica(tmp_path / "a")
+    giver.apply(1, 1, [subscribe(), schedule([NOW_MS + n for n in range(1_500)]), release(NOW_MS + 9)])
+    giver.write(giver.capture())
+    slots = giver.folder / HOUR_FOLDER / "slots"
+    turn_bit(slots, NOW_MS % HOUR_MS // 1_000 * 16)
+    folder, taker = replica(tmp_path / "b")
+    sink = StateSink(taker, folder)
+    carry(await opened(giver), sink)
+    sink.prove()
+    sink.install()
+    await sink.adopt()
+    assert taker.digest() == giver.digest()
+    assert len(taker.wheel.take(NOW_MS + 5_000, 5_000)) == 1_490
+    for machine in (giver, taker):
+        machine.close()
+
+
+def test_a_stored_checkpoint_with_a_flipped_bit_is_refused_at_the_start(tmp_path: Path) -> None:
+    _, machine = replica(tmp_path)
+    load(machine)
+    written = machine.write(machine.capture())
+    machine.close()
+    stored = tmp_path / "state-1" / "checkpoint" / "data.mdb"
+    turn_bit(stored, stored.read_bytes().index(written[:64]) + 20)
+    with pytest.raises(CheckpointDamaged):
+        replica(tmp_path)
+
+
+async def test_a_state_of_a_version_without_checksums_of_queues_is_taken(tmp_path: Path) -> None:
+    _, giver = replica(tmp_path / "a")
+    load(giver)
+    for queue in giver.queues:
+        queue.proof, queue.captured = QueueProof(queue.units, queue.proof.crc), None
+    folder, taker = replica(tmp_path / "b")
+    sink = StateSink(taker, folder)
+    carry(await opened(giver), sink)
+    sink.prove()
+    sink.install()
+    await sink.adopt()
+    assert taker.digest() == giver.digest()
+    for machine in (giver, taker):
+        machine.close()
 
 
 def test_states_that_no_pointer_names_are_not_removed(tmp_path: Path) -> None:

@@ -81,6 +81,8 @@ class ToySnapshots:
         del self._data[offset:]
         self._data += data
 
+    def prove(self) -> None: ...
+
     def install(self) -> None:
         checkpoint = Checkpoint(self._index, bytes(self._data[:16]))
         self._store(checkpoint)
