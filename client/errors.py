@@ -164,7 +164,7 @@ _REASONS: Final[Mapping[type[TarryError], tuple[str, ...]]] = {
     NoRoom: ("SECOND_FULL", "TOPIC_FULL", "TOO_MANY_QUEUES", "DISK_FULL"),
     NotFound: ("MESSAGE_NOT_FOUND", "TOPIC_UNKNOWN", "GROUP_UNKNOWN"),
     Damaged: ("MESSAGE_DAMAGED",),
-    NotPermitted: ("UNAUTHENTICATED", "PERMISSION_DENIED", "PEER_NOT_CERTIFIED"),
+    NotPermitted: ("UNAUTHENTICATED", "PERMISSION_DENIED", "PEER_NOT_CERTIFIED", "PEER_UNKNOWN"),
     InvalidSubscription: (
         "FILTER_DIFFERS",
         "RECEIVE_INVALID",

@@ -76,7 +76,7 @@ class Node:
         self.config = config
         config.data.mkdir(parents=True, exist_ok=True)
         settings = _replication_settings(config)
-        self._gate = peer_gate(config.tls)
+        self._gate = peer_gate(config.tls, self._is_peer)
         self._journal = Journal(LmdbStorage(config.data / "journal"), incarnation=random.getrandbits(63) or 1)
         self._transport = PeerTransport(
             settings=settings,
@@ -264,6 +264,9 @@ class Node:
         if phase(self.config.data) is Phase.JOINING:
             await Rejoining(self.config, self._forwarding).join()
         await asyncio.Event().wait()
+
+    def _is_peer(self, node: str) -> bool:
+        return self.driver.is_peer(node)
 
     def _connected(self) -> list[str]:
         """Return the addresses of the peers that are in reach."""

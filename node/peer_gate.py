@@ -1,13 +1,15 @@
-"""Which node a caller may speak for: the one whose name its certificate carries.
+"""Who is a node: a name of the cluster's, and where TLS is mutual, a certificate that carries that name.
 
-Without it, whoever holds any certificate of the authority, a client's too, could speak for a node, and with a
-node's voice vote.
+Without it, whoever holds any certificate of the authority, a client's too, could speak for a node, or as one
+more, and with a node's voice vote.
 """
 
 from __future__ import annotations
 
 import hmac
-from typing import NoReturn
+import time
+from collections.abc import Callable, Set
+from typing import Final, NoReturn
 
 import structlog
 
@@ -15,17 +17,43 @@ from tarry.node.calls import CallContext, metadata_value
 from tarry.node.config import Tls
 from tarry.node.status import abort
 from tarry.replication.refusal import Reason, Refusal
-from tarry.replication.transport_protocol import ANYBODY, PeerGate
+from tarry.replication.transport_protocol import PeerGate
 
 log = structlog.get_logger()
 
 NAMES = ("x509_common_name", "x509_subject_alternative_name")
+LOG_PERIOD_S: Final = 5.0
 
 
-def peer_gate(tls: Tls | None) -> PeerGate:
-    """Return the gate for nodes; everybody passes where certificates are not mutual, or not to be asked."""
+def peer_gate(tls: Tls | None, admits: Callable[[str], bool]) -> PeerGate:
+    """Return the gate for nodes; certificates count where they are mutual, and are to be asked.
+
+    ``admits``: whether there is, or may be, a node of that name in the cluster.
+    """
     asked = tls is not None and tls.authority is not None and tls.bind_peers
-    return PeerGate(certified_names, refuse) if asked else ANYBODY
+    return PeerGate(certified_names if asked else _any_name, admits, refuse, Strangers().refuse)
+
+
+class Strangers:
+    """Refuses who is no node of the cluster. A newcomer asks every second until it is added."""
+
+    def __init__(self) -> None:
+        self._refused = 0
+        self._told_s = -LOG_PERIOD_S
+
+    async def refuse(self, context: CallContext, claimed: str) -> NoReturn:
+        """End the call of one who is no node of the cluster."""
+        self._refused += 1
+        if time.monotonic() - self._told_s >= LOG_PERIOD_S:
+            self._told_s = time.monotonic()
+            log.warning("stranger refused", claimed=claimed[:100], peer=context.peer(), so_far=self._refused)
+        text = f"{claimed[:100]!r} is no node of this cluster: add it first, with `tarry member add`"
+        await abort(context, Refusal(Reason.PEER_UNKNOWN, text, {"claimed": claimed[:100]}))
+        raise AssertionError("abort returned")
+
+
+def _any_name(_: CallContext) -> Set[str] | None:
+    return None
 
 
 class Peers:
@@ -36,14 +64,20 @@ class Peers:
         self._gate = gate
 
     async def check(self, context: CallContext, claimed: str) -> None:
-        """End the call of one who is not the node that it claims to be."""
+        """End the call of one who is not the node that it claims to be, or no node of the cluster."""
+        await self._check_token(context)
+        await self._gate.check(context, claimed)
+
+    async def check_name(self, context: CallContext, claimed: str) -> None:
+        """End the call of one who is not the node that it claims to be, of the cluster or not."""
+        await self._check_token(context)
+        await self._gate.check_name(context, claimed)
+
+    async def _check_token(self, context: CallContext) -> None:
         shown = metadata_value(context.invocation_metadata(), "authorization")
         given = shown.removeprefix("Bearer ") if isinstance(shown, str) else ""
         if self._token and not hmac.compare_digest(self._token.encode(), given.encode()):
             await abort(context, Refusal(Reason.UNAUTHENTICATED, "only nodes of the cluster are answered"))
-        names = self._gate.names(context)
-        if names is not None and claimed not in names:
-            await self._gate.refuse(context, claimed)
 
 
 def certified_names(context: CallContext) -> frozenset[str]:

@@ -41,6 +41,7 @@ CODES: Final[dict[Reason, grpc.StatusCode]] = {
     Reason.UNAUTHENTICATED: grpc.StatusCode.UNAUTHENTICATED,
     Reason.PERMISSION_DENIED: grpc.StatusCode.PERMISSION_DENIED,
     Reason.PEER_NOT_CERTIFIED: grpc.StatusCode.PERMISSION_DENIED,
+    Reason.PEER_UNKNOWN: grpc.StatusCode.PERMISSION_DENIED,
 }
 """What is not here is INVALID_ARGUMENT."""
 

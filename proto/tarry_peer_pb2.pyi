@@ -355,17 +355,19 @@ class NeedSnapshot(_message.Message):
     def __init__(self, term: _Optional[int] = ..., first_index: _Optional[int] = ..., sequence: _Optional[int] = ...) -> None: ...
 
 class MembershipChange(_message.Message):
-    __slots__ = ("remove", "node", "address")
+    __slots__ = ("remove", "node", "address", "returns")
     REMOVE_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    RETURNS_FIELD_NUMBER: _ClassVar[int]
     remove: bool
     node: str
     address: str
-    def __init__(self, remove: _Optional[bool] = ..., node: _Optional[str] = ..., address: _Optional[str] = ...) -> None: ...
+    returns: bool
+    def __init__(self, remove: _Optional[bool] = ..., node: _Optional[str] = ..., address: _Optional[str] = ..., returns: _Optional[bool] = ...) -> None: ...
 
 class MemberList(_message.Message):
-    __slots__ = ("addresses", "added")
+    __slots__ = ("addresses", "added", "returning")
     class AddressesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -375,9 +377,11 @@ class MemberList(_message.Message):
         def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     ADDRESSES_FIELD_NUMBER: _ClassVar[int]
     ADDED_FIELD_NUMBER: _ClassVar[int]
+    RETURNING_FIELD_NUMBER: _ClassVar[int]
     addresses: _containers.ScalarMap[str, str]
     added: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, addresses: _Optional[_Mapping[str, str]] = ..., added: _Optional[_Iterable[str]] = ...) -> None: ...
+    returning: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, addresses: _Optional[_Mapping[str, str]] = ..., added: _Optional[_Iterable[str]] = ..., returning: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class JournalHead(_message.Message):
     __slots__ = ("incarnation", "boot", "term", "voted_for", "commit_index", "first_index", "last_index", "last_chain", "members", "installing")

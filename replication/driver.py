@@ -111,6 +111,7 @@ class Driver:
         self._between_turns = BetweenTurns(self._core, self._sending, on_heartbeat)
         self._applying = Applying(self._core, machine, self._proposals)
         self._joining = Joining(self._core, self._set_peers)
+        self._known_peers = self._membership.peers()
         self._installing = Installing(self._core, transport, snapshot_sink)
 
     async def run(self) -> None:
@@ -184,6 +185,10 @@ class Driver:
     def dropped(self) -> Mapping[tuple[str, Dropped], int]:
         """How many messages counted for nothing: by who said them, and why."""
         return self._core.dropped
+
+    def is_peer(self, node: str) -> bool:
+        """Whether a node of that name may speak here: a member, a newcomer, or a configured one."""
+        return node in self._known_peers
 
     def beat(self) -> None:
         """A leader's heartbeats go with the next turn."""
@@ -321,6 +326,9 @@ class Driver:
         return Identity(self._settings.cluster, self._node, journal.incarnation, journal.boot)
 
     def _receive(self, peer: str, messages: list[PeerMessage]) -> None:
+        if peer not in self._known_peers:
+            self._core.dropped[peer, Dropped.STRANGER] += len(messages)
+            return
         with self._core.holds.by("peers' messages"):
             self._inbound.extend((peer, message) for message in self._between_turns.take(peer, messages))
         if self._inbound or self._proposals.waiting:
@@ -331,6 +339,7 @@ class Driver:
         self._core.wake.set()
 
     def _set_peers(self) -> None:
+        self._known_peers = self._membership.peers() | self._joining.newcomers.keys()
         self._transport.set_peers(self._peers())
 
     def _peers(self) -> dict[str, str]:

@@ -40,15 +40,18 @@ class Joining:
             self._core.consensus.drop_learner(node)
             self._set_peers()
 
-    async def remove(self, node: str) -> None:
-        """Returns once the node is no member. Raises MembershipRefused, NotLeader, Unknown."""
+    async def remove(self, node: str, *, returns: bool = False) -> None:
+        """Returns once the node is no member; `returns`: it may ask to be added again.
+
+        Raises MembershipRefused, NotLeader, Unknown.
+        """
         if node == self._core.node:
             raise MembershipRefused("a leader cannot remove itself; transfer leadership first")
         if node not in self._core.membership.current():
             raise MembershipRefused(f"{node} is no member")
         self._begin()
         try:
-            await self._change(MembershipChange(node=node, remove=True))
+            await self._change(MembershipChange(node=node, remove=True, returns=returns))
         finally:
             self._running = False
 
@@ -60,7 +63,7 @@ class Joining:
         core, term = self._core, self._core.consensus.term
         await reading.read_barrier(core)  # a leader of before may not know that it was added again since
         if node in core.membership.current():
-            await self.remove(node)
+            await self.remove(node, returns=True)
         while any(index > core.applied for index, _ in core.journal.membership_changes):
             if not core.leads(term):
                 raise Unknown("leadership was lost while the change was under way")

@@ -118,6 +118,11 @@ class Journal:
         return set(self._head.members.added)
 
     @property
+    def returning(self) -> Set[str]:
+        """Who was no member as of `first_index`, and had left to come back."""
+        return set(self._head.members.returning)
+
+    @property
     def membership_changes(self) -> Sequence[tuple[int, bytes]]:
         """(index, payload) of the membership entries in the log, in order, committed or not."""
         return sorted(self._changes.items())

@@ -23,35 +23,43 @@ class Membership:
 
     def at(self, index: int) -> MemberList:
         """As of an index not before the journal's start."""
-        addresses, added = self._fold(index)
-        return MemberList(addresses=addresses, added=sorted(added))
+        addresses, added, returning = self._fold(index)
+        return MemberList(addresses=addresses, added=sorted(added), returning=sorted(returning))
 
     def current(self) -> dict[str, str]:
         """Addresses by node."""
-        addresses, added = self._fold(self._journal.last_index)
+        addresses, added, _ = self._fold(self._journal.last_index)
         return self._where(addresses, added)
+
+    def peers(self) -> frozenset[str]:
+        """Who may speak as a node: those named, those who have left to come back, and the configured ones."""
+        _, _, returning = self._fold(self._journal.last_index)
+        return frozenset((*self.named(), *returning, *self._configured))
 
     def named(self) -> dict[str, str]:
         """Also those removed since the journal's start: one of them may yet be leader, and must be answered
         (S23)."""
-        _, added = self._fold(self._journal.last_index)
+        _, added, _ = self._fold(self._journal.last_index)
         addresses = dict(self._journal.members or {})
         for change in self._changes(self._journal.last_index):
             if change.address or change.node not in addresses:
                 addresses[change.node] = change.address
         return self._where(addresses, added)
 
-    def _fold(self, index: int) -> tuple[dict[str, str], set[str]]:
-        """Addresses by node, and who was added."""
-        addresses, added = dict(self._journal.members or {}), set(self._journal.added)
+    def _fold(self, index: int) -> tuple[dict[str, str], set[str], set[str]]:
+        """Addresses by node, who was added, and who has left to come back."""
+        journal = self._journal
+        addresses, added, returning = dict(journal.members or {}), set(journal.added), set(journal.returning)
         for change in self._changes(index):
+            returning.discard(change.node)
             if change.remove:
                 addresses.pop(change.node, None)
                 added.discard(change.node)
+                returning.update([change.node] if change.returns else [])
             else:
                 addresses[change.node] = change.address
                 added.add(change.node)
-        return addresses, added
+        return addresses, added, returning
 
     def _changes(self, index: int) -> list[MembershipChange]:
         changes = self._journal.membership_changes

@@ -11,6 +11,7 @@ them, so that nothing old is said late.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import socket
 import ssl
@@ -81,6 +82,7 @@ class Way:
         self._dialling = dialling
         self._queues = {bulk: PeerQueue(dialling.settings, bulk=bulk) for bulk in (False, True)}
         self._streams: dict[bool, _Stream] = {}
+        self._again = asyncio.Event()
         self.task = asyncio.get_running_loop().create_task(self._run(), name=f"peer-{peer}")
 
     def put(self, messages: Sequence[bytes], *, bulk: bool) -> bool:
@@ -95,6 +97,10 @@ class Way:
         while queue and stream.takes:
             stream.write(queue.frame(self.outbound))
 
+    def retry(self) -> None:
+        """At once, if it waits: the peer is there, and takes this node for one."""
+        self._again.set()
+
     async def _run(self) -> None:
         back_off_s = _BACK_OFF_MIN_S
         while True:
@@ -105,7 +111,10 @@ class Way:
                 back_off_s = _BACK_OFF_MAX_S
             except (PeerAway, OSError, TimeoutError):
                 back_off_s = min(_BACK_OFF_MAX_S, back_off_s * 2)
-            await asyncio.sleep(back_off_s * (0.5 + self._dialling.rng.random()))
+            self._again.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(back_off_s * (0.5 + self._dialling.rng.random())):
+                    await self._again.wait()
 
     async def _speak(self) -> None:
         """Until a stream ends. Raises PeerAway, OSError, TimeoutError where they do not come to be."""

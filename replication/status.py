@@ -10,6 +10,7 @@ from dataclasses import dataclass
 class Dropped(enum.StrEnum):
     """Why a peer's message counts for nothing; the value says what to do."""
 
+    STRANGER = "it is no member: add it, or name it in `members`"
     TERM = "no election leads to its term from the one here: one of the two nodes needs --rejoin"
 
 

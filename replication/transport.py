@@ -67,7 +67,7 @@ class PeerTransport:
         self._leaving: set[asyncio.Task[None]] = set()
         self._metadata = (("authorization", f"Bearer {token}"),) if token else ()
         self._listener = PeerListener(settings, tls.server if tls is not None else None)
-        self.servicer = PeerServicer(self._listener, token, gate)
+        self.servicer = PeerServicer(self._listener, token, gate, self._met)
         self.dropped = 0
 
     async def listen(self, host: str, port: int = 0) -> None:
@@ -151,6 +151,10 @@ class PeerTransport:
         if len(response.tickets) != STREAMS:
             raise PeerAway(f"{len(response.tickets)} tickets for {STREAMS} streams")
         return Door(response.port, response.tickets)
+
+    def _met(self, peer: str) -> None:
+        if peer in self._ways:
+            self._ways[peer].retry()
 
     def send(self, peer: str, messages: Sequence[bytes], *, bulk: bool = False) -> bool:
         way = self._ways.get(peer)

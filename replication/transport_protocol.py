@@ -57,12 +57,28 @@ class PeerGate:
 
     names: Callable[[Any], Set[str] | None]
     """The nodes that the caller may speak for; None: any."""
+    admits: Callable[[str], bool]
+    """Whether there is, or may be, a node of that name in the cluster."""
     refuse: Callable[[Any, str], Awaitable[NoReturn]]
     """Ends the call of one who claimed to be a node that it may not speak for."""
+    refuse_stranger: Callable[[Any, str], Awaitable[NoReturn]]
+    """Ends the call of one who is no node of the cluster."""
+
+    async def check(self, context: Any, claimed: str) -> None:
+        """End the call of one who is not the node that it claims to be, or no node of the cluster."""
+        await self.check_name(context, claimed)
+        if not self.admits(claimed):
+            await self.refuse_stranger(context, claimed)
+
+    async def check_name(self, context: Any, claimed: str) -> None:
+        """End the call of one who is not the node that it claims to be, of the cluster or not."""
+        names = self.names(context)
+        if names is not None and claimed not in names:
+            await self.refuse(context, claimed)
 
 
 async def _never(_: Any, claimed: str) -> NoReturn:
     raise AssertionError(f"nobody was asked, and {claimed} refused")
 
 
-ANYBODY: Final = PeerGate(lambda _: None, _never)
+ANYBODY: Final = PeerGate(lambda _: None, lambda _: True, _never, _never)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any, TypeAlias
 
 import grpc
@@ -28,10 +28,14 @@ Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 class PeerServicer:
     """The node adds `handler()` to its one server."""
 
-    def __init__(self, listener: PeerListener, token: str, gate: PeerGate) -> None:
+    def __init__(
+        self, listener: PeerListener, token: str, gate: PeerGate, met: Callable[[str], None]
+    ) -> None:
+        """`met`: hears who has asked where to open a stream, and was told."""
         self._listener = listener
         self._token = token
         self._gate = gate
+        self._met = met
         self._serve_snapshot: ServeSnapshot | None = None
 
     def start(self, serve_snapshot: ServeSnapshot) -> None:
@@ -59,12 +63,11 @@ class PeerServicer:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "the replica is not running")
         if request.cluster != inbound.cluster:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"not of {request.cluster}")
-        certified = self._gate.names(context)
-        if certified is not None and request.node not in certified:
-            await self._gate.refuse(context, request.node)
+        await self._gate.check(context, request.node)
 
     async def _meet(self, request: MeetRequest, context: Context) -> MeetResponse:
         await self._check(context, request)
+        self._met(request.node)
         give, now = self._listener.tickets.give, asyncio.get_running_loop().time()
         tickets = [give(request.node, now) for _ in range(STREAMS)]
         return MeetResponse(port=self._listener.port, tickets=tickets)

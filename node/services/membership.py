@@ -44,7 +44,8 @@ class MembershipService:
         request = parse(pb.LeaveRequest, raw)
         if isinstance(request, Refusal):
             await abort(context, request)
-        await self._admit(context, request.cluster, request.node)
+        await self._peers.check_name(context, request.node)  # who is no member may be told so
+        await self._check_here(context, request.cluster)
         status = self._driver.status()
         if request.node in status.members and loses_quorum(status, request.node):
             text = f"without {request.node} too few of the members left can be reached: start them first"
@@ -56,13 +57,13 @@ class MembershipService:
         request = parse(pb.JoinRequest, raw)
         if isinstance(request, Refusal):
             await abort(context, request)
-        await self._admit(context, request.cluster, request.node)
+        await self._peers.check(context, request.node)
+        await self._check_here(context, request.cluster)
         if self._driver.status().members.get(request.node) != request.address:
             await self._done(context, self._driver.add(request.node, request.address, ADD_DEADLINE_MS))
         return pb.JoinResponse().SerializeToString()
 
-    async def _admit(self, context: CallContext, cluster: str, node: str) -> None:
-        await self._peers.check(context, node)
+    async def _check_here(self, context: CallContext, cluster: str) -> None:
         if cluster != self._cluster:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"not of {cluster}")
         refusal = self._not_here()

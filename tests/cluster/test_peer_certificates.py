@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -13,8 +14,14 @@ import pytest
 from tarry.client.aio import Tls, connect
 from tarry.client.errors import TarryError
 from tarry.client.local_cluster import LocalCluster, LocalNode, Setting, toml
-from tarry.proto.tarry_peer_pb2 import FetchRecordsRequest, FetchSnapshotRequest
-from tarry.proto.tarry_peer_pb2_grpc import PeerServiceStub, RecordServiceStub
+from tarry.proto.tarry_peer_pb2 import (
+    FetchIndexRequest,
+    FetchRecordsRequest,
+    FetchSnapshotRequest,
+    JoinRequest,
+    MeetRequest,
+)
+from tarry.proto.tarry_peer_pb2_grpc import MembershipServiceStub, PeerServiceStub, RecordServiceStub
 from tests.cluster.wire import TIMEOUT_S, refusal
 
 
@@ -117,8 +124,11 @@ async def test_the_binding_of_names_to_certificates_can_be_switched_off(
     await schedule(cluster, authority)
 
 
-def test_a_client_that_asks_for_a_state_or_records_as_a_node_is_told_why_not(
-    cluster: LocalCluster, authority: Authority
+@pytest.mark.parametrize(
+    ("claimed", "why"), [("n2", "PEER_NOT_CERTIFIED"), ("shop", "PEER_UNKNOWN")], ids=["a node", "itself"]
+)
+def test_a_client_that_speaks_as_a_node_or_as_one_more_is_told_why_not(
+    cluster: LocalCluster, authority: Authority, claimed: str, why: str
 ) -> None:
     give(cluster.nodes["n1"], authority.paths("n1"))
     cluster.start("n1")
@@ -127,14 +137,17 @@ def test_a_client_that_asks_for_a_state_or_records_as_a_node_is_told_why_not(
     with grpc.secure_channel(cluster.nodes["n1"].address, credentials) as channel:
         grpc.channel_ready_future(channel).result(60)
         peer, record = PeerServiceStub(channel), RecordServiceStub(channel)
+        member = MembershipServiceStub(channel)
+        me: dict[str, Any] = {"cluster": "tarry", "node": claimed}
         asked: tuple[Callable[[], object], ...] = (
-            lambda: list(
-                peer.FetchSnapshot(FetchSnapshotRequest(cluster="tarry", node="n2"), timeout=TIMEOUT_S)
-            ),
-            lambda: record.FetchRecords(FetchRecordsRequest(cluster="tarry", node="n2"), timeout=TIMEOUT_S),
+            lambda: peer.Meet(MeetRequest(**me), timeout=TIMEOUT_S),
+            lambda: list(peer.FetchSnapshot(FetchSnapshotRequest(**me), timeout=TIMEOUT_S)),
+            lambda: record.FetchRecords(FetchRecordsRequest(**me), timeout=TIMEOUT_S),
+            lambda: record.FetchIndex(FetchIndexRequest(**me), timeout=TIMEOUT_S),
+            lambda: member.Join(JoinRequest(**me, address="127.0.0.1:1"), timeout=TIMEOUT_S),
         )
         for ask in asked:
             with pytest.raises(grpc.RpcError) as caught:
                 ask()
             said = refusal(caught.value)
-            assert (said.reason, said.code) == ("PEER_NOT_CERTIFIED", grpc.StatusCode.PERMISSION_DENIED)
+            assert (said.reason, said.code) == (why, grpc.StatusCode.PERMISSION_DENIED)

@@ -54,6 +54,40 @@ def test_what_the_log_said_of_addresses_outlives_its_entries(journal: Journal) -
     assert Membership(journal, CONFIGURED).current() == {**CONFIGURED, "n2": "moved:1"}
 
 
+def leave(journal: Journal, node: str) -> None:
+    payload = membership_payload(MembershipChange(node=node, remove=True, returns=True))
+    journal.append(payload, journal.last_index + 1, 1)
+
+
+def test_peers_are_those_named_those_configured_and_those_who_have_left_to_come_back(
+    journal: Journal,
+) -> None:
+    members = Membership(journal, {**CONFIGURED, "n9": "nine:1"})
+    fill(journal, 2)
+    change(journal, "n4", "four:1")
+    change(journal, "n5", "five:1")
+    change(journal, "n6", "six:1")
+    change(journal, "n4")
+    leave(journal, "n5")
+    leave(journal, "n6")
+    change(journal, "n6")  # by an operator, for good
+    fill(journal, 12)
+    assert members.peers() == {"n1", "n2", "n3", "n4", "n5", "n6", "n9"}  # one of them may yet lead
+    sync(journal)
+    journal.set_commit_index(12)
+    journal.compact(11, members.at(11))
+    assert journal.membership_changes == []
+    assert members.peers() == {"n1", "n2", "n3", "n5", "n9"}
+    change(journal, "n5", "five:2")
+    change(journal, "n5")
+    journal.set_commit_index(14)
+    fill(journal, 16)
+    sync(journal)
+    journal.set_commit_index(16)
+    journal.compact(15, members.at(15))
+    assert members.peers() == {"n1", "n2", "n3", "n9"}
+
+
 def test_a_change_cut_from_the_log_gives_the_address_back(journal: Journal) -> None:
     members = Membership(journal, CONFIGURED)
     fill(journal, 2)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 
 import pytest
 
-from tarry.proto.tarry_peer_pb2 import PeerMessage
+from tarry.proto.tarry_peer_pb2 import Append, Heartbeat, PeerMessage, TermNotice, VoteRequest
 from tarry.replication.guard.transfer import Phase
-from tarry.replication.status import Role, TransferRefused
+from tarry.replication.status import Dropped, Role, TransferRefused
+from tarry.replication.wire import Identity, Outbound
 from tests.simulation.network import Weather
-from tests.simulation.playing import EVERY_COMMAND_AN_ENTRY, followers, isolate, scenario, write
+from tests.simulation.playing import EVERY_COMMAND_AN_ENTRY, elections, followers, isolate, scenario, write
 from tests.simulation.world import SimNode, World
 
 
@@ -76,6 +78,27 @@ def test_a_candidate_whose_votes_come_when_its_term_is_over_leads_that_and_distu
         mend(world, late, [other])
 
     scenario(play, names=5)
+
+
+def test_what_a_stranger_says_counts_for_nothing() -> None:
+    """It has a place on the network, and a name that is no node's."""
+
+    async def play(world: World) -> None:
+        leader = await world.until_led()
+        shop = Outbound(Identity("tarry", "shop", 1, 1), leader.name, itertools.count(1))
+        forged = (
+            PeerMessage(term_notice=TermNotice(term=9)),
+            PeerMessage(heartbeat=Heartbeat(term=9, sent=1.0)),
+            PeerMessage(append=Append(term=9, prev_index=1)),
+            PeerMessage(vote_request=VoteRequest(term=9, last_index=99, last_term=8)),
+        )
+        shop.begin()
+        world.network.ends[leader.name].arrive(shop.seal([said.SerializeToString() for said in forged]))
+        await write(world, 3)
+        assert leader.driver.may_serve()
+        assert leader.driver.dropped == {("shop", Dropped.STRANGER): len(forged)}
+
+    assert elections(scenario(play)) == 1
 
 
 def test_j_an_answer_to_an_earlier_leadership_does_not_count_for_a_later_one() -> None:
