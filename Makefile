@@ -102,6 +102,10 @@ FIRST ?= 1
 WORLD ?= both
 ABLATE ?=
 
+.PHONY: fuzz
+fuzz: $(READY) ## absurd requests and log entries, MINUTES=10 of them; SEED= plays one again
+	@PYTHONPATH=. $(PY) -m tests.fuzz --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))
+
 .PHONY: simulate
 simulate: SECONDS = 6
 simulate: $(READY) ## whole clusters on virtual time, all cores (SEEDS=100 FIRST=1 SECONDS=6 WORLD=both)

@@ -10,6 +10,7 @@ from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.replication.queues import Queues
 from tarry.replication.ready_queue import ReadyQueue
 from tarry.replication.refusal import Reason, Refusal
+from tarry.wheel.state import HOUR_MS
 from tarry.wheel.wheel import Wheel
 
 
@@ -73,8 +74,10 @@ class Administration:
             if not self._queues[number].deleted:
                 self._queues.trim(number, offset)
         hours = np.frombuffer(command.hour, dtype="<u4").tolist()
+        released_ms = self._wheel.cut.due_ms
         for hour in set(hours) & set(self._wheel.hours()):
-            self._wheel.drop_hour(hour)
+            if (hour + 1) * HOUR_MS <= released_ms:
+                self._wheel.drop_hour(hour)
         return Changed(len(hours))
 
     def _group(self, topic: str, group: str) -> ReadyQueue | Refusal:

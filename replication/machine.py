@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.ledger_rows import Kind
 from tarry.replication import command as command_codec
-from tarry.replication import observed
+from tarry.replication import observed, validity
 from tarry.replication.administration import Administration
 from tarry.replication.events import Event, Events
 from tarry.replication.opening import checkpoint_in
@@ -112,8 +112,8 @@ class Machine:
         outcomes: list[Outcome] = []
         for is_schedule, run in groupby(commands, key=command_codec.is_schedule):
             if is_schedule:
-                decoded = [command_codec.decode(c) for c in run]
-                outcomes.extend(self._scheduling.apply(cast(list[log_pb.ScheduleCommand], decoded)))
+                decoded = [cast(log_pb.ScheduleCommand, command_codec.decode(c)) for c in run]
+                outcomes.extend(self._scheduling.apply([validity.refusal(c) or c for c in decoded]))
             else:
                 outcomes.extend(self._told(command_codec.decode(c)) for c in run)
         if term != self.applied_term:
@@ -128,7 +128,7 @@ class Machine:
 
     def _told(self, payload: Message) -> Outcome:
         before = len(self.queues.moved)
-        outcome = self._one(payload)
+        outcome = validity.refusal(payload) or self._one(payload)
         if self.events.wanted:
             for topic, group in self.queues.moved[before:]:
                 self.events.add(observed.moved(payload, self.queues, topic, group))

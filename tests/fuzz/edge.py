@@ -1,0 +1,138 @@
+"""The services of a node that leads alone, over a log that the caller applies: without sockets and Raft."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+import grpc
+
+from tarry.node.auth import Authorizer
+from tarry.node.clock import ClusterTime
+from tarry.node.config import NodeConfig
+from tarry.node.damage import Damage
+from tarry.node.intake import Intake
+from tarry.node.ledger.ledger import Ledger
+from tarry.node.services.handlers import LeaderCalls
+from tarry.node.services.operator import OperatorService
+from tarry.node.services.producer import ProducerService
+from tarry.node.status import DETAILS_KEY, refusal_in
+from tarry.replication.holds import Holds
+from tarry.replication.machine import Machine
+from tarry.replication.outcomes import Outcome
+from tarry.replication.refusal import Refusal
+
+
+class Ended(Exception):
+    """A call was ended with a status."""
+
+    def __init__(self, code: grpc.StatusCode, refusal: Refusal | None) -> None:
+        super().__init__(code, refusal)
+        self.code = code
+        self.refusal = refusal
+
+
+class _Call:
+    """What a handler sees of its call."""
+
+    def invocation_metadata(self) -> tuple[()]:
+        return ()
+
+    def time_remaining(self) -> None:
+        return None
+
+    async def abort(self, code: grpc.StatusCode, details: str = "", metadata: Any = ()) -> NoReturn:
+        raise Ended(code, refusal_in(dict(metadata).get(DETAILS_KEY, b"")))
+
+
+class _Log:
+    """Where the services propose."""
+
+    def __init__(self, commit: Callable[[list[bytes]], list[Outcome]]) -> None:
+        self._commit = commit
+
+    async def propose(self, command: bytes) -> Outcome:
+        (outcome,) = self._commit([command])
+        return outcome
+
+    async def read_barrier(self) -> None:
+        """All is applied."""
+
+
+class _Clock:
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        self._now_ms = now_ms
+
+    def monotonic_ms(self) -> float:
+        return self._now_ms()
+
+    def wall_ms(self) -> float:
+        return self._now_ms()
+
+
+class Edge:
+    """Calls by their paths, answered from a machine."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        machine: Machine,
+        ledger: Ledger,
+        now_ms: Callable[[], int],
+        commit: Callable[[list[bytes]], list[Outcome]],
+    ) -> None:
+        log: Any = _Log(commit)
+        time = ClusterTime(_Clock(now_ms))
+        authorizer, damage = Authorizer({}), Damage(machine, config.shard)
+        nowhere: Any = None
+        calls = LeaderCalls(lambda: True, nowhere, nowhere, nowhere)
+        producer = ProducerService(
+            shard=config.shard,
+            intake=Intake(config.limits, config.delay_levels_ms),
+            machine=machine,
+            driver=log,
+            time=time,
+            authorizer=authorizer,
+            calls=calls,
+            auto_create=True,
+            damage=damage,
+            holds=Holds(),
+        )
+        operator = OperatorService(
+            machine=machine,
+            driver=log,
+            time=time,
+            authorizer=authorizer,
+            delivery=lambda: None,
+            calls=calls,
+            limits=config.limits,
+            damage=damage,
+            ledger=ledger,
+            holds=Holds(),
+        )
+        self._services = [service.handlers() for service in (producer, operator)]
+
+    async def call(self, path: str, raw: bytes) -> list[bytes]:
+        """Return the answers of a call. Raises Ended."""
+        details = _Details(path)
+        (handler,) = filter(None, (service.service(details) for service in self._services))
+        if handler.unary_unary is not None:
+            return [await handler.unary_unary(raw, _Call())]
+        answers: AsyncIterator[bytes] = handler.unary_stream(raw, _Call())
+        return [answer async for answer in answers]
+
+
+class _Details:
+    """Names a method, as grpc.HandlerCallDetails does."""
+
+    invocation_metadata = ()
+
+    def __init__(self, path: str) -> None:
+        self.method = path
+
+
+def config_of(folder: Path, **settings: Any) -> NodeConfig:
+    """Return a node's settings."""
+    members = {"n1": "127.0.0.1:1"}
+    return NodeConfig(node="n1", data=folder, listen="127.0.0.1:1", members=members, **settings)
