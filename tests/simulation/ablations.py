@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import google_crc32c
+import numpy as np
 from pysyncobj import SyncObj
 
+from tarry.node.lanes import Lanes
 from tarry.node.reserve import Reserve
 from tarry.proto.tarry_peer_pb2 import Append
 from tarry.replication import applying, elections, observed, sending
@@ -20,6 +22,7 @@ from tarry.replication.guard.appends import Log, Plan
 from tarry.replication.installing import Installing
 from tarry.replication.joining import Joining
 from tarry.replication.leading import Leading
+from tarry.replication.queues import Queues
 from tarry.replication.raft import Engine
 from tarry.replication.status import Role
 from tarry.replication.wire import Inbound
@@ -131,6 +134,8 @@ ABLATIONS: dict[str, tuple[Replaced, ...]] = {
     "write before saying": ((sending.Sending, "split", lambda self, outbox: (outbox, [])),),
     "apply budget": ((applying.Applying, "apply", _apply_all),),
     "own disk before applying": ((applying, "min", lambda committed, durable: committed),),
+    "lanes": ((Lanes, "take", lambda self, queue, units: np.ones(len(units), dtype=np.bool_)),),
+    "retries close their lane": ((Queues, "block", lambda self, queue, lanes, placed: None),),
     "rows of retries": ((observed, "of_origins", lambda wheel, queues, event: event),),
     "reserve": ((Reserve, "hear", lambda self, confirmed_s: None),),
     "fsync": ((SimDisk, "syncs", False),),

@@ -94,6 +94,14 @@ class Edge:
         """As Ack. Raises StreamEnded where another node leads."""
         return await self._answer("Ack", raw, partial(self._consumer._settle, pb.AckRequest))
 
+    async def nack(self, raw: bytes) -> Answer:
+        """As Nack. Raises StreamEnded where another node leads."""
+        return await self._answer("Nack", raw, partial(self._consumer._settle, pb.NackRequest))
+
+    async def extend(self, raw: bytes) -> Answer:
+        """As Extend. Raises StreamEnded where another node leads."""
+        return await self._answer("Extend", raw, self._consumer._extend)
+
     async def _answer(self, name: str, raw: bytes, handler: Handler) -> Answer:
         """As a task of the node: it waits while the node is busy."""
         task = asyncio.get_running_loop().create_task(

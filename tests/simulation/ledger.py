@@ -9,6 +9,8 @@ from tests.simulation.checker import Violation
 
 Id = tuple[int, int]
 """Hour and global index."""
+UNKNOWN: Id = (-1, 0)
+"""What a ledger's row of a copy names whose record has rotted."""
 
 
 def is_red(label: bytes) -> bool:

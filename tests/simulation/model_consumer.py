@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from tests.simulation.whole_node import WholeNode
     from tests.simulation.whole_world import WholeWorld
 
+NACK_DELAYS_MS = (None, None, 0, 100, 1_500)
+EXTENDED_MS = 4_000
+"""Longer than it thinks."""
+
 Requests = asyncio.Queue[pb.ConsumeRequest | None]
 
 
@@ -33,8 +37,10 @@ class ModelConsumer:
         nacks: float = 0.0,
         forgets: float = 0.0,
         thinks_s: float = 0.05,
+        extends: float = 0.0,
         credit: int = 50,
     ) -> None:
+        """`nacks`, `forgets`, `extends`: shares of the deliveries; a group `name~consumer` is broadcast."""
         self._world = world
         self._rng = random.Random(world.rng.random())
         self.name = name
@@ -42,6 +48,7 @@ class ModelConsumer:
         self._topic = topic
         self._nacks = nacks
         self._forgets = forgets
+        self._extends = extends
         self.thinks_s = thinks_s
         self.hand = Hand(credit)
         self._labels: dict[tuple[int, int], bytes] = {}
@@ -71,7 +78,9 @@ class ModelConsumer:
         requests: Requests = asyncio.Queue()
         subscribe = pb.Subscribe(
             topic=self._topic,
-            group=self.group,
+            group=self.group.partition("~")[0],
+            broadcast="~" in self.group,
+            start=pb.GroupStart(at=pb.START_AT_EARLIEST),
             consumer=self.name,
             credit=self.hand.credit_to_start(),
             holding=self.hand.holding(),
@@ -119,9 +128,15 @@ class ModelConsumer:
         for offset in batch.offset:
             if not world.calm and rng.random() < self._forgets:
                 loop.call_later(2.0, self._forget, batch.queue, offset)
-            else:
-                verdict = Verdict(batch.queue, nack=not world.calm and rng.random() < self._nacks)
-                loop.call_later(rng.uniform(0, self.thinks_s), self._settle, verdict, offset)
+                continue
+            if not world.calm and rng.random() < self._extends:
+                self.hand.settle(Verdict(batch.queue, extend_ms=EXTENDED_MS), offset)
+            thinks_s = rng.uniform(0, 0.05 if world.calm else self.thinks_s)
+            loop.call_later(thinks_s, self._settle, self._verdict(batch.queue), offset)
+
+    def _verdict(self, queue: int) -> Verdict:
+        nack = not self._world.calm and self._rng.random() < self._nacks
+        return Verdict(queue, nack=nack, delay_ms=self._rng.choice(NACK_DELAYS_MS) if nack else None)
 
     def _settle(self, verdict: Verdict, offset: int) -> None:
         if self.hand.holds(verdict.queue, offset):

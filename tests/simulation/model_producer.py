@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 TRY_AGAIN = {Reason.NOT_LEADER, Reason.NO_LEADER, Reason.OUTCOME_UNKNOWN, Reason.OVERLOADED}
 
 
+KEYS = ("", "", *(f"k{n}" for n in range(6)))
+ORDERED_MAX = 5
+"""Messages of one request that have a key: one waits for another, and a consumer may think for long."""
+
+
 class ModelProducer:
     """Numbers its requests; asks again, by the same number, until it is answered."""
 
@@ -38,14 +43,16 @@ class ModelProducer:
     async def run(self, until_s: float) -> None:
         loop, rng = asyncio.get_running_loop(), self._rng
         while loop.time() < until_s:
-            labels = await self.schedule(rng.choice(sorted(self._world.groups)), self._dues())
+            dues_ms = self._dues()
+            key = rng.choice(KEYS) if len(dues_ms) <= ORDERED_MAX else ""
+            labels = await self.schedule(rng.choice(sorted(self._world.groups)), dues_ms, key)
             if rng.random() < 0.3:
                 await asyncio.sleep(rng.uniform(0, 0.2))
                 await self.cancel(rng.choice(labels))
             await asyncio.sleep(rng.uniform(0.002, 0.08))
 
-    async def schedule(self, topic: str, dues_ms: list[int]) -> list[bytes]:
-        """Return the messages' labels once it is acknowledged."""
+    async def schedule(self, topic: str, dues_ms: list[int], key: str = "") -> list[bytes]:
+        """Return the messages' labels once it is acknowledged; `key`: their ordering key."""
         self._sequence += 1
         labels = [f"{self._name}/{self._sequence}/{n}".encode() for n in range(len(dues_ms))]
         tags = [["red"] if is_red(label) else [] for label in labels]
@@ -57,7 +64,7 @@ class ModelProducer:
             due_ms=np.array(dues_ms, dtype="<i8").tobytes(),
             tag_mask=np.array([tag_mask(some) for some in tags], dtype="<u8").tobytes(),
             records=[
-                Record(body=label, tags=some).SerializeToString()
+                Record(body=label, tags=some, ordering_key=key).SerializeToString()
                 for label, some in zip(labels, tags, strict=True)
             ],
         )

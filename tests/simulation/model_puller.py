@@ -51,14 +51,21 @@ class ModelPuller:
         for batch in pb.ReceiveResponse.FromString(raw).deliveries:
             self._take(batch)
             await asyncio.sleep(self._rng.uniform(0, 0.05))
-            ack = pb.AckRequest(
-                topic=self._topic,
-                group=self._group,
-                consumer=self.name,
-                queue=batch.queue,
-                offset=batch.offset,
-            )
-            await node.edge.ack(ack.SerializeToString())
+            await self._settle(node, batch)
+
+    async def _settle(self, node: WholeNode, batch: pb.Deliveries) -> None:
+        """Acknowledge them, now and then after a while for which it asks, or give them back."""
+        names = {"topic": self._topic, "group": self._group, "consumer": self.name}
+        place = {"queue": batch.queue, "offset": list(batch.offset)}
+        drawn = 1.0 if self._world.calm else self._rng.random()
+        if drawn < 0.1:
+            delay_ms = self._rng.choice((None, 0, 300))
+            await node.edge.nack(pb.NackRequest(**names, **place, delay_ms=delay_ms).SerializeToString())
+            return
+        if drawn < 0.2:
+            await node.edge.extend(pb.ExtendRequest(**names, **place, lease_ms=4_000).SerializeToString())
+            await asyncio.sleep(self._rng.uniform(0.5, 1.5))
+        await node.edge.ack(pb.AckRequest(**names, **place).SerializeToString())
 
     def _take(self, batch: pb.Deliveries) -> None:
         marked = set(batch.maybe_duplicate)

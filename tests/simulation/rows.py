@@ -11,12 +11,11 @@ from numpy.typing import NDArray
 from tarry.node.handover import HandoverBatch
 from tarry.proto.ledger_rows import Kind
 from tarry.replication.events import Event
+from tarry.replication.machine import Machine
 from tarry.replication.queues import Queues
 from tests.simulation.checker import Violation
-from tests.simulation.ledger import Id, Ledger, demand
-
-UNKNOWN: Id = (-1, 0)
-"""What the row of a copy names whose record has rotted."""
+from tests.simulation.ledger import UNKNOWN, Id, Ledger, demand
+from tests.simulation.order import Order
 
 
 class Rows:
@@ -25,6 +24,7 @@ class Rows:
     def __init__(self) -> None:
         self.messages: defaultdict[tuple[str, Kind], set[Id]] = defaultdict(set)
         """By topic, or `topic/group`, and kind."""
+        self.order = Order(self.messages)
         self._of_entries: dict[int, list[Event]] = {}
 
     def applied(self, node: str, index: int, events: Sequence[Event], queues: Queues) -> None:
@@ -38,8 +38,9 @@ class Rows:
         if len(first) != len(events) or not all(map(_equal, first, events)):
             raise Violation(f"L7: {node} tells of entry {index} {list(events)}, another {first}")
 
-    def delivered(self, batch: HandoverBatch, topic: str, group: str) -> None:
+    def delivered(self, machine: Machine, batch: HandoverBatch, topic: str, group: str) -> None:
         """A leader tells of a hand-over."""
+        self.order.handed_over_by(machine, batch, topic, group)
         given = _ids(batch.hour, batch.global_index)
         again = batch.attempt > 1
         for place, some in (
@@ -69,6 +70,8 @@ class Rows:
             )
 
     def _learn(self, event: Event, queues: Queues) -> None:
+        if event.kind is Kind.GROUP_MOVED:
+            self.order.moved(f"{event.topic}/{event.group}")
         if event.hour is None or event.global_index is None:
             return
         numbers = np.broadcast_to(np.asarray(event.queue), event.n)

@@ -27,6 +27,7 @@ async def _simulate(seed: int, seconds: float) -> Outcome:
     settings = replace(LARGE if bytes_per_s else SETTINGS, quiet_after_ms=quiet_after_ms)
     world = World(seed, names, settings=settings, slowness=slowness)
     world.network.bytes_per_s, world.large = bytes_per_s, bytes_per_s is not None
+    asyncio.get_running_loop().set_exception_handler(world.on_error)
     failure: str | None = None
     try:
         await world.during(_run(world, seconds))

@@ -13,7 +13,7 @@ from tarry.replication.command import encode
 from tarry.replication.status import ProposalRefused
 from tests.simulation import faults
 from tests.simulation.whole_node import WholeNode
-from tests.simulation.whole_world import GROUPS, HOUR_MS, WholeWorld
+from tests.simulation.whole_world import HOUR_MS, WholeWorld
 from tests.simulation.world import World
 
 Fault = Callable[[WholeWorld], Awaitable[None]]
@@ -80,7 +80,7 @@ async def fill_state_disk(world: WholeWorld) -> None:
 
 async def cut_clients(world: WholeWorld) -> None:
     """Some clients do not reach some nodes, which reach one another."""
-    groups = [name.replace("/", "-") for names in GROUPS.values() for name in names]
+    groups = [name.replace("/", "-") for names in world.groups.values() for name in names]
     consumers = [f"{group}-{temper}" for group in groups for temper in ("steady", "odd")]
     for client in ("p0", "p1", "p2", *consumers):
         for node in world.nodes:
@@ -94,7 +94,9 @@ async def cut_clients(world: WholeWorld) -> None:
 async def seek(world: WholeWorld) -> None:
     """A group goes back to its topic's beginning."""
     leader = cast(WholeNode | None, world.leader())
-    topic, group = world.rng.choice([tuple(name.split("/")) for names in GROUPS.values() for name in names])
+    topic, group = world.rng.choice(
+        [tuple(name.split("/")) for names in world.groups.values() for name in names]
+    )
     if leader is None:
         return
     world.note(f"{group} of {topic} is moved back")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -47,7 +48,7 @@ DISPATCH = Dispatch(
 )
 
 
-LEDGER = LedgerSettings(segment_ms=2_000, disk_free_bytes_min=1)
+LEDGER = LedgerSettings(disk_free_bytes_min=1)
 
 
 class NodeClock:
@@ -151,12 +152,12 @@ class WholeNode(SimNode):
         self.alive = True
         damage, dispatch = self.core.damage, self.config.dispatch
         work = (
-            driver.run(),
-            self.core.leadership.run(),
-            self.core.checkpoints.run(),
-            self.core.ledger.run(),
-            damage.run(self._peers, self._fetch),
-            Scrub(self.core.machine, damage, dispatch, run_blocking).run(),
+            driver.run,
+            self.core.leadership.run,
+            self.core.checkpoints.run,
+            self.core.ledger.run,
+            partial(damage.run, self._peers, self._fetch),
+            Scrub(self.core.machine, damage, dispatch, run_blocking).run,
         )
         self._tasks = [asyncio.ensure_future(self._guard(part)) for part in work]
 
@@ -171,7 +172,7 @@ class WholeNode(SimNode):
             applied(index, term, events, queues)
 
         def handed_over(batch: HandoverBatch, topic: str, group: str, consumer: str, term: int) -> None:
-            rows.delivered(batch, topic, group)
+            rows.delivered(self.core.machine, batch, topic, group)
             self.processor.charge(HANDED_OVER_US * len(batch.units))
             delivered(batch, topic, group, consumer, term)
 
@@ -208,9 +209,9 @@ class WholeNode(SimNode):
             driver=driver,
         )
 
-    async def _guard(self, part: Any) -> None:
+    async def _guard(self, part: Callable[[], Awaitable[object]]) -> None:
         try:
-            await part
+            await part()
         except DiskFailed:
             self.world.note(f"{self.name} ends: its disk failed")
             if not self.state_fails:
@@ -244,7 +245,7 @@ class WholeNode(SimNode):
 
     def take_checkpoint(self) -> None:
         if self.alive and self.running.is_set():
-            work = self._guard(self.core.checkpoints.write())
+            work = self._guard(self.core.checkpoints.write)
             self.writing = asyncio.get_running_loop().create_task(work, context=self.processor.context)
             self._tasks.append(self.writing)
 

@@ -12,7 +12,7 @@ import structlog
 from tests.simulation import virtual_loop, whole_faults
 from tests.simulation.model_producer import ModelProducer
 from tests.simulation.outcome import Outcome, digest
-from tests.simulation.whole_world import WholeWorld
+from tests.simulation.whole_world import BROADCAST, GROUPS, WholeWorld
 from tests.simulation.world import QUIET_AFTER_MS, SLOWNESS, draw_bandwidth
 
 
@@ -26,8 +26,16 @@ async def _simulate(seed: int, seconds: float) -> Outcome:
     draw = random.Random(seed)
     names, skew_ms = draw.choice((1, 2, 3, 3, 3, 3, 4, 5)), draw.choice((0, 0, 20, 1_000))
     quiet_after_ms, slowness = draw.choice(QUIET_AFTER_MS), draw.choice(SLOWNESS)
-    world = WholeWorld(seed, names, skew_ms=skew_ms, quiet_after_ms=quiet_after_ms, slowness=slowness)
+    world = WholeWorld(
+        seed,
+        names,
+        skew_ms=skew_ms,
+        quiet_after_ms=quiet_after_ms,
+        slowness=slowness,
+        groups=draw.choice((GROUPS, {**GROUPS, "b": [*GROUPS["b"], f"b/{BROADCAST}"]})),
+    )
     world.network.bytes_per_s = draw_bandwidth(draw)
+    asyncio.get_running_loop().set_exception_handler(world.on_error)
     failure: str | None = None
     try:
         await world.during(_run(world, seconds))
@@ -43,7 +51,12 @@ async def _simulate(seed: int, seconds: float) -> Outcome:
         len(ledger.missing()) if failure and failure.startswith("Violation: V4") else 0,
         asyncio.get_running_loop().time() + world.asleep_ms / 1000,
         digest([*world.history, sorted(ledger.told.items()), world.network.frames]),
-        {**world.counted(), **ledger.counts, "cancelled": len(ledger.cancelled)},
+        {
+            **world.counted(),
+            **ledger.counts,
+            "cancelled": len(ledger.cancelled),
+            "ordered": world.rows.order.handed_over,
+        },
         tuple(world.history) if failure else (),
     )
     await world.close()

@@ -38,6 +38,16 @@ measured better than that, cluster time goes on by the leader's monotonic clock,
 (1.5 ms in the 3 s of a storm)."""
 DIGEST_EVERY = 32
 GROUPS = {"a": ["a/g1", "a/g2"], "b": ["b/g1", "b/red"]}
+BROADCAST = "all~bc"
+"""The group of a broadcast consumer: the name that it shares with others, and its own."""
+
+
+TEMPERS: tuple[dict[str, float], ...] = (
+    {"nacks": 0.1},
+    {"forgets": 0.1},
+    {"thinks_s": 1.0},
+    {"thinks_s": 3.0, "extends": 1.0, "nacks": 0.3},
+)
 
 
 class WholeWorld(World):
@@ -51,6 +61,7 @@ class WholeWorld(World):
         skew_ms: int = 0,
         quiet_after_ms: int = 1_000,
         slowness: float = 0.0,
+        groups: dict[str, list[str]] = GROUPS,
     ) -> None:
         rng = random.Random(f"whole {seed}")
         memory = Path("/dev/shm")
@@ -61,8 +72,8 @@ class WholeWorld(World):
         self.cuts: set[tuple[str, str]] = set()
         """(client, node) that do not reach one another."""
         self._base_ms = 500_000 * HOUR_MS - rng.randrange(20_000)  # an hour may begin in the middle
-        self.groups = GROUPS
-        self.ledger = Ledger(skew_ms + MEASURING_MS, GROUPS)
+        self.groups = groups
+        self.ledger = Ledger(skew_ms + MEASURING_MS, groups)
         self.rows = Rows()
         settings = replace(SETTINGS, quiet_after_ms=quiet_after_ms)
         super().__init__(seed, names, settings=settings, slowness=slowness)
@@ -113,16 +124,17 @@ class WholeWorld(World):
     def consumers(self) -> list[ModelConsumer | ModelPuller]:
         """Of every group a steady one, and one that is not."""
         made: list[ModelConsumer | ModelPuller] = []
-        for topic, groups in GROUPS.items():
+        for topic, groups in self.groups.items():
             for group in (name.split("/")[1] for name in groups):
+                if group == BROADCAST:
+                    made.append(ModelConsumer(self, group.split("~")[1], topic, group))
+                    continue
                 made.append(ModelConsumer(self, f"{topic}-{group}-steady", topic, group))
-                name, temper = f"{topic}-{group}-odd", self.rng.randrange(4)
-                if temper == 3:
+                name, temper = f"{topic}-{group}-odd", self.rng.randrange(6)
+                if temper >= 4:
                     made.append(ModelPuller(self, name, topic, group))
                     continue
-                nacks, forgets, thinks_s = ((0.1, 0, 0.05), (0, 0.1, 0.05), (0, 0, 1.0))[temper]
-                odd = ModelConsumer(self, name, topic, group, nacks=nacks, forgets=forgets, thinks_s=thinks_s)
-                made.append(odd)
+                made.append(ModelConsumer(self, name, topic, group, **TEMPERS[temper]))
         return made
 
     async def drain(self, timeout_s: float = 60.0) -> None:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from tarry.node.failures import is_own
 from tarry.replication.driver import Driver
 from tarry.replication.journal import Batch, Journal
 from tarry.replication.settings import ReplicationSettings
@@ -238,6 +239,11 @@ class World:
             self.failure = error
             self.note(f"FAILED: {type(error).__name__}: {error}")
         self._failed.set()
+
+    def on_error(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Of a callback, or of a task that nobody awaits: it would end a node."""
+        if is_own(error := context.get("exception")):
+            self.fail(error)
 
     async def during(self, work: Awaitable[None]) -> None:
         """Runs `work`, but not beyond the first failure, which is raised."""

@@ -1,0 +1,66 @@
+"""That messages with an ordering key are handed over one after another, to each group, in order."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import numpy as np
+
+from tarry.node.handover import HandoverBatch
+from tarry.proto.ledger_rows import Kind
+from tarry.replication.machine import Machine
+from tests.simulation.checker import Violation
+from tests.simulation.ledger import UNKNOWN, Id
+
+SETTLED = (Kind.ACKED, Kind.DEAD)
+
+
+class Order:
+    """Of one run, by what the log has settled: `messages`, by `topic/group` and kind of row."""
+
+    def __init__(self, messages: defaultdict[tuple[str, Kind], set[Id]]) -> None:
+        self._messages = messages
+        self._out: defaultdict[str, defaultdict[int, set[Id]]] = defaultdict(lambda: defaultdict(set))
+        self.handed_over = 0
+        """Messages with a key."""
+
+    def moved(self, place: str) -> None:
+        """A group goes on somewhere else: what it had in hand does not count."""
+        self._out.pop(place, None)
+
+    def handed_over_by(self, machine: Machine, batch: HandoverBatch, topic: str, group: str) -> None:
+        """A leader hands a batch over: nothing that comes before in a lane may be unsettled."""
+        lanes = batch.units["lane"]
+        if not lanes.any():
+            return
+        place = f"{topic}/{group}"
+        if machine.queues[batch.queue].group == "":
+            self._check_earlier(machine, batch, group)
+        settled = set().union(*(self._messages[place, kind] for kind in SETTLED))
+        ids = zip(batch.hour.tolist(), batch.global_index.tolist(), strict=True)
+        for lane, message in zip(lanes.tolist(), ids, strict=True):
+            if not lane:
+                continue
+            out = self._out[place][lane]
+            out -= settled
+            if UNKNOWN not in settled and out - {message}:
+                raise Violation(f"O1: {message} goes to {place} while {out} of its lane is out")
+            out.add(message)
+            self.handed_over += 1
+
+    def _check_earlier(self, machine: Machine, batch: HandoverBatch, group: str) -> None:
+        """Of what lies in the ready queue. What a filter leaves out is passed over, and settled later."""
+        queue = machine.queues[batch.queue]
+        acknowledged = machine.queues.acknowledged[group, batch.queue]
+        offsets = np.arange(max(queue.first, acknowledged.floor), queue.units, dtype=np.uint64)
+        offsets = offsets[~acknowledged.contains(offsets)]
+        left = queue.at(offsets)
+        for unit in batch.units[batch.units["lane"] != 0]:
+            same = left["lane"] == unit["lane"]
+            before = left["due_ms"] < unit["due_ms"]
+            before |= (left["due_ms"] == unit["due_ms"]) & (offsets < unit["offset"])
+            if group != "red" and (same & before).any():
+                first = offsets[same & before].tolist()
+                raise Violation(
+                    f"O2: offset {unit['offset']} of {queue.topic} goes to {group} before {first}"
+                )
