@@ -132,6 +132,7 @@ ABLATIONS: dict[str, tuple[Replaced, ...]] = {
     ),
     "snapshot ahead of the log": ((Installing, "_is_ahead", lambda self, position: True),),
     "write before saying": ((sending.Sending, "split", lambda self, outbox: (outbox, [])),),
+    "urgent stream": ((sending, "BULK", frozenset()),),
     "apply budget": ((applying.Applying, "apply", _apply_all),),
     "own disk before applying": ((applying, "min", lambda committed, durable: committed),),
     "lanes": ((Lanes, "take", lambda self, queue, units: np.ones(len(units), dtype=np.bool_)),),

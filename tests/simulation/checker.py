@@ -66,12 +66,15 @@ class Checker:
     def on_apply(self, node: str, index: int, term: int, commands: list[bytes], digest: bytes) -> None:
         entry = (term, commands, digest)
         first = self.applied.setdefault(index, entry)
-        _demand(first == entry, f"C5: {node} applies another entry at {index}: {entry[:2]} not {first[:2]}")
+        if first != entry:
+            raise Violation(
+                f"C5: {node} applies another entry at {index}: {_brief(entry)} not {_brief(first)}"
+            )
         if first is entry:
             for command in commands:
                 where = self.place.setdefault(command, index)
-                _demand(where == index, f"{command!r} is applied at {where} and {index}")
-                _demand(command not in self.refused, f"{command!r} is applied though refused")
+                _demand(where == index, f"{command[:20]!r} is applied at {where} and {index}")
+                _demand(command not in self.refused, f"{command[:20]!r} is applied though refused")
 
     def on_said(self, sender: str, receiver: str, sealed: bytes) -> None:
         message = PeerMessage.FromString(sealed)
@@ -100,7 +103,7 @@ class Checker:
     def on_acknowledged(self, command: bytes, index: int, leader: SimNode) -> None:
         self.acknowledged[command] = index
         self.most_acknowledged = max(index, self.most_acknowledged)
-        _demand(self.place.get(command) == index, f"{command!r} is acknowledged but not applied")
+        _demand(self.place.get(command) == index, f"{command[:20]!r} is acknowledged but not applied")
         term = self.applied[index][0]
         members = leader.world.members_of(leader)
         holding = sum(node.has_durable(index, term) for node in members)
@@ -110,7 +113,7 @@ class Checker:
 
     def on_refused(self, command: bytes) -> None:
         self.refused.add(command)
-        _demand(command not in self.place, f"{command!r} is refused though applied")
+        _demand(command not in self.place, f"{command[:20]!r} is refused though applied")
 
     def on_read(self, applied: int, floor: int) -> None:
         _demand(applied >= floor, f"a read sees {applied}, though {floor} was acknowledged before it")
@@ -141,6 +144,10 @@ class Checker:
         if committed > journal.first_index and committed in self.applied:
             term = journal.term_at(committed)
             _demand(term == self.applied[committed][0], f"C4: {node.name} leads with another {committed}")
+
+
+def _brief(entry: tuple[int, list[bytes], bytes]) -> tuple[int, list[bytes]]:
+    return entry[0], [command[:20] for command in entry[1]]
 
 
 def _demand(holds: bool, text: str) -> None:

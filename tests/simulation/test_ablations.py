@@ -51,6 +51,7 @@ PAIRS: dict[str, Callable[[], None]] = {
         members.test_e2_a_snapshot_that_arrives_after_the_entries_it_stands_for_is_dropped
     ),
     "write before saying": answers.test_an_answer_waits_until_the_disk_has_what_it_speaks_of,
+    "urgent stream": slow.test_bulk_over_slow_links_keeps_its_leader,
     "apply budget": slow.test_a_backlog_to_apply_does_not_silence_a_new_leader,
     "own disk before applying": small.test_a_cluster_of_one_acknowledges_nothing_that_its_disk_has_not,
     "lanes": order.test_messages_with_one_key_are_handed_over_one_after_another,

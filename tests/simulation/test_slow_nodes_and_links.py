@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from tests.simulation.playing import EVERY_COMMAND_AN_ENTRY, elections, scenario, write
-from tests.simulation.world import World
+from tests.simulation.world import LARGE, World
 
 
 def test_a_backlog_to_apply_does_not_silence_a_new_leader() -> None:
@@ -37,3 +37,20 @@ def test_a_node_that_is_busy_for_longer_than_its_lease_does_not_serve_when_it_is
         await write(world, 3)
 
     scenario(play)
+
+
+def test_bulk_over_slow_links_keeps_its_leader() -> None:
+    async def play(world: World) -> None:
+        before = elections(world)
+        world.network.bytes_per_s = 2e6
+        leader = await world.until_led()
+
+        async def client(name: int) -> None:
+            for n in range(15):
+                command = b"%d/%d" % (name, n) + bytes(500_000)
+                assert await asyncio.wait_for(leader.driver.propose(command), 60)
+
+        await asyncio.gather(*map(client, range(4)))
+        assert elections(world) == before
+
+    scenario(play, LARGE)
