@@ -45,6 +45,7 @@ from tarry.replication.journal_lmdb import LmdbStorage
 from tarry.replication.quick_disk import QuickDisk
 from tarry.replication.refusal import Reason, Refusal
 from tarry.replication.settings import ReplicationSettings
+from tarry.replication.state_folder import make_folder
 from tarry.replication.status import Dropped, TransferRefused
 from tarry.replication.transport import PeerTransport, channel_options, server_options
 
@@ -74,7 +75,7 @@ class Node:
             StateMismatch: journal and checkpoint do not belong together.
         """
         self.config = config
-        config.data.mkdir(parents=True, exist_ok=True)
+        make_folder(config.data)
         settings = _replication_settings(config)
         self._gate = peer_gate(config.tls, self._is_peer)
         self._journal = Journal(LmdbStorage(config.data / "journal"), incarnation=random.getrandbits(63) or 1)

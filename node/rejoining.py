@@ -24,7 +24,7 @@ from tarry.node.config import NodeConfig
 from tarry.node.forwarding import Forwarding
 from tarry.node.status import DETAILS_KEY, refusal_in
 from tarry.proto import tarry_peer_pb2 as pb
-from tarry.replication.state_folder import NAME, POINTER, sync_path
+from tarry.replication.state_folder import NAME, POINTER, make_folder, sync_path
 
 log = structlog.get_logger()
 
@@ -59,7 +59,7 @@ def set_aside(data: Path) -> Path:
 
     Nothing of it may be open.
     """
-    data.mkdir(parents=True, exist_ok=True)
+    make_folder(data)
     _mark(data, Phase.LEAVING)  # first: without data and without the mark it would vote
     number = 1 + sum(1 for _ in data.glob(f"{ASIDE}-*"))
     aside = data / f"{ASIDE}-{number}"

@@ -27,7 +27,7 @@ from tarry.replication.holds import Holds
 from tarry.replication.installing import StateMismatch
 from tarry.replication.journal_records import JournalDamaged
 from tarry.replication.ready_queue import QueueDamaged
-from tarry.replication.state_folder import PointerDamaged
+from tarry.replication.state_folder import PointerDamaged, make_folder
 from tarry.replication.state_store import CheckpointDamaged
 from tarry.wheel.state import WheelDamaged
 
@@ -60,7 +60,7 @@ def serve(config: NodeConfig, *, rejoin: bool = False) -> None:
     may_open_all()
     keep_private(config.data)
     try:
-        config.data.mkdir(parents=True, exist_ok=True)
+        make_folder(config.data)
         folder = os.open(config.data, os.O_RDONLY)
     except OSError as error:
         raise DataInUse(f"data: {error}; name a folder that this user may write") from None

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import lmdb
 
-from tarry.replication.state_folder import sync_path
+from tarry.replication.state_folder import make_folder, sync_path
 
 DAMAGE: Final = (
     lmdb.BadTxnError,
@@ -49,7 +49,7 @@ def open_environment(folder: Path, **options: Any) -> lmdb.Environment:
     A file that was cut short is given its length back, as zeros: LMDB reads through a mapping, and past
     the file's end the process would be killed; zeros it refuses.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     env = lmdb.open(str(folder), metasync=True, sync=True, **options)
     for there in (folder, folder.parent):  # LMDB syncs its file, not the names that lead to it
         sync_path(there)

@@ -27,7 +27,7 @@ class StateFolder:
     def __init__(self, root: Path) -> None:
         """Find the folder in use; what an interrupted arrival left over is removed. Raises PointerDamaged."""
         self._root = root
-        root.mkdir(parents=True, exist_ok=True)
+        make_folder(root)
         pointer = root / POINTER
         others = {path.name for path in root.iterdir() if NAME.fullmatch(path.name)} - {"state-1"}
         if others and not pointer.exists():
@@ -80,6 +80,14 @@ def _named_in(pointer: Path) -> int:
     if name is None:
         raise PointerDamaged(f"{pointer} names no state folder")
     return int(name[1])
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder, and those above it, so that none of their names goes with the power."""
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in reversed(missing):
+        sync_path(path.parent)
 
 
 def sync_path(path: Path) -> None:

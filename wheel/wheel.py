@@ -315,3 +315,4 @@ class Wheel:
     def close(self) -> None:
         """Close every file. What was appended since the last sync is in them, and not yet certain to stay."""
         self._hours.close()
+        self._durability.close()

@@ -197,6 +197,47 @@ def test_many_hours_are_forced_to_disk_at_once(tmp_path: Path, monkeypatch: pyte
     assert Wheel.recover(tmp_path, SETTINGS, state).pending == 100
 
 
+def test_one_descriptor_that_was_there_before_the_first_write_hears_of_all_errors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[tuple[int, str]] = []
+    forced: list[int] = []
+    whole = os.open
+
+    def note(path: str | Path, *rest: int, **more: int) -> int:
+        fd = whole(path, *rest, **more)
+        opened.append((fd, Path(path).name))
+        return fd
+
+    monkeypatch.setattr(os, "open", note)
+    monkeypatch.setattr(durability, "_syncfs", lambda fd: forced.append(fd) or 0)
+    wheel = Wheel(tmp_path, SETTINGS)
+    for _ in range(2):
+        append(wheel, [START_MS + HOUR_MS * hour for hour in range(100)])
+        checkpoint(wheel)
+    names = [name for _, name in opened]
+    assert forced == [opened[names.index(tmp_path.name)][0]] * 2
+    assert names.index(tmp_path.name) < min(place for place, name in enumerate(names) if "delay" in name)
+    wheel.close()
+    with pytest.raises(OSError, match="Bad file"):
+        os.fstat(forced[0])
+
+
+@pytest.mark.parametrize(
+    ("release", "tells"),
+    [
+        ("5.7.19", False),
+        ("5.8.0-rc1", True),
+        ("4.19.0", False),
+        ("6.18.44-fc", True),
+        ("22.6.0x", True),
+        ("", False),
+    ],
+)
+def test_the_whole_file_system_is_synced_only_where_that_tells_errors(release: str, tells: bool) -> None:
+    assert durability._tells_errors(release) is tells
+
+
 def test_a_disk_that_fails_to_sync_fails_the_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,91 @@
+"""What is told to be durable has been synced, and an error of a sync ends it before anything rests on it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import lmdb
+import pytest
+
+from tarry.node.checkpoints import Checkpoints
+from tarry.node.config import Dispatch
+from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.replication.journal_lmdb import LmdbStorage
+from tarry.replication.machine import Machine, MachineSettings
+from tarry.replication.state_folder import StateFolder
+from tarry.replication.state_store import CheckpointRefused, StateStore
+from tarry.wheel import durability
+from tarry.wheel.state import HOUR_MS
+from tests.replication.commands import NOW_MS, release, schedule
+
+
+@pytest.mark.parametrize("open_one", [StateStore, LmdbStorage])
+def test_each_commit_of_journal_and_checkpoint_is_synced(
+    tmp_path: Path, open_one: Callable[[Path], StateStore | LmdbStorage]
+) -> None:
+    flags = open_one(tmp_path / "env")._env.flags()
+    assert (flags["sync"], flags["metasync"]) == (True, True)
+    assert not flags["map_async"]
+
+
+def test_the_names_of_all_new_folders_are_synced_up_to_one_that_was_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+
+    def note(fd: int) -> None:
+        synced.append(os.path.relpath(Path(f"/proc/self/fd/{fd}").readlink(), tmp_path.resolve()))
+
+    monkeypatch.setattr(os, "fsync", note)
+    LmdbStorage(tmp_path / "new" / "data" / "journal")
+    assert {".", "new", "new/data", "new/data/journal"} <= set(synced)
+    synced.clear()
+    StateFolder(tmp_path / "other" / "data")
+    assert {".", "other", "other/data"} <= set(synced)
+
+
+@contextmanager
+def failing(what: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let the disk fail: one file's sync, that of all files, or the writing of the checkpoint."""
+    if what == "checkpoint":
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4_096, hard))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        return
+
+    def fail(fd: int) -> None:
+        raise OSError(errno.EIO, "not written back")
+
+    with monkeypatch.context() as patched:
+        if what == "file":
+            patched.setattr(os, "fsync", fail)
+        else:
+            patched.setattr(durability, "_syncfs", lambda fd: -1)
+        yield
+
+
+@pytest.mark.parametrize(("what", "hours"), [("file", 1), ("all files", 100), ("checkpoint", 1)])
+async def test_after_a_sync_that_failed_nothing_is_committed_or_trimmed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, hours: int
+) -> None:
+    machine, trimmed = Machine(tmp_path, MachineSettings()), []
+    checkpoints = Checkpoints(machine, Dispatch(), trimmed.append)
+    machine.apply(1, 1, [schedule([NOW_MS])])
+    await checkpoints.write()
+    machine.apply(2, 1, [schedule([NOW_MS + HOUR_MS * hour for hour in range(hours)]), release(NOW_MS)])
+    with failing(what, monkeypatch), pytest.raises((OSError, lmdb.Error)):
+        await checkpoints.write()
+    with pytest.raises(CheckpointRefused):  # a second sync would not tell the error again
+        await checkpoints.write()
+    assert trimmed == [1]
+    machine.close()
+    store = StateStore(tmp_path / "checkpoint")
+    assert log_pb.Checkpoint.FromString(store.load() or b"").applied_index == 1
