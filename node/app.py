@@ -12,11 +12,11 @@ from typing import Any, Final
 
 import grpc
 import structlog
-from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1 import health_pb2
 from grpc_health.v1._async import HealthServicer
-from grpc_reflection.v1alpha import reflection
 
-from tarry.node.auth import Authorizer
+from tarry.node import connections
+from tarry.node.auth import Authorizer, unknown_node
 from tarry.node.clock import Clock, SystemClock
 from tarry.node.clock_guard import ClockGuard
 from tarry.node.config import NodeConfig
@@ -30,6 +30,7 @@ from tarry.node.peer_gate import Peers, peer_gate
 from tarry.node.rejoining import Phase, Rejoining, phase
 from tarry.node.scrub import Scrub
 from tarry.node.services.consumer import ConsumerService
+from tarry.node.services.entrance import Entrance
 from tarry.node.services.handlers import LeaderCalls
 from tarry.node.services.membership import MembershipService
 from tarry.node.services.operator import OperatorService
@@ -202,22 +203,27 @@ class Node:
         peers = Peers(config.peer_token, self._gate)
         records = RecordService(self.machine, config.cluster, peers)
         membership = MembershipService(self.driver, config.cluster, calls.not_here, peers)
-        server = grpc.aio.server(options=server_options(self._settings))
-        server.add_generic_rpc_handlers(
-            [
-                Measured(handlers, core.holds)
-                for handlers in (
-                    producer.handlers(),
-                    consumer.handlers(),
-                    operator.handlers(),
-                    records.handlers(),
-                    membership.handlers(),
-                    self._transport.servicer.handler(),
-                )
-            ]
+        api = (producer.handlers(), consumer.handlers(), operator.handlers())
+        nodes = (records.handlers(), membership.handlers(), self._transport.servicer.handler())
+        health = connections.health_and_reflection(self._health, SERVICES)
+        bounds = config.connections
+        options = [*server_options(self._settings), *connections.options(bounds)]
+        server = grpc.aio.server(options=options)
+        entrances = (  # each with its own bounds: strangers at one leave the others free
+            Entrance(
+                [Measured(handlers, core.holds) for handlers in api],
+                lambda _, metadata: authorizer.unknown(metadata),
+                bounds,
+                config.limits.batch_bytes_max + COMMAND_OVERHEAD_BYTES,
+            ),
+            Entrance(
+                [Measured(handlers, core.holds) for handlers in nodes],
+                lambda _, metadata: unknown_node(config.peer_token, metadata),
+                bounds,
+            ),
+            Entrance(health, connections.admits_health(authorizer), bounds),
         )
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
-        reflection.enable_server_reflection((*SERVICES, reflection.SERVICE_NAME), server)
+        server.add_generic_rpc_handlers(entrances)
         credentials = server_credentials(config.tls)
         try:
             bound = (

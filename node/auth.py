@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from typing import Any
 
 from tarry.node.calls import CallContext, metadata_value
 from tarry.node.config import Token
@@ -30,18 +31,22 @@ class Authorizer:
         """Whether tokens are asked for."""
         return bool(self._tokens)
 
+    def unknown(self, metadata: Any) -> Refusal | None:
+        """Return why one with this metadata may call nothing, None if it may call."""
+        if not self.on or self._token(metadata) is not None:
+            return None
+        text = "send metadata 'authorization: Bearer TOKEN' with a token that this cluster knows"
+        return Refusal(Reason.UNAUTHENTICATED, text)
+
     def refusal(
         self, context: CallContext, right: Right | None, topics: Iterable[str] = ()
     ) -> Refusal | None:
         """Return why the caller may not, None if it may; with no ``right`` any token will do."""
         if not self.on:
             return None
-        token = self._token(context)
-        if token is None:
-            text = "send metadata 'authorization: Bearer TOKEN' with a token that this cluster knows"
-            return Refusal(Reason.UNAUTHENTICATED, text)
-        if right is None:
-            return None
+        token = self._token(context.invocation_metadata())
+        if token is None or right is None:
+            return self.unknown(context.invocation_metadata())
         if right is Right.OPERATE:
             allowed = token.operate
             what = "operate the cluster"
@@ -52,14 +57,23 @@ class Authorizer:
             what = f"{right.value} {', '.join(refused)}"
         return None if allowed else Refusal(Reason.PERMISSION_DENIED, f"this token may not {what}")
 
-    def _token(self, context: CallContext) -> Token | None:
-        shown = metadata_value(context.invocation_metadata(), "authorization")
+    def _token(self, metadata: Any) -> Token | None:
+        shown = metadata_value(metadata, "authorization")
         given = shown.removeprefix("Bearer ").encode() if isinstance(shown, str) else b""
         found = None
         for secret, token in self._tokens.items():  # all of them, in constant time each
             if hmac.compare_digest(secret.encode(), given):
                 found = token
         return found
+
+
+def unknown_node(peer_token: str, metadata: Any) -> Refusal | None:
+    """Return why one with this metadata may not call what is for nodes, None if it may try."""
+    shown = metadata_value(metadata, "authorization")
+    given = shown.removeprefix("Bearer ").encode() if isinstance(shown, str) else b""
+    if not peer_token or hmac.compare_digest(peer_token.encode(), given):
+        return None
+    return Refusal(Reason.UNAUTHENTICATED, "only nodes of the cluster are answered: show the peer token")
 
 
 def _matches(pattern: str, topic: str) -> bool:

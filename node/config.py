@@ -153,6 +153,21 @@ class Consensus(_Section):
         return self
 
 
+class Connections(_Section):
+    """What callers may hold of a node before it knows them, and each at most."""
+
+    connections_max: Count = (
+        10_000  # of clients and nodes; never more than half of the files that may be open
+    )
+    handshake_ms: Count = 5_000  # in which a new connection has to speak HTTP/2, and TLS
+    idle_ms: Count = 600_000  # a connection without calls is closed; clients open another by themselves
+    connection_calls_max: Count = 1_024  # at once; a client lets more wait
+    calls_max: Count = 10_000  # at once, of all connections
+    waiting_calls_max: Count = 1_000  # calls whose request has not come; of more, the oldest is ended
+    request_ms: Count = 30_000  # in which a call's request, or its first, has to have come
+    subscribe_ms: Count = 5_000  # the same for a consumer's stream, whose first request is small
+
+
 class Tls(_Section):
     """Certificates; all three make it mutual."""
 
@@ -208,6 +223,7 @@ class NodeConfig(BaseSettings):
     dispatch: Dispatch = Dispatch()
     consensus: Consensus = Consensus()
     ledger: LedgerSettings = LedgerSettings()
+    connections: Connections = Connections()
     tls: Tls | None = None
     damaged_data: Literal["refuse", "rejoin"] = "refuse"  # start not at all, or anew with the others' state
     topics_auto_create: bool = True  # a schedule or a subscribe makes its topic

@@ -19,6 +19,7 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "[dispatch]": config.Dispatch,
     "[consensus]": config.Consensus,
     "[ledger]": config.LedgerSettings,
+    "[connections]": config.Connections,
     "[tls]": config.Tls,
     "[tokens]": config.Token,
 }
