@@ -26,7 +26,7 @@ from tarry.node.forwarding import Forwarding
 from tarry.node.intake import Intake
 from tarry.node.joining import Joining
 from tarry.node.measured import Measured
-from tarry.node.peer_gate import Peers, peer_gate
+from tarry.node.peer_gate import Peers, peer_gate, tell_strangers
 from tarry.node.rejoining import Phase, Rejoining, phase
 from tarry.node.scrub import Scrub
 from tarry.node.services.consumer import ConsumerService
@@ -88,6 +88,7 @@ class Node:
             token=config.peer_token,
             dial=config.dial,
             gate=self._gate,
+            tell_strangers=tell_strangers,
         )
         if phase(config.data) is Phase.JOINING:  # no member: what the others say makes it one
             others = {node: address for node, address in config.members.items() if node != config.node}
@@ -314,5 +315,6 @@ def _replication_settings(config: NodeConfig) -> ReplicationSettings:
         **config.consensus.model_dump(),
         command_bytes_max=command_bytes_max,
         append_bytes_max=command_bytes_max + (1 << 20),
+        peer_ticket_ms=config.peer_ticket_ms,
         message_bytes_max=2 * command_bytes_max + (4 << 20),
     )

@@ -211,6 +211,7 @@ class NodeConfig(BaseSettings):
     node: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")
     data: Path
     listen: str = Field(pattern=r"^.+:\d{1,5}$")
+    peer_ticket_ms: Count = 500  # who connects there shows within it that it is a node
     peer_listen: str = Field(default="", pattern=r"^(.+:\d{1,5})?$")  # empty: host of listen, any free port
     members: dict[str, str]
     dial: dict[str, str] = {}  # a member's address -> where this node reaches it, if not there (NAT, a proxy)

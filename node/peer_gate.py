@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hmac
 import time
-from collections.abc import Callable, Set
+from collections.abc import Callable, Mapping, Set
 from typing import Final, NoReturn
 
 import structlog
@@ -54,6 +54,11 @@ class Strangers:
 
 def _any_name(_: CallContext) -> Set[str] | None:
     return None
+
+
+def tell_strangers(ended: Mapping[str, int]) -> None:
+    """Write to the log what became of connections to the nodes' port that were not of nodes."""
+    log.warning("connections to the nodes' port came to nothing", so_far=dict(ended))
 
 
 class Peers:

@@ -58,6 +58,13 @@ class Unframing:
         del self._bytes[:OPENING_BYTES]
         return ticket
 
+    @property
+    def begun_bytes(self) -> int:
+        """Size of the frame that has begun and is not whole; 0: none has."""
+        if len(self._bytes) < _HEAD.size:
+            return len(self._bytes)
+        return int(_HEAD.unpack_from(self._bytes)[1])
+
     def frames(self) -> Iterator[bytes]:
         """Yield the frames that are whole, each once. Raises StreamBroken."""
         start = 0

@@ -2,8 +2,9 @@
 
     Meet over gRPC (certificate, token) ─► ticket ─► stream ─► Inbound ─► receive
 
-A ticket is good once, for a short time, and for one node's name: who a stream is from was settled where the
-ticket was asked for. A stream that says nothing whole for a while is closed; its sender opens another.
+A ticket is good once, for a short time, and for one node's name: who a stream is from was settled where
+the ticket was asked for. Any byte of a stream that is let in is a sign of life, for a frame may take as long
+as a slow link needs for it. A stream that is silent for a while is closed; its sender opens another.
 """
 
 from __future__ import annotations
@@ -15,13 +16,16 @@ from collections.abc import Callable
 from typing import Final
 
 from tarry.proto.tarry_peer_pb2 import PeerMessage
+from tarry.replication.clock import to_next
+from tarry.replication.peer_accepting import Accepting, Entering, Tell, untold
 from tarry.replication.peer_frames import FRAME_OVERHEAD_BYTES, TICKET_BYTES, StreamBroken, Unframing
 from tarry.replication.settings import ReplicationSettings
 from tarry.replication.wire import FrameRefused, Inbound
 
 TICKETS_MAX: Final = 256
 TICKET_S: Final = 10.0
-STREAMS_MAX: Final = 256
+STREAMS_OF_A_PEER_MAX: Final = 4
+SLOWEST_BYTES_PER_S: Final = 16 << 10
 
 Receive = Callable[[str, list[PeerMessage]], None]
 
@@ -49,76 +53,91 @@ class Tickets:
 class PeerListener:
     """Listens for streams. `start` says who hears what they carry; else none is let in."""
 
-    def __init__(self, settings: ReplicationSettings, tls: ssl.SSLContext | None) -> None:
+    def __init__(
+        self, settings: ReplicationSettings, tls: ssl.SSLContext | None, tell: Tell = untold
+    ) -> None:
         self.tickets = Tickets()
-        self.refused = 0
-        """Streams closed for what was said on them."""
         self.settings = settings
-        self._tls = tls
-        self._server: asyncio.Server | None = None
+        self.accepting = Accepting(lambda: _Stream(self), tls, settings.peer_ticket_ms / 1_000, tell)
         self.inbound: Inbound | None = None
         self.receive: Receive = lambda peer, messages: None
-        self.streams: set[_Stream] = set()
+        self.streams: dict[_Stream, str] = {}
+        """Those that have come in: whose each is; the oldest first."""
+        self._looking: asyncio.TimerHandle | None = None
 
     @property
     def port(self) -> int:
         """0: it does not listen."""
-        sockets = self._server.sockets if self._server is not None else ()
-        return int(sockets[0].getsockname()[1]) if sockets else 0
+        return self.accepting.port
 
     async def listen(self, host: str, port: int) -> None:
         """Port 0: any that is free. Raises OSError."""
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(
-            lambda: _Stream(self),
-            host,
-            port,
-            ssl=self._tls,
-            ssl_handshake_timeout=self.settings.peer_silence_ms / 1_000 if self._tls is not None else None,
-        )
+        await self.accepting.listen(host, port)
 
     def start(self, inbound: Inbound, receive: Receive) -> None:
         self.inbound, self.receive = inbound, receive
 
     def stop(self) -> None:
         self.inbound = None
-        if self._server is not None:
-            self._server.close()
+        self.accepting.stop()
         for stream in list(self.streams):
             stream.end()
 
+    def admit(self, stream: _Stream, peer: str) -> None:
+        """A peer has two streams, and may have left as many that ended without a word: the oldest goes."""
+        own = [other for other, whose in self.streams.items() if whose == peer]
+        for other in own[: max(0, len(own) + 1 - STREAMS_OF_A_PEER_MAX)]:
+            del self.streams[other]
+            other.end()
+        self.streams[stream] = peer
+        if self._looking is None:
+            self._look_later()
 
-class _Stream(asyncio.Protocol):
-    """One peer's stream to us."""
+    def _look_later(self) -> None:
+        """One timer for all streams, at whole multiples: an idle node does not wake up for it alone."""
+        loop = asyncio.get_running_loop()
+        self._looking = loop.call_later(to_next(self.settings.peer_ping_ms / 1_000, loop.time()), self._look)
+
+    def _look(self) -> None:
+        self._looking = None
+        now = asyncio.get_running_loop().time()
+        for stream in list(self.streams):
+            if stream.is_over(now):
+                stream.end()
+        if self.streams:
+            self._look_later()
+
+
+class _Stream(Entering):
+    """One peer's stream to us, once it has shown its ticket."""
 
     def __init__(self, listener: PeerListener) -> None:
+        super().__init__()
         self._listener = listener
         self._unframing = Unframing(listener.settings.frame_bytes_max + FRAME_OVERHEAD_BYTES)
         self._silence_s = listener.settings.peer_silence_ms / 1_000
         self._peer = ""
         self._loop = asyncio.get_running_loop()
-        self._heard = self._loop.time()
+        self._heard = self._whole = self._loop.time()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        self._listener.streams.add(self)
-        self._timer = self._loop.call_later(self._silence_s, self._look)
-        if len(self._listener.streams) > STREAMS_MAX or self._listener.inbound is None:
+        if self._listener.inbound is None:
             self.end()
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._listener.streams.discard(self)
-        self._timer.cancel()
+        self._listener.streams.pop(self, None)
+        self.entered.cancel()
 
     def data_received(self, data: bytes) -> None:
-        listener, now = self._listener, self._loop.time()
-        if self._peer:
-            self._heard = now
+        listener = self._listener
+        self._heard = self._loop.time()
         try:
             self._unframing.put(data)
-            self._peer = self._peer or self._enter(now)
+            self._peer = self._peer or self._enter()
             for frame in self._unframing.frames() if self._peer else ():
+                self._whole = self._heard
                 if listener.inbound is None:
                     self.end()
                     break
@@ -126,23 +145,27 @@ class _Stream(asyncio.Protocol):
                 if messages:
                     listener.receive(peer, messages)
         except (StreamBroken, FrameRefused):
-            listener.refused += 1
+            listener.accepting.count("no frames of a peer" if self._peer else "no good ticket")
             self.end()
 
-    def _enter(self, now: float) -> str:
+    def _enter(self) -> str:
         """Return whose ticket it is; empty: not all of it is there yet."""
         ticket = self._unframing.ticket()
-        peer = self._listener.tickets.take(ticket, now) if ticket is not None else ""
+        peer = self._listener.tickets.take(ticket, self._heard) if ticket is not None else ""
         if ticket is not None and not peer:
             raise StreamBroken("a ticket that is not good")
+        if peer:
+            self._whole = self._heard
+            self.entered.set_result(None)
+            self._listener.admit(self, peer)
         return peer
 
-    def _look(self) -> None:
-        silent_s = self._loop.time() - self._heard
-        if silent_s >= self._silence_s:
-            self.end()
-        else:
-            self._timer = self._loop.call_later(self._silence_s - silent_s, self._look)
+    def is_over(self, now: float) -> bool:
+        """Nothing has come for too long, or less of a frame than the slowest of links carries."""
+        allowed_s = self._silence_s + self._unframing.begun_bytes / SLOWEST_BYTES_PER_S
+        return now - self._heard >= self._silence_s or (
+            self._unframing.begun_bytes > 0 and now - self._whole >= allowed_s
+        )
 
     def end(self) -> None:
         self._transport.abort()

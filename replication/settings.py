@@ -42,6 +42,7 @@ class ReplicationSettings:
     message_bytes_max: int = 8 << 20
     frame_bytes_max: int = 256 << 10  # a larger message travels in pieces
     peer_ping_ms: int = 1_000  # a stream with nothing to say says so this often
+    peer_ticket_ms: int = 500  # who connects shows a ticket within it; with TLS, within it of the handshake
     peer_silence_ms: int = 3_000  # one from which no byte comes for so long is closed
     apply_budget_ms: float = 5.0  # of one turn, so that heartbeats go out under any backlog
     turn_messages_max: int = 256

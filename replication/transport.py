@@ -24,6 +24,7 @@ from tarry.proto.tarry_peer_pb2 import (
     PeerMessage,
     SnapshotFile,
 )
+from tarry.replication.peer_accepting import Tell, untold
 from tarry.replication.peer_listener import PeerListener
 from tarry.replication.peer_way import STREAMS, Dialling, Door, PeerAway, PeerRefuses, Way
 from tarry.replication.settings import ReplicationSettings
@@ -51,11 +52,13 @@ class PeerTransport:
         token: str = "",
         dial: Mapping[str, str] = MappingProxyType({}),
         gate: PeerGate = ANYBODY,
+        tell_strangers: Tell = untold,
     ) -> None:
         """`credentials` (gRPC) and `tls` (streams) None: plain text.
         `token`: what peers show each other; empty: none is asked for.
         `dial`: a member's address -> where this node reaches it, for those that it reaches elsewhere.
-        `gate`: who may speak for which node."""
+        `gate`: who may speak for which node.
+        `tell_strangers`: hears now and then of connections to the peers' port that came to nothing."""
         self._dialling = Dialling(settings, rng, dial, tls.client if tls is not None else None)
         self._credentials = credentials
         self._identity = Identity("", "", 0, 0)
@@ -66,7 +69,7 @@ class PeerTransport:
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._leaving: set[asyncio.Task[None]] = set()
         self._metadata = (("authorization", f"Bearer {token}"),) if token else ()
-        self._listener = PeerListener(settings, tls.server if tls is not None else None)
+        self._listener = PeerListener(settings, tls.server if tls is not None else None, tell_strangers)
         self.servicer = PeerServicer(self._listener, token, gate, self._met)
         self.dropped = 0
 

@@ -1,0 +1,158 @@
+"""Accepts connections from anybody, and keeps few of those that have not shown yet who they are.
+
+    accept, a few at a time ─► stranger ─► (TLS) ─► ticket ─► a peer's stream, counted here no more
+                                  └─► closed: too late, or the oldest of too many
+
+A stranger costs a descriptor and some KB. It keeps no peer out, whose ticket comes with its first bytes; nor
+does it hold the event loop, which accepts so many in a time and no more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+import ssl
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+STRANGERS_MAX: Final = 64
+ACCEPTS_MAX: Final = 8
+"""At once. A peer's first bytes are read within four turns of the loop: fewer come till then than may be."""
+ACCEPTS_PAUSE_S: Final = 0.005  # after so many
+STARVED_PAUSE_S: Final = 0.1  # after one for which there was no descriptor
+BACKLOG: Final = 1024
+TELL_S: Final = 10.0
+_STARVED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+Tell = Callable[["Counter[str]"], None]
+"""Hears, once in TELL_S at most, how many connections have been ended so far, by reason."""
+
+
+def untold(_: Counter[str]) -> None:
+    """Tell nobody."""
+
+
+class Entering(asyncio.Protocol):
+    """A connection that is to show its ticket."""
+
+    def __init__(self) -> None:
+        self.entered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done once it has; cancelled where it never will."""
+
+    def end(self) -> None:
+        """Close the connection at once."""
+        raise NotImplementedError
+
+
+class Accepting:
+    def __init__(
+        self,
+        opening: Callable[[], Entering],
+        tls: ssl.SSLContext | None,
+        deadline_s: float,
+        tell: Tell,
+    ) -> None:
+        """`deadline_s`: from a connection to its ticket; with TLS, the handshake has as long before."""
+        self.ended: Counter[str] = Counter()
+        self._opening = opening
+        self._tls = tls
+        self._deadline_s = deadline_s if tls is None else 2 * deadline_s
+        self._tell = tell
+        self._told_s = -TELL_S
+        self._strangers: dict[asyncio.Task[None], None] = {}  # the oldest first
+        self._sockets: list[socket.socket] = []
+
+    @property
+    def port(self) -> int:
+        """0: it does not listen."""
+        return int(self._sockets[0].getsockname()[1]) if self._sockets else 0
+
+    async def listen(self, host: str, port: int) -> None:
+        """Port 0: any that is free. Raises OSError."""
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, address in dict.fromkeys((family, to[0]) for family, _, _, _, to in found):
+            at = (str(address), port or self.port)
+            self._sockets.append(socket.create_server(at, family=family, backlog=BACKLOG))
+        for listening in self._sockets:
+            listening.setblocking(False)
+            self._resume(listening)
+
+    def stop(self) -> None:
+        loop, sockets = asyncio.get_running_loop(), self._sockets
+        self._sockets = []
+        for listening in sockets:
+            loop.remove_reader(listening)
+            listening.close()
+        for stranger in list(self._strangers):
+            stranger.cancel()
+
+    def count(self, reason: str) -> None:
+        """A connection was ended."""
+        self.ended[reason] += 1
+        now_s = asyncio.get_running_loop().time()
+        if now_s - self._told_s >= TELL_S:
+            self._told_s = now_s
+            self._tell(self.ended)
+
+    def _resume(self, listening: socket.socket) -> None:
+        if listening in self._sockets:
+            asyncio.get_running_loop().add_reader(listening, self._accept, listening)
+
+    def _pause(self, listening: socket.socket, pause_s: float) -> None:
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(listening)
+        loop.call_later(pause_s, self._resume, listening)
+
+    def _accept(self, listening: socket.socket) -> None:
+        for accepted in range(ACCEPTS_MAX):
+            try:
+                connection, _address = listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno not in _STARVED:
+                    raise
+                if not accepted:  # else the system may only say that there is none for a next one
+                    self._end_oldest("no descriptor for another")
+                self._pause(listening, STARVED_PAUSE_S)
+                return
+            self._take_in(connection)
+        self._pause(listening, ACCEPTS_PAUSE_S)
+
+    def _take_in(self, connection: socket.socket) -> None:
+        if len(self._strangers) >= STRANGERS_MAX:
+            self._end_oldest("too many without a ticket")
+        task = asyncio.get_running_loop().create_task(self._meet(connection), name="stranger")
+        self._strangers[task] = None
+        task.add_done_callback(partial(self._gone, connection))
+
+    def _gone(self, connection: socket.socket, stranger: asyncio.Task[None]) -> None:
+        self._strangers.pop(stranger, None)
+        if stranger.cancelled():  # before it began: nobody else has the socket
+            connection.close()
+
+    def _end_oldest(self, reason: str) -> None:
+        oldest = next(iter(self._strangers), None)
+        if oldest is not None:
+            del self._strangers[oldest]
+            oldest.cancel()
+            self.count(reason)
+
+    async def _meet(self, connection: socket.socket) -> None:
+        """Until it has come in, or is to go."""
+        loop, opening = asyncio.get_running_loop(), self._opening()
+        connected = False
+        try:
+            async with asyncio.timeout(self._deadline_s):
+                await loop.connect_accepted_socket(lambda: opening, connection, ssl=self._tls)
+                connected = True
+                await opening.entered
+        except (OSError, asyncio.CancelledError) as error:  # TimeoutError is an OSError
+            if connected:
+                opening.end()
+            if isinstance(error, TimeoutError):
+                self.count("no ticket in time")
