@@ -158,6 +158,7 @@ _REASONS: Final[Mapping[type[TarryError], tuple[str, ...]]] = {
         "TOO_MANY_KEYS",
         "TOO_MANY_TAGS",
         "ORDERING_KEY_TOO_LONG",
+        "TOO_MANY_OFFSETS",
     ),
     InvalidId: ("ID_MALFORMED",),
     InvalidSetting: ("SETTING_INVALID", "SEEK_INVALID", "EXPORT_INVALID"),

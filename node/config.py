@@ -68,6 +68,11 @@ class Limits(_Section):
         """Bytes of records that are retried or redriven with one command, a lone record aside."""
         return self.batch_bytes_max // 4
 
+    @property
+    def offsets_max(self) -> int:
+        """In one request of a consumer: what it has in hand, and its verdicts that wait for an answer."""
+        return 5 * self.credit_max + 4_000
+
     cancel_ids_max: Count = 4_096
     due_horizon_ms: Annotated[int, Field(ge=1, le=7_000 * YEAR_MS)] = 100 * YEAR_MS  # how far ahead
     jitter_ms_max: Annotated[int, Field(ge=0, lt=1 << 32)] = 7 * 86_400_000

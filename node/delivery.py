@@ -14,6 +14,7 @@ from tarry.node.damage import Damage
 from tarry.node.group_delivery import GroupDelivery
 from tarry.node.inheritance import LEASES_TOLD_MAX
 from tarry.node.ledger.ledger import Ledger
+from tarry.node.pieces import Pieces
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.replication.holds import Holds
 from tarry.replication.machine import Machine
@@ -43,6 +44,7 @@ class Context:
     damage: Damage
     ledger: Ledger
     holds: Holds = field(default_factory=Holds)
+    pieces: Pieces = field(default_factory=Pieces)
 
 
 class Delivery:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
+from collections.abc import Collection
 from itertools import repeat
 from typing import Final
 
@@ -188,15 +189,17 @@ class Feed:
         listed = offsets.tolist()
         batches = list(map(self._in_hand.pop, listed, repeat(None)))
         counts = Counter(batches)
-        own = np.ones(len(listed), dtype=np.bool_)
+        own, strange = np.ones(len(listed), dtype=np.bool_), False
         for batch, count in counts.items():
             if batch is not None and batch.consumer == consumer:
                 self.hands.let_go(batch, count)
                 continue
-            others = np.array([other is batch for other in batches], dtype=np.bool_)
-            own &= ~others
-            if batch is not None:
-                self._in_hand.update(zip(offsets[others].tolist(), repeat(batch)))
+            strange = True
+        if strange:
+            for position, (offset, batch) in enumerate(zip(listed, batches, strict=True)):
+                own[position] = batch is not None and batch.consumer == consumer
+                if batch is not None and batch.consumer != consumer:
+                    self._in_hand[offset] = batch
         return own
 
     def expire(self, batch: Batch) -> NDArray[np.uint64]:
@@ -228,12 +231,13 @@ class Feed:
 
     def of_consumer(self, consumer: str) -> NDArray[np.uint64]:
         """Return the offsets that the consumer has in hand."""
-        mine = [offset for offset, batch in self._in_hand.items() if batch.consumer == consumer]
-        return np.array(sorted(mine), dtype=np.uint64)
+        parts = [self.left_of(batch) for batch in self.hands.batches(consumer)]
+        return np.sort(np.concatenate(parts)) if parts else NONE
 
-    def give_back(self, consumer: str, keep: NDArray[np.uint64]) -> None:
-        """Let go what the consumer has in hand, but for ``keep``: it goes out again, marked."""
-        lost = np.setdiff1d(self.of_consumer(consumer), keep)
+    def give_back(self, consumer: str, batches: Collection[Batch]) -> None:
+        """Let go what the consumer has left of these: it goes out again, marked."""
+        parts = [self.left_of(batch) for batch in batches]
+        lost = np.sort(np.concatenate(parts)) if parts else NONE
         if len(lost):
             self.take_back(consumer, lost)
             self.lanes.leave(self.queue.queue, lost.tolist())
@@ -247,9 +251,10 @@ class Feed:
         offsets = np.unique(offsets)
         offsets = offsets[offsets < np.uint64(self.queue.units)]
         offsets = offsets[~self._acknowledged.contains(offsets)]
-        owners = [self._in_hand.get(offset) for offset in offsets.tolist()]
+        owners = list(map(self._in_hand.get, offsets.tolist()))
         free = np.array([owner is None or owner.consumer == consumer for owner in owners], dtype=np.bool_)
-        offsets = offsets[free] if len(offsets) else offsets
+        mine = offsets[np.array([owner is not None for owner in owners], dtype=np.bool_) & free]
+        offsets = offsets[free]
         offsets = offsets[self._claim(offsets)]
         if not len(offsets):
             return None
@@ -258,7 +263,7 @@ class Feed:
         self._waiting = self._waiting[~np.isin(self._waiting["offset"], offsets)]
         self._parked.forget(set(offsets.tolist()))
         self._ahead.update(offsets[offsets >= np.uint64(self.next)].tolist())
-        mine = np.intersect1d(offsets, self.of_consumer(consumer))
+        mine = np.intersect1d(offsets, mine)
         if len(mine):
             self.take_back(consumer, mine)
         return self.hand(offsets, consumer, until_ms)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
+from collections.abc import Collection
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -11,8 +14,10 @@ from numpy.typing import NDArray
 from tarry.node import handover, inheritance
 from tarry.node.consumers import Consumer, PolledFilter, differs
 from tarry.node.feed import LOOK_UNITS_MAX, Feed
+from tarry.node.hands import Batch
 from tarry.node.lanes import Lanes
 from tarry.node.leases import Leases
+from tarry.node.pieces import PIECE_OFFSETS
 from tarry.node.settling import Settling
 from tarry.proto import tarry_consumer_pb2 as consumer_pb
 from tarry.proto import tarry_log_pb2 as log_pb
@@ -99,27 +104,60 @@ class GroupDelivery:
 
     # -- consumers -----------------------------------------------------------------------
 
-    def join(self, consumer: Consumer, holding: dict[int, NDArray[np.uint64]]) -> dict[int, list[int]]:
-        """Add a consumer; return what it keeps of what it says it still has in hand.
+    def resume(self, consumer: Consumer, queue: int, offsets: NDArray[np.uint64]) -> Batch | None:
+        """Let a consumer that is about to join keep what it says it has in hand; return what it keeps.
 
         An open stream of the same name is ended: its consumer has come back.
         """
+        self._replace(consumer)
+        feed = self.feeds.get(queue)
+        if feed is None:
+            return None
+        kept = feed.resume(consumer.name, offsets, self._context.time.now_ms() + consumer.lease_ms)
+        if kept:
+            self._leases.add(feed, kept)
+        return kept
+
+    def join(self, consumer: Consumer, resumed: Collection[Batch] = ()) -> None:
+        """Add a consumer, which keeps of what it had in hand what it has resumed."""
+        self._replace(consumer)
+        self._give_back(consumer.name, resumed)
+        self.attach(consumer)
+        if not self._missing:
+            self._end_hold()
+
+    def _replace(self, consumer: Consumer) -> None:
         for other in [c for c in self.consumers if c.name == consumer.name]:
             text = f"consumer {consumer.name!r} has connected again"
             other.end(Refusal(Reason.CONSUMER_REPLACED, text))
             self.consumers.remove(other)
-        until_ms = self._context.time.now_ms() + consumer.lease_ms
-        resumed: dict[int, list[int]] = {}
-        for number, feed in self.feeds.items():
-            kept = feed.resume(consumer.name, holding.get(number, np.empty(0, np.uint64)), until_ms)
-            feed.give_back(consumer.name, kept.offsets if kept else np.empty(0, np.uint64))
-            if kept:
-                self._leases.add(feed, kept)
-                resumed[number] = kept.offsets.tolist()
-        self.attach(consumer)
-        if not self._missing:
-            self._end_hold()
-        return resumed
+
+    def _give_back(self, consumer: str, keep: Collection[Batch] = ()) -> None:
+        """What the consumer has in hand goes out again, but for ``keep``: a piece now, the rest later."""
+        kept = set(keep)
+        lost = [
+            (feed, batch)
+            for feed in self.feeds.values()
+            for batch in feed.hands.batches(consumer)
+            if batch not in kept
+        ]
+        self._give_back_piece(consumer, lost)
+        if lost:
+            self._context.spawn(self._give_back_rest(consumer, lost))
+
+    def _give_back_piece(self, consumer: str, lost: list[tuple[Feed, Batch]]) -> None:
+        count, piece = 0, defaultdict[Feed, list[Batch]](list)
+        while lost and count < PIECE_OFFSETS:
+            feed, batch = lost.pop()
+            count += batch.left
+            piece[feed].append(batch)
+        for feed, batches in piece.items():
+            feed.give_back(consumer, batches)
+
+    async def _give_back_rest(self, consumer: str, lost: list[tuple[Feed, Batch]]) -> None:
+        while lost:
+            await self._context.pieces.alone(partial(self._give_back_piece, consumer, lost))
+        self.pump()
 
     def differs(self, consumer: Consumer) -> Refusal | None:
         """Return why the consumer's filter will not do beside the group's."""
@@ -163,8 +201,7 @@ class GroupDelivery:
             self._polled.note(consumer, self._used_ms)
             self._stir()
             if clean:
-                for feed in self.feeds.values():
-                    feed.give_back(consumer.name, np.empty(0, np.uint64))
+                self._give_back(consumer.name)
                 self.pump()
 
     def end(self, refusal: Refusal) -> None:
@@ -332,7 +369,7 @@ class GroupDelivery:
     # -- leases --------------------------------------------------------------------------
 
     def _expire(self, now_ms: int) -> None:
-        for feed, expired in self._leases.expire(now_ms):
+        for feed, expired in self._leases.expire(now_ms, PIECE_OFFSETS):
             reason = RetryReason.RETRY_REASON_LEASE_EXPIRED
             self._context.spawn(self.settling.retry(feed, expired, reason, None))
         if any(f.held_until_ms is not None and f.held_until_ms <= now_ms for f in self.feeds.values()):

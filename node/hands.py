@@ -28,6 +28,8 @@ class Hand:
 
     messages: int = 0
     record_bytes: float = 0.0
+    batches: dict[Batch, None] = field(default_factory=dict)
+    """Those of which something is left, oldest first."""
 
 
 class Hands(dict[str, Hand]):
@@ -38,9 +40,15 @@ class Hands(dict[str, Hand]):
         hand = self.get(consumer)
         return hand.record_bytes if hand else 0.0
 
+    def batches(self, consumer: str) -> list[Batch]:
+        """Return the batches of which the consumer holds something, oldest first."""
+        hand = self.get(consumer)
+        return list(hand.batches) if hand else []
+
     def fill(self, batch: Batch) -> None:
         """The batch has been handed over."""
         hand = self.setdefault(batch.consumer, Hand())
+        hand.batches[batch] = None
         hand.messages += len(batch.offsets)
         hand.record_bytes += len(batch.offsets) * batch.bytes_each
 
@@ -52,5 +60,7 @@ class Hands(dict[str, Hand]):
         hand = self[batch.consumer]
         hand.messages -= count
         hand.record_bytes -= count * batch.bytes_each
+        if not batch.left:
+            del hand.batches[batch]
         if not hand.messages:
             del self[batch.consumer]

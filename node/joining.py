@@ -23,6 +23,8 @@ from tarry.replication.refusal import Reason, Refusal
 from tarry.replication.status import NotLeader, Overloaded, Unknown
 
 NAME_CHARS_MAX: Final = 100
+QUEUES_HELD_MAX: Final = 16
+"""A group's two; more are named only by those who have it from before a topic was made anew."""
 
 
 class Joining:
@@ -59,6 +61,7 @@ class Joining:
                 else None
             )
             or self._check_credit(request)
+            or self._check_holding(request)
             or self.check_lease(request.lease_ms)
             or self._check_filter(request.tags)
             or self._authorizer.refusal(context, Right.CONSUME, [request.topic])
@@ -75,6 +78,22 @@ class Joining:
         if needed and not credit:
             return Refusal(Reason.CREDIT_INVALID, f"with credit 0 nothing comes: ask for 1 to {most}")
         return None
+
+    def _check_holding(self, request: pb.Subscribe | pb.ReceiveRequest) -> Refusal | None:
+        if isinstance(request, pb.ReceiveRequest):
+            return None
+        if len(request.holding) > QUEUES_HELD_MAX:
+            text = f"holding names {len(request.holding)} queues: a group has two"
+            return Refusal(Reason.TOO_MANY_OFFSETS, text)
+        return self.check_offsets(sum(len(held.offset) for held in request.holding))
+
+    def check_offsets(self, count: int) -> Refusal | None:
+        """Return why a request that names so many offsets will not do."""
+        most = self._config.limits.offsets_max
+        if count <= most:
+            return None
+        text = f"{count} offsets, more than {most}: split the request"
+        return Refusal(Reason.TOO_MANY_OFFSETS, text, {"offsets_max": str(most)})
 
     def _check_filter(self, tags: Collection[str]) -> Refusal | None:
         most = self._config.limits.tags_max

@@ -29,7 +29,8 @@ class Lanes:
         self._retry_queue = retry_queue
         self._taken: dict[int, Place] = {}
         self._lane_at: dict[Place, int] = {}  # the same, the other way round
-        self._held: dict[int, set[Place]] = {}  # an earlier leader may have handed over
+        self._held: dict[int, int] = {}  # how many of the lane an earlier leader may have handed over
+        self._held_at: dict[Place, int] = {}  # the lane of each of them
         self._opened: dict[int, set[int]] = {queue: set(), retry_queue: set()}  # since it was last asked
         self._cancels = dict.fromkeys(self._opened, queues.retries_cancelled)
 
@@ -69,18 +70,21 @@ class Lanes:
         """Close the lanes of what may be in hand."""
         ordered = np.flatnonzero(lanes)
         for offset, lane in zip(offsets[ordered].tolist(), lanes[ordered].tolist(), strict=True):
-            self._held.setdefault(lane, set()).add((queue, offset))
+            if (queue, offset) not in self._held_at:
+                self._held_at[queue, offset] = lane
+                self._held[lane] = self._held.get(lane, 0) + 1
 
     def end_hold(self, queue: int, offsets: Iterable[int]) -> None:
         """It is known of these whether they are in hand."""
         if not self._held:
             return
-        known = {(queue, offset) for offset in offsets}
-        for held in self._held.values():
-            held.difference_update(known)
-        ended = [lane for lane, held in self._held.items() if not held]
-        for lane in ended:
-            del self._held[lane]
+        known = [self._held_at.pop((queue, offset), 0) for offset in offsets]
+        ended = []
+        for lane in filter(None, known):
+            self._held[lane] -= 1
+            if not self._held[lane]:
+                del self._held[lane]
+                ended.append(lane)
         self.open(ended)
 
     def take_opened(self, queue: int, parked: Iterable[int]) -> set[int]:

@@ -39,11 +39,15 @@ class Leases:
             heapq.heapify(self._heap)
             self._kept_max = max(KEPT_MIN, 2 * len(self._heap))
 
-    def expire(self, now_ms: int) -> Iterator[tuple[Feed, NDArray[np.uint64]]]:
-        """Give up what is over: of each such lease what is still in hand, if anything."""
-        while self._heap and (self._heap[0][3].left == 0 or self._heap[0][0] <= now_ms):
+    def expire(self, now_ms: int, most: int) -> Iterator[tuple[Feed, NDArray[np.uint64]]]:
+        """Give up what is over: of each such lease what is still in hand, if anything.
+
+        Of ``most`` messages, and what is beyond in the same lease; others that are over are left.
+        """
+        while most > 0 and self._heap and (self._heap[0][3].left == 0 or self._heap[0][0] <= now_ms):
             _, _, feed, batch = heapq.heappop(self._heap)
             expired = feed.expire(batch)
+            most -= len(expired)
             if len(expired):
                 yield feed, expired
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
 
 ACK_OFFSETS_MAX: Final = 4_096
 """In one command, however many are acknowledged at once: the log bounds a command's bytes."""
+FLIGHT_OFFSETS_MAX: Final = 8 * ACK_OFFSETS_MAX
+"""Acknowledged by a queue's commands under way; a request beyond goes with the next."""
+RETRIES_MAX: Final = 512
+"""In one command: its copies are made in one turn of the event loop."""
 
 Offsets: TypeAlias = NDArray[np.uint64]
 Stale: TypeAlias = "asyncio.Future[Offsets]"
@@ -149,7 +154,7 @@ class Settling:
         units = feed.queue.at(offsets)
         sizes = wheel.units(units["hour"], units["global_index"])["size"]
         while len(offsets):
-            count = retries.fitting(sizes, bytes_max)
+            count = min(RETRIES_MAX, retries.fitting(sizes, bytes_max))
             await self._retry(feed, offsets[:count], units[:count], reason, delay_ms)
             offsets, units, sizes = offsets[count:], units[count:], sizes[count:]
 
@@ -161,9 +166,27 @@ class Settling:
         reason: RetryReason,
         delay_ms: int | None,
     ) -> None:
+        whole, commands = await self._context.pieces.alone(
+            partial(self._copies, feed, offsets, units, reason, delay_ms)
+        )
+        for command in commands:
+            await self._context.propose(command)
+        self._leave(feed, offsets[whole])
+        if not whole.all():
+            self._context.spawn(self._retry_mended(feed, offsets[~whole], reason, delay_ms))
+
+    def _copies(
+        self,
+        feed: Feed,
+        offsets: Offsets,
+        units: NDArray[np.void],
+        reason: RetryReason,
+        delay_ms: int | None,
+    ) -> tuple[NDArray[np.bool_], list[log_pb.RetryCommand]]:
+        """Return which records are whole, and the commands that retry these."""
         records = self._context.machine.wheel.read(units["hour"], units["global_index"])
         whole = np.array([record is not None for record in records], dtype=np.bool_)
-        for command in retries.commands(
+        commands = retries.commands(
             self._context.config.shard,
             feed.queue,
             self._group,
@@ -173,11 +196,8 @@ class Settling:
             delay_ms,
             self._context.time.latest_ms(),
             self._context.config.delivery,
-        ):
-            await self._context.propose(command)
-        self._leave(feed, offsets[whole])
-        if not whole.all():
-            self._context.spawn(self._retry_mended(feed, offsets[~whole], reason, delay_ms))
+        )
+        return whole, commands
 
     async def _retry_mended(
         self, feed: Feed, offsets: Offsets, reason: RetryReason, delay_ms: int | None
@@ -198,6 +218,8 @@ class Settling:
         while self._acks:
             waiting, self._acks = self._acks, {}
             for feed, acks in waiting.items():
+                if later := _beyond(acks, FLIGHT_OFFSETS_MAX):
+                    self._acks[feed] = later + self._acks.get(feed, [])
                 offsets = np.sort(np.concatenate([ack.own for ack in acks]))
                 stale = offsets[:0]
                 if len(offsets):
@@ -226,3 +248,15 @@ class Settling:
 def _settle(answer: Stale, stale: Offsets) -> None:
     if not answer.done():
         answer.set_result(stale)
+
+
+def _beyond(acks: list[_WaitingAck], most: int) -> list[_WaitingAck]:
+    """Take out, and return, the acks behind the first that fill ``most``."""
+    count = 0
+    for position, ack in enumerate(acks):
+        count += len(ack.own)
+        if count >= most:
+            later = acks[position + 1 :]
+            del acks[position + 1 :]
+            return later
+    return []

@@ -86,10 +86,52 @@ class DeliveriesColumns(_message.Message):
     def __init__(self, shard: _Optional[int] = ..., queue: _Optional[int] = ..., topic: _Optional[str] = ..., offset: _Optional[bytes] = ..., hour: _Optional[bytes] = ..., global_index: _Optional[bytes] = ..., due_ms: _Optional[bytes] = ..., released_ms: _Optional[bytes] = ..., attempt: _Optional[bytes] = ..., maybe_duplicate: _Optional[bytes] = ..., records: _Optional[_Iterable[bytes]] = ..., stamp: _Optional[_Union[_tarry_consumer_pb2.DispatchStamp, _Mapping]] = ..., ordered: _Optional[bool] = ...) -> None: ...
 
 class ConsumedColumns(_message.Message):
-    __slots__ = ("deliveries",)
+    __slots__ = ("subscribed", "deliveries", "acked")
+    SUBSCRIBED_FIELD_NUMBER: _ClassVar[int]
     DELIVERIES_FIELD_NUMBER: _ClassVar[int]
+    ACKED_FIELD_NUMBER: _ClassVar[int]
+    subscribed: SubscribedColumns
     deliveries: DeliveriesColumns
-    def __init__(self, deliveries: _Optional[_Union[DeliveriesColumns, _Mapping]] = ...) -> None: ...
+    acked: AckedColumns
+    def __init__(self, subscribed: _Optional[_Union[SubscribedColumns, _Mapping]] = ..., deliveries: _Optional[_Union[DeliveriesColumns, _Mapping]] = ..., acked: _Optional[_Union[AckedColumns, _Mapping]] = ...) -> None: ...
+
+class SubscribedColumns(_message.Message):
+    __slots__ = ("consumer", "lease_ms", "node", "term", "resumed")
+    CONSUMER_FIELD_NUMBER: _ClassVar[int]
+    LEASE_MS_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    RESUMED_FIELD_NUMBER: _ClassVar[int]
+    consumer: str
+    lease_ms: int
+    node: str
+    term: int
+    resumed: _containers.RepeatedCompositeFieldContainer[HoldingColumns]
+    def __init__(self, consumer: _Optional[str] = ..., lease_ms: _Optional[int] = ..., node: _Optional[str] = ..., term: _Optional[int] = ..., resumed: _Optional[_Iterable[_Union[HoldingColumns, _Mapping]]] = ...) -> None: ...
+
+class HoldingColumns(_message.Message):
+    __slots__ = ("queue", "offset")
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    queue: int
+    offset: bytes
+    def __init__(self, queue: _Optional[int] = ..., offset: _Optional[bytes] = ...) -> None: ...
+
+class AckedColumns(_message.Message):
+    __slots__ = ("request", "queue", "stale")
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    STALE_FIELD_NUMBER: _ClassVar[int]
+    request: int
+    queue: int
+    stale: bytes
+    def __init__(self, request: _Optional[int] = ..., queue: _Optional[int] = ..., stale: _Optional[bytes] = ...) -> None: ...
+
+class AckResponseColumns(_message.Message):
+    __slots__ = ("stale",)
+    STALE_FIELD_NUMBER: _ClassVar[int]
+    stale: bytes
+    def __init__(self, stale: _Optional[bytes] = ...) -> None: ...
 
 class StreamRequest(_message.Message):
     __slots__ = ("request", "batch")

@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Final
 
@@ -38,20 +39,45 @@ def bound_s(bound_s: float = BOUND_S) -> float:
     return bound_s * max(1.0, cpu_s(_fixed) / REFERENCE_S)
 
 
-def busiest(play: Callable[[Holds], Coroutine[Any, Any, None]]) -> Hold:
-    """Return the turn of a play that took most CPU time, of the best of several tries.
+class Steps:
+    """What a play does, step by step: the turn of each that took most CPU time."""
 
-    A play forgets what its own preparations held (``Holds.forget``).
-    """
-    return min((_played(play).busiest for _ in range(TRIES)), key=lambda hold: hold.cpu_s)
+    def __init__(self, holds: Holds) -> None:
+        self.busiest: dict[str, Hold] = {}
+        self._holds = holds
+
+    @asynccontextmanager
+    async def step(self, name: str) -> AsyncIterator[None]:
+        """Measure what is done within; what it begins is to be over at its end."""
+        await asyncio.sleep(0)
+        self._holds.forget()
+        await asyncio.sleep(0)
+        yield
+        await asyncio.sleep(0)
+        self.busiest[name] = self._holds.busiest
 
 
-def _played(play: Callable[[Holds], Coroutine[Any, Any, None]]) -> Holds:
+Play = Callable[[Steps, Holds], Coroutine[Any, Any, None]]
+
+
+def too_long(play: Play) -> dict[str, Hold]:
+    """Return the steps of a play in which a turn takes too long, however often it is tried."""
+    allowed_s, long = bound_s(), dict[str, Hold]()
+    for _ in range(TRIES):
+        long = {name: hold for name, hold in busiest(play).items() if hold.cpu_s > allowed_s}
+        if not long:
+            break
+    return long
+
+
+def busiest(play: Play) -> dict[str, Hold]:
+    """Return the turn of each step that took most CPU time."""
     holds = Holds()
+    steps = Steps(holds)
     gc.collect()
     with asyncio.Runner(loop_factory=partial(precise_loop.new, holds)) as runner:
-        runner.run(play(holds))
-    return holds
+        runner.run(play(steps, holds))
+    return steps.busiest
 
 
 def _fixed() -> None:

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Final
 
 import grpc
 import numpy as np
-from numpy.typing import NDArray
 
 from tarry.node.calls import CallContext, ServiceHandler
 from tarry.node.config import NodeConfig
 from tarry.node.consumers import Consumer
 from tarry.node.delivery import Delivery
 from tarry.node.group_delivery import GroupDelivery
+from tarry.node.hands import Batch
 from tarry.node.joining import Joining
+from tarry.node.pieces import Pieces
 from tarry.node.services.handlers import Answer, LeaderCalls
 from tarry.node.services.parsing import parse
+from tarry.node.settling import Offsets, Settling, Stale
 from tarry.node.status import abort
 from tarry.proto import tarry_consumer_pb2 as pb
 from tarry.proto import tarry_log_pb2 as log_pb
@@ -62,6 +65,7 @@ class ConsumerService:
         self._not_leader = not_leader
         self._calls = calls
         self._holds = holds
+        self._pieces = Pieces()
 
     def handlers(self) -> ServiceHandler:
         """Return the service's handlers for a grpc.aio server."""
@@ -125,15 +129,27 @@ class ConsumerService:
         group = await self._joining.group(consumer, subscribe.start)
         if isinstance(group, Refusal):
             return group
-        resumed = group.join(consumer, {h.queue: _offsets(h.offset) for h in subscribe.holding})
-        subscribed = pb.Subscribed(
+        resumed: dict[int, list[Batch]] = {}
+        for held in subscribe.holding:
+            kept = await self._pieces.each(held.offset, partial(group.resume, consumer, held.queue))
+            resumed.setdefault(held.queue, []).extend(batch for batch in kept if batch)
+        if self._delivery() is not delivery or group.settling.ended.is_set():  # over meanwhile
+            return self._not_leader()
+        if subscribe.holding and (refusal := group.differs(consumer)):
+            return refusal
+        group.join(consumer, list(chain.from_iterable(resumed.values())))
+        subscribed = log_pb.SubscribedColumns(
             consumer=consumer.name,
             lease_ms=consumer.lease_ms,
             node=self._config.node,
             term=delivery.term,
-            resumed=[pb.Holding(queue=queue, offset=offsets) for queue, offsets in resumed.items()],
+            resumed=[
+                log_pb.HoldingColumns(queue=queue, offset=b"".join(map(_resumed, batches)))
+                for queue, batches in resumed.items()
+                if batches
+            ],
         )
-        consumer.send(pb.ConsumeResponse(subscribed=subscribed).SerializeToString())
+        consumer.send(log_pb.ConsumedColumns(subscribed=subscribed).SerializeToString())
         group.pump()
         return _Session(group, consumer)
 
@@ -141,9 +157,7 @@ class ConsumerService:
         """Take the consumer's requests until it leaves; a bad one ends the stream."""
         try:
             async for raw in requests:
-                with self._holds.by("Consume"):
-                    request = parse(pb.ConsumeRequest, raw)
-                    refusal = request if isinstance(request, Refusal) else self._take(request, session)
+                refusal = await self._holds.steps("Consume", self._take(raw, session))
                 if refusal is not None:
                     session.consumer.end(refusal)
                 if session.consumer.ended is not None:
@@ -153,7 +167,10 @@ class ConsumerService:
         finally:
             session.consumer.end(_BROKEN)  # where nothing has ended it: an error has
 
-    def _take(self, request: pb.ConsumeRequest, session: _Session) -> Refusal | None:
+    async def _take(self, raw: bytes, session: _Session) -> Refusal | None:
+        request = parse(pb.ConsumeRequest, raw)
+        if isinstance(request, Refusal):
+            return request
         consumer = session.consumer
         match request.WhichOneof("request"):
             case "ack":
@@ -162,16 +179,18 @@ class ConsumerService:
                 settled = request.nack
             case "extend":
                 extend = request.extend
-                return self._extend_now(
-                    extend, consumer.name, session.group, partial(_answer, consumer, extend)
-                )
+                stale = await self._extend_now(extend, consumer.name, session.group)
+                if isinstance(stale, Refusal):
+                    return stale
+                _answer(consumer, extend, stale)
+                return None
             case "credit":
                 return self._add_credit(request.credit.messages, session)
             case "subscribe":
                 return Refusal(Reason.SUBSCRIBED_TWICE, "one stream subscribes once: open another stream")
             case _:
                 return Refusal(Reason.REQUEST_EMPTY, "the request holds nothing that this version knows")
-        pending = _settling(settled, consumer.name, session.group)
+        pending = await self._settling(settled, consumer.name, session.group)
         if isinstance(pending, Refusal):
             return pending
         if settled.request:
@@ -188,22 +207,36 @@ class ConsumerService:
         session.group.pump()
         return None
 
-    def _extend_now(
-        self,
-        extend: pb.Extend | pb.ExtendRequest,
-        consumer: str,
-        group: GroupDelivery,
-        answer: Callable[[NDArray[np.uint64]], None],
-    ) -> Refusal | None:
-        refusal = self._joining.check_lease(extend.lease_ms or 0)
+    async def _extend_now(
+        self, extend: pb.Extend | pb.ExtendRequest, consumer: str, group: GroupDelivery
+    ) -> Offsets | Refusal:
+        refusal = self._joining.check_lease(extend.lease_ms or 0) or self._joining.check_offsets(
+            len(extend.offset)
+        )
         if refusal is not None:
             return refusal
         lease_ms = extend.lease_ms or self._config.delivery.lease_ms
-        stale = group.extend(consumer, extend.queue, _offsets(extend.offset), lease_ms)
-        if isinstance(stale, Refusal):
-            return stale
-        answer(stale)
-        return None
+
+        def extended(offsets: Offsets) -> Offsets | Refusal:
+            return group.extend(consumer, extend.queue, offsets, lease_ms)
+
+        return _joined(await self._pieces.each(extend.offset, extended))
+
+    async def _settling(
+        self, settled: pb.Ack | pb.AckRequest | pb.Nack | pb.NackRequest, consumer: str, group: GroupDelivery
+    ) -> Stale | Refusal:
+        refusal = self._joining.check_offsets(len(settled.offset))
+        if refusal is not None:
+            return refusal
+        settle = partial(_settling, settled, consumer, group.settling)
+        pending = await self._pieces.each(settled.offset, settle)
+        if isinstance(pending[0], Refusal) or len(pending) == 1:
+            return pending[0]
+        whole: Stale = asyncio.get_running_loop().create_future()
+        asyncio.gather(*(one for one in pending if not isinstance(one, Refusal))).add_done_callback(
+            lambda done: whole.set_result(np.concatenate(done.result()))
+        )
+        return whole
 
     # -- calls ---------------------------------------------------------------------------
 
@@ -248,11 +281,9 @@ class ConsumerService:
         group = self._joining.known(context, request)
         if isinstance(group, Refusal):
             return group
-        pending = _settling(request, request.consumer, group)
+        pending = await self._settling(request, request.consumer, group)
         stale = pending if isinstance(pending, Refusal) else await group.settling.until_end(pending)
-        return (
-            stale if isinstance(stale, Refusal) else pb.AckResponse(stale=stale.tolist()).SerializeToString()
-        )
+        return stale if isinstance(stale, Refusal) else _answered(stale)
 
     async def _extend(self, raw: bytes, context: CallContext) -> Answer:
         request = parse(pb.ExtendRequest, raw)
@@ -261,26 +292,44 @@ class ConsumerService:
         group = self._joining.known(context, request)
         if isinstance(group, Refusal):
             return group
-        stale: list[int] = []
-        refusal = self._extend_now(request, request.consumer, group, lambda s: stale.extend(s.tolist()))
-        return refusal or pb.AckResponse(stale=stale).SerializeToString()
+        stale = await self._extend_now(request, request.consumer, group)
+        return stale if isinstance(stale, Refusal) else _answered(stale)
 
 
 def _settling(
-    settled: pb.Ack | pb.AckRequest | pb.Nack | pb.NackRequest, consumer: str, group: GroupDelivery
-) -> asyncio.Future[NDArray[np.uint64]] | Refusal:
-    offsets = _offsets(settled.offset)
+    settled: pb.Ack | pb.AckRequest | pb.Nack | pb.NackRequest,
+    consumer: str,
+    settling: Settling,
+    offsets: Offsets,
+) -> Stale | Refusal:
     if isinstance(settled, pb.Ack | pb.AckRequest):
-        return group.settling.ack(consumer, settled.queue, offsets)
+        return settling.ack(consumer, settled.queue, offsets)
     delay_ms = settled.delay_ms if settled.HasField("delay_ms") else None
-    return group.settling.nack(consumer, settled.queue, offsets, delay_ms)
+    return settling.nack(consumer, settled.queue, offsets, delay_ms)
 
 
-def _answer(consumer: Consumer, settled: pb.Ack | pb.Nack | pb.Extend, stale: NDArray[np.uint64]) -> None:
+def _joined(stale: Iterable[Offsets | Refusal]) -> Offsets | Refusal:
+    parts = []
+    for part in stale:
+        if isinstance(part, Refusal):
+            return part
+        parts.append(part)
+    return np.concatenate(parts)
+
+
+def _answer(consumer: Consumer, settled: pb.Ack | pb.Nack | pb.Extend, stale: Offsets) -> None:
     if settled.request:
-        acked = pb.Acked(request=settled.request, queue=settled.queue, stale=stale.tolist())
-        consumer.send(pb.ConsumeResponse(acked=acked).SerializeToString())
+        acked = log_pb.AckedColumns(request=settled.request, queue=settled.queue, stale=_column(stale))
+        consumer.send(log_pb.ConsumedColumns(acked=acked).SerializeToString())
 
 
-def _offsets(offsets: object) -> NDArray[np.uint64]:
-    return np.unique(np.array(offsets, dtype=np.uint64))
+def _answered(stale: Offsets) -> bytes:
+    return log_pb.AckResponseColumns(stale=_column(stale)).SerializeToString()
+
+
+def _resumed(batch: Batch) -> bytes:
+    return _column(batch.offsets)
+
+
+def _column(offsets: Offsets) -> bytes:
+    return offsets.astype("<u8").tobytes()

@@ -225,8 +225,11 @@ class Group:
             name=name, topic=TOPIC, group=GROUP, lease_ms=1_000, credit=credit, tags=frozenset(tags)
         )
         columns = {queue: np.array(offsets, dtype=np.uint64) for queue, offsets in holding.items()}
-        resumed = self.group.join(hand.consumer, columns)
-        kept = {(queue, offset) for queue, offsets in resumed.items() for offset in offsets}
+        group, kept = self.group, set()
+        batches = [group.resume(hand.consumer, queue, offsets) for queue, offsets in columns.items()]
+        for queue, batch in zip(columns, batches, strict=True):
+            kept.update((queue, offset) for offset in (batch.offsets.tolist() if batch else ()))
+        group.join(hand.consumer, [batch for batch in batches if batch])
         hand.held = {place: given for place, given in hand.held.items() if place in kept}
         self.group.pump()
 

@@ -22,6 +22,7 @@ from tarry.node.joining import Joining
 from tarry.node.services.consumer import ConsumerService
 from tarry.node.services.producer import ProducerService
 from tarry.proto import tarry_consumer_pb2 as pb
+from tarry.replication.holds import Holds
 from tarry.replication.refusal import Reason, Refusal
 from tests.node.group_in_process import GROUP, TOPIC, Group
 from tests.node.group_play import pass_ms, play
@@ -148,6 +149,7 @@ async def test_a_schedule_stream_whose_reading_half_fails_ends_with_the_error() 
         calls=UNARY,
         auto_create=True,
         damage=unused,
+        holds=Holds(),
     )
     stream = method(service.handlers(), "/tarry.v1.ProducerService/ScheduleStream")
     with pytest.raises(OSError, match="too many open files"):
@@ -168,7 +170,7 @@ def test_a_consumers_stream_whose_reading_half_fails_ends_with_the_error_and_kee
             refuse,
             lambda: group.machine.queues,
         )
-        service = ConsumerService(group.config, joining, lambda: group.delivery, refuse, UNARY)
+        service = ConsumerService(group.config, joining, lambda: group.delivery, refuse, UNARY, Holds())
         stream = method(service.handlers(), "/tarry.v1.ConsumerService/Consume")
         for _ in range(3):
             group.schedule("", 0)

@@ -123,5 +123,5 @@ def test_settled_leases_do_not_pile_up_behind_one_that_nobody_settles(tmp_path: 
         if offset > 2:
             feed.take_back("a", taken)
     assert len(leases) <= KEPT_MIN
-    assert [offsets.tolist() for _, offsets in leases.expire(5_000)] == [[0], [1], [2]]
+    assert [offsets.tolist() for _, offsets in leases.expire(5_000, 10_000)] == [[0], [1], [2]]
     queue.close()

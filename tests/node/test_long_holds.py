@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from tarry.node import precise_loop
 from tarry.node.long_holds import Collections, LongHolds, turns
-from tarry.replication.holds import OTHER, Hold, Holds
+from tarry.replication.holds import Hold, Holds
 from tests import turns as cost
 
 
@@ -23,29 +23,36 @@ def work(seconds: float) -> None:
 
 
 def test_the_loop_tells_of_each_turn() -> None:
-    async def play(holds: Holds) -> None:
-        await asyncio.sleep(0)
-        holds.forget()
-        for _ in range(3):
-            await asyncio.sleep(0)
-            work(0.008)  # three turns, not one of 24 ms
-        with holds.by("busy"):
-            work(0.012)
-        await asyncio.sleep(0)
+    async def play(steps: cost.Steps, holds: Holds) -> None:
+        async with steps.step("three turns"):
+            for _ in range(3):
+                await asyncio.sleep(0)
+                work(0.008)
+        async with steps.step("one turn"):
+            with holds.by("busy"):
+                work(0.024)
 
-    longest = cost.busiest(play)
-    assert 0.012 <= longest.cpu_s < 0.030
-    assert longest.cause in ("busy", OTHER)
+    busiest = cost.busiest(play)
+    assert 0.008 <= busiest["three turns"].cpu_s < 0.020
+    assert busiest["one turn"].cpu_s >= 0.024
+    assert busiest["one turn"].cause == "busy"
 
 
 def test_waiting_is_no_turn() -> None:
-    async def play(holds: Holds) -> None:
-        await asyncio.sleep(0)
-        holds.forget()
-        await asyncio.sleep(0.05)
-        await asyncio.sleep(0)
+    async def play(steps: cost.Steps, _: Holds) -> None:
+        async with steps.step("waiting"):
+            await asyncio.sleep(0.05)
 
-    assert cost.busiest(play).cpu_s < 0.020
+    assert cost.busiest(play)["waiting"].cpu_s < 0.020
+
+
+def test_a_step_that_takes_too_long_is_found() -> None:
+    async def play(steps: cost.Steps, _: Holds) -> None:
+        for name, seconds in (("short", 0.001), ("long", cost.bound_s() + 0.010)):
+            async with steps.step(name):
+                work(seconds)
+
+    assert list(cost.too_long(play)) == ["long"]
 
 
 def test_a_whole_collection_is_a_cause() -> None:

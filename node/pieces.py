@@ -1,0 +1,48 @@
+"""Work on many offsets is done in pieces, one in each turn of the event loop, whoever asked for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Final, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+R = TypeVar("R")
+
+PIECE_OFFSETS: Final = 4_096
+"""Of one turn: some 5 ms to settle, 10 ms to resume."""
+
+
+class Pieces:
+    """Shared by all that work in pieces, so that one turn has one."""
+
+    def __init__(self) -> None:
+        self._turn = asyncio.Lock()
+
+    async def each(self, offsets: Sequence[int], work: Callable[[NDArray[np.uint64]], R]) -> list[R]:
+        """Return what the work returns for each piece of the offsets, sorted and each once; at least one.
+
+        Work on no more than one piece is done at once.
+        """
+        if len(offsets) <= PIECE_OFFSETS:
+            return [work(column(offsets))]
+        return [await self.alone(partial(work, piece)) for piece in map(column, _cut(offsets))]
+
+    async def alone(self, work: Callable[[], R]) -> R:
+        """Return what the work returns, done in a turn that has no other such work."""
+        async with self._turn:
+            done = work()
+            await asyncio.sleep(0)
+        return done
+
+
+def column(offsets: Sequence[int]) -> NDArray[np.uint64]:
+    """Return the offsets sorted, each once."""
+    return np.unique(np.array(offsets, dtype=np.uint64))
+
+
+def _cut(offsets: Sequence[int]) -> Iterator[Sequence[int]]:
+    return (offsets[start : start + PIECE_OFFSETS] for start in range(0, len(offsets), PIECE_OFFSETS))

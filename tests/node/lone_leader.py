@@ -1,0 +1,163 @@
+"""A node that leads alone, in this process, and its services without a network: for what calls cost it."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tarry.node.app import Node
+from tarry.node.config import NodeConfig
+from tarry.node.group_delivery import GroupDelivery
+from tarry.node.long_holds import Collections
+from tarry.proto import tarry_consumer_pb2 as consumer_pb
+from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.proto.tarry_message_pb2 import Record
+from tarry.proto.tarry_producer_pb2 import ScheduleBatchRequest
+from tarry.replication import command as command_codec
+from tarry.replication.holds import Holds
+from tests import turns as cost
+from tests.simulation.edge import Edge
+from tests.simulation.processor import Processor
+
+RECORD = Record(body=b"x" * 100).SerializeToString()
+TOPIC, GROUP = "t", "g"
+
+
+class Leader:
+    """The node and its edge."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.edge = Edge(node.config, node._core, Processor())
+        self.machine = node.machine
+
+    async def propose(self, payload: Any) -> Any:
+        """Commit a command; its outcome."""
+        return await self.node.driver.propose(command_codec.encode(payload))
+
+    async def schedule(
+        self, count: int, due_ms: np.ndarray[Any, Any], topics: list[str] | None = None
+    ) -> Any:
+        """Schedule a batch; the answer."""
+        raw = ScheduleBatchRequest(
+            topics=topics or [TOPIC],
+            topic=np.arange(count) % len(topics) if topics else None,
+            due_ms=due_ms,
+            records=[RECORD] * count,
+        ).SerializeToString()
+        answer = await self.edge.schedule(raw)
+        assert isinstance(answer, bytes), answer
+        return log_pb.ScheduledColumns.FromString(answer)
+
+    async def ready(self, count: int) -> None:
+        """Put messages into the topic's ready queue, as fast as they come."""
+        now_ms = self.node.time.now_ms()
+        for start in range(0, count, 4_096):
+            part = min(4_096, count - start)
+            await self.schedule(part, np.full(part, now_ms - 1))
+        queue = self.machine.queues.of(TOPIC)
+        await until(lambda: queue.units >= count)
+
+    def group(self) -> GroupDelivery:
+        """Return the group at the leader; it must be open."""
+        delivery = self.node.leadership.delivery
+        group = delivery.find(TOPIC, GROUP) if delivery else None
+        assert group is not None
+        return group
+
+
+def subscription(name: str, credit: int, **more: Any) -> consumer_pb.ConsumeRequest:
+    """Return the first request of a consumer's stream."""
+    subscribe = consumer_pb.Subscribe(topic=TOPIC, group=GROUP, consumer=name, credit=credit, **more)
+    return consumer_pb.ConsumeRequest(subscribe=subscribe)
+
+
+class Stream:
+    """A consumer's stream; deliveries are thrown away."""
+
+    def __init__(self, edge: Edge, subscribe: consumer_pb.ConsumeRequest) -> None:
+        self._requests: asyncio.Queue[consumer_pb.ConsumeRequest | None] = asyncio.Queue()
+        self.send(subscribe)
+        self._answers: asyncio.Queue[consumer_pb.ConsumeResponse] = asyncio.Queue()
+        self.received = 0
+        self.ended = asyncio.ensure_future(self._read(edge.consume(self._requests)))
+
+    def send(self, request: consumer_pb.ConsumeRequest) -> None:
+        """Send one request."""
+        self._requests.put_nowait(request)
+
+    async def asked(self, request: consumer_pb.ConsumeRequest) -> consumer_pb.ConsumeResponse:
+        """Send one request; return its answer."""
+        self.send(request)
+        return await self.answer()
+
+    async def answer(self) -> consumer_pb.ConsumeResponse:
+        """Return the next answer that is no delivery."""
+        return await self._answers.get()
+
+    async def leave(self) -> None:
+        """End it in order."""
+        self._requests.put_nowait(None)
+        await self.ended
+
+    async def _read(self, responses: AsyncIterator[bytes]) -> None:
+        async for raw in responses:
+            columns = log_pb.ConsumedColumns.FromString(raw)
+            if columns.HasField("deliveries"):
+                self.received += len(columns.deliveries.records)
+            else:
+                self._answers.put_nowait(consumer_pb.ConsumeResponse.FromString(raw))
+
+
+@asynccontextmanager
+async def leader(folder: Path, holds: Holds, **settings: Any) -> AsyncIterator[Leader]:
+    """Run a node until it serves, and end it afterwards."""
+    config = NodeConfig(
+        node="n1",
+        data=folder,
+        listen="127.0.0.1:0",
+        members={"n1": "127.0.0.1:0"},
+        log_level="error",
+        **settings,
+    )
+    node = Node(config, holds=holds)
+    running = asyncio.create_task(node.run())
+    collections = Collections(holds)
+    gc.collect()
+    gc.freeze()
+    gc.callbacks.append(collections)
+    try:
+        await until(lambda: node.leadership.serves() or running.done())
+        yield Leader(node)
+    finally:
+        gc.callbacks.remove(collections)
+        gc.unfreeze()
+        node.stop()
+        await running
+
+
+def play(act: Callable[[Leader, cost.Steps], Awaitable[None]], **settings: Any) -> cost.Play:
+    """Return a play for ``tests.turns``: a leader acts."""
+
+    async def played(steps: cost.Steps, holds: Holds) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            async with leader(Path(folder), holds, **settings) as lead:
+                await act(lead, steps)
+
+    return played
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Return once it holds."""
+    for _ in range(6_000):
+        if condition():
+            return
+        await asyncio.sleep(0.005)
+    raise AssertionError("it never came to it")
