@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from typing import Any
 
@@ -56,6 +56,14 @@ class Authorizer:
             allowed = not refused
             what = f"{right.value} {', '.join(refused)}"
         return None if allowed else Refusal(Reason.PERMISSION_DENIED, f"this token may not {what}")
+
+    def sees(self, context: CallContext) -> Callable[[str], bool]:
+        """Return which topics the caller may know of: those that it may do anything with."""
+        token = self._token(context.invocation_metadata())
+        if not self.on or (token is not None and token.operate):
+            return lambda topic: True
+        patterns = (*token.produce, *token.consume) if token is not None else ()
+        return lambda topic: any(_matches(pattern, topic) for pattern in patterns)
 
     def _token(self, metadata: Any) -> Token | None:
         shown = metadata_value(metadata, "authorization")

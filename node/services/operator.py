@@ -97,7 +97,7 @@ class OperatorService:
             tick=wheel.tick,
             local_index=wheel.local_index,
             now_ms=self._time.now_ms(),
-            topics=self._topics(),
+            topics=self._topics(self._authorizer.sees(context)),
             version=version("tarry"),
             lease=status.may_serve and self._delivery() is not None,
             state_digest=self._machine.digest() if request.digest else b"",
@@ -122,8 +122,8 @@ class OperatorService:
             for node, address in sorted(status.members.items())
         ]
 
-    def _topics(self) -> list[pb.TopicStatus]:
-        return [self._topic(queue) for queue in self._machine.queues if not queue.group]
+    def _topics(self, sees: Callable[[str], bool]) -> list[pb.TopicStatus]:
+        return [self._topic(queue) for queue in self._machine.queues if not queue.group and sees(queue.topic)]
 
     def _topic(self, queue: ReadyQueue) -> pb.TopicStatus:
         queues, delivery = self._machine.queues, self._delivery()

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable
-from typing import Final
+from typing import Any, Final
 
 import grpc
 import numpy as np
+from numpy.typing import NDArray
 
 from tarry.node.auth import Authorizer, Right
 from tarry.node.calls import CallContext, ServiceHandler
@@ -35,7 +36,10 @@ from tarry.wheel.state import CancelOutcome, UnknownMessage
 from tarry.wheel.state import MessageState as WheelMessageState
 
 SERVICE: Final = "tarry.v1.ProducerService"
-NOT_FOUND_TEXT: Final = "no message has this id: it was never given, or the message's hour has been deleted"
+NOT_FOUND_TEXT: Final = (
+    "no message has this id, or none that this caller may know of: it was never given, the message's hour "
+    "has been deleted, or the token lacks the right to produce to its topic"
+)
 
 CANCEL_OUTCOMES: Final = np.zeros(8, dtype=np.uint32)
 CANCEL_OUTCOMES[CancelOutcome.CANCELLED] = pb.CANCEL_OUTCOME_CANCELLED
@@ -190,18 +194,24 @@ class ProducerService:
         parsed = self._ids(list(request.ids))
         if isinstance(parsed, Refusal):
             return parsed
-        refusal = self._authorizer.refusal(context, Right.PRODUCE, self._topics(parsed))
-        if refusal is not None:
-            return refusal
-        command = log_pb.CancelCommand(
-            hour=np.array([i.hour for i in parsed], dtype="<u4").tobytes(),
-            global_index=np.array([i.global_index for i in parsed], dtype="<u4").tobytes(),
-            now_ms=self._time.now_ms(),
-        )
-        outcome: Cancelled | Refusal = await self._driver.propose(command_codec.encode(command))
-        if isinstance(outcome, Refusal):
-            return outcome
-        return pb.CancelResponse(outcomes=CANCEL_OUTCOMES[outcome.outcomes].tolist()).SerializeToString()
+        hour = np.array([i.hour for i in parsed], dtype="<u4")
+        index = np.array([i.global_index for i in parsed], dtype="<u4")
+        known = np.ones(len(parsed), dtype=np.bool_)
+        if self._authorizer.on:
+            await self._driver.read_barrier()
+            known = self._may_know(context, parsed)
+        outcomes: NDArray[Any] = np.full(len(parsed), pb.CANCEL_OUTCOME_NOT_FOUND, dtype=np.uint32)
+        if known.any():
+            command = log_pb.CancelCommand(
+                hour=hour[known].tobytes(),
+                global_index=index[known].tobytes(),
+                now_ms=self._time.now_ms(),
+            )
+            outcome: Cancelled | Refusal = await self._driver.propose(command_codec.encode(command))
+            if isinstance(outcome, Refusal):
+                return outcome
+            outcomes[known] = CANCEL_OUTCOMES[outcome.outcomes]
+        return pb.CancelResponse(outcomes=outcomes.tolist()).SerializeToString()
 
     async def _get(self, raw: bytes, context: CallContext) -> Answer:
         request = parse(pb.GetRequest, raw)
@@ -213,11 +223,8 @@ class ProducerService:
         await self._driver.read_barrier()
         found = parsed[0]
         state = self._machine.wheel.state(found.hour, found.global_index)
-        if state not in STATES:
+        if state not in STATES or not self._may_know(context, parsed).all():
             return Refusal(Reason.MESSAGE_NOT_FOUND, NOT_FOUND_TEXT)
-        refusal = self._authorizer.refusal(context, Right.PRODUCE, self._topics(parsed))
-        if refusal is not None:
-            return refusal
         hour = np.array([found.hour], dtype=np.uint32)
         index = np.array([found.global_index], dtype=np.uint32)
         queue = self._machine.queues[int(queue_of(self._machine.wheel.units(hour, index)["topic"])[0])]
@@ -247,12 +254,21 @@ class ProducerService:
                 return Refusal(Reason.MESSAGE_NOT_FOUND, text)
         return parsed
 
-    def _topics(self, ids: list[MessageId]) -> list[str]:
+    def _may_know(self, context: CallContext, ids: list[MessageId]) -> NDArray[np.bool_]:
+        """Return which messages are there, of topics that the caller may produce to; without tokens, all.
+
+        Callers are not told of the others that they are there.
+        """
         if not self._authorizer.on:
-            return []
+            return np.ones(len(ids), dtype=np.bool_)
         wheel, queues = self._machine.wheel, self._machine.queues
-        known = [i for i in ids if wheel.state(i.hour, i.global_index) in STATES]
-        hour = np.array([i.hour for i in known], dtype=np.uint32)
-        index = np.array([i.global_index for i in known], dtype=np.uint32)
-        numbers = np.unique(queue_of(wheel.units(hour, index)["topic"]))
-        return [queues[number].topic for number in numbers.tolist()]
+        there = np.array([wheel.state(i.hour, i.global_index) in STATES for i in ids], dtype=np.bool_)
+        hour = np.array([i.hour for i in ids], dtype=np.uint32)[there]
+        index = np.array([i.global_index for i in ids], dtype=np.uint32)[there]
+        topics, which = np.unique(queue_of(wheel.units(hour, index)["topic"]), return_inverse=True)
+        allowed = [
+            self._authorizer.refusal(context, Right.PRODUCE, [queues[number].topic]) is None
+            for number in topics.tolist()
+        ]
+        there[there] = np.array(allowed, dtype=np.bool_)[which]
+        return there

@@ -8,14 +8,21 @@ import grpc
 import pytest
 
 from tarry.client.local_cluster import LocalCluster, Setting
+from tarry.proto.message_id import MessageId
 from tarry.proto.tarry_consumer_pb2 import ConsumeRequest, Subscribe
-from tarry.proto.tarry_message_pb2 import Record
+from tarry.proto.tarry_message_pb2 import MessageState, Record
 from tarry.proto.tarry_operator_pb2 import (
     ClusterStatusRequest,
     ClusterStatusResponse,
     TransferLeadershipRequest,
 )
-from tarry.proto.tarry_producer_pb2 import CancelRequest, ScheduleRequest
+from tarry.proto.tarry_producer_pb2 import (
+    CancelOutcome,
+    CancelRequest,
+    GetRequest,
+    GetResponse,
+    ScheduleRequest,
+)
 from tests.cluster.steady import STEADY
 from tests.cluster.wire import TIMEOUT_S, Wire, refusal, wire
 
@@ -68,11 +75,53 @@ def test_a_token_with_the_right_is_served(node: Wire) -> None:
     assert schedule(node, "orders.new", "shop")
 
 
-def test_a_stranger_s_message_cannot_be_cancelled(node: Wire) -> None:
+def never_given(known: str) -> str:
+    """An id that belongs to no message, of the hour of one that does."""
+    found = MessageId.parse(known)
+    return str(MessageId(found.shard, found.hour, found.global_index + 1_000))
+
+
+def test_a_message_of_others_can_neither_be_cancelled_nor_told_from_one_that_is_not_there(node: Wire) -> None:
+    theirs, ours = schedule(node, "payments", "root"), schedule(node, "orders.new", "shop")
+    answer = node.producer.Cancel(
+        CancelRequest(ids=[theirs, ours, never_given(theirs)]), timeout=TIMEOUT_S, metadata=bearing("shop")
+    )
+    assert list(answer.outcomes) == [
+        CancelOutcome.CANCEL_OUTCOME_NOT_FOUND,
+        CancelOutcome.CANCEL_OUTCOME_CANCELLED,
+        CancelOutcome.CANCEL_OUTCOME_NOT_FOUND,
+    ]
+    assert get(node, theirs, "root").state == MessageState.MESSAGE_STATE_PENDING
+
+
+def get(node: Wire, message: str, token: str) -> GetResponse:
+    answer: GetResponse = node.producer.Get(
+        GetRequest(id=message), timeout=TIMEOUT_S, metadata=bearing(token)
+    )
+    return answer
+
+
+@pytest.mark.parametrize("token", ["shop", "audit"])
+def test_a_message_of_others_is_looked_up_as_if_it_were_not_there(node: Wire, token: str) -> None:
     theirs = schedule(node, "payments", "root")
-    with pytest.raises(grpc.RpcError) as caught:
-        node.producer.Cancel(CancelRequest(ids=[theirs]), timeout=TIMEOUT_S, metadata=bearing("shop"))
-    assert refusal(caught.value).reason == "PERMISSION_DENIED"
+    said = []
+    for message in (theirs, never_given(theirs)):
+        with pytest.raises(grpc.RpcError) as caught:
+            get(node, message, token)
+        said.append(refusal(caught.value))
+    assert said[0] == said[1]
+    assert said[0].reason == "MESSAGE_NOT_FOUND"
+
+
+def test_a_status_names_only_topics_that_the_token_may_do_anything_with(node: Wire) -> None:
+    for topic in ("payments", "orders.new"):
+        schedule(node, topic, "root")
+    seen = {
+        token: {topic.topic for topic in status(node, token).topics if not topic.topic.startswith("dlq.")}
+        for token in TOKENS
+    }
+    assert seen["shop"] == {"orders.new"}
+    assert {"orders.new", "payments"} <= seen["audit"] == seen["root"]
 
 
 def test_a_topic_cannot_be_consumed_without_the_right(node: Wire) -> None:
