@@ -280,8 +280,12 @@ class ReadyQueue:
                 raise QueueDamaged(f"{self._path(first)} is missing")
 
     def files(self, first: int, units: int) -> list[tuple[Path, int]]:
-        """Return (file, bytes in use) of every segment of a queue that holds offsets first to units."""
-        segments = range(first // SEGMENT_UNITS, -(-units // SEGMENT_UNITS)) if first < units else ()
+        """Return (file, bytes in use) of every segment that proves a queue's offsets first to units.
+
+        The block in which the queue goes on is proven whole, also where all of it has been trimmed.
+        """
+        begin = first - first % BLOCK_UNITS
+        segments = range(begin // SEGMENT_UNITS, -(-units // SEGMENT_UNITS)) if begin < units else ()
         return [(self._path(s), min(SEGMENT_UNITS, units - s * SEGMENT_UNITS) * UNIT_BYTES) for s in segments]
 
     def delete(self) -> None:

@@ -185,6 +185,33 @@ def test_a_follower_far_behind_takes_the_whole_state_and_can_lead_with_it() -> N
     scenario(play)
 
 
+def test_a_state_whose_retries_have_been_trimmed_can_be_taken_and_goes_on() -> None:
+    async def play(world: WholeWorld, producer: ModelProducer) -> None:
+        leader = await world.until_served()
+        behind = next(node for node in world.whole if node is not leader)
+        behind.crash()
+        nacking = asyncio.ensure_future(ModelConsumer(world, "nacks", "a", "g1", nacks=1.0).run())
+        for _ in range(100):
+            await producer.schedule("a", soon(world, 10, 300))
+        await asyncio.sleep(4)
+        nacking.cancel()
+        await asyncio.sleep(6)
+        queues = leader.core.machine.queues
+        assert any(queue.group and queue.first == queue.units > 0 for queue in queues)
+        for node in world.whole:
+            node.take_checkpoint()
+        await asyncio.sleep(0.1)
+        behind.start(world.members)
+        await asyncio.sleep(3)
+        assert world.checker.sometimes["snapshot installed"] == 1
+        nacking = asyncio.ensure_future(ModelConsumer(world, "nacks", "a", "g1", nacks=1.0).run())
+        await producer.schedule("a", soon(world, 10, 300))
+        await asyncio.sleep(2)
+        nacking.cancel()
+
+    scenario(play)
+
+
 def test_a_power_loss_of_all_right_after_an_acknowledgement_loses_nothing() -> None:
     async def play(world: WholeWorld, producer: ModelProducer) -> None:
         for _ in range(5):
