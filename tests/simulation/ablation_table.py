@@ -18,7 +18,7 @@ from tests.simulation.test_ablations import PAIRS
 from tests.simulation.whole_seeds import simulate_whole
 
 SECONDS = 8.0
-WHOLE = {"reserve", "lanes", "retries close their lane", "rows of retries"}
+WHOLE = {"reserve", "lanes", "misfires", "retries close their lane", "rows of retries"}
 """Guards that consensus alone does not have."""
 
 

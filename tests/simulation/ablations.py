@@ -13,8 +13,9 @@ from pysyncobj import SyncObj
 
 from tarry.node.lanes import Lanes
 from tarry.node.reserve import Reserve
-from tarry.proto.tarry_peer_pb2 import Append
-from tarry.replication import applying, elections, observed, sending
+from tarry.proto.tarry_peer_pb2 import Append, PeerMessage
+from tarry.replication import applying, elections, observed, queues, sending
+from tarry.replication.driver import Driver
 from tarry.replication.elections import Elections
 from tarry.replication.engine import GuardedSyncObj
 from tarry.replication.guard import appends, flow, lease, transfer, votes
@@ -22,6 +23,7 @@ from tarry.replication.guard.appends import Log, Plan
 from tarry.replication.installing import Installing
 from tarry.replication.joining import Joining
 from tarry.replication.leading import Leading
+from tarry.replication.misfires import Parts
 from tarry.replication.queues import Queues
 from tarry.replication.raft import Engine
 from tarry.replication.status import Role
@@ -58,6 +60,14 @@ def _apply_all(self: applying.Applying) -> None:
 
 
 apply_for_a_while = applying.Applying.apply
+
+
+def _hear_anybody(self: Driver, peer: str, messages: list[PeerMessage]) -> None:
+    self._known_peers = {*self._known_peers, peer}
+    hear_peers(self, peer, messages)
+
+
+hear_peers = Driver._receive
 
 
 def _echo_on_arrival(self: lease.Lease, peer: str, sent: float, now: float, length_s: float) -> None:
@@ -133,10 +143,12 @@ ABLATIONS: dict[str, tuple[Replaced, ...]] = {
     "snapshot ahead of the log": ((Installing, "_is_ahead", lambda self, position: True),),
     "write before saying": ((sending.Sending, "split", lambda self, outbox: (outbox, [])),),
     "urgent stream": ((sending, "BULK", frozenset()),),
+    "strangers": ((Driver, "_receive", _hear_anybody),),
     "apply budget": ((applying.Applying, "apply", _apply_all),),
     "own disk before applying": ((applying, "min", lambda committed, durable: committed),),
     "lanes": ((Lanes, "take", lambda self, queue, units: np.ones(len(units), dtype=np.bool_)),),
     "retries close their lane": ((Queues, "block", lambda self, queue, lanes, placed: None),),
+    "misfires": ((queues, "apart", lambda units, settings, now_ms: Parts(units, units[:0], units[:0])),),
     "rows of retries": ((observed, "of_origins", lambda wheel, queues, event: event),),
     "reserve": ((Reserve, "hear", lambda self, confirmed_s: None),),
     "fsync": ((SimDisk, "syncs", False),),

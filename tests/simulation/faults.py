@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from tarry.replication.status import MembershipRefused, NotLeader, TransferRefused, Unknown
+from tests.simulation import hostile
 from tests.simulation.network import Weather
 from tests.simulation.world import SimNode, World
 
@@ -147,7 +148,7 @@ async def change_members(world: World) -> None:
     if away:
         world.note(f"add {away[0]}")
         change = leader.driver.add(away[0], world.members[away[0]], 2000)
-    elif not others:
+    elif not others or not world.may_remove(len(leader.driver.status().members)):
         return
     else:
         gone = world.rng.choice(others)
@@ -165,6 +166,22 @@ async def compact(world: World) -> None:
     for node in world.nodes:
         if world.rng.random() < 0.7:
             node.take_checkpoint()
+
+
+async def strangers(world: World) -> None:
+    """Somebody who is no member gets a stream, and a member says what no sound one would."""
+    world.note("a stranger speaks")
+    for node in world.nodes:
+        if node.alive and node.running.is_set():
+            for frame in hostile.frames(world, node, world.rng):
+                node.processor.context.run(node.transport.arrive, frame)
+                if world.rng.random() < 0.2:
+                    await asyncio.sleep(world.rng.uniform(0.0, 0.01))
+                if not node.alive:
+                    break
+    speaker = world.rng.choice(world.nodes)
+    if speaker.alive:
+        hostile.speak_absurdly(world, speaker, world.rng)
 
 
 FAULTS: tuple[Fault, ...] = (
@@ -191,6 +208,7 @@ FAULTS: tuple[Fault, ...] = (
     compact,
     compact,
     compact,
+    strangers,
 )
 
 

@@ -57,6 +57,10 @@ class Ledger:
         self.counts: Counter[str] = Counter()
         self.sought: set[str] = set()
         """Groups that were moved: they are given again what they had, as if for the first time."""
+        self.redriven: set[tuple[str, Id]] = set()
+        """Groups, and the dead letters that were given back to them: as if for the first time."""
+        self.expired: defaultdict[str, set[Id]] = defaultdict(set)
+        """By topic: what came due too late for its topic's settings."""
         self._ids: dict[bytes, Id] = {}
         self._groups = groups
 
@@ -98,7 +102,7 @@ class Ledger:
         return [
             (group, label)
             for label, told in self.told.items()
-            if label not in gone
+            if label not in gone and told.message not in self.expired[told.topic]
             for group in self._groups[told.topic]
             if (group, label) not in self.given and is_for(group, label)
         ]
@@ -114,8 +118,8 @@ class Ledger:
         if given.attempt > max(before.attempt for before in earlier):
             self.counts["retried"] += 1
             return
-        if group in self.sought:
-            self.counts["sought"] += 1
+        if group in self.sought or (group, self._ids[label]) in self.redriven:
+            self.counts["sought or redriven"] += 1
             return
         if given.maybe_duplicate:
             self.counts["marked"] += 1

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tarry.client.hand import AckOutcome, Hand, Verdict
+from tarry.node.names import DEAD_LETTERS
 from tarry.proto import tarry_consumer_pb2 as pb
 from tarry.proto.tarry_message_pb2 import Record
 from tests.simulation.edge import StreamEnded
@@ -120,6 +121,8 @@ class ModelConsumer:
                 self.name,
             )
             label = Record.FromString(batch.records[n]).body
+            if self._topic.startswith(DEAD_LETTERS):  # a message of its own, perhaps one of several
+                label = b"%s at %d" % (label, batch.offset[n])
             self._labels[batch.queue, batch.offset[n]] = label
             message = (batch.hour[n], batch.global_index[n])
             group = f"{self._topic}/{self.group}"

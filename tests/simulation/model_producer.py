@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 TRY_AGAIN = {Reason.NOT_LEADER, Reason.NO_LEADER, Reason.OUTCOME_UNKNOWN, Reason.OVERLOADED}
 
 
+WITHOUT_ROOM = {Reason.TOPIC_FULL, Reason.SECOND_FULL}
+JITTERS_MS = (0, 0, 0, 0, 300)
 KEYS = ("", "", *(f"k{n}" for n in range(6)))
 ORDERED_MAX = 5
 """Messages of one request that have a key: one waits for another, and a consumer may think for long."""
@@ -39,20 +41,28 @@ class ModelProducer:
         self._name = name
         self._sequence = 0
         self.repeated = 0
+        self.without_room = 0
 
     async def run(self, until_s: float) -> None:
         loop, rng = asyncio.get_running_loop(), self._rng
         while loop.time() < until_s:
             dues_ms = self._dues()
             key = rng.choice(KEYS) if len(dues_ms) <= ORDERED_MAX else ""
-            labels = await self.schedule(rng.choice(sorted(self._world.groups)), dues_ms, key)
-            if rng.random() < 0.3:
+            jitter_ms = rng.choice(JITTERS_MS)
+            topic = rng.choice(sorted(self._world.groups))
+            labels = await self.schedule(topic, dues_ms, key, jitter_ms)
+            if labels and rng.random() < 0.3:
                 await asyncio.sleep(rng.uniform(0, 0.2))
                 await self.cancel(rng.choice(labels))
             await asyncio.sleep(rng.uniform(0.002, 0.08))
 
-    async def schedule(self, topic: str, dues_ms: list[int], key: str = "") -> list[bytes]:
-        """Return the messages' labels once it is acknowledged; `key`: their ordering key."""
+    async def schedule(
+        self, topic: str, dues_ms: list[int], key: str = "", jitter_ms: int = 0
+    ) -> list[bytes]:
+        """Return the messages' labels once it is acknowledged, none where there is no room for them.
+
+        `key`: their ordering key.
+        """
         self._sequence += 1
         labels = [f"{self._name}/{self._sequence}/{n}".encode() for n in range(len(dues_ms))]
         tags = [["red"] if is_red(label) else [] for label in labels]
@@ -67,8 +77,13 @@ class ModelProducer:
                 Record(body=label, tags=some, ordering_key=key).SerializeToString()
                 for label, some in zip(labels, tags, strict=True)
             ],
+            jitter_ms=np.full(len(labels), jitter_ms, dtype="<u4").tobytes() if jitter_ms else b"",
         )
-        answer = log_pb.ScheduledColumns.FromString(await self._ask("schedule", request.SerializeToString()))
+        raw = await self._ask("schedule", request.SerializeToString())
+        if isinstance(raw, Refusal):
+            self.without_room += 1
+            return []
+        answer = log_pb.ScheduledColumns.FromString(raw)
         self.repeated += answer.repeated
         columns = zip(
             labels,
@@ -77,7 +92,12 @@ class ModelProducer:
             np.frombuffer(answer.due_ms, dtype="<i8").tolist(),
             strict=True,
         )
-        for label, hour, index, due_ms in columns:
+        latest_ms = self._world.true_ms() + self._world.ledger.early_ms
+        for (label, hour, index, due_ms), asked_ms in zip(columns, dues_ms, strict=True):
+            if not asked_ms <= due_ms <= max(asked_ms, latest_ms) + jitter_ms:
+                raise Violation(
+                    f"L3: {label!r} is asked for {asked_ms} + {jitter_ms} ms, and due at {due_ms}"
+                )
             self._world.ledger.acknowledged(label, Told(topic, (hour, index), due_ms))
         return labels
 
@@ -86,19 +106,24 @@ class ModelProducer:
         ledger = self._world.ledger
         request = pb.CancelRequest(ids=[str(MessageId(0, *ledger.told[label].message))])
         ledger.perhaps_cancelled.add(label)
-        answer = pb.CancelResponse.FromString(await self._ask("cancel", request.SerializeToString()))
+        raw = await self._ask("cancel", request.SerializeToString())
+        assert isinstance(raw, bytes)
+        answer = pb.CancelResponse.FromString(raw)
         ledger.perhaps_cancelled.discard(label)
         if answer.outcomes[0] == pb.CANCEL_OUTCOME_CANCELLED:
             ledger.cancel_answered(label)
             return True
-        if answer.outcomes[0] != pb.CANCEL_OUTCOME_ALREADY_RELEASED:
+        forgotten = answer.outcomes[0] == pb.CANCEL_OUTCOME_NOT_FOUND and self._world.forgets_soon
+        if answer.outcomes[0] != pb.CANCEL_OUTCOME_ALREADY_RELEASED and not forgotten:
             raise Violation(f"{label!r} was acknowledged, and a cancel is answered {answer}")
         return False
 
-    async def _ask(self, call: str, raw: bytes) -> bytes:
+    async def _ask(self, call: str, raw: bytes) -> bytes | Refusal:
         while True:
             answer = await self._once(call, raw)
             if isinstance(answer, bytes) and self._rng.random() >= self._world.answers_lost:
+                return answer
+            if isinstance(answer, Refusal) and answer.reason in WITHOUT_ROOM:
                 return answer
             if isinstance(answer, Refusal) and answer.reason not in TRY_AGAIN:
                 raise Violation(f"{self._name} is refused: {answer}")

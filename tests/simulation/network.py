@@ -15,7 +15,7 @@ from tarry.replication.peer_queue import PeerQueue
 from tarry.replication.settings import ReplicationSettings
 from tarry.replication.snapshot import SnapshotFailed
 from tarry.replication.transport import ServeSnapshot
-from tarry.replication.wire import Identity, Inbound, Outbound
+from tarry.replication.wire import FrameRefused, Identity, Inbound, Outbound
 from tests.simulation.processor import Processor
 
 _FRAMES = ReplicationSettings(frame_bytes_max=64 << 10)
@@ -52,6 +52,7 @@ class Network:
         self.chunks = 0
         self.frames = 0
         self.dropped = 0
+        self.refused = 0
         self.bytes_per_s: float | None = None
         """Of each way between two nodes; None: frames take no time for their size."""
         self._pipes: dict[tuple[str, str], _Pipe] = {}
@@ -217,6 +218,11 @@ class SimTransport:
             self._network.carry(self._node, peer, queue.frame(self._ways[peer]))
         return True
 
+    def forge(self, peer: str, message: bytes) -> None:
+        """Say what this node's consensus did not."""
+        if peer in self._up:
+            self._network.carry(self._node, peer, self._ways[peer].seal([message]))
+
     async def fetch_snapshot(
         self, peer: str, kept: Sequence[SnapshotFile]
     ) -> AsyncIterator[FetchSnapshotResponse]:
@@ -244,7 +250,11 @@ class SimTransport:
             self._network.refresh()
 
     def arrive(self, frame: bytes) -> None:
-        peer, messages = self._inbound.open(frame)
+        try:
+            peer, messages = self._inbound.open(frame)
+        except FrameRefused:
+            self._network.refused += 1
+            return
         if messages:
             self._receive(peer, messages)
 

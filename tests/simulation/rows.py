@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +19,31 @@ from tests.simulation.ledger import UNKNOWN, Id, Ledger, demand
 from tests.simulation.order import Order
 
 
+@dataclass(frozen=True, slots=True)
+class Misfires:
+    """Of a topic whose settings leave out what comes due too late, from an entry on."""
+
+    topic: str
+    after_ms: int
+    since_index: int
+
+    def check(self, index: int, event: Event) -> None:
+        """What is released is in time, what is not has expired."""
+        if event.due_ms is None or event.kind not in (Kind.RELEASED, Kind.EXPIRED):
+            return
+        late = event.at_ms - event.due_ms > self.after_ms
+        if (event.kind is Kind.EXPIRED and not late.all()) or (
+            index > self.since_index and (event.kind is Kind.RELEASED and late.any())
+        ):
+            raise Violation(f"L10: {event.kind} of {self.topic} at {index}: late are {late.tolist()}")
+
+
 class Rows:
     """Of all nodes of one run. Each entry is told of by every replica, again after a restart."""
 
-    def __init__(self) -> None:
+    def __init__(self, ledger: Ledger) -> None:
+        self.misfires: Misfires | None = None
+        self._ledger = ledger
         self.messages: defaultdict[tuple[str, Kind], set[Id]] = defaultdict(set)
         """By topic, or `topic/group`, and kind."""
         self.order = Order(self.messages)
@@ -33,7 +55,7 @@ class Rows:
         if first is None:
             self._of_entries[index] = list(events)
             for event in events:
-                self._learn(event, queues)
+                self._learn(index, event, queues)
             return
         if len(first) != len(events) or not all(map(_equal, first, events)):
             raise Violation(f"L7: {node} tells of entry {index} {list(events)}, another {first}")
@@ -55,8 +77,9 @@ class Rows:
                 )
         self.messages[f"{topic}/{group}", Kind.DELIVERED] |= given
 
-    def check(self, ledger: Ledger) -> None:
+    def check(self) -> None:
         """Nothing that a client knows of may be missing in the rows."""
+        ledger = self._ledger
         for label, told in ledger.told.items():
             kinds = [Kind.SCHEDULED, *([Kind.CANCELLED] if label in ledger.cancelled else [])]
             missing = [kind for kind in kinds if told.message not in self.messages[told.topic, kind]]
@@ -69,7 +92,7 @@ class Rows:
                 ledger.id_of(label) in self.messages[group, kind], f"L9: no row {kind} of {group}: {label!r}"
             )
 
-    def _learn(self, event: Event, queues: Queues) -> None:
+    def _learn(self, index: int, event: Event, queues: Queues) -> None:
         if event.kind is Kind.GROUP_MOVED:
             self.order.moved(f"{event.topic}/{event.group}")
         if event.hour is None or event.global_index is None:
@@ -88,6 +111,12 @@ class Rows:
                 unknown = found - self.messages[f"{topic}", Kind.SCHEDULED]
                 demand(not unknown, f"L7: {unknown} of {topic} are released, and no row says scheduled")
             self.messages[place] |= found
+            if event.detail == "REDRIVEN":
+                self._ledger.redriven |= {(place[0], message) for message in found}
+            if event.kind is Kind.EXPIRED and not group:
+                self._ledger.expired[f"{topic}"] |= found
+            if self.misfires is not None and topic == self.misfires.topic and not group:
+                self.misfires.check(index, event)
 
 
 def _ids(hour: NDArray[np.generic], global_index: NDArray[np.generic]) -> set[Id]:

@@ -6,9 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.simulation import test_hostile_peers as hostile
 from tests.simulation import test_ledger_rows as rows
 from tests.simulation import test_order as order
 from tests.simulation import test_scenarios as scenarios
+from tests.simulation import test_shaping as shaping
 from tests.simulation import test_slow_nodes_and_links as slow
 from tests.simulation import test_small_clusters as small
 from tests.simulation import test_state_and_members as members
@@ -52,10 +54,12 @@ PAIRS: dict[str, Callable[[], None]] = {
     ),
     "write before saying": answers.test_an_answer_waits_until_the_disk_has_what_it_speaks_of,
     "urgent stream": slow.test_bulk_over_slow_links_keeps_its_leader,
+    "strangers": hostile.test_nothing_that_a_stranger_says_moves_anybody,
     "apply budget": slow.test_a_backlog_to_apply_does_not_silence_a_new_leader,
     "own disk before applying": small.test_a_cluster_of_one_acknowledges_nothing_that_its_disk_has_not,
     "lanes": order.test_messages_with_one_key_are_handed_over_one_after_another,
     "retries close their lane": order.test_what_follows_a_retry_under_its_key_waits_for_it,
+    "misfires": shaping.test_what_comes_due_while_all_sleep_is_dropped_where_its_topic_says_so,
     "rows of retries": rows.test_the_rows_of_retries_name_the_messages_that_the_copies_stand_for,
     "reserve": whole.test_what_a_leader_hands_over_while_nobody_hears_it_is_marked_when_it_comes_again,
     "fsync": scenarios.test_r_a_power_loss_of_all_right_after_an_acknowledgement_loses_nothing,

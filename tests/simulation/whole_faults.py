@@ -8,8 +8,11 @@ from typing import cast
 
 from google.protobuf.message import Message
 
+from tarry.node.redrive import redrive
 from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.proto.tarry_operator_pb2 import RedriveRequest
 from tarry.replication.command import encode
+from tarry.replication.refusal import Refusal
 from tarry.replication.status import ProposalRefused
 from tests.simulation import faults
 from tests.simulation.whole_node import WholeNode
@@ -22,7 +25,8 @@ Fault = Callable[[WholeWorld], Awaitable[None]]
 async def jump_clock(world: WholeWorld) -> None:
     """Of the one node whose clock is wrong, where the others' are a majority."""
     node, rng = world.wrong, world.rng
-    if len(world.nodes) < 3:
+    leader = world.leader()
+    if leader is None or len(leader.driver.status().members) < 3:
         return
     node.wall.ahead_ms = rng.choice((-1, 1)) * rng.choice(
         (0, 3_000, 60_000, 2 * HOUR_MS, rng.randrange(20_000))
@@ -33,7 +37,8 @@ async def jump_clock(world: WholeWorld) -> None:
 
 async def sleep_all(world: WholeWorld) -> None:
     """The machines are suspended and wake up together."""
-    asleep_ms = world.rng.choice((500, 5_000, 30_000, HOUR_MS))
+    most_ms = 3 * HOUR_MS if world.forgets_soon else HOUR_MS
+    asleep_ms = world.rng.choice((500, 5_000, 30_000, most_ms))
     world.note(f"sleep for {asleep_ms} ms")
     world.asleep_ms += asleep_ms
     world.counts["asleep_ms"] += asleep_ms
@@ -101,8 +106,33 @@ async def seek(world: WholeWorld) -> None:
         return
     world.note(f"{group} of {topic} is moved back")
     world.ledger.sought.add(f"{topic}/{group}")
-    now_ms = leader.core.time.now_ms()
-    await _administer(leader, log_pb.SeekCommand(topic=topic, group=group, offset=0, now_ms=now_ms))
+    queue, now_ms = leader.core.machine.queues.find(topic), leader.core.time.now_ms()
+    offset = 0 if queue is None else queue.first
+    await _administer(leader, log_pb.SeekCommand(topic=topic, group=group, offset=offset, now_ms=now_ms))
+
+
+async def give_back(world: WholeWorld) -> None:
+    """Dead letters go back to the group that gave them up."""
+    leader = cast(WholeNode | None, world.leader())
+    if leader is None:
+        return
+    machine, damage, now_ms = leader.core.machine, leader.core.damage, leader.core.time.now_ms
+    topic = world.rng.choice(("dlq.g1.a", "dlq.g1.b", "dlq.g2.a", "dlq.misfired.c"))
+    world.note(f"dead letters of {topic} go back")
+
+    async def propose(payload: Message) -> object:
+        return await leader.driver.propose(encode(payload))
+
+    async def give() -> None:
+        async for progress in redrive(machine, damage, propose, now_ms, RedriveRequest(topic=topic), 1 << 20):
+            if isinstance(progress, Refusal):
+                return
+
+    context = leader.processor.context
+    try:
+        await asyncio.wait_for(asyncio.get_running_loop().create_task(give(), context=context), 2.0)
+    except (ProposalRefused, TimeoutError) as refused:
+        world.note(f"not all: {refused!r}")
 
 
 async def delete_topic(world: WholeWorld) -> None:
@@ -137,6 +167,8 @@ FAULTS: tuple[Callable[[World], Awaitable[None]] | Fault, ...] = (
     cut_clients,
     cut_clients,
     seek,
+    give_back,
+    give_back,
     delete_topic,
     crash_while_it_writes,
     crash_while_it_writes,

@@ -107,7 +107,7 @@ class WholeNode(SimNode):
             listen="127.0.0.1:1",
             members=members,
             delivery=DELIVERY,
-            dispatch=DISPATCH,
+            dispatch=DISPATCH.model_copy(update={"retention_ms": world.retention_ms}),
             ledger=LEDGER,
         )
         self.journal = Journal(self.disk, incarnation=world.rng.getrandbits(60), tail_entries_max=64)

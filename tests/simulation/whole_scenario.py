@@ -11,13 +11,18 @@ import structlog
 from tests.simulation import virtual_loop
 from tests.simulation.model_consumer import ModelConsumer
 from tests.simulation.model_producer import ModelProducer
-from tests.simulation.whole_world import WholeWorld
+from tests.simulation.whole_world import GROUPS, WholeWorld
 
 Play = Callable[[WholeWorld, ModelProducer], Awaitable[None]]
 
 
 def scenario(
-    play: Play, *, consumers: bool = True, begin: Callable[[WholeWorld], Awaitable[None]] | None = None
+    play: Play,
+    *,
+    names: int = 3,
+    groups: dict[str, list[str]] = GROUPS,
+    consumers: bool = True,
+    begin: Callable[[WholeWorld], Awaitable[None]] | None = None,
 ) -> WholeWorld:
     """Played on a fresh cluster that delivers; drained and checked at the end."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
@@ -29,7 +34,8 @@ def scenario(
             await begin(world)
         await world.until_served()
         if consumers:
-            for topic, name in (("a", "g1"), ("a", "g2"), ("b", "g1"), ("b", "red")):
+            for place in (place for places in groups.values() for place in places):
+                topic, name = place.split("/")
                 for n in range(2):
                     consumer = ModelConsumer(world, f"{name}-{n}", topic, name, thinks_s=0.4)
                     tasks.append(asyncio.ensure_future(consumer.run()))
@@ -39,7 +45,7 @@ def scenario(
         await world.drain()
 
     async def whole() -> WholeWorld:
-        world, tasks = WholeWorld(seed=1), list[asyncio.Task[None]]()
+        world, tasks = WholeWorld(seed=1, names=names, groups=groups), list[asyncio.Task[None]]()
         world.answers_lost = 0.0
         try:
             await world.during(run(world, tasks))

@@ -9,10 +9,12 @@ import traceback
 
 import structlog
 
+from tarry.proto.tarry_operator_pb2 import MisfirePolicy
 from tests.simulation import virtual_loop, whole_faults
 from tests.simulation.model_producer import ModelProducer
 from tests.simulation.outcome import Outcome, digest
-from tests.simulation.whole_world import BROADCAST, GROUPS, WholeWorld
+from tests.simulation.whole_node import DISPATCH
+from tests.simulation.whole_world import BROADCAST, GROUPS, SHAPED, WholeWorld
 from tests.simulation.world import QUIET_AFTER_MS, SLOWNESS, draw_bandwidth
 
 
@@ -32,14 +34,24 @@ async def _simulate(seed: int, seconds: float) -> Outcome:
         skew_ms=skew_ms,
         quiet_after_ms=quiet_after_ms,
         slowness=slowness,
-        groups=draw.choice((GROUPS, {**GROUPS, "b": [*GROUPS["b"], f"b/{BROADCAST}"]})),
+        groups=draw.choice(
+            (
+                GROUPS,
+                {**GROUPS, "b": [*GROUPS["b"], f"b/{BROADCAST}"]},
+                {**GROUPS, SHAPED: [f"{SHAPED}/g1"]},
+            )
+        ),
+        retention_ms=draw.choice((DISPATCH.retention_ms, DISPATCH.retention_ms, 300)),
     )
+    policy = draw.choice(MisfirePolicy.values())
     world.network.bytes_per_s = draw_bandwidth(draw)
     asyncio.get_running_loop().set_exception_handler(world.on_error)
     failure: str | None = None
     try:
-        await world.during(_run(world, seconds))
+        await world.during(_run(world, seconds, policy))
     except Exception as error:  # noqa: BLE001 - a finding, to be told with its seed
+        while isinstance(error, ExceptionGroup):
+            error = error.exceptions[0]
         failure = f"{type(error).__name__}: {error}"
         world.history.extend(traceback.format_exc().splitlines())
     ledger = world.ledger
@@ -63,7 +75,7 @@ async def _simulate(seed: int, seconds: float) -> Outcome:
     return outcome
 
 
-async def _run(world: WholeWorld, seconds: float) -> None:
+async def _run(world: WholeWorld, seconds: float, policy: int) -> None:
     loop = asyncio.get_running_loop()
     until = loop.time() + seconds
     world.start()
@@ -71,6 +83,8 @@ async def _run(world: WholeWorld, seconds: float) -> None:
     producers = [ModelProducer(world, f"p{n}") for n in range(3)]
     try:
         async with asyncio.TaskGroup() as writing:
+            if SHAPED in world.groups:
+                writing.create_task(world.shape(policy))
             for producer in producers:
                 writing.create_task(producer.run(until))
             await asyncio.gather(*(whole_faults.plague(world, until) for _ in range(2)))
@@ -79,4 +93,5 @@ async def _run(world: WholeWorld, seconds: float) -> None:
     finally:
         for task in consumers:
             task.cancel()
+    world.counts["without room"] += sum(producer.without_room for producer in producers)
     world.counts["repeated"] += sum(producer.repeated for producer in producers)

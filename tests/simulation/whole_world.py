@@ -16,18 +16,23 @@ import numpy as np
 from numpy.typing import NDArray
 from pyroaring import BitMap
 
+from tarry.node import redrive
+from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.tarry_message_pb2 import Retried
+from tarry.proto.tarry_operator_pb2 import MisfirePolicy, TopicSettings
+from tarry.replication.command import encode
 from tarry.replication.groups import Acknowledged
 from tarry.replication.lanes import queue_of
 from tarry.replication.machine import Machine
 from tarry.replication.ready_queue import ReadyQueue
+from tarry.replication.status import ProposalRefused
 from tarry.wheel.state import MessageState
 from tests.simulation.checker import Violation
 from tests.simulation.ledger import Ledger, demand
 from tests.simulation.model_consumer import ModelConsumer
 from tests.simulation.model_puller import ModelPuller
-from tests.simulation.rows import Rows
-from tests.simulation.whole_node import WholeNode
+from tests.simulation.rows import Misfires, Rows
+from tests.simulation.whole_node import DISPATCH, WholeNode
 from tests.simulation.world import SETTINGS, SimNode, World
 
 HOUR_MS = 3_600_000
@@ -38,6 +43,11 @@ measured better than that, cluster time goes on by the leader's monotonic clock,
 (1.5 ms in the 3 s of a storm)."""
 DIGEST_EVERY = 32
 GROUPS = {"a": ["a/g1", "a/g2"], "b": ["b/g1", "b/red"]}
+SHAPED = "c"
+"""A topic with a rate, a bound on what is pending, and misfires."""
+MISFIRE_AFTER_MS = 800
+DEAD_LETTERS = ("dlq.g1.a", "dlq.misfired.c")
+"""Topics that somebody reads."""
 BROADCAST = "all~bc"
 """The group of a broadcast consumer: the name that it shares with others, and its own."""
 
@@ -62,6 +72,7 @@ class WholeWorld(World):
         quiet_after_ms: int = 1_000,
         slowness: float = 0.0,
         groups: dict[str, list[str]] = GROUPS,
+        retention_ms: int = DISPATCH.retention_ms,
     ) -> None:
         rng = random.Random(f"whole {seed}")
         memory = Path("/dev/shm")
@@ -73,8 +84,9 @@ class WholeWorld(World):
         """(client, node) that do not reach one another."""
         self._base_ms = 500_000 * HOUR_MS - rng.randrange(20_000)  # an hour may begin in the middle
         self.groups = groups
+        self.retention_ms = retention_ms
         self.ledger = Ledger(skew_ms + MEASURING_MS, groups)
-        self.rows = Rows()
+        self.rows = Rows(self.ledger)
         settings = replace(SETTINGS, quiet_after_ms=quiet_after_ms)
         super().__init__(seed, names, settings=settings, slowness=slowness)
         self.wrong = cast(WholeNode, self.rng.choice(self.nodes))
@@ -88,6 +100,14 @@ class WholeWorld(World):
 
     def make_node(self, name: str) -> SimNode:
         return WholeNode(self, name)
+
+    @property
+    def forgets_soon(self) -> bool:
+        return self.retention_ms < 10_000
+
+    def may_remove(self, members: int) -> bool:
+        """A clock that is wrong must stay one of three."""
+        return members > 3 or (members > 1 and abs(self.wrong.wall.ahead_ms) <= self.ledger.early_ms)
 
     def true_ms(self, at_s: float | None = None) -> int:
         """`at_s`: by the loop's time; now, where none is given."""
@@ -135,7 +155,37 @@ class WholeWorld(World):
                     made.append(ModelPuller(self, name, topic, group))
                     continue
                 made.append(ModelConsumer(self, name, topic, group, **TEMPERS[temper]))
+        if SHAPED in self.groups:
+            made += [ModelConsumer(self, f"{topic}-m", topic, "m") for topic in DEAD_LETTERS]
         return made
+
+    async def shape(self, policy: int) -> None:
+        """Give the topic its settings, as soon as somebody takes them."""
+        settings = TopicSettings(
+            release_per_s_max=60,
+            pending_max=40,
+            misfire=policy,  # type: ignore[arg-type]
+            misfire_after_ms=MISFIRE_AFTER_MS if policy else 0,
+            catch_up_per_s_max=30 if policy == MisfirePolicy.MISFIRE_POLICY_CATCH_UP else 0,
+        )
+        leaves_out = (MisfirePolicy.MISFIRE_POLICY_DROP, MisfirePolicy.MISFIRE_POLICY_DEAD_LETTER)
+        if policy in leaves_out:
+            self.rows.misfires = Misfires(SHAPED, MISFIRE_AFTER_MS, 1 << 60)
+        while True:
+            leader = cast(WholeNode | None, self.leader())
+            if leader is not None:
+                now_ms = leader.core.time.now_ms()
+                command = encode(log_pb.TopicCommand(topic=SHAPED, settings=settings, now_ms=now_ms))
+                try:
+                    await asyncio.wait_for(leader.driver.propose(command), 2.0)
+                except (ProposalRefused, TimeoutError):
+                    pass
+                else:
+                    break
+            await asyncio.sleep(0.05)
+        if self.rows.misfires is not None:
+            index = max(self.checker.applied)
+            self.rows.misfires = Misfires(SHAPED, MISFIRE_AFTER_MS, index)
 
     async def drain(self, timeout_s: float = 60.0) -> None:
         """All faults are over: everything that was acknowledged is delivered, and the queues empty."""
@@ -169,7 +219,7 @@ class WholeWorld(World):
         damaged = [node.name for node in self.whole if node.core.damage.left]
         if damaged:
             return f"records are damaged at {damaged}"
-        unacknowledged, pending = machine.queues.unacknowledged(), machine.wheel.pending
+        unacknowledged, pending = unsettled(machine), machine.wheel.pending
         if unacknowledged or pending:
             return f"{unacknowledged=} {pending=}"
         rotten = [node.name for node in self.whole if count_rotten(node.core.machine)]
@@ -179,7 +229,7 @@ class WholeWorld(World):
         """At equal applied indices."""
         machines = [node.core.machine for node in self.whole]
         demand(len({machine.digest() for machine in machines}) == 1, "C14: states differ")
-        self.rows.check(self.ledger)
+        self.rows.check()
         for machine in machines:
             check_books(machine)
 
@@ -193,6 +243,15 @@ class WholeWorld(World):
             if node._buried is not None:
                 await node._buried
         shutil.rmtree(self.folder)
+
+
+def unsettled(machine: Machine) -> int:
+    """Return how many deliveries are to be made; dead letters that nobody gave back are not."""
+    return sum(
+        len(_left(machine.queues[queue], acknowledged))
+        for (group, queue), acknowledged in machine.queues.acknowledged.items()
+        if group != redrive.GROUP
+    )
 
 
 def check_books(machine: Machine) -> None:
@@ -211,11 +270,12 @@ def check_books(machine: Machine) -> None:
     demand(not len(np.intersect1d(released, cancelled)), "B2: a cancelled message is released")
     scheduled = sum(hour.units for hour in state.hours)
     if all(queue.first == 0 for queue in queues) and not state.floor_hour:
-        total = len(released) + len(cancelled) + state.pending
+        dropped = sum(queue.misfires_dropped for queue in queues)
+        total = len(released) + len(cancelled) + state.pending + dropped
         demand(
             scheduled == total,
             f"B3: {scheduled} scheduled, but {len(released)} released, {len(cancelled)} cancelled, "
-            f"{state.pending} pending",
+            f"{dropped} dropped, {state.pending} pending",
         )
 
 

@@ -231,6 +231,10 @@ class World:
         members = leader.driver.status().members
         return [node for node in self.nodes if node.name in members]
 
+    def may_remove(self, members: int) -> bool:
+        """Whether one of so many members may go."""
+        return members > 1
+
     def note(self, text: str) -> None:
         self.history.append(f"{asyncio.get_running_loop().time():9.4f} {text}")
 
