@@ -25,6 +25,7 @@ from tarry.node.ledger.ledger import Ledger
 from tarry.node.retention import Retention
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.replication import command as command_codec
+from tarry.replication.costs import cost_us
 from tarry.replication.driver import Driver
 from tarry.replication.holds import Holds
 from tarry.replication.machine import Machine
@@ -242,9 +243,9 @@ class Leadership:
 
     async def _propose(self, payload: Message) -> Any:
         """Propose what the leader itself decided; overload is waited out."""
-        command = command_codec.encode(payload)
+        command, cost = command_codec.encode(payload), cost_us(payload)
         while True:
             try:
-                return await self._driver.propose(command)
+                return await self._driver.propose(command, cost)
             except Overloaded as overloaded:
                 await asyncio.sleep(overloaded.retry_ms / 1000)

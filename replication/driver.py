@@ -140,15 +140,17 @@ class Driver:
         self._core.stopping = True
         self._core.wake.set()
 
-    async def propose(self, command: bytes) -> Any:
+    async def propose(self, command: bytes, cost_us: int = 0) -> Any:
         """The machine's outcome of the command, once it is committed and applied here.
+
+        `cost_us`: what applying it is thought to take; entries are filled up to a bound of it.
 
         Raises NotLeader, Unknown, Overloaded, CommandTooLarge. A cancelled call may still be applied.
         """
         if self._core.consensus.role is not Role.LEADER or self._core.stopping:
             raise self._core.not_leader()
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._proposals.put(command, answer)
+        self._proposals.put(command, answer, cost_us)
         self._core.wake.set()
         return await answer
 

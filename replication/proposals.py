@@ -22,36 +22,40 @@ class Proposals:
 
     def __init__(self, settings: ReplicationSettings) -> None:
         self._settings = settings
-        self._waiting: deque[tuple[bytes, asyncio.Future[Any]]] = deque()
-        self._waiting_bytes = 0
+        self._waiting: deque[tuple[bytes, int, asyncio.Future[Any]]] = deque()
+        self._waiting_bytes = self._waiting_cost_us = 0
         self._under_way: dict[int, tuple[int, Answers]] = {}  # by index: term, answers
 
     @property
     def waiting(self) -> int:
         return len(self._waiting)
 
-    def put(self, command: bytes, answer: asyncio.Future[Any]) -> None:
-        """Raises CommandTooLarge, Overloaded."""
+    def put(self, command: bytes, answer: asyncio.Future[Any], cost_us: int = 0) -> None:
+        """`cost_us`: what applying it is thought to take. Raises CommandTooLarge, Overloaded."""
         settings = self._settings
         if len(command) > settings.command_bytes_max:
             raise CommandTooLarge(f"{len(command)} bytes; at most {settings.command_bytes_max}")
         full = self._waiting_bytes + len(command) > settings.waiting_bytes_max
         if full or len(self._waiting) >= settings.waiting_commands_max:
             raise Overloaded(settings.overload_retry_ms)
-        self._waiting.append((command, answer))
+        self._waiting.append((command, cost_us, answer))
         self._waiting_bytes += len(command)
+        self._waiting_cost_us += cost_us
 
     def take(self) -> tuple[bytes, Answers]:
         """A serialized LogEntry of what has waited longest, and whom to answer. Something must wait."""
         commands: list[bytes] = []
         answers: Answers = []
-        room_bytes = self._settings.entry_bytes_max
+        room_bytes, room_us = self._settings.entry_bytes_max, self._settings.entry_cost_us_max
         while self._waiting and len(commands) < self._settings.entry_commands_max:
-            if commands and len(self._waiting[0][0]) > room_bytes:
+            command, cost_us, answer = self._waiting[0]
+            if commands and (len(command) > room_bytes or cost_us > room_us):
                 break
-            command, answer = self._waiting.popleft()
+            self._waiting.popleft()
             self._waiting_bytes -= len(command)
+            self._waiting_cost_us -= cost_us
             room_bytes -= len(command)
+            room_us -= cost_us
             if not answer.cancelled():  # given up before it was proposed
                 commands.append(command)
                 answers.append(answer)
@@ -60,7 +64,10 @@ class Proposals:
     def _in_flight_max(self) -> int:
         """Small entries cost as much as large ones: they wait for company while some are under way."""
         settings = self._settings
-        enough = self._waiting_bytes >= settings.entry_bytes_worth
+        enough = (
+            self._waiting_bytes >= settings.entry_bytes_worth
+            or self._waiting_cost_us >= settings.entry_cost_us_max
+        )
         return settings.entries_in_flight_max if enough else settings.small_entries_in_flight_max
 
     def propose(self, consensus: Consensus, now: float) -> None:
@@ -87,9 +94,10 @@ class Proposals:
                 answer.set_result(outcome)
 
     def lose_leadership(self, leader: str | None) -> None:
-        waiting, self._waiting, self._waiting_bytes = self._waiting, deque(), 0
+        waiting, self._waiting = self._waiting, deque()
+        self._waiting_bytes = self._waiting_cost_us = 0
         under_way, self._under_way = self._under_way, {}
-        _refuse([answer for _, answer in waiting], NotLeader(leader))
+        _refuse([answer for _, _, answer in waiting], NotLeader(leader))
         for _, answers in under_way.values():
             _refuse(answers, Unknown("leadership was lost while the command was under way"))
 

@@ -26,6 +26,7 @@ class ReplicationSettings:
     command_bytes_max: int = 1 << 20
     entry_bytes_max: int = 1 << 20  # of what is coalesced; a single command may fill it
     entry_commands_max: int = 4096
+    entry_cost_us_max: int = 10_000  # of applying it, as estimated; a single command may cost more
     entries_in_flight_max: int = 8
     entry_bytes_worth: int = 128 << 10  # waiting: with less, commands wait for company
     small_entries_in_flight_max: int = 2  # beyond which they do

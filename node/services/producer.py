@@ -25,6 +25,7 @@ from tarry.proto import tarry_producer_pb2 as pb
 from tarry.proto.message_id import InvalidMessageId, MessageId
 from tarry.proto.tarry_message_pb2 import MessageState, Record, Retried
 from tarry.replication import command as command_codec
+from tarry.replication.costs import cost_us
 from tarry.replication.driver import Driver
 from tarry.replication.holds import Holds
 from tarry.replication.lanes import queue_of
@@ -120,7 +121,9 @@ class ProducerService:
         refusal = self._topics_allow(command.request) or self._disk_allows()
         if refusal is not None:
             return refusal
-        outcome: Scheduled | Refusal = await self._driver.propose(command_codec.encode(command))
+        outcome: Scheduled | Refusal = await self._driver.propose(
+            command_codec.encode(command), cost_us(command)
+        )
         return outcome if isinstance(outcome, Refusal) else outcome.response
 
     def _topics_allow(self, request: log_pb.ScheduleColumns) -> Refusal | None:
@@ -207,7 +210,9 @@ class ProducerService:
                 global_index=index[known].tobytes(),
                 now_ms=self._time.now_ms(),
             )
-            outcome: Cancelled | Refusal = await self._driver.propose(command_codec.encode(command))
+            outcome: Cancelled | Refusal = await self._driver.propose(
+                command_codec.encode(command), cost_us(command)
+            )
             if isinstance(outcome, Refusal):
                 return outcome
             outcomes[known] = CANCEL_OUTCOMES[outcome.outcomes]

@@ -23,6 +23,7 @@ from tarry.proto import tarry_operator_pb2 as pb
 from tarry.proto.tarry_consumer_pb2 import StartAt
 from tarry.replication import command as command_codec
 from tarry.replication.administration import Changed
+from tarry.replication.costs import cost_us
 from tarry.replication.driver import Driver
 from tarry.replication.machine import Machine
 from tarry.replication.ready_queue import ReadyQueue
@@ -95,7 +96,9 @@ class TopicCalls:
         return refusal
 
     async def _propose(self, payload: Message) -> Changed | Refusal:
-        outcome: Changed | Refusal = await self._driver.propose(command_codec.encode(payload))
+        outcome: Changed | Refusal = await self._driver.propose(
+            command_codec.encode(payload), cost_us(payload)
+        )
         return outcome
 
     async def _create_topic(self, request: pb.CreateTopicRequest) -> Message | Refusal:

@@ -30,6 +30,16 @@ async def test_what_waits_becomes_one_entry_up_to_its_limits() -> None:
     assert sizes == [5, 2, 1]
 
 
+async def test_an_entry_costs_no_more_than_a_turn_may_but_for_one_command() -> None:
+    proposals = Proposals(ReplicationSettings(entry_cost_us_max=1_000))
+    for cost_us in (400, 600, 1, 999, 5_000, 300, 300, 300, 300):
+        proposals.put(b"x", future(), cost_us)
+    sizes = []
+    while proposals.waiting:
+        sizes.append(len(proposals.take()[1]))
+    assert sizes == [2, 2, 1, 3, 1]
+
+
 async def test_each_command_gets_its_own_outcome() -> None:
     proposals = Proposals(ReplicationSettings())
     answers = [future() for _ in range(3)]
