@@ -179,7 +179,7 @@ class Nodes:
         started = time.monotonic()
         try:
             status: operator_pb.ClusterStatusResponse = await self.node(address).operator.ClusterStatus(
-                operator_pb.ClusterStatusRequest(), timeout=ASK_MS / 1_000, metadata=self.metadata
+                operator_pb.ClusterStatusRequest(brief=True), timeout=ASK_MS / 1_000, metadata=self.metadata
             )
         except grpc.aio.AioRpcError as failure:
             error = error_of_call(failure)

@@ -208,10 +208,12 @@ class RedriveResponse(_message.Message):
     def __init__(self, looked_at: _Optional[int] = ..., redriven: _Optional[int] = ..., done: _Optional[bool] = ...) -> None: ...
 
 class ClusterStatusRequest(_message.Message):
-    __slots__ = ("digest",)
+    __slots__ = ("digest", "brief")
     DIGEST_FIELD_NUMBER: _ClassVar[int]
+    BRIEF_FIELD_NUMBER: _ClassVar[int]
     digest: bool
-    def __init__(self, digest: _Optional[bool] = ...) -> None: ...
+    brief: bool
+    def __init__(self, digest: _Optional[bool] = ..., brief: _Optional[bool] = ...) -> None: ...
 
 class ClusterStatusResponse(_message.Message):
     __slots__ = ("node", "leader", "term", "commit_index", "applied_index", "members", "pending", "ready", "frontier_ms", "tick", "local_index", "now_ms", "topics", "version", "lease", "state_digest", "damaged_found", "damaged_repaired", "damaged_left", "ledger", "turns")

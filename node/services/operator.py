@@ -20,17 +20,18 @@ from tarry.node.services.handlers import Answer, LeaderCalls
 from tarry.node.services.ledger import LedgerCalls
 from tarry.node.services.members import MemberCalls
 from tarry.node.services.parsing import parse
+from tarry.node.services.topic_status import TopicStatuses
 from tarry.node.services.topics import TopicCalls
 from tarry.node.status import abort
 from tarry.proto import tarry_operator_pb2 as pb
 from tarry.replication.driver import Driver
 from tarry.replication.holds import Holds
 from tarry.replication.machine import Machine
-from tarry.replication.ready_queue import ReadyQueue
 from tarry.replication.refusal import Reason, Refusal
 from tarry.replication.status import PeerStatus, TransferRefused
 
 SERVICE: Final = "tarry.v1.OperatorService"
+VERSION: Final = version("tarry")
 TRANSFER_DEADLINE_MS: Final = 5_000
 
 
@@ -61,7 +62,10 @@ class OperatorService:
         self._delivery = delivery
         self._calls = calls
         self._member_calls = MemberCalls(driver, authorizer, calls, self._members)
-        self._topic_calls = TopicCalls(machine, driver, time, authorizer, limits, calls, damage, self._topic)
+        self._topics = TopicStatuses(machine, time, delivery)
+        self._topic_calls = TopicCalls(
+            machine, driver, time, authorizer, limits, calls, damage, self._topics.one
+        )
 
     def handlers(self) -> ServiceHandler:
         """Return the service's handlers for a grpc.aio server."""
@@ -82,6 +86,23 @@ class OperatorService:
         refusal = self._authorizer.refusal(context, Right.OPERATE if request.digest else None)
         if refusal is not None:
             await abort(context, refusal)
+        if request.brief:
+            return self._brief().SerializeToString()
+        topics = await self._topics.all(self._authorizer.sees(context))
+        return self._full(digest=request.digest).SerializeToString() + topics
+
+    def _brief(self) -> pb.ClusterStatusResponse:
+        status = self._driver.status()
+        return pb.ClusterStatusResponse(
+            node=status.node,
+            leader=status.leader or "",
+            term=status.term,
+            members=self._members(),
+            version=VERSION,
+            lease=status.may_serve and self._delivery() is not None,
+        )
+
+    def _full(self, *, digest: bool) -> pb.ClusterStatusResponse:
         status = self._driver.status()
         wheel, queues = self._machine.wheel, self._machine.queues
         return pb.ClusterStatusResponse(
@@ -97,16 +118,15 @@ class OperatorService:
             tick=wheel.tick,
             local_index=wheel.local_index,
             now_ms=self._time.now_ms(),
-            topics=self._topics(self._authorizer.sees(context)),
-            version=version("tarry"),
+            version=VERSION,
             lease=status.may_serve and self._delivery() is not None,
-            state_digest=self._machine.digest() if request.digest else b"",
+            state_digest=self._machine.digest() if digest else b"",
             damaged_found=self._damage.found,
             damaged_repaired=self._damage.repaired,
             damaged_left=self._damage.left,
             ledger=self._ledger.status(),
             turns=turns(self._holds),
-        ).SerializeToString()
+        )
 
     def _members(self) -> list[pb.Member]:
         status = self._driver.status()
@@ -121,37 +141,6 @@ class OperatorService:
             )
             for node, address in sorted(status.members.items())
         ]
-
-    def _topics(self, sees: Callable[[str], bool]) -> list[pb.TopicStatus]:
-        return [self._topic(queue) for queue in self._machine.queues if not queue.group and sees(queue.topic)]
-
-    def _topic(self, queue: ReadyQueue) -> pb.TopicStatus:
-        queues, delivery = self._machine.queues, self._delivery()
-        now_ms = self._time.now_ms()
-        held_back = queue.units - max(queue.first, queue.pace.opened(now_ms, queue.units))
-        topic = pb.TopicStatus(
-            topic=queue.topic,
-            released=queue.units,
-            first_offset=queue.first,
-            pending=self._machine.wheel.pending_of(queue.queue),
-            held_back=max(0, held_back),
-            held_until_ms=queue.pace.opens_ms(queue.units - 1) if held_back > 0 else 0,
-            misfires_dropped=queue.misfires_dropped,
-        )
-        for group in queues.groups_of(queue.queue):
-            main = queues.acknowledged[group, queue.queue]
-            retry = queues.of(queue.topic, group)
-            done = queues.acknowledged[group, retry.queue]
-            at_leader = delivery.find(queue.topic, group) if delivery else None
-            topic.groups.add(
-                group=group,
-                floor=main.floor,
-                acked_above_floor=len(main.acked),
-                retrying=retry.units - done.floor - len(done.acked),
-                consumers=len(at_leader.consumers) if at_leader else 0,
-                in_hand=sum(f.in_hand for f in at_leader.feeds.values()) if at_leader else 0,
-            )
-        return topic
 
     async def _transfer(self, raw: bytes, context: CallContext) -> Answer:
         refusal = self._authorizer.refusal(context, Right.OPERATE)

@@ -47,7 +47,7 @@ class TopicCalls:
         limits: Limits,
         calls: LeaderCalls,
         damage: Damage,
-        describe: Callable[[ReadyQueue], pb.TopicStatus],
+        describe: Callable[[ReadyQueue], Awaitable[pb.TopicStatus]],
     ) -> None:
         self._machine = machine
         self._driver = driver
@@ -120,7 +120,7 @@ class TopicCalls:
         queue = self._machine.queues.find(request.topic)
         if queue is None:
             return unknown_topic(request.topic)
-        return pb.DescribeTopicResponse(topic=self._describe(queue), settings=queue.settings)
+        return pb.DescribeTopicResponse(topic=await self._describe(queue), settings=queue.settings)
 
     async def _delete_topic(self, request: pb.DeleteTopicRequest) -> Message | Refusal:
         done = await self._propose(log_pb.DeleteTopicCommand(topic=request.topic, now_ms=self._time.now_ms()))

@@ -13,17 +13,20 @@ from typing import Any
 import numpy as np
 
 from tarry.node.app import Node
+from tarry.node.auth import Authorizer
 from tarry.node.config import NodeConfig
 from tarry.node.group_delivery import GroupDelivery
 from tarry.node.long_holds import Collections
+from tarry.node.services.operator import OperatorService
 from tarry.proto import tarry_consumer_pb2 as consumer_pb
 from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.proto import tarry_operator_pb2 as operator_pb
 from tarry.proto.tarry_message_pb2 import Record
 from tarry.proto.tarry_producer_pb2 import ScheduleBatchRequest
 from tarry.replication import command as command_codec
 from tarry.replication.holds import Holds
 from tests import turns as cost
-from tests.simulation.edge import Edge
+from tests.simulation.edge import Context, Edge
 from tests.simulation.processor import Processor
 
 RECORD = Record(body=b"x" * 100).SerializeToString()
@@ -37,6 +40,20 @@ class Leader:
         self.node = node
         self.edge = Edge(node.config, node._core, Processor())
         self.machine = node.machine
+        core = node._core
+        self._operator = OperatorService(
+            node.machine,
+            node.driver,
+            node.time,
+            Authorizer({}),
+            lambda: core.leadership.delivery,
+            self.edge._calls,
+            node.config.limits,
+            core.damage,
+            core.ledger,
+            core.holds,
+        )
+        self.topics = self._operator._topics
 
     async def propose(self, payload: Any) -> Any:
         """Commit a command; its outcome."""
@@ -64,6 +81,12 @@ class Leader:
             await self.schedule(part, np.full(part, now_ms - 1))
         queue = self.machine.queues.of(TOPIC)
         await until(lambda: queue.units >= count)
+
+    async def status(self, **request: bool) -> bytes:
+        """As ClusterStatus."""
+        context: Any = Context()
+        raw = operator_pb.ClusterStatusRequest(**request).SerializeToString()
+        return await self._operator._cluster_status(raw, context)
 
     def group(self) -> GroupDelivery:
         """Return the group at the leader; it must be open."""

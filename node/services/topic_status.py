@@ -1,0 +1,101 @@
+"""What operators are told of topics and groups, worked out in pieces: there may be 20,000 of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Final
+
+from tarry.node.clock import ClusterTime
+from tarry.node.delivery import Delivery
+from tarry.node.pieces import Pieces
+from tarry.proto import tarry_operator_pb2 as pb
+from tarry.replication.machine import Machine
+from tarry.replication.ready_queue import ReadyQueue
+
+PIECE_QUEUES: Final = 500
+"""Topics and groups told of in one turn of the event loop: some 5 ms."""
+
+
+class TopicStatuses:
+    """Tells of topics as they are while it asks: one may be newer than another by some turns."""
+
+    def __init__(self, machine: Machine, time: ClusterTime, delivery: Callable[[], Delivery | None]) -> None:
+        self._machine = machine
+        self._time = time
+        self._delivery = delivery
+        self._pieces = Pieces()
+
+    async def all(self, sees: Callable[[str], bool]) -> bytes:
+        """Return a ClusterStatusResponse with nothing but the topics that the caller may see, serialized."""
+        queues = list(self._machine.queues)
+        steps = map(_serialized, self._steps((queue for queue in queues if not queue.group), sees))
+        if len(queues) < PIECE_QUEUES:
+            return b"".join(steps)
+        parts = []
+        while (part := await self._pieces.alone(partial(next, steps, None))) is not None:
+            parts.append(part)
+        return b"".join(parts)
+
+    async def one(self, queue: ReadyQueue) -> pb.TopicStatus:
+        """Return a topic's status."""
+        steps = self._steps([queue], lambda topic: True)
+        told = next(steps)
+        while not told:
+            told = await self._pieces.alone(partial(next, steps))
+        return told[0]
+
+    def _steps(
+        self, queues: Iterable[ReadyQueue], sees: Callable[[str], bool]
+    ) -> Iterator[list[pb.TopicStatus]]:
+        """Yield, for each piece of work, the topics that are told of completely; at least one."""
+        done: list[pb.TopicStatus] = []
+        room = PIECE_QUEUES
+        for queue in queues:
+            topic = self._topic(queue)
+            seen = sees(queue.topic)
+            for group in self._machine.queues.groups_of(queue.queue) if seen else ():
+                self._add(topic, queue, group)
+                room -= 1
+                if room <= 0:
+                    yield done
+                    done, room = [], PIECE_QUEUES
+            done += [topic] if seen else []
+            room -= 1
+            if room <= 0:
+                yield done
+                done, room = [], PIECE_QUEUES
+        yield done
+
+    def _topic(self, queue: ReadyQueue) -> pb.TopicStatus:
+        now_ms = self._time.now_ms()
+        held_back = queue.units - max(queue.first, queue.pace.opened(now_ms, queue.units))
+        return pb.TopicStatus(
+            topic=queue.topic,
+            released=queue.units,
+            first_offset=queue.first,
+            pending=self._machine.wheel.pending_of(queue.queue),
+            held_back=max(0, held_back),
+            held_until_ms=queue.pace.opens_ms(queue.units - 1) if held_back > 0 else 0,
+            misfires_dropped=queue.misfires_dropped,
+        )
+
+    def _add(self, topic: pb.TopicStatus, queue: ReadyQueue, group: str) -> None:
+        queues, delivery = self._machine.queues, self._delivery()
+        main, retry = queues.acknowledged.get((group, queue.queue)), queues.find(queue.topic, group)
+        if main is None or retry is None:  # deleted meanwhile
+            return
+        done = queues.acknowledged[group, retry.queue]
+        at_leader = delivery.find(queue.topic, group) if delivery else None
+        topic.groups.add(
+            group=group,
+            floor=main.floor,
+            acked_above_floor=len(main.acked),
+            retrying=retry.units - done.floor - len(done.acked),
+            consumers=len(at_leader.consumers) if at_leader else 0,
+            in_hand=sum(feed.in_hand for feed in at_leader.feeds.values()) if at_leader else 0,
+        )
+
+
+def _serialized(topics: list[pb.TopicStatus]) -> bytes:
+    return pb.ClusterStatusResponse(topics=topics).SerializeToString()
