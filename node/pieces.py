@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 R = TypeVar("R")
 
-PIECE_OFFSETS: Final = 4_096
-"""Of one turn: some 5 ms to settle, 10 ms to resume."""
+PIECE_OFFSETS: Final = 2_048
+"""Of one turn: some 3 ms to settle, 5 ms to resume."""
 
 
 class Pieces:

@@ -18,7 +18,9 @@ from typing import Any, Final
 from tarry.node import precise_loop
 from tarry.replication.holds import BOUND_S, Hold, Holds
 
-TRIES: Final = 3
+TRIES: Final = 4
+NEIGHBOURS: Final = 1.5
+"""What others on the same processor may cost in its caches, beyond what they cost the fixed piece of work."""
 REFERENCE_S: Final = 0.010
 """CPU time of the fixed piece of work on the machine that the bounds were set on."""
 
@@ -35,8 +37,8 @@ def cpu_s(work: Callable[[], object]) -> float:
 
 
 def bound_s(bound_s: float = BOUND_S) -> float:
-    """Return what is allowed on this machine."""
-    return bound_s * max(1.0, cpu_s(_fixed) / REFERENCE_S)
+    """Return what is allowed on this machine, as busy as it is now."""
+    return NEIGHBOURS * bound_s * max(1.0, cpu_s(_fixed) / REFERENCE_S)
 
 
 class Steps:
@@ -62,9 +64,11 @@ Play = Callable[[Steps, Holds], Coroutine[Any, Any, None]]
 
 def too_long(play: Play) -> dict[str, Hold]:
     """Return the steps of a play in which a turn takes too long, however often it is tried."""
-    allowed_s, long = bound_s(), dict[str, Hold]()
+    long: dict[str, Hold] = {}
     for _ in range(TRIES):
-        long = {name: hold for name, hold in busiest(play).items() if hold.cpu_s > allowed_s}
+        held = busiest(play)
+        allowed_s = bound_s()
+        long = {name: hold for name, hold in held.items() if hold.cpu_s > allowed_s}
         if not long:
             break
     return long
