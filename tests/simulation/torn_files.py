@@ -1,4 +1,4 @@
-"""What a power loss leaves of a machine's files: all that its checkpoint counts, and anything of the rest."""
+"""What a power loss leaves of a node's state: what was synced, and anything of the rest."""
 
 from __future__ import annotations
 
@@ -6,59 +6,49 @@ import os
 import random
 import shutil
 from pathlib import Path
+from typing import Final
 
-from tarry.proto import tarry_log_pb2 as log_pb
-from tarry.replication.ready_queue import SEGMENT_UNITS
-from tarry.replication.ready_queue import UNIT_BYTES as READY_UNIT_BYTES
-from tarry.replication.state_folder import StateFolder
-from tarry.replication.state_store import StateStore
-from tarry.replication.wheel_checkpoint import wheel_state
-from tarry.wheel.delay_log import UNIT_BYTES as INDEX_UNIT_BYTES
-from tarry.wheel.hour_partition import folder_name
+from tarry.replication.state_folder import POINTER
+from tests.simulation.synced_files import SyncedFiles
+
+OWN_SYNCS: Final = "checkpoint"
+"""Of LMDB, which syncs its file itself (see test_synced)."""
 
 
-def tear(data: Path, rng: random.Random) -> None:
+def tear(data: Path, synced: SyncedFiles, rng: random.Random) -> None:
     """Of a closed machine in a node's data folder, lose or damage whatever was not synced."""
-    folder = StateFolder(data).path
-    checkpoint = durable(folder)
-    lengths = _lengths(folder, checkpoint)
-    for name in ("hours", "ready"):
-        for inner in sorted((folder / name).iterdir()) if (folder / name).exists() else ():
-            _tear_folder(inner, lengths, rng)
+    _tear_pointer(data, synced, rng)
+    for state in sorted(data.glob("state-*")):
+        _tear_folder(state, synced, rng)
 
 
-def durable(folder: Path) -> log_pb.Checkpoint:
-    """Return the checkpoint in a state folder that no machine has open; an empty one where there is none."""
-    store = StateStore(folder / "checkpoint")
-    stored = store.load()
-    store.close()
-    return log_pb.Checkpoint.FromString(stored) if stored else log_pb.Checkpoint()
+def _tear_pointer(data: Path, synced: SyncedFiles, rng: random.Random) -> None:
+    """Let the pointer be again what it was when its folder was last synced, or not."""
+    pointer = data / POINTER
+    if not pointer.exists() or pointer.read_bytes() == synced.kept_pointer(data) or rng.random() < 0.5:
+        return
+    kept = synced.kept_pointer(data)
+    if kept is None:
+        pointer.unlink()
+    else:
+        pointer.write_bytes(kept)
 
 
-def _lengths(folder: Path, checkpoint: log_pb.Checkpoint) -> dict[Path, int]:
-    lengths: dict[Path, int] = {}
-    for hour in wheel_state(checkpoint).hours:
-        path = folder / "hours" / folder_name(hour.hour)
-        lengths[path / "delay.log"] = hour.log_bytes
-        lengths[path / "delay.index"] = hour.units * INDEX_UNIT_BYTES
-    for queue in checkpoint.queues:
-        for segment in () if queue.deleted else range(-(-queue.units // SEGMENT_UNITS)):
-            units = min(SEGMENT_UNITS, queue.units - segment * SEGMENT_UNITS)
-            path = folder / "ready" / str(queue.queue) / f"{segment * SEGMENT_UNITS:016x}.ready"
-            lengths[path] = units * READY_UNIT_BYTES
-    return lengths
-
-
-def _tear_folder(folder: Path, lengths: dict[Path, int], rng: random.Random) -> None:
-    known = any(path in lengths for path in folder.iterdir())
-    if not known and rng.random() < 0.3:
+def _tear_folder(folder: Path, synced: SyncedFiles, rng: random.Random) -> None:
+    if not synced.keeps_name(folder) and rng.random() < 0.3:
         shutil.rmtree(folder)
         return
     for path in sorted(folder.iterdir()):
-        if path.name == "slots":
+        if path.name == OWN_SYNCS and synced.keeps_name(path):
+            continue
+        if path.is_dir():
+            _tear_folder(path, synced, rng)
+        elif path.name == "slots":
             _tear_slots(path, rng)
+        elif not synced.keeps_name(path) and rng.random() < 0.3:
+            path.unlink()
         else:
-            _tear_tail(path, lengths.get(path, 0), rng)
+            _tear_tail(path, synced.kept_bytes(path), rng)
 
 
 def _tear_tail(path: Path, kept: int, rng: random.Random) -> None:

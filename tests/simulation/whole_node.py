@@ -241,7 +241,7 @@ class WholeNode(SimNode):
         for _ in range(3):  # what they had started
             await asyncio.sleep(0)
         core.machine.close()
-        tear(self.data, random.Random(self.world.rng.random()))
+        tear(self.data, self.world.synced, random.Random(self.world.rng.random()))
 
     def take_checkpoint(self) -> None:
         if self.alive and self.running.is_set():

@@ -32,6 +32,7 @@ from tests.simulation.ledger import Ledger, demand
 from tests.simulation.model_consumer import ModelConsumer
 from tests.simulation.model_puller import ModelPuller
 from tests.simulation.rows import Misfires, Rows
+from tests.simulation.synced_files import SyncedFiles
 from tests.simulation.whole_node import DISPATCH, WholeNode
 from tests.simulation.world import SETTINGS, SimNode, World
 
@@ -77,6 +78,8 @@ class WholeWorld(World):
         rng = random.Random(f"whole {seed}")
         memory = Path("/dev/shm")
         self.folder = Path(tempfile.mkdtemp(dir=memory if memory.is_dir() else None))
+        self.synced = SyncedFiles(self.folder)
+        self.synced.watch()
         self.asleep_ms = 0
         self.answers_lost = 0.05
         self.calm = False
@@ -242,6 +245,7 @@ class WholeWorld(World):
             node.crash()
             if node._buried is not None:
                 await node._buried
+        self.synced.unwatch()
         shutil.rmtree(self.folder)
 
 
