@@ -31,7 +31,7 @@ from tarry.chaos.verdict import BUSY, Verdict, judge
 from tarry.client.local_cluster import LocalClusterError
 
 console = Console(stderr=True, highlight=False, soft_wrap=True)
-for name in ("processes", "networks", "disks", "members", "clocks", "packets", "moments"):
+for name in ("processes", "networks", "disks", "members", "clocks", "packets", "moments", "abuse"):
     import_module(f"tarry.chaos.scenarios.{name}")
 
 

@@ -202,15 +202,22 @@ class Producers:
         for draft, found, due in zip(drafts, answer.ids, answer.due_ms.tolist(), strict=True):
             self._answered(draft, None, found, due)
 
-    async def schedule_many(self, topic: str, count: int, delay_ms: int, *, recorded: bool) -> None:
+    async def schedule_many(
+        self, topic: str, count: int, delay_ms: int, *, recorded: bool, body_bytes: int = 100
+    ) -> None:
         """Schedule many as batches, all due at one moment; `recorded`: they belong to the history."""
         async with self._client.producer() as producer:
             drafts = self._drafts(topic, [self._now_ms() + delay_ms] * count)
-            bodies = [TOKEN.pack(draft.token).ljust(100, b"\0") for draft in drafts]
+            bodies = [TOKEN.pack(draft.token).ljust(body_bytes, b"\0") for draft in drafts]
             answer = await producer.schedule_batch(topic, bodies, due_ms=drafts[0].due_ms)
             if recorded:
                 for draft, found in zip(drafts, answer.ids, strict=True):
                     self._answered(draft, None, found, draft.due_ms)
+
+    async def schedule_at(self, topic: str, due_ms: Sequence[int]) -> None:
+        """Schedule a message for each due time, as large batches; they belong to the history."""
+        async with self._client.producer() as producer:
+            await self._large_batch(producer, topic, due_ms, 100, random.Random(self._seed))
 
     def _drafts(self, topic: str, due_ms: Sequence[int]) -> list[Sent]:
         """Return messages for one topic that have no answer yet."""

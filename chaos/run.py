@@ -144,7 +144,7 @@ class Run:
     async def serving(self) -> None:
         """Wait until every running node follows one leader; it is on record that they do."""
         await self.cluster.serving(SERVES_S)
-        await self._ask(digest=False)
+        await self.ask(digest=False)
 
     async def transfer(self, target: str = "") -> None:
         """Move leadership as an operator does; the planned pause is written down."""
@@ -160,10 +160,12 @@ class Run:
             await self.during(0.1)
         return not self.cluster.local.nodes[name].running
 
-    async def fill(self, count: int, *, delay_ms: int = 3_600_000, delivered: bool = False) -> None:
+    async def fill(
+        self, count: int, *, delay_ms: int = 3_600_000, delivered: bool = False, body_bytes: int = 100
+    ) -> None:
         """Schedule many at once; `delivered`: in this run, to be judged as all others are."""
         topic = TOPICS[0] if delivered else "bulk"
-        await self.producers.schedule_many(topic, count, delay_ms, recorded=delivered)
+        await self.producers.schedule_many(topic, count, delay_ms, recorded=delivered, body_bytes=body_bytes)
 
     async def added(self, node: LocalNode) -> None:
         """Make a running node a member, however often it takes."""
@@ -304,10 +306,10 @@ class Run:
         """Wait until all have applied the same, for as long as any of them gets further; then compare."""
         seen, since = 0, time.monotonic()
         while time.monotonic() - since < SETTLE_S:
-            there = await self._ask(digest=False)
+            there = await self.ask(digest=False)
             indices = [one.applied_index for one in there]
             if len(indices) == len(self.names) and len(set(indices)) == 1:
-                there = await self._ask()
+                there = await self.ask()
                 if len({(one.applied_index, one.digest) for one in there}) == 1:
                     return True
             if sum(indices) != seen:
@@ -325,7 +327,7 @@ class Run:
                         asking[name] = tasks.create_task(self._ask_one(name, True))
                 await asyncio.sleep(SAW_MS / 1_000)
 
-    async def _ask(self, *, digest: bool = True) -> list[NodeSeen]:
+    async def ask(self, *, digest: bool = True) -> list[NodeSeen]:
         """Ask the nodes how they are, past all links; a digest is work for them."""
         seen = await asyncio.gather(*(self._ask_one(name, digest) for name in self.names))
         return [one for one in seen if one is not None]

@@ -26,6 +26,36 @@ async def member_added_and_the_leader_killed(run: Run) -> None:
     await run.serving()
 
 
+@scenario(loads=("light",))
+async def emptied_founder(run: Run) -> None:
+    """A follower that has acknowledged what the third lacks loses its folder: it must not elect the third."""
+    leader, (emptied, behind) = await run.leader(), await run.followers()
+    node = run.cluster.local.nodes[emptied]
+    async with run.disturbed("a folder emptied", loose=True):
+        run.cluster.links.cut(isolated(behind, run.names))
+        await run.during(2)
+        run.cluster.kill(leader)
+        run.cluster.kill(emptied)
+        wipe(node)
+        run.cluster.links.mend(isolated(behind, run.names))
+        run.cluster.start(emptied)
+        await run.during(3)
+        leads = any(seen.leads for seen in await run.ask())
+        run.expect(not leads, f"{behind} or {emptied} leads without what {leader} and {emptied} acknowledged")
+        run.cluster.start(leader)
+        ended = await run.ended(emptied, within_s=20)
+        run.expect(ended, f"{emptied} goes on although its peers know that its name has spoken before")
+        told = "--rejoin" in node.log_tail(40)
+        run.expect(told, f"{emptied} does not say what to do: {node.log_tail(5)}")
+        if not ended:
+            run.cluster.kill(emptied)
+        await run.removed(emptied)
+        run.cluster.rejoin(node)
+        run.cluster.start(emptied)
+        await run.added(node)
+    await run.serving()
+
+
 @scenario()
 async def leader_removed(run: Run) -> None:
     """A fourth node joins, the leader is removed (it hands over first) and comes back as a newcomer."""

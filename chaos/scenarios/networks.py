@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+
 from tarry.chaos.faults.network import bridge, deaf, isolated, mute, ring
 from tarry.chaos.proxies import CLIENT, Link, between
 from tarry.chaos.run import Run
 from tarry.chaos.scenario import scenario
 
+CATCH_UP_S = 60
 LEASE_MS = 700
 """What a leader that is cut off may hand over before its lease is over, and what travels then."""
 
@@ -119,6 +123,44 @@ async def narrow_links(run: Run) -> None:
         links.spoil(links.links(), "slicer", average_size=40, size_variation=20, delay=20)
         await run.during(3)
     links.heal()
+
+
+@scenario(loads=("light",), settings={"dispatch": {"journal_retained_bytes": 1 << 28}})
+async def slow_link_catch_up(run: Run) -> None:
+    """A follower 16 MB behind, on a link of 1 MB/s: it has all of the log within 60 s."""
+    name = (await run.followers())[0]
+    async with run.disturbed("behind a slow link", name):
+        run.cluster.kill(name)
+        await run.fill(16_000, body_bytes=1_024)
+        index = max(seen.applied_index for seen in await run.ask())
+        run.cluster.links.spoil(isolated(name, run.names), "bandwidth", rate=1_000)
+        run.cluster.start(name)
+        begun_s, applied = time.monotonic(), 0
+        while applied < index and time.monotonic() - begun_s < CATCH_UP_S:
+            await run.during(0.5)
+            applied = max((seen.applied_index for seen in await run.ask() if seen.node == name), default=0)
+        run.say(f"{name} has applied {applied} of {index} after {time.monotonic() - begun_s:.1f} s")
+        run.expect(applied >= index, f"{name} has {applied} of {index} entries after {CATCH_UP_S} s")
+    run.cluster.links.heal()
+    await run.serving()
+
+
+@scenario(loads=("light",), travel_ms=1_000, patience_ms=6_000)
+async def slow_link_bulk(run: Run) -> None:
+    """Links of 6 MB/s between the nodes while 30 MB are scheduled, four batches at once: one term."""
+    links, term = run.cluster.links, await run.cluster.term()
+    async with run.disturbed("slow links", loose=True):
+        links.spoil(links.links(clients=False), "bandwidth", rate=6_000)
+        await asyncio.gather(*(_fill_in_turn(run, 15) for _ in range(4)))
+        await run.during(1)
+    after = await run.cluster.term()
+    run.expect(after == term, f"slow links took the cluster from term {term} to {after}", timed=True)
+    links.heal()
+
+
+async def _fill_in_turn(run: Run, batches: int) -> None:
+    for _ in range(batches):
+        await run.fill(500, body_bytes=1_024)
 
 
 @scenario()

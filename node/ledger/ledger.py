@@ -218,9 +218,16 @@ class Ledger:
         closing.result()
 
     async def _try(self, work: Callable[[], object]) -> bool:
-        """Do disk work in a thread; False where the disk refused."""
+        """Do disk work in a thread; False where the disk refused.
+
+        Who cancels this waits for the thread: work on the same files that began beside it would spoil both.
+        """
+        working = asyncio.ensure_future(self._run_blocking(work))
         try:
-            await asyncio.shield(self._run_blocking(work))
+            await asyncio.shield(working)
+        except asyncio.CancelledError:
+            await asyncio.wait([working])
+            raise
         except OSError as error:
             if not self._failure:
                 log.error("the ledger cannot be written; delivery goes on", error=str(error))

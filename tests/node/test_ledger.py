@@ -6,6 +6,7 @@ import asyncio
 import json
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -256,6 +257,33 @@ async def test_a_process_of_its_own_closes_a_segment_unless_nobody_waits_for_it(
     assert [row["topic"] for row in rows] == ["t", "t", "other"]
     with pytest.raises(OSError, match="FileNotFoundError"):
         close_apart(left, NOW_MS)
+
+
+async def test_who_cancels_a_write_waits_for_the_thread_so_that_closing_never_begins_beside_it(
+    make: Callable[..., Replica],
+) -> None:
+    replica = make()
+    replica.apply(subscribe())
+    disk, begun, goes_on = replica.ledger.disk, threading.Event(), threading.Event()
+    begin = disk.begin
+
+    def slow(now_ms: int, first_index: int) -> Any:
+        begun.set()
+        assert goes_on.wait(60)
+        return begin(now_ms, first_index)
+
+    disk.begin = slow  # type: ignore[method-assign]
+    writing = asyncio.create_task(replica.ledger.write())
+    assert await asyncio.to_thread(begun.wait, 60)
+    writing.cancel()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    waits = not writing.done()
+    goes_on.set()
+    assert waits
+    with pytest.raises(asyncio.CancelledError):
+        await writing
+    assert disk.open is not None
 
 
 def test_a_node_does_without_pyarrow_until_somebody_asks_for_its_ledger() -> None:
