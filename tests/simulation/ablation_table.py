@@ -18,7 +18,14 @@ from tests.simulation.test_ablations import PAIRS
 from tests.simulation.whole_seeds import simulate_whole
 
 SECONDS = 8.0
-WHOLE = {"reserve", "lanes", "misfires", "retries close their lane", "rows of retries"}
+WHOLE = {
+    "reserve",
+    "checkpoint before trimming",
+    "lanes",
+    "misfires",
+    "retries close their lane",
+    "rows of retries",
+}
 """Guards that consensus alone does not have."""
 
 

@@ -62,6 +62,10 @@ def _apply_all(self: applying.Applying) -> None:
 apply_for_a_while = applying.Applying.apply
 
 
+def _trim_all_that_is_applied(self: Driver, index: int) -> None:
+    self._compact_to = self._core.applied
+
+
 def _hear_anybody(self: Driver, peer: str, messages: list[PeerMessage]) -> None:
     self._known_peers = {*self._known_peers, peer}
     hear_peers(self, peer, messages)
@@ -145,6 +149,7 @@ ABLATIONS: dict[str, tuple[Replaced, ...]] = {
     "urgent stream": ((sending, "BULK", frozenset()),),
     "strangers": ((Driver, "_receive", _hear_anybody),),
     "apply budget": ((applying.Applying, "apply", _apply_all),),
+    "checkpoint before trimming": ((Driver, "compact", _trim_all_that_is_applied),),
     "own disk before applying": ((applying, "min", lambda committed, durable: committed),),
     "lanes": ((Lanes, "take", lambda self, queue, units: np.ones(len(units), dtype=np.bool_)),),
     "retries close their lane": ((Queues, "block", lambda self, queue, lanes, placed: None),),

@@ -56,6 +56,7 @@ PAIRS: dict[str, Callable[[], None]] = {
     "urgent stream": slow.test_bulk_over_slow_links_keeps_its_leader,
     "strangers": hostile.test_nothing_that_a_stranger_says_moves_anybody,
     "apply budget": slow.test_a_backlog_to_apply_does_not_silence_a_new_leader,
+    "checkpoint before trimming": (small.test_a_node_by_itself_keeps_every_entry_that_no_checkpoint_contains),
     "own disk before applying": small.test_a_cluster_of_one_acknowledges_nothing_that_its_disk_has_not,
     "lanes": order.test_messages_with_one_key_are_handed_over_one_after_another,
     "retries close their lane": order.test_what_follows_a_retry_under_its_key_waits_for_it,

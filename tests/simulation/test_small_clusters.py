@@ -6,7 +6,11 @@ import asyncio
 
 import pytest
 
+from tests.simulation import whole_scenario
+from tests.simulation.model_producer import ModelProducer
 from tests.simulation.playing import followers, scenario, write
+from tests.simulation.whole_scenario import soon
+from tests.simulation.whole_world import WholeWorld
 from tests.simulation.world import World
 
 
@@ -34,3 +38,21 @@ def test_a_cluster_serves_while_more_than_half_of_it_is_there(names: int, away: 
         assert not serves or await world.propose(leader)
 
     scenario(play, names=names)
+
+
+def test_a_node_by_itself_keeps_every_entry_that_no_checkpoint_contains() -> None:
+    async def play(world: WholeWorld, producer: ModelProducer) -> None:
+        (node,) = world.whole
+        await producer.schedule("a", soon(world, 10, 300))
+        node.write_s = 1.0
+        node.take_checkpoint()
+        await asyncio.sleep(0.1)
+        for _ in range(30):
+            await producer.schedule("a", soon(world, 10, 300))
+        assert node.writing is not None
+        await node.writing
+        await asyncio.sleep(0.1)
+        node.crash()
+        node.start(world.members)
+
+    whole_scenario.scenario(play, names=1)
