@@ -17,8 +17,7 @@ class PacedLink:
         self._target = host, int(port)
         self._bytes_per_s = bytes_per_s
         self._free_at = {"there": 0.0, "back": 0.0}
-        self.carried_bytes = 0
-        """There."""
+        self.carried_bytes = {"there": 0, "back": 0}
         self.connections = 0
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -56,6 +55,5 @@ class PacedLink:
                 await asyncio.sleep(self._free_at[way] - loop.time())
                 writer.write(data)
                 await writer.drain()
-                if way == "there":
-                    self.carried_bytes += len(data)
+                self.carried_bytes[way] += len(data)
         writer.transport.abort()

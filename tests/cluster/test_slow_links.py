@@ -53,7 +53,7 @@ async def test_a_follower_that_is_far_behind_a_slow_link_catches_up_with_each_by
             cluster.running.add(late)
             async with asyncio.timeout(30):
                 await cluster.until_equal()
-            assert link.carried_bytes < 1.25 * behind_bytes
+            assert link.carried_bytes["there"] < 1.25 * behind_bytes
             assert link.connections <= 2
             assert leader.driver.may_serve()
 
@@ -70,3 +70,24 @@ async def test_bulk_writing_over_slow_links_keeps_its_leader(tmp_path: Path) -> 
 
         await asyncio.gather(*(propose() for _ in range(20)))
         assert leader.driver.status().term == term
+
+
+async def test_a_state_comes_over_a_slow_link_at_the_first_time_of_asking_and_the_leader_stays(
+    tmp_path: Path,
+) -> None:
+    """It goes by gRPC; the follower's heartbeats go by streams over the same link."""
+    async with Cluster(tmp_path, peer_ping_ms=300, peer_silence_ms=1_000, **STEADY) as cluster:
+        leader = await cluster.leader()
+        late = cluster.replicas[next(name for name in sorted(cluster.running) if name != leader.name)]
+        await cluster.stop(late.name)
+        await asyncio.gather(*(leader.driver.propose(bytes(100_000)) for _ in range(40)))
+        leader.driver.compact(leader.machine.applied_index)
+        await leader.driver.propose(b"after the state")
+        async with PacedLink(leader.address, 1_000_000) as link:
+            late.dial[leader.address] = link.address
+            await cluster.restart(late.name)
+            async with asyncio.timeout(30):
+                await cluster.until_equal()
+            assert late.snapshots.installed == 1
+            assert link.carried_bytes["back"] < 1.25 * 4_000_000
+            assert leader.driver.may_serve()
