@@ -301,6 +301,9 @@ class Node:
                 if count != told.get((peer, why)):
                     log.warning("messages dropped", peer=peer, why=why.value, messages=count)
             told = dict(self.driver.dropped)
+            if self.driver.waits_for:
+                names = ", ".join(self.driver.waits_for)
+                log.warning("no journal here: takes part once these say that it never had one", nodes=names)
             await asyncio.sleep(to_next(DROPPED_PERIOD_S, asyncio.get_running_loop().time()))
 
 

@@ -23,6 +23,7 @@ from tarry.node.privacy import keep_private
 from tarry.node.rejoining import Phase, Rejoining, interrupted, phase, set_aside
 from tarry.node.tls import channel_credentials
 from tarry.replication.command import AnotherVersion
+from tarry.replication.founding import JournalLost
 from tarry.replication.holds import Holds
 from tarry.replication.installing import StateMismatch
 from tarry.replication.journal_records import JournalDamaged
@@ -40,6 +41,7 @@ DAMAGED: Final = (
     WheelDamaged,
     QueueDamaged,
     StateMismatch,
+    JournalLost,
 )
 
 

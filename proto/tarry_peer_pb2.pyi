@@ -32,6 +32,24 @@ class JoinResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
+class RecallRequest(_message.Message):
+    __slots__ = ("cluster", "node")
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    cluster: str
+    node: str
+    def __init__(self, cluster: _Optional[str] = ..., node: _Optional[str] = ...) -> None: ...
+
+class RecallResponse(_message.Message):
+    __slots__ = ("fresh", "spoken", "members")
+    FRESH_FIELD_NUMBER: _ClassVar[int]
+    SPOKEN_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    fresh: bool
+    spoken: _containers.RepeatedScalarFieldContainer[str]
+    members: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, fresh: _Optional[bool] = ..., spoken: _Optional[_Iterable[str]] = ..., members: _Optional[_Iterable[str]] = ...) -> None: ...
+
 class MeetRequest(_message.Message):
     __slots__ = ("cluster", "node")
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
@@ -383,8 +401,14 @@ class MemberList(_message.Message):
     returning: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, addresses: _Optional[_Mapping[str, str]] = ..., added: _Optional[_Iterable[str]] = ..., returning: _Optional[_Iterable[str]] = ...) -> None: ...
 
+class NodeList(_message.Message):
+    __slots__ = ("nodes",)
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    nodes: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, nodes: _Optional[_Iterable[str]] = ...) -> None: ...
+
 class JournalHead(_message.Message):
-    __slots__ = ("incarnation", "boot", "term", "voted_for", "commit_index", "first_index", "last_index", "last_chain", "members", "installing")
+    __slots__ = ("incarnation", "boot", "term", "voted_for", "commit_index", "first_index", "last_index", "last_chain", "members", "installing", "spoken")
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     BOOT_FIELD_NUMBER: _ClassVar[int]
     TERM_FIELD_NUMBER: _ClassVar[int]
@@ -395,6 +419,7 @@ class JournalHead(_message.Message):
     LAST_CHAIN_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
     INSTALLING_FIELD_NUMBER: _ClassVar[int]
+    SPOKEN_FIELD_NUMBER: _ClassVar[int]
     incarnation: int
     boot: int
     term: int
@@ -405,4 +430,5 @@ class JournalHead(_message.Message):
     last_chain: int
     members: MemberList
     installing: LogPosition
-    def __init__(self, incarnation: _Optional[int] = ..., boot: _Optional[int] = ..., term: _Optional[int] = ..., voted_for: _Optional[str] = ..., commit_index: _Optional[int] = ..., first_index: _Optional[int] = ..., last_index: _Optional[int] = ..., last_chain: _Optional[int] = ..., members: _Optional[_Union[MemberList, _Mapping]] = ..., installing: _Optional[_Union[LogPosition, _Mapping]] = ...) -> None: ...
+    spoken: NodeList
+    def __init__(self, incarnation: _Optional[int] = ..., boot: _Optional[int] = ..., term: _Optional[int] = ..., voted_for: _Optional[str] = ..., commit_index: _Optional[int] = ..., first_index: _Optional[int] = ..., last_index: _Optional[int] = ..., last_chain: _Optional[int] = ..., members: _Optional[_Union[MemberList, _Mapping]] = ..., installing: _Optional[_Union[LogPosition, _Mapping]] = ..., spoken: _Optional[_Union[NodeList, _Mapping]] = ...) -> None: ...

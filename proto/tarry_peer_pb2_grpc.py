@@ -40,6 +40,11 @@ class PeerServiceStub:
                 request_serializer=tarry_dot_proto_dot_tarry__peer__pb2.MeetRequest.SerializeToString,
                 response_deserializer=tarry_dot_proto_dot_tarry__peer__pb2.MeetResponse.FromString,
                 _registered_method=True)
+        self.Recall = channel.unary_unary(
+                '/tarry.v1.PeerService/Recall',
+                request_serializer=tarry_dot_proto_dot_tarry__peer__pb2.RecallRequest.SerializeToString,
+                response_deserializer=tarry_dot_proto_dot_tarry__peer__pb2.RecallResponse.FromString,
+                _registered_method=True)
         self.FetchSnapshot = channel.unary_stream(
                 '/tarry.v1.PeerService/FetchSnapshot',
                 request_serializer=tarry_dot_proto_dot_tarry__peer__pb2.FetchSnapshotRequest.SerializeToString,
@@ -53,6 +58,13 @@ class PeerServiceServicer:
 
     def Meet(self, request, context):
         """Meet tells a node where it may open its streams of PeerFrames, and gives it what lets them in.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Recall(self, request, context):
+        """Recall tells a node without a journal who has spoken to the one that answers.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -72,6 +84,11 @@ def add_PeerServiceServicer_to_server(servicer, server):
                     servicer.Meet,
                     request_deserializer=tarry_dot_proto_dot_tarry__peer__pb2.MeetRequest.FromString,
                     response_serializer=tarry_dot_proto_dot_tarry__peer__pb2.MeetResponse.SerializeToString,
+            ),
+            'Recall': grpc.unary_unary_rpc_method_handler(
+                    servicer.Recall,
+                    request_deserializer=tarry_dot_proto_dot_tarry__peer__pb2.RecallRequest.FromString,
+                    response_serializer=tarry_dot_proto_dot_tarry__peer__pb2.RecallResponse.SerializeToString,
             ),
             'FetchSnapshot': grpc.unary_stream_rpc_method_handler(
                     servicer.FetchSnapshot,
@@ -107,6 +124,33 @@ class PeerService:
             '/tarry.v1.PeerService/Meet',
             tarry_dot_proto_dot_tarry__peer__pb2.MeetRequest.SerializeToString,
             tarry_dot_proto_dot_tarry__peer__pb2.MeetResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Recall(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tarry.v1.PeerService/Recall',
+            tarry_dot_proto_dot_tarry__peer__pb2.RecallRequest.SerializeToString,
+            tarry_dot_proto_dot_tarry__peer__pb2.RecallResponse.FromString,
             options,
             channel_credentials,
             insecure,

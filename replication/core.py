@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -37,6 +37,8 @@ class Core:
     """Indices of states that followers were given, and have not gone on from yet."""
     dropped: Counter[tuple[str, Dropped]] = field(default_factory=Counter)
     """Messages that count for nothing: by who said them, and why."""
+    waits_for: Sequence[str] = ()
+    """Members that have yet to say whether this node, which has no journal, has spoken before."""
     stopping: bool = False
     failure: BaseException | None = None
     """Of something beside the turns; the next turn raises it."""

@@ -12,12 +12,12 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from tarry.proto.tarry_peer_pb2 import PeerMessage
-from tarry.replication import handing_over, reading, reporting, retaining, snapshot
+from tarry.replication import founding, handing_over, reading, reporting, retaining, snapshot
 from tarry.replication.applying import Applying, Machine
 from tarry.replication.between_turns import BetweenTurns
 from tarry.replication.clock import Clock
@@ -31,6 +31,7 @@ from tarry.replication.journal import Batch, Journal
 from tarry.replication.journal_records import StorageFull
 from tarry.replication.membership import Membership
 from tarry.replication.proposals import Proposals
+from tarry.replication.register import Register
 from tarry.replication.sending import Sending
 from tarry.replication.settings import ReplicationSettings
 from tarry.replication.snapshot import SnapshotSink, SnapshotSource
@@ -112,16 +113,19 @@ class Driver:
         self._applying = Applying(self._core, machine, self._proposals)
         self._joining = Joining(self._core, self._set_peers)
         self._known_peers = self._membership.peers()
+        self._register = Register(self._core)
+        self._early: list[tuple[str, list[PeerMessage]]] = []  # of nodes that are not noted yet
         self._installing = Installing(self._core, transport, snapshot_sink)
 
     async def run(self) -> None:
-        """Until stopped. Raises on anything unexpected: the process must then end."""
+        """Until stopped. Raises JournalLost, and on anything unexpected: the process must then end."""
         core = self._core
-        await self._write(self._journal.stage())  # the boot number is durable before anything is said with it
-        serve_snapshot = partial(snapshot.serve, core, self._snapshot_source)
-        self._transport.start(self._identity(), self._receive, self._link, serve_snapshot, core.fail)
+        self._transport.introduce(self._register)
         try:
-            self._set_peers()
+            if self._journal.empty and self._node in self._membership.current():
+                await founding.begin(core, self._transport)
+            if not core.stopping:
+                await self._begin()
             while not core.stopping:
                 await self._wait()
                 await self._turn()
@@ -135,6 +139,12 @@ class Driver:
             if self._writing is not None:
                 await asyncio.wait([self._writing])  # the journal may be closed after this
             core.end_turn()
+
+    async def _begin(self) -> None:
+        await self._write(self._journal.stage())  # the boot number is durable before anything is said with it
+        serve_snapshot = partial(snapshot.serve, self._core, self._snapshot_source)
+        self._transport.start(self._identity(), self._receive, self._link, serve_snapshot, self._core.fail)
+        self._set_peers()
 
     async def stop(self) -> None:  # returns at once; `run` ends after its turn
         self._core.stopping = True
@@ -187,6 +197,11 @@ class Driver:
     def dropped(self) -> Mapping[tuple[str, Dropped], int]:
         """How many messages counted for nothing: by who said them, and why."""
         return self._core.dropped
+
+    @property
+    def waits_for(self) -> Sequence[str]:
+        """Members that have yet to say whether this node, which has no journal, has spoken before."""
+        return self._core.waits_for
 
     def is_peer(self, node: str) -> bool:
         """Whether a node of that name may speak here: a member, a newcomer, or a configured one."""
@@ -250,6 +265,9 @@ class Driver:
             self._sending.send(late)
         if len(journal.membership_changes) != changes:
             self._set_peers()
+        heard, self._early = self._early, []
+        for peer, messages in heard:
+            self._receive(peer, messages)
         self._tell()
         if self._inbound or core.applied < min(consensus.commit_index, journal.durable_index):
             core.wake.set()
@@ -330,6 +348,10 @@ class Driver:
     def _receive(self, peer: str, messages: list[PeerMessage]) -> None:
         if peer not in self._known_peers:
             self._core.dropped[peer, Dropped.STRANGER] += len(messages)
+            return
+        if not self._register.noted(peer):
+            self._register.note(peer)
+            self._early.append((peer, messages))
             return
         with self._core.holds.by("peers' messages"):
             self._inbound.extend((peer, message) for message in self._between_turns.take(peer, messages))

@@ -58,6 +58,8 @@ class Journal:
         self._staged = Staged(head=True)
         self._changes: dict[int, bytes] = {}  # membership payloads by index
         self._head = read_head(storage)
+        self.empty = self._head.boot == 0
+        """Whether there was no journal: this node is new, or has lost it."""
         if self._head.incarnation == 0:
             self._head.incarnation = incarnation
         self._head.boot += 1
@@ -67,6 +69,9 @@ class Journal:
         self._load()
         self._head.commit_index = min(self._head.commit_index, self._last)
         self._mend_term()
+        self._spoken = self._who_has_spoken()
+        self.durable_spoken = self._spoken
+        """Durably so."""
         self.durable_index = self._last
         self.durable_term = self._head.term
 
@@ -121,6 +126,11 @@ class Journal:
     def returning(self) -> Set[str]:
         """Who was no member as of `first_index`, and had left to come back."""
         return set(self._head.members.returning)
+
+    @property
+    def spoken(self) -> Set[str]:
+        """Nodes that this one has let in, ever."""
+        return self._spoken
 
     @property
     def membership_changes(self) -> Sequence[tuple[int, bytes]]:
@@ -218,6 +228,12 @@ class Journal:
         self._head.members.CopyFrom(MemberList(addresses=members))
         self._staged.head = True
 
+    def note_spoken(self, node: str) -> None:
+        if node not in self._spoken:
+            self._spoken |= {node}
+            self._head.spoken.nodes.append(node)
+            self._staged.head = True
+
     def set_term(self, term: int, voted_for: str | None) -> None:
         if term < self._head.term:
             raise JournalMisused(f"term {term} after {self._head.term}")
@@ -244,6 +260,7 @@ class Journal:
             seal(head.SerializeToString(deterministic=True)),
             self._last,
             head.term,
+            self._spoken,
         )
 
     def write(self, batch: Batch) -> None:
@@ -258,6 +275,7 @@ class Journal:
 
     def mark_durable(self, batch: Batch) -> None:
         self.durable_index, self.durable_term = batch.last_index, batch.term
+        self.durable_spoken = batch.spoken
         self._tail.trim(min(self._last, self.durable_index))
 
     def close(self) -> None:
@@ -283,6 +301,13 @@ class Journal:
             self._tail.trim(self._last)
         if end and (self._last, chain) != (end, self._head.last_chain):
             raise JournalDamaged(f"ends at {self._last} instead of {end}")
+
+    def _who_has_spoken(self) -> Set[str]:
+        """As the head says; where it was written before that was kept, all who may have."""
+        spoken = self._head.spoken.nodes
+        if not self.empty and not self._head.HasField("spoken"):
+            spoken.extend(sorted(self._head.members.addresses))
+        return frozenset(spoken)
 
     def _mend_term(self) -> None:
         if terms.is_plausible(max(self._head.term, self._last_term), 0):

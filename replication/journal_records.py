@@ -12,7 +12,7 @@ import bisect
 import hashlib
 import struct
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
@@ -54,6 +54,7 @@ class Batch:
     head: bytes
     last_index: int
     term: int
+    spoken: Set[str] = frozenset()
 
 
 @dataclass(slots=True)

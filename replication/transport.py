@@ -22,11 +22,14 @@ from tarry.proto.tarry_peer_pb2 import (
     MeetRequest,
     MeetResponse,
     PeerMessage,
+    RecallRequest,
+    RecallResponse,
     SnapshotFile,
 )
 from tarry.replication.peer_accepting import Tell, untold
 from tarry.replication.peer_listener import PeerListener
 from tarry.replication.peer_way import STREAMS, Dialling, Door, PeerAway, PeerRefuses, Way
+from tarry.replication.register import Register
 from tarry.replication.settings import ReplicationSettings
 from tarry.replication.snapshot import SnapshotFailed
 from tarry.replication.transport_options import channel_options, server_options
@@ -37,6 +40,8 @@ from tarry.replication.wire import Identity, Inbound, Outbound
 __all__ = ["PeerTransport", "ServeSnapshot", "Transport", "channel_options", "server_options"]
 
 _MEET = f"/{SERVICE}/Meet"
+_RECALL = f"/{SERVICE}/Recall"
+_RECALL_S = 1.0
 _FETCH = f"/{SERVICE}/FetchSnapshot"
 _REFUSALS = (grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED)
 
@@ -64,6 +69,7 @@ class PeerTransport:
         self._identity = Identity("", "", 0, 0)
         self._link: Callable[[str, bool], None] = lambda peer, up: None
         self._fail: Callable[[BaseException], None] = lambda error: None
+        self._register: Register | None = None
         self._epochs = itertools.count(1)
         self._ways: dict[str, Way] = {}
         self._channels: dict[str, grpc.aio.Channel] = {}
@@ -76,6 +82,22 @@ class PeerTransport:
     async def listen(self, host: str, port: int = 0) -> None:
         """For peers' streams, before `start`. Port 0: any that is free. Raises OSError."""
         await self._listener.listen(host, port)
+
+    def introduce(self, register: Register) -> None:
+        self._register = register
+        self.servicer.introduce(register)
+
+    async def recall(self, peer: str, address: str) -> RecallResponse | None:
+        register = self._register
+        assert register is not None
+        request = RecallRequest(cluster=register.cluster, node=register.node)
+        async with self._channel(address) as channel:
+            ask = channel.unary_unary(_RECALL, RecallRequest.SerializeToString, RecallResponse.FromString)
+            try:
+                answer: RecallResponse = await ask(request, metadata=self._metadata, timeout=_RECALL_S)
+            except grpc.aio.AioRpcError:
+                return None
+        return answer
 
     def start(
         self,

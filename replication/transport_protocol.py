@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn, Protocol, TypeAlias
 
-from tarry.proto.tarry_peer_pb2 import FetchSnapshotResponse, PeerMessage, SnapshotFile
+from tarry.proto.tarry_peer_pb2 import FetchSnapshotResponse, PeerMessage, RecallResponse, SnapshotFile
+from tarry.replication.register import Register
 from tarry.replication.wire import Identity
 
 ServeSnapshot: TypeAlias = Callable[[Sequence[SnapshotFile]], AsyncIterator[FetchSnapshotResponse]]
@@ -17,6 +18,12 @@ ServeSnapshot: TypeAlias = Callable[[Sequence[SnapshotFile]], AsyncIterator[Fetc
 class Transport(Protocol):
     """Carries messages to peers; at most once, perhaps not at all; in order what is urgent, and what is
     bulk, in any order across the two (`wire`)."""
+
+    def introduce(self, register: Register) -> None:
+        """From here on peers are told who has spoken to this node, which may yet say nothing itself."""
+
+    async def recall(self, peer: str, address: str) -> RecallResponse | None:
+        """Before `start`: who has spoken to a peer; None: it does not answer."""
 
     def start(
         self,

@@ -15,9 +15,12 @@ from tarry.proto.tarry_peer_pb2 import (
     FetchSnapshotResponse,
     MeetRequest,
     MeetResponse,
+    RecallRequest,
+    RecallResponse,
 )
 from tarry.replication.peer_frames import STREAMS
 from tarry.replication.peer_listener import PeerListener
+from tarry.replication.register import Register
 from tarry.replication.snapshot import SnapshotFailed
 from tarry.replication.transport_protocol import PeerGate, ServeSnapshot
 
@@ -36,7 +39,11 @@ class PeerServicer:
         self._token = token
         self._gate = gate
         self._met = met
+        self._register: Register | None = None
         self._serve_snapshot: ServeSnapshot | None = None
+
+    def introduce(self, register: Register) -> None:
+        self._register = register
 
     def start(self, serve_snapshot: ServeSnapshot) -> None:
         self._serve_snapshot = serve_snapshot
@@ -52,21 +59,36 @@ class PeerServicer:
             request_deserializer=FetchSnapshotRequest.FromString,
             response_serializer=FetchSnapshotResponse.SerializeToString,
         )
-        return grpc.method_handlers_generic_handler(SERVICE, {"Meet": meet, "FetchSnapshot": fetch})
+        recall = grpc.unary_unary_rpc_method_handler(
+            self._recall,
+            request_deserializer=RecallRequest.FromString,
+            response_serializer=RecallResponse.SerializeToString,
+        )
+        methods = {"Meet": meet, "Recall": recall, "FetchSnapshot": fetch}
+        return grpc.method_handlers_generic_handler(SERVICE, methods)
 
-    async def _check(self, context: Context, request: MeetRequest | FetchSnapshotRequest) -> None:
+    async def _check(
+        self, context: Context, request: MeetRequest | FetchSnapshotRequest | RecallRequest
+    ) -> Register:
+        """Return who has spoken to this node."""
         shown = dict(context.invocation_metadata() or ()).get("authorization", "")
         if self._token and not hmac.compare_digest(f"Bearer {self._token}".encode(), str(shown).encode()):
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, "show the cluster's peer token")
-        inbound = self._listener.inbound
-        if inbound is None:
+        register = self._register
+        if register is None:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "the replica is not running")
-        if request.cluster != inbound.cluster:
+        if request.cluster != register.cluster:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"not of {request.cluster}")
         await self._gate.check(context, request.node)
+        return register
+
+    async def _recall(self, request: RecallRequest, context: Context) -> RecallResponse:
+        return (await self._check(context, request)).recall()
 
     async def _meet(self, request: MeetRequest, context: Context) -> MeetResponse:
         await self._check(context, request)
+        if self._listener.inbound is None:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "the replica is not running")
         self._met(request.node)
         give, now = self._listener.tickets.give, asyncio.get_running_loop().time()
         tickets = [give(request.node, now) for _ in range(STREAMS)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import subprocess
 import sys
 import time
@@ -139,6 +140,27 @@ async def test_a_node_on_an_empty_disk_comes_back_with_one_flag(tmp_path: Path) 
             await agree(client, set(cluster.nodes))
             assert not (node.folder / "rejoining").exists()
             assert (await client.operator().transfer(victim)).leader == victim
+
+
+async def test_a_founder_whose_folder_was_emptied_is_refused_and_rejoins_when_told_to(
+    cluster: LocalCluster,
+) -> None:
+    leader = await asyncio.to_thread(cluster.wait_until_serving)
+    victim = next(name for name in cluster.nodes if name != leader)
+    async with connect(cluster.addresses) as client:
+        await schedule(client, 1_000)
+        cluster.kill(victim)
+        shutil.rmtree(cluster.nodes[victim].folder)
+        code, said = await asyncio.to_thread(run_to_the_end, cluster, victim)
+        assert code == 3, said
+        assert "has taken part in this cluster before" in said
+        assert "--rejoin" in said
+        assert "Traceback" not in said
+        config = cluster.nodes[victim].config
+        config.write_text('damaged_data = "rejoin"\n' + config.read_text())
+        cluster.start(victim)
+        await agree(client, set(cluster.nodes))
+        assert (await client.operator().status()).pending == 1_000
 
 
 async def test_a_node_that_lost_its_data_does_not_vote_before_the_others_have_let_it_go(

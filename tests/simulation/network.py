@@ -10,8 +10,15 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextvars import Context
 from dataclasses import dataclass
 
-from tarry.proto.tarry_peer_pb2 import FetchSnapshotResponse, PeerFrame, PeerMessage, SnapshotFile
+from tarry.proto.tarry_peer_pb2 import (
+    FetchSnapshotResponse,
+    PeerFrame,
+    PeerMessage,
+    RecallResponse,
+    SnapshotFile,
+)
 from tarry.replication.peer_queue import PeerQueue
+from tarry.replication.register import Register
 from tarry.replication.settings import ReplicationSettings
 from tarry.replication.snapshot import SnapshotFailed
 from tarry.replication.transport import ServeSnapshot
@@ -42,6 +49,8 @@ class Network:
         self.rng = rng
         self.weather = Weather()
         self.ends: dict[str, SimTransport] = {}
+        self.introduced: dict[str, SimTransport] = {}
+        """Those too that have not started yet."""
         self._watch = watch
         self._cuts: dict[tuple[str, str], bool] = {}  # (from, to): whether the ends notice
         self._last: dict[tuple[str, str, bool], float] = {}
@@ -86,6 +95,9 @@ class Network:
 
     def passes(self, sender: str, receiver: str) -> bool:
         return (sender, receiver) not in self._cuts and receiver in self.ends
+
+    def joins(self, one: str, other: str) -> bool:
+        return not any(way in self._cuts for way in ((one, other), (other, one)))
 
     def seems_open(self, sender: str, receiver: str) -> bool:
         there_and_back = ((sender, receiver), (receiver, sender))
@@ -177,6 +189,17 @@ class SimTransport:
         self._up: set[str] = set()
         self._dead = False
 
+    def introduce(self, register: Register) -> None:
+        self.register = register
+        self._network.introduced[self._node] = self
+
+    async def recall(self, peer: str, address: str) -> RecallResponse | None:
+        await asyncio.sleep(self._network.rng.uniform(0.0005, 0.002))
+        other = self._network.introduced.get(peer)
+        if other is None or not self._network.joins(self._node, peer):
+            return None
+        return RecallResponse.FromString(other.register.recall().SerializeToString())
+
     def start(
         self,
         identity: Identity,
@@ -245,6 +268,8 @@ class SimTransport:
 
     def kill(self) -> None:
         self._dead = True
+        if self._network.introduced.get(self._node) is self:
+            del self._network.introduced[self._node]
         if self._network.ends.get(self._node) is self:
             del self._network.ends[self._node]
             self._network.refresh()

@@ -9,7 +9,11 @@ import pytest
 
 from tarry.replication import snapshot
 from tarry.replication.snapshot import SnapshotFailed
+from tests.simulation import virtual_loop
+from tests.simulation.checker import Checker
+from tests.simulation.disk import SimDisk
 from tests.simulation.playing import elections, followers, isolate, scenario, write
+from tests.simulation.toy import Checkpoint
 from tests.simulation.world import SimNode, World
 
 
@@ -150,6 +154,95 @@ def test_every_member_is_replaced_one_by_one_and_nothing_is_lost() -> None:
         assert set((await world.until_led()).driver.status().members) == {"n4", "n5", "n6"}
 
     scenario(play)
+
+
+def emptied(world: World, node: SimNode) -> None:
+    """Its journal and state are gone, and with them what it has promised."""
+    node.crash()
+    node.disk = SimDisk(world.rng)
+    node.checkpoint = Checkpoint()
+    world.checker.promised.pop(node.name, None)
+
+
+def test_a_voter_with_an_emptied_disk_does_not_vote_and_comes_back_as_a_newcomer() -> None:
+    async def play(world: World) -> None:
+        leader = await world.until_led()
+        victim, behind = followers(world, leader)
+        isolate(world, behind, noticed=True)
+        await write(world, 20)
+        for node in (leader, victim):
+            node.crash()
+        emptied(world, victim)
+        world.network.heal()
+        victim.start(world.members)
+        await asyncio.sleep(3)
+        assert world.leader() is None
+        leader.start(world.members)
+        victim.start(world.members)  # again, now that both of the others are there
+        await asyncio.sleep(1)
+        assert not victim.alive
+        await write(world, 5)
+        led = await world.until_led()
+        await led.driver.remove(victim.name, if_member=True)
+        victim.start({name: at for name, at in world.members.items() if name != victim.name})
+
+    scenario(play)
+
+
+def test_a_voter_whom_only_the_one_that_is_away_has_heard_waits_for_its_word() -> None:
+    async def whole() -> None:
+        world = World(seed=1)
+        n1, n2, n3 = world.nodes
+        world.network.hold(n2.name, n3.name)
+
+        async def run() -> None:
+            world.start()
+            await write(world, 5)
+            world.network._held.clear()
+            for node in (n1, n2):
+                node.crash()
+            emptied(world, n2)
+            n2.start(world.members)
+            await asyncio.sleep(3)
+            assert n2.alive
+            assert world.leader() is None
+            assert list(n2.driver.waits_for) == ["n1"]
+            n1.start(world.members)
+            await asyncio.sleep(1)
+            assert not n2.alive
+            await write(world, 5)
+
+        await world.during(run())
+
+    virtual_loop.run(whole())
+
+
+@pytest.mark.parametrize("names", [1, 2, 3, 5])
+def test_a_new_cluster_begins_with_a_majority_and_the_others_whenever_they_come(names: int) -> None:
+    async def whole() -> None:
+        world = World(seed=1, names=names)
+
+        async def run() -> None:
+            for node in world.nodes[: names // 2 + 1]:
+                await asyncio.sleep(0.5)
+                node.start(world.members)
+            begun = asyncio.get_running_loop().time()
+            await write(world, 5)
+            assert asyncio.get_running_loop().time() - begun < 3
+            for node in world.nodes[names // 2 + 1 :]:
+                node.start(world.members)
+            await write(world, 5)
+            for node in world.nodes:
+                emptied(world, node)
+            world.checker = Checker()  # all that was promised is gone
+            world.network._watch = world.checker.on_said
+            for node in world.nodes:
+                node.start(world.members)
+            await world.until_led()
+
+        await world.during(run())
+
+    virtual_loop.run(whole())
 
 
 def test_a_replica_without_a_source_refuses_to_serve_a_snapshot() -> None:

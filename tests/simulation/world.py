@@ -12,6 +12,7 @@ from typing import Any
 
 from tarry.node.failures import is_own
 from tarry.replication.driver import Driver
+from tarry.replication.founding import JournalLost
 from tarry.replication.journal import Batch, Journal
 from tarry.replication.settings import ReplicationSettings
 from tarry.replication.status import (
@@ -151,6 +152,10 @@ class SimNode:
     async def _run(self) -> None:
         try:
             await self.driver.run()
+        except JournalLost as lost:
+            self.world.note(f"{self.name} does not start: {lost}")
+            self.alive = False
+            self.transport.kill()
         except DiskFailed:
             self.world.note(f"{self.name} ends: its disk failed")
             self.alive = False
