@@ -89,7 +89,7 @@ def believed(letter: Letter, queue: ReadyQueue, machine: Machine) -> bool:
     try:
         of = wheel.units(hour, global_index)["topic"]
     except UnknownMessage:
-        return origin.hour < wheel.floor_hour and origin.hour not in wheel.hours()
+        return origin.hour < wheel.floor_hour and not wheel.units_in_hour(origin.hour)
     topic = machine.queues[int(queue_of(of)[0])].topic
     return letter.topic in (topic, misfires.DEAD_LETTER_TOPIC.format(topic=topic))
 

@@ -75,14 +75,19 @@ class Kept:
         for deleted in self._blocks.keys() - there.keys():
             del self._blocks[deleted]
         passed = machine.frontier_ms // HOUR_MS
-        busy = machine.wheel.pending_per_hour()
-        hours = [h for h in machine.wheel.hours() if h < passed - 1 and h not in needed and not busy.get(h)]
+        wheel = machine.wheel
+        hours = [
+            hour
+            for hour in wheel.hours(max(0, passed - 1))
+            if hour not in needed and not wheel.pending_in_hour(hour)
+        ]
         if not cuts and not hours:
             return None
         return log_pb.TrimCommand(
             queue=np.array(list(cuts), dtype="<u4").tobytes(),
             offset=np.array(list(cuts.values()), dtype="<u8").tobytes(),
             hour=np.array(hours, dtype="<u4").tobytes(),
+            units=np.array([wheel.units_in_hour(hour) for hour in hours], dtype="<u8").tobytes(),
             now_ms=now_ms,
         )
 

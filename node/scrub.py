@@ -64,7 +64,7 @@ class Scrub:
             self._ended.set()  # or the thread would read on
 
     def _places(self) -> list[Place]:
-        hours = [("hour", hour) for hour in self._machine.wheel.hours()]
+        hours = [("hour", hour) for hour in self._machine.wheel.partitions()]
         return hours + [("queue", q.queue) for q in self._machine.queues if q.units > q.first]
 
     async def _look_at_queue(self, number: int) -> None:

@@ -268,16 +268,18 @@ class SeekCommand(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., offset: _Optional[int] = ..., now_ms: _Optional[int] = ...) -> None: ...
 
 class TrimCommand(_message.Message):
-    __slots__ = ("queue", "offset", "hour", "now_ms")
+    __slots__ = ("queue", "offset", "hour", "units", "now_ms")
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     HOUR_FIELD_NUMBER: _ClassVar[int]
+    UNITS_FIELD_NUMBER: _ClassVar[int]
     NOW_MS_FIELD_NUMBER: _ClassVar[int]
     queue: bytes
     offset: bytes
     hour: bytes
+    units: bytes
     now_ms: int
-    def __init__(self, queue: _Optional[bytes] = ..., offset: _Optional[bytes] = ..., hour: _Optional[bytes] = ..., now_ms: _Optional[int] = ...) -> None: ...
+    def __init__(self, queue: _Optional[bytes] = ..., offset: _Optional[bytes] = ..., hour: _Optional[bytes] = ..., units: _Optional[bytes] = ..., now_ms: _Optional[int] = ...) -> None: ...
 
 class CancelCommand(_message.Message):
     __slots__ = ("hour", "global_index", "now_ms")
@@ -368,20 +370,46 @@ class Checkpoint(_message.Message):
     def __init__(self, applied_index: _Optional[int] = ..., applied_term: _Optional[int] = ..., wheel: _Optional[bytes] = ..., queues: _Optional[_Iterable[_Union[QueueCheckpoint, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[GroupCheckpoint, _Mapping]]] = ..., producers: _Optional[_Iterable[bytes]] = ..., blocked: _Optional[_Iterable[_Union[BlockedLane, _Mapping]]] = ..., apply_version: _Optional[int] = ..., queue_proofs: _Optional[_Iterable[_Union[QueueProof, _Mapping]]] = ...) -> None: ...
 
 class WheelCheckpoint(_message.Message):
-    __slots__ = ("hours", "cut_due_ms", "cut_global_index", "local_index", "floor_hour", "topics")
+    __slots__ = ("hours", "cut_due_ms", "cut_global_index", "local_index", "floor_hour", "topics", "far")
     HOURS_FIELD_NUMBER: _ClassVar[int]
     CUT_DUE_MS_FIELD_NUMBER: _ClassVar[int]
     CUT_GLOBAL_INDEX_FIELD_NUMBER: _ClassVar[int]
     LOCAL_INDEX_FIELD_NUMBER: _ClassVar[int]
     FLOOR_HOUR_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
+    FAR_FIELD_NUMBER: _ClassVar[int]
     hours: _containers.RepeatedCompositeFieldContainer[HourCheckpoint]
     cut_due_ms: int
     cut_global_index: int
     local_index: int
     floor_hour: int
     topics: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, hours: _Optional[_Iterable[_Union[HourCheckpoint, _Mapping]]] = ..., cut_due_ms: _Optional[int] = ..., cut_global_index: _Optional[int] = ..., local_index: _Optional[int] = ..., floor_hour: _Optional[int] = ..., topics: _Optional[_Iterable[int]] = ...) -> None: ...
+    far: FarCheckpoint
+    def __init__(self, hours: _Optional[_Iterable[_Union[HourCheckpoint, _Mapping]]] = ..., cut_due_ms: _Optional[int] = ..., cut_global_index: _Optional[int] = ..., local_index: _Optional[int] = ..., floor_hour: _Optional[int] = ..., topics: _Optional[_Iterable[int]] = ..., far: _Optional[_Union[FarCheckpoint, _Mapping]] = ...) -> None: ...
+
+class FarCheckpoint(_message.Message):
+    __slots__ = ("first", "segments", "dropped_hours")
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    DROPPED_HOURS_FIELD_NUMBER: _ClassVar[int]
+    first: int
+    segments: _containers.RepeatedCompositeFieldContainer[FarSegmentCheckpoint]
+    dropped_hours: bytes
+    def __init__(self, first: _Optional[int] = ..., segments: _Optional[_Iterable[_Union[FarSegmentCheckpoint, _Mapping]]] = ..., dropped_hours: _Optional[bytes] = ...) -> None: ...
+
+class FarSegmentCheckpoint(_message.Message):
+    __slots__ = ("number", "log_bytes", "units", "index_crc", "cancelled")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    LOG_BYTES_FIELD_NUMBER: _ClassVar[int]
+    UNITS_FIELD_NUMBER: _ClassVar[int]
+    INDEX_CRC_FIELD_NUMBER: _ClassVar[int]
+    CANCELLED_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    log_bytes: int
+    units: int
+    index_crc: int
+    cancelled: bytes
+    def __init__(self, number: _Optional[int] = ..., log_bytes: _Optional[int] = ..., units: _Optional[int] = ..., index_crc: _Optional[int] = ..., cancelled: _Optional[bytes] = ...) -> None: ...
 
 class HourCheckpoint(_message.Message):
     __slots__ = ("hour", "log_bytes", "units", "index_crc", "slots_crc", "pending", "cancelled", "overtaken")

@@ -68,15 +68,22 @@ class Administration:
         """Forget old offsets and hours."""
         queues = np.frombuffer(command.queue, dtype="<u4").tolist()
         offsets = np.frombuffer(command.offset, dtype="<u8").tolist()
-        if len(queues) != len(offsets) or any(number >= len(self._queues) for number in queues):
+        hours = np.frombuffer(command.hour, dtype="<u4").tolist()
+        planned = np.frombuffer(command.units, dtype="<u8").tolist() or [None] * len(hours)
+        if (
+            len(queues) != len(offsets)
+            or len(hours) != len(planned)
+            or any(number >= len(self._queues) for number in queues)
+        ):
             return Refusal(Reason.COLUMNS_DIFFER, "the command's columns do not fit")
         for number, offset in zip(queues, offsets, strict=True):
             if not self._queues[number].deleted:
                 self._queues.trim(number, offset)
-        hours = np.frombuffer(command.hour, dtype="<u4").tolist()
         released_ms = self._wheel.cut.due_ms
-        for hour in set(hours) & set(self._wheel.hours()):
-            if (hour + 1) * HOUR_MS <= released_ms:
+        for hour, units in zip(hours, planned, strict=True):
+            there = self._wheel.units_in_hour(hour)
+            same = units in (there, None)  # None: of an entry from before they were told
+            if there and same and (hour + 1) * HOUR_MS <= released_ms:
                 self._wheel.drop_hour(hour)
         return Changed(len(hours))
 

@@ -27,6 +27,7 @@ from tarry.replication.state_folder import StateFolder
 from tarry.replication.state_proof import StateDamage, checksum, damage_in
 from tarry.replication.state_store import StateStore
 from tarry.wheel.delay_log import UNIT_BYTES
+from tarry.wheel.far_log import FAR_UNIT_BYTES, segment_name
 from tarry.wheel.hour_partition import folder_name
 
 CHECKPOINT_NAME: Final = "checkpoint.bin"
@@ -203,6 +204,10 @@ def _listed(written: bytes, root: Path, queues: Queues) -> tuple[Manifest, bytes
         name = f"hours/{folder_name(hour.hour)}"
         files.append((f"{name}/delay.log", hour.log_bytes))
         files.append((f"{name}/delay.index", hour.units * UNIT_BYTES))
+    for segment in wheel.far.segments:
+        name = f"hours/{segment_name(segment.number)}"
+        files.append((f"{name}/delay.log", segment.log_bytes))
+        files.append((f"{name}/delay.index", segment.units * FAR_UNIT_BYTES))
     stored.wheel = wheel.SerializeToString()
     checkpoint = stored.SerializeToString()
     listed = [SnapshotFile(CHECKPOINT_NAME, len(checkpoint), google_crc32c.value(checkpoint))]

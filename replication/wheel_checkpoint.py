@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tarry.proto import tarry_log_pb2 as log_pb
-from tarry.wheel.state import Cut, HourState, WheelState
+from tarry.wheel.state import Cut, FarState, HourState, SegmentState, WheelState
 
 
 def wheel_state(checkpoint: log_pb.Checkpoint) -> WheelState:
@@ -27,7 +27,13 @@ def wheel_state(checkpoint: log_pb.Checkpoint) -> WheelState:
         for h in wheel.hours
     )
     cut = Cut(wheel.cut_due_ms, wheel.cut_global_index)
-    return WheelState(tuple(hours), cut, wheel.local_index, wheel.floor_hour, tuple(wheel.topics))
+    far = _far(wheel.far)
+    return WheelState(tuple(hours), cut, wheel.local_index, wheel.floor_hour, tuple(wheel.topics), far)
+
+
+def _far(far: log_pb.FarCheckpoint) -> FarState:
+    segments = (SegmentState(s.number, s.log_bytes, s.units, s.index_crc, s.cancelled) for s in far.segments)
+    return FarState(far.first, tuple(segments), far.dropped_hours)
 
 
 class WheelCheckpoints:
@@ -44,6 +50,7 @@ class WheelCheckpoints:
             local_index=state.local_index,
             floor_hour=state.floor_hour,
             topics=state.topics,
+            far=_far_serialized(state.far),
         )
         # messages laid end to end are one message: the fields of all
         return b"".join((wheel.SerializeToString(), *self._hours(state.hours)))
@@ -56,6 +63,20 @@ class WheelCheckpoints:
                 known = state, _serialized(state)
             self._written[state.hour] = known
         return [hour for _, hour in self._written.values()]
+
+
+def _far_serialized(far: FarState) -> log_pb.FarCheckpoint:
+    segments = [
+        log_pb.FarSegmentCheckpoint(
+            number=segment.number,
+            log_bytes=segment.log_bytes,
+            units=segment.units,
+            index_crc=segment.index_crc,
+            cancelled=segment.cancelled,
+        )
+        for segment in far.segments
+    ]
+    return log_pb.FarCheckpoint(first=far.first, segments=segments, dropped_hours=far.dropped_hours)
 
 
 def _serialized(state: HourState) -> bytes:

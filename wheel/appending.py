@@ -1,19 +1,57 @@
-"""Laying new messages down in the partitions of their hours."""
+"""Laying new messages down: in the partitions of their hours, or in the far log."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tarry.wheel.delay_log import checksums, lengths
-from tarry.wheel.grouping import groups, pick, the_only
+from tarry.wheel.grouping import Selection, groups, pick, starts_of
+from tarry.wheel.hour_counts import HOURS
 from tarry.wheel.hour_wheel import HourWheel
 from tarry.wheel.state import Flags, Masks, Numbers
+
+# What a partition costs is some 300 us where it is new, so that few may get one in one append.
+_DIRECT_HOURS: Final = 8  # an append to so many hours writes them all where they stay
+_DENSE_HOURS: Final = 24  # of one to more hours so many are, which get
+_DENSE_UNITS: Final = 64  # as many at once
+_FULL_UNITS: Final = 256  # so many in the far log are worth a partition of their own
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Messages to be laid down, columns of shape (n,)."""
+
+    hour: Numbers
+    records: Sequence[bytes]
+    due_in_hour_ms: Numbers
+    overdue: Flags
+    topic: Numbers
+    tag_mask: Masks
+    sizes: Numbers
+    crcs: Numbers
+
+    def rows(self, chosen: Selection) -> Batch:
+        """Some of them."""
+        return Batch(
+            self.hour[chosen],
+            pick(self.records, chosen),
+            self.due_in_hour_ms[chosen],
+            self.overdue[chosen],
+            self.topic[chosen],
+            self.tag_mask[chosen],
+            self.sizes[chosen],
+            self.crcs[chosen],
+        )
 
 
 def append_by_hour(
     hours: HourWheel,
+    near_hour: int,
     hour: Numbers,
     records: Sequence[bytes],
     *,
@@ -22,32 +60,78 @@ def append_by_hour(
     topic: Numbers,
     tag_mask: Masks,
 ) -> Numbers:
-    """Append n messages, columns of shape (n,); their global indices. Costs each hour. Raises OSError."""
+    """Append n messages, columns of shape (n,); their global indices. Raises OSError.
+
+    Hours up to `near_hour` get theirs in their partitions. What others get a few of at a time goes to the far
+    log, at the same cost for any number of hours.
+    """
     global_index = np.empty(len(records), np.uint32)
-    sizes, crcs = lengths(records), checksums(records)
-    by_hour = list(groups(hour))
-    scattered = len(by_hour) > hours.open_max  # to open them all would be to close them all again
-    for at, rows in by_hour:
-        row = the_only(rows) if scattered else None
-        if row is not None and (one := hours.resting(at)) is not None:
-            global_index[row] = one.append_one(
-                records[row],
-                crc=int(crcs[row]),
-                due_in_hour_ms=int(due_in_hour_ms[row]),
-                topic=int(topic[row]),
-                tag_mask=int(tag_mask[row]),
-            )
-            hours.pending.add(at, 0 if overdue[row] else 1)
-            continue
-        first = hours.ensure(at).append(
-            pick(records, rows),
-            sizes=sizes[rows],
-            crcs=crcs[rows],
-            due_in_hour_ms=due_in_hour_ms[rows],
-            topic=topic[rows],
-            tag_mask=tag_mask[rows],
+    batch = Batch(
+        hour, records, due_in_hour_ms, overdue, topic, tag_mask, lengths(records), checksums(records)
+    )
+    thin = _thin(hours, hour, near_hour)
+    if thin is None:
+        _append_each(hours, batch, global_index)
+        return global_index
+    direct = np.flatnonzero(~thin)
+    if len(direct):
+        of_direct = np.empty(len(direct), np.uint32)
+        _append_each(hours, batch.rows(direct), of_direct)
+        global_index[direct] = of_direct
+    far = np.flatnonzero(thin)
+    if len(far):
+        global_index[far] = _append_far(hours, batch.rows(far))
+    return global_index
+
+
+def _thin(hours: HourWheel, hour: Numbers, near_hour: int) -> Flags | None:
+    """Which messages go to the far log; None: none does."""
+    if len(hour) <= _DIRECT_HOURS:
+        return None
+    order = np.argsort(hour, kind="stable")
+    starts = starts_of(hour[order])
+    if len(starts) <= _DIRECT_HOURS:
+        return None
+    distinct = hour[order[starts]]
+    added = np.diff(np.append(starts, len(hour)))
+    near = (distinct <= near_hour) | (distinct >= HOURS)
+    dense = added >= _DENSE_UNITS
+    if int(dense.sum()) > _DENSE_HOURS:
+        dense[np.argsort(added, kind="stable")[:-_DENSE_HOURS]] = False
+    thin = np.empty(len(hour), np.bool_)
+    thin[order] = np.repeat(~near & ~dense, added)
+    return thin
+
+
+def _append_each(hours: HourWheel, batch: Batch, global_index: NDArray[np.uint32]) -> None:
+    for at, rows in groups(batch.hour):
+        partition = hours.ensure(at)
+        first = partition.append(
+            pick(batch.records, rows),
+            sizes=batch.sizes[rows],
+            crcs=batch.crcs[rows],
+            due_in_hour_ms=batch.due_in_hour_ms[rows],
+            topic=batch.topic[rows],
+            tag_mask=batch.tag_mask[rows],
         )
-        late = overdue[rows]
+        late = batch.overdue[rows]
         global_index[rows] = np.arange(first, first + len(late), dtype=np.uint32)
-        hours.pending.add(at, len(late) - int(late.sum()))
+        hours.grown(partition, len(late) - int(late.sum()))
+
+
+def _append_far(hours: HourWheel, batch: Batch) -> Numbers:
+    """None of them is overdue, for their hours begin after the cut's."""
+    global_index = hours.far.append(
+        batch.hour,
+        batch.records,
+        sizes=batch.sizes,
+        crcs=batch.crcs,
+        due_in_hour_ms=batch.due_in_hour_ms,
+        topic=batch.topic,
+        tag_mask=batch.tag_mask,
+    )
+    full = batch.hour[hours.counts.far[batch.hour] >= _FULL_UNITS]
+    for at, _ in list(groups(full))[: 1 + len(batch.hour) // _FULL_UNITS]:
+        hours.find(at)  # moves them to their partition
+    hours.far.clean(len(batch.hour))
     return global_index

@@ -14,46 +14,66 @@ from tarry.wheel.state import HOUR_MS, CancelOutcome, Cut, Flags, MessageState, 
 def cancel(hours: HourWheel, cut: Cut, hour: Numbers, global_index: Numbers) -> NDArray[np.uint8]:
     """See `Wheel.cancel`."""
     outcomes = np.full(len(hour), CancelOutcome.NOT_FOUND, np.uint8)
-    for at, rows in groups(hour):
-        partition = hours.find(at)
-        if partition is None:
-            continue
-        chosen = global_index[rows]
-        exists = chosen < partition.units
-        known = chosen[exists]
-        cancelled = partition.is_cancelled(known)
-        pending = ~partition.is_gone(known) & ~are_released(partition, cut, known)
-        fresh = distinct(known[pending])
-        if len(fresh):
-            partition.lose(fresh)
-            hours.pending.add(at, -len(fresh))
-            hours.topics.add(partition.log.units_at(fresh)["topic"], -1)
-        answers = outcomes[rows]
-        answers[exists] = np.where(
-            cancelled | pending, np.uint8(CancelOutcome.CANCELLED), np.uint8(CancelOutcome.ALREADY_RELEASED)
-        )
-        outcomes[rows] = answers
+    far = hours.far.find(hour, global_index)
+    is_far = far >= 0
+    if bool(is_far.any()):
+        rows = distinct(far[is_far])
+        units = hours.far.lose(rows[~hours.far.is_gone(rows)])
+        hours.topics.add(units["topic"], -1)
+        outcomes[is_far] = CancelOutcome.CANCELLED  # nothing in the far log has been released
+    left = np.flatnonzero(~is_far)
+    for at, chosen in groups(hour[left]):
+        partition = hours.written(at)
+        if partition is not None:
+            rows_of_hour = left[chosen]
+            outcomes[rows_of_hour] = _cancel_of(hours, partition, cut, global_index[rows_of_hour])
+    return outcomes
+
+
+def _cancel_of(hours: HourWheel, partition: HourPartition, cut: Cut, chosen: Numbers) -> NDArray[np.uint8]:
+    outcomes = np.full(len(chosen), CancelOutcome.NOT_FOUND, np.uint8)
+    exists = chosen < partition.units
+    known = chosen[exists]
+    cancelled = partition.is_cancelled(known)
+    pending = ~partition.is_gone(known) & ~are_released(partition, cut, known)
+    fresh = distinct(known[pending])
+    if len(fresh):
+        partition.lose(fresh)
+        hours.count(partition.hour, -len(fresh))
+        hours.topics.add(partition.log.units_at(fresh)["topic"], -1)
+    outcomes[exists] = np.where(
+        cancelled | pending, np.uint8(CancelOutcome.CANCELLED), np.uint8(CancelOutcome.ALREADY_RELEASED)
+    )
     return outcomes
 
 
 def cancelled(hours: HourWheel, hour: Numbers, global_index: Numbers) -> Flags:
     """See `Wheel.cancelled`."""
     flags = np.zeros(len(hour), np.bool_)
-    for at, rows in groups(hour):
-        partition = hours.find(at)
+    far = hours.far.find(hour, global_index)
+    is_far = far >= 0
+    flags[is_far] = hours.far.is_gone(far[is_far])
+    left = np.flatnonzero(~is_far)
+    for at, chosen in groups(hour[left]):
+        partition = hours.written(at)
         if partition is not None:
-            flags[rows] = partition.is_cancelled(global_index[rows])
+            flags[left[chosen]] = partition.is_cancelled(global_index[left[chosen]])
     return flags
 
 
 def state_of(hours: HourWheel, cut: Cut, hour: int, global_index: int) -> MessageState:
     """See `Wheel.state`."""
-    partition = hours.find(hour)
+    one = np.array([hour]), np.array([global_index], np.uint32)
+    far = hours.far.find(*one)
+    if far[0] >= 0:
+        gone = bool(hours.far.is_gone(far)[0])
+        return MessageState.CANCELLED if gone else MessageState.PENDING
+    partition = hours.written(hour)
     if partition is None or global_index >= partition.units:
         return MessageState.NOT_FOUND
     if global_index in partition.gone:
         return MessageState.RELEASED if global_index in partition.overtaken else MessageState.CANCELLED
-    released = are_released(partition, cut, np.array([global_index], np.uint32))
+    released = are_released(partition, cut, one[1])
     return MessageState.RELEASED if bool(released[0]) else MessageState.PENDING
 
 

@@ -16,13 +16,14 @@ import struct
 from collections.abc import Iterator, Sequence
 from itertools import islice, repeat
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 import google_crc32c
 import numpy as np
+from numpy.typing import NDArray
 
 from tarry.wheel.residency import Residency
-from tarry.wheel.state import NONE, SECOND_MS, Flags, Masks, Numbers, Rows, WheelDamaged
+from tarry.wheel.state import Flags, Masks, Numbers, Rows, WheelDamaged
 
 UNIT: Final = np.dtype(
     [
@@ -53,6 +54,13 @@ def lengths(records: Sequence[bytes]) -> Numbers:
     return np.fromiter(map(len, records), np.uint32, len(records))
 
 
+def offsets(sizes: Numbers, log_bytes: int) -> tuple[NDArray[np.uint64], int]:
+    """Where records come to lie behind `log_bytes`, shape (n,), and where the log then ends."""
+    ends = np.cumsum(sizes, dtype=np.uint64)
+    ends += np.arange(1, len(sizes) + 1, dtype=np.uint64) * np.uint64(LENGTH_BYTES) + np.uint64(log_bytes)
+    return ends - sizes, int(ends[-1])
+
+
 class DelayLog:
     """The delay log and index of one hour. Files are opened by the first use and closed by `close`."""
 
@@ -67,6 +75,7 @@ class DelayLog:
         "log_bytes",
         "units",
     )
+    unit: ClassVar[np.dtype[np.void]] = UNIT
 
     def __init__(
         self, folder: Path, residency: Residency, log_bytes: int = 0, units: int = 0, index_crc: int = 0
@@ -119,12 +128,7 @@ class DelayLog:
         tag_mask: Masks,
     ) -> None:
         """Append n messages, columns of shape (n,): one write to each file. Raises OSError; then recover."""
-        self.open()
-        count = len(records)
-        rows = np.empty(count, UNIT)
-        ends = np.cumsum(sizes, dtype=np.uint64)
-        ends += np.arange(1, count + 1, dtype=np.uint64) * np.uint64(LENGTH_BYTES)
-        rows["offset"] = ends - sizes + np.uint64(self.log_bytes)
+        rows = np.empty(len(records), UNIT)
         rows["size"] = sizes
         rows["due_in_hour_ms"] = due_in_hour_ms
         rows["local_index"] = local_index
@@ -132,45 +136,21 @@ class DelayLog:
         rows["topic"] = topic
         rows["crc32c"] = crcs
         rows["tag_mask"] = tag_mask
-        pieces = [b""] * (2 * count)
-        pieces[0::2] = sizes.astype("<u4").view("V4").tolist()
+        self.extend(rows, records)
+
+    def extend(self, rows: Rows, records: Sequence[bytes]) -> None:
+        """Append units whose records come behind one another; their offsets are set here. Raises OSError."""
+        self.open()
+        rows["offset"], end = offsets(rows["size"], self.log_bytes)
+        pieces = [b""] * (2 * len(rows))
+        pieces[0::2] = rows["size"].astype("<u4").view("V4").tolist()
         pieces[1::2] = records
         self._write(self._log_fd, b"".join(pieces), self.log_bytes)
         index = rows.tobytes()
-        self._write(self._index_fd, index, self.units * UNIT_BYTES)
-        self.log_bytes += int(ends[-1])
-        self.units += count
+        self._write(self._index_fd, index, self.units * self.unit.itemsize)
+        self.log_bytes = end
+        self.units += len(rows)
         self.index_crc = google_crc32c.extend(self.index_crc, index)
-
-    def append_one(self, record: bytes, *, crc: int, due_in_hour_ms: int, topic: int, tag_mask: int) -> None:
-        """Append one message, and leave the files closed: a batch over many hours has no other for this one.
-
-        Its chain is found in the index, of few units, so that no slots are wanted. Raises OSError; then
-        recover.
-        """
-        self.open()
-        local_index, before = self._chain_behind(due_in_hour_ms // SECOND_MS)
-        size = len(record)
-        unit = _ONE_UNIT.pack(
-            self.log_bytes + LENGTH_BYTES, size, due_in_hour_ms, local_index, before, topic, crc, tag_mask
-        )
-        self._write(self._log_fd, size.to_bytes(LENGTH_BYTES, "little") + record, self.log_bytes)
-        self._write(self._index_fd, unit, self.units * UNIT_BYTES)
-        self.log_bytes += LENGTH_BYTES + size
-        self.units += 1
-        self.index_crc = google_crc32c.extend(self.index_crc, unit)
-        self.close()
-
-    def _chain_behind(self, second: int) -> tuple[int, int]:
-        """How many units of a second there are, and the last of them."""
-        if self.units == 0:
-            return 0, NONE
-        data = os.pread(self._index_fd, self.units * UNIT_BYTES, 0)
-        if len(data) < self.units * UNIT_BYTES:
-            raise WheelDamaged(self.index_path, f"shorter than its {self.units} units")
-        due_in_hour_ms = np.frombuffer(data, UNIT)["due_in_hour_ms"]
-        of_second = np.flatnonzero(due_in_hour_ms // np.uint32(SECOND_MS) == second)
-        return len(of_second), int(of_second[-1]) if len(of_second) else NONE
 
     def index(self) -> Rows:
         """All units, as a read-only view of the file. Raises WheelDamaged where the file is too short."""
@@ -178,13 +158,15 @@ class DelayLog:
         if view is None or len(view) < self.units:
             self.open()
             if self.units == 0:
-                return np.empty(0, UNIT)
+                return np.empty(0, self.unit)
             self._unmap()
             try:
-                self._map = mmap.mmap(self._index_fd, self.units * UNIT_BYTES, access=mmap.ACCESS_READ)
+                self._map = mmap.mmap(
+                    self._index_fd, self.units * self.unit.itemsize, access=mmap.ACCESS_READ
+                )
             except ValueError as short:
                 raise WheelDamaged(self.index_path, f"shorter than its {self.units} units") from short
-            self._view = view = np.frombuffer(self._map, UNIT)
+            self._view = view = np.frombuffer(self._map, self.unit)
         return view[: self.units]
 
     def _unmap(self) -> None:
@@ -196,7 +178,7 @@ class DelayLog:
         """A copy of some units, shape (n,), in the order asked; each must exist."""
         rows: Rows = self.index().take(global_index)
         if self._map is not None:
-            self._residency.scattered(self._map, global_index, UNIT_BYTES)
+            self._residency.scattered(self._map, global_index, self.unit.itemsize)
         return rows
 
     def chain(self, last: int, count: int) -> Numbers:
@@ -218,7 +200,7 @@ class DelayLog:
         """A view of the units from `start` to `end`, to be read at once."""
         rows = self.index()[start:end]
         if self._map is not None:
-            self._residency.consecutive(self._map, len(rows) * UNIT_BYTES)
+            self._residency.consecutive(self._map, len(rows) * self.unit.itemsize)
         return rows
 
     def due_columns(self) -> Iterator[tuple[int, Numbers]]:
@@ -229,7 +211,13 @@ class DelayLog:
 
     def read(self, global_index: Numbers, gap_bytes: int) -> list[bytes | None]:
         """Records of shape (n,), in the order asked; None where one cannot be read or fails its checksum."""
-        rows = self.units_at(global_index)
+        records, sound = self.records(self.units_at(global_index), gap_bytes)
+        if bool(sound.all()):
+            return list(records)
+        return [record if good else None for record, good in zip(records, sound.tolist(), strict=True)]
+
+    def records(self, rows: Rows, gap_bytes: int) -> tuple[list[bytes], Flags]:
+        """The bytes there are of units' records, in their order, and which are as they were written."""
         order = None
         if bool((rows["offset"][1:] < rows["offset"][:-1]).any()):
             order = np.argsort(rows["offset"], kind="stable")
@@ -242,10 +230,7 @@ class DelayLog:
             back[order] = np.arange(len(order))
             records = list(map(records.__getitem__, back.tolist()))
             rows, inside = rows[back], inside[back]
-        sound = (checksums(records) == rows["crc32c"]) & inside
-        if bool(sound.all()):
-            return list(records)
-        return [record if good else None for record, good in zip(records, sound.tolist(), strict=True)]
+        return records, (checksums(records) == rows["crc32c"]) & inside
 
     def read_one(self, global_index: int) -> bytes | None:
         """As `read`, for one: most of what is due is due alone."""

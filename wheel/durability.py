@@ -12,14 +12,15 @@ import os
 import re
 import shutil
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
+from tarry.wheel.far_log import segment_name
 from tarry.wheel.hour_partition import folder_name
-from tarry.wheel.state import HourState, WheelState
+from tarry.wheel.state import WheelState
 
-_FEW_HOURS: Final = 16  # three forced writes each; a batch spread over a year touches thousands of hours
+_FEW: Final = 16  # folders, of three forced writes each
 
 
 def _tells_errors(release: str) -> bool:
@@ -47,39 +48,46 @@ class Durability:
         fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
         self._fd = fd
         self.close = weakref.finalize(self, os.close, fd)
-        self._units = {hour.hour: hour.units for hour in durable.hours}
+        self._hours = _hours(durable)
+        self._segments = _segments(durable)
         self._condemned: set[int] = set()
+        self._condemned_segments: set[int] = set()
 
-    def sync(self, state: WheelState, dropped: list[int], *, keep: bool) -> None:
+    def sync(self, state: WheelState, dropped: list[int], dropped_segments: list[int], *, keep: bool) -> None:
         """Force the files that `state` names to disk. Raises OSError: then `state` must not be committed.
 
-        `dropped` are the hours dropped and not deleted yet; those deleted are removed from it. To call this
-        is to say that the state of the call before has been committed. `keep`: none is deleted now.
+        `dropped` are the hours dropped and not deleted yet, and the far log's segments; those deleted are
+        removed from it. To call this is to say that the state of the call before has been committed. `keep`:
+        none is deleted now.
         """
-        grown = [hour for hour in state.hours if self._units.get(hour.hour) != hour.units]
-        if len(grown) < _FEW_HOURS or not self._sync_filesystem():
-            self._sync_hours(grown)
-        self._units = {hour.hour: hour.units for hour in state.hours}
-        for hour_dropped in () if keep else self._condemned:
-            shutil.rmtree(self._folder / folder_name(hour_dropped), ignore_errors=True)
-            dropped.remove(hour_dropped)
-        self._condemned = set(dropped).difference(self._units)
+        hours, segments = _hours(state), _segments(state)
+        grown = [folder_name(hour) for hour, units in hours.items() if self._hours.get(hour) != units]
+        created = {folder_name(hour) for hour in hours.keys() - self._hours.keys()}
+        grown += [segment_name(one) for one, units in segments.items() if self._segments.get(one) != units]
+        created.update(map(segment_name, segments.keys() - self._segments.keys()))
+        if len(grown) < _FEW or not self._sync_filesystem():
+            self._sync_each(grown, created)
+        self._hours, self._segments = hours, segments
+        if not keep:
+            self._delete(map(folder_name, self._condemned))
+            self._delete(map(segment_name, self._condemned_segments))
+            _remove(dropped, self._condemned)
+            _remove(dropped_segments, self._condemned_segments)
+        self._condemned = set(dropped).difference(hours)
+        self._condemned_segments = set(dropped_segments).difference(segments)
 
-    def _sync_hours(self, grown: list[HourState]) -> None:
-        created = False
-        for hour in grown:
-            created = self._sync_hour(hour) or created
+    def _delete(self, names: Iterable[str]) -> None:
+        for name in names:
+            shutil.rmtree(self._folder / name, ignore_errors=True)
+
+    def _sync_each(self, names: list[str], created: set[str]) -> None:
+        for name in names:
+            _sync_path(self._folder / name / "delay.log")
+            _sync_path(self._folder / name / "delay.index")
+            if name in created:
+                _sync_path(self._folder / name)
         if created:
             _sync_path(self._folder)
-
-    def _sync_hour(self, state: HourState) -> bool:
-        folder = self._folder / folder_name(state.hour)
-        _sync_path(folder / "delay.log")
-        _sync_path(folder / "delay.index")
-        if state.hour in self._units:
-            return False
-        _sync_path(folder)
-        return True
 
     def _sync_filesystem(self) -> bool:
         """Force the folder's whole file system to disk; False where this system cannot. Raises OSError."""
@@ -89,6 +97,19 @@ class Durability:
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number), str(self._folder))
         return True
+
+
+def _hours(state: WheelState) -> dict[int, int]:
+    return {hour.hour: hour.units for hour in state.hours}
+
+
+def _segments(state: WheelState) -> dict[int, int]:
+    return {segment.number: segment.units for segment in state.far.segments}
+
+
+def _remove(dropped: list[int], deleted: set[int]) -> None:
+    for one in deleted:
+        dropped.remove(one)
 
 
 def _sync_path(path: Path) -> None:

@@ -13,15 +13,14 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-from pyroaring import BitMap
 
+from tarry.wheel.bitmaps import contains, loaded, members, serialized
 from tarry.wheel.delay_log import UNIT_BYTES, DelayLog
 from tarry.wheel.near_queue import ENTRY
 from tarry.wheel.residency import Residency
 from tarry.wheel.second_wheel import SLOTS_BYTES, SecondWheel
 from tarry.wheel.state import HOUR_MS, NONE, SECOND_MS, Flags, HourState, Masks, Numbers, Rows
 
-_SEARCHED: Final = 16  # a bitmap of up to so many members for each that is looked up is unpacked and searched
 _UNMAPPED_UNITS_MAX: Final = 1_024  # up to so many, slots are rebuilt when they are used, and have no file
 
 
@@ -71,7 +70,7 @@ class HourPartition:
             self.log = DelayLog(folder, residency, state.log_bytes, state.units, state.index_crc)
             gone = (state.cancelled, state.overtaken)
         self._gone_bytes: tuple[bytes, bytes] | None = gone
-        cancelled, self.overtaken = map(_bitmap, gone)
+        cancelled, self.overtaken = map(loaded, gone)
         self.gone = cancelled | self.overtaken
 
     @property
@@ -87,7 +86,7 @@ class HourPartition:
             slots = SecondWheel.mapped(f"{self.folder}/slots") if mapped else SecondWheel.in_memory()
             recovered = self._recovered
             if not mapped or (recovered is not None and recovered.slots_crc != slots.checksum()):
-                gone = self.log.units_at(_numbers(self.gone))["due_in_hour_ms"]
+                gone = self.log.units_at(members(self.gone))["due_in_hour_ms"]
                 slots.rebuild(self.log.due_columns(), gone)
                 self._captured = self._captured if not mapped else None  # their checksum is a new one
             self._slots, self._recovered = slots, None
@@ -139,17 +138,6 @@ class HourPartition:
         self._captured = self._slots_crc = None
         return first
 
-    @property
-    def is_small(self) -> bool:
-        """Whether one more message leaves it without a file of slots."""
-        return self.units < _UNMAPPED_UNITS_MAX
-
-    def append_one(self, record: bytes, *, crc: int, due_in_hour_ms: int, topic: int, tag_mask: int) -> int:
-        """Append one message to a small, closed hour, which stays so; its global index. Raises OSError."""
-        self.log.append_one(record, crc=crc, due_in_hour_ms=due_in_hour_ms, topic=topic, tag_mask=tag_mask)
-        self._slots = self._captured = None
-        return self.units - 1
-
     def lose(self, global_index: Numbers) -> None:
         """Have the cut pass units over; they must exist, be distinct and not be gone yet."""
         due_in_hour_ms = self.log.units_at(global_index)["due_in_hour_ms"]
@@ -165,11 +153,11 @@ class HourPartition:
 
     def is_gone(self, global_index: Numbers) -> Flags:
         """Which of some units, shape (n,), are cancelled or have overtaken: the cut passes them over."""
-        return _contains(self.gone, global_index)
+        return contains(self.gone, global_index)
 
     def is_cancelled(self, global_index: Numbers) -> Flags:
         """Which of some units are cancelled, shape (n,)."""
-        return _contains(self.gone, global_index) & ~_contains(self.overtaken, global_index)
+        return contains(self.gone, global_index) & ~contains(self.overtaken, global_index)
 
     def chain(self, second: int) -> Numbers:
         """The global indices of a second's units, ascending. Raises WheelDamaged."""
@@ -192,7 +180,7 @@ class HourPartition:
         if captured is not None and captured.pending == pending:
             return captured
         if self._gone_bytes is None:
-            self._gone_bytes = _bytes(self.gone - self.overtaken), _bytes(self.overtaken)
+            self._gone_bytes = serialized(self.gone - self.overtaken), serialized(self.overtaken)
         self._captured = HourState(
             self.hour,
             self.log.log_bytes,
@@ -213,32 +201,6 @@ class HourPartition:
             self._slots_crc = self._slots.checksum()
         return self._slots_crc
 
-    def gone_bytes(self) -> bytes:
-        """The global indices of what is gone, and of what has overtaken: equal sets give equal bytes."""
-        return _numbers(self.gone).tobytes() + b"," + _numbers(self.overtaken).tobytes()
-
     def disk_bytes(self) -> int:
         """Bytes of its files."""
         return self.log.log_bytes + self.units * UNIT_BYTES + SLOTS_BYTES
-
-
-def _numbers(bitmap: BitMap) -> Numbers:
-    return np.frombuffer(bitmap.to_array(), np.uint32)
-
-
-def _contains(bitmap: BitMap, global_index: Numbers) -> Flags:
-    if not bitmap:
-        return np.zeros(len(global_index), np.bool_)
-    if len(bitmap) > _SEARCHED * len(global_index):
-        return np.fromiter(map(bitmap.__contains__, global_index.tolist()), np.bool_, len(global_index))
-    members = _numbers(bitmap)
-    found: Flags = members.take(np.searchsorted(members, global_index), mode="clip") == global_index
-    return found
-
-
-def _bitmap(serialized: bytes) -> BitMap:
-    return BitMap.deserialize(serialized) if serialized else BitMap()
-
-
-def _bytes(bitmap: BitMap) -> bytes:
-    return bytes(bitmap.serialize()) if bitmap else b""

@@ -1,8 +1,10 @@
 """The upper wheel: one slot per hour that has messages, its partition on disk, a few of them open.
 
 hours   … 2026112106   2026112107   2026112108 …… 2027010100 …… 2126112107
-          released,    │◄── open ──────────┤ ├── opened when touched, the least lately used closed
-          to be dropped
+          released,    │◄── open ──────────┤ ├── opened when touched, the least lately used closed,
+          to be dropped                          or in the far log, with or without a partition before
+
+Who asks for a partition gets all of its hour: what is in the far log moves there first.
 """
 
 from __future__ import annotations
@@ -16,65 +18,102 @@ from pathlib import Path
 import numpy as np
 
 from tarry.wheel.delay_log import UNIT_BYTES
+from tarry.wheel.far_log import FAR_UNIT_BYTES, FarLog, segment_name, segment_number, whole
+from tarry.wheel.hour_counts import HourCounts
 from tarry.wheel.hour_partition import HourPartition, folder_name, hour_of
-from tarry.wheel.next_due import PendingHours, PendingTopics
+from tarry.wheel.pending_topics import PendingTopics
 from tarry.wheel.residency import Residency
-from tarry.wheel.state import HOUR_SECONDS, HourState, Numbers, WheelDamaged, WheelSettings
+from tarry.wheel.state import HOUR_SECONDS, HourState, Numbers, WheelDamaged, WheelSettings, WheelState
 
 
 class HourWheel:
     """The hour partitions of one folder."""
 
-    __slots__ = ("_folder", "_open", "_partitions", "_residency", "dropped", "open_max", "pending", "topics")
+    __slots__ = (
+        "_changed",
+        "_folder",
+        "_open",
+        "_open_max",
+        "_partitions",
+        "_residency",
+        "_states",
+        "counts",
+        "dropped",
+        "far",
+        "topics",
+    )
 
     def __init__(self, folder: Path, settings: WheelSettings) -> None:
         """An empty wheel. Raises WheelDamaged where the folder holds hours: `recover` is for those."""
         folder.mkdir(parents=True, exist_ok=True)
-        for hour, path in _folders(folder):
-            raise WheelDamaged(path, f"hour {hour} is there already, and no state that says what it holds")
-        self._start(folder, settings)
+        for name, _ in _folders(folder):
+            raise WheelDamaged(folder / name, "is there already, and no state that says what it holds")
+        self._start(folder, settings, WheelState())
 
-    def _start(self, folder: Path, settings: WheelSettings) -> None:
+    def _start(self, folder: Path, settings: WheelSettings, state: WheelState) -> None:
         self._folder = folder
-        self.open_max = settings.hours_open_max
+        self._open_max = settings.hours_open_max
         self._residency = Residency(settings.resident_bytes_max)
         self._partitions: dict[int, HourPartition] = {}
         self._open: OrderedDict[int, HourPartition] = OrderedDict()
-        self.pending = PendingHours()
-        self.topics = PendingTopics()
+        self.counts = HourCounts()
+        self.topics = PendingTopics(state.topics)
         self.dropped: list[int] = []
+        self._states = {hour.hour: hour for hour in state.hours}
+        self._changed: set[int] = set()  # of those that are open, and some more
+        for hour in state.hours:
+            path = folder / folder_name(hour.hour)
+            self._partitions[hour.hour] = HourPartition(path, hour.hour, self._residency, hour)
+            self.counts.write(hour.hour, hour.units)
+            self.counts.add(hour.hour, hour.pending)
+        self.far = FarLog(folder, self._residency, self.counts, settings.read_gap_bytes, state.far)
 
     @classmethod
-    def recover(cls, folder: Path, settings: WheelSettings, states: tuple[HourState, ...]) -> HourWheel:
-        """Cut files back to their states, delete hours that have none. Raises WheelDamaged and OSError."""
+    def recover(cls, folder: Path, settings: WheelSettings, state: WheelState) -> HourWheel:
+        """Cut files back to their states, delete what has none. Raises WheelDamaged and OSError."""
         folder.mkdir(parents=True, exist_ok=True)
-        wheel = cls.__new__(cls)
-        wheel._start(folder, settings)
-        for state in states:
-            partition = HourPartition(folder / folder_name(state.hour), state.hour, wheel._residency, state)
-            _cut(partition.log.log_path, state.log_bytes)
-            _cut(partition.log.index_path, state.units * UNIT_BYTES)
-            wheel._partitions[state.hour] = partition
-            wheel.pending.add(state.hour, state.pending)
-        for hour, path in _folders(folder):
-            if hour not in wheel._partitions:
+        there = set()
+        for hour in state.hours:
+            there.add(folder_name(hour.hour))
+            _cut(folder / folder_name(hour.hour), hour.log_bytes, hour.units * UNIT_BYTES)
+        for segment in state.far.segments:
+            there.add(segment_name(segment.number))
+            _cut(folder / segment_name(segment.number), segment.log_bytes, segment.units * FAR_UNIT_BYTES)
+        for name, path in _folders(folder):
+            if name not in there:
                 shutil.rmtree(path)
+        wheel = cls.__new__(cls)
+        wheel._start(folder, settings, state)
         return wheel
 
-    def __iter__(self) -> Iterator[HourPartition]:
-        """The partitions by hour."""
-        return map(self._partitions.__getitem__, self.hours())
+    def hours(self, end: int | None = None) -> tuple[int, ...]:
+        """The hours that have units, ascending; those before `end`, if it is told."""
+        some = set(self._partitions)
+        if self.far.live:
+            some.update(np.flatnonzero(self.counts.far).tolist())
+        return tuple(sorted(hour for hour in some if end is None or hour < end))
 
-    def hours(self) -> tuple[int, ...]:
+    def partitions(self) -> tuple[int, ...]:
         """The hours that have a partition, ascending."""
         return tuple(sorted(self._partitions))
 
     def units(self, hour: int) -> int:
-        """How many messages an hour that has a partition has ever got; it is not opened for it."""
-        return self._partitions[hour].units
+        """How many messages an hour has ever got."""
+        partition = self._partitions.get(hour)
+        return self.counts.far_of(hour) + (partition.units if partition else 0)
 
     def find(self, hour: int) -> HourPartition | None:
-        """The partition of an hour, open from now on; None where there is none."""
+        """The partition of an hour, whole and open from now on; None where there is none."""
+        if self.counts.far_of(hour):
+            self._settle(hour)
+        return self.written(hour)
+
+    def partition(self, hour: int) -> HourPartition | None:
+        """As `written`, not opened for it."""
+        return self._partitions.get(hour)
+
+    def written(self, hour: int) -> HourPartition | None:
+        """As `find`, without what is in the far log."""
         partition = self._partitions.get(hour)
         if partition is not None:
             self._use(partition)
@@ -82,36 +121,65 @@ class HourWheel:
 
     def ensure(self, hour: int) -> HourPartition:
         """The partition of an hour, created where there is none, open from now on. Raises OSError."""
-        partition = self._ensured(hour)
-        self._use(partition)
-        return partition
-
-    def resting(self, hour: int) -> HourPartition | None:
-        """The partition of an hour, made where there is none, if it is small and closed. Raises OSError."""
-        partition = None if hour in self._open else self._ensured(hour)
-        return partition if partition is not None and partition.is_small else None
-
-    def _ensured(self, hour: int) -> HourPartition:
-        partition = self._partitions.get(hour)
+        partition = self.find(hour)
         if partition is None:
             partition = HourPartition(self._folder / folder_name(hour), hour, self._residency)
             partition.folder.mkdir()
             self._partitions[hour] = partition
+            self._use(partition)
         return partition
+
+    def grown(self, partition: HourPartition, pending: int) -> None:
+        """A partition has got units; so many of them are pending."""
+        self.counts.write(partition.hour, partition.units)
+        self.count(partition.hour, pending)
+
+    def count(self, hour: int, pending: int) -> None:
+        """Count `pending` more, or fewer, in the partition of an hour."""
+        self.counts.add(hour, pending)
+        self._changed.add(hour)
+
+    def _settle(self, hour: int) -> None:
+        """Move what the far log has of an hour behind its partition's units."""
+        rows = self.far.rows_of(hour)
+        units, gone = self.far.units_at(rows), self.far.is_gone(rows)
+        records = whole(*self.far.records(rows), units["size"])
+        self.far.forget(hour)  # so that the partition is not asked to settle again
+        partition = self.ensure(hour)
+        first = partition.append(
+            records,
+            sizes=units["size"],
+            crcs=units["crc32c"],
+            due_in_hour_ms=units["due_in_hour_ms"],
+            topic=units["topic"],
+            tag_mask=units["tag_mask"],
+        )
+        self.grown(partition, 0)
+        if bool(gone.any()):
+            partition.lose((np.flatnonzero(gone) + first).astype(np.uint32))
 
     def _use(self, partition: HourPartition) -> None:
         in_use = self._open
         in_use[partition.hour] = partition
         in_use.move_to_end(partition.hour)
-        if len(in_use) > self.open_max:
-            in_use.popitem(last=False)[1].close()
+        self._changed.add(partition.hour)
+        if len(in_use) > self._open_max:
+            closed = in_use.popitem(last=False)[1]
+            closed.close()
+            self._note(closed.hour)  # now, for a checkpoint could not do that for thousands at once
+
+    def _note(self, hour: int) -> None:
+        """Keep what a checkpoint must hold of an hour that may have changed."""
+        self._changed.discard(hour)
+        pending = self.counts.of(hour) - self.counts.far_pending_of(hour)
+        self._states[hour] = self._partitions[hour].capture(pending)
 
     def first_live_second(self, second: int) -> int | None:
         """The first second (since the epoch) at or after `second` that may have something pending.
 
         An hour counts if it has pending messages, a second of it if it has units that are not gone.
         """
-        for hour in self.pending.from_hour(second // HOUR_SECONDS):
+        for hour in self.counts.from_hour(second // HOUR_SECONDS):
             found = self.must(hour).seconds.first_live(max(0, second - hour * HOUR_SECONDS))
             if found is not None:
                 return hour * HOUR_SECONDS + found
@@ -122,49 +190,67 @@ class HourWheel:
         live = np.zeros(seconds, np.uint32)
         for hour in range(second // HOUR_SECONDS, (second + seconds - 1) // HOUR_SECONDS + 1):
             begin, end = max(second, hour * HOUR_SECONDS), min(second + seconds, (hour + 1) * HOUR_SECONDS)
-            if self.pending.of(hour):
+            if self.counts.of(hour):
                 within = self.must(hour).seconds.live(begin % HOUR_SECONDS, end - hour * HOUR_SECONDS)
                 live[begin - second : end - second] = within
         return live
 
     def must(self, hour: int) -> HourPartition:
-        """The partition of an hour that is known to have one, open from now on."""
-        partition = self._partitions[hour]
-        self._use(partition)
+        """The partition of an hour that is known to have units, whole and open from now on."""
+        partition = self.find(hour)
+        assert partition is not None
         return partition
 
     def drop(self, hour: int) -> None:
         """Forget an hour, nothing of which is pending. Its folder goes when no checkpoint names it."""
+        self.far.drop(hour)
         partition = self._partitions.pop(hour, None)
         if partition is not None:
             self._open.pop(hour, None)
+            self._states.pop(hour, None)
+            self._changed.discard(hour)
+            self.counts.write(hour, 0)
             partition.close()
             self.dropped.append(hour)
 
     def state(self, hour: int) -> HourState | None:
-        """The state of an hour, which is not opened for it; None where there is none."""
-        partition = self._partitions.get(hour)
-        return None if partition is None else partition.capture(self.pending.of(hour))
+        """The state of an hour, whole; None where there is none."""
+        if self.find(hour) is None:
+            return None
+        self._note(hour)
+        return self._states[hour]
 
     def capture(self) -> tuple[HourState, ...]:
-        """The state of every hour, ascending."""
-        return tuple([partition.capture(self.pending.of(partition.hour)) for partition in self])
+        """The state of every partition, in no order. Costs those that are open."""
+        for hour in tuple(self._changed):
+            self._note(hour)
+        self._changed.update(self._open)
+        return tuple(self._states.values())
+
+    def disk_bytes(self) -> int:
+        """Bytes of all files."""
+        return self.far.disk_bytes() + sum(map(HourPartition.disk_bytes, self._partitions.values()))
 
     def close(self) -> None:
         """Close every file."""
         for partition in self._open.values():
             partition.close()
         self._open.clear()
+        self.far.close()
 
 
-def _folders(folder: Path) -> Iterator[tuple[int, Path]]:
+def _folders(folder: Path) -> Iterator[tuple[str, Path]]:
     for path in folder.iterdir():
-        hour = hour_of(path.name)
-        if hour is not None:
-            yield hour, path
+        if hour_of(path.name) is not None or segment_number(path.name) is not None:
+            yield path.name, path
 
 
-def _cut(path: Path, length: int) -> None:
+def _cut(folder: Path, log_bytes: int, index_bytes: int) -> None:
+    _cut_file(folder / "delay.log", log_bytes)
+    _cut_file(folder / "delay.index", index_bytes)
+
+
+def _cut_file(path: Path, length: int) -> None:
     try:
         there = path.stat().st_size
     except FileNotFoundError:

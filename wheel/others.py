@@ -93,7 +93,7 @@ class _Pass:
         """Go on; whether everything has been seen."""
         left, room, found = _STEP_UNITS, _FOUND_MAX, []
         whole = True
-        for hour in self._hours.pending.from_hour(self._start_ms // HOUR_MS):
+        for hour in self._hours.counts.from_hour(self._start_ms // HOUR_MS):
             if hour > self._end_ms // HOUR_MS:
                 break
             units, seen = self._hours.units(hour), self._seen.get(hour, 0)

@@ -31,7 +31,7 @@ def overtake(hours: HourWheel, cut: Cut, hour: Numbers, global_index: Numbers) -
             continue
         partition.overtake(fresh)
         entries = partition.entries(partition.log.units_at(fresh), fresh)
-        hours.pending.add(at, -len(fresh))
+        hours.count(at, -len(fresh))
         hours.topics.add(entries["topic"], -1)
         parts.append(entries.take(np.argsort(entries["due_ms"], kind="stable")))
     return taken(parts)

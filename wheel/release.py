@@ -184,7 +184,7 @@ class Release:
     def _move(self, cut: Cut, taken: Taken) -> None:
         if len(taken):
             for hour, rows in groups(taken.hour):
-                self._hours.pending.add(hour, -len(taken.hour[rows]))
+                self._hours.count(hour, -len(taken.hour[rows]))
             self._hours.topics.add(taken.topic, -1)
         tick = cut.due_ms // SECOND_MS
         if tick != self.cut.due_ms // SECOND_MS:
@@ -212,7 +212,7 @@ class Release:
 
     def next_due_ms(self) -> int | None:
         """See `Wheel.next_due_ms`."""
-        if self._hours.pending.total == 0:
+        if self._hours.counts.total == 0:
             return None
         near = self._near.first_due_ms()
         if near is not None:

@@ -114,6 +114,7 @@ class HourState:
     slots_crc: int | None
     """None: the hour's slots are rebuilt, not read."""
     pending: int
+    """Of those units."""
     cancelled: bytes
     """A serialized roaring bitmap of global indices; empty where none is cancelled."""
     overtaken: bytes = b""
@@ -121,15 +122,40 @@ class HourState:
 
 
 @dataclass(frozen=True, slots=True)
+class SegmentState:
+    """What a checkpoint holds of one segment of the far log."""
+
+    number: int
+    log_bytes: int
+    units: int
+    index_crc: int
+    cancelled: bytes
+    """A serialized roaring bitmap of the segment's rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class FarState:
+    """What a checkpoint holds of the far log."""
+
+    first: int = 0
+    """Rows below are not read any more."""
+    segments: tuple[SegmentState, ...] = ()
+    dropped_hours: bytes = b""
+    """A serialized roaring bitmap of hours whose rows are not read any more."""
+
+
+@dataclass(frozen=True, slots=True)
 class WheelState:
     """What a checkpoint holds of the wheel; its default is the empty wheel."""
 
     hours: tuple[HourState, ...] = ()
+    """Of the hours that have a partition."""
     cut: Cut = NOTHING_RELEASED
     local_index: int = 0
     floor_hour: int = 0
     topics: tuple[int, ...] = ()
     """Pending messages by topic."""
+    far: FarState = FarState()
 
     @property
     def tick(self) -> int:
@@ -139,7 +165,7 @@ class WheelState:
     @property
     def pending(self) -> int:
         """Messages appended and neither released nor cancelled."""
-        return sum(hour.pending for hour in self.hours)
+        return sum(self.topics)
 
 
 class WheelDamaged(Exception):

@@ -1,8 +1,9 @@
 """The wheel: messages in, by due time; messages out, in the order of their due times; nothing else.
 
     append ──► hour wheel ──► hour partition: delay log, delay index, second wheel
-                   │                  │ a second at a time, when it is within 10 s of the cut
-    take ◄── near queue ◄─────────────┘
+                   │   │              ▲ │ a second at a time, when it is within 10 s of the cut
+                   │   └► far log ────┘ │ an hour at a time
+    take ◄── near queue ◄───────────────┘
 
                  released │ pending
     ──────────────────────┼────────────────────► (due_ms, global index)
@@ -21,13 +22,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from tarry.wheel import digesting
 from tarry.wheel.appending import append_by_hour
 from tarry.wheel.cancelling import cancel, cancelled, state_of
 from tarry.wheel.durability import Durability
-from tarry.wheel.hour_partition import HourPartition, folder_name
+from tarry.wheel.hour_partition import folder_name
 from tarry.wheel.hour_wheel import HourWheel
 from tarry.wheel.near_queue import ENTRY
-from tarry.wheel.next_due import PendingTopics
 from tarry.wheel.overtaking import overtake
 from tarry.wheel.reading import known, read, units
 from tarry.wheel.release import Release
@@ -67,7 +68,6 @@ class Wheel:
         self._settings = settings
         self._hours = hours
         self._floor_hour = state.floor_hour
-        hours.topics = PendingTopics(state.topics)
         self._release = Release(hours, settings, state.cut, state.local_index)
         self._durability = Durability(folder, state)
 
@@ -80,13 +80,15 @@ class Wheel:
         used.
         """
         wheel = cls.__new__(cls)
-        wheel._begin(folder, settings, HourWheel.recover(folder, settings, state.hours), state)
+        wheel._begin(folder, settings, HourWheel.recover(folder, settings, state), state)
         return wheel
 
     # Changes
 
     def append(self, due_ms: Times, topic: Numbers, tag_mask: Masks, records: Sequence[bytes]) -> Appended:
-        """Take in n messages; columns of shape (n,). Linear in n, whatever is pending. Raises OSError.
+        """Take in n messages; columns of shape (n,). Linear in n, whatever is pending, over whatever hours.
+
+        Raises OSError.
 
         One due in an hour that is not kept any more is stored, overdue, at the start of the first that is.
         """
@@ -95,6 +97,7 @@ class Wheel:
         overdue = self._release.overdue(due)
         global_index = append_by_hour(
             self._hours,
+            self.cut.due_ms // HOUR_MS + 1,
             hour,
             records,
             due_in_hour_ms=(due % HOUR_MS).astype(np.uint32),
@@ -185,11 +188,11 @@ class Wheel:
     @property
     def pending(self) -> int:
         """Messages appended and neither released nor cancelled."""
-        return self._hours.pending.total
+        return self._hours.counts.total
 
     def pending_in_hour(self, hour: int) -> int:
         """How many messages of an hour are pending."""
-        return self._hours.pending.of(hour)
+        return self._hours.counts.of(hour)
 
     def pending_of(self, topic: int) -> int:
         """How many messages of a topic are pending."""
@@ -244,7 +247,7 @@ class Wheel:
 
     def repair(self, hour: int, global_index: int, record: bytes) -> bool:
         """Write a record again, from a peer's bytes; False, and nothing done, where they are not its own."""
-        return known(self._hours, hour, global_index).log.repair(global_index, record)
+        return known(self._hours.find(hour), hour, global_index).log.repair(global_index, record)
 
     def mend_index(self, state: HourState, index: bytes) -> bool:
         """Write a captured hour's index again, from a peer's bytes; then `reread` it. From any thread.
@@ -263,7 +266,7 @@ class Wheel:
     def pending_per_second(self, hour: int) -> Numbers:
         """How many messages of each second of an hour are pending, u4[3600]."""
         partition = self._hours.find(hour)
-        if partition is None or self._hours.pending.of(hour) == 0:
+        if partition is None or self._hours.counts.of(hour) == 0:
             return np.zeros(HOUR_SECONDS, np.uint32)
         live = partition.seconds.live()
         passed = self.tick - hour * HOUR_SECONDS
@@ -274,26 +277,30 @@ class Wheel:
 
     def pending_per_hour(self) -> dict[int, int]:
         """How many messages are pending in each hour that has any, in order."""
-        return self._hours.pending.counts()
+        return self._hours.counts.counts()
 
-    def hours(self) -> tuple[int, ...]:
-        """The hours there are, ascending."""
-        return self._hours.hours()
+    def hours(self, end: int | None = None) -> tuple[int, ...]:
+        """The hours there are, ascending; those before `end`, if it is told."""
+        return self._hours.hours(end)
+
+    def partitions(self) -> tuple[int, ...]:
+        """Those of the hours that have files of their own, ascending."""
+        return self._hours.partitions()
+
+    def units_in_hour(self, hour: int) -> int:
+        """How many messages an hour has ever got; 0 where it was dropped."""
+        return self._hours.units(hour)
 
     def disk_bytes(self) -> int:
         """Bytes of all files."""
-        return sum(map(HourPartition.disk_bytes, self._hours))
+        return self._hours.disk_bytes()
 
     def digest(self) -> bytes:
         """32 bytes that are equal for wheels that got the same calls, and hardly ever otherwise."""
         hasher = hashlib.blake2b(digest_size=32)
         topics = self._hours.topics.capture()
         hasher.update(repr((self.cut, self.local_index, self._floor_hour, topics)).encode())
-        for partition in self._hours:
-            log = partition.log
-            pending = self._hours.pending.of(partition.hour)
-            hasher.update(repr((partition.hour, log.units, log.log_bytes, log.index_crc, pending)).encode())
-            hasher.update(partition.gone_bytes())
+        digesting.update(hasher, self._hours)
         return hasher.digest()
 
     # Lasting
@@ -301,7 +308,8 @@ class Wheel:
     def capture(self) -> WheelState:
         """What a checkpoint must hold, beside the files, to recover the wheel as it is now."""
         topics = self._hours.topics.capture()
-        return WheelState(self._hours.capture(), self.cut, self.local_index, self._floor_hour, topics)
+        far = self._hours.far.capture()
+        return WheelState(self._hours.capture(), self.cut, self.local_index, self._floor_hour, topics, far)
 
     def sync(self, state: WheelState, *, keep: bool = False) -> None:
         """Force to disk the files `state` needs; from any thread while this one goes on, one call at a time.
@@ -310,7 +318,7 @@ class Wheel:
         deletes the hours dropped before, unless told to `keep` them for now. Raises OSError: then the state
         must not be committed.
         """
-        self._durability.sync(state, self._hours.dropped, keep=keep)
+        self._durability.sync(state, self._hours.dropped, self._hours.far.dropped, keep=keep)
 
     def close(self) -> None:
         """Close every file. What was appended since the last sync is in them, and not yet certain to stay."""

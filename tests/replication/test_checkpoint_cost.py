@@ -28,16 +28,22 @@ def built(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return hours
 
 
+def apply_each(machine: Machine) -> None:
+    """Schedule a message in each hour, an entry each: together, they would lie in the far log."""
+    for hour in range(HOURS):
+        machine.apply(hour + 1, 1, [schedule([NOW_MS + hour * HOUR_MS])])
+
+
 def test_an_hour_is_built_once_in_the_thread_that_writes_and_anew_only_when_it_changes(
     tmp_path: Path, built: list[int]
 ) -> None:
     machine = Machine(tmp_path, MachineSettings())
-    machine.apply(1, 1, [schedule([NOW_MS + hour * HOUR_MS for hour in range(HOURS)])])
+    apply_each(machine)
     first = machine.capture()
     assert built == []
     machine.write(first)
     assert len(built) == HOURS
-    machine.apply(2, 1, [schedule([NOW_MS + 7 * HOUR_MS])])
+    machine.apply(HOURS + 1, 1, [schedule([NOW_MS + 7 * HOUR_MS])])
     machine.write(machine.capture())
     assert built[HOURS:] == [NOW_MS // HOUR_MS + 7]
     expected = machine.digest()
@@ -50,12 +56,14 @@ def test_an_hour_is_built_once_in_the_thread_that_writes_and_anew_only_when_it_c
 
 def test_the_first_checkpoint_after_a_start_takes_the_hours_as_the_last_one_had_them(tmp_path: Path) -> None:
     machine = Machine(tmp_path, MachineSettings())
-    machine.apply(1, 1, [schedule([NOW_MS + hour * HOUR_MS for hour in range(HOURS)])])
+    apply_each(machine)
     machine.write(machine.capture())
     machine.close()
     again = Machine(tmp_path, MachineSettings())
-    hours = {partition.hour: partition._recovered for partition in again.wheel._hours}
-    assert all(hours[state.hour] is state for state in again.capture().wheel.hours)
+    before = again.capture().wheel.hours
+    assert len(before) == HOURS
+    assert all(again.wheel.hour_state(state.hour) is state for state in before)
+    assert all(one is other for one, other in zip(before, again.capture().wheel.hours, strict=True))
     again.close()
 
 

@@ -127,7 +127,8 @@ def test_a_name_that_leads_out_of_the_folder_is_refused(tmp_path: Path) -> None:
 
 async def test_a_snapshot_opens_one_file_at_a_time(tmp_path: Path) -> None:
     _, giver = replica(tmp_path / "a")
-    giver.apply(1, 1, [schedule([NOW_MS + hour * HOUR_MS for hour in range(60)])])
+    for hour in range(60):
+        giver.apply(hour + 1, 1, [schedule([NOW_MS + hour * HOUR_MS])])
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with (tmp_path / "free").open("w") as free:
         first_free = free.fileno()

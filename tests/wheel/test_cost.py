@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -11,11 +12,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from tarry.wheel.hour_partition import HourPartition
 from tarry.wheel.near_queue import ENTRY
 from tarry.wheel.second_wheel import SLOT, SLOTS_BYTES
-from tarry.wheel.state import HOUR_MS, Numbers, Rows, WheelSettings
+from tarry.wheel.state import HOUR_MS, Appended, Numbers, Rows, WheelSettings
 from tarry.wheel.wheel import Wheel
 from tests.wheel.sorted_list import START_MS
 
@@ -77,6 +79,94 @@ def test_no_call_runs_a_python_statement_per_message(tmp_path: Path, spread_ms: 
     more = {name: many[name] - few[name] for name in few}
     assert {name: lines for name, lines in more.items() if lines > 100} == {}
     assert all(few.values())
+
+
+HOURS = 4_096
+
+
+def far_due(hours: int) -> NDArray[np.int64]:
+    """Due times, one in each of so many hours in no order, from tomorrow on."""
+    order = np.random.default_rng(6).permutation(hours)
+    return START_MS + (24 + order) * HOUR_MS + order % HOUR_MS
+
+
+def insert(wheel: Wheel, due_ms: NDArray[np.int64]) -> Appended:
+    count = len(due_ms)
+    return wheel.append(due_ms, np.zeros(count, np.uint32), np.zeros(count, np.uint64), [b"x" * 100] * count)
+
+
+def cpu_ms(action: Callable[[], Any]) -> float:
+    before = time.thread_time()
+    action()
+    return (time.thread_time() - before) * 1_000
+
+
+def calls_over(wheel: Wheel, hours: int) -> dict[str, Callable[[], Any]]:
+    """Calls that name a message in each of so many hours, in the order they must be made in."""
+    due = far_due(hours)
+    first: list[Appended] = []
+
+    def ids() -> tuple[Numbers, Numbers]:
+        return first[0].hour, first[0].global_index
+
+    return {
+        "append": lambda: first.append(insert(wheel, due)),
+        "append again": lambda: insert(wheel, due),
+        "units": lambda: wheel.units(*ids()),
+        "read": lambda: wheel.read(*ids()),
+        "cancel": lambda: wheel.cancel(*ids()),
+        "cancelled": lambda: wheel.cancelled(*ids()),
+        "capture": wheel.capture,
+    }
+
+
+def test_no_call_runs_a_python_statement_per_far_hour(tmp_path: Path) -> None:
+    lines = []
+    for hours in (HOURS // 4, HOURS):
+        wheel = Wheel(tmp_path / str(hours), WheelSettings())
+        lines.append({name: lines_run(call) for name, call in calls_over(wheel, hours).items()})
+    few, many = lines
+    assert {name: many[name] for name in many if many[name] > few[name] + 20} == {}
+
+
+def test_4096_far_hours_cost_a_turn_no_more_than_25_ms(tmp_path: Path) -> None:
+    best: dict[str, float] = {}
+    for attempt in range(5):
+        wheel = Wheel(tmp_path / str(attempt), WheelSettings())
+        for name, call in calls_over(wheel, HOURS).items():
+            best[name] = min(best.get(name, 1e9), cpu_ms(call))
+        wheel.close()
+    assert {name: ms for name, ms in best.items() if ms > 25} == {}
+
+
+def test_a_thousand_more_messages_a_far_hour_cost_each_append_no_more_than_25_ms(tmp_path: Path) -> None:
+    wheel = Wheel(tmp_path, WheelSettings())
+    hours = np.arange(16)
+    due = START_MS + 24 * HOUR_MS + np.repeat(hours, 63) * HOUR_MS  # as many as are still few
+    assert sorted(cpu_ms(lambda: insert(wheel, due)) for _ in range(40))[36] < 25
+    assert len(wheel.partitions()) == 16  # they have been given files of their own
+
+
+def test_a_checkpoint_costs_the_event_loop_the_open_hours_and_not_those_that_changed(tmp_path: Path) -> None:
+    lines = []
+    for hours in (50, 200):
+        wheel = Wheel(tmp_path / str(hours), WheelSettings(hours_open_max=8))
+        where = [insert(wheel, at) for at in np.sort(far_due(hours)).reshape(-1, 5)]
+        assert len(wheel.partitions()) == hours
+        lines.append([lines_run(wheel.capture)])
+        for part in where:
+            wheel.cancel(part.hour, part.global_index)
+        lines[-1].append(lines_run(wheel.capture))
+    assert lines[0] == lines[1]
+
+
+def test_a_checkpoint_of_50000_far_hours_costs_the_event_loop_no_more_than_20_ms(tmp_path: Path) -> None:
+    wheel = Wheel(tmp_path, WheelSettings())
+    where = insert(wheel, far_due(50_000))
+    assert cpu_ms(wheel.capture) < 20
+    wheel.cancel(where.hour[::2], where.global_index[::2])
+    assert cpu_ms(wheel.capture) < 20
+    assert Wheel.recover(tmp_path, WheelSettings(), wheel.capture()).pending == 25_000
 
 
 def test_a_slice_of_a_second_costs_the_same_however_large_the_second(tmp_path: Path) -> None:

@@ -191,7 +191,8 @@ def test_many_hours_are_forced_to_disk_at_once(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(durability, "_syncfs", note)
     monkeypatch.setattr(os, "fsync", lambda fd: pytest.fail("one by one"))
     wheel = Wheel(tmp_path, SETTINGS)
-    append(wheel, [START_MS + HOUR_MS * hour for hour in range(100)])
+    for hour in range(100):
+        append(wheel, [START_MS + HOUR_MS * hour])
     state = checkpoint(wheel)
     assert len(forced) == 1
     assert Wheel.recover(tmp_path, SETTINGS, state).pending == 100
@@ -213,7 +214,8 @@ def test_one_descriptor_that_was_there_before_the_first_write_hears_of_all_error
     monkeypatch.setattr(durability, "_syncfs", lambda fd: forced.append(fd) or 0)
     wheel = Wheel(tmp_path, SETTINGS)
     for _ in range(2):
-        append(wheel, [START_MS + HOUR_MS * hour for hour in range(100)])
+        for hour in range(100):
+            append(wheel, [START_MS + HOUR_MS * hour])
         checkpoint(wheel)
     names = [name for _, name in opened]
     assert forced == [opened[names.index(tmp_path.name)][0]] * 2
@@ -242,7 +244,8 @@ def test_a_disk_that_fails_to_sync_fails_the_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wheel = Wheel(tmp_path, SETTINGS)
-    append(wheel, [START_MS + HOUR_MS * hour for hour in range(100)])
+    for hour in range(100):
+        append(wheel, [START_MS + HOUR_MS * hour])
     monkeypatch.setattr(durability, "_syncfs", lambda fd: -1)
     with pytest.raises(OSError, match=tmp_path.name):
         wheel.sync(wheel.capture())
@@ -255,7 +258,8 @@ def test_where_all_cannot_be_forced_at_once_each_file_is(
     monkeypatch.setattr(durability, "_syncfs", None)
     monkeypatch.setattr(os, "fsync", forced.append)
     wheel = Wheel(tmp_path, SETTINGS)
-    append(wheel, [START_MS + HOUR_MS * hour for hour in range(100)])
+    for hour in range(100):
+        append(wheel, [START_MS + HOUR_MS * hour])
     wheel.sync(wheel.capture())
     assert len(forced) == 301
 

@@ -1,0 +1,38 @@
+"""Sets of numbers as roaring bitmaps, asked and given as arrays."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from pyroaring import BitMap
+
+from tarry.wheel.state import Flags, Numbers
+
+_SEARCHED: Final = 16  # a bitmap of up to so many members for each that is looked up is unpacked and searched
+
+
+def members(bitmap: BitMap) -> Numbers:
+    """The members, ascending."""
+    return np.frombuffer(bitmap.to_array(), np.uint32)
+
+
+def contains(bitmap: BitMap, numbers: Numbers) -> Flags:
+    """Which of some numbers, shape (n,), are members."""
+    if not bitmap:
+        return np.zeros(len(numbers), np.bool_)
+    if len(bitmap) > _SEARCHED * len(numbers):
+        return np.fromiter(map(bitmap.__contains__, numbers.tolist()), np.bool_, len(numbers))
+    ascending = members(bitmap)
+    found: Flags = ascending.take(np.searchsorted(ascending, numbers), mode="clip") == numbers
+    return found
+
+
+def loaded(serialized: bytes) -> BitMap:
+    """The set that `serialized` gave; no bytes are the empty one."""
+    return BitMap.deserialize(serialized) if serialized else BitMap()
+
+
+def serialized(bitmap: BitMap) -> bytes:
+    """The set as bytes; none where it is empty."""
+    return bytes(bitmap.serialize()) if bitmap else b""

@@ -1,0 +1,405 @@
+"""The far log: messages of hours that are far off and get few messages at a time, all in one log.
+
+    far-0000000c/delay.log      ┌ length u32 │ record ┐┌ length u32 │ record ┐ …    of any hours
+    far-0000000c/delay.index    ┌ hour, global index, before … ┐┌ … ┐ …    row 12 * SEGMENT_UNITS on
+
+    hour 2027010100: head ──► row 7 ── before ──► row 3 ── before ──► 0
+
+To open files for each of thousands of hours would cost each message some hundred microseconds; here a batch
+is two writes. The units of an hour follow those of its partition, and move there, in their order, when the
+hour is asked for as a whole: before it is due, or when it has got enough to be worth its files. Which rows
+are alive follows from the counts of the hours: no row is ever changed. When more than half are not, the
+oldest rows that are go to the end, a few with each append, and their segment is deleted: the cleaning of a
+log-structured file system (Rosenblum and Ousterhout, 1992).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import ClassVar, Final
+
+import google_crc32c
+import numpy as np
+from numpy.typing import NDArray
+from pyroaring import BitMap
+
+from tarry.wheel.bitmaps import contains, loaded, serialized
+from tarry.wheel.delay_log import DelayLog
+from tarry.wheel.grouping import groups, starts_of
+from tarry.wheel.hour_counts import HourCounts
+from tarry.wheel.residency import Residency
+from tarry.wheel.state import FarState, Flags, Masks, Numbers, Rows, SegmentState, WheelDamaged
+
+FAR_UNIT: Final = np.dtype(
+    [
+        ("offset", "<u8"),  # of the record in delay.log, behind its length
+        ("tag_mask", "<u8"),
+        ("before", "<i8"),  # row of the unit of the same hour that came before, plus 1; 0: there is none
+        ("size", "<u4"),
+        ("due_in_hour_ms", "<u4"),
+        ("hour", "<u4"),
+        ("global_index", "<u4"),
+        ("topic", "<u4"),
+        ("crc32c", "<u4"),
+    ]
+)
+FAR_UNIT_BYTES: Final = FAR_UNIT.itemsize
+SEGMENT_UNITS: Final = 1 << 18
+_BLOCK_UNITS: Final = 1 << 16
+_CLEANED_MIN: Final = 256  # rows looked at with an append of fewer messages
+
+FarRows = NDArray[np.int64]
+
+
+def segment_name(number: int) -> str:
+    """The name of a segment's folder."""
+    return f"far-{number:08x}"
+
+
+def segment_number(folder: str) -> int | None:
+    """The segment that a folder's name stands for; None where it is not the name of one."""
+    try:
+        number = int(folder.removeprefix("far-"), 16)
+    except ValueError:
+        return None
+    return number if folder == segment_name(number) else None
+
+
+class Segment(DelayLog):
+    """Some consecutive rows of the far log, and which of them are cancelled."""
+
+    __slots__ = ("captured", "gone")
+    unit: ClassVar[np.dtype[np.void]] = FAR_UNIT
+
+    def __init__(self, folder: Path, residency: Residency, state: SegmentState | None = None) -> None:
+        if state is None:
+            super().__init__(folder, residency)
+        else:
+            super().__init__(folder, residency, state.log_bytes, state.units, state.index_crc)
+        self.gone = loaded(state.cancelled) if state else BitMap()
+        self.captured = state
+
+    def capture(self, number: int) -> SegmentState:
+        """What a checkpoint must hold of it; the same value as long as nothing changes."""
+        if self.captured is None:
+            cancelled = serialized(self.gone)
+            self.captured = SegmentState(number, self.log_bytes, self.units, self.index_crc, cancelled)
+        return self.captured
+
+
+class FarLog:
+    """Far messages by rows, which are numbered through all segments."""
+
+    __slots__ = (
+        "_counts",
+        "_dropped_hours",
+        "_dropped_hours_bytes",
+        "_folder",
+        "_read_gap_bytes",
+        "_residency",
+        "_segments",
+        "dropped",
+        "end",
+        "first",
+        "live",
+    )
+
+    def __init__(
+        self, folder: Path, residency: Residency, counts: HourCounts, read_gap_bytes: int, state: FarState
+    ) -> None:
+        """The log as it was when `state` was captured; the files have been cut to that.
+
+        `counts` has what is written of each hour, and gets what is far. Raises OSError, WheelDamaged.
+        """
+        self._folder = folder
+        self._residency = residency
+        self._counts = counts
+        self._read_gap_bytes = read_gap_bytes
+        self._dropped_hours = loaded(state.dropped_hours)
+        self._dropped_hours_bytes: bytes | None = state.dropped_hours
+        self.dropped: list[int] = []
+        """Segments that the files are still there of."""
+        self.first = self.end = state.first
+        self.live = 0
+        """Units of hours that have not been dropped."""
+        self._segments: dict[int, Segment] = {}
+        for one in state.segments:
+            segment = Segment(folder / segment_name(one.number), residency, one)
+            self._segments[one.number] = segment
+            self._count(segment, one.number * SEGMENT_UNITS)
+            self.end = one.number * SEGMENT_UNITS + one.units
+
+    def _count(self, segment: Segment, start: int) -> None:
+        crc, counts = google_crc32c.value(segment.index().tobytes()), self._counts
+        if crc != segment.index_crc:
+            what = f"crc32c {crc:08x}, where {segment.index_crc:08x} should be"
+            raise WheelDamaged(segment.index_path, what)
+        for begin in range(0, segment.units, _BLOCK_UNITS):
+            units = segment.block(begin, min(segment.units, begin + _BLOCK_UNITS))
+            row = np.arange(start + begin, start + begin + len(units))
+            alive = (row >= self.first) & (units["global_index"] >= counts.written[units["hour"]])
+            alive &= ~contains(self._dropped_hours, units["hour"])
+            hour = units["hour"][alive]
+            np.add.at(counts.far, hour, np.uint32(1))
+            counts.head[hour] = row[alive] + 1
+            index = (row - start).astype(np.uint32)
+            pending = units["hour"][alive & ~contains(segment.gone, index)]
+            np.add.at(counts.far_pending, pending, np.uint32(1))
+            np.add.at(counts.pending, pending, np.uint32(1))
+            counts.total += len(pending)
+            self.live += len(hour)
+
+    # What comes
+
+    def append(
+        self,
+        hour: Numbers,
+        records: Sequence[bytes],
+        *,
+        sizes: Numbers,
+        crcs: Numbers,
+        due_in_hour_ms: Numbers,
+        topic: Numbers,
+        tag_mask: Masks,
+    ) -> Numbers:
+        """Append n messages, columns of shape (n,), n > 0; their global indices. Raises OSError."""
+        units = np.empty(len(hour), FAR_UNIT)
+        units["size"] = sizes
+        units["due_in_hour_ms"] = due_in_hour_ms
+        units["hour"] = hour
+        units["topic"] = topic
+        units["crc32c"] = crcs
+        units["tag_mask"] = tag_mask
+        counts = self._counts
+        order = np.argsort(hour, kind="stable")
+        starts = starts_of(hour[order])
+        added = np.diff(np.append(starts, len(hour)))
+        distinct = hour[order[starts]]
+        there = counts.written[distinct].astype(np.int64) + counts.far[distinct]
+        units["global_index"][order] = np.arange(len(hour)) + np.repeat(there - starts, added)
+        self._lay(units, records, order, starts)
+        counts.far[distinct] += added.astype(np.uint32)
+        counts.far_pending[distinct] += added.astype(np.uint32)
+        counts.pending[distinct] += added.astype(np.uint32)
+        counts.total += len(hour)
+        self.live += len(hour)
+        return np.ascontiguousarray(units["global_index"])
+
+    def _lay(
+        self, units: Rows, records: Sequence[bytes], order: NDArray[np.intp], starts: NDArray[np.intp]
+    ) -> None:
+        """Write rows, chained by hour: `order` has them by hour, and `starts` where an hour begins in it."""
+        before = np.empty(len(units), np.int64)
+        before[1:] = order[:-1] + self.end + 1
+        ends = np.append(starts[1:], len(units)) - 1
+        hours = units["hour"][order[starts]]
+        before[starts] = self._counts.head[hours]
+        units["before"][order] = before
+        self._counts.head[hours] = order[ends] + self.end + 1
+        done = 0
+        while done < len(units):
+            segment = self._last()
+            until = min(len(units), done + SEGMENT_UNITS - segment.units)
+            segment.extend(units[done:until], records[done:until])
+            segment.captured = None
+            self.end += until - done
+            done = until
+
+    def _last(self) -> Segment:
+        number = self.end // SEGMENT_UNITS
+        segment = self._segments.get(number)
+        if segment is None:
+            if number - 1 in self._segments:
+                self._segments[number - 1].close()
+            segment = self._segments[number] = Segment(self._folder / segment_name(number), self._residency)
+            segment.folder.mkdir()
+        return segment
+
+    # What there is
+
+    def find(self, hour: Numbers, global_index: Numbers) -> FarRows:
+        """The rows of messages, ids of shape (n,); -1: not in the far log. Raises WheelDamaged."""
+        rows = np.full(len(hour), -1, np.int64)
+        if self.live == 0:
+            return rows
+        counts = self._counts
+        at = np.where(hour < len(counts), hour, 0)
+        behind = global_index.astype(np.int64) - counts.written[at]
+        left = np.flatnonzero((hour == at) & (behind >= 0) & (behind < counts.far[at]))
+        row, wanted = counts.head[at[left]] - 1, np.stack((hour[left], global_index[left]))
+        while len(left):
+            units = self._chained(row, wanted[0])
+            found = units["global_index"] == wanted[1]
+            rows[left[found]] = row[found]
+            on = ~found
+            left, row, wanted = left[on], units["before"][on] - 1, wanted[:, on]
+        return rows
+
+    def _chained(self, row: FarRows, hour: Numbers) -> Rows:
+        """Units that chains lead to. Raises WheelDamaged where that is not one of its hour."""
+        if bool((row < self.first).any()):
+            raise WheelDamaged(self._folder, "a chain of the far log ends too soon")
+        units = self.units_at(row)
+        if bool((units["hour"] != hour).any()) or bool((units["before"] > row).any()):
+            raise WheelDamaged(self._folder, "a chain of the far log leads to another hour")
+        return units
+
+    def units_at(self, rows: FarRows) -> Rows:
+        """A copy of some units, FAR_UNIT[n], in the order asked; each must exist."""
+        units = np.empty(len(rows), FAR_UNIT)
+        for number, chosen in groups(rows // SEGMENT_UNITS):
+            within = (rows[chosen] - number * SEGMENT_UNITS).astype(np.uint32)
+            units[chosen] = self._segments[number].units_at(within)
+        return units
+
+    def records(self, rows: FarRows) -> tuple[list[bytes], Flags]:
+        """The bytes there are of records, in the order asked, and which of them are as they were written."""
+        records, sound = np.empty(len(rows), object), np.empty(len(rows), np.bool_)
+        for number, chosen in groups(rows // SEGMENT_UNITS):
+            segment = self._segments[number]
+            units = segment.units_at((rows[chosen] - number * SEGMENT_UNITS).astype(np.uint32))
+            records[chosen], sound[chosen] = segment.records(units, self._read_gap_bytes)
+        return records.tolist(), sound
+
+    def is_gone(self, rows: FarRows) -> Flags:
+        """Which of some rows, shape (n,), are cancelled."""
+        gone = np.zeros(len(rows), np.bool_)
+        for number, chosen in groups(rows // SEGMENT_UNITS):
+            index = (rows[chosen] - number * SEGMENT_UNITS).astype(np.uint32)
+            gone[chosen] = contains(self._segments[number].gone, index)
+        return gone
+
+    def lose(self, rows: FarRows) -> Rows:
+        """Cancel rows, which must be distinct and pending; their units."""
+        units = self.units_at(rows)
+        counts = self._counts
+        self._mark(rows)
+        np.subtract.at(counts.far_pending, units["hour"], np.uint32(1))
+        np.subtract.at(counts.pending, units["hour"], np.uint32(1))
+        counts.total -= len(rows)
+        return units
+
+    def _mark(self, rows: FarRows) -> None:
+        for number, chosen in groups(rows // SEGMENT_UNITS):
+            segment = self._segments[number]
+            segment.gone.update((rows[chosen] - number * SEGMENT_UNITS).astype(np.uint32))
+            segment.captured = None
+
+    def rows_of(self, hour: int) -> FarRows:
+        """The rows of an hour, by global index. Raises WheelDamaged."""
+        left = self._counts.far_of(hour)
+        row, rows = int(self._counts.head[hour]) - 1 if left else -1, np.empty(left, np.int64)
+        walked: list[int] = []
+        while len(walked) < left:
+            segment, start = self._segments.get(row // SEGMENT_UNITS), row // SEGMENT_UNITS * SEGMENT_UNITS
+            if row < self.first or segment is None:
+                raise WheelDamaged(self._folder, f"the far log lacks units of hour {hour}")
+            before = segment.index()["before"].data
+            while row >= start and len(walked) < left:
+                walked.append(row)
+                row = before[row - start] - 1
+        rows[:] = walked
+        units = self.units_at(rows)
+        order = np.argsort(units["global_index"], kind="stable")
+        first = int(self._counts.written[hour])
+        if bool((units["global_index"][order] != np.arange(first, first + left)).any()) or bool(
+            (units["hour"] != hour).any()
+        ):
+            raise WheelDamaged(self._folder, f"the far log has other units than those of hour {hour}")
+        return rows[order]
+
+    def everything(self) -> Iterable[tuple[FarRows, Rows]]:
+        """All rows that are alive and their units, in blocks, in no order."""
+        for number, segment in self._segments.items():
+            start = number * SEGMENT_UNITS
+            for begin in range(0, segment.units, _BLOCK_UNITS):
+                units = segment.block(begin, min(segment.units, begin + _BLOCK_UNITS))
+                row = np.arange(start + begin, start + begin + len(units))
+                chosen = np.flatnonzero((row >= self.first) & self._is_live(units))
+                yield row[chosen], units.take(chosen)
+
+    def _is_live(self, units: Rows) -> Flags:
+        counts = self._counts
+        behind = units["global_index"].astype(np.int64) - counts.written[units["hour"]]
+        live: Flags = (behind >= 0) & (behind < counts.far[units["hour"]])
+        return live
+
+    # What goes
+
+    def forget(self, hour: int) -> None:
+        """The units of an hour have moved to its partition, or are dropped."""
+        self.live -= self._counts.far_of(hour)
+        self._counts.far[hour] = self._counts.head[hour] = self._counts.far_pending[hour] = 0
+        if self.live == 0:
+            self._begin_at(self.end)
+
+    def drop(self, hour: int) -> None:
+        """Forget an hour for good, and its rows that moved to its partition; nothing of it is pending."""
+        if self._counts.far_of(hour):
+            self.forget(hour)
+        if self._segments:
+            self._dropped_hours.add(hour)
+            self._dropped_hours_bytes = None
+
+    def clean(self, count: int) -> None:
+        """With an append of so many: where more rows are dead than alive, look at as many of the oldest."""
+        dead = self.end - self.first - self.live
+        if dead <= self.live + SEGMENT_UNITS:
+            return
+        number = self.first // SEGMENT_UNITS
+        segment, start = self._segments[number], number * SEGMENT_UNITS
+        begin = self.first - start
+        until = min(segment.units, begin + max(_CLEANED_MIN, 2 * count))
+        units = segment.block(begin, until)
+        chosen = np.flatnonzero(self._is_live(units))
+        if len(chosen):
+            moved = units.take(chosen)
+            rows = chosen + self.first
+            records, sound = self.records(rows)
+            gone = np.flatnonzero(self.is_gone(rows))
+            order = np.argsort(moved["hour"], kind="stable")
+            end = self.end
+            self._lay(moved, whole(records, sound, moved["size"]), order, starts_of(moved["hour"][order]))
+            self._mark(gone + end)
+        self._begin_at(start + until)
+
+    def _begin_at(self, first: int) -> None:
+        """Have nothing before a row; segments that lie before it go."""
+        self.first = first
+        ends = {number: number * SEGMENT_UNITS + s.units for number, s in self._segments.items()}
+        for number in [number for number, end in ends.items() if end <= first]:
+            self._segments.pop(number).close()
+            self.dropped.append(number)
+        if not self._segments:  # the numbers of segments are never used again
+            self.first = self.end = -(-first // SEGMENT_UNITS) * SEGMENT_UNITS
+            self._dropped_hours = BitMap()
+            self._dropped_hours_bytes = b""
+
+    # Lasting
+
+    def capture(self) -> FarState:
+        """What a checkpoint must hold of it."""
+        if self._dropped_hours_bytes is None:
+            self._dropped_hours_bytes = serialized(self._dropped_hours)
+        segments = tuple(segment.capture(number) for number, segment in self._segments.items())
+        return FarState(self.first, segments, self._dropped_hours_bytes)
+
+    def disk_bytes(self) -> int:
+        """Bytes of its files."""
+        return sum(s.log_bytes + s.units * FAR_UNIT_BYTES for s in self._segments.values())
+
+    def close(self) -> None:
+        """Close every file."""
+        for segment in self._segments.values():
+            segment.close()
+
+
+def whole(records: Sequence[bytes], sound: Flags, sizes: Numbers) -> Sequence[bytes]:
+    """Records at the lengths they have, also where what was read of one is too short: none moves for that."""
+    if bool(sound.all()):
+        return records
+    return [
+        record if len(record) == size else bytes(size)
+        for record, size in zip(records, sizes.tolist(), strict=True)
+    ]

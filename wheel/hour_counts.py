@@ -1,0 +1,89 @@
+"""What is counted of every hour, in columns that have a place for each hour since the epoch.
+
+A batch that is spread over thousands of hours changes them in a few array operations. Memory is taken only
+for pages of 4 KiB that hold an hour which has had a message: at most 24 bytes an hour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tarry.wheel.state import Numbers
+
+HOURS: Final = 1 << 21
+"""Up to the year 2209; what is later is counted hour by hour, and has partitions."""
+_BLOCK: Final = 1 << 16
+
+
+class HourCounts:
+    """Columns by hour; a place is there for every hour below `len`."""
+
+    __slots__ = ("_beyond", "far", "far_pending", "head", "pending", "total", "written")
+
+    def __init__(self) -> None:
+        self.written: Numbers = np.zeros(HOURS, np.uint32)
+        """Units in the hour's partition."""
+        self.far: Numbers = np.zeros(HOURS, np.uint32)
+        """Units in the far log, behind those."""
+        self.head: NDArray[np.int64] = np.zeros(HOURS, np.int64)
+        """The row of the newest of them in the far log, plus 1."""
+        self.far_pending: Numbers = np.zeros(HOURS, np.uint32)
+        self.pending: Numbers = np.zeros(HOURS, np.uint32)
+        """In partition and far log together."""
+        self._beyond: dict[int, int] = {}  # pending
+        self.total = 0
+        """Pending in all hours."""
+
+    def __len__(self) -> int:
+        return len(self.pending)
+
+    def add(self, hour: int, count: int) -> None:
+        """Count `count` more (or fewer) pending in an hour."""
+        after = self.of(hour) + count
+        if after < 0:
+            raise AssertionError(f"hour {hour} would have {after} pending")
+        self.total += count
+        if hour < len(self):
+            self.pending[hour] = after
+        elif after:
+            self._beyond[hour] = after
+        else:
+            self._beyond.pop(hour, None)
+
+    def of(self, hour: int) -> int:
+        """How many are pending in an hour."""
+        return int(self.pending[hour]) if hour < len(self) else self._beyond.get(hour, 0)
+
+    def write(self, hour: int, units: int) -> None:
+        """Note how many units the partition of an hour has."""
+        if hour < len(self):
+            self.written[hour] = units
+
+    def far_of(self, hour: int) -> int:
+        """How many units of an hour are in the far log."""
+        return int(self.far[hour]) if hour < len(self) else 0
+
+    def far_pending_of(self, hour: int) -> int:
+        """How many of them are pending."""
+        return int(self.far_pending[hour]) if hour < len(self) else 0
+
+    def from_hour(self, hour: int) -> Iterator[int]:
+        """The hours with any pending, from `hour` on."""
+        if self.total == 0:
+            return
+        start, size = hour, 64  # mostly one of the next
+        while start < len(self):
+            for found in np.flatnonzero(self.pending[start : start + size]).tolist():
+                yield start + found
+            start, size = start + size, min(8 * size, _BLOCK)
+        yield from sorted(at for at in self._beyond if at >= hour)
+
+    def counts(self) -> dict[int, int]:
+        """How many are pending in each hour that has any, in order."""
+        hours = np.flatnonzero(self.pending)
+        columns = dict(zip(hours.tolist(), self.pending[hours].tolist(), strict=True))
+        return columns | dict(sorted(self._beyond.items()))
