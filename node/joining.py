@@ -175,7 +175,8 @@ class Joining:
             return group
         queue = self._queues().find(request.topic)
         retries = self._queues().find(request.topic, request.group)
-        if queue is None or retries is None:
+        there = self._queues().acknowledged  # a retry queue may outlive its group
+        if queue is None or retries is None or (request.group, retries.queue) not in there:
             text = f"group {request.group!r} has never received from topic {request.topic!r}"
             return Refusal(Reason.GROUP_UNKNOWN, text)
         return delivery.group(request.topic, request.group, queue.queue, retries.queue)

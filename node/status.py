@@ -13,6 +13,9 @@ from tarry.replication.refusal import Reason, Refusal
 
 DOMAIN: Final = "tarry"
 DETAILS_KEY: Final = "grpc-status-details-bin"
+TEXT_BYTES_MAX: Final = 1_000
+"""A text goes in a call's trailing metadata, twice and escaped, of which gRPC takes 8 KiB for certain."""
+FACT_BYTES_MAX: Final = 300
 
 CODES: Final[dict[Reason, grpc.StatusCode]] = {
     Reason.MESSAGE_NOT_FOUND: grpc.StatusCode.NOT_FOUND,
@@ -54,13 +57,20 @@ UNKNOWN_OUTCOME: Final = Refusal(
 )
 
 
+def _cut(text: str, bytes_max: int = TEXT_BYTES_MAX) -> str:
+    """Return the text as it is told: one that repeats what a client sent may be too long to be sent back."""
+    raw = text.encode()
+    return text if len(raw) <= bytes_max else raw[:bytes_max].decode(errors="ignore") + " (cut)"
+
+
 def status_of(refusal: Refusal) -> status_pb2.Status:
     """Return the google.rpc.Status: code, text, ErrorInfo and, where a retry helps, RetryInfo."""
     code = CODES.get(refusal.reason, grpc.StatusCode.INVALID_ARGUMENT)
-    status = status_pb2.Status(code=code.value[0], message=refusal.text)
+    status = status_pb2.Status(code=code.value[0], message=_cut(refusal.text))
+    facts = {name: _cut(value, FACT_BYTES_MAX) for name, value in refusal.facts.items()}
     _pack(
         status.details,
-        error_details_pb2.ErrorInfo(reason=refusal.reason.value, domain=DOMAIN, metadata=dict(refusal.facts)),
+        error_details_pb2.ErrorInfo(reason=refusal.reason.value, domain=DOMAIN, metadata=facts),
     )
     if refusal.retry_ms is not None:
         delay = duration_pb2.Duration()
@@ -85,7 +95,7 @@ async def abort(context: CallContext, refusal: Refusal) -> NoReturn:
     """End the call with the refusal's status."""
     status = status_of(refusal)
     code = CODES.get(refusal.reason, grpc.StatusCode.INVALID_ARGUMENT)
-    await context.abort(code, refusal.text, ((DETAILS_KEY, status.SerializeToString()),))
+    await context.abort(code, _cut(refusal.text), ((DETAILS_KEY, status.SerializeToString()),))
     raise AssertionError("abort returned")
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import hmac
 from collections.abc import AsyncIterator, Callable
-from typing import Any, TypeAlias
+from functools import partial
+from typing import Any, TypeAlias, TypeVar
 
 import grpc
 import grpc.aio
+from google.protobuf.message import DecodeError
 
 from tarry.proto.tarry_peer_pb2 import (
     FetchSnapshotRequest,
@@ -26,6 +28,7 @@ from tarry.replication.transport_protocol import PeerGate, ServeSnapshot
 
 SERVICE = "tarry.v1.PeerService"
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
+R = TypeVar("R", MeetRequest, FetchSnapshotRequest, RecallRequest)
 
 
 class PeerServicer:
@@ -51,17 +54,17 @@ class PeerServicer:
     def handler(self) -> grpc.GenericRpcHandler[Any, Any]:
         meet = grpc.unary_unary_rpc_method_handler(
             self._meet,
-            request_deserializer=MeetRequest.FromString,
+            request_deserializer=partial(_parsed, MeetRequest),
             response_serializer=MeetResponse.SerializeToString,
         )
         fetch = grpc.unary_stream_rpc_method_handler(
             self._fetch_snapshot,
-            request_deserializer=FetchSnapshotRequest.FromString,
+            request_deserializer=partial(_parsed, FetchSnapshotRequest),
             response_serializer=FetchSnapshotResponse.SerializeToString,
         )
         recall = grpc.unary_unary_rpc_method_handler(
             self._recall,
-            request_deserializer=RecallRequest.FromString,
+            request_deserializer=partial(_parsed, RecallRequest),
             response_serializer=RecallResponse.SerializeToString,
         )
         methods = {"Meet": meet, "Recall": recall, "FetchSnapshot": fetch}
@@ -78,7 +81,7 @@ class PeerServicer:
         if register is None:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "the replica is not running")
         if request.cluster != register.cluster:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"not of {request.cluster}")
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"not of {request.cluster[:100]}")
         await self._gate.check(context, request.node)
         return register
 
@@ -105,3 +108,11 @@ class PeerServicer:
                 yield part
         except SnapshotFailed as failed:
             await context.abort(grpc.StatusCode.UNAVAILABLE, str(failed))
+
+
+def _parsed(kind: type[R], raw: bytes) -> R:
+    """Return the request; of bytes that are none an empty one, which names no cluster and is refused."""
+    try:
+        return kind.FromString(raw)
+    except DecodeError:
+        return kind()

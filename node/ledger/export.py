@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from tarry.node.ledger.disk import Disk
 from tarry.proto.ledger_rows import Kind
 from tarry.proto.ledger_segment import Closed, OpenSegment
 from tarry.proto.tarry_operator_pb2 import ExportLedgerRequest
 from tarry.replication.refusal import Reason, Refusal
+
+INDEX_MAX: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +31,8 @@ def check(request: ExportLedgerRequest) -> Place | Refusal:
     if unknown:
         text = f"there is no kind {unknown[0]!r}: use some of {', '.join(Kind)}"
         return Refusal(Reason.EXPORT_INVALID, text)
+    if max(request.from_index, request.to_index) > INDEX_MAX:
+        return Refusal(Reason.EXPORT_INVALID, f"from_index and to_index are at most {INDEX_MAX}")
     if not request.resume:
         return Place()
     segment, point, rows = request.resume.partition(".")

@@ -65,7 +65,7 @@ class MembershipService:
 
     async def _check_here(self, context: CallContext, cluster: str) -> None:
         if cluster != self._cluster:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"not of {cluster}")
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"not of {cluster[:100]}")
         refusal = self._not_here()
         if refusal is not None:
             await abort(context, refusal)

@@ -117,7 +117,7 @@ class RecordService:
     async def _admit(self, context: CallContext, cluster: str, node: str) -> None:
         await self._peers.check(context, node)
         if cluster != self._cluster:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"not of {cluster}")
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"not of {cluster[:100]}")
 
 
 class PeerRecords:

@@ -9,13 +9,13 @@ import subprocess
 import sys
 import time
 
-TESTS = ("tests/fuzz",)
+TESTS = ("tests/fuzz", "tests/cluster/test_fuzzed_calls.py")
 
 
 def run(seed: int) -> subprocess.CompletedProcess[str]:
     """Run the tests of one seed, longer than `make test` does."""
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *TESTS]
-    environment = {**os.environ, "TARRY_FUZZ": str(seed)}
+    environment = {**os.environ, "FUZZ_SEED": str(seed)}
     command.append(f"--hypothesis-seed={seed}")
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 

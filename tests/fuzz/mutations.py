@@ -99,7 +99,7 @@ def wire(pick: Pick, message: Message) -> bytes:
 
 
 def _mutate(pick: Pick, message: Message) -> None:
-    fields = list(message.DESCRIPTOR.fields)
+    fields: list[Any] = list(message.DESCRIPTOR.fields)
     if not fields:
         return
     field = pick(fields)

@@ -10,7 +10,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from tests.fuzz.plays import EdgePlay, Play, RawPlay
 
-LONG = "TARRY_FUZZ" in os.environ  # set by `make fuzz`
+LONG = "FUZZ_SEED" in os.environ  # set by `make fuzz`
 SETTINGS = settings(
     max_examples=60 if LONG else 10,
     stateful_step_count=60 if LONG else 25,

@@ -1,0 +1,211 @@
+"""Every call of every service, with valid requests made absurd: typed refusals, and equal nodes after it."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from google.protobuf.message import Message
+
+from tarry.client.local_cluster import LocalCluster
+from tarry.proto import tarry_consumer_pb2 as consumer_pb
+from tarry.proto import tarry_operator_pb2 as operator_pb
+from tarry.proto import tarry_peer_pb2 as peer_pb
+from tarry.proto import tarry_producer_pb2 as producer_pb
+from tarry.proto.message_id import MessageId
+from tarry.proto.tarry_message_pb2 import Record
+from tests.cluster.steady import STEADY
+from tests.cluster.wire import refusal
+from tests.fuzz.mutations import mutated, wire
+
+SEED = int(os.environ.get("FUZZ_SEED", "1"))  # `make fuzz` sets it
+CALLS = 4_000 if "FUZZ_SEED" in os.environ else 400
+PATIENCE_S = 30.0
+CALL_S = 5.0
+WAITS = {"OperatorService/AddMember", "OperatorService/TransferLeadership", "ConsumerService/Consume"}
+"""These may have nothing to say for longer than this test waits."""
+STREAMS = {"ProducerService/ScheduleStream", "ConsumerService/Consume"}
+ANSWERED_BY_STREAMS = {"OperatorService/Redrive", "OperatorService/ExportLedger", "PeerService/FetchSnapshot"}
+
+RECORD = Record(body=b"x", tags=["red"], keys=["k"], properties={"p": "v"})
+PEER: dict[str, Any] = {"cluster": "tarry", "node": "n2"}
+GROUP: dict[str, Any] = {"topic": "t", "group": "g", "consumer": "c"}
+BATCH = producer_pb.ScheduleBatchRequest(
+    topics=["t"],
+    delay_ms=[0, 50],
+    records=[RECORD.SerializeToString()] * 2,
+    tag_mask=[1, 2],
+    jitter_ms=[0, 1],
+    producer="p",
+    sequence=1,
+)
+SUBSCRIBE = consumer_pb.ConsumeRequest(
+    subscribe=consumer_pb.Subscribe(
+        topic="t", group="g", consumer="s", credit=9, holding=[consumer_pb.Holding(queue=0, offset=[0, 1])]
+    )
+)
+VALID: dict[str, list[Message]] = {
+    "ProducerService/Schedule": [
+        producer_pb.ScheduleRequest(topic="t", record=RECORD, delay_ms=0, producer="p", sequence=2),
+        producer_pb.ScheduleRequest(topic="u", record=RECORD, due_ms=1, jitter_ms=1),
+        producer_pb.ScheduleRequest(topic="u", record=RECORD, delay_level=1),
+    ],
+    "ProducerService/ScheduleBatch": [BATCH],
+    "ProducerService/ScheduleStream": [producer_pb.ScheduleStreamRequest(request=1, batch=BATCH)],
+    "ProducerService/Cancel": [producer_pb.CancelRequest(ids=[str(MessageId(0, 498_611, 0))])],
+    "ProducerService/Get": [producer_pb.GetRequest(id=str(MessageId(0, 498_611, 0)))],
+    "ConsumerService/Receive": [consumer_pb.ReceiveRequest(**GROUP, messages_max=9, wait_ms=20)],
+    "ConsumerService/Ack": [consumer_pb.AckRequest(**GROUP, offset=[0, 1])],
+    "ConsumerService/Nack": [consumer_pb.NackRequest(**GROUP, offset=[0, 1], delay_ms=0)],
+    "ConsumerService/Extend": [consumer_pb.ExtendRequest(**GROUP, offset=[0, 1], lease_ms=1_000)],
+    "ConsumerService/Consume": [
+        SUBSCRIBE,
+        consumer_pb.ConsumeRequest(credit=consumer_pb.Credit(messages=1)),
+        consumer_pb.ConsumeRequest(ack=consumer_pb.Ack(request=1, offset=[0])),
+        consumer_pb.ConsumeRequest(nack=consumer_pb.Nack(request=2, offset=[1], delay_ms=0)),
+        consumer_pb.ConsumeRequest(extend=consumer_pb.Extend(request=3, offset=[2], lease_ms=1_000)),
+    ],
+    "OperatorService/ClusterStatus": [operator_pb.ClusterStatusRequest(digest=True)],
+    "OperatorService/TransferLeadership": [operator_pb.TransferLeadershipRequest(target="n9", deadline_ms=1)],
+    "OperatorService/AddMember": [operator_pb.AddMemberRequest(node="n9", address="127.0.0.1:1")],
+    "OperatorService/RemoveMember": [operator_pb.RemoveMemberRequest(node="n9")],
+    "OperatorService/CreateTopic": [
+        operator_pb.CreateTopicRequest(
+            topic="t",
+            settings=operator_pb.TopicSettings(
+                retention_ms=1,
+                pending_max=9,
+                misfire="MISFIRE_POLICY_DEAD_LETTER",
+                misfire_after_ms=1,
+                release_per_s_max=9,
+            ),
+        )
+    ],
+    "OperatorService/DescribeTopic": [operator_pb.DescribeTopicRequest(topic="t")],
+    "OperatorService/DeleteTopic": [operator_pb.DeleteTopicRequest(topic="u")],
+    "OperatorService/CreateGroup": [
+        operator_pb.CreateGroupRequest(
+            topic="t", group="h", start=consumer_pb.GroupStart(at="START_AT_TIME", time_ms=1)
+        )
+    ],
+    "OperatorService/DeleteGroup": [operator_pb.DeleteGroupRequest(topic="t", group="h")],
+    "OperatorService/SeekGroup": [
+        operator_pb.SeekGroupRequest(topic="t", group="g", offset=1),
+        operator_pb.SeekGroupRequest(
+            topic="t", group="g", start=consumer_pb.GroupStart(at="START_AT_EARLIEST")
+        ),
+    ],
+    "OperatorService/Redrive": [operator_pb.RedriveRequest(topic="dlq.g.t")],
+    "OperatorService/ExportLedger": [operator_pb.ExportLedgerRequest(resume="1.0", open=True, rows_max=9)],
+    "PeerService/Meet": [peer_pb.MeetRequest(**PEER)],
+    "PeerService/Recall": [peer_pb.RecallRequest(**PEER)],
+    "PeerService/FetchSnapshot": [
+        peer_pb.FetchSnapshotRequest(**PEER, kept=[peer_pb.SnapshotFile(name="checkpoint.bin", size_bytes=1)])
+    ],
+    "RecordService/FetchRecords": [peer_pb.FetchRecordsRequest(**PEER, hour=498_611, global_index=[0])],
+    "RecordService/FetchIndex": [peer_pb.FetchIndexRequest(**PEER, hour=498_611, count=9)],
+    "RecordService/FetchReady": [peer_pb.FetchReadyRequest(**PEER, count=9)],
+    "MembershipService/Leave": [peer_pb.LeaveRequest(cluster="tarry", node="n9")],
+    "MembershipService/Join": [peer_pb.JoinRequest(cluster="tarry", node="n9", address="127.0.0.1:1")],
+}
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
+    settings: Any = {"consensus": STEADY, "delivery": {"attempts_max": 2}, "dispatch": {"checkpoint_ms": 500}}
+    with LocalCluster(3, tmp_path, settings) as three:
+        three.start()
+        three.wait_until_serving()
+        yield three
+
+
+def test_every_call_is_named_here() -> None:
+    files = (producer_pb, consumer_pb, operator_pb, peer_pb)
+    services = [one for file in files for one in file.DESCRIPTOR.services_by_name.values()]
+    assert {f"{service.name}/{method.name}" for service in services for method in service.methods} == set(
+        VALID
+    )
+
+
+def test_absurd_requests_are_refused_by_type_and_leave_three_equal_nodes(cluster: LocalCluster) -> None:
+    rng = random.Random(SEED)
+    channels = [grpc.insecure_channel(node.address) for node in cluster.nodes.values()]
+    told: Counter[str] = Counter()
+    for _ in range(CALLS):
+        path = rng.choice(list(VALID))
+        requests = [wire(rng.choice, mutated(rng.choice, request)) for request in chosen(rng, path)]
+        told[answered(rng.choice(channels), path, requests)] += 1
+    for channel in channels:
+        channel.close()
+    assert told["OK"] > CALLS / 8
+    assert all(node.running for node in cluster.nodes.values())
+    wait_until_equal(cluster)
+    for node in cluster.nodes.values():
+        assert "Traceback" not in node.log.read_text(), node.log_tail(80)
+
+
+def test_what_such_runs_have_found_is_refused_by_type(shared_cluster: LocalCluster) -> None:
+    """A group without a name, an index beyond the ledger's, a name too long to repeat, half a request."""
+    found: list[tuple[str, Message | bytes, str]] = [
+        ("ConsumerService/Ack", consumer_pb.AckRequest(topic="found", offset=[0]), "GROUP_UNKNOWN"),
+        (
+            "OperatorService/ExportLedger",
+            operator_pb.ExportLedgerRequest(from_index=2**64 - 1),
+            "EXPORT_INVALID",
+        ),
+        ("OperatorService/Redrive", operator_pb.RedriveRequest(topic="x" * 20_000), "TOPIC_UNKNOWN"),
+        ("PeerService/FetchSnapshot", b"\x0a\x01\xff", "INVALID_ARGUMENT"),
+    ]
+    with grpc.insecure_channel(shared_cluster.nodes[shared_cluster.wait_until_serving()].address) as channel:
+        topic = operator_pb.CreateTopicRequest(topic="found").SerializeToString()
+        assert answered(channel, "OperatorService/CreateTopic", [topic]) == "OK"
+        for path, request, reason in found:
+            raw = request if isinstance(request, bytes) else request.SerializeToString()
+            assert answered(channel, path, [raw]) == reason
+
+
+def chosen(rng: random.Random, path: str) -> list[Message]:
+    """The requests of one call, valid ones."""
+    valid = VALID[path]
+    if path not in STREAMS:
+        return [rng.choice(valid)]
+    return [valid[0], *rng.choices(valid, k=rng.randrange(4))]
+
+
+def answered(channel: grpc.Channel, path: str, requests: Sequence[bytes]) -> str:
+    """Make a call; return OK, or the reason of its refusal, which must be one."""
+    method, timeout = f"/tarry.v1.{path}", 0.3 if path in WAITS else CALL_S
+    try:
+        if path in STREAMS:
+            list(channel.stream_stream(method, None, None)(iter(requests), timeout=timeout))
+        elif path in ANSWERED_BY_STREAMS:
+            list(channel.unary_stream(method, None, None)(requests[0], timeout=timeout))
+        else:
+            channel.unary_unary(method, None, None)(requests[0], timeout=timeout)
+    except grpc.RpcError as error:
+        said = refusal(error)
+        if said.code is grpc.StatusCode.DEADLINE_EXCEEDED and path in WAITS:
+            return "WAITS"
+        plain = {grpc.StatusCode.INVALID_ARGUMENT}
+        if not path.startswith(("ProducerService", "ConsumerService", "OperatorService")):
+            plain.add(grpc.StatusCode.PERMISSION_DENIED)
+        assert said.reason or said.code in plain, (path, requests, said)
+        return said.reason or said.code.name
+    return "OK"
+
+
+def wait_until_equal(cluster: LocalCluster) -> None:
+    ends = time.monotonic() + PATIENCE_S
+    while True:
+        stands = [(status.applied_index, status.state_digest) for status in cluster.statuses(digest=True)]
+        if len(stands) == 3 and len(set(stands)) == 1:
+            return
+        assert time.monotonic() < ends, stands
+        time.sleep(0.1)
