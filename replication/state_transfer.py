@@ -196,6 +196,8 @@ def _listed(written: bytes, root: Path, queues: Queues) -> tuple[Manifest, bytes
     stored = log_pb.Checkpoint.FromString(written)
     files = []
     for queue in stored.queues:
+        if queue.deleted:
+            continue  # its folder is removed, and nothing of it is read any more
         for path, size in queues[queue.queue].files(queue.first, queue.units):
             files.append((f"ready/{path.parent.name}/{path.name}", size))
     wheel = log_pb.WheelCheckpoint.FromString(stored.wheel)

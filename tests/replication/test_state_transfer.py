@@ -301,3 +301,18 @@ def test_states_that_no_pointer_names_are_not_removed(tmp_path: Path) -> None:
     with pytest.raises(PointerDamaged, match="state-2"):
         StateFolder(tmp_path)
     assert folder.path.exists()
+
+
+async def test_a_state_is_given_after_a_topic_with_messages_was_deleted(tmp_path: Path) -> None:
+    _, giver = replica(tmp_path / "a")
+    load(giver)
+    giver.apply(6, 1, [command.encode(log_pb.DeleteTopicCommand(topic="u"))])
+    giver.write(giver.capture())  # its files are removed
+    folder, taker = replica(tmp_path / "b")
+    sink = StateSink(taker, folder)
+    carry(await opened(giver), sink)
+    sink.install()
+    await sink.adopt()
+    assert taker.digest() == giver.digest()
+    giver.close()
+    taker.close()
