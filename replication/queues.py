@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -36,6 +37,8 @@ class Queues:
         self._events = events or Events()
         self._files = OpenFiles()
         self._queues: list[ReadyQueue] = []
+        self._parts: list[bytes] = []  # of a checkpoint, by queue: those of deleted ones never change
+        self._deleted: list[ReadyQueue] = []  # whose folders nobody was told to remove
         self._by_name: dict[tuple[str, str], int] = {}
         self.acknowledged: dict[tuple[str, int], Acknowledged] = {}
         self._groups: dict[int, set[str]] = {}  # by queue: one queue's cost what they are, not what all are
@@ -52,7 +55,7 @@ class Queues:
         return self._queues[queue]
 
     def __iter__(self) -> Iterator[ReadyQueue]:
-        return (queue for queue in self._queues if not queue.deleted)
+        return (self._queues[number] for number in list(self._by_name.values()))
 
     @property
     def live(self) -> int:
@@ -71,6 +74,7 @@ class Queues:
             known = ReadyQueue(self._folder, len(self._queues), topic, group, self._files)
             self._by_name[topic, group] = known.queue
             self._queues.append(known)
+            self._parts.append(b"")
         return known
 
     def groups_of(self, queue: int) -> list[str]:
@@ -114,6 +118,8 @@ class Queues:
     def _delete(self, queue: ReadyQueue) -> None:
         del self._by_name[queue.topic, queue.group]
         queue.delete()
+        self._deleted.append(queue)
+        self._parts[queue.queue] = queue_parts(queue)[0]
         self.blocked.delete(queue.queue)
 
     def subscribe(self, topic: str, group: str, start: GroupStart) -> bool:
@@ -207,7 +213,9 @@ class Queues:
 
     def capture(self) -> list[bytes]:
         """Return the tables for a checkpoint, in parts: laid end to end they are a Checkpoint, serialized."""
-        parts = [part for part, _ in map(queue_parts, self._queues)]
+        for queue in self:
+            self._parts[queue.queue] = queue_parts(queue)[0]
+        parts = list(self._parts)
         parts += [group_part(*key, self.acknowledged[key]) for key in sorted(self.acknowledged)]
         blocked = log_pb.Checkpoint()
         for (number, lane), (hour, index) in sorted(self.blocked.items()):
@@ -216,7 +224,7 @@ class Queues:
 
     def capture_proofs(self) -> list[bytes]:
         """Return the queues' checksums for a checkpoint, in the same form; they are no part of a digest."""
-        return [proof for _, proof in map(queue_parts, self._queues)]
+        return [queue.captured[2] if queue.captured else queue_parts(queue)[1] for queue in self]
 
     def recover(self, checkpoint: log_pb.Checkpoint) -> None:
         """Become what ``capture`` saw; files are cut back to it.
@@ -228,6 +236,7 @@ class Queues:
         for state in checkpoint.queues:
             queue = ReadyQueue(self._folder, state.queue, state.topic, state.group, self._files)
             self._queues.append(queue)
+            self._parts.append(b"")
             queue.settings = state.settings
             queue.misfires_dropped = state.misfires_dropped
             queue.pace = Pace(
@@ -238,7 +247,9 @@ class Queues:
                 state.pace_catch_up_end,
             )
             queue.recover(states[state.queue], deleted=state.deleted)
-            if not state.deleted:
+            if state.deleted:
+                self._parts[state.queue] = queue_parts(queue)[0]
+            else:
                 self._by_name[state.topic, state.group] = state.queue
         for group in checkpoint.groups:
             self._consume(group.group, group.queue, Acknowledged(group.floor, group.acked))
@@ -251,11 +262,12 @@ class Queues:
 
     def take_touched(self) -> list[Path]:
         """Return the files written since the last call."""
-        return [path for queue in self._queues for path in queue.take_touched()]
+        return [path for queue in self for path in queue.take_touched()]
 
     def take_obsolete(self) -> list[Path]:
         """Return what to remove once the next checkpoint is durable."""
-        return [path for queue in self._queues for path in queue.take_obsolete()]
+        deleted, self._deleted = self._deleted, []
+        return [path for queue in chain(deleted, self) for path in queue.take_obsolete()]
 
     def close(self) -> None:
         """Close all files."""

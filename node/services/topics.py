@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final, TypeVar
 
@@ -31,6 +32,9 @@ from tarry.replication.refusal import Reason, Refusal
 from tarry.replication.status import NotLeader, Overloaded, Unknown
 
 R = TypeVar("R", bound=Message)
+
+GROUPS_AT_ONCE: Final = 200
+"""Deleted in one turn of the event loop."""
 
 RETENTION_MS_MAX: Final = 100 * 365 * 86_400_000
 
@@ -123,12 +127,29 @@ class TopicCalls:
         return pb.DescribeTopicResponse(topic=await self._describe(queue), settings=queue.settings)
 
     async def _delete_topic(self, request: pb.DeleteTopicRequest) -> Message | Refusal:
+        groups = await self._delete_groups(request.topic)
         done = await self._propose(log_pb.DeleteTopicCommand(topic=request.topic, now_ms=self._time.now_ms()))
         return (
             done
             if isinstance(done, Refusal)
-            else pb.DeleteTopicResponse(released=done.count, groups=done.groups)
+            else pb.DeleteTopicResponse(released=done.count, groups=groups + done.groups)
         )
+
+    async def _delete_groups(self, topic: str) -> int:
+        """Delete what groups a topic has beyond those that go with it in one command; return how many."""
+        queue, deleted = self._machine.queues.find(topic), 0
+        groups = self._machine.queues.groups_of(queue.queue)[GROUPS_AT_ONCE:] if queue else []
+        for start in range(0, len(groups), GROUPS_AT_ONCE):
+            done = await asyncio.gather(
+                *(
+                    self._propose(
+                        log_pb.DeleteGroupCommand(topic=topic, group=group, now_ms=self._time.now_ms())
+                    )
+                    for group in groups[start : start + GROUPS_AT_ONCE]
+                )
+            )
+            deleted += sum(not isinstance(one, Refusal) for one in done)
+        return deleted
 
     async def _create_group(self, request: pb.CreateGroupRequest) -> Message | Refusal:
         queues = self._machine.queues

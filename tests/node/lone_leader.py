@@ -88,6 +88,12 @@ class Leader:
         raw = operator_pb.ClusterStatusRequest(**request).SerializeToString()
         return await self._operator._cluster_status(raw, context)
 
+    async def delete_topic(self, topic: str) -> operator_pb.DeleteTopicResponse:
+        """As DeleteTopic."""
+        deleted = await self._operator._topic_calls._delete_topic(operator_pb.DeleteTopicRequest(topic=topic))
+        assert isinstance(deleted, operator_pb.DeleteTopicResponse)
+        return deleted
+
     def group(self) -> GroupDelivery:
         """Return the group at the leader; it must be open."""
         delivery = self.node.leadership.delivery

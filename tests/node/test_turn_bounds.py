@@ -132,3 +132,17 @@ def test_a_status_of_many_topics_and_of_many_groups() -> None:
         assert len(described.groups) == many + 1
 
     assert cost.too_long(play(act)) == {}
+
+
+def test_deleting_a_topic_of_many_groups() -> None:
+    many = 5_000
+
+    async def act(lead: Leader, steps: cost.Steps) -> None:
+        made = [log_pb.SubscribeCommand(topic=TOPIC, group=f"g{number}") for number in range(many)]
+        await asyncio.gather(*map(lead.propose, made))
+        async with steps.step("delete"):
+            deleted = await lead.delete_topic(TOPIC)
+        assert deleted.groups == many
+        assert lead.machine.queues.find(TOPIC) is None
+
+    assert cost.too_long(play(act)) == {}

@@ -4,11 +4,14 @@ from pathlib import Path
 
 import pytest
 
+from tarry.node.config import Limits
 from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.proto.tarry_consumer_pb2 import GroupStart
 from tarry.proto.tarry_operator_pb2 import TopicSettings
 from tarry.replication import wheel_checkpoint
 from tarry.replication.machine import Machine, MachineSettings
 from tarry.wheel.state import HourState
+from tests import turns as cost
 from tests.replication.commands import NOW_MS, ack, admin, release, schedule, subscribe
 
 HOUR_MS = 3_600_000
@@ -91,3 +94,20 @@ def test_of_queues_and_groups_only_those_that_changed_are_built_anew_and_deleted
     again = Machine(tmp_path, MachineSettings())
     assert again.digest() == expected
     again.close()
+
+
+def test_capturing_as_many_queues_as_there_may_be_and_more_that_were_deleted_is_no_long_turn(
+    tmp_path: Path,
+) -> None:
+    machine = Machine(tmp_path, MachineSettings())
+    for number in range(Limits().queues_max // 2):
+        machine.queues.subscribe(f"t{number}", "g", GroupStart())
+    machine.capture()
+    live_s = cost.cpu_s(machine.capture)
+    for number in range(50_000):
+        machine.queues.of(f"gone{number}")
+        machine.queues.delete_topic(f"gone{number}")
+    machine.capture()
+    captured_s = cost.cpu_s(machine.capture)
+    assert captured_s < cost.bound_s()
+    assert captured_s < 2 * live_s
