@@ -74,7 +74,11 @@ class Intake:
         n = len(request.records)
         # legal protobuf may come unpacked (then unknown here) or in pieces: pack it
         if not _aligned(request, n) or len(UnknownFieldSet(request)):
-            request = _repacked(raw)
+            try:
+                request = _repacked(raw)
+            except DecodeError:
+                text = "a column is no whole number of values: it cannot be parsed"
+                return Refusal(Reason.COLUMNS_DIFFER, text)
             if not _aligned(request, n):
                 text = f"{n} records, and a column that has another length: one value for each record"
                 return Refusal(Reason.COLUMNS_DIFFER, text)

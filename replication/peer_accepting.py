@@ -22,7 +22,7 @@ STRANGERS_MAX: Final = 64
 ACCEPTS_MAX: Final = 8
 """At once. A peer's first bytes are read within four turns of the loop: fewer come till then than may be."""
 ACCEPTS_PAUSE_S: Final = 0.005  # after so many
-STARVED_PAUSE_S: Final = 0.1  # after one for which there was no descriptor
+STARVED_PAUSE_S: Final = 0.1  # after one for which there was no descriptor, or that failed
 BACKLOG: Final = 1024
 TELL_S: Final = 10.0
 _STARVED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
@@ -113,10 +113,10 @@ class Accepting:
                 connection, _address = listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
-            except OSError as error:
+            except OSError as error:  # Linux tells here of the connection's network, too
                 if error.errno not in _STARVED:
-                    raise
-                if not accepted:  # else the system may only say that there is none for a next one
+                    self.count("failed before it was accepted")
+                elif not accepted:  # else the system may only say that there is none for a next one
                     self._end_oldest("no descriptor for another")
                 self._pause(listening, STARVED_PAUSE_S)
                 return

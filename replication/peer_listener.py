@@ -152,8 +152,8 @@ class _Stream(Entering):
         """Return whose ticket it is; empty: not all of it is there yet."""
         ticket = self._unframing.ticket()
         peer = self._listener.tickets.take(ticket, self._heard) if ticket is not None else ""
-        if ticket is not None and not peer:
-            raise StreamBroken("a ticket that is not good")
+        if ticket is not None and (not peer or self.entered.done()):  # done: it is being ended
+            raise StreamBroken("a ticket that is not good, or too late")
         if peer:
             self._whole = self._heard
             self.entered.set_result(None)

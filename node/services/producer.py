@@ -151,7 +151,7 @@ class ProducerService:
     ) -> AsyncIterator[bytes]:
         """Answer in order; read on only while few enough requests are in flight."""
         path = f"/{SERVICE}/ScheduleBatch"
-        flying: asyncio.Queue[tuple[int, Awaitable[Answer]] | Refusal | None] = asyncio.Queue()
+        flying: asyncio.Queue[tuple[int, Awaitable[Answer | Exception]] | Refusal | None] = asyncio.Queue()
         room = asyncio.Semaphore(self._intake.limits.stream_requests_max)
 
         async def read() -> None:
@@ -162,7 +162,7 @@ class ProducerService:
                         flying.put_nowait(request)
                         return
                     await room.acquire()
-                    answer = self._calls.answer(path, request.batch, context, self._schedule_batch)
+                    answer = _told(self._calls.answer(path, request.batch, context, self._schedule_batch))
                     answering = asyncio.ensure_future(self._holds.steps("ScheduleStream", answer))
                     flying.put_nowait((request.request, answering))
             finally:
@@ -176,6 +176,8 @@ class ProducerService:
                 number, pending = item
                 answer = await pending
                 room.release()
+                if isinstance(answer, Exception):
+                    raise answer
                 if isinstance(answer, Refusal):
                     refused = pb.ScheduleStreamResponse(request=number, refused=status_of(answer))
                     yield refused.SerializeToString()
@@ -277,3 +279,11 @@ class ProducerService:
         ]
         there[there] = np.array(allowed, dtype=np.bool_)[which]
         return there
+
+
+async def _told(answer: Awaitable[Answer]) -> Answer | Exception:
+    """Return the answer, or its error, which ends the call if it still goes on, and nothing else."""
+    try:
+        return await answer
+    except Exception as error:  # noqa: BLE001 - as gRPC does for a call that is no stream
+        return error

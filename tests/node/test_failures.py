@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 import ssl
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -22,6 +23,7 @@ from tarry.node.joining import Joining
 from tarry.node.services.consumer import ConsumerService
 from tarry.node.services.producer import ProducerService
 from tarry.proto import tarry_consumer_pb2 as pb
+from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.replication.holds import Holds
 from tarry.replication.refusal import Reason, Refusal
 from tests.node.group_in_process import GROUP, TOPIC, Group
@@ -137,25 +139,57 @@ UNARY: Any = type("Calls", (), {"unary": lambda *_: grpc.unary_unary_rpc_method_
 """Instead of LeaderCalls, which a stream that brings no request does not need."""
 
 
-async def test_a_schedule_stream_whose_reading_half_fails_ends_with_the_error() -> None:
+def producer(calls: Any) -> ProducerService:
     unused: Any = None
-    service = ProducerService(
+    return ProducerService(
         shard=0,
         intake=Intake(Limits(), ()),
         machine=unused,
         driver=unused,
         time=unused,
         authorizer=Authorizer({}),
-        calls=UNARY,
+        calls=calls,
         auto_create=True,
         damage=unused,
         holds=Holds(),
     )
-    stream = method(service.handlers(), "/tarry.v1.ProducerService/ScheduleStream")
+
+
+async def test_a_schedule_stream_whose_reading_half_fails_ends_with_the_error() -> None:
+    unused: Any = None
+    stream = method(producer(UNARY).handlers(), "/tarry.v1.ProducerService/ScheduleStream")
     with pytest.raises(OSError, match="too many open files"):
         async with asyncio.timeout(5):
             async for _ in stream(broken(), unused):
                 pass
+
+
+async def test_an_answer_that_fails_after_its_schedule_stream_is_gone_ends_nothing() -> None:
+    told: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+    unused: Any = None
+    asked = asyncio.Event()
+
+    async def answer(_: str, raw: bytes, *__: object) -> bytes:
+        if raw == b"fails":
+            asked.set()
+            raise NO_FILES
+        return await asyncio.get_running_loop().create_future()  # type: ignore[no-any-return]
+
+    async def requests() -> AsyncIterator[bytes]:
+        for number, batch in enumerate((b"waits", b"fails"), 1):
+            yield log_pb.StreamRequest(request=number, batch=batch).SerializeToString()
+
+    calls: Any = type("Calls", (), {"unary": UNARY.unary, "answer": staticmethod(answer)})()
+    stream = method(producer(calls).handlers(), "/tarry.v1.ProducerService/ScheduleStream")
+    answers = stream(requests(), unused)
+    reading = asyncio.ensure_future(anext(answers))
+    await asyncio.wait_for(asked.wait(), 5)
+    reading.cancel()
+    await asyncio.wait([reading])
+    del answers, reading
+    gc.collect()
+    assert told == []
 
 
 def test_a_consumers_stream_whose_reading_half_fails_ends_with_the_error_and_keeps_its_leases() -> None:

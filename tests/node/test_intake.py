@@ -206,6 +206,17 @@ def test_unpacked_columns_are_legal_protobuf_and_taken() -> None:
     assert due(INTAKE.batch(raw, NOW_MS)) == [NOW_MS + 5, NOW_MS + 6]
 
 
+@pytest.mark.parametrize(
+    "column", [{"due_ms": bytes(7)}, {"topic": bytes(3)}, {"tag_mask": b"1"}, {"jitter_ms": b"\xff" * 11}]
+)
+def test_a_column_that_ends_within_a_value_is_refused(column: dict[str, bytes]) -> None:
+    given = {"due_ms": bytes(8), **column}
+    columns = log_pb.ScheduleColumns(topics=["t"], records=[RECORD], **given)  # type: ignore[arg-type]
+    refusal = INTAKE.batch(columns.SerializeToString(), NOW_MS)
+    assert isinstance(refusal, Refusal)
+    assert refusal.reason is Reason.COLUMNS_DIFFER
+
+
 def test_garbage_is_refused() -> None:
     refusal = INTAKE.batch(b"\xff" * 50, NOW_MS)
     assert isinstance(refusal, Refusal)

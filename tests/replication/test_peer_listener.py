@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import resource
 import shutil
@@ -190,6 +191,40 @@ async def test_a_peer_that_opens_one_stream_after_another_loses_its_own_oldest()
         for _ in range(STREAMS_OF_A_PEER_MAX + 3):
             await port.peer("n3")
         assert Counter(port.listener.streams.values()) == {"n1": 1, "n3": STREAMS_OF_A_PEER_MAX}
+
+
+async def test_a_ticket_that_comes_while_its_connection_is_being_ended_fails_nothing() -> None:
+    failed: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: failed.append(context))
+    async with Port(PATIENT) as port:
+        reader, writer = await port.connected()
+        await port.peer("n3")  # the other one has been met by then
+        writer.write(port.said_by("n1"))
+        await asyncio.sleep(0)  # it is read later in this turn
+        port.listener.accepting._end_oldest("too many without a ticket")
+        await closed(reader)
+        await port.peer("n1")
+    assert failed == []
+
+
+@pytest.mark.parametrize("number", [errno.EPROTO, errno.EPERM, errno.EHOSTUNREACH])
+async def test_a_connection_that_fails_before_it_is_accepted_ends_nothing(
+    number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: failed.append(context))
+    real, errors = socket.socket.accept, [OSError(number, "")]
+
+    def accept(listening: socket.socket) -> tuple[socket.socket, object]:
+        if errors:
+            raise errors.pop()
+        return real(listening)
+
+    monkeypatch.setattr(socket.socket, "accept", accept)
+    async with Port(PATIENT) as port:
+        await port.peer("n1")
+        assert port.listener.accepting.ended == {"failed before it was accepted": 1}
+    assert (failed, errors) == ([], [])
 
 
 async def test_what_becomes_of_strangers_is_told_now_and_then_not_each_time() -> None:
