@@ -7,6 +7,7 @@ the due time, from memory, so that commit latency does not become lateness.
     next due is near  ─► propose Release(until = now + period + commit allowance)
     slice was full    ─► propose twice as many at once, until nothing overdue is left, and what
                          other topics have due behind the backlog with them
+    over many hours      ─► some of them at a time, each as soon as the one before
     a crowded second  ─► begin so much earlier that all of it is released when it begins
 """
 
@@ -32,6 +33,9 @@ log = structlog.get_logger()
 
 PER_S_GUESSED: Final = 50_000.0
 """Messages released in a second, before it was measured."""
+
+HOURS_MAX: Final = 16
+"""With messages, released with one commit: the first use of an hour takes each replica some 0.5 ms."""
 
 COMMIT_MARGIN: Final = 1.5
 """Of what a commit took, what the next ones are allowed."""
@@ -231,17 +235,19 @@ class Dispatcher:
                 await self._sleep(now_ms, self._within_sight(todo.sleep_ms))
                 continue
             count = settings.slice_messages_max
-            command = log_pb.ReleaseCommand(until_ms=todo.until_ms, count=count, now_ms=now_ms)
+            until_ms = self._wheel.until_of_hours(todo.until_ms, HOURS_MAX)
+            command = log_pb.ReleaseCommand(until_ms=until_ms, count=count, now_ms=now_ms)
             commands = [command] * slices
             if full and settings.overtaking_messages_max:
-                commands[0] = self._overtaken(command, now_ms + commit_ms + settings.period_ms)
+                soon_ms = min(todo.until_ms, now_ms + commit_ms + settings.period_ms)
+                commands[0] = self._overtaken(command, soon_ms)
             full = await self._release(commands)
             slices = min(2 * slices, settings.slices_max) if full else 1
 
     def _overtaken(self, command: log_pb.ReleaseCommand, soon_ms: int) -> log_pb.ReleaseCommand:
         """The same, and with it what is soon due behind the backlog, of topics with little of it."""
-        until_ms, quota = min(command.until_ms, soon_ms), self._settings.overtaking_messages_max
-        hour, global_index = self._wheel.overtaking(until_ms, command.count, quota)
+        quota = self._settings.overtaking_messages_max
+        hour, global_index = self._wheel.overtaking(soon_ms, command.count, quota)
         fuller = log_pb.ReleaseCommand(hour=hour.tobytes(), global_index=global_index.tobytes())
         fuller.MergeFrom(command)
         return fuller

@@ -15,7 +15,7 @@ Number = TypeVar("Number", bound=np.integer[Any])
 
 
 def starts_of(ordered: NDArray[Any]) -> NDArray[np.intp]:
-    """Where each run of equal values begins in a sorted, non-empty array."""
+    """Where each run of equal values begins in a sorted array."""
     begins = np.ones(len(ordered), np.bool_)
     np.not_equal(ordered[1:], ordered[:-1], out=begins[1:])
     return np.flatnonzero(begins)

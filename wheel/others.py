@@ -25,6 +25,7 @@ from tarry.wheel.near_queue import ENTRY
 from tarry.wheel.state import HOUR_MS, MARK, Cut, Numbers, Rows
 
 _STEP_UNITS: Final = 1 << 20  # looked at in one call: some 20 ms
+_STEP_HOURS: Final = 8  # opened in one call, and chosen from in one: of each it may be the first use
 _AHEAD_MS: Final = 10_000  # how much later than asked for is looked for as well
 _FOUND_MAX: Final = 131_072  # held by a pass, 24 bytes each; found in one call, but for the rest of a block
 
@@ -84,6 +85,9 @@ class _Pass:
         """See `Others.choose`."""
         self._found = self._found[~cut.has_passed(self._found["due_ms"], self._found["global_index"])]
         due = self._found[: bisect_right(self._found["due_ms"].data, until_ms)]
+        starts = starts_of(due["due_ms"] // HOUR_MS)
+        if len(starts) > _STEP_HOURS:
+            due = due[: starts[_STEP_HOURS]]
         positions = shares(due["topic"] & ~MARK, quota)
         chosen = due.take(positions)
         self._found = np.delete(self._found, positions)
@@ -91,13 +95,14 @@ class _Pass:
 
     def look(self) -> bool:
         """Go on; whether everything has been seen."""
-        left, room, found = _STEP_UNITS, _FOUND_MAX, []
+        left, room, hours, found = _STEP_UNITS, _FOUND_MAX, _STEP_HOURS, []
         whole = True
         for hour in self._hours.counts.from_hour(self._start_ms // HOUR_MS):
             if hour > self._end_ms // HOUR_MS:
                 break
             units, seen = self._hours.units(hour), self._seen.get(hour, 0)
-            while seen < units and left > 0 and room > 0:
+            hours -= seen < units
+            while seen < units and left > 0 and room > 0 and hours >= 0:
                 until = min(units, seen + min(left, BLOCK_UNITS))
                 found.append(self._of_others(self._hours.must(hour), seen, until))
                 left -= until - seen
@@ -139,7 +144,7 @@ class _Pass:
         """Forget what has been released or cancelled since it was found."""
         keep = np.ones(len(self._found), np.bool_)
         for hour, rows in groups(self._found["due_ms"] // HOUR_MS):
-            partition = self._hours.find(hour)
+            partition = self._hours.partition(hour)  # what is gone of it is known without its files
             if partition is not None and partition.gone:
                 keep[rows] = ~partition.is_gone(self._found["global_index"][rows])
         self._found = self._found[keep]

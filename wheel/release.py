@@ -8,6 +8,7 @@ cut                near end
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Final
 
 import numpy as np
@@ -38,6 +39,7 @@ _SLICE: Final = 256  # entries looked at together at least, so that a run of tho
 _AHEAD_MESSAGES_MAX: Final = 2_048  # loaded along chains
 _AHEAD_UNITS_MAX: Final = 131_072  # passed over
 _AHEAD_WINDOW_MAX: Final = 32_768  # messages of a pass, loaded when it ends
+_OTHERS_HOURS_MAX: Final = 1_024  # of a backlog, in which others are looked for
 _PEEK_MESSAGES_MAX: Final = 4_096  # a second with more gives its beginning as its first due time
 
 
@@ -110,8 +112,17 @@ class Release:
         self.load_ahead(self.cut.due_ms)
         return released
 
+    def until_of_hours(self, until_ms: int, hours_max: int) -> int:
+        """See `Wheel.until_of_hours`."""
+        first = self.cut.due_ms // HOUR_MS
+        if until_ms // HOUR_MS - first < hours_max:
+            return until_ms
+        beyond = next(islice(self._hours.counts.from_hour(first), hours_max, None), None)
+        return until_ms if beyond is None else min(until_ms, beyond * HOUR_MS - 1)
+
     def overtaking(self, until_ms: int, count: int, quota: int) -> tuple[Numbers, Numbers]:
         """See `Wheel.overtaking`."""
+        until_ms = self.until_of_hours(until_ms, _OTHERS_HOURS_MAX)
         front = self._near.head(until_ms, count)["topic"] & ~MARK
         if self._others is None:
             self._others = Others(self._hours)
@@ -149,13 +160,16 @@ class Release:
     def load_ahead(self, now_ms: int) -> None:
         """Load what is due within `near_ms` of now, while there is room, a bounded amount a call."""
         target = (now_ms + self._settings.near_ms) // SECOND_MS
-        before = self._near.count
+        before, hour = self._near.count, None
         while self._near.end < target and self._near.count < before + _AHEAD_MESSAGES_MAX:
             second = self._hours.first_live_second(self._near.end)
             if second is None or second >= target:
                 self._near.end = target
                 return
             self._near.end = second
+            if hour is not None and second // HOUR_SECONDS != hour:
+                return  # to open one more, which may lie in the far log, is enough
+            hour = second // HOUR_SECONDS
             room = min(self._settings.near_messages_max // 2 - self._near.count, _AHEAD_WINDOW_MAX)
             if not self._load(second + HOUR_SECONDS, room, room, _AHEAD_UNITS_MAX):
                 return

@@ -148,6 +148,10 @@ class Wheel:
         """
         return self._release.overtaking(until_ms, count, quota)
 
+    def until_of_hours(self, until_ms: int, hours_max: int) -> int:
+        """The latest time up to `until_ms` by which at most so many hours have anything pending."""
+        return self._release.until_of_hours(until_ms, hours_max)
+
     def cancel(self, hour: Numbers, global_index: Numbers) -> NDArray[np.uint8]:
         """Cancel messages, ids of shape (n,): a CancelOutcome each. To cancel twice is to have cancelled."""
         return cancel(self._hours, self._release.cut, hour, global_index)

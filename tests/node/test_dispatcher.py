@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from google.protobuf.message import Message
 
 from tarry.node.clock import ClusterTime
 from tarry.node.config import Dispatch
-from tarry.node.dispatcher import Dispatcher
+from tarry.node.dispatcher import HOURS_MAX, Dispatcher
 from tarry.replication import command
+from tarry.wheel.state import HOUR_MS
 from tests.node.replica import Replica
 from tests.replication.commands import NOW_MS, schedule
+from tests.turns import TRIES, bound_s
 
 
 class _Standing:
@@ -36,6 +41,7 @@ class _Log:
         self._replica = replica
         self._waiting: list[tuple[bytes, asyncio.Future[Any]]] = []
         self.commits: list[int] = []
+        self.busiest_s = 0.0
 
     async def propose(self, payload: Message) -> Any:
         loop = asyncio.get_running_loop()
@@ -49,7 +55,9 @@ class _Log:
         self._waiting.clear()
         self.commits.append(len(together))
         machine = self._replica.machine
+        began_s = time.thread_time()
         outcomes = machine.apply(machine.applied_index + 1, 1, [said for said, _ in together])
+        self.busiest_s = max(self.busiest_s, time.thread_time() - began_s)
         for (_, answer), outcome in zip(together, outcomes, strict=True):
             answer.set_result(outcome)
 
@@ -95,3 +103,47 @@ async def test_other_topics_wait_for_one_commit_of_a_backlog_and_not_for_its_end
         await asyncio.sleep(0)
     assert (other.units, replica.machine.queues.of("t").units) == (2, 200)
     running.cancel()
+
+
+def _over_hours(folder: Path, topics: Sequence[str], hours: int, each: int) -> Replica:
+    """A replica that was away: of each topic so many messages are overdue in each hour."""
+    replica = Replica(folder)
+    first_ms = NOW_MS - hours * HOUR_MS
+    for topic in topics:
+        for _ in range(each):
+            due_ms = [first_ms + at * HOUR_MS for at in range(hours)]
+            replica.apply(schedule(due_ms, topic=topic, now_ms=first_ms))
+    return replica
+
+
+@pytest.mark.parametrize("topics", [["t"], ["t", "other", "third"]])
+def test_a_backlog_over_thousands_of_hours_is_released_some_hours_a_commit(
+    tmp_path: Path, topics: list[str]
+) -> None:
+    hours = 1_500
+    tries = iter(range(TRIES))
+
+    async def flushed() -> float:
+        replica = _over_hours(tmp_path / str(next(tries)), topics, hours, 2)
+        log, machine = _Log(replica), replica.machine
+        # So few a slice that whatever is full lets others overtake.
+        settings = Dispatch(slice_messages_max=16 if len(topics) > 1 else 10_000)
+        running = asyncio.ensure_future(
+            Dispatcher(machine, ClusterTime(_Standing()), settings, log.propose).run()
+        )
+        while machine.wheel.pending:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        running.cancel()
+        assert hours // HOURS_MAX <= len(log.commits) <= (len(topics) + 1) * hours // HOURS_MAX
+        for topic in topics:
+            queue = machine.queues.of(topic)
+            due_ms = queue.at(np.arange(queue.units, dtype=np.uint64))["due_ms"]
+            assert len(due_ms) == 2 * hours
+            assert (np.diff(due_ms) >= 0).all()
+        machine.close()
+        return log.busiest_s
+
+    for _ in range(TRIES):
+        if (busiest_s := asyncio.run(flushed())) <= (allowed_s := bound_s()):
+            return
+    raise AssertionError(f"{busiest_s} s, more than {allowed_s}")
