@@ -17,6 +17,7 @@ from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.replication.queue_checkpoint import queue_states
 from tarry.replication.ready_queue import UnitsDamaged, scan
 from tarry.wheel.delay_log import UNIT_BYTES
+from tarry.wheel.far_log import FAR_UNIT_BYTES, segment_name
 from tarry.wheel.hour_partition import folder_name
 
 READ_BYTES: Final = 4 << 20
@@ -27,14 +28,15 @@ class StateDamage:
     """What of a state is damaged."""
 
     hours: list[int] = field(default_factory=list)  # by their indices
+    segments: list[int] = field(default_factory=list)  # of the far log, likewise
     queues: list[UnitsDamaged] = field(default_factory=list)
 
     def __bool__(self) -> bool:
-        return bool(self.hours or self.queues)
+        return bool(self.hours or self.segments or self.queues)
 
     def __str__(self) -> str:
-        hours = [f"hours/{folder_name(hour)}/delay.index" for hour in self.hours]
-        return "; ".join([*hours, *map(str, self.queues)])
+        folders = [*map(folder_name, self.hours), *map(segment_name, self.segments)]
+        return "; ".join([*(f"hours/{name}/delay.index" for name in folders), *map(str, self.queues)])
 
 
 def damage_in(root: Path, written: bytes) -> StateDamage:
@@ -43,10 +45,15 @@ def damage_in(root: Path, written: bytes) -> StateDamage:
     Blocks; raises OSError, and DecodeError, QueueDamaged where the checkpoint is none.
     """
     damage, checkpoint = StateDamage(), log_pb.Checkpoint.FromString(written)
-    for hour in log_pb.WheelCheckpoint.FromString(checkpoint.wheel).hours:
+    wheel = log_pb.WheelCheckpoint.FromString(checkpoint.wheel)
+    for hour in wheel.hours:
         path = root / "hours" / folder_name(hour.hour) / "delay.index"
         if checksum(path, hour.units * UNIT_BYTES) != hour.index_crc:
             damage.hours.append(hour.hour)
+    for segment in wheel.far.segments:
+        path = root / "hours" / segment_name(segment.number) / "delay.index"
+        if checksum(path, segment.units * FAR_UNIT_BYTES) != segment.index_crc:
+            damage.segments.append(segment.number)
     states = queue_states(checkpoint)
     for queue in checkpoint.queues:
         if queue.deleted:

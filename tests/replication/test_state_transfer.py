@@ -20,6 +20,7 @@ from tarry.replication.state_folder import PointerDamaged, StateFolder
 from tarry.replication.state_proof import StateDamage
 from tarry.replication.state_store import CheckpointDamaged
 from tarry.replication.state_transfer import CHECKPOINT_NAME, FilesSnapshot, StateSink, StateSource
+from tarry.wheel.far_log import segment_name
 from tarry.wheel.hour_partition import folder_name
 from tarry.wheel.state import HOUR_MS
 from tests.node.decay import turn_bit
@@ -36,7 +37,9 @@ def load(machine: Machine) -> None:
     machine.apply(2, 1, [schedule([NOW_MS + d * 40_000 for d in range(200)], producer="p", sequence=1)])
     machine.apply(3, 1, [schedule([NOW_MS + d for d in range(50)], topic="u")])
     machine.apply(4, 1, [cancel([(NOW_MS // 3_600_000, 3)]), release(NOW_MS + 4_000_000), ack([1, 2, 5])])
-    machine.apply(5, 1, [retry([7], NOW_MS + 9_000_000)])
+    machine.apply(
+        5, 1, [retry([7], NOW_MS + 9_000_000), schedule([NOW_MS + d * 24 * HOUR_MS for d in range(1, 20)])]
+    )
 
 
 async def opened(
@@ -190,10 +193,14 @@ async def test_a_snapshot_whose_files_are_gone_fails_and_holds_nothing(tmp_path:
 
 
 HOUR_FOLDER = f"hours/{folder_name(NOW_MS // HOUR_MS)}"
+FAR_FOLDER = f"hours/{segment_name(0)}"
 READY = f"ready/0/{0:016x}.ready"
 
 
-@pytest.mark.parametrize("name", [f"{HOUR_FOLDER}/delay.index", READY])
+INDICES = [f"{HOUR_FOLDER}/delay.index", f"{FAR_FOLDER}/delay.index"]
+
+
+@pytest.mark.parametrize("name", [*INDICES, READY])
 async def test_a_state_with_a_damaged_index_or_queue_is_not_given(tmp_path: Path, name: str) -> None:
     _, giver = replica(tmp_path / "a")
     load(giver)
@@ -202,14 +209,15 @@ async def test_a_state_with_a_damaged_index_or_queue_is_not_given(tmp_path: Path
     with pytest.raises(SnapshotFailed, match="before it is mended"):
         await opened(giver, told.append)
     (damage,) = told
-    assert (len(damage.hours), len(damage.queues)) == ((1, 0) if "hours" in name else (0, 1))
+    assert name in str(damage) or name == READY
+    assert len(damage.hours) + len(damage.segments) + len(damage.queues) == 1
     assert giver.snapshots == 0
     turn_bit(giver.folder / name, 40)
     (await opened(giver)).close()
     giver.close()
 
 
-@pytest.mark.parametrize("name", [f"{HOUR_FOLDER}/delay.index", READY, CHECKPOINT_NAME])
+@pytest.mark.parametrize("name", [*INDICES, READY, CHECKPOINT_NAME])
 async def test_a_state_that_came_damaged_is_not_used(tmp_path: Path, name: str) -> None:
     _, giver = replica(tmp_path / "a")
     load(giver)
