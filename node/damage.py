@@ -53,6 +53,7 @@ class Damage:
         self._machine = machine
         self._shard = shard
         self._left: dict[int, BitMap] = {}
+        self._far_indices: set[int] = set()  # no peer has the same: they go with their state
         self._wanted: dict[int, BitMap] = {}  # of what is left, what is to be tried next
         self.indices = IndexDamage(machine)
         self.queues = QueueDamage(machine)
@@ -71,8 +72,14 @@ class Damage:
 
     @property
     def left(self) -> int:
-        """Records known to be damaged now; an hour's index counts as one, and a block of a ready queue."""
-        return sum(map(len, self._left.values())) + len(self.indices.left) + self.queues.left
+        """Records known to be damaged now; an index counts as one, and a block of a ready queue."""
+        indices = len(self.indices.left) + self._far_left()
+        return sum(map(len, self._left.values())) + indices + self.queues.left
+
+    def _far_left(self) -> int:
+        if self._far_indices:
+            self._far_indices &= {segment.number for segment in self._machine.wheel.far_segments()}
+        return len(self._far_indices)
 
     def report(self, hour: Numbers, global_index: Numbers) -> None:
         """Records, shape (n,), that could not be read whole: mend them as soon as possible."""
@@ -90,8 +97,21 @@ class Damage:
         """What a snapshot of this replica was not given for."""
         for hour in damage.hours:
             self.indices.report(hour, "as a snapshot found")
+        for segment in damage.segments:
+            self.report_far_index(segment, "as a snapshot found")
         for queue in damage.queues:
             self.queues.report(queue)
+
+    def report_far_index(self, segment: int, error: str) -> None:
+        """A segment's index of the far log is damaged. Each replica has its own, so that none can mend it."""
+        if segment not in self._far_indices:
+            self._far_indices.add(segment)
+            self._found += 1
+        log.error("far log damaged", segment=segment, error=error, help="start the node with --rejoin")
+
+    def far_sound(self, segment: int) -> None:
+        """A segment's index of the far log is as it should be, for another state has arrived."""
+        self._far_indices.discard(segment)
 
     async def mended(self, hour: Numbers, global_index: Numbers) -> NDArray[np.bool_]:
         """Wait until something of what was reported, shape (n,), is damaged no more; return which.

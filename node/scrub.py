@@ -1,10 +1,10 @@
-"""The scrub reads every hour and ready queue again now and then, to find damage while a peer has it whole."""
+"""The scrub reads hours, far log and ready queues again now and then: damage is found while a peer is whole."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias
@@ -18,13 +18,12 @@ from tarry.replication.core import RunBlocking, in_thread
 from tarry.replication.machine import Machine
 from tarry.replication.queue_proof import QueueProof, Stretch
 from tarry.replication.ready_queue import UnitsDamaged, scan
-from tarry.wheel.state import HourState, WheelDamaged
-from tarry.wheel.wheel import Wheel
+from tarry.wheel.state import WheelDamaged
 
 log = structlog.get_logger()
 
 Place: TypeAlias = tuple[str, int]
-"""What is looked at in one step: ("hour", its number) or ("queue", its number)."""
+"""What is looked at in one step: "far", a segment of the far log, an "hour" or a "queue"; and its number."""
 
 
 def step_ms(places: int, settings: Dispatch) -> int:
@@ -38,7 +37,7 @@ def following(places: Sequence[Place], last: Place) -> Place | None:
 
 
 class Scrub:
-    """Looks at one hour or ready queue after the other, in a thread, at a low rate."""
+    """Looks at one place after the other, in a thread, at a low rate."""
 
     def __init__(
         self, machine: Machine, damage: Damage, settings: Dispatch, run_blocking: RunBlocking = in_thread
@@ -48,6 +47,7 @@ class Scrub:
         self._damage = damage
         self._settings = settings
         self._ended = threading.Event()
+        self._look = {"far": self._look_at_far, "hour": self._look_at, "queue": self._look_at_queue}
 
     async def run(self) -> None:
         """Look until cancelled."""
@@ -57,15 +57,15 @@ class Scrub:
                 await asyncio.sleep(step_ms(len(self._places()), self._settings) / 1000)
                 place = following(self._places(), last)
                 if place is not None:
-                    look = self._look_at_queue if place[0] == "queue" else self._look_at
-                    await look(place[1])
+                    await self._look[place[0]](place[1])
                     last = place
         finally:
             self._ended.set()  # or the thread would read on
 
     def _places(self) -> list[Place]:
         hours = [("hour", hour) for hour in self._machine.wheel.partitions()]
-        return hours + [("queue", q.queue) for q in self._machine.queues if q.units > q.first]
+        far = [("far", segment.number) for segment in self._machine.wheel.far_segments()]
+        return far + hours + [("queue", q.queue) for q in self._machine.queues if q.units > q.first]
 
     async def _look_at_queue(self, number: int) -> None:
         queue = self._machine.queues[number]
@@ -90,7 +90,7 @@ class Scrub:
         if state is None:
             return
         try:
-            found = await self._run_blocking(partial(self._read, wheel, state))
+            found = await self._run_blocking(partial(self._read, wheel.walk(state)))
         except (OSError, WheelDamaged) as error:
             if self._machine.wheel is wheel and wheel.hour_state(hour) is not None:  # not deleted meanwhile
                 self._damage.indices.report(hour, str(error))
@@ -99,10 +99,24 @@ class Scrub:
         if len(found) and self._machine.wheel is wheel and wheel.hour_state(hour) is not None:
             self._damage.report(np.full(len(found), hour, dtype=np.uint32), found)
 
-    def _read(self, wheel: Wheel, state: HourState) -> Numbers:
-        """In a thread: return the damaged records of an hour, read no faster than the settings allow."""
+    async def _look_at_far(self, number: int) -> None:
+        wheel = self._machine.wheel
+        state = next(segment for segment in wheel.far_segments() if segment.number == number)
+        try:
+            found = await self._run_blocking(partial(self._read, wheel.walk_far(state)))
+        except (OSError, WheelDamaged) as error:
+            there = {segment.number for segment in self._machine.wheel.far_segments()}
+            if self._machine.wheel is wheel and number in there:  # not deleted meanwhile
+                self._damage.report_far_index(number, str(error))
+            return
+        if self._machine.wheel is wheel:
+            self._damage.far_sound(number)
+            self._damage.report(*wheel.far_ids(number, found))
+
+    def _read(self, walk: Iterator[tuple[int, Numbers]]) -> Numbers:
+        """In a thread: return the damaged records of a walk, read no faster than the settings allow."""
         found = [np.empty(0, dtype=np.uint32)]
-        for size, damaged in wheel.walk(state):
+        for size, damaged in walk:
             found.append(damaged)
             if self._ended.wait(size / self._settings.scrub_bytes_per_s):
                 break

@@ -262,6 +262,15 @@ class FarLog:
             records[chosen], sound[chosen] = segment.records(units, self._read_gap_bytes)
         return records.tolist(), sound
 
+    def ids(self, number: int, places: Numbers) -> tuple[Numbers, Numbers]:
+        """Hours and global indices of rows of a segment, shape (n,): of those that are alive."""
+        segment = self._segments.get(number)
+        units = segment.units_at(places) if segment else np.empty(0, FAR_UNIT)
+        if segment:
+            at = places.astype(np.int64) + number * SEGMENT_UNITS
+            units = units[self._is_live(units) & (at >= self.first)]
+        return np.ascontiguousarray(units["hour"]), np.ascontiguousarray(units["global_index"])
+
     def is_gone(self, rows: FarRows) -> Flags:
         """Which of some rows, shape (n,), are cancelled."""
         gone = np.zeros(len(rows), np.bool_)

@@ -1,4 +1,4 @@
-"""Looking for silent damage in an hour's files, from any thread, and mending records from a peer's bytes.
+"""Looking for silent damage in hours and the far log, from any thread, and mending hours from a peer's bytes.
 
 Only bytes below the captured lengths are looked at; those never change, so appends may go on meanwhile.
 """
@@ -13,9 +13,10 @@ import google_crc32c
 import numpy as np
 
 from tarry.wheel.delay_log import UNIT_BYTES, DelayLog
+from tarry.wheel.far_log import Segment
 from tarry.wheel.grouping import portions
 from tarry.wheel.residency import Residency
-from tarry.wheel.state import HourState, Numbers, WheelDamaged
+from tarry.wheel.state import HourState, Numbers, SegmentState, WheelDamaged
 
 _BLOCK_BYTES: Final = 1 << 20
 _BLOCK_UNITS: Final = 1_024
@@ -33,11 +34,20 @@ def walk(folder: Path, state: HourState, gap_bytes: int) -> Iterator[tuple[int, 
     A portion is 1 MiB or 1,024 records, or one large record. Raises as `damaged` does.
     """
     log = DelayLog(folder, Residency(_BLOCK_BYTES), state.log_bytes, state.units, state.index_crc)
+    yield from _walk(log, gap_bytes)
+
+
+def walk_segment(folder: Path, state: SegmentState, gap_bytes: int) -> Iterator[tuple[int, Numbers]]:
+    """As `walk`, of a segment of the far log; the damaged by their places in it."""
+    yield from _walk(Segment(folder, Residency(_BLOCK_BYTES), state), gap_bytes)
+
+
+def _walk(log: DelayLog, gap_bytes: int) -> Iterator[tuple[int, Numbers]]:
     _prove_index(log)
     try:
-        log.open(create=False)  # the hour may have been dropped meanwhile, and is not to come back
-        for start in range(0, state.units, _BLOCK_UNITS):
-            block = np.arange(start, min(start + _BLOCK_UNITS, state.units), dtype=np.uint32)
+        log.open(create=False)  # it may have been deleted meanwhile, and is not to come back
+        for start in range(0, log.units, _BLOCK_UNITS):
+            block = np.arange(start, min(start + _BLOCK_UNITS, log.units), dtype=np.uint32)
             sizes = log.units_at(block)["size"]
             for rows in portions(sizes, _BLOCK_BYTES):
                 records = log.read(block[rows], gap_bytes)
@@ -57,7 +67,7 @@ def mend_index(folder: Path, state: HourState, index: bytes) -> bool:
 
 
 def _prove_index(log: DelayLog) -> None:
-    left, crc = log.units * UNIT_BYTES, 0
+    left, crc = log.units * log.unit.itemsize, 0
     with log.index_path.open("rb") as file:
         while left > 0:
             block = file.read(min(left, _BLOCK_BYTES))

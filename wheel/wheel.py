@@ -26,13 +26,14 @@ from tarry.wheel import digesting
 from tarry.wheel.appending import append_by_hour
 from tarry.wheel.cancelling import cancel, cancelled, state_of
 from tarry.wheel.durability import Durability
+from tarry.wheel.far_log import segment_name
 from tarry.wheel.hour_partition import folder_name
 from tarry.wheel.hour_wheel import HourWheel
 from tarry.wheel.near_queue import ENTRY
 from tarry.wheel.overtaking import overtake
 from tarry.wheel.reading import known, read, units
 from tarry.wheel.release import Release
-from tarry.wheel.scrub import damaged, mend_index, walk
+from tarry.wheel.scrub import damaged, mend_index, walk, walk_segment
 from tarry.wheel.state import (
     HOUR_MS,
     HOUR_SECONDS,
@@ -45,6 +46,7 @@ from tarry.wheel.state import (
     MessageState,
     Numbers,
     Rows,
+    SegmentState,
     Taken,
     Times,
     WheelSettings,
@@ -244,6 +246,18 @@ class Wheel:
     def walk(self, state: HourState) -> Iterator[tuple[int, Numbers]]:
         """As `verify`, a portion at a time: its bytes, and the damaged in it; the caller sets the pace."""
         return walk(self._folder / folder_name(state.hour), state, self._settings.read_gap_bytes)
+
+    def far_segments(self) -> tuple[SegmentState, ...]:
+        """The segments of the far log as `capture` gives them, ascending."""
+        return self._hours.far.capture().segments
+
+    def walk_far(self, state: SegmentState) -> Iterator[tuple[int, Numbers]]:
+        """As `walk`, of a segment of the far log; the damaged by their places in it."""
+        return walk_segment(self._folder / segment_name(state.number), state, self._settings.read_gap_bytes)
+
+    def far_ids(self, segment: int, places: Numbers) -> tuple[Numbers, Numbers]:
+        """Hours and global indices of rows of a segment; of those only that are the place of a message."""
+        return self._hours.far.ids(segment, places)
 
     def hour_state(self, hour: int) -> HourState | None:
         """One hour as `capture` gives it; None where there is none."""

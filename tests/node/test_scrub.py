@@ -11,8 +11,9 @@ from tarry.node.config import Dispatch
 from tarry.node.damage import Damage
 from tarry.node.scrub import Scrub, following, step_ms
 from tarry.replication.machine import Machine, MachineSettings
-from tests.node.decay import decay, lose_index
-from tests.wheel.sorted_list import START_MS, append
+from tarry.wheel.far_log import segment_name
+from tests.node.decay import decay, lose_index, turn_bit
+from tests.wheel.sorted_list import START_MS, append, ids
 
 EVERY_MS = Dispatch(scrub_step_ms_max=1)
 
@@ -50,6 +51,26 @@ async def test_damage_in_any_hour_is_reported_once_with_its_place(tmp_path: Path
     decay(machine, names[2])
     await scrub_until(Scrub(machine, damage, EVERY_MS), damage, 3)  # by then it saw the others again
     assert (damage.found, damage.left) == (3, 3)
+
+
+async def test_damage_in_the_far_log_is_reported(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, MachineSettings())
+    names = append(machine.wheel, [START_MS + 3_600_000 * hour for hour in range(20)])
+    first = ids(names[:1])
+    (record,) = machine.wheel.read(*first)
+    assert record is not None
+    far = machine.folder / "hours" / segment_name(0)
+    assert machine.wheel.partitions() == ()
+    damage = Damage(machine, 0)
+    turn_bit(far / "delay.log", 4)
+    await scrub_until(Scrub(machine, damage, EVERY_MS), damage, 1)
+    assert (damage.found, damage.left) == (1, 1)
+    assert machine.wheel.read(*first) == [None]
+    assert machine.wheel.repair(*names[0], record)
+    assert machine.wheel.read(*first) == [record]
+    turn_bit(far / "delay.index", 30)
+    await scrub_until(Scrub(machine, damage, EVERY_MS), damage, 2)
+    assert (damage.found, damage.left) == (2, 2)
 
 
 async def test_a_damaged_index_is_counted_and_the_other_hours_are_still_looked_at(tmp_path: Path) -> None:
