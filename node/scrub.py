@@ -1,4 +1,4 @@
-"""The scrub reads hours, far log and ready queues again now and then: damage is found while a peer is whole."""
+"""The scrub reads hours, far log and ready queues again now and then: damage is found while a peer has it."""
 
 from __future__ import annotations
 

@@ -19,7 +19,9 @@ from tarry.wheel.state import Flags, Masks, Numbers
 _DIRECT_HOURS: Final = 8  # an append to so many hours writes them all where they stay
 _DENSE_HOURS: Final = 24  # of one to more hours so many are, which get
 _DENSE_UNITS: Final = 64  # as many at once
-_FULL_UNITS: Final = 256  # so many in the far log are worth a partition of their own
+_FULL_UNITS: Final = 128  # so many in the far log are worth a partition of their own
+_LARGE_BYTES: Final = 16 << 10  # so large a record is written once, where it stays
+_MOVED_BYTES: Final = 2 << 20  # after so many, the other full hours move with another append
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,7 @@ def append_by_hour(
     batch = Batch(
         hour, records, due_in_hour_ms, overdue, topic, tag_mask, lengths(records), checksums(records)
     )
-    thin = _thin(hours, hour, near_hour)
+    thin = _thin(hour, batch.sizes, near_hour)
     if thin is None:
         _append_each(hours, batch, global_index)
         return global_index
@@ -84,8 +86,8 @@ def append_by_hour(
     return global_index
 
 
-def _thin(hours: HourWheel, hour: Numbers, near_hour: int) -> Flags | None:
-    """Which messages go to the far log; None: none does."""
+def _thin(hour: Numbers, sizes: Numbers, near_hour: int) -> Flags | None:
+    """Which messages go to the far log, of an hour all or none; None: none does."""
     if len(hour) <= _DIRECT_HOURS:
         return None
     order = np.argsort(hour, kind="stable")
@@ -95,11 +97,12 @@ def _thin(hours: HourWheel, hour: Numbers, near_hour: int) -> Flags | None:
     distinct = hour[order[starts]]
     added = np.diff(np.append(starts, len(hour)))
     near = (distinct <= near_hour) | (distinct >= HOURS)
+    large = np.maximum.reduceat(sizes[order], starts) >= _LARGE_BYTES
     dense = added >= _DENSE_UNITS
     if int(dense.sum()) > _DENSE_HOURS:
         dense[np.argsort(added, kind="stable")[:-_DENSE_HOURS]] = False
     thin = np.empty(len(hour), np.bool_)
-    thin[order] = np.repeat(~near & ~dense, added)
+    thin[order] = np.repeat(~near & ~large & ~dense, added)
     return thin
 
 
@@ -130,8 +133,10 @@ def _append_far(hours: HourWheel, batch: Batch) -> Numbers:
         topic=batch.topic,
         tag_mask=batch.tag_mask,
     )
-    full = batch.hour[hours.counts.far[batch.hour] >= _FULL_UNITS]
+    full, moved = batch.hour[hours.counts.far[batch.hour] >= _FULL_UNITS], 0
     for at, _ in list(groups(full))[: 1 + len(batch.hour) // _FULL_UNITS]:
-        hours.find(at)  # moves them to their partition
+        moved += hours.settle(at)
+        if moved >= _MOVED_BYTES:
+            break
     hours.far.clean(len(batch.hour))
     return global_index

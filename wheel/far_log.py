@@ -9,8 +9,8 @@ To open files for each of thousands of hours would cost each message some hundre
 is two writes. The units of an hour follow those of its partition, and move there, in their order, when the
 hour is asked for as a whole: before it is due, or when it has got enough to be worth its files. Which rows
 are alive follows from the counts of the hours: no row is ever changed. When more than half are not, the
-oldest rows that are go to the end, a few with each append, and their segment is deleted: the cleaning of a
-log-structured file system (Rosenblum and Ousterhout, 1992).
+oldest rows that are go to the end, a few with each append and each hour that moves, and their segment is
+deleted: the cleaning of a log-structured file system (Rosenblum and Ousterhout, 1992).
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ FAR_UNIT: Final = np.dtype(
 FAR_UNIT_BYTES: Final = FAR_UNIT.itemsize
 SEGMENT_UNITS: Final = 1 << 18
 _BLOCK_UNITS: Final = 1 << 16
-_CLEANED_MIN: Final = 256  # rows looked at with an append of fewer messages
+_CLEANED_MIN: Final = 256  # rows looked at with fewer messages
+_CLEANED_BYTES: Final = 2 << 20  # of those that are alive: all of one append are fewer
 
 FarRows = NDArray[np.int64]
 
@@ -345,14 +346,16 @@ class FarLog:
 
     def drop(self, hour: int) -> None:
         """Forget an hour for good, and its rows that moved to its partition; nothing of it is pending."""
-        if self._counts.far_of(hour):
+        dead = self._counts.far_of(hour)
+        if dead:
             self.forget(hour)
         if self._segments:
             self._dropped_hours.add(hour)
             self._dropped_hours_bytes = None
+        self.clean(dead)
 
     def clean(self, count: int) -> None:
-        """With an append of so many: where more rows are dead than alive, look at as many of the oldest."""
+        """As so many came or died: where more rows are dead than alive, look at as many of the oldest."""
         dead = self.end - self.first - self.live
         if dead <= self.live + SEGMENT_UNITS:
             return
@@ -364,6 +367,10 @@ class FarLog:
         chosen = np.flatnonzero(self._is_live(units))
         if len(chosen):
             moved = units.take(chosen)
+            fit = int(np.searchsorted(np.cumsum(moved["size"], dtype=np.int64), _CLEANED_BYTES)) + 1
+            if fit < len(chosen):
+                until = begin + int(chosen[fit])
+                moved, chosen = moved[:fit], chosen[:fit]
             rows = chosen + self.first
             records, sound = self.records(rows)
             gone = np.flatnonzero(self.is_gone(rows))

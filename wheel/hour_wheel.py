@@ -105,7 +105,7 @@ class HourWheel:
     def find(self, hour: int) -> HourPartition | None:
         """The partition of an hour, whole and open from now on; None where there is none."""
         if self.counts.far_of(hour):
-            self._settle(hour)
+            self.settle(hour)
         return self.written(hour)
 
     def partition(self, hour: int) -> HourPartition | None:
@@ -139,8 +139,8 @@ class HourWheel:
         self.counts.add(hour, pending)
         self._changed.add(hour)
 
-    def _settle(self, hour: int) -> None:
-        """Move what the far log has of an hour behind its partition's units."""
+    def settle(self, hour: int) -> int:
+        """Move what the far log has of an hour behind its partition's units; the bytes of the records."""
         rows = self.far.rows_of(hour)
         units, gone = self.far.units_at(rows), self.far.is_gone(rows)
         records = whole(*self.far.records(rows), units["size"])
@@ -157,6 +157,8 @@ class HourWheel:
         self.grown(partition, 0)
         if bool(gone.any()):
             partition.lose((np.flatnonzero(gone) + first).astype(np.uint32))
+        self.far.clean(len(rows))
+        return int(units["size"].sum(dtype=np.int64))
 
     def _use(self, partition: HourPartition) -> None:
         in_use = self._open

@@ -169,6 +169,36 @@ def test_a_checkpoint_of_50000_far_hours_costs_the_event_loop_no_more_than_20_ms
     assert Wheel.recover(tmp_path, WheelSettings(), wheel.capture()).pending == 25_000
 
 
+def test_what_has_moved_from_the_far_log_frees_its_place_also_where_nothing_more_comes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tarry.wheel.far_log.SEGMENT_UNITS", 512)
+    wheel = Wheel(tmp_path, WheelSettings())
+    hours = 500
+    for _ in range(20):
+        insert(wheel, far_due(hours))
+    insert(wheel, far_due(20) + 10_000 * HOUR_MS)  # they stay
+    for hour in range(24, 24 + hours):
+        wheel.take(START_MS + (hour + 1) * HOUR_MS, 100)
+        wheel.drop_hour(START_MS // HOUR_MS + hour)
+    assert wheel.pending == 20
+    assert sum(segment.units for segment in wheel.far_segments()) < 4 * 512
+    assert Wheel.recover(tmp_path, WheelSettings(), wheel.capture()).pending == 20
+
+
+def test_large_records_are_written_once_where_they_stay_and_their_hours_keep_the_order(
+    tmp_path: Path,
+) -> None:
+    wheel = Wheel(tmp_path, WheelSettings())
+    due = np.repeat(START_MS + (24 + np.arange(10)) * HOUR_MS, 3)
+    sizes = [100, 100_000, 100] + [100] * 27
+    where = wheel.append(
+        due, np.zeros(30, np.uint32), np.zeros(30, np.uint64), [b"x" * size for size in sizes]
+    )
+    assert wheel.partitions() == (START_MS // HOUR_MS + 24,)
+    assert where.global_index.tolist() == [0, 1, 2] * 10
+
+
 def test_a_slice_of_a_second_costs_the_same_however_large_the_second(tmp_path: Path) -> None:
     lines = []
     for count in (5_000, 50_000):
