@@ -199,10 +199,19 @@ class PreVote(_message.Message):
     def __init__(self, round: _Optional[int] = ...) -> None: ...
 
 class TermNotice(_message.Message):
-    __slots__ = ("term",)
+    __slots__ = ("term", "members")
+    class MembersEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     TERM_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
     term: int
-    def __init__(self, term: _Optional[int] = ...) -> None: ...
+    members: _containers.ScalarMap[str, str]
+    def __init__(self, term: _Optional[int] = ..., members: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class TimeoutNow(_message.Message):
     __slots__ = ("term", "transfer_number")

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from functools import partial
 from typing import Any
 
@@ -113,6 +113,8 @@ class Driver:
         self._applying = Applying(self._core, machine, self._proposals)
         self._joining = Joining(self._core, self._set_peers)
         self._known_peers = self._membership.peers()
+        self._members = members
+        self._unanswered: Set[str] = frozenset()  # of them, those not dialled before they speak
         self._register = Register(self._core)
         self._early: list[tuple[str, list[PeerMessage]]] = []  # of nodes that are not noted yet
         self._installing = Installing(self._core, transport, snapshot_sink)
@@ -238,7 +240,7 @@ class Driver:
         if self._installing.ready:
             await self._install()
         consensus = core.consensus
-        changes = len(journal.membership_changes)
+        known = len(journal.membership_changes), len(self._membership.hearsay)
         for _ in range(min(len(self._inbound), self._settings.turn_messages_max)):
             peer, message = self._inbound.popleft()
             if not consensus.receive(peer, message):
@@ -263,7 +265,7 @@ class Driver:
             finally:
                 await writing
             self._sending.send(late)
-        if len(journal.membership_changes) != changes:
+        if (len(journal.membership_changes), len(self._membership.hearsay)) != known:
             self._set_peers()
         heard, self._early = self._early, []
         for peer, messages in heard:
@@ -349,6 +351,9 @@ class Driver:
         if peer not in self._known_peers:
             self._core.dropped[peer, Dropped.STRANGER] += len(messages)
             return
+        if peer in self._unanswered:
+            self._membership.hear_of({peer: self._members[peer]})
+            self._set_peers()
         if not self._register.noted(peer):
             self._register.note(peer)
             self._early.append((peer, messages))
@@ -364,7 +369,9 @@ class Driver:
 
     def _set_peers(self) -> None:
         self._known_peers = self._membership.peers() | self._joining.newcomers.keys()
-        self._transport.set_peers(self._peers())
+        peers = self._peers()
+        self._unanswered = self._members.keys() - peers.keys() - {self._node}
+        self._transport.set_peers(peers)
 
     def _peers(self) -> dict[str, str]:
         named = {**self._membership.named(), **self._joining.newcomers}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from tarry.proto.tarry_peer_pb2 import PreVote, PreVoteRequest, TermNotice, TimeoutNow, Vote, VoteRequest
@@ -83,13 +84,17 @@ class Elections:
         return self._node in self._membership.current()
 
     def on_pre_vote_request(self, peer: str, request: PreVoteRequest) -> None:
-        if request.term <= self._engine.term:
-            self.notice(peer)
-            return
         last = self._journal
+        behind = (request.last_term, request.last_index) < (last.last_term, last.last_index)
+        members = self._membership.current() if behind else {}
+        if request.term <= self._engine.term:
+            self.notice(peer, members)
+            return
         refused = self._engine.role is Role.LEADER or self.contact.fresh(self._clock.monotonic())
         if not refused and up_to_date(request.last_term, request.last_index, last.last_term, last.last_index):
             self._outbox.say(peer, pre_vote=PreVote(round=request.round))
+        elif behind:
+            self.notice(peer, members)
 
     def on_pre_vote(self, peer: str, vote: PreVote) -> None:
         self._pre_votes.grant(peer, vote.round, self._engine.voters)
@@ -163,6 +168,9 @@ class Elections:
             self.campaign(request.transfer_number)
 
     def on_term_notice(self, peer: str, notice: TermNotice) -> None:
+        """Who leads, or alone can be elected, may have been added while this replica was away."""
+        if peer in self._membership.peers():
+            self._membership.hear_of(notice.members)
         self.is_ahead(notice.term)
 
     def is_stale(self, peer: str, term: int) -> bool:
@@ -176,8 +184,9 @@ class Elections:
         """An answer to an earlier leadership says nothing about this one (S6)."""
         return term == self._engine.term and self._engine.role is Role.LEADER
 
-    def notice(self, peer: str) -> None:
-        self._outbox.say(peer, term_notice=TermNotice(term=self._engine.term))
+    def notice(self, peer: str, members: Mapping[str, str] = MappingProxyType({})) -> None:
+        """`members`: whom the peer may not know yet."""
+        self._outbox.say(peer, term_notice=TermNotice(term=self._engine.term, members=members))
 
     def is_ahead(self, term: int) -> bool:
         if term <= self._engine.term:

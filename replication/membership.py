@@ -18,6 +18,9 @@ class Membership:
         later they only tell where its founders now listen."""
         self._journal = journal
         self._configured = configured
+        self.hearsay: dict[str, str] = {}
+        """Addresses by node, of members that others know of and this log has not: they may speak here and are
+        answered, or whoever missed the addition of a node could never hear it as its leader."""
         if journal.members is None:
             journal.set_members(configured)
 
@@ -36,6 +39,11 @@ class Membership:
         _, _, returning = self._fold(self._journal.last_index)
         return frozenset((*self.named(), *returning, *self._configured))
 
+    def hear_of(self, members: Mapping[str, str]) -> None:
+        """Another member's word: it tells who may speak, not who votes."""
+        for node in members.keys() - self.named().keys():
+            self.hearsay[node] = members[node]
+
     def named(self) -> dict[str, str]:
         """Also those removed since the journal's start: one of them may yet be leader, and must be answered
         (S23)."""
@@ -44,7 +52,7 @@ class Membership:
         for change in self._changes(self._journal.last_index):
             if change.address or change.node not in addresses:
                 addresses[change.node] = change.address
-        return self._where(addresses, added)
+        return {**self.hearsay, **self._where(addresses, added)}
 
     def _fold(self, index: int) -> tuple[dict[str, str], set[str], set[str]]:
         """Addresses by node, who was added, and who has left to come back."""

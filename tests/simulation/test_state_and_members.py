@@ -245,6 +245,50 @@ def test_a_new_cluster_begins_with_a_majority_and_the_others_whenever_they_come(
     virtual_loop.run(whole())
 
 
+@pytest.mark.parametrize("configured", [False, True])
+def test_a_member_that_was_away_when_the_leader_was_added_follows_it(configured: bool) -> None:
+    async def play(world: World) -> None:
+        led = await world.until_led()
+        away = followers(world, led)[0]
+        newcomer, added = await with_newcomer(world, led, away)
+        away.crash()
+        await led.driver.transfer(newcomer.name, 2000)
+        world.network.heal()
+        away.start({**world.members, **(added if configured else {})})
+        await write(world, 5)
+
+    scenario(play)
+
+
+def test_a_member_that_was_away_when_another_was_added_helps_to_elect_it() -> None:
+    async def play(world: World) -> None:
+        led = await world.until_led()
+        away, other = followers(world, led)
+        newcomer, _ = await with_newcomer(world, led, away)
+        await asyncio.sleep(0.3)
+        for one, another in ((led, other), (other, led)):
+            world.network.cut(one.name, another.name, noticed=True)
+        proposed = asyncio.ensure_future(world.propose(led))
+        await asyncio.sleep(0.06)
+        assert newcomer.journal.last_index > other.journal.last_index > away.journal.last_index
+        led.crash()
+        await proposed
+        world.network.heal()
+        assert await world.until_led(but=led.name) is newcomer  # no other can win: it has most
+
+    scenario(play)
+
+
+async def with_newcomer(world: World, leader: SimNode, away: SimNode) -> tuple[SimNode, dict[str, str]]:
+    """Add a node while another is away; return it, and where it is."""
+    newcomer = SimNode(world, "n4")
+    world.nodes.append(newcomer)
+    newcomer.start(world.members)
+    isolate(world, away, noticed=True)
+    await leader.driver.add(newcomer.name, "new", 3000)
+    return newcomer, {newcomer.name: "new"}
+
+
 def test_a_replica_without_a_source_refuses_to_serve_a_snapshot() -> None:
     async def play(world: World) -> None:
         leader = await world.until_led()
