@@ -52,7 +52,8 @@ class _Log:
     def __init__(self, commit: Callable[[list[bytes]], list[Outcome]]) -> None:
         self._commit = commit
 
-    async def propose(self, command: bytes) -> Outcome:
+    async def propose(self, command: bytes, cost_us: int = 0) -> Outcome:
+        assert cost_us >= 0
         (outcome,) = self._commit([command])
         return outcome
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -47,6 +48,8 @@ class Play(RuleBasedStateMachine):
     def teardown(self) -> None:
         self.replicas.close()
         self._folder.cleanup()
+        del self.replicas, self.machine
+        gc.collect()  # machines hold tens of MB each, in cycles
 
     @initialize()
     def begin(self) -> None:

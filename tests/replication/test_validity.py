@@ -1,0 +1,26 @@
+"""What a command must hold to be applied at all."""
+
+from __future__ import annotations
+
+import pytest
+from google.protobuf.descriptor import FieldDescriptor
+
+from tarry.replication.command import PAYLOADS
+from tarry.replication.refusal import Reason
+from tarry.replication.validity import refusal
+
+COLUMNS = [
+    (payload, field.name)
+    for payload in dict.fromkeys(PAYLOADS.values())
+    for field in payload.DESCRIPTOR.fields
+    if field.type == FieldDescriptor.TYPE_BYTES and not field.is_repeated
+]
+
+
+@pytest.mark.parametrize(("payload", "name"), COLUMNS, ids=lambda part: getattr(part, "__name__", part))
+def test_every_column_of_every_command_is_refused_where_it_ends_within_a_value(
+    payload: type, name: str
+) -> None:
+    found = refusal(payload(**{"now_ms": 1, name: b"\x00\x01\x02"}))
+    assert found is not None
+    assert (found.reason, name in found.text) == (Reason.COLUMNS_DIFFER, True)
