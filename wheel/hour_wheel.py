@@ -90,7 +90,7 @@ class HourWheel:
         """The hours that have units, ascending; those before `end`, if it is told."""
         some = set(self._partitions)
         if self.far.live:
-            some.update(np.flatnonzero(self.counts.far).tolist())
+            some.update(np.flatnonzero(self.counts.far[:end]).tolist())
         return tuple(sorted(hour for hour in some if end is None or hour < end))
 
     def partitions(self) -> tuple[int, ...]:
