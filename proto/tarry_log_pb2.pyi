@@ -412,7 +412,7 @@ class FarSegmentCheckpoint(_message.Message):
     def __init__(self, number: _Optional[int] = ..., log_bytes: _Optional[int] = ..., units: _Optional[int] = ..., index_crc: _Optional[int] = ..., cancelled: _Optional[bytes] = ...) -> None: ...
 
 class HourCheckpoint(_message.Message):
-    __slots__ = ("hour", "log_bytes", "units", "index_crc", "slots_crc", "pending", "cancelled", "overtaken")
+    __slots__ = ("hour", "log_bytes", "units", "index_crc", "slots_crc", "pending", "cancelled", "overtaken", "message_sum")
     HOUR_FIELD_NUMBER: _ClassVar[int]
     LOG_BYTES_FIELD_NUMBER: _ClassVar[int]
     UNITS_FIELD_NUMBER: _ClassVar[int]
@@ -421,6 +421,7 @@ class HourCheckpoint(_message.Message):
     PENDING_FIELD_NUMBER: _ClassVar[int]
     CANCELLED_FIELD_NUMBER: _ClassVar[int]
     OVERTAKEN_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_SUM_FIELD_NUMBER: _ClassVar[int]
     hour: int
     log_bytes: int
     units: int
@@ -429,7 +430,8 @@ class HourCheckpoint(_message.Message):
     pending: int
     cancelled: bytes
     overtaken: bytes
-    def __init__(self, hour: _Optional[int] = ..., log_bytes: _Optional[int] = ..., units: _Optional[int] = ..., index_crc: _Optional[int] = ..., slots_crc: _Optional[int] = ..., pending: _Optional[int] = ..., cancelled: _Optional[bytes] = ..., overtaken: _Optional[bytes] = ...) -> None: ...
+    message_sum: int
+    def __init__(self, hour: _Optional[int] = ..., log_bytes: _Optional[int] = ..., units: _Optional[int] = ..., index_crc: _Optional[int] = ..., slots_crc: _Optional[int] = ..., pending: _Optional[int] = ..., cancelled: _Optional[bytes] = ..., overtaken: _Optional[bytes] = ..., message_sum: _Optional[int] = ...) -> None: ...
 
 class QueueCheckpoint(_message.Message):
     __slots__ = ("queue", "topic", "group", "first", "units", "crc", "deleted", "settings", "misfires_dropped", "pace_anchor", "pace_at_us", "pace_catch_up_end")

@@ -23,6 +23,7 @@ def wheel_state(checkpoint: log_pb.Checkpoint) -> WheelState:
             pending=h.pending,
             cancelled=h.cancelled,
             overtaken=h.overtaken,
+            message_sum=h.message_sum if h.HasField("message_sum") else None,
         )
         for h in wheel.hours
     )
@@ -89,5 +90,6 @@ def _serialized(state: HourState) -> bytes:
         pending=state.pending,
         cancelled=state.cancelled,
         overtaken=state.overtaken,
+        message_sum=state.message_sum,
     )
     return log_pb.WheelCheckpoint(hours=[hour]).SerializeToString()

@@ -15,7 +15,7 @@ deleted: the cleaning of a log-structured file system (Rosenblum and Ousterhout,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar, Final
 
@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pyroaring import BitMap
 
+from tarry.wheel import message_sum
 from tarry.wheel.bitmaps import contains, loaded, serialized
 from tarry.wheel.delay_log import DelayLog
 from tarry.wheel.grouping import groups, starts_of
@@ -149,6 +150,7 @@ class FarLog:
             np.add.at(counts.far_pending, pending, np.uint32(1))
             np.add.at(counts.pending, pending, np.uint32(1))
             counts.total += len(pending)
+            counts.message_sum.add(_sum_of(units[alive], contains(segment.gone, index[alive])))
             self.live += len(hour)
 
     # What comes
@@ -184,6 +186,7 @@ class FarLog:
         counts.far_pending[distinct] += added.astype(np.uint32)
         counts.pending[distinct] += added.astype(np.uint32)
         counts.total += len(hour)
+        counts.message_sum.add(_sum_of(units))
         self.live += len(hour)
         return np.ascontiguousarray(units["global_index"])
 
@@ -288,6 +291,7 @@ class FarLog:
         np.subtract.at(counts.far_pending, units["hour"], np.uint32(1))
         np.subtract.at(counts.pending, units["hour"], np.uint32(1))
         counts.total -= len(rows)
+        counts.message_sum.add(message_sum.of_gone(units["hour"], units["global_index"]))
         return units
 
     def _mark(self, rows: FarRows) -> None:
@@ -319,16 +323,6 @@ class FarLog:
             raise WheelDamaged(self._folder, f"the far log has other units than those of hour {hour}")
         return rows[order]
 
-    def everything(self) -> Iterable[tuple[FarRows, Rows]]:
-        """All rows that are alive and their units, in blocks, in no order."""
-        for number, segment in self._segments.items():
-            start = number * SEGMENT_UNITS
-            for begin in range(0, segment.units, _BLOCK_UNITS):
-                units = segment.block(begin, min(segment.units, begin + _BLOCK_UNITS))
-                row = np.arange(start + begin, start + begin + len(units))
-                chosen = np.flatnonzero((row >= self.first) & self._is_live(units))
-                yield row[chosen], units.take(chosen)
-
     def _is_live(self, units: Rows) -> Flags:
         counts = self._counts
         behind = units["global_index"].astype(np.int64) - counts.written[units["hour"]]
@@ -337,8 +331,9 @@ class FarLog:
 
     # What goes
 
-    def forget(self, hour: int) -> None:
-        """The units of an hour have moved to its partition, or are dropped."""
+    def forget(self, hour: int, rows: FarRows) -> None:
+        """The units of an hour, those rows, are about to move to its partition, or are dropped."""
+        self._counts.message_sum.add(-_sum_of(self.units_at(rows), self.is_gone(rows)))
         self.live -= self._counts.far_of(hour)
         self._counts.far[hour] = self._counts.head[hour] = self._counts.far_pending[hour] = 0
         if self.live == 0:
@@ -348,7 +343,7 @@ class FarLog:
         """Forget an hour for good, and its rows that moved to its partition; nothing of it is pending."""
         dead = self._counts.far_of(hour)
         if dead:
-            self.forget(hour)
+            self.forget(hour, self.rows_of(hour))
         if self._segments:
             self._dropped_hours.add(hour)
             self._dropped_hours_bytes = None
@@ -409,6 +404,14 @@ class FarLog:
         """Close every file."""
         for segment in self._segments.values():
             segment.close()
+
+
+def _sum_of(units: Rows, gone: Flags | None = None) -> int:
+    hour, global_index = units["hour"], units["global_index"]
+    found = message_sum.of_units(hour, global_index, units)
+    if gone is not None and bool(gone.any()):
+        found += message_sum.of_gone(hour[gone], global_index[gone])
+    return found
 
 
 def whole(records: Sequence[bytes], sound: Flags, sizes: Numbers) -> Sequence[bytes]:

@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from tarry.wheel.message_sum import MessageSum
 from tarry.wheel.state import Numbers
 
 HOURS: Final = 1 << 21
@@ -22,7 +23,7 @@ _BLOCK: Final = 1 << 16
 class HourCounts:
     """Columns by hour; a place is there for every hour below `len`."""
 
-    __slots__ = ("_beyond", "far", "far_pending", "head", "pending", "total", "written")
+    __slots__ = ("_beyond", "far", "far_pending", "head", "message_sum", "pending", "total", "written")
 
     def __init__(self) -> None:
         self.written: Numbers = np.zeros(HOURS, np.uint32)
@@ -37,6 +38,8 @@ class HourCounts:
         self._beyond: dict[int, int] = {}  # pending
         self.total = 0
         """Pending in all hours."""
+        self.message_sum = MessageSum()
+        """Of the messages of all hours."""
 
     def __len__(self) -> int:
         return len(self.pending)

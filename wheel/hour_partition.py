@@ -14,8 +14,10 @@ from typing import Final
 
 import numpy as np
 
+from tarry.wheel import message_sum
 from tarry.wheel.bitmaps import contains, loaded, members, serialized
-from tarry.wheel.delay_log import UNIT_BYTES, DelayLog
+from tarry.wheel.delay_log import BLOCK_UNITS, UNIT_BYTES, DelayLog
+from tarry.wheel.message_sum import MessageSum
 from tarry.wheel.near_queue import ENTRY
 from tarry.wheel.residency import Residency
 from tarry.wheel.second_wheel import SLOTS_BYTES, SecondWheel
@@ -48,15 +50,27 @@ class HourPartition:
         "_recovered",
         "_slots",
         "_slots_crc",
+        "_total",
         "folder",
         "gone",
         "hour",
         "log",
+        "message_sum",
         "overtaken",
     )
 
-    def __init__(self, folder: Path, hour: int, residency: Residency, state: HourState | None = None) -> None:
-        """An hour not there yet, or one whose files have been cut back to `state`."""
+    def __init__(
+        self,
+        folder: Path,
+        hour: int,
+        residency: Residency,
+        total: MessageSum,
+        state: HourState | None = None,
+    ) -> None:
+        """An hour not there yet, or one whose files have been cut back to `state`.
+
+        `total` gets the sum of its messages, and every change of that.
+        """
         self.hour = hour
         self.folder = folder
         self._slots: SecondWheel | None = None
@@ -72,6 +86,29 @@ class HourPartition:
         self._gone_bytes: tuple[bytes, bytes] | None = gone
         cancelled, self.overtaken = map(loaded, gone)
         self.gone = cancelled | self.overtaken
+        self._total = total
+        self.message_sum = 0
+        if state is not None and state.message_sum is not None:
+            self._add(state.message_sum)
+        elif state is not None:
+            self._captured = None
+            self._add(self._sum())
+
+    def _add(self, some: int) -> None:
+        self.message_sum = (self.message_sum + some) % (1 << 64)
+        self._total.add(some)
+
+    def _sum(self) -> int:
+        """The sum of the messages there are, from the index. Raises OSError and WheelDamaged."""
+        gone, overtaken = members(self.gone), members(self.overtaken)
+        found = message_sum.of_gone(self.hour, gone) + message_sum.of_overtaken(self.hour, overtaken)
+        for start in range(0, self.units, BLOCK_UNITS):
+            units = self.log.block(start, min(start + BLOCK_UNITS, self.units))
+            found += message_sum.of_units(
+                self.hour, np.arange(start, start + len(units), dtype=np.uint32), units
+            )
+        self.log.close()
+        return found % (1 << 64)
 
     @property
     def units(self) -> int:
@@ -104,6 +141,7 @@ class HourPartition:
         """The index was mended: what was rebuilt from it is rebuilt at the next use."""
         self._slots = self._captured = self._slots_crc = None
         log = self.log
+        self._add(self._sum() - self.message_sum)
         self._recovered = HourState(self.hour, log.log_bytes, log.units, log.index_crc, None, 0, b"")
 
     def append(
@@ -133,6 +171,17 @@ class HourPartition:
             tag_mask=tag_mask,
         )
         seconds.link(places)
+        self._add(
+            message_sum.of_stored(
+                self.hour,
+                np.arange(first, self.units, dtype=np.uint32),
+                sizes=sizes,
+                crcs=crcs,
+                due_in_hour_ms=due_in_hour_ms,
+                topic=topic,
+                tag_mask=tag_mask,
+            )
+        )
         if first <= _UNMAPPED_UNITS_MAX < self.units:
             self._slots = seconds.moved_to(f"{self.folder}/slots")
         self._captured = self._slots_crc = None
@@ -143,6 +192,7 @@ class HourPartition:
         due_in_hour_ms = self.log.units_at(global_index)["due_in_hour_ms"]
         seconds = self.seconds  # before the set changes: mapping may rebuild the slots from it
         self.gone.update(global_index)
+        self._add(message_sum.of_gone(self.hour, global_index))
         seconds.lose((due_in_hour_ms // np.uint32(SECOND_MS)).astype(np.uint16))
         self._captured = self._slots_crc = self._gone_bytes = None
 
@@ -150,6 +200,7 @@ class HourPartition:
         """As `lose`, for units that are released now."""
         self.lose(global_index)
         self.overtaken.update(global_index)
+        self._add(message_sum.of_overtaken(self.hour, global_index))
 
     def is_gone(self, global_index: Numbers) -> Flags:
         """Which of some units, shape (n,), are cancelled or have overtaken: the cut passes them over."""
@@ -189,6 +240,7 @@ class HourPartition:
             self._checksum_of_slots(),
             pending,
             *self._gone_bytes,
+            self.message_sum,
         )
         return self._captured
 
@@ -200,6 +252,11 @@ class HourPartition:
         if self._slots_crc is None and self._slots is not None:
             self._slots_crc = self._slots.checksum()
         return self._slots_crc
+
+    def drop(self) -> None:
+        """Close the files and take the messages out of the sum of all."""
+        self.close()
+        self._add(-self.message_sum)
 
     def disk_bytes(self) -> int:
         """Bytes of its files."""

@@ -63,7 +63,11 @@ class HourWheel:
         self._changed: set[int] = set()  # of those that are open, and some more
         for hour in state.hours:
             path = folder / folder_name(hour.hour)
-            self._partitions[hour.hour] = HourPartition(path, hour.hour, self._residency, hour)
+            self._partitions[hour.hour] = HourPartition(
+                path, hour.hour, self._residency, self.counts.message_sum, hour
+            )
+            if hour.message_sum is None:
+                self._changed.add(hour.hour)  # the next checkpoint is to have it
             self.counts.write(hour.hour, hour.units)
             self.counts.add(hour.hour, hour.pending)
         self.far = FarLog(folder, self._residency, self.counts, settings.read_gap_bytes, state.far)
@@ -123,7 +127,8 @@ class HourWheel:
         """The partition of an hour, created where there is none, open from now on. Raises OSError."""
         partition = self.find(hour)
         if partition is None:
-            partition = HourPartition(self._folder / folder_name(hour), hour, self._residency)
+            path = self._folder / folder_name(hour)
+            partition = HourPartition(path, hour, self._residency, self.counts.message_sum)
             partition.folder.mkdir()
             self._partitions[hour] = partition
             self._use(partition)
@@ -144,7 +149,7 @@ class HourWheel:
         rows = self.far.rows_of(hour)
         units, gone = self.far.units_at(rows), self.far.is_gone(rows)
         records = whole(*self.far.records(rows), units["size"])
-        self.far.forget(hour)  # so that the partition is not asked to settle again
+        self.far.forget(hour, rows)  # so that the partition is not asked to settle again
         partition = self.ensure(hour)
         first = partition.append(
             records,
@@ -212,7 +217,7 @@ class HourWheel:
             self._states.pop(hour, None)
             self._changed.discard(hour)
             self.counts.write(hour, 0)
-            partition.close()
+            partition.drop()
             self.dropped.append(hour)
 
     def state(self, hour: int) -> HourState | None:

@@ -119,6 +119,8 @@ class HourState:
     """A serialized roaring bitmap of global indices; empty where none is cancelled."""
     overtaken: bytes = b""
     """Another, of those released ahead of the cut."""
+    message_sum: int | None = None
+    """Of its units (see message_sum.py). None: it is summed up, not read."""
 
 
 @dataclass(frozen=True, slots=True)

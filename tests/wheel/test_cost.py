@@ -199,6 +199,17 @@ def test_large_records_are_written_once_where_they_stay_and_their_hours_keep_the
     assert where.global_index.tolist() == [0, 1, 2] * 10
 
 
+def test_a_digest_costs_the_same_however_many_messages_and_hours_there_are(tmp_path: Path) -> None:
+    lines = []
+    for hours in (100, 20_000):
+        wheel = Wheel(tmp_path / str(hours), WheelSettings())
+        insert(wheel, far_due(hours))
+        insert(wheel, START_MS + 24 * HOUR_MS + np.arange(hours))
+        lines.append(lines_run(wheel.digest))
+        assert cpu_ms(wheel.digest) < 5
+    assert lines[0] == lines[1]
+
+
 def test_a_slice_of_a_second_costs_the_same_however_large_the_second(tmp_path: Path) -> None:
     lines = []
     for count in (5_000, 50_000):

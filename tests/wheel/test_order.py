@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -149,11 +150,14 @@ class WheelAndList(RuleBasedStateMachine):
         self.wheel.sync(self.synced)
         self.commands.clear()
 
-    @rule(closed=st.booleans())
-    def crash_and_recover(self, closed: bool) -> None:
+    @rule(closed=st.booleans(), summed=st.booleans())
+    def crash_and_recover(self, closed: bool, summed: bool) -> None:
         if closed:
             self.wheel.close()
         before = self.wheel.digest()
+        if not summed:
+            hours = tuple(replace(hour, message_sum=None) for hour in self.synced.hours)
+            self.synced = replace(self.synced, hours=hours)
         self.wheel = Wheel.recover(self.path, self.options, self.synced)
         for command in self.commands:
             command(self.wheel)

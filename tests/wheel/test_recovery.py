@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from tarry.wheel import durability
+from tarry.wheel.delay_log import DelayLog
 from tarry.wheel.hour_partition import folder_name
 from tarry.wheel.second_wheel import SLOTS_BYTES
 from tarry.wheel.state import HOUR_MS, MessageState, WheelDamaged, WheelSettings, WheelState
@@ -287,6 +288,53 @@ def test_syncing_forces_only_what_has_grown(tmp_path: Path, monkeypatch: pytest.
     forced.clear()
     checkpoint(wheel)
     assert forced == []
+
+
+def test_messages_of_a_checkpoint_that_has_no_sum_are_summed_up_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheel = Wheel(tmp_path, SETTINGS)
+    names = append(wheel, [due + hour * HOUR_MS for hour in range(3) for due in spread(100)])
+    wheel.cancel(*ids(names[::3]))
+    wheel.overtake(*ids(names[1::3]))
+    state = checkpoint(wheel)
+    older = replace(state, hours=tuple(replace(hour, message_sum=None) for hour in state.hours))
+    again = Wheel.recover(tmp_path, SETTINGS, older)
+    assert again.digest() == wheel.digest()
+    written = checkpoint(again)
+    assert written == state
+    monkeypatch.delattr(DelayLog, "block")
+    assert Wheel.recover(tmp_path, SETTINGS, written).digest() == wheel.digest()
+
+
+@pytest.mark.parametrize(
+    "change", ["due time", "topic", "mask", "record", "one more", "cancelled", "overtaken"]
+)
+def test_wheels_that_differ_in_one_message_have_different_digests(tmp_path: Path, change: str) -> None:
+    digests = []
+    for changed in (False, True):
+        wheel = Wheel(tmp_path / str(changed), SETTINGS)
+        due, topic, mask = (
+            np.arange(START_MS, START_MS + 100),
+            np.zeros(100, np.uint32),
+            np.zeros(100, np.uint64),
+        )
+        records = [b"record"] * 100
+        if changed:
+            due[50] += change == "due time"
+            topic[50] = change == "topic"
+            mask[50] = change == "mask"
+            records[50] = b"recorx" if change == "record" else b"record"
+        wheel.append(due, topic, mask, records)
+        chosen = np.array([HOUR]), np.array([7 + changed], np.uint32)
+        if change == "one more" and changed:
+            wheel.append(due[:1], topic[:1], mask[:1], records[:1])
+        if change == "cancelled":
+            wheel.cancel(*chosen)
+        if change == "overtaken":
+            wheel.overtake(*chosen)
+        digests.append(wheel.digest())
+    assert digests[0] != digests[1]
 
 
 def test_slots_rebuilt_after_a_restart_are_in_the_next_checkpoint(tmp_path: Path) -> None:

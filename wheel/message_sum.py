@@ -1,0 +1,101 @@
+"""A sum over messages that says whether two replicas have the same ones, in no order and wherever they lie.
+
+Each message adds a hash of its id and its unit, one more when the cut is to pass it over and one more when it
+has overtaken, all modulo 2**64: an append or a cancel changes the sum by its own messages only, and a message
+that moves from the far log to its hour's partition does not change it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tarry.wheel.state import Masks, Numbers, Rows
+
+_BITS: Final = (1 << 64) - 1
+_ID, _DUE, _RECORD, _MASK = 0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xD6E8FEB86659FD93
+_STORED, _GONE, _OVERTAKEN = 0x27D4EB2F165667C5, 0x85EBCA77C2B2AE63, 0xFF51AFD7ED558CCD
+_MIX: Final = 0xBF58476D1CE4E5B9
+
+
+class MessageSum:
+    """A sum that many add to."""
+
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value = 0
+
+    def add(self, some: int) -> None:
+        """Add the sum of some messages, or take it off where it is negative."""
+        self.value = (self.value + some) & _BITS
+
+
+def of_stored(
+    hour: int | Numbers,
+    global_index: Numbers,
+    *,
+    sizes: Numbers,
+    crcs: Numbers,
+    due_in_hour_ms: Numbers,
+    topic: Numbers,
+    tag_mask: Masks,
+) -> int:
+    """The sum of messages, columns of shape (n,); of one hour or of an hour each."""
+    if len(global_index) == 1:
+        at = int(hour if isinstance(hour, int) else hour[0])
+        mixed = (at << 32 | int(global_index[0])) * _ID + _STORED
+        mixed += (int(due_in_hour_ms[0]) << 32 | int(topic[0])) * _DUE
+        mixed += (int(sizes[0]) << 32 | int(crcs[0])) * _RECORD + int(tag_mask[0]) * _MASK
+        return _mixed(mixed & _BITS)
+    column = _joined(hour, global_index) * np.uint64(_ID) + np.uint64(_STORED)
+    column += _joined(due_in_hour_ms, topic) * np.uint64(_DUE)
+    column += _joined(sizes, crcs) * np.uint64(_RECORD)
+    column += tag_mask * np.uint64(_MASK)
+    return _summed(column)
+
+
+def of_units(hour: int | Numbers, global_index: Numbers, units: Rows) -> int:
+    """As `of_stored`, of units, rows of shape (n,)."""
+    return of_stored(
+        hour,
+        global_index,
+        sizes=units["size"],
+        crcs=units["crc32c"],
+        due_in_hour_ms=units["due_in_hour_ms"],
+        topic=units["topic"],
+        tag_mask=units["tag_mask"],
+    )
+
+
+def of_gone(hour: int | Numbers, global_index: Numbers) -> int:
+    """What ids of shape (n,) add when the cut is to pass them over."""
+    return _of_ids(hour, global_index, _GONE)
+
+
+def of_overtaken(hour: int | Numbers, global_index: Numbers) -> int:
+    """What ids of shape (n,) add when they have overtaken."""
+    return _of_ids(hour, global_index, _OVERTAKEN)
+
+
+def _of_ids(hour: int | Numbers, global_index: Numbers, kind: int) -> int:
+    return _summed(_joined(hour, global_index) * np.uint64(_ID) + np.uint64(kind))
+
+
+def _joined(high: int | Numbers, low: Numbers) -> NDArray[np.uint64]:
+    above = np.uint64(high << 32) if isinstance(high, int) else high.astype(np.uint64) << np.uint64(32)
+    return low.astype(np.uint64) | above
+
+
+def _mixed(number: int) -> int:
+    number = (number ^ number >> 32) * _MIX & _BITS
+    return number ^ number >> 29
+
+
+def _summed(column: NDArray[np.uint64]) -> int:
+    column ^= column >> np.uint64(32)
+    column *= np.uint64(_MIX)
+    column ^= column >> np.uint64(29)
+    return int(column.sum(dtype=np.uint64))
