@@ -23,6 +23,8 @@ log = structlog.get_logger()
 
 NAMES = ("x509_common_name", "x509_subject_alternative_name")
 LOG_PERIOD_S: Final = 5.0
+CLAIMED_CHARS_MAX: Final = 100
+"""Of a claimed name in refusals and the log."""
 
 
 def peer_gate(tls: Tls | None, admits: Callable[[str], bool]) -> PeerGate:
@@ -31,25 +33,44 @@ def peer_gate(tls: Tls | None, admits: Callable[[str], bool]) -> PeerGate:
     ``admits``: whether there is, or may be, a node of that name in the cluster.
     """
     asked = tls is not None and tls.authority is not None and tls.bind_peers
-    return PeerGate(certified_names if asked else _any_name, admits, refuse, Strangers().refuse)
+    refuse = Refusing("peer refused", _not_certified).refuse
+    refuse_stranger = Refusing("stranger refused", _unknown).refuse
+    return PeerGate(certified_names if asked else _any_name, admits, refuse, refuse_stranger)
 
 
-class Strangers:
-    """Refuses who is no node of the cluster. A newcomer asks every second until it is added."""
+class Refusing:
+    """Ends calls, and writes one of them to the log now and then: anybody may call as often as they like."""
 
-    def __init__(self) -> None:
+    def __init__(self, event: str, refusal: Callable[[CallContext, str], Refusal]) -> None:
+        """``refusal``: of a call that claims to be of a node."""
+        self._event = event
+        self._refusal = refusal
         self._refused = 0
         self._told_s = -LOG_PERIOD_S
 
     async def refuse(self, context: CallContext, claimed: str) -> NoReturn:
-        """End the call of one who is no node of the cluster."""
+        """End the call of one who claimed to be a node."""
+        refusal = self._refusal(context, claimed[:CLAIMED_CHARS_MAX])
         self._refused += 1
         if time.monotonic() - self._told_s >= LOG_PERIOD_S:
             self._told_s = time.monotonic()
-            log.warning("stranger refused", claimed=claimed[:100], peer=context.peer(), so_far=self._refused)
-        text = f"{claimed[:100]!r} is no node of this cluster: add it first, with `tarry member add`"
-        await abort(context, Refusal(Reason.PEER_UNKNOWN, text, {"claimed": claimed[:100]}))
+            log.warning(self._event, **refusal.facts, peer=context.peer(), so_far=self._refused)
+        await abort(context, refusal)
         raise AssertionError("abort returned")
+
+
+def _unknown(_: CallContext, claimed: str) -> Refusal:
+    text = f"{claimed!r} is no node of this cluster: add it first, with `tarry member add`"
+    return Refusal(Reason.PEER_UNKNOWN, text, {"claimed": claimed})
+
+
+def _not_certified(context: CallContext, claimed: str) -> Refusal:
+    names = ", ".join(sorted(certified_names(context))) or "nobody"
+    text = (
+        f"the certificate is of {names}, not of {claimed}: give each node one with its name as common or "
+        f"alternative name, or set tls.bind_peers = false"
+    )
+    return Refusal(Reason.PEER_NOT_CERTIFIED, text, {"claimed": claimed, "certified": names})
 
 
 def _any_name(_: CallContext) -> Set[str] | None:
@@ -89,15 +110,3 @@ def certified_names(context: CallContext) -> frozenset[str]:
     """Return the common name and the alternative names of the caller's certificate."""
     shown = context.auth_context()
     return frozenset(name.decode(errors="replace") for key in NAMES for name in shown.get(key, ()))
-
-
-async def refuse(context: CallContext, claimed: str) -> NoReturn:
-    """End the call of a caller that claims to be another node than its certificate says."""
-    names = ", ".join(sorted(certified_names(context))) or "nobody"
-    log.error("peer refused", claimed=claimed, certified=names, peer=context.peer())
-    text = (
-        f"the certificate is of {names}, not of {claimed}: give each node one with its name as common or "
-        f"alternative name, or set tls.bind_peers = false"
-    )
-    await abort(context, Refusal(Reason.PEER_NOT_CERTIFIED, text, {"claimed": claimed}))
-    raise AssertionError("abort returned")
