@@ -221,8 +221,8 @@ class HourWheel:
             self.dropped.append(hour)
 
     def state(self, hour: int) -> HourState | None:
-        """The state of an hour, whole; None where there is none."""
-        if self.find(hour) is None:
+        """The state of an hour's partition; None where there is none."""
+        if self.written(hour) is None:
             return None
         self._note(hour)
         return self._states[hour]

@@ -259,7 +259,15 @@ class Wheel:
         return self._hours.far.ids(segment, places)
 
     def hour_state(self, hour: int) -> HourState | None:
-        """One hour as `capture` gives it; None where there is none."""
+        """One hour's partition as `capture` gives it, without the far log's part; None where there is none.
+
+        What is far must not move behind an index that is looked at because it may be damaged.
+        """
+        return self._hours.state(hour)
+
+    def whole_state(self, hour: int) -> HourState | None:
+        """As `hour_state`, once what is far has moved there."""
+        self._hours.find(hour)
         return self._hours.state(hour)
 
     def repair(self, hour: int, global_index: int, record: bytes) -> bool:
@@ -275,7 +283,7 @@ class Wheel:
 
     def reread(self, hour: int) -> None:
         """Forget what was made of an hour's index."""
-        partition = self._hours.find(hour)
+        partition = self._hours.written(hour)
         if partition is not None:
             partition.reread()
             self._release = Release(self._hours, self._settings, self.cut, self.local_index)

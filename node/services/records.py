@@ -37,8 +37,7 @@ def whole(wheel: Wheel, hour: int, global_index: Numbers) -> tuple[list[int], li
 
     No more than one call may answer: of more, what does not fit is left out.
     """
-    state = wheel.hour_state(hour)
-    known = global_index[global_index < (state.units if state else 0)]
+    known = global_index[global_index < wheel.units_in_hour(hour)]
     if not len(known):
         return [], []
     hours = np.full(len(known), hour, dtype=np.uint32)
@@ -98,7 +97,7 @@ class RecordService:
         if isinstance(request, Refusal):
             await abort(context, request)
         await self._admit(context, request.cluster, request.node)
-        state = self._machine.wheel.hour_state(request.hour)
+        state = self._machine.wheel.whole_state(request.hour)
         end = min(state.units if state else 0, request.first + min(request.count, INDEX_UNITS_MAX))
         if request.first >= end:
             return b""

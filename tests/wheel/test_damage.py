@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tarry.wheel.delay_log import UNIT, UNIT_BYTES
@@ -178,3 +179,27 @@ def test_looking_at_an_hour_that_was_deleted_meanwhile_does_not_make_its_files(
     with pytest.raises(FileNotFoundError):
         wheel.verify(state)
     assert not (tmp_path / FOLDER / "delay.log").exists()
+
+
+def test_an_index_is_mended_before_what_is_far_moves_behind_it(tmp_path: Path) -> None:
+    far = HOUR + 50
+    due = [START_MS + 50 * HOUR_MS + 5] * 50, [START_MS + (50 + hour) * HOUR_MS + 5 for hour in range(10)]
+    wheels = [Wheel(tmp_path / name, SETTINGS) for name in "ab"]
+    for wheel in wheels:
+        append(wheel, due[0])
+        append(wheel, due[1])
+        assert wheel.units_in_hour(far) == 51
+    state = wheels[0].capture()
+    wheels[0].sync(state)
+    wheels[0].close()
+    path = tmp_path / "a" / folder_name(far) / "delay.index"
+    patch(path, in_unit(49, "due_in_hour_ms", 2), lambda byte: byte ^ 1)  # due in another second, it seems
+    ours, peer = Wheel.recover(tmp_path / "a", SETTINGS, state), wheels[1]
+    damaged, whole = ours.hour_state(far), peer.whole_state(far)
+    assert damaged is not None and whole is not None
+    assert (damaged.units, whole.units) == (50, 51)
+    numbers = np.arange(50, dtype=np.uint32)
+    assert ours.mend_index(damaged, peer.units(np.full(50, far, np.uint32), numbers).tobytes())
+    ours.reread(far)
+    assert ours.whole_state(far) == whole
+    assert ours.digest() == peer.digest()
