@@ -14,7 +14,7 @@ from pysyncobj import SyncObj
 from tarry.node.lanes import Lanes
 from tarry.node.reserve import Reserve
 from tarry.proto.tarry_peer_pb2 import Append, PeerMessage
-from tarry.replication import applying, elections, observed, queues, sending
+from tarry.replication import applying, elections, founding, observed, queues, sending
 from tarry.replication.driver import Driver
 from tarry.replication.elections import Elections
 from tarry.replication.engine import GuardedSyncObj
@@ -147,6 +147,7 @@ ABLATIONS: dict[str, tuple[Replaced, ...]] = {
     "snapshot ahead of the log": ((Installing, "_is_ahead", lambda self, position: True),),
     "write before saying": ((sending.Sending, "split", lambda self, outbox: (outbox, [])),),
     "urgent stream": ((sending, "BULK", frozenset()),),
+    "journal lost": ((founding, "may_begin", lambda node, members, answers: True),),
     "strangers": ((Driver, "_receive", _hear_anybody),),
     "apply budget": ((applying.Applying, "apply", _apply_all),),
     "checkpoint before trimming": ((Driver, "compact", _trim_all_that_is_applied),),

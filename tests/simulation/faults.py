@@ -145,6 +145,8 @@ async def change_members(world: World) -> None:
     away = [node.name for node in world.nodes if node.name not in leader.driver.status().members]
     others = [node.name for node in world.nodes if node is not leader]
     change: Awaitable[None]
+    if world.changes_members or not all(node.is_whole() for node in world.nodes):
+        return
     if away:
         world.note(f"add {away[0]}")
         change = leader.driver.add(away[0], world.members[away[0]], 2000)
@@ -154,12 +156,41 @@ async def change_members(world: World) -> None:
         gone = world.rng.choice(others)
         world.note(f"remove {gone}")
         change = leader.driver.remove(gone)
+    world.changes_members = True
     try:
         await asyncio.wait_for(change, 3.0)
         world.checker.sometimes["members changed"] += 1
     except (MembershipRefused, NotLeader, Unknown, TimeoutError) as refused:
         world.note(f"members not changed: {refused!r}")
         world.checker.sometimes["members not changed"] += 1
+    finally:
+        world.changes_members = False
+
+
+async def empty(world: World) -> None:
+    """A disk is lost and replaced, now and then while one of the others lacks what that disk had."""
+    rng = world.rng
+    if not world.may_empty():
+        return
+    behind, node, *others = rng.sample(world.nodes, len(world.nodes))
+    alone = bool(others) and rng.random() < 0.7
+    if alone:
+        for other in world.nodes:
+            world.network.cut(behind.name, other.name, noticed=True)
+            world.network.cut(other.name, behind.name, noticed=True)
+        await asyncio.sleep(rng.uniform(0.05, 0.5))
+    if world.may_empty():
+        world.note(f"the disk of {node.name} is lost, {alone=}")
+        world.checker.sometimes["emptied"] += 1
+        node.lose_disk()
+    if alone:
+        for other in others:
+            other.crash()
+        world.network.heal()
+        restart(world, node)
+    await asyncio.sleep(rng.uniform(0.0, 2.0))
+    for other in (node, *others):
+        restart(world, other)
 
 
 async def compact(world: World) -> None:
@@ -172,7 +203,7 @@ async def strangers(world: World) -> None:
     """Somebody who is no member gets a stream, and a member says what no sound one would."""
     world.note("a stranger speaks")
     for node in world.nodes:
-        if node.alive and node.running.is_set():
+        if node.name in world.network.ends and node.running.is_set():
             for frame in hostile.frames(world, node, world.rng):
                 node.processor.context.run(node.transport.arrive, frame)
                 if world.rng.random() < 0.2:
@@ -180,7 +211,7 @@ async def strangers(world: World) -> None:
                 if not node.alive:
                     break
     speaker = world.rng.choice(world.nodes)
-    if speaker.alive:
+    if speaker.name in world.network.ends:
         hostile.speak_absurdly(world, speaker, world.rng)
 
 
@@ -201,6 +232,8 @@ FAULTS: tuple[Fault, ...] = (
     slow_disk,
     fail_disk,
     fill_disk,
+    empty,
+    empty,
     transfer,
     transfer,
     change_members,

@@ -26,7 +26,8 @@ async def jump_clock(world: WholeWorld) -> None:
     """Of the one node whose clock is wrong, where the others' are a majority."""
     node, rng = world.wrong, world.rng
     leader = world.leader()
-    if leader is None or len(leader.driver.status().members) < 3:
+    whole = all(node.is_whole() for node in world.nodes)
+    if leader is None or len(leader.driver.status().members) < 3 or not whole:
         return
     node.wall.ahead_ms = rng.choice((-1, 1)) * rng.choice(
         (0, 3_000, 60_000, 2 * HOUR_MS, rng.randrange(20_000))
@@ -58,7 +59,7 @@ async def crash_while_it_writes(world: WholeWorld) -> None:
 async def rot(world: WholeWorld) -> None:
     """Records of the one node whose disk rots; the others have them whole."""
     node, rng = world.rotting, world.rng
-    if len(world.nodes) < 2:
+    if len(world.nodes) < 2 or not all(node.is_whole() for node in world.nodes):
         return
     logs = sorted(path for path in node.data.glob("state-*/hours/*/delay.log") if path.stat().st_size)
     if not logs or not node.alive:
@@ -156,6 +157,8 @@ async def _administer(leader: WholeNode, command: Message) -> None:
 
 FAULTS: tuple[Callable[[World], Awaitable[None]] | Fault, ...] = (
     *faults.FAULTS,
+    faults.empty,
+    faults.empty,
     jump_clock,
     jump_clock,
     jump_clock,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import shutil
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -21,6 +22,7 @@ from tarry.node.services.records import whole
 from tarry.replication.core import RunBlocking
 from tarry.replication.driver import Driver
 from tarry.replication.events import Event
+from tarry.replication.founding import JournalLost
 from tarry.replication.journal import Batch, Journal
 from tarry.replication.machine import Captured
 from tarry.replication.queues import Queues
@@ -76,6 +78,7 @@ class WholeNode(SimNode):
         self.wall = NodeClock(world, self.processor, 1 + world.rng.uniform(-RATE_ERROR, RATE_ERROR), 0)
         self.write_s = 0.002
         self.state_fails = False
+        self._emptied = False
         self.writing: asyncio.Task[None] | None = None
         self.streams: dict[asyncio.Task[Any], None] = {}
         self._tasks: list[asyncio.Task[Any]] = []
@@ -84,9 +87,10 @@ class WholeNode(SimNode):
 
     def start(self, members: dict[str, str]) -> None:
         """Soon: what is left of the start before is buried first."""
-        if self._launch is None:
+        configured = self.configured(members)
+        if self._launch is None and configured is not None:
             context = self.processor.context
-            self._launch = asyncio.get_running_loop().create_task(self._start(members), context=context)
+            self._launch = asyncio.get_running_loop().create_task(self._start(configured), context=context)
 
     async def _start(self, members: dict[str, str]) -> None:
         try:
@@ -105,11 +109,11 @@ class WholeNode(SimNode):
             node=self.name,
             data=self.data,
             listen="127.0.0.1:1",
-            members=members,
+            members=world.members,
             delivery=DELIVERY,
             dispatch=DISPATCH.model_copy(update={"retention_ms": world.retention_ms}),
             ledger=LEDGER,
-        )
+        ).model_copy(update={"members": members})
         self.journal = Journal(self.disk, incarnation=world.rng.getrandbits(60), tail_entries_max=64)
         world.checker.on_start(self)
         self.transport = SimTransport(world.network, self.name, self.processor)
@@ -212,6 +216,8 @@ class WholeNode(SimNode):
     async def _guard(self, part: Callable[[], Awaitable[object]]) -> None:
         try:
             await part()
+        except JournalLost as lost:
+            self.refuse(lost)
         except DiskFailed:
             self.world.note(f"{self.name} ends: its disk failed")
             if not self.state_fails:
@@ -235,6 +241,11 @@ class WholeNode(SimNode):
         self._under_way = None
         self._buried = asyncio.get_running_loop().create_task(self._bury(self.core, self._tasks))
 
+    def lose_disk(self) -> None:
+        """Also the state's files, once all is closed."""
+        super().lose_disk()
+        self._emptied = True
+
     async def _bury(self, core: Core, tasks: list[asyncio.Task[Any]]) -> None:
         others = [task for task in tasks if task is not asyncio.current_task()]
         await asyncio.gather(*others, return_exceptions=True)
@@ -242,6 +253,9 @@ class WholeNode(SimNode):
             await asyncio.sleep(0)
         core.machine.close()
         tear(self.data, self.world.synced, random.Random(self.world.rng.random()))
+        if self._emptied:
+            shutil.rmtree(self.data)
+            self._emptied = False
 
     def take_checkpoint(self) -> None:
         if self.alive and self.running.is_set():

@@ -110,7 +110,16 @@ class WholeWorld(World):
 
     def may_remove(self, members: int) -> bool:
         """A clock that is wrong must stay one of three."""
-        return members > 3 or (members > 1 and abs(self.wrong.wall.ahead_ms) <= self.ledger.early_ms)
+        right = abs(self.wrong.wall.ahead_ms) <= self.ledger.early_ms
+        return super().may_remove(members) and (members > 3 or right)
+
+    def may_empty(self) -> bool:
+        """What one disk loses the others have whole."""
+        return (
+            super().may_empty()
+            and self.may_remove(len(self.nodes))
+            and not any(count_rotten(node.core.machine) for node in self.whole)
+        )
 
     def true_ms(self, at_s: float | None = None) -> int:
         """`at_s`: by the loop's time; now, where none is given."""

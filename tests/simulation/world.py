@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from tarry.node.failures import is_own
+from tarry.node.rejoining import Phase
 from tarry.replication.driver import Driver
 from tarry.replication.founding import JournalLost
 from tarry.replication.journal import Batch, Journal
@@ -25,6 +26,7 @@ from tarry.replication.status import (
 )
 from tests.simulation.checker import Checker, Violation
 from tests.simulation.disk import DiskFailed, SimDisk
+from tests.simulation.emptied import come_back
 from tests.simulation.network import Network, SimTransport
 from tests.simulation.processor import BYTE_US, ENTRY_US, TURN_US, Processor
 from tests.simulation.toy import Checkpoint, Toy, ToySnapshots
@@ -87,10 +89,28 @@ class SimNode:
         self.alive = False
         self.sync_s = 0.0005
         self.running = asyncio.Event()
+        self.phase: Phase | None = None
+        """How far it has come back after its disk was lost, once it knows of it."""
+        self.lacks: int | None = None
+        """The last entry that it must have again, after its disk was lost."""
+        self._had = (0, 0)
+        """Index and term up to which it had a log then."""
         self._under_way: Batch | None = None
         self._starts = 0
 
+    def configured(self, members: dict[str, str]) -> dict[str, str] | None:
+        """Return the members that its start goes by; None: nothing runs yet."""
+        if self.phase is Phase.LEAVING:
+            return None
+        joins = self.phase is Phase.JOINING
+        return {name: at for name, at in members.items() if not joins or name != self.name}
+
     def start(self, members: dict[str, str]) -> None:
+        configured = self.configured(members)
+        if configured is not None:
+            self._open(configured)
+
+    def _open(self, members: dict[str, str]) -> None:
         world = self.world
         self._starts += 1
         self.journal = Journal(self.disk, incarnation=world.rng.getrandbits(60), tail_entries_max=64)
@@ -133,6 +153,33 @@ class SimNode:
             self.disk.crash(self._under_way)
             self._under_way = None
 
+    def lose_disk(self) -> None:
+        """Its journal and state are gone, and with them what it has promised."""
+        self._had = self.journal.durable_index, self.journal.durable_term
+        self.crash()
+        self.disk = SimDisk(self.world.rng)
+        self.checkpoint = Checkpoint()
+        self.lacks = max(self.world.checker.applied, default=0)
+        self.world.checker.promised.pop(self.name, None)
+
+    def refuse(self, lost: JournalLost) -> None:
+        """It is told to rejoin; nothing of it runs before the others have let it go."""
+        self.world.note(f"{self.name} does not start: {lost}")
+        self.crash()
+        self.world.checker.sometimes["start refused"] += 1
+        if self.lacks is None:
+            self.world.fail(lost)
+        self.world.rejoin(self)
+
+    def is_whole(self) -> bool:
+        """Whether it has all again that it had before its disk was lost."""
+        if self.lacks is None:
+            return True
+        if self.phase is not None or not self.alive or self.machine.applied_index < self.lacks:
+            return False
+        self.lacks = None
+        return True
+
     def _on_apply(self, index: int, term: int, commands: Sequence[bytes], digest: bytes) -> None:
         self.processor.charge(ENTRY_US + BYTE_US * sum(map(len, commands)))
         self.world.checker.on_apply(self.name, index, term, list(commands), digest)
@@ -143,8 +190,11 @@ class SimNode:
             self.driver.compact(self.checkpoint.index)
 
     def has_durable(self, index: int, term: int) -> bool:
-        """In its disk's records, or contained in its checkpoint."""
-        if index <= self.checkpoint.index:
+        """In its disk's records, or contained in its checkpoint, or so until its disk was lost."""
+        had_index, had_term = self._had
+        if index <= self.checkpoint.index or (
+            self.lacks is not None and index <= had_index and term <= had_term
+        ):
             return True
         value = self.disk.read(index)
         return value is not None and int.from_bytes(value[:8], "little") == term
@@ -153,9 +203,7 @@ class SimNode:
         try:
             await self.driver.run()
         except JournalLost as lost:
-            self.world.note(f"{self.name} does not start: {lost}")
-            self.alive = False
-            self.transport.kill()
+            self.refuse(lost)
         except DiskFailed:
             self.world.note(f"{self.name} ends: its disk failed")
             self.alive = False
@@ -206,7 +254,10 @@ class World:
         self.failure: BaseException | None = None
         self.history: list[str] = []
         self.counts: Counter[str] = Counter()
+        self.changes_members = False
+        """An operator has a change under way."""
         self._failed = asyncio.Event()
+        self._rejoining: list[asyncio.Future[None]] = []
         self._commands = 0
         self.nodes = [self.make_node(f"n{i + 1}") for i in range(names)]
         self.members = {node.name: f"{node.name}:1" for node in self.nodes}
@@ -227,19 +278,37 @@ class World:
             "transfers": sometimes["transferred"],
             "membership_changes": sometimes["members changed"],
             "snapshots": sometimes["snapshot installed"],
+            **{name: sometimes[name] for name in ("emptied", "start refused", "rejoined")},
         }
 
     def node(self, name: str) -> SimNode:
         return next(node for node in self.nodes if node.name == name)
 
-    def members_of(self, leader: SimNode) -> list[SimNode]:
-        """As the leader's log says."""
-        members = leader.driver.status().members
-        return [node for node in self.nodes if node.name in members]
-
     def may_remove(self, members: int) -> bool:
         """Whether one of so many members may go."""
-        return members > 1
+        return members > 1 and all(node.is_whole() for node in self.nodes)
+
+    def may_empty(self) -> bool:
+        """Whether a disk may be lost: all are there and members, so that what one had the others have."""
+        everybody = self.members.keys()
+        return (
+            len(everybody) > 1
+            and not self.changes_members
+            and all(node.alive and node.is_whole() for node in self.nodes)
+            and all(node.driver.status().members.keys() == everybody for node in self.nodes)
+        )
+
+    def rejoin(self, node: SimNode) -> None:
+        """The node leaves and comes back, as it is told to."""
+        if node.phase is None:
+            node.phase = Phase.LEAVING
+            self._rejoining.append(asyncio.ensure_future(self._watched(come_back(self, node))))
+
+    async def _watched(self, work: Awaitable[None]) -> None:
+        try:
+            await work
+        except Exception as error:  # noqa: BLE001 - whatever goes wrong is a finding
+            self.fail(error)
 
     def note(self, text: str) -> None:
         self.history.append(f"{asyncio.get_running_loop().time():9.4f} {text}")
@@ -356,7 +425,18 @@ class World:
             node.running.set()
             if not node.alive:
                 node.start(self.members)
+        await self._gather_disks()
         await self._gather_members()
+
+    async def _gather_disks(self, timeout_s: float = 30.0) -> None:
+        """Whoever has lost its disk comes back."""
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        while not all(node.is_whole() for node in self.nodes):
+            if loop.time() - begun > timeout_s + (LOST_FRAME_S if self.large else 0.0):
+                lacking = {node.name: node.phase for node in self.nodes if not node.is_whole()}
+                raise Violation(f"V6: {lacking} do not come back")
+            await asyncio.sleep(0.02)
 
     def set_slowness(self, slowness: float) -> None:
         self.slowness = slowness
