@@ -27,6 +27,7 @@ from tarry.node.parked import Parked
 from tarry.node.reserve import Reserve
 from tarry.replication.groups import Acknowledged
 from tarry.replication.ready_queue import UNIT, ReadyQueue, UnitsDamaged
+from tarry.wheel.grouping import starts_of
 
 WINDOW: Final = 8_192
 """Units loaded ahead of what is handed over."""
@@ -156,6 +157,16 @@ class Feed:
 
     def _due_of_window(self, now_ms: int) -> int:
         return bisect_right(self._waiting["due_ms"], now_ms)  # searchsorted copies a column of a table first
+
+    def within(self, count: int, hours: set[int], hours_max: int) -> int:
+        """Return how many of the next are of these hours, or of so many with them; adds their hours."""
+        column = self._waiting["hour"][:count]
+        for start in starts_of(column).tolist():
+            hour = int(column[start])
+            if hour not in hours and len(hours) >= hours_max:
+                return int(start)
+            hours.add(hour)
+        return len(column)
 
     def take(self, now_ms: int, count: int) -> NDArray[np.void]:
         """Return (and no longer hold as waiting) up to count due messages, shape (n,), dtype WAITING."""

@@ -14,10 +14,10 @@ Item = TypeVar("Item")
 Number = TypeVar("Number", bound=np.integer[Any])
 
 
-def starts_of(ordered: NDArray[Any]) -> NDArray[np.intp]:
-    """Where each run of equal values begins in a sorted array."""
-    begins = np.ones(len(ordered), np.bool_)
-    np.not_equal(ordered[1:], ordered[:-1], out=begins[1:])
+def starts_of(column: NDArray[Any]) -> NDArray[np.intp]:
+    """Where each run of equal values begins in an array."""
+    begins = np.ones(len(column), np.bool_)
+    np.not_equal(column[1:], column[:-1], out=begins[1:])
     return np.flatnonzero(begins)
 
 

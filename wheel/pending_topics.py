@@ -31,6 +31,10 @@ class PendingTopics:
         """How many of a topic are pending."""
         return int(self._counts[topic]) if topic < len(self._counts) else 0
 
+    def of_all(self, topics: Numbers) -> int:
+        """How many of topics, shape (n,), are pending together."""
+        return int(self._counts[topics[topics < len(self._counts)]].sum())
+
     def capture(self) -> tuple[int, ...]:
         """All counts by topic, without the zeros at the end."""
         some = np.flatnonzero(self._counts)

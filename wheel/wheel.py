@@ -203,6 +203,10 @@ class Wheel:
         """How many messages of a topic are pending."""
         return self._hours.topics.of(topic)
 
+    def pending_of_all(self, topics: Numbers) -> int:
+        """How many messages of topics, shape (n,), are pending together."""
+        return self._hours.topics.of_all(topics)
+
     def pending_ahead(self, second: int, seconds: int) -> Numbers:
         """At most how many messages are pending in each second from `second` on, u4[seconds].
 

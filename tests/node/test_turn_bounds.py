@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 
+import numpy as np
 import pytest
 
 from tarry.node.config import Limits
 from tarry.proto import tarry_consumer_pb2 as pb
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto import tarry_operator_pb2 as operator_pb
+from tarry.wheel.state import HOUR_MS
 from tests import turns as cost
-from tests.node.lone_leader import TOPIC, Leader, Stream, play, subscription, until
+from tests.node.lone_leader import GROUP, RECORD, TOPIC, Leader, Stream, play, subscription, until
 from tests.simulation.edge import StreamEnded
 
 LIMITS = Limits()
@@ -55,6 +57,43 @@ def test_what_a_consumer_says_of_all_that_it_may_hold() -> None:
             await again.leave()
             group = lead.group()
             await until(lambda: not group.feeds[queue].in_hand)
+
+    assert cost.too_long(play(act)) == {}
+
+
+def test_nacking_all_that_a_consumer_may_hold_and_what_becomes_of_the_retries() -> None:
+    async def act(lead: Leader, steps: cost.Steps) -> None:
+        stream, queue = await in_hand(lead, IN_HAND, "a")
+        nack = pb.Nack(request=1, queue=queue, offset=range(IN_HAND), delay_ms=0)
+        async with steps.step("nack"):
+            assert not (await stream.asked(pb.ConsumeRequest(nack=nack))).acked.stale
+        retries = lead.machine.queues.of(TOPIC, GROUP)
+        async with steps.step("release of the copies"):
+            await until(lambda: retries.units == IN_HAND)
+        async with steps.step("hand-over of the copies"):
+            stream.send(pb.ConsumeRequest(credit=pb.Credit(messages=IN_HAND)))
+            await until(lambda: stream.received == 2 * IN_HAND)
+        again = pb.Nack(request=2, queue=retries.queue, offset=range(IN_HAND // 4), delay_ms=0)
+        async with steps.step("nack of the copies"):
+            assert not (await stream.asked(pb.ConsumeRequest(nack=again))).acked.stale
+
+    assert cost.too_long(play(act)) == {}
+
+
+def test_a_consumer_gets_what_has_become_due_over_thousands_of_hours() -> None:
+    hours = 1_500
+
+    async def act(lead: Leader, steps: cost.Steps) -> None:
+        first_ms = lead.node.time.now_ms() - (hours + 1) * HOUR_MS
+        due_ms = first_ms + np.arange(2 * hours) % hours * HOUR_MS
+        records = [RECORD] * len(due_ms)
+        columns = log_pb.ScheduleColumns(topics=[TOPIC], due_ms=due_ms.tobytes(), records=records)
+        await lead.propose(log_pb.ScheduleCommand(now_ms=first_ms, request=columns))
+        async with steps.step("release"):
+            await until(lambda: lead.machine.queues.of(TOPIC).units == len(due_ms))
+        stream = Stream(lead.edge, subscription("a", len(due_ms)))
+        async with steps.step("hand-over"):
+            await until(lambda: stream.received == len(due_ms))
 
     assert cost.too_long(play(act)) == {}
 
