@@ -17,6 +17,9 @@ from tarry.proto import tarry_log_pb2 as log_pb
 APPLY_VERSION: Final = 1
 """Of what applying does: grows where the same log makes another state, or has a command that is new."""
 
+FAR_LOG_VERSION: Final = 2
+"""Of a state with a far log: a version that knows none would start without its messages."""
+
 
 class AnotherVersion(Exception):
     """The log or the state is another version's, and is not touched; the message says what to do."""

@@ -249,15 +249,17 @@ class Machine:
         """
         if self._halfway:
             raise CheckpointRefused(f"entry {self.applied_index + 1} was applied by half")
+        wheel = self.wheel.capture()
+        far = bool(wheel.far.segments)
         applied = log_pb.Checkpoint(
             applied_index=self.applied_index,
             applied_term=self.applied_term,
-            apply_version=command_codec.APPLY_VERSION,
+            apply_version=command_codec.FAR_LOG_VERSION if far else command_codec.APPLY_VERSION,
         )
         return Captured(
             [applied.SerializeToString(), *self.queues.capture(), *self.queues.capture_proofs()],
             self.producers.capture(),
-            self.wheel.capture(),
+            wheel,
             tuple(self.queues.take_touched()),
             tuple(self.queues.take_obsolete()),
             self.applied_index,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tarry.proto import tarry_log_pb2 as log_pb
-from tarry.replication.command import APPLY_VERSION, AnotherVersion
+from tarry.replication.command import APPLY_VERSION, FAR_LOG_VERSION, AnotherVersion
 from tarry.replication.state_store import CheckpointDamaged, StateStore
 
 
@@ -23,10 +23,11 @@ def checkpoint_in(folder: Path, store: StateStore, *, from_start: bool) -> log_p
             )
         return log_pb.Checkpoint(apply_version=APPLY_VERSION)
     checkpoint = log_pb.Checkpoint.FromString(stored)
-    if checkpoint.apply_version != APPLY_VERSION:
+    if checkpoint.apply_version not in (APPLY_VERSION, FAR_LOG_VERSION):
         raise AnotherVersion(
-            f"{folder} was written by a tarry of apply version {checkpoint.apply_version}, this one has "
-            f"{APPLY_VERSION}: start that one, or, where the other nodes run this one, use --rejoin"
+            f"{folder} was written by a tarry of apply version {checkpoint.apply_version}, this one reads "
+            f"{APPLY_VERSION} and {FAR_LOG_VERSION}: start that one, or, where the other nodes run this one, "
+            "use --rejoin"
         )
     return checkpoint
 

@@ -73,6 +73,23 @@ def test_an_hour_goes_whole_once_nothing_points_into_it(machine: Machine) -> Non
     assert plan(machine, late, RETENTION_MS) is None
 
 
+def test_an_hour_that_has_got_more_since_it_was_planned_stays(machine: Machine) -> None:
+    machine.apply(2, 1, [ack([0, 1, 2, 3]), release(LATE_MS)])
+    planned = plan(machine, LATE_MS, RETENTION_MS)
+    assert hours(planned) == [FIRST_HOUR]
+    assert planned is not None
+    machine.apply(3, 1, [schedule([NOW_MS + 2])])  # stamped before: it comes overdue
+    assert machine.wheel.units_in_hour(FIRST_HOUR) == 5
+    machine.apply(4, 1, [command.encode(planned)])
+    assert machine.wheel.units_in_hour(FIRST_HOUR) == 5
+    assert plan(machine, LATE_MS, RETENTION_MS) is None
+    machine.apply(5, 1, [ack([4])])
+    planned = plan(machine, LATE_MS + 2 * RETENTION_MS, RETENTION_MS)
+    assert planned is not None
+    machine.apply(6, 1, [command.encode(planned)])
+    assert machine.wheel.hours() == ()
+
+
 def test_an_hour_with_a_pending_message_stays(machine: Machine) -> None:
     machine.apply(2, 1, [schedule([NOW_MS + 9 * DAY_MS]), ack([0, 1, 2, 3]), release(NOW_MS + 5 * DAY_MS)])
     planned = plan(machine, NOW_MS + 5 * DAY_MS, RETENTION_MS)

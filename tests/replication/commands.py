@@ -18,6 +18,11 @@ def record(body: bytes) -> bytes:
     return Record(body=body).SerializeToString()
 
 
+def far_due(hours: int = 300) -> list[int]:
+    """Due times that go to the far log, one in each of so many hours from tomorrow on."""
+    return [NOW_MS + (24 + hour) * 3_600_000 for hour in range(hours)]
+
+
 def schedule(
     due_ms: Sequence[int],
     *,

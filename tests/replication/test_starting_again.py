@@ -12,7 +12,7 @@ from tarry.replication.command import AnotherVersion
 from tarry.replication.machine import Machine, MachineSettings
 from tarry.replication.outcomes import Released
 from tarry.replication.state_store import CheckpointDamaged, CheckpointRefused
-from tests.replication.commands import NOW_MS, admin, release, schedule, subscribe
+from tests.replication.commands import NOW_MS, admin, far_due, release, schedule, subscribe
 from tests.replication.test_machine import fresh, machine, run
 
 __all__ = ["fresh"]
@@ -86,7 +86,24 @@ def test_the_state_of_another_apply_version_is_refused_with_what_to_do(
 ) -> None:
     with machine(tmp_path) as first:
         run(first, [subscribe()])
-        monkeypatch.setattr(command_codec, "APPLY_VERSION", 2)
+        monkeypatch.setattr(command_codec, "APPLY_VERSION", 3)
         first.write(first.capture())
     with pytest.raises(AnotherVersion, match="--rejoin"):
         Machine(tmp_path, MachineSettings())
+
+
+def test_a_state_with_a_far_log_is_refused_by_versions_that_know_none(tmp_path: Path) -> None:
+    with machine(tmp_path) as first:
+        run(first, [subscribe(), schedule([NOW_MS + 1])])
+        assert apply_version(first) == 1  # of 0.1.0
+        first.apply(first.applied_index + 1, 1, [schedule(far_due())])
+        assert first.wheel.far_segments()
+        assert apply_version(first) == 2
+        digest = first.digest()
+    with machine(tmp_path) as again:
+        assert again.digest() == digest
+
+
+def apply_version(machine: Machine) -> int:
+    """The version in a checkpoint of now, which is written."""
+    return log_pb.Checkpoint.FromString(machine.write(machine.capture())).apply_version

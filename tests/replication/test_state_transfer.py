@@ -24,7 +24,7 @@ from tarry.wheel.far_log import segment_name
 from tarry.wheel.hour_partition import folder_name
 from tarry.wheel.state import HOUR_MS
 from tests.node.decay import turn_bit
-from tests.replication.commands import NOW_MS, ack, cancel, release, retry, schedule, subscribe
+from tests.replication.commands import NOW_MS, ack, cancel, far_due, release, retry, schedule, subscribe
 
 
 def replica(root: Path) -> tuple[StateFolder, Machine]:
@@ -81,6 +81,28 @@ async def test_a_state_swapped_in_is_the_state_that_was_given(tmp_path: Path) ->
     assert sorted(p.name for p in (tmp_path / "b").iterdir()) == ["current", "state-2"]
     again.close()
     giver.close()
+
+
+async def test_a_state_with_far_messages_goes_on_where_it_was_taken(tmp_path: Path) -> None:
+    _, giver = replica(tmp_path / "a")
+    due = far_due()
+    giver.apply(1, 1, [subscribe(), schedule(due)])
+    giver.apply(2, 1, [cancel([(at // HOUR_MS, 0) for at in due[::7]]), schedule(due[:100])])
+    folder, taker = replica(tmp_path / "b")
+    snapshot = await opened(giver)
+    sink = StateSink(taker, folder)
+    carry(snapshot, sink)
+    sink.install()
+    await sink.adopt()
+    assert taker.wheel.far_segments()
+    assert (taker.applied_index, taker.digest()) == (2, giver.digest())
+    for machine in (giver, taker):
+        machine.apply(3, 1, [release(due[150]), cancel([(at // HOUR_MS, 0) for at in due[200:210]])])
+        machine.apply(4, 1, [schedule(due[100:]), release(due[250])])
+    assert taker.digest() == giver.digest()
+    assert taker.queues[0].units == giver.queues[0].units > 250
+    for machine in (giver, taker):
+        machine.close()
 
 
 async def test_an_interrupted_arrival_leaves_the_old_state_in_use(tmp_path: Path) -> None:
