@@ -162,7 +162,7 @@ _REASONS: Final[Mapping[type[TarryError], tuple[str, ...]]] = {
     ),
     InvalidId: ("ID_MALFORMED",),
     InvalidSetting: ("SETTING_INVALID", "SEEK_INVALID", "EXPORT_INVALID"),
-    NoRoom: ("SECOND_FULL", "TOPIC_FULL", "TOO_MANY_QUEUES", "DISK_FULL"),
+    NoRoom: ("SECOND_FULL", "TOPIC_FULL", "TOO_MANY_QUEUES", "TOO_MANY_PRODUCERS", "DISK_FULL"),
     NotFound: ("MESSAGE_NOT_FOUND", "TOPIC_UNKNOWN", "GROUP_UNKNOWN"),
     Damaged: ("MESSAGE_DAMAGED",),
     NotPermitted: ("UNAUTHENTICATED", "PERMISSION_DENIED", "PEER_NOT_CERTIFIED", "PEER_UNKNOWN"),

@@ -78,6 +78,8 @@ class Limits(_Section):
     jitter_ms_max: Annotated[int, Field(ge=0, lt=1 << 32)] = 7 * 86_400_000
     second_messages_max: Count = 4_000_000  # pending that are due in one second; the leader's counts
     queues_max: Count = 20_000  # one for each topic, and for each group of one; beyond, none are made
+    producers_max: Count = 100_000  # not silent for producer_silent_ms; beyond, new ones are refused
+    producer_silent_ms: Annotated[int, Field(ge=1, le=YEAR_MS)] = 300_000  # 20 times a client's deadline
     disk_free_bytes_min: int = Field(default=256 << 20, ge=0)  # with less, schedules are refused
     stream_requests_max: Count = 32  # in flight on one ScheduleStream
     consumers_max: Count = 1_000  # consumer streams on one node

@@ -91,6 +91,9 @@ class Intake:
         command = log_pb.ScheduleCommand(
             now_ms=now_ms, request=request, second_messages_max=self.limits.second_messages_max
         )
+        if request.producer:
+            command.producers_max = self.limits.producers_max
+            command.producer_silent_ms = self.limits.producer_silent_ms
         if keys:
             command.lane = np.fromiter(map(lane_of, keys), U4, n).tobytes()
         if request.jitter_ms:

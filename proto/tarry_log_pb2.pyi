@@ -162,18 +162,22 @@ class CheckedRecords(_message.Message):
     def __init__(self, records: _Optional[_Iterable[_Union[_tarry_message_pb2.Record, _Mapping]]] = ...) -> None: ...
 
 class ScheduleCommand(_message.Message):
-    __slots__ = ("now_ms", "request", "due_ms", "second_messages_max", "lane")
+    __slots__ = ("now_ms", "request", "due_ms", "second_messages_max", "lane", "producers_max", "producer_silent_ms")
     NOW_MS_FIELD_NUMBER: _ClassVar[int]
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     DUE_MS_FIELD_NUMBER: _ClassVar[int]
     SECOND_MESSAGES_MAX_FIELD_NUMBER: _ClassVar[int]
     LANE_FIELD_NUMBER: _ClassVar[int]
+    PRODUCERS_MAX_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_SILENT_MS_FIELD_NUMBER: _ClassVar[int]
     now_ms: int
     request: ScheduleColumns
     due_ms: bytes
     second_messages_max: int
     lane: bytes
-    def __init__(self, now_ms: _Optional[int] = ..., request: _Optional[_Union[ScheduleColumns, _Mapping]] = ..., due_ms: _Optional[bytes] = ..., second_messages_max: _Optional[int] = ..., lane: _Optional[bytes] = ...) -> None: ...
+    producers_max: int
+    producer_silent_ms: int
+    def __init__(self, now_ms: _Optional[int] = ..., request: _Optional[_Union[ScheduleColumns, _Mapping]] = ..., due_ms: _Optional[bytes] = ..., second_messages_max: _Optional[int] = ..., lane: _Optional[bytes] = ..., producers_max: _Optional[int] = ..., producer_silent_ms: _Optional[int] = ...) -> None: ...
 
 class ReleaseCommand(_message.Message):
     __slots__ = ("until_ms", "count", "now_ms", "hour", "global_index")
@@ -496,16 +500,18 @@ class GroupCheckpoint(_message.Message):
     def __init__(self, group: _Optional[str] = ..., queue: _Optional[int] = ..., floor: _Optional[int] = ..., acked: _Optional[bytes] = ...) -> None: ...
 
 class ProducerCheckpoint(_message.Message):
-    __slots__ = ("producer", "highest", "answers", "floor")
+    __slots__ = ("producer", "highest", "answers", "floor", "heard_ms")
     PRODUCER_FIELD_NUMBER: _ClassVar[int]
     HIGHEST_FIELD_NUMBER: _ClassVar[int]
     ANSWERS_FIELD_NUMBER: _ClassVar[int]
     FLOOR_FIELD_NUMBER: _ClassVar[int]
+    HEARD_MS_FIELD_NUMBER: _ClassVar[int]
     producer: str
     highest: int
     answers: _containers.RepeatedScalarFieldContainer[bytes]
     floor: int
-    def __init__(self, producer: _Optional[str] = ..., highest: _Optional[int] = ..., answers: _Optional[_Iterable[bytes]] = ..., floor: _Optional[int] = ...) -> None: ...
+    heard_ms: int
+    def __init__(self, producer: _Optional[str] = ..., highest: _Optional[int] = ..., answers: _Optional[_Iterable[bytes]] = ..., floor: _Optional[int] = ..., heard_ms: _Optional[int] = ...) -> None: ...
 
 class Answer(_message.Message):
     __slots__ = ("sequence", "hours", "first", "which", "lengths")

@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from tarry.replication.producers import Bounds
 from tarry.replication.queues import Queues
 from tarry.replication.refusal import Reason, Refusal
 from tarry.wheel.room import full_second
@@ -31,6 +32,19 @@ def refusal(
     return _topic_full(wheel, queues, topic) or (
         _second_full(wheel, due_ms, second_messages_max, now_ms) if second_messages_max else None
     )
+
+
+def too_many_producers(bounds: Bounds) -> Refusal:
+    """Return why a request of a producer that is not known yet is refused."""
+    text = (
+        f"there are {bounds.producers_max} producers, and each has sent something in the last "
+        f"{bounds.silent_ms} ms: use producers for longer, wait, or raise limits.producers_max"
+    )
+    facts = {
+        "producers_max": str(bounds.producers_max),
+        "producer_silent_ms": str(bounds.silent_ms),
+    }
+    return Refusal(Reason.TOO_MANY_PRODUCERS, text, facts, retry_ms=RETRY_MS)
 
 
 def _topic_full(wheel: Wheel, queues: Queues, topic: NDArray[np.uint32]) -> Refusal | None:

@@ -8,6 +8,10 @@ indices). The idea is Kafka's idempotent producer, with answers instead of only 
 What does not fit into ``answers_bytes_max`` is forgotten, first the oldest answers of
 the producer not heard of for longest. That producer is still known, and so is which of
 its requests may have been answered: a retry of one is refused, not scheduled again.
+
+Producers beyond ``PRODUCERS_KEPT`` are forgotten, with all that was known of them, once they have been
+silent for longer than anybody retries. Where there would be too many of others, new ones are refused.
+Both bounds are in the entry, as its leader has them; entries from before have none.
 """
 
 from __future__ import annotations
@@ -24,12 +28,27 @@ from tarry.proto import tarry_log_pb2 as log_pb
 
 WINDOW: Final = 64
 """Answers kept of each producer."""
-PRODUCERS_MAX: Final = 10_000
-"""Producers remembered; the one not heard of for longest is forgotten first."""
+PRODUCERS_KEPT: Final = 10_000
+"""Producers remembered however long they are silent; the one not heard of for longest is forgotten first."""
+FORGOTTEN_AT_ONCE_MAX: Final = 4
+"""Producers forgotten for one that is heard of: thousands may have been silent for long enough at once."""
 ANSWERS_BYTES_MAX: Final = 8 << 20
 """Bytes of all answers kept; of a request whose messages go to one hour, some 30."""
 FLOOR_MAX: Final = 2**64 - 1
 """The greatest that a checkpoint holds. Intake refuses sequences near it, but a log of 0.1.0 may have one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How many producers an entry lets there be, and when."""
+
+    now_ms: int
+    producers_max: int
+    """0: an entry from before there was a limit; who is beyond those kept is forgotten, however young."""
+    silent_ms: int
+
+
+UNBOUNDED: Final = Bounds(0, 0, 0)
 
 
 def pack(sequence: int, hour: NDArray[np.uint32], global_index: NDArray[np.uint32]) -> log_pb.Answer:
@@ -69,6 +88,8 @@ class _Producer:
     floor: int = 0
     """Answers to requests below may have been given and forgotten."""
     highest: int = 0
+    heard_ms: int = 0
+    """When its latest answer was given; 0: by an entry that did not bound producers."""
     answers: dict[int, bytes] = field(default_factory=dict)
     """Each an Answer."""
     captured: bytes = b""
@@ -78,7 +99,11 @@ class _Producer:
         if not self.captured:
             answers = [self.answers[sequence] for sequence in sorted(self.answers)]
             checkpoint = log_pb.ProducerCheckpoint(
-                producer=name, highest=self.highest, floor=self.floor, answers=answers
+                producer=name,
+                highest=self.highest,
+                floor=self.floor,
+                answers=answers,
+                heard_ms=self.heard_ms,
             )
             self.captured = checkpoint.SerializeToString()
         return self.captured
@@ -97,11 +122,11 @@ class Producers:
     def __init__(
         self,
         window: int = WINDOW,
-        producers_max: int = PRODUCERS_MAX,
+        producers_kept: int = PRODUCERS_KEPT,
         answers_bytes_max: int = ANSWERS_BYTES_MAX,
     ) -> None:
         self._window = window
-        self._producers_max = producers_max
+        self._producers_kept = producers_kept
         self._answers_bytes_max = answers_bytes_max
         self.answers_bytes = 0
         self._table: OrderedDict[str, _Producer] = OrderedDict()  # stalest first
@@ -118,9 +143,41 @@ class Producers:
         known = self._table.get(producer)
         return known is not None and sequence < known.floor
 
-    def remember(self, producer: str, answer: log_pb.Answer) -> None:
+    def full(self, producer: str, bounds: Bounds, coming: int = 0) -> bool:
+        """Return whether one more producer, beside others that are coming, would be too many."""
+        return (
+            bounds.producers_max > 0
+            and len(self._table) + coming >= bounds.producers_max
+            and producer not in self._table
+            and (coming > 0 or not self._silent(bounds))
+        )
+
+    def _silent(self, bounds: Bounds) -> bool:
+        """Return whether the producer not heard of for longest may be forgotten."""
+        stalest = next(iter(self._table.values()))
+        return stalest.heard_ms + bounds.silent_ms < bounds.now_ms
+
+    def _forget(self) -> None:
+        name, stalest = self._table.popitem(last=False)
+        self._with_answers.pop(name, None)
+        self.answers_bytes -= sum(map(len, stalest.answers.values()))
+
+    def _make_room(self, bounds: Bounds) -> None:
+        most = min(self._producers_kept, bounds.producers_max or self._producers_kept)
+        if not bounds.producers_max:
+            if len(self._table) > most:
+                self._forget()
+            return
+        for _ in range(FORGOTTEN_AT_ONCE_MAX):
+            if len(self._table) <= most or not self._silent(bounds):
+                return
+            self._forget()
+
+    def remember(self, producer: str, answer: log_pb.Answer, bounds: Bounds = UNBOUNDED) -> None:
         """Keep an answer to a request that has none, and is not too old; stale ones make room."""
         known = self._table.setdefault(producer, _Producer())
+        if bounds.producers_max:
+            known.heard_ms = max(known.heard_ms, bounds.now_ms)
         self._table.move_to_end(producer)
         self._with_answers[producer] = known
         self._with_answers.move_to_end(producer)
@@ -131,10 +188,7 @@ class Producers:
         self.answers_bytes += len(kept)
         if known.floor <= known.highest - self._window:
             self.answers_bytes -= known.forget(known.highest - self._window)
-        if len(self._table) > self._producers_max:
-            name, stalest = self._table.popitem(last=False)
-            self._with_answers.pop(name, None)
-            self.answers_bytes -= sum(map(len, stalest.answers.values()))
+        self._make_room(bounds)
         while self.answers_bytes > self._answers_bytes_max:
             name, stalest = next(iter(self._with_answers.items()))
             self.answers_bytes -= stalest.forget(min(stalest.answers))
@@ -150,7 +204,7 @@ class Producers:
         for captured in table:
             checkpoint = log_pb.ProducerCheckpoint.FromString(captured)
             answers = {log_pb.Answer.FromString(answer).sequence: answer for answer in checkpoint.answers}
-            known = _Producer(checkpoint.floor, checkpoint.highest, answers, captured)
+            known = _Producer(checkpoint.floor, checkpoint.highest, checkpoint.heard_ms, answers, captured)
             self._table[checkpoint.producer] = known
             if answers:
                 self._with_answers[checkpoint.producer] = known

@@ -48,9 +48,10 @@ class Part:
     """None: no record has an ordering key."""
     topics: list[int]
     """The distinct queues."""
+    bounds: producers.Bounds
 
 
-def read(command: log_pb.ScheduleCommand, queues: Queues) -> Part | Refusal:
+def read(command: log_pb.ScheduleCommand, queues: Queues, bounds: producers.Bounds) -> Part | Refusal:
     """Return the command's columns; makes the topics of its messages that are new.
 
     A due time in the past becomes the command's now: the message is due at once.
@@ -70,7 +71,7 @@ def read(command: log_pb.ScheduleCommand, queues: Queues) -> Part | Refusal:
     numbers[used] = [queues.of(request.topics[place]).queue for place in used]
     past = due < command.now_ms
     due = np.clip(due, command.now_ms, DUE_MS_MAX)
-    return Part(request, due, past, numbers[topic], mask, lane, numbers[used].tolist())
+    return Part(request, due, past, numbers[topic], mask, lane, numbers[used].tolist(), bounds)
 
 
 def due_ms(wheel: Wheel, hour: NDArray[np.uint32], global_index: NDArray[np.uint32]) -> NDArray[np.int64]:
@@ -103,11 +104,13 @@ class Scheduling:
                 outcomes.append(command)
                 continue
             key = (command.request.producer, command.request.sequence)
-            if key in taken:  # the same request twice in one entry: the first must be in the table before
+            bounds = producers.Bounds(command.now_ms, command.producers_max, command.producer_silent_ms)
+            if key in taken or (key[0] and self._producers.full(key[0], bounds, len(parts))):
+                # the same request twice in one entry, or hardly room for a producer: those before come first
                 self._append(parts, places, outcomes, now_ms)
                 parts, places, taken = [], [], set()
-            known = self._known(*key) if key[0] else None
-            part = known or read(command, self._queues)
+            known = self._known(*key, bounds) if key[0] else None
+            part = known or read(command, self._queues, bounds)
             if isinstance(part, Part) and not self._fits(part, parts, command.second_messages_max):
                 self._append(parts, places, outcomes, now_ms)
                 parts, places, taken = [], [], set()
@@ -140,7 +143,7 @@ class Scheduling:
             for topic in part.topics
         )
 
-    def _known(self, producer: str, sequence: int) -> Scheduled | Refusal | None:
+    def _known(self, producer: str, sequence: int, bounds: producers.Bounds) -> Scheduled | Refusal | None:
         answer = self._producers.answer(producer, sequence)
         if answer is not None:
             hour, global_index = producers.unpack(answer)
@@ -152,7 +155,7 @@ class Scheduling:
         if self._producers.too_old(producer, sequence):
             text = f"request {sequence} of this producer may have been answered, and the answer is forgotten"
             return Refusal(Reason.SEQUENCE_TOO_OLD, text + ": keep fewer in flight, repeat them sooner")
-        return None
+        return admission.too_many_producers(bounds) if self._producers.full(producer, bounds) else None
 
     def _append(
         self, parts: list[Part], places: list[int], outcomes: list[Scheduled | Refusal], now_ms: int
@@ -179,7 +182,7 @@ class Scheduling:
             )
             if part.request.producer:
                 kept = producers.pack(part.request.sequence, hour, index)
-                self._producers.remember(part.request.producer, kept)
+                self._producers.remember(part.request.producer, kept, part.bounds)
             start = end
 
     def place(

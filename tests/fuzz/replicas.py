@@ -44,7 +44,7 @@ class Replica:
     def bound(self) -> None:
         """Let the table of producers forget soon, on all replicas alike."""
         table = self.machine.producers
-        table._window, table._answers_bytes_max = 2, 300
+        table._window, table._answers_bytes_max, table._producers_kept = 2, 300, 1
 
     def apply(self, index: int, commands: list[bytes]) -> tuple[list[Outcome], list[Event]]:
         outcomes = self.machine.apply(index, 1, commands)

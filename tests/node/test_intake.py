@@ -154,6 +154,15 @@ def test_names_that_only_look_reserved_are_taken() -> None:
     assert isinstance(intake.one(request, NOW_MS), log_pb.ScheduleCommand)
 
 
+def test_a_producer_s_command_has_the_leader_s_bounds_and_one_without_a_name_none() -> None:
+    intake = Intake(Limits(producers_max=7, producer_silent_ms=8), ())
+    for name, bounds in (("p", (7, 8)), ("", (0, 0))):
+        request = ScheduleRequest(topic="t", record=Record(body=b"x"), delay_ms=1, producer=name, sequence=1)
+        command = intake.one(request, NOW_MS)
+        assert isinstance(command, log_pb.ScheduleCommand)
+        assert (command.producers_max, command.producer_silent_ms) == bounds
+
+
 def test_a_reserved_property_is_refused_wherever_it_stands_with_its_place_and_what_to_do() -> None:
     refusal = batch(delay_ms=[1] * 3, records=[RECORD, FORGED, RECORD])
     assert isinstance(refusal, Refusal)

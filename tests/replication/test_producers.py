@@ -58,7 +58,7 @@ def test_the_window_forgets_the_oldest_and_says_so() -> None:
 
 
 def test_the_stalest_producer_makes_room() -> None:
-    table = Producers(producers_max=2)
+    table = Producers(producers_kept=2)
     table.remember("a", answer(1))
     table.remember("b", answer(1))
     table.remember("a", answer(2))
@@ -104,7 +104,7 @@ def test_a_table_from_a_checkpoint_forgets_the_same_as_one_that_was_never_down(
     requests: list[tuple[str, int]], at: int
 ) -> None:
     def new() -> Producers:
-        return Producers(window=8, producers_max=4, answers_bytes_max=9 * ANSWER_BYTES)
+        return Producers(window=8, producers_kept=4, answers_bytes_max=9 * ANSWER_BYTES)
 
     def apply(table: Producers, part: list[tuple[str, int]]) -> None:
         for producer, sequence in part:
@@ -133,11 +133,11 @@ def test_only_producers_that_were_heard_of_are_written_anew() -> None:
 
 
 def test_it_survives_a_checkpoint_in_the_same_order() -> None:
-    table = Producers(producers_max=2)
+    table = Producers(producers_kept=2)
     table.remember("a", answer(1))
     table.remember("b", answer(1))
     table.remember("a", answer(2))
-    again = Producers(producers_max=2)
+    again = Producers(producers_kept=2)
     again.recover(table.capture())
     again.remember("c", answer(1))
     assert again.answer("b", 1) is None
