@@ -176,10 +176,12 @@ class Intake:
             checked = log_pb.CheckedRecords.FromString(raw).records
         except DecodeError:
             return Refusal(Reason.RECORD_INVALID, "a record is not a serialized tarry.v1.Record")
-        if RESERVED.encode() in raw and (refusal := _reserved(checked)):  # hardly ever: so one search for all
-            return refusal
         limits = self.limits
         sizes = np.fromiter(map(len, records), dtype=np.int64)
+        more = (~_bare(records, sizes)).tolist()
+        searched = raw if all(more) else b"".join(compress(records, more))
+        if RESERVED.encode() in searched and (refusal := _reserved(checked)):  # hardly ever: so one search
+            return refusal
         # Most records are too small beside their bodies to have too many of anything: each takes two bytes.
         few = 2 * min(limits.properties_max, limits.keys_max, limits.tags_max)
         suspect = sizes > few
@@ -188,8 +190,8 @@ class Intake:
             suspect = (sizes - bodies > few) | (bodies > limits.body_bytes_max)
         suspects = list(compress(checked, suspect.tolist()))
         ordering_key = attrgetter("ordering_key")
-        more = compress(checked, (~_bare(records, sizes)).tolist())
-        keys = list(map(ordering_key, checked)) if any(map(ordering_key, more)) else []
+        keyed = any(map(ordering_key, compress(checked, more)))
+        keys = list(map(ordering_key, checked)) if keyed else []
         return (
             _most(map(len, map(attrgetter("body"), suspects)), limits.body_bytes_max, Reason.RECORD_TOO_LARGE,
                   "a body of {} bytes, more than {}: keep it elsewhere and send where")

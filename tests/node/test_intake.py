@@ -168,6 +168,7 @@ def test_a_reserved_property_is_refused_wherever_it_stands_with_its_place_and_wh
     assert isinstance(refusal, Refusal)
     assert refusal.facts["position"] == "1"
     assert "leave it out" in refusal.text
+    assert isinstance(batch(delay_ms=[1] * 2, records=[FORGED] * 2), Refusal)
     single = one(Record(properties={"tarry.": ""}))
     assert isinstance(single, Refusal)
     assert single.reason is Reason.PROPERTY_RESERVED
