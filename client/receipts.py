@@ -22,7 +22,7 @@ import numpy as np
 from tarry.client.delivery import Columns, Place
 from tarry.proto.ledger_chunk import Chunk, pack
 from tarry.proto.ledger_closing import close
-from tarry.proto.ledger_rows import Kind, Missing, gap_detail
+from tarry.proto.ledger_rows import Kind, Missing, gap_detail, numbered
 from tarry.proto.ledger_segment import OpenSegment, closed, recover
 from tarry.proto.tarry_producer_pb2 import ScheduleBatchResponse
 
@@ -145,7 +145,7 @@ class Receipts:
             for at, name in enumerate(Place._fields):
                 values = [row.place[at] for row in rows if row.place is not None]
                 columns[name] = None if values[0] is None else np.array(values)
-        position, self._position = self._position, self._position + len(rows)
+        position, self._position = numbered(self._position, len(rows))
         consumer = self._source.partition(":")[2] if self._group is not None else None
         return Chunk(
             len(rows),

@@ -65,7 +65,15 @@ REPLICATED: Final = (
 
 NODE_MADE: Final = (Kind.DELIVERED, Kind.NACKED, Kind.LEADERSHIP, Kind.CLOCK_JUMP, Kind.GAP)
 RECEIPTS: Final = (Kind.PRODUCED, Kind.RECEIVED, Kind.ACK_ANSWERED)
-"""These two: identity (source, run, position)."""
+"""These two: identity (source, run, position), which begins again at 0 where it would not fit its column."""
+POSITION_MAX: Final = 2**31 - 1
+
+
+def numbered(made: int, rows: int) -> tuple[int, int]:
+    """Return the position of the first of some rows behind those that a run has made, and of the next."""
+    first = made if made + rows - 1 <= POSITION_MAX else 0
+    return first, first + rows
+
 
 COLUMNS: Final = {
     "kind": "string",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tarry.proto.ledger_chunk import Chunk
-from tarry.proto.ledger_rows import Kind, Missing, gap_detail
+from tarry.proto.ledger_rows import Kind, Missing, gap_detail, numbered
 
 
 @dataclass(slots=True)
@@ -26,7 +26,7 @@ class Buffer:
         self._bytes_max = bytes_max
         self._stretches = [Stretch()]
         self._bytes = 0
-        self._made = 0  # rows without an index of their own, so far
+        self._made = 0  # the position of the next row without an index of its own
         self._hole: int | None = None  # dropping since behind this index
         self._why = "OVERFLOW"
 
@@ -44,7 +44,7 @@ class Buffer:
 
     def number(self, rows: int) -> int:
         """Return the position of the first of rows that no entry numbers."""
-        first, self._made = self._made, self._made + rows
+        first, self._made = numbered(self._made, rows)
         return first
 
     def take(self) -> list[Stretch]:

@@ -21,7 +21,7 @@ import pytest
 from tarry.proto.ledger_batch import SCHEMA, batch
 from tarry.proto.ledger_chunk import Chunk, pack, unpack
 from tarry.proto.ledger_closing import close_apart
-from tarry.proto.ledger_rows import COLUMNS, Kind, Manifest
+from tarry.proto.ledger_rows import COLUMNS, Kind, Manifest, numbered
 from tarry.proto.ledger_segment import closed
 from tests.node.replica import Replica
 from tests.replication.commands import NOW_MS, ack, release, schedule, subscribe
@@ -55,6 +55,25 @@ def gaps(replica: Replica) -> list[str]:
 def spans(replica: Replica) -> list[tuple[int, int, int]]:
     """Return each segment's number and indices."""
     return [(one["segment"], one["first_index"], one["last_index"]) for one, _ in segments(replica)]
+
+
+async def test_rows_of_a_node_s_own_are_written_also_behind_as_many_as_their_column_can_number(
+    make: Callable[..., Replica],
+) -> None:
+    replica = make()
+    replica.ledger._buffer._made = 2**31 - 2
+    for detail in "abc":
+        replica.ledger.leadership(detail, 1)
+    await replica.ledger.close()
+    rows = [row for _, rows in segments(replica) for row in rows if row["kind"] == Kind.LEADERSHIP]
+    assert [(row["detail"], row["position"]) for row in rows] == [
+        ("a", 2**31 - 2), ("b", 2**31 - 1), ("c", 0),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("made", "rows", "first"), [(2**31 - 3, 3, 2**31 - 3), (2**31 - 2, 3, 0), (0, 1, 0)])
+def test_rows_that_are_numbered_together_stay_so(made: int, rows: int, first: int) -> None:
+    assert numbered(made, rows) == (first, first + rows)
 
 
 async def test_a_closed_segment_holds_every_row_and_its_manifest_proves_it(
