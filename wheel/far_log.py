@@ -15,6 +15,7 @@ deleted: the cleaning of a log-structured file system (Rosenblum and Ousterhout,
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar, Final
@@ -30,7 +31,7 @@ from tarry.wheel.delay_log import DelayLog
 from tarry.wheel.grouping import groups, starts_of
 from tarry.wheel.hour_counts import HourCounts
 from tarry.wheel.residency import Residency
-from tarry.wheel.state import FarState, Flags, Masks, Numbers, Rows, SegmentState, WheelDamaged
+from tarry.wheel.state import FarState, Flags, Masks, Numbers, Rows, SegmentState, WheelDamaged, WheelSettings
 
 FAR_UNIT: Final = np.dtype(
     [
@@ -98,6 +99,8 @@ class FarLog:
         "_dropped_hours",
         "_dropped_hours_bytes",
         "_folder",
+        "_open",
+        "_open_max",
         "_read_gap_bytes",
         "_residency",
         "_segments",
@@ -108,7 +111,7 @@ class FarLog:
     )
 
     def __init__(
-        self, folder: Path, residency: Residency, counts: HourCounts, read_gap_bytes: int, state: FarState
+        self, folder: Path, residency: Residency, counts: HourCounts, settings: WheelSettings, state: FarState
     ) -> None:
         """The log as it was when `state` was captured; the files have been cut to that.
 
@@ -117,7 +120,9 @@ class FarLog:
         self._folder = folder
         self._residency = residency
         self._counts = counts
-        self._read_gap_bytes = read_gap_bytes
+        self._read_gap_bytes = settings.read_gap_bytes
+        self._open: OrderedDict[int, Segment] = OrderedDict()
+        self._open_max = settings.hours_open_max
         self._dropped_hours = loaded(state.dropped_hours)
         self._dropped_hours_bytes: bytes | None = state.dropped_hours
         self.dropped: list[int] = []
@@ -127,9 +132,8 @@ class FarLog:
         """Units of hours that have not been dropped."""
         self._segments: dict[int, Segment] = {}
         for one in state.segments:
-            segment = Segment(folder / segment_name(one.number), residency, one)
-            self._segments[one.number] = segment
-            self._count(segment, one.number * SEGMENT_UNITS)
+            self._segments[one.number] = Segment(folder / segment_name(one.number), residency, one)
+            self._count(self._used(one.number), one.number * SEGMENT_UNITS)
             self.end = one.number * SEGMENT_UNITS + one.units
 
     def _count(self, segment: Segment, start: int) -> None:
@@ -212,12 +216,17 @@ class FarLog:
 
     def _last(self) -> Segment:
         number = self.end // SEGMENT_UNITS
-        segment = self._segments.get(number)
-        if segment is None:
-            if number - 1 in self._segments:
-                self._segments[number - 1].close()
+        if number not in self._segments:
             segment = self._segments[number] = Segment(self._folder / segment_name(number), self._residency)
             segment.folder.mkdir()
+        return self._used(number)
+
+    def _used(self, number: int) -> Segment:
+        """A segment, whose files are open from now on; the least lately used are closed."""
+        segment = self._open[number] = self._segments[number]
+        self._open.move_to_end(number)
+        if len(self._open) > self._open_max:
+            self._open.popitem(last=False)[1].close()
         return segment
 
     # What there is
@@ -254,21 +263,21 @@ class FarLog:
         units = np.empty(len(rows), FAR_UNIT)
         for number, chosen in groups(rows // SEGMENT_UNITS):
             within = (rows[chosen] - number * SEGMENT_UNITS).astype(np.uint32)
-            units[chosen] = self._segments[number].units_at(within)
+            units[chosen] = self._used(number).units_at(within)
         return units
 
     def records(self, rows: FarRows) -> tuple[list[bytes], Flags]:
         """The bytes there are of records, in the order asked, and which of them are as they were written."""
         records, sound = np.empty(len(rows), object), np.empty(len(rows), np.bool_)
         for number, chosen in groups(rows // SEGMENT_UNITS):
-            segment = self._segments[number]
+            segment = self._used(number)
             units = segment.units_at((rows[chosen] - number * SEGMENT_UNITS).astype(np.uint32))
             records[chosen], sound[chosen] = segment.records(units, self._read_gap_bytes)
         return records.tolist(), sound
 
     def ids(self, number: int, places: Numbers) -> tuple[Numbers, Numbers]:
         """Hours and global indices of rows of a segment, shape (n,): of those that are alive."""
-        segment = self._segments.get(number)
+        segment = self._used(number) if number in self._segments else None
         units = segment.units_at(places) if segment else np.empty(0, FAR_UNIT)
         if segment:
             at = places.astype(np.int64) + number * SEGMENT_UNITS
@@ -306,10 +315,10 @@ class FarLog:
         row, rows = int(self._counts.head[hour]) - 1 if left else -1, np.empty(left, np.int64)
         walked: list[int] = []
         while len(walked) < left:
-            segment, start = self._segments.get(row // SEGMENT_UNITS), row // SEGMENT_UNITS * SEGMENT_UNITS
-            if row < self.first or segment is None:
+            number = row // SEGMENT_UNITS
+            if row < self.first or number not in self._segments:
                 raise WheelDamaged(self._folder, f"the far log lacks units of hour {hour}")
-            before = segment.index()["before"].data
+            start, before = number * SEGMENT_UNITS, self._used(number).index()["before"].data
             while row >= start and len(walked) < left:
                 walked.append(row)
                 row = before[row - start] - 1
@@ -355,7 +364,7 @@ class FarLog:
         if dead <= self.live + SEGMENT_UNITS:
             return
         number = self.first // SEGMENT_UNITS
-        segment, start = self._segments[number], number * SEGMENT_UNITS
+        segment, start = self._used(number), number * SEGMENT_UNITS
         begin = self.first - start
         until = min(segment.units, begin + max(_CLEANED_MIN, 2 * count))
         units = segment.block(begin, until)
@@ -381,6 +390,7 @@ class FarLog:
         ends = {number: number * SEGMENT_UNITS + s.units for number, s in self._segments.items()}
         for number in [number for number, end in ends.items() if end <= first]:
             self._segments.pop(number).close()
+            self._open.pop(number, None)
             self.dropped.append(number)
         if not self._segments:  # the numbers of segments are never used again
             self.first = self.end = -(-first // SEGMENT_UNITS) * SEGMENT_UNITS
@@ -402,8 +412,9 @@ class FarLog:
 
     def close(self) -> None:
         """Close every file."""
-        for segment in self._segments.values():
+        for segment in self._open.values():
             segment.close()
+        self._open.clear()
 
 
 def _sum_of(units: Rows, gone: Flags | None = None) -> int:

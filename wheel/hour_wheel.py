@@ -70,7 +70,7 @@ class HourWheel:
                 self._changed.add(hour.hour)  # the next checkpoint is to have it
             self.counts.write(hour.hour, hour.units)
             self.counts.add(hour.hour, hour.pending)
-        self.far = FarLog(folder, self._residency, self.counts, settings.read_gap_bytes, state.far)
+        self.far = FarLog(folder, self._residency, self.counts, settings, state.far)
 
     @classmethod
     def recover(cls, folder: Path, settings: WheelSettings, state: WheelState) -> HourWheel:

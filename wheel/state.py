@@ -35,7 +35,8 @@ class WheelSettings:
     resident_bytes_max: int = 33_554_432
     """How much of the mapped indices stays in this process's memory."""
     hours_open_max: int = 64
-    """Hours whose files are open: 4 descriptors and 57,600 bytes of slots each, at most."""
+    """Hours whose files are open: 4 descriptors and 57,600 bytes of slots each, at most; and as many segments
+    of the far log."""
     read_gap_bytes: int = 2_048
     """Records of the log this close to one another are read in one call."""
 

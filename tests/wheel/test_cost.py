@@ -309,6 +309,24 @@ def test_open_files_are_bounded_however_many_hours_are_touched(tmp_path: Path) -
     assert open_files(tmp_path) == 0
 
 
+def test_open_files_are_bounded_however_long_the_far_log_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tarry.wheel.far_log.SEGMENT_UNITS", 32)
+    wheel = Wheel(tmp_path, WheelSettings(hours_open_max=8))
+    where = insert(wheel, far_due(1_000))
+    assert len(wheel.far_segments()) > 30
+    assert wheel.read(where.hour, where.global_index) == [b"x" * 100] * 1_000
+    wheel.cancel(where.hour[::2], where.global_index[::2])
+    assert 0 < open_files(tmp_path) <= 1 + 8 * 3  # and the folder
+    again = Wheel.recover(tmp_path, WheelSettings(hours_open_max=8), wheel.capture())
+    wheel.close()
+    assert 0 < open_files(tmp_path) <= 1 + 8 * 3
+    assert again.digest() == wheel.digest()
+    again.close()
+    assert open_files(tmp_path) == 0
+
+
 def test_sizes_are_as_promised() -> None:
     assert SLOTS_BYTES == 57_600
     assert SLOT.itemsize == 16
