@@ -61,7 +61,7 @@ class InvalidSetting(Refused):
 
 
 class NoRoom(Refused):
-    """The second, the topic or the disk is full. Choose another due time, spread with a jitter, or wait."""
+    """A second, topic, disk or table is full. Choose another due time, spread with a jitter, or wait."""
 
     @property
     def nearest_due_ms(self) -> int | None:

@@ -42,7 +42,7 @@ class Settings:
     tls: Tls | None = None
 
     deadline_ms: int = 15_000
-    """A call with its retries ends by then."""
+    """A call with its retries ends by then; less than the nodes' `producer_silent_ms`, which is 5 minutes."""
     attempt_ms: int = 3_000
     """One try of a call, before another node is asked."""
     pace_ms: int = 50

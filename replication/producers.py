@@ -163,11 +163,11 @@ class Producers:
         self.answers_bytes -= sum(map(len, stalest.answers.values()))
 
     def _make_room(self, bounds: Bounds) -> None:
-        most = min(self._producers_kept, bounds.producers_max or self._producers_kept)
         if not bounds.producers_max:
-            if len(self._table) > most:
+            if len(self._table) > self._producers_kept:
                 self._forget()
             return
+        most = min(self._producers_kept, bounds.producers_max)
         for _ in range(FORGOTTEN_AT_ONCE_MAX):
             if len(self._table) <= most or not self._silent(bounds):
                 return
