@@ -24,6 +24,8 @@ from tarry.wheel.state import HOUR_MS
 log = structlog.get_logger()
 
 BLOCK_UNITS: Final = 65_536  # some 0.3 ms
+TRIMMED_MAX: Final = 1_024
+"""Queues and hours together in one command: to forget one takes a replica some 5 µs."""
 
 
 class _Block(NamedTuple):
@@ -46,70 +48,58 @@ class Kept:
         self._retention_ms = retention_ms
         self._blocks: dict[int, dict[int, _Block]] = {}  # by queue and offset // BLOCK_UNITS
 
-    async def plan(self, now_ms: int) -> log_pb.TrimCommand | None:
-        """Return what may be forgotten now, None where nothing may.
+    async def plan(self, now_ms: int) -> list[log_pb.TrimCommand]:
+        """Return what may be forgotten now, as commands to be applied one after another.
 
-        Nearly all is read before, a block a turn of the event loop. What the plan rests on is then read in
-        one turn: what has been released meanwhile keeps its hours too.
+        A block is read a turn of the event loop. A queue's new unit points into an hour of which nothing was
+        pending only where a message came meanwhile: applying finds more units in the hour, and it stays.
         """
-        floors, cuts = self._floors(), {}
-        for queue in list(self._machine.queues):
+        machine, hours = self._machine, await self._passed()
+        cuts: dict[int, int] = {}
+        needed: set[int] = set()
+        for queue in list(machine.queues):
             await asyncio.sleep(0)
-            cuts[queue.queue] = cut = self._cut(queue, floors, now_ms)
+            cut = self._cut(queue, now_ms)
+            if cut > queue.first:
+                cuts[queue.queue] = cut
             for _ in self._read(queue, cut):
                 await asyncio.sleep(0)
-        return self._plan(cuts, now_ms)
-
-    def _plan(self, cuts: dict[int, int], now_ms: int) -> log_pb.TrimCommand | None:
-        machine, floors = self._machine, self._floors()
-        needed: set[int] = set()
-        for queue in machine.queues:
-            cut = cuts.setdefault(queue.queue, queue.first)
-            if floors.get(queue.queue, queue.units) < cut:
-                return None  # a group has gone back meanwhile: next time
-            for _ in self._read(queue, cut):
-                pass
             needed.update(*(block.hours for block in self._blocks[queue.queue].values()))
-        there = {queue.queue: queue.first for queue in machine.queues}
-        cuts = {queue: cut for queue, cut in cuts.items() if queue in there and cut > there[queue]}
-        for deleted in self._blocks.keys() - there.keys():
+        there = {queue.queue for queue in machine.queues}
+        for deleted in self._blocks.keys() - there:
             del self._blocks[deleted]
-        passed = machine.frontier_ms // HOUR_MS
-        wheel = machine.wheel
-        hours = [
-            hour
-            for hour in wheel.hours(max(0, passed - 1))
-            if hour not in needed and not wheel.pending_in_hour(hour)
-        ]
-        if not cuts and not hours:
-            return None
-        return log_pb.TrimCommand(
-            queue=np.array(list(cuts), dtype="<u4").tobytes(),
-            offset=np.array(list(cuts.values()), dtype="<u8").tobytes(),
-            hour=np.array(hours, dtype="<u4").tobytes(),
-            units=np.array([wheel.units_in_hour(hour) for hour in hours], dtype="<u8").tobytes(),
-            now_ms=now_ms,
-        )
+        cuts = {queue: cut for queue, cut in cuts.items() if queue in there}
+        if any(self._floor(machine.queues[queue], cut) < cut for queue, cut in cuts.items()):
+            return []  # a group has gone back meanwhile: next time
+        return commands(cuts, {hour: hours[hour] for hour in hours.keys() - needed}, now_ms)
 
-    def _floors(self) -> dict[int, int]:
-        """Return, by queue, the offset that all its groups are past; none for a queue without groups."""
-        floors: dict[int, int] = {}
-        for (group, queue), acknowledged in self._machine.queues.acknowledged.items():
-            if group != redrive.GROUP:
-                floors[queue] = min(acknowledged.floor, floors.get(queue, acknowledged.floor))
-        return floors
+    async def _passed(self) -> dict[int, int]:
+        """Return how many units there are in each of the hours that nothing is pending of any more."""
+        wheel, units = self._machine.wheel, {}
+        for at, hour in enumerate(wheel.hours(max(0, self._machine.frontier_ms // HOUR_MS - 1))):
+            if at % TRIMMED_MAX == 0:
+                await asyncio.sleep(0)
+            if not wheel.pending_in_hour(hour):
+                units[hour] = wheel.units_in_hour(hour)
+        return units
 
-    def _cut(self, queue: ReadyQueue, floors: dict[int, int], now_ms: int) -> int:
+    def _floor(self, queue: ReadyQueue, otherwise: int) -> int:
+        """Return the offset that all groups of a queue are past; `otherwise` where it has none."""
+        queues = self._machine.queues
+        groups = (group for group in queues.groups_of(queue.queue) if group != redrive.GROUP)
+        return min((queues.acknowledged[group, queue.queue].floor for group in groups), default=otherwise)
+
+    def _cut(self, queue: ReadyQueue, now_ms: int) -> int:
         """Return the offset below which a queue may be forgotten.
 
         A retry queue belongs to one group and is kept no longer than it needs it;
         a topic without groups is kept for its retention.
         """
         if queue.group:
-            return max(queue.first, floors.get(queue.queue, queue.first))
+            return max(queue.first, self._floor(queue, queue.first))
         retention_ms = queue.settings.retention_ms or self._retention_ms
         kept = queue.find_released(now_ms - retention_ms)
-        return max(queue.first, min(kept, floors.get(queue.queue, queue.units)))
+        return max(queue.first, min(kept, self._floor(queue, queue.units)))
 
     def _read(self, queue: ReadyQueue, cut: int) -> Iterator[None]:
         """Read what is not known yet of the offsets from the cut on, a block a step."""
@@ -130,6 +120,25 @@ class Kept:
                 fresh = np.unique(hours[np.append(changes, -1)]).tolist()
                 blocks[number] = _Block(begin, end, known.hours.union(fresh))
                 yield
+
+
+def commands(cuts: dict[int, int], units: dict[int, int], now_ms: int) -> list[log_pb.TrimCommand]:
+    """Return the commands that cut queues, then forget hours: what points into those is gone by then."""
+    queues, hours = list(cuts), sorted(units)
+    planned = []
+    for start in range(0, len(queues) + len(hours), TRIMMED_MAX):
+        end = start + TRIMMED_MAX
+        cut, gone = queues[start:end], hours[max(0, start - len(queues)) : max(0, end - len(queues))]
+        planned.append(
+            log_pb.TrimCommand(
+                queue=np.array(cut, dtype="<u4").tobytes(),
+                offset=np.array([cuts[queue] for queue in cut], dtype="<u8").tobytes(),
+                hour=np.array(gone, dtype="<u4").tobytes(),
+                units=np.array([units[hour] for hour in gone], dtype="<u8").tobytes(),
+                now_ms=now_ms,
+            )
+        )
+    return planned
 
 
 class Retention:
@@ -154,10 +163,10 @@ class Retention:
         while True:
             await asyncio.sleep(self._settings.retention_check_ms / 1000)
             try:
-                command = await self._kept.plan(self._time.now_ms())
+                planned = await self._kept.plan(self._time.now_ms())
             except UnitsDamaged as damage:  # whatever its units point into is not known: nothing goes
                 self._on_damage(damage)
                 continue
-            if command is not None:
+            for command in planned:
                 await self._propose(command)
                 log.info("trimmed", queues=len(command.queue) // 4, hours=len(command.hour) // 4)

@@ -206,8 +206,7 @@ class EdgePlay(Play):
 
     @rule()
     def trim(self) -> None:
-        command = self.replicas.run(self.kept.plan(self.replicas.now_ms))
-        if command is not None:
+        for command in self.replicas.run(self.kept.plan(self.replicas.now_ms)):
             self.commit(command)
 
 

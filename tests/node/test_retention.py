@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,13 +11,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tarry.node.retention import BLOCK_UNITS, Kept
+from tarry.node.retention import BLOCK_UNITS, TRIMMED_MAX, Kept
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.tarry_operator_pb2 import TopicSettings
 from tarry.replication import command
+from tarry.replication.holds import Holds
 from tarry.replication.machine import Machine, MachineSettings
 from tarry.replication.ready_queue import UNIT, ReadyQueue
 from tests.replication.commands import NOW_MS, ack, admin, release, schedule, subscribe
+from tests.turns import Steps, bound_s, too_long
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -32,7 +35,12 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
 
 
 def plan(machine: Machine, now_ms: int, retention_ms: int) -> log_pb.TrimCommand | None:
-    return asyncio.run(Kept(machine, retention_ms).plan(now_ms))
+    return only(asyncio.run(Kept(machine, retention_ms).plan(now_ms)))
+
+
+def only(planned: list[log_pb.TrimCommand]) -> log_pb.TrimCommand | None:
+    assert len(planned) <= 1
+    return planned[0] if planned else None
 
 
 def cuts(planned: log_pb.TrimCommand | None) -> dict[int, int]:
@@ -161,18 +169,56 @@ def test_what_is_kept_is_read_once_and_in_bounded_steps(
 def test_an_hour_stays_that_something_released_during_the_planning_points_into(machine: Machine) -> None:
     machine.apply(2, 1, [ack([0, 1, 2, 3]), release(LATE_MS)])
     kept = Kept(machine, RETENTION_MS)
-    assert hours(asyncio.run(kept.plan(LATE_MS))) == [FIRST_HOUR]
+    assert hours(only(asyncio.run(kept.plan(LATE_MS)))) == [FIRST_HOUR]
 
     async def planned_while_released() -> log_pb.TrimCommand | None:
         fill(machine.queues[0], 2 * BLOCK_UNITS, FIRST_HOUR + 1)
         planning = asyncio.ensure_future(kept.plan(LATE_MS))
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)  # its first block has been read
-        fill(machine.queues[0], 10, FIRST_HOUR)
-        return await planning
+        for _ in range(4):
+            await asyncio.sleep(0)  # its first block has been read
+        machine.apply(3, 1, [schedule([NOW_MS + 1])])
+        return only(await planning)
 
-    assert hours(asyncio.run(planned_while_released())) == []
+    planned = asyncio.run(planned_while_released())
+    if planned is not None:
+        machine.apply(4, 1, [command.encode(planned)])
+    assert machine.wheel.hours() == (FIRST_HOUR,)
+    assert machine.queues[0].at(np.array([machine.queues[0].units - 1], np.uint64))["hour"] == [FIRST_HOUR]
+
+
+def test_thousands_of_hours_go_some_with_each_command_and_after_the_offsets(tmp_path: Path) -> None:
+    machine, many = Machine(tmp_path / "many", MachineSettings()), 3 * TRIMMED_MAX
+    machine.apply(1, 1, [subscribe(), schedule([NOW_MS + at * HOUR_MS for at in range(many)])])
+    for index in range(2, 2 + many // 256):
+        machine.apply(index, 1, [release(NOW_MS + (index - 1) * 256 * HOUR_MS - 1)])
+    machine.apply(machine.applied_index + 1, 1, [ack(range(many)), release(NOW_MS + (many + 5) * HOUR_MS)])
+    planned = asyncio.run(Kept(machine, RETENTION_MS).plan(NOW_MS + 2 * many * HOUR_MS))
+    assert [(len(one.queue) // 4, len(one.hour) // 4) for one in planned] == [
+        (1, TRIMMED_MAX - 1),
+        (0, TRIMMED_MAX),
+        (0, TRIMMED_MAX),
+        (0, 1),
+    ]
+    took_s = []
+    for one in planned:
+        began_s = time.thread_time()
+        machine.apply(machine.applied_index + 1, 1, [command.encode(one)])
+        took_s.append(time.thread_time() - began_s)
+    assert sorted(took_s)[1] <= bound_s()  # of three alike, and a small one
+    assert machine.wheel.hours() == ()
+    machine.close()
+
+
+def test_many_queues_are_looked_at_over_many_turns(tmp_path: Path) -> None:
+    machine = Machine(tmp_path / "many", MachineSettings())
+    machine.apply(1, 1, [subscribe(f"t{number}") for number in range(15_000)])
+
+    async def play(steps: Steps, holds: Holds) -> None:
+        async with steps.step("plan"):
+            assert await Kept(machine, RETENTION_MS).plan(LATE_MS) == []
+
+    assert too_long(play) == {}
+    machine.close()
 
 
 @pytest.mark.parametrize("back", ["seek", "subscribe"])
@@ -185,10 +231,10 @@ def test_nothing_is_cut_where_a_group_goes_back_during_the_planning(machine: Mac
 
     async def planned_while_moved() -> log_pb.TrimCommand | None:
         planning = asyncio.ensure_future(Kept(machine, RETENTION_MS).plan(LATE_MS))
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
+        for _ in range(3):
+            await asyncio.sleep(0)
         machine.apply(3, 1, [moves[back]])
-        return await planning
+        return only(await planning)
 
     assert asyncio.run(planned_while_moved()) is None
 
@@ -203,7 +249,7 @@ def test_topics_that_come_and_go_during_the_planning_are_no_trouble(machine: Mac
         machine.apply(2, 1, [admin(log_pb.DeleteTopicCommand(topic="t")), subscribe("u")])
         machine.write(machine.capture())
         machine.apply(3, 1, [schedule([NOW_MS + 1], topic="u"), release(LATE_MS)])
-        return await planning
+        return only(await planning)
 
     assert asyncio.run(planned_while_changed()) is None  # its only hour is what the new topic points into
     assert not (machine.folder / "ready/0").exists()  # reading would have made it again
