@@ -289,12 +289,15 @@ class World:
         return members > 1 and all(node.is_whole() for node in self.nodes)
 
     def may_empty(self) -> bool:
-        """Whether a disk may be lost: all are there and members, so that what one had the others have."""
+        """Whether a disk may be lost: all are there and members, so that what one had the others have.
+
+        And all have taken part: an emptied one and one that never has are a majority that is new.
+        """
         everybody = self.members.keys()
         return (
             len(everybody) > 1
             and not self.changes_members
-            and all(node.alive and node.is_whole() for node in self.nodes)
+            and all(node.alive and node.is_whole() and node.journal.term > 0 for node in self.nodes)
             and all(node.driver.status().members.keys() == everybody for node in self.nodes)
         )
 
