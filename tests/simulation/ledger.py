@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 
@@ -96,13 +97,21 @@ class Ledger:
             self._check_repeated(group, label, earlier, given)
         earlier.append(given)
 
-    def missing(self) -> list[tuple[str, bytes]]:
-        """Return the (group, label) that were acknowledged, not cancelled, and never delivered."""
+    def ahead(self, until_ms: float) -> int:
+        """Return how many messages were acknowledged, not cancelled, and are due later than that."""
+        gone = self.cancelled | self.perhaps_cancelled
+        return sum(told.due_ms > until_ms for label, told in self.told.items() if label not in gone)
+
+    def missing(self, until_ms: float = math.inf) -> list[tuple[str, bytes]]:
+        """Return the (group, label) that were acknowledged, not cancelled, and never delivered.
+
+        `until_ms`: of those that are due until then.
+        """
         gone = self.cancelled | self.perhaps_cancelled
         return [
             (group, label)
             for label, told in self.told.items()
-            if label not in gone and told.message not in self.expired[told.topic]
+            if label not in gone and told.due_ms <= until_ms and told.message not in self.expired[told.topic]
             for group in self._groups[told.topic]
             if (group, label) not in self.given and is_for(group, label)
         ]

@@ -27,6 +27,9 @@ TRY_AGAIN = {Reason.NOT_LEADER, Reason.NO_LEADER, Reason.OUTCOME_UNKNOWN, Reason
 
 WITHOUT_ROOM = {Reason.TOPIC_FULL, Reason.SECOND_FULL}
 JITTERS_MS = (0, 0, 0, 0, 300)
+HOUR_MS = 3_600_000
+FAR_TOPICS = ("a", "b")
+"""Whose bounds are not reached by what is pending for long."""
 KEYS = ("", "", *(f"k{n}" for n in range(6)))
 ORDERED_MAX = 5
 """Messages of one request that have a key: one waits for another, and a consumer may think for long."""
@@ -54,7 +57,17 @@ class ModelProducer:
             if labels and rng.random() < 0.3:
                 await asyncio.sleep(rng.uniform(0, 0.2))
                 await self.cancel(rng.choice(labels))
+            if self._world.schedules_far and rng.random() < 0.15:
+                await self._schedule_far()
             await asyncio.sleep(rng.uniform(0.002, 0.08))
+
+    async def _schedule_far(self) -> None:
+        """Many at once, over hours that the run may sleep through, or years; some are cancelled at once."""
+        rng, begin_ms = self._rng, self._world.true_ms() + 60_000
+        reach_ms = rng.choice((12, 12, 12, 24 * 100, 24 * 365 * 3)) * HOUR_MS
+        dues_ms = [begin_ms + rng.randrange(reach_ms) for _ in range(rng.choice((20, 60, 200)))]
+        labels = await self.schedule(rng.choice(FAR_TOPICS), dues_ms)
+        await self.cancel_all(rng.sample(labels, len(labels) // 3))
 
     async def schedule(
         self, topic: str, dues_ms: list[int], key: str = "", jitter_ms: int = 0
@@ -103,20 +116,25 @@ class ModelProducer:
 
     async def cancel(self, label: bytes) -> bool:
         """Return whether the cluster says that it is cancelled."""
+        return (await self.cancel_all([label]))[0]
+
+    async def cancel_all(self, labels: list[bytes]) -> list[bool]:
+        """Return, of each, whether the cluster says that it is cancelled."""
         ledger = self._world.ledger
-        request = pb.CancelRequest(ids=[str(MessageId(0, *ledger.told[label].message))])
-        ledger.perhaps_cancelled.add(label)
-        raw = await self._ask("cancel", request.SerializeToString())
+        ids = [str(MessageId(0, *ledger.told[label].message)) for label in labels]
+        ledger.perhaps_cancelled.update(labels)
+        raw = await self._ask("cancel", pb.CancelRequest(ids=ids).SerializeToString())
         assert isinstance(raw, bytes)
         answer = pb.CancelResponse.FromString(raw)
-        ledger.perhaps_cancelled.discard(label)
-        if answer.outcomes[0] == pb.CANCEL_OUTCOME_CANCELLED:
-            ledger.cancel_answered(label)
-            return True
-        forgotten = answer.outcomes[0] == pb.CANCEL_OUTCOME_NOT_FOUND and self._world.forgets_soon
-        if answer.outcomes[0] != pb.CANCEL_OUTCOME_ALREADY_RELEASED and not forgotten:
-            raise Violation(f"{label!r} was acknowledged, and a cancel is answered {answer}")
-        return False
+        ledger.perhaps_cancelled.difference_update(labels)
+        for label, outcome in zip(labels, answer.outcomes, strict=True):
+            if outcome == pb.CANCEL_OUTCOME_CANCELLED:
+                ledger.cancel_answered(label)
+                continue
+            forgotten = outcome == pb.CANCEL_OUTCOME_NOT_FOUND and self._world.forgets_soon
+            if outcome != pb.CANCEL_OUTCOME_ALREADY_RELEASED and not forgotten:
+                raise Violation(f"{label!r} was acknowledged, and a cancel is answered {outcome}")
+        return [outcome == pb.CANCEL_OUTCOME_CANCELLED for outcome in answer.outcomes]
 
     async def _ask(self, call: str, raw: bytes) -> bytes | Refusal:
         while True:

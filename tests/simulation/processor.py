@@ -19,6 +19,9 @@ ROW_US: Final = 2.0
 """A message scheduled, released or acknowledged, its row in the ledger included."""
 HOUR_US: Final = 25.0
 """An hour that an entry touches: its files are opened, read and written."""
+FAR_HOUR_US: Final = 2.0
+"""One of many, which share a log."""
+NEAR_HOURS: Final = 8
 BYTE_US: Final = 0.002
 """Of an entry: parsing, checksums, writing."""
 CALL_US: Final = 150.0

@@ -30,7 +30,16 @@ from tarry.replication.state_store import CheckpointRefused
 from tests.simulation.disk import DiskFailed
 from tests.simulation.edge import Edge
 from tests.simulation.network import SimTransport
-from tests.simulation.processor import BYTE_US, ENTRY_US, HANDED_OVER_US, HOUR_US, ROW_US, Processor
+from tests.simulation.processor import (
+    BYTE_US,
+    ENTRY_US,
+    FAR_HOUR_US,
+    HANDED_OVER_US,
+    HOUR_US,
+    NEAR_HOURS,
+    ROW_US,
+    Processor,
+)
 from tests.simulation.torn_files import tear
 from tests.simulation.world import SimNode, WatchedDriver
 
@@ -185,7 +194,9 @@ class WholeNode(SimNode):
 
     def _charge(self, events: Sequence[Event]) -> None:
         hours = [len(np.unique(event.hour)) for event in events if event.hour is not None]
-        self.processor.charge(ENTRY_US + ROW_US * sum(event.n for event in events) + HOUR_US * sum(hours))
+        near = sum(min(count, NEAR_HOURS) for count in hours)
+        cost_us = HOUR_US * near + FAR_HOUR_US * (sum(hours) - near)
+        self.processor.charge(ENTRY_US + ROW_US * sum(event.n for event in events) + cost_us)
 
     def _peers(self) -> list[str]:
         return [node.name for node in self.world.nodes if node is not self]

@@ -3,19 +3,39 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 import traceback
+from collections.abc import Iterator
 
 import structlog
 
 from tarry.proto.tarry_operator_pb2 import MisfirePolicy
+from tarry.wheel import appending, far_log
 from tests.simulation import virtual_loop, whole_faults
 from tests.simulation.model_producer import ModelProducer
 from tests.simulation.outcome import Outcome, digest
 from tests.simulation.whole_node import DISPATCH
 from tests.simulation.whole_world import BROADCAST, GROUPS, SHAPED, WholeWorld
 from tests.simulation.world import QUIET_AFTER_MS, SLOWNESS, draw_bandwidth
+
+FAR_SHARE = 0.4
+"""Of the worlds: producers schedule over many hours, too."""
+
+
+@contextlib.contextmanager
+def small_far_log() -> Iterator[None]:
+    """The far log has small segments, and hours leave it early: both happen within a run."""
+    constants = (far_log, "SEGMENT_UNITS", 512), (far_log, "_CLEANED_MIN", 16), (appending, "_FULL_UNITS", 8)
+    before = [getattr(module, name) for module, name, _ in constants]
+    for module, name, value in constants:
+        setattr(module, name, value)
+    try:
+        yield
+    finally:
+        for (module, name, _), value in zip(constants, before, strict=True):
+            setattr(module, name, value)
 
 
 def simulate_whole(seed: int, seconds: float = 15.0) -> Outcome:
@@ -45,10 +65,12 @@ async def _simulate(seed: int, seconds: float) -> Outcome:
     )
     policy = draw.choice(MisfirePolicy.values())
     world.network.bytes_per_s = draw_bandwidth(draw)
+    world.schedules_far = draw.random() < FAR_SHARE
     asyncio.get_running_loop().set_exception_handler(world.on_error)
     failure: str | None = None
     try:
-        await world.during(_run(world, seconds, policy))
+        with small_far_log():
+            await world.during(_run(world, seconds, policy))
     except Exception as error:  # noqa: BLE001 - a finding, to be told with its seed
         while isinstance(error, ExceptionGroup):
             error = error.exceptions[0]
