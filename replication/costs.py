@@ -18,7 +18,7 @@ from tarry.wheel.state import HOUR_MS
 COMMAND_NS: Final = 50_000
 MESSAGE_NS: Final = 1_000
 """Of a schedule, with its record and its row of the ledger."""
-HOUR_NS: Final = 6_000
+HOUR_NS: Final = 2_000
 """For each hour that a schedule or a cancel touches."""
 OFFSET_NS: Final = 200
 """Of an ack."""

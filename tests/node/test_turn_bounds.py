@@ -6,11 +6,16 @@ import asyncio
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from tarry.node.config import Limits
 from tarry.proto import tarry_consumer_pb2 as pb
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto import tarry_operator_pb2 as operator_pb
+from tarry.proto.message_id import MessageId
+from tarry.proto.tarry_message_pb2 import Record
+from tarry.proto.tarry_producer_pb2 import CancelRequest, ScheduleBatchRequest
+from tarry.replication.refusal import Refusal
 from tarry.wheel.state import HOUR_MS
 from tests import turns as cost
 from tests.node.lone_leader import GROUP, RECORD, TOPIC, Leader, Stream, play, subscription, until
@@ -96,6 +101,46 @@ def test_a_consumer_gets_what_has_become_due_over_thousands_of_hours() -> None:
             await until(lambda: stream.received == len(due_ms))
 
     assert cost.too_long(play(act)) == {}
+
+
+def test_scheduling_and_cancelling_as_much_as_a_request_may_over_as_many_hours() -> None:
+    most = LIMITS.batch_messages_max
+    large = Record(body=bytes(LIMITS.body_bytes_max)).SerializeToString()
+    filling = Record(body=bytes(LIMITS.batch_bytes_max // most - 100)).SerializeToString()
+
+    async def act(lead: Leader, steps: cost.Steps) -> None:
+        due_ms = lead.node.time.now_ms() + (1 + np.arange(most)) * HOUR_MS
+        name = "t" * LIMITS.topic_chars_max
+        requests = {
+            "new hours": batch([name], due_ms, [RECORD] * most),
+            "the same hours": batch([name], due_ms, [RECORD] * most),
+            "as many bytes as may be": batch([name], due_ms, [filling] * most),
+            "large records": batch([name], due_ms[:15], [large] * 15),
+        }
+        await lead.edge.schedule(batch([name], due_ms[:1], [RECORD]))
+        answers = {}
+        for kind, request in requests.items():
+            async with steps.step(kind):
+                answer = await lead.edge.schedule(request)
+            assert isinstance(answer, bytes), answer
+            answers[kind] = log_pb.ScheduledColumns.FromString(answer)
+        scheduled = answers["the same hours"]
+        hour, index = np.frombuffer(scheduled.hour, "<u4"), np.frombuffer(scheduled.global_index, "<u4")
+        ids = [str(MessageId(0, *one)) for one in zip(hour.tolist(), index.tolist(), strict=True)]
+        cancel = CancelRequest(ids=ids[: LIMITS.cancel_ids_max]).SerializeToString()
+        async with steps.step("cancel"):
+            assert not isinstance(await lead.edge.cancel(cancel), Refusal)
+        assert lead.machine.wheel.cancelled(hour, index).sum() == LIMITS.cancel_ids_max
+
+    assert cost.too_long(play(act)) == {}
+
+
+def batch(topics: list[str], due_ms: NDArray[np.int64], records: list[bytes]) -> bytes:
+    """Return a request whose messages go to the topics in turn."""
+    topic = np.arange(len(due_ms)) % len(topics)
+    return ScheduleBatchRequest(
+        topics=topics, topic=topic, due_ms=due_ms, records=records
+    ).SerializeToString()
 
 
 def test_offsets_that_nobody_holds() -> None:
