@@ -116,6 +116,10 @@ simulate: $(READY) ## whole clusters on virtual time, all cores (SEEDS=100 FIRST
 simulate-ablation: $(READY) ## each guard taken out in turn: the first seed, or the scenario, that notices
 	@$(PY) -m tests.simulation.ablation_table
 
+.PHONY: mutants
+mutants: $(READY) ## one line that guards safety changed at a time, and which test notices (ARGS="a_stranger_votes", ARGS=--list)
+	@$(PY) -m tests.mutants $(ARGS)
+
 .PHONY: handover
 handover: $(READY) ## leaders transferred and killed under load (ARGS="--rate 5000 --transfers 50 --kills 50")
 	@$(PY) -m tarry.chaos.handover $(ARGS)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from tarry.node.feed import Feed
 from tarry.node.lanes import Lanes
+from tarry.node.leases import Leases
 from tarry.replication.groups import Acknowledged
 from tarry.replication.queues import Queues
 from tarry.replication.ready_queue import UNIT, ReadyQueue
@@ -85,9 +86,21 @@ def test_an_ack_of_what_another_has_in_hand_is_not_taken(queue: ReadyQueue) -> N
     feed.load()
     feed.hand(column(feed.take(5, 2)["offset"]), "a", 100)
     other = feed.hand(column(feed.take(5, 2)["offset"]), "b", 100)
+    assert feed.take_back("a", column([2])).tolist() == [False]
     assert feed.take_back("a", column([0, 2, 7])).tolist() == [True, False, False]
     assert feed.expire(other).tolist() == [2, 3]
     assert feed.in_hand == 1
+
+
+def test_what_is_still_in_hand_when_a_lease_ends_is_given_up(queue: ReadyQueue) -> None:
+    fill(queue, [1, 1])
+    feed, leases = feed_of(queue, Acknowledged()), Leases()
+    feed.load()
+    leases.add(feed, feed.hand(column(feed.take(5, 2)["offset"]), "a", 100))
+    feed.take_back("a", column([0]))
+    assert list(leases.expire(99, 10)) == []
+    [(_, given_up)] = leases.expire(100, 10)
+    assert given_up.tolist() == [1]
 
 
 def test_what_a_filter_passes_over_is_named_to_be_acknowledged(queue: ReadyQueue) -> None:
@@ -107,9 +120,10 @@ def test_after_a_failover_what_may_be_in_hand_is_held_then_goes_out_marked(queue
     feed.load()
     assert feed.take(9, 9)["offset"].tolist() == [3, 4]
     assert feed.held_until_ms == 1_000
+    acknowledged.add(column([2]))
     feed.end_hold()
     again = feed.take(9, 9)
-    assert again["offset"].tolist() == [0, 2]
+    assert again["offset"].tolist() == [0]
     assert again["maybe_duplicate"].all()
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -123,6 +126,24 @@ def test_what_falls_due_while_the_lease_is_over_is_handed_over_once_it_is_back()
         group.has_lease = True
         await pass_ms(group, 500)
         assert len(group.given) == 1
+
+    play(steps_of)
+
+
+def test_an_ack_is_answered_once_it_is_committed_and_not_before() -> None:
+    async def steps_of(group: Group) -> None:
+        group.join("a")
+        group.schedule("", 50)
+        await group.commit()
+        await pass_ms(group, 200)
+        (given,) = group.given
+        answer = group.group.settling.ack("a", given.queue, np.array([given.offset], np.uint64))
+        assert isinstance(answer, asyncio.Future)
+        await group.settle()
+        assert len(group.log) == 1
+        assert not answer.done()
+        await group.commit()
+        assert answer.result().tolist() == []
 
     play(steps_of)
 

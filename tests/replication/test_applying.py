@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 import pytest
@@ -12,6 +13,7 @@ from tarry.replication.core import Core, in_thread
 from tarry.replication.membership import Membership
 from tarry.replication.payload import entry_payload
 from tarry.replication.proposals import Proposals
+from tarry.replication.reading import read_barrier
 from tests.replication.lone_consensus import Lone, answer_heartbeats, commit_all
 
 
@@ -77,3 +79,15 @@ def test_an_entry_that_cannot_be_applied_is_not_passed_over() -> None:
             applying.apply()
     assert core.applied == lone.journal.last_index - 2
     assert machine.applied == [b"0"]
+
+
+async def test_a_read_waits_until_all_that_is_committed_is_applied() -> None:
+    lone, core = backlog(20)
+    reading = asyncio.ensure_future(read_barrier(core))
+    applying = Applying(core, Slow(lone), Proposals(lone.settings))
+    while core.applied < lone.journal.last_index:
+        await asyncio.sleep(0)
+        assert not reading.done()
+        applying.apply()
+        core.end_turn()
+    await reading

@@ -57,6 +57,34 @@ def test_a_vote_given_twice_counts_once() -> None:
     assert lone.role() is Role.LEADER
 
 
+def test_a_vote_of_an_earlier_term_neither_counts_nor_lets_another_count_twice() -> None:
+    lone = Lone(size=5)
+    lone.tick(after_s=1.0)
+    lone.consensus.elections.campaign(None)
+    lone.consensus.elections.campaign(None)
+    assert (lone.consensus.term, lone.role()) == (2, Role.CANDIDATE)
+    for term in (2, 1, 2, 1, 2):
+        lone.receive("n2", vote=Vote(term=term, state=b"of %d" % term))
+    assert lone.role() is Role.CANDIDATE
+    assert lone.consensus.elected_by == [b"known", b"of 2"]
+
+
+def test_who_elects_tells_what_it_knows() -> None:
+    lone = Lone(size=5)
+    lone.tick(after_s=1.0)
+    lone.consensus.elections.campaign(None)
+    for peer in ("n2", "n3"):
+        lone.receive(peer, vote=Vote(term=1, state=peer.encode()))
+    assert lone.role() is Role.LEADER
+    assert lone.consensus.elected_by == [b"known", b"n2", b"n3"]
+
+
+def test_a_leader_with_a_lease_elects_nobody() -> None:
+    lone = serving()
+    assert lone.receive("n3", vote_request=vote_request(term=2)) == []
+    assert lone.role() is Role.LEADER
+
+
 def test_a_replica_that_hears_its_leader_neither_elects_another_nor_raises_its_term() -> None:
     lone = Lone()
     lone.follow("n2")
@@ -71,7 +99,9 @@ def test_a_replica_that_has_just_started_elects_nobody() -> None:
     """It may have told a leader that it would not (the lease rests on it)."""
     lone = Lone()
     assert lone.receive("n3", vote_request=vote_request(term=1)) == []
-    lone.tick(after_s=0.56)
+    lone.clock.now += (lone.settings.election_min_ms + lone.settings.patience_ms) / 1000 - 0.01
+    assert lone.receive("n3", vote_request=vote_request(term=1)) == []
+    lone.tick(after_s=0.07)
     assert ("n3", "vote") in kinds(lone.receive("n3", vote_request=vote_request(term=1)))
 
 

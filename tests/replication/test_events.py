@@ -146,7 +146,7 @@ def test_a_redriven_letter_is_done_with_and_its_message_retried(machine: Machine
 
 def test_a_letter_that_names_no_message_that_can_be_is_told_of_without_one(machine: Machine) -> None:
     events(machine, subscribe("dlq", "~redrive"), schedule([NOW_MS], topic="dlq"), release(NOW_MS))
-    copy = Retried(hour=2**32 - 1, global_index=2**32 - 1, attempt=2**32 - 1)
+    copy = Retried(hour=2**31, global_index=2**32 - 1, attempt=2**32 - 1)
     command = log_pb.RetryCommand(
         group="~redrive",
         queue=0,

@@ -65,6 +65,15 @@ def test_a_way_that_has_become_longer_is_measured_anew() -> None:
     assert way.answered_bytes - before > 5 * WINDOW_MAX
 
 
+def test_the_window_follows_a_link_that_becomes_slower() -> None:
+    way = Way(6e6, 0.001)
+    way.run(25)
+    before = way.flow.window_bytes
+    way.bytes_per_s = 1e6
+    way.run(3)
+    assert way.flow.window_bytes < before / 2
+
+
 def test_what_could_still_come_on_a_slow_way_is_not_lost() -> None:
     flow = Flow(WINDOW_MAX, WINDOW_MIN, delay_s=0.05, patience_s=0.25)
     flow.sent(256 << 10, 0.0)

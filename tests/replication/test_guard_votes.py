@@ -60,6 +60,12 @@ def test_pre_votes_count_for_their_own_round_from_members_only() -> None:
     assert not votes.won(voters)
 
 
+def test_half_of_the_members_are_no_majority() -> None:
+    votes, voters = PreVotes(), frozenset({"n2", "n3", "n4"})
+    votes.grant("n2", votes.begin(), voters)
+    assert not votes.won(voters)
+
+
 def test_who_was_asked_for_patience_elects_nobody_for_so_much_longer() -> None:
     contact = Contact(0.3, heard=0.0)
     contact.hear("n1", 1, now=10.0, patience_s=0.15)
@@ -119,7 +125,7 @@ def test_a_lone_member_needs_nobodys_leave() -> None:
 
 def test_a_reset_asks_once_for_what_was_sent_before_it() -> None:
     """Or each of many appends under way behind a lost one has everything sent again."""
-    flow = Flow(1000, 0.25)
+    flow = Flow(1000, 1000, delay_s=0.05, patience_s=0.25)
     first, second = flow.sent(10, now=0.0), flow.sent(10, now=0.0)
     assert flow.accepts_reset(first)
     assert not flow.accepts_reset(second)
@@ -127,7 +133,7 @@ def test_a_reset_asks_once_for_what_was_sent_before_it() -> None:
 
 
 def test_a_full_window_closes_until_answers_come() -> None:
-    flow = Flow(100, 0.25)
+    flow = Flow(100, 100, delay_s=0.05, patience_s=0.25)
     numbers = [flow.sent(50, now=0.0) for _ in range(2)]
     assert not flow.open(0.0)
     flow.answered(numbers[0], now=0.1)
@@ -135,7 +141,7 @@ def test_a_full_window_closes_until_answers_come() -> None:
 
 
 def test_a_peer_that_never_answers_is_tried_again() -> None:
-    flow = Flow(100, 0.25)
+    flow = Flow(100, 100, delay_s=0.05, patience_s=0.25)
     flow.sent(100, now=1.0)
     assert not flow.lost(1.2)
     assert flow.lost(1.3)

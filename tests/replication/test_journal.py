@@ -42,6 +42,14 @@ def test_entries_term_and_vote_are_there_after_reopening(open_journal: Open) -> 
     assert journal.chain_at(10) == chain
 
 
+def test_a_term_never_goes_back(open_journal: Open) -> None:
+    """Or a node votes twice in one."""
+    journal = open_journal()
+    journal.set_term(3, "n3")
+    with pytest.raises(JournalMisused):
+        journal.set_term(2, "n2")
+
+
 def test_each_opening_has_a_higher_boot_number_and_the_same_incarnation(open_journal: Open) -> None:
     boots = []
     for _ in range(3):
@@ -100,6 +108,17 @@ def test_deleting_the_end_and_appending_anew_leaves_only_the_new(open_journal: O
     journal.close()
     journal = open_journal()
     assert [entry[1:] for entry in JournalView(journal)[:]] == [(i, 1 if i < 6 else 2) for i in range(1, 9)]
+
+
+def test_what_was_deleted_is_not_durable_when_others_take_its_place(open_journal: Open) -> None:
+    journal = open_journal()
+    fill(journal, 5)
+    sync(journal)
+    journal.delete_from(4)
+    fill(journal, 6, term=2)
+    assert journal.durable_index == 3
+    sync(journal)
+    assert journal.durable_index == 6
 
 
 def test_deleting_what_was_appended_in_the_same_turn_writes_neither(open_journal: Open) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from tarry.replication.journal import Journal, JournalDamaged
 from tarry.replication.journal_lmdb import LmdbStorage
 from tests.replication.journals import fill, sync
+from tests.simulation.disk import SimDisk
 
 Open = Callable[..., Journal]
 PAGE_BYTES = 4096
@@ -40,6 +42,39 @@ def test_a_flipped_bit_anywhere_in_an_entry_is_refused_at_the_start(
             txn.put(key, bytes(value))
     with pytest.raises(JournalDamaged, match="entry 3"):
         open_journal()
+
+
+def test_an_entry_that_rots_after_the_start_is_refused_when_it_is_read() -> None:
+    disk = SimDisk(random.Random(1))
+    journal = Journal(disk, incarnation=7, tail_entries_max=2)
+    fill(journal, 9)
+    sync(journal)
+    disk.records[3] = disk.records[3][:-1] + b"?"
+    with pytest.raises(JournalDamaged, match="entry 3: checksum"):
+        journal.entry(3)
+
+
+def test_a_flipped_bit_of_term_or_vote_is_refused_at_the_start() -> None:
+    disk = SimDisk(random.Random(1))
+    journal = Journal(disk, incarnation=7)
+    journal.set_term(3, "n3")
+    sync(journal)
+    assert disk.head is not None
+    disk.head = disk.head.replace(b"n3", b"n2")
+    with pytest.raises(JournalDamaged, match="head"):
+        Journal(disk, incarnation=7)
+
+
+def test_an_entry_of_another_log_is_refused_at_the_start() -> None:
+    disks = [SimDisk(random.Random(1)) for _ in range(2)]
+    for number, disk in enumerate(disks):
+        journal = Journal(disk, incarnation=7)
+        for index in range(1, 6):
+            journal.append(b"\0%d of log %d" % (index, number), index, 1)
+        sync(journal)
+    disks[0].records[3] = disks[1].records[3]  # whole in itself
+    with pytest.raises(JournalDamaged, match="entry 3"):
+        Journal(disks[0], incarnation=7)
 
 
 @pytest.mark.parametrize("missing", [1, 3, 5])

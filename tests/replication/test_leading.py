@@ -21,6 +21,20 @@ def test_a_leader_serves_once_a_majority_has_answered_and_its_own_entry_is_appli
     assert not lone.consensus.may_serve(lone.clock.now + 0.29)
 
 
+def test_a_leader_confirms_no_read_before_its_own_entry_is_committed() -> None:
+    """It may not know yet what an earlier leader committed."""
+    lone = Lone()
+    since = lone.clock.now
+    lone.lead()
+    answer_heartbeats(lone, "n2", "n3")
+    assert lone.consensus.confirmed_s >= since
+    assert not lone.consensus.confirmed_since(since)
+    assert not lone.consensus.knows_commits_by_lease(lone.clock.now)
+    commit_all(lone)
+    assert lone.consensus.confirmed_since(since)
+    assert lone.consensus.knows_commits_by_lease(lone.clock.now)
+
+
 def test_a_lease_lasts_from_the_sending_however_late_the_answer_comes() -> None:
     lone = Lone()
     lone.lead()
@@ -209,3 +223,13 @@ def test_only_the_leader_can_ask_for_a_transfer() -> None:
     lone.follow("n2")
     lone.receive("n3", timeout_now=TimeoutNow(term=1, transfer_number=1))
     assert lone.role() is Role.FOLLOWER
+
+
+def test_a_leader_that_led_before_cannot_ask_for_a_transfer_of_that_time() -> None:
+    lone = Lone()
+    lone.follow("n2", term=2)
+    lone.receive("n2", heartbeat=Heartbeat(term=2, sent=1.0))
+    lone.receive("n2", timeout_now=TimeoutNow(term=1, transfer_number=1))
+    assert lone.role() is Role.FOLLOWER
+    lone.receive("n2", timeout_now=TimeoutNow(term=2, transfer_number=1))
+    assert lone.role() is Role.CANDIDATE

@@ -21,7 +21,13 @@ from tarry.proto.tarry_peer_pb2 import PeerMessage
 from tarry.replication import peer_accepting
 from tarry.replication.peer_accepting import STRANGERS_MAX
 from tarry.replication.peer_frames import framed, opening
-from tarry.replication.peer_listener import SLOWEST_BYTES_PER_S, STREAMS_OF_A_PEER_MAX, PeerListener
+from tarry.replication.peer_listener import (
+    SLOWEST_BYTES_PER_S,
+    STREAMS_OF_A_PEER_MAX,
+    TICKET_S,
+    PeerListener,
+    Tickets,
+)
 from tarry.replication.settings import ReplicationSettings
 from tarry.replication.transport_protocol import PeerTls
 from tarry.replication.wire import Identity, Inbound, Outbound
@@ -123,6 +129,14 @@ async def test_hundreds_who_say_nothing_keep_no_peer_out(tls: PeerTls | None) ->
         assert port.listener.accepting.ended["too many without a ticket"] >= 600 - STRANGERS_MAX
 
 
+def test_a_ticket_lets_in_once_and_for_a_while() -> None:
+    tickets = Tickets()
+    used, late = (tickets.give("n1", now=5.0) for _ in range(2))
+    assert tickets.take(used, now=5.0) == "n1"
+    assert tickets.take(used, now=5.0) == ""
+    assert tickets.take(late, now=5.0 + TICKET_S) == ""
+
+
 async def test_who_comes_back_at_once_and_without_end_keeps_no_peer_out() -> None:
     async with Port(PATIENT) as port:
         strangers = [asyncio.create_task(coming_back(port.listener.port)) for _ in range(100)]
@@ -174,7 +188,9 @@ async def test_a_frame_may_take_as_long_as_the_slowest_link_needs_for_it_and_no_
         stream.data_received(framed(bytes(size_bytes))[:100])
         begun = stream._whole
         for seconds in range(1, 100):  # a byte each second, and no frame for it
+            stream._heard = 0.0
             stream.data_received(b"\0")
+            assert stream._heard >= begun
             stream._heard = begun + seconds
             if stream.is_over(begun + seconds):
                 break

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from pathlib import Path
 
@@ -93,6 +94,15 @@ def test_a_file_cut_short_while_in_use_is_damage_of_what_was_cut(tmp_path: Path)
     with pytest.raises(UnitsDamaged, match="4096 to 5119, 5120 to 5126"):
         queue.read(0, UNITS)
     assert len(queue.read(0, 4 * BLOCK_UNITS)) == 4 * BLOCK_UNITS
+
+
+def test_a_file_that_is_shorter_than_its_checkpoint_says_is_not_opened(tmp_path: Path) -> None:
+    queue = filled(tmp_path, UNITS)
+    state = queue.capture()
+    queue.close()
+    os.truncate(segment(queue), (UNITS - 1) * UNIT_BYTES)
+    with pytest.raises(QueueDamaged, match="checkpoint says"):
+        recovered(tmp_path, state)
 
 
 def test_damaged_units_are_mended_by_their_own_bytes_and_by_no_others(tmp_path: Path) -> None:

@@ -124,13 +124,13 @@ class _NotReading(asyncio.Protocol):
         self._streams.append(transport)
 
 
-async def meet(end: End, node: str) -> tuple[int, bytes]:
+async def meet(end: End, node: str, cluster: str = "tarry") -> tuple[int, bytes]:
     """Return port and ticket for a stream of that node."""
     async with grpc.aio.insecure_channel(end.address) as channel:
         ask = channel.unary_unary(
             "/tarry.v1.PeerService/Meet", MeetRequest.SerializeToString, MeetResponse.FromString
         )
-        response = await ask(MeetRequest(cluster="tarry", node=node))
+        response = await ask(MeetRequest(cluster=cluster, node=node))
     return response.port, response.tickets[0]
 
 
@@ -254,6 +254,14 @@ async def test_a_ticket_is_good_for_one_stream() -> None:
         assert len(other.received) == 1
         writer.close()
         again.close()
+
+    await between(play)
+
+
+async def test_a_node_of_another_cluster_is_given_no_ticket() -> None:
+    async def play(_: End, other: End) -> None:
+        with pytest.raises(grpc.aio.AioRpcError, match="not of elsewhere"):
+            await meet(other, "n1", cluster="elsewhere")
 
     await between(play)
 

@@ -101,7 +101,7 @@ def test_a_message_without_end_is_refused_at_its_limit() -> None:
     way, arrivals = outbound(), Inbound("tarry", "n2", message_bytes_max=100)
     frames = in_pieces(way, bytes(101), 50)
     assert [arrivals.open(frame)[1] for frame in frames[:2]] == [[], []]
-    with pytest.raises(FrameRefused):
+    with pytest.raises(FrameRefused, match="without end"):
         arrivals.open(frames[2])
 
 

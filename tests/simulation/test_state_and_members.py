@@ -9,6 +9,7 @@ import pytest
 
 from tarry.replication import snapshot
 from tarry.replication.snapshot import SnapshotFailed
+from tarry.replication.status import NotLeader
 from tests.simulation import virtual_loop
 from tests.simulation.checker import Checker
 from tests.simulation.playing import elections, followers, isolate, scenario, write
@@ -116,6 +117,46 @@ def test_u_a_removed_member_does_not_disturb_the_others() -> None:
         await leader.driver.add(removed.name, "again", 2000)
 
     assert elections(scenario(play)) == 1
+
+
+def test_only_a_leader_knows_that_a_node_has_left() -> None:
+    """Another one may not know that it was added again since."""
+
+    async def play(world: World) -> None:
+        leader = await world.until_led()
+        other, gone = followers(world, leader)
+        await leader.driver.remove(gone.name)
+        await write(world, 5)
+        assert gone.name not in other.driver.status().members
+        with pytest.raises(NotLeader):
+            await other.driver.remove(gone.name, if_member=True)
+        await leader.driver.remove(gone.name, if_member=True)
+        await leader.driver.add(gone.name, "again", 2000)
+
+    scenario(play)
+
+
+def test_nobody_is_told_to_have_left_before_it_is_committed() -> None:
+    async def play(world: World) -> None:
+        leader = await world.until_led()
+        others = followers(world, leader)
+        for other in others:
+            world.network.hold(other.name, leader.name)
+        gone = others[0].name
+        asked = [asyncio.ensure_future(leader.driver.remove(gone, if_member=True)) for _ in range(2)]
+        await asyncio.sleep(0.05)
+        assert gone not in leader.driver.status().members
+        assert not any(one.done() for one in asked)
+        again = asyncio.ensure_future(leader.driver.remove(gone, if_member=True))
+        await asyncio.sleep(0.05)
+        assert not again.done()
+        for other in others:
+            world.network.let_go(other.name, leader.name)
+        await asyncio.gather(again, *asked, return_exceptions=True)
+        assert not again.exception()
+        await leader.driver.add(gone, "again", 2000)
+
+    scenario(play)
 
 
 def test_k_an_isolated_leader_cannot_remove_its_peers_until_it_is_its_own_majority() -> None:

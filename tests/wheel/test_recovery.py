@@ -40,12 +40,15 @@ def test_what_came_after_the_checkpoint_is_cut_off(tmp_path: Path) -> None:
     names = append(wheel, spread(100))
     state = checkpoint(wheel)
     digest = wheel.digest()
+    files = [tmp_path / FOLDER / name for name in ("delay.log", "delay.index")]
+    sizes = [path.stat().st_size for path in files]
     append(wheel, spread(50, seed=2))
     append(wheel, [START_MS + 5 * HOUR_MS])
     wheel.cancel(*ids(names[:10]))
     wheel.take(START_MS + 60_000, 10)
     again = Wheel.recover(tmp_path, SETTINGS, state)
     assert again.digest() == digest
+    assert [path.stat().st_size for path in files] == sizes
     assert again.hours() == (HOUR,)
     assert [path.name for path in tmp_path.iterdir()] == [FOLDER]
     assert len(rows(again.take(START_MS + HOUR_MS, 1_000))) == 100

@@ -1,0 +1,559 @@
+"""Mutants of votes, terms, appends, leases, transfers, members and frames."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+VOTES = (
+    Mutant(
+        "vote_before_the_log_is_compared",
+        "a candidate whose log lacks committed entries is elected",
+        "return (last_term, last_index) >= (own_term, own_index)",
+        "return True",
+        ("tests/replication/test_guard_votes.py::test_the_log_with_the_later_term_is_the_better_one",),
+    ),
+    Mutant(
+        "up_to_date_by_index_alone",
+        "a longer log of an older term wins over a shorter one of a newer term",
+        "return (last_term, last_index) >= (own_term, own_index)",
+        "return last_index >= own_index",
+        ("tests/replication/test_guard_votes.py::test_the_log_with_the_later_term_is_the_better_one",),
+    ),
+    Mutant(
+        "majority_is_half",
+        "two leaders of one term in a cluster of an even number",
+        "return 2 * count > members",
+        "return 2 * count >= members",
+        ("tests/replication/test_guard_votes.py::test_half_of_the_members_are_no_majority",),
+    ),
+    Mutant(
+        "a_vote_counts_twice",
+        "one repeated vote elects",
+        "if peer not in members or peer in self.voters:",
+        "if peer not in members:",
+        ("tests/replication/test_guard_votes.py::test_a_vote_counts_once_for_each_member",),
+    ),
+    Mutant(
+        "a_stranger_votes",
+        "a removed node elects",
+        "if peer not in members or peer in self.voters:",
+        "if peer in self.voters:",
+        ("tests/replication/test_guard_votes.py::test_a_vote_counts_once_for_each_member",),
+    ),
+    Mutant(
+        "votes_of_an_earlier_term_count",
+        "votes of two terms add up",
+        "            and vote.term == self._engine.term\n            and self._ballot",
+        "            and self._ballot",
+        (
+            "tests/replication/test_consensus.py::test_a_vote_of_an_earlier_term_neither_counts_nor_lets_another_count_twice",
+        ),
+    ),
+    Mutant(
+        "pre_vote_of_an_earlier_round_counts",
+        "an old grant starts an election",
+        "if self.open and round_ == self.round and peer in voters:",
+        "if self.open and peer in voters:",
+        (
+            "tests/replication/test_guard_votes.py::test_pre_votes_count_for_their_own_round_from_members_only",
+        ),
+    ),
+    Mutant(
+        "pre_vote_of_a_stranger_counts",
+        "a removed node's grant starts an election",
+        "if self.open and round_ == self.round and peer in voters:",
+        "if self.open and round_ == self.round:",
+        ("tests/replication/test_guard_votes.py",),
+        argued="grants are counted among the voters alone: who is none is left out a second time",
+    ),
+    Mutant(
+        "pre_vote_while_a_leader_is_heard",
+        "a node that was cut off deposes a healthy leader",
+        "refused = self._engine.role is Role.LEADER or self.contact.fresh(self._clock.monotonic())",
+        "refused = False",
+        (
+            "tests/replication/test_consensus.py::test_a_replica_that_hears_its_leader_neither_elects_another_nor_raises_its_term",
+        ),
+    ),
+    Mutant(
+        "vote_while_a_leader_is_heard",
+        "another leader is elected within a lease",
+        "return self._engine.role is not Role.LEADER and not self.contact.fresh(self._clock.monotonic())",
+        "return self._engine.role is not Role.LEADER",
+        ("tests/replication/test_consensus.py::test_a_replica_that_has_just_started_elects_nobody",),
+    ),
+    Mutant(
+        "a_leader_votes_for_another",
+        "a leader elects another one and goes on",
+        "return self._engine.role is not Role.LEADER and not self.contact.fresh(self._clock.monotonic())",
+        "return not self.contact.fresh(self._clock.monotonic())",
+        ("tests/replication/test_consensus.py::test_a_leader_with_a_lease_elects_nobody",),
+        argued="a leader that votes steps down in the same call, and its lease ends with its role",
+    ),
+    Mutant(
+        "a_removed_node_campaigns",
+        "a removed node raises the term of the cluster",
+        "return self._node in self._membership.current()",
+        "return True",
+        ("tests/replication/test_consensus.py::test_a_removed_member_no_longer_campaigns",),
+    ),
+    Mutant(
+        "a_start_forgets_what_was_promised",
+        "a restarted follower elects while its leader's lease runs",
+        "self.contact = Contact(settings.election_min_ms / 1000, heard=promised_s)",
+        "self.contact = Contact(settings.election_min_ms / 1000, heard=0.0)",
+        ("tests/replication/test_consensus.py::test_a_replica_that_has_just_started_elects_nobody",),
+    ),
+    Mutant(
+        "patience_is_not_counted_at_the_start",
+        "a restarted follower elects while a quiet leader's lease runs",
+        "promised_s = clock.monotonic() + settings.patience_ms / 1000",
+        "promised_s = clock.monotonic()",
+        ("tests/replication/test_consensus.py::test_a_replica_that_has_just_started_elects_nobody",),
+    ),
+    Mutant(
+        "a_transfer_given_up_may_come_true",
+        "a late request to campaign elects a second server beside the lease",
+        "return self.transfer_number is not None and number >= self.transfer_number",
+        "return True",
+        (
+            "tests/replication/test_guard_votes.py::test_a_transfer_below_the_latest_number_heard_is_void_and_a_new_term_starts_over",
+        ),
+    ),
+    Mutant(
+        "a_forgotten_transfer_number_allows_any",
+        "a restarted voter elects by a transfer that was given up",
+        "return self.transfer_number is not None and number >= self.transfer_number",
+        "return number >= (self.transfer_number or 0)",
+        (
+            "tests/replication/test_guard_votes.py::test_a_transfer_below_the_latest_number_heard_is_void_and_a_new_term_starts_over",
+        ),
+    ),
+    Mutant(
+        "giving_up_a_transfer_voids_nothing",
+        "an election that a given-up transfer caused succeeds",
+        "        self.number += 1\n        self.phase = Phase.IDLE",
+        "        self.phase = Phase.IDLE",
+        (
+            "tests/simulation/test_scenarios.py::test_an_election_that_a_given_up_transfer_causes_late_cannot_overlap_the_leaders_lease",
+        ),
+    ),
+    Mutant(
+        "any_leader_may_ask_to_campaign",
+        "a deposed leader has a follower elected",
+        "            request.term == self._engine.term\n            and self._engine.leader == peer\n",
+        "            self._engine.leader == peer\n",
+        (
+            "tests/replication/test_leading.py::test_a_leader_that_led_before_cannot_ask_for_a_transfer_of_that_time",
+        ),
+    ),
+    Mutant(
+        "a_stale_leader_is_answered_not_told",
+        "a deposed leader goes on for ever",
+        "        if term >= self._engine.term:\n            return False\n        self.notice(peer)",
+        "        if term >= self._engine.term:\n            return False",
+        ("tests/replication/test_consensus.py::test_whoever_speaks_in_an_older_term_is_told",),
+    ),
+    Mutant(
+        "a_higher_term_is_ignored",
+        "a deposed leader never steps down",
+        "        self._engine.follow(term)\n        return True",
+        "        return True",
+        (
+            "tests/replication/test_consensus.py::test_a_term_is_believed_up_to_the_step_that_elections_may_take_and_any_by_who_has_none",
+        ),
+    ),
+    Mutant(
+        "two_leaders_of_a_term_are_borne",
+        "what Raft rules out is passed over in silence",
+        "        if term == self._engine.term and self._engine.role is Role.LEADER:\n            raise ConsensusViolated",
+        "        if False:\n            raise ConsensusViolated",
+        ("tests/replication/test_consensus.py::test_two_leaders_of_one_term_stop_the_process",),
+    ),
+    Mutant(
+        "answers_to_an_earlier_leadership_count",
+        "entries count as replicated that are not",
+        "return term == self._engine.term and self._engine.role is Role.LEADER",
+        "return self._engine.role is Role.LEADER",
+        ("tests/replication/test_consensus.py::test_an_answer_to_an_earlier_leadership_counts_for_nothing",),
+    ),
+    Mutant(
+        "electors_are_not_asked_what_they_know",
+        "a new leader repeats hand-overs without their mark",
+        "            self.elected_by.append(vote.state)\n",
+        "",
+        ("tests/replication/test_consensus.py::test_who_elects_tells_what_it_knows",),
+    ),
+)
+
+APPENDS = (
+    Mutant(
+        "an_append_is_not_compared_with_the_log",
+        "a late append cuts off acknowledged entries",
+        "if append.prev_index > max(log.last_index, commit_index) or _differs(append, log, commit_index):",
+        "if append.prev_index > max(log.last_index, commit_index):",
+        (
+            "tests/replication/test_guard_appends.py::test_a_gap_or_a_differing_predecessor_is_answered_with_one_step_back_to_the_commit_index",
+        ),
+    ),
+    Mutant(
+        "entries_beyond_the_end_are_taken",
+        "the log gets a hole",
+        "if append.prev_index > max(log.last_index, commit_index) or _differs(append, log, commit_index):",
+        "if _differs(append, log, commit_index):",
+        ("tests/replication/test_guard_appends.py",),
+        argued="beyond the end of the log no term is known, so the terms differ, which refuses the append as well",
+    ),
+    Mutant(
+        "commit_runs_ahead_of_what_was_verified",
+        "entries of an older leader are applied",
+        "commit = min(append.commit_index, verified)",
+        "commit = append.commit_index",
+        (
+            "tests/replication/test_guard_appends.py::test_the_commit_index_goes_no_further_than_what_the_append_verified",
+        ),
+    ),
+    Mutant(
+        "committed_entries_may_be_replaced",
+        "replicas diverge in silence",
+        "    if fresh <= log.last_index and fresh <= commit_index:\n",
+        "    if False:\n",
+        (
+            "tests/replication/test_guard_appends.py::test_a_conflict_at_or_below_the_commit_index_stops_the_process",
+        ),
+    ),
+    Mutant(
+        "terms_of_held_entries_are_not_looked_at",
+        "a conflicting entry stays",
+        "if index > log.last_index or (held is not None and held != entry.term):",
+        "if index > log.last_index:",
+        ("tests/replication/test_guard_appends.py::test_a_conflict_of_terms_is_truncated_from_there_on",),
+    ),
+    Mutant(
+        "an_answer_beyond_the_log_counts",
+        "a peer's match index lies beyond the log",
+        "            or answer.next_index > self._journal.last_index + 1\n",
+        "",
+        (
+            "tests/replication/test_consensus.py::test_an_answer_from_a_stranger_or_beyond_the_log_counts_for_nothing",
+        ),
+    ),
+    Mutant(
+        "answers_of_strangers_count",
+        "a node that is no member counts towards a commit",
+        "peer not in self._engine.voters | self._engine.learners",
+        "False",
+        (
+            "tests/replication/test_consensus.py::test_an_answer_from_a_stranger_or_beyond_the_log_counts_for_nothing",
+        ),
+    ),
+    Mutant(
+        "old_resets_are_heard",
+        "everything is sent again for each answer to a lost append",
+        "if not self.reset_floor < sequence <= self.sequence:",
+        "if not sequence <= self.sequence:",
+        (
+            "tests/simulation/test_votes_and_answers.py::test_one_lost_append_is_sent_again_once_though_every_later_one_is_refused",
+        ),
+    ),
+    Mutant(
+        "the_window_never_closes",
+        "memory grows with the lag of a stopped follower",
+        "return now >= self.closed_until and self.under_way_bytes < self.window_bytes",
+        "return now >= self.closed_until",
+        ("tests/replication/test_guard_votes.py::test_a_full_window_closes_until_answers_come",),
+    ),
+    Mutant(
+        "what_is_under_way_is_never_lost",
+        "a follower whose answers were lost is sent nothing more",
+        "return bool(self.under_way) and now - self.answered_at > patience_s",
+        "return False",
+        ("tests/replication/test_guard_flow.py::test_what_could_still_come_on_a_slow_way_is_not_lost",),
+    ),
+)
+
+LEASES = (
+    Mutant(
+        "a_lease_without_a_majority",
+        "two replicas serve at once",
+        "return now < _of_a_majority(self.promised, voters)",
+        "return True",
+        ("tests/replication/test_guard_votes.py::test_an_answer_that_names_a_time_to_come_does_not_count",),
+    ),
+    Mutant(
+        "a_lease_by_one_answer_too_few",
+        "a minority grants a lease",
+        "needed = (len(voters) + 1) // 2",
+        "needed = len(voters) // 2",
+        ("tests/replication/test_guard_votes.py::test_an_answer_that_names_a_time_to_come_does_not_count",),
+    ),
+    Mutant(
+        "a_lease_from_the_arrival_of_the_answer",
+        "answers that were long under way prolong the lease",
+        "self.promised[peer] = max(sent + length_s, self.promised.get(peer, -math.inf))",
+        "self.promised[peer] = max(now + length_s, self.promised.get(peer, -math.inf))",
+        (
+            "tests/replication/test_guard_votes.py::test_a_lease_runs_from_when_the_majoritys_heartbeat_was_sent",
+        ),
+    ),
+    Mutant(
+        "answers_from_before_a_transfer_count",
+        "the old leader serves beside its target",
+        "if self.not_before <= sent <= now:",
+        "if sent <= now:",
+        (
+            "tests/replication/test_guard_votes.py::test_answers_to_heartbeats_from_before_the_lease_began_do_not_count",
+        ),
+    ),
+    Mutant(
+        "answers_with_a_time_to_come_count",
+        "a peer's wrong echo gives a lease without end",
+        "if self.not_before <= sent <= now:",
+        "if self.not_before <= sent:",
+        ("tests/replication/test_guard_votes.py::test_an_answer_that_names_a_time_to_come_does_not_count",),
+    ),
+    Mutant(
+        "the_lease_is_kept_in_a_hand_over",
+        "two replicas hold a valid lease",
+        "leads = self._engine.role is Role.LEADER and not handing_over",
+        "leads = self._engine.role is Role.LEADER",
+        (
+            "tests/simulation/test_scenarios.py::test_d2_a_leader_that_hands_over_does_not_answer_for_its_successor",
+        ),
+    ),
+    Mutant(
+        "proposals_are_taken_in_a_hand_over",
+        "what is proposed in a hand-over is lost or doubled",
+        "return self.has_lease(now) and not self.transfer.running",
+        "return self.has_lease(now)",
+        (
+            "tests/replication/test_leading.py::test_a_leader_serves_and_proposes_in_no_phase_of_a_transfer_however_fresh_its_lease",
+        ),
+    ),
+    Mutant(
+        "a_new_leader_serves_before_its_own_entry",
+        "acknowledged entries of an earlier term are not seen",
+        "return self.may_propose(now) and self.applied >= self._engine.no_op_index",
+        "return self.may_propose(now)",
+        (
+            "tests/replication/test_leading.py::test_a_leader_serves_once_a_majority_has_answered_and_its_own_entry_is_applied",
+        ),
+    ),
+    Mutant(
+        "a_read_is_confirmed_by_old_answers",
+        "a read misses what another leader acknowledged",
+        "return leads and self._lease.confirmed(self._engine.voters) >= since",
+        "return leads",
+        (
+            "tests/simulation/test_scenarios.py::test_d2_a_leader_that_hands_over_does_not_answer_for_its_successor",
+        ),
+    ),
+    Mutant(
+        "a_read_before_the_own_entry_is_committed",
+        "a read misses what an earlier leader acknowledged",
+        "leads = self._engine.role is Role.LEADER and self._engine.commit_index >= self._engine.no_op_index",
+        "leads = self._engine.role is Role.LEADER",
+        (
+            "tests/replication/test_leading.py::test_a_leader_confirms_no_read_before_its_own_entry_is_committed",
+        ),
+    ),
+    Mutant(
+        "a_read_does_not_wait_for_applying",
+        "a read misses what is committed and not applied",
+        "if led and core.applied >= max(floor, consensus.no_op_index):",
+        "if led:",
+        ("tests/replication/test_applying.py::test_a_read_waits_until_all_that_is_committed_is_applied",),
+    ),
+    Mutant(
+        "a_transfer_does_not_drain",
+        "a transfer under load loses what is under way",
+        "if self.applied >= last and self._engine.match_index(transfer.target) >= last:",
+        "if True:",
+        ("tests/simulation/test_scenarios.py::test_d_a_transfer_waits_for_what_is_under_way",),
+    ),
+    Mutant(
+        "a_transfer_does_not_tell_its_last_state",
+        "the next leader repeats what was handed over",
+        "elif transfer.phase is Phase.TELLING and self._lease.has_echoed(transfer.target, transfer.told_at):",
+        "elif transfer.phase is Phase.TELLING:",
+        (
+            "tests/simulation/test_votes_and_answers.py::test_a_transfer_that_was_given_up_is_void_also_for_a_voter_that_has_been_restarted_since",
+        ),
+    ),
+    Mutant(
+        "a_silent_target_costs_the_whole_deadline",
+        "no proposals are taken for five seconds",
+        "return now >= min(self.deadline, self.heard_at + silence_s)",
+        "return now >= self.deadline",
+        (
+            "tests/replication/test_leading.py::test_a_transfer_to_a_node_that_has_died_is_given_up_long_before_its_deadline",
+        ),
+    ),
+    Mutant(
+        "a_heartbeat_promises_the_leaders_patience_unasked",
+        "a leader that asks for a long patience is waited for without end",
+        "patience_ms = min(beat.patience_ms, self._settings.patience_ms)",
+        "patience_ms = beat.patience_ms",
+        (
+            "tests/replication/test_leading.py::test_a_follower_is_as_patient_as_it_is_asked_to_be_but_for_no_longer_than_is_agreed",
+        ),
+    ),
+)
+
+MEMBERS = (
+    Mutant(
+        "two_changes_of_members_at_once",
+        "a cut-off leader removes its peers one by one and is its own majority",
+        "        if self._SyncObj__raftLastApplied < self.change_index:\n            return False\n",
+        "",
+        ("tests/replication/test_consensus.py::test_a_second_change_of_members_waits_for_the_first",),
+    ),
+    Mutant(
+        "a_newcomer_counts_before_it_has_learnt",
+        "a majority waits for an empty disk",
+        "while lag > core.settings.learner_lag_max or core.consensus.match_index(node) == 0:",
+        "while False:",
+        (
+            "tests/simulation/test_state_and_members.py::test_every_member_is_replaced_one_by_one_and_nothing_is_lost",
+        ),
+    ),
+    Mutant(
+        "leaving_is_answered_without_a_barrier",
+        "an older removal passes for this one, and the node votes on as a member",
+        "        await reading.read_barrier(core)  # a leader of before may not know that it was added again since\n",
+        "",
+        ("tests/simulation/test_state_and_members.py::test_only_a_leader_knows_that_a_node_has_left",),
+    ),
+    Mutant(
+        "leaving_is_answered_before_it_is_applied",
+        "a node that has lost its data is told it has left, and has not",
+        "while any(index > core.applied for index, _ in core.journal.membership_changes):",
+        "while False:",
+        (
+            "tests/simulation/test_state_and_members.py::test_nobody_is_told_to_have_left_before_it_is_committed",
+        ),
+    ),
+    Mutant(
+        "a_change_counts_when_applied",
+        "a restarted node counts majorities of members long gone",
+        "        for index, payload in journal.membership_changes:  # effective once in the log, not once applied (S19)\n            self._raft.change_cluster(payload)\n",
+        "        for index, _payload in journal.membership_changes:\n",
+        (
+            "tests/replication/test_consensus.py::test_a_change_of_members_counts_from_the_log_also_after_a_restart",
+        ),
+    ),
+    Mutant(
+        "frames_of_before_count",
+        "a message of a broken stream counts a second time",
+        "if start < heard.start or frame.sequence <= before:",
+        "if False:",
+        ("tests/replication/test_wire.py::test_what_is_left_of_an_earlier_stream_brings_nothing",),
+    ),
+    Mutant(
+        "frames_of_a_replaced_disk_count",
+        "a vote of a disk that is gone counts",
+        "        if frame.incarnation in heard.retired:\n            return False\n",
+        "",
+        ("tests/replication/test_wire.py::test_a_replaced_disk_is_a_new_sender_and_the_old_one_is_over",),
+    ),
+    Mutant(
+        "frames_for_another_cluster_count",
+        "a node of another cluster is obeyed",
+        "if (frame.cluster, frame.receiver) != (self.cluster, self._node) or not frame.sender:",
+        "if frame.receiver != self._node or not frame.sender:",
+        (
+            "tests/replication/test_wire.py::test_a_frame_of_another_cluster_for_another_node_or_with_a_wrong_checksum_is_refused",
+        ),
+    ),
+    Mutant(
+        "frames_are_not_checked",
+        "a frame that the network has damaged is obeyed",
+        "if frame.crc32c != _crc32c(frame.messages):",
+        "if False:",
+        (
+            "tests/replication/test_wire.py::test_a_frame_of_another_cluster_for_another_node_or_with_a_wrong_checksum_is_refused",
+        ),
+    ),
+    Mutant(
+        "an_uncertified_sender_counts",
+        "a client's certificate speaks for a node",
+        "if certified is not None and frame.sender not in certified:",
+        "if False:",
+        (
+            "tests/replication/test_wire.py::test_who_may_not_speak_for_the_sender_is_refused_and_leaves_no_trace",
+        ),
+    ),
+)
+
+SENDING = (
+    Mutant(
+        "appends_with_an_uncertain_commit_leave_early",
+        "a follower applies what a power loss takes back",
+        "return message.append.term == term and message.append.commit_index <= index",
+        "return message.append.term == term",
+        ("tests/replication/test_sending.py::test_what_rests_on_the_journal_waits_until_it_is_written",),
+    ),
+    Mutant(
+        "appends_of_a_term_not_on_disk_leave_early",
+        "a leader forgets that it has led the term",
+        "return message.append.term == term and message.append.commit_index <= index",
+        "return message.append.commit_index <= index",
+        ("tests/replication/test_sending.py::test_what_rests_on_the_journal_waits_until_it_is_written",),
+    ),
+    Mutant(
+        "a_vote_leaves_before_the_disk_has_it",
+        "a voter that crashes votes twice in a term",
+        'return kind == "heartbeat_reply" and message.heartbeat_reply.term == term',
+        'return kind == "vote" or (kind == "heartbeat_reply" and message.heartbeat_reply.term == term)',
+        ("tests/replication/test_sending.py::test_what_rests_on_the_journal_waits_until_it_is_written",),
+    ),
+    Mutant(
+        "an_append_is_answered_before_the_disk_has_it",
+        "an acknowledged entry goes with a power loss",
+        'return kind == "heartbeat_reply" and message.heartbeat_reply.term == term',
+        'return kind == "appended" or (kind == "heartbeat_reply" and message.heartbeat_reply.term == term)',
+        ("tests/replication/test_sending.py::test_what_rests_on_the_journal_waits_until_it_is_written",),
+    ),
+    Mutant(
+        "applied_before_the_own_disk_has_it",
+        "a cluster of one node answers what a power loss takes back",
+        "limit = min(core.consensus.commit_index, journal.durable_index)",
+        "limit = core.consensus.commit_index",
+        (
+            "tests/simulation/test_small_clusters.py::test_a_cluster_of_one_acknowledges_nothing_that_its_disk_has_not",
+        ),
+    ),
+    Mutant(
+        "answers_go_to_another_terms_proposals",
+        "a lost proposal is answered as committed",
+        "if proposed_term != term:  # another leader's entry took the place: ours can never be committed",
+        "if False:",
+        (
+            "tests/replication/test_proposals.py::test_a_command_whose_place_was_taken_by_another_leader_never_will_be_applied",
+        ),
+    ),
+    Mutant(
+        "proposals_wait_for_ever_at_a_deposed_leader",
+        "callers get no answer",
+        "        for _, answers in under_way.values():\n",
+        "        for _, answers in ():\n",
+        (
+            "tests/replication/test_proposals.py::test_losing_leadership_tells_apart_what_was_proposed_from_what_was_not",
+        ),
+    ),
+    Mutant(
+        "waiting_proposals_have_no_bound",
+        "memory grows with what waits",
+        "if full or len(self._waiting) >= settings.waiting_commands_max:",
+        "if len(self._waiting) >= settings.waiting_commands_max:",
+        ("tests/replication/test_proposals.py::test_too_much_is_refused_before_memory_grows",),
+    ),
+)
+
+MUTANTS = (
+    *VOTES,
+    *APPENDS,
+    *LEASES,
+    *MEMBERS,
+    *SENDING,
+)

@@ -1,0 +1,435 @@
+"""Mutants of who may speak, what strangers, requests and slow links may cost, and what may reach the log."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+PEERS = (
+    Mutant(
+        "anybody_speaks_as_a_peer",
+        "a stranger with a certificate is heard as a node",
+        "return node in self._known_peers",
+        "return True",
+        (
+            "tests/cluster/test_peer_certificates.py::test_a_client_that_speaks_as_a_node_or_as_one_more_is_told_why_not",
+        ),
+    ),
+    Mutant(
+        "messages_of_strangers_are_taken_in",
+        "a stranger on an open stream moves the term",
+        "        if peer not in self._known_peers:\n            self._core.dropped",
+        "        if False:\n            self._core.dropped",
+        ("tests/simulation/test_votes_and_answers.py::test_what_a_stranger_says_counts_for_nothing",),
+    ),
+    Mutant(
+        "a_stranger_passes_the_gate",
+        "a stranger is given tickets and the state",
+        "        if not self.admits(claimed):\n",
+        "        if False:\n",
+        ("tests/replication/test_peer_gate.py::test_nobody_speaks_for_another_and_no_stranger_speaks",),
+    ),
+    Mutant(
+        "a_certificate_speaks_for_any_node",
+        "a client's certificate speaks for a node",
+        "if names is not None and claimed not in names:",
+        "if False:",
+        ("tests/replication/test_peer_gate.py::test_nobody_speaks_for_another_and_no_stranger_speaks",),
+    ),
+    Mutant(
+        "who_left_to_come_back_is_a_stranger",
+        "a node with an emptied disk can never join again",
+        "return frozenset((*self.named(), *returning, *self._configured))",
+        "return frozenset((*self.named(), *self._configured))",
+        (
+            "tests/replication/test_membership.py::test_peers_are_those_named_those_configured_and_those_who_have_left_to_come_back",
+        ),
+    ),
+    Mutant(
+        "an_absurd_term_is_believed",
+        "one message takes the cluster to a term that none follows",
+        "if not terms.is_plausible(terms.highest(message), self.term):",
+        "if False:",
+        (
+            "tests/replication/test_consensus.py::test_a_message_of_a_term_that_no_election_leads_to_counts_for_nothing",
+        ),
+    ),
+    Mutant(
+        "a_term_may_leap",
+        "one message takes the cluster to a term that none follows",
+        "return term < TERM_END and (own == 0 or term <= own + TERM_STEP_MAX)",
+        "return term < TERM_END",
+        (
+            "tests/replication/test_consensus.py::test_a_message_of_a_term_that_no_election_leads_to_counts_for_nothing",
+        ),
+    ),
+    Mutant(
+        "terms_of_entries_are_not_looked_at",
+        "an absurd term comes within an entry",
+        "    named.extend(entry.term for entry in message.append.entries)\n",
+        "",
+        (
+            "tests/replication/test_consensus.py::test_a_message_of_a_term_that_no_election_leads_to_counts_for_nothing",
+        ),
+    ),
+    Mutant(
+        "a_state_of_an_absurd_term_is_taken",
+        "an absurd term comes with a state",
+        "return position.index > consensus.commit_index and is_plausible(position.term, consensus.term)",
+        "return position.index > consensus.commit_index",
+        (
+            "tests/replication/test_installing.py::test_a_state_is_taken_only_if_it_is_ahead_and_of_a_term_that_elections_lead_to",
+        ),
+    ),
+    Mutant(
+        "a_ticket_is_good_for_ever",
+        "who has overheard a ticket comes in with it",
+        'return node if now < until else ""',
+        "return node",
+        ("tests/replication/test_peer_listener.py::test_a_ticket_lets_in_once_and_for_a_while",),
+    ),
+    Mutant(
+        "a_ticket_is_good_twice",
+        "who has overheard a ticket comes in with it",
+        'self._given.pop(ticket, ("", 0.0))',
+        'self._given.get(ticket, ("", 0.0))',
+        ("tests/replication/test_peer_listener.py::test_a_ticket_lets_in_once_and_for_a_while",),
+    ),
+    Mutant(
+        "a_ticket_speaks_for_any_node",
+        "a node speaks as another one",
+        "listener.inbound.open(frame, {self._peer})",
+        "listener.inbound.open(frame)",
+        ("tests/replication/test_transport.py::test_garbage_ends_the_stream_and_no_other",),
+    ),
+    Mutant(
+        "any_token_meets",
+        "who lacks the peers' token is given tickets",
+        'if self._token and not hmac.compare_digest(f"Bearer {self._token}".encode(), str(shown).encode()):',
+        "if False:",
+        ("tests/replication/test_transport.py::test_a_peer_without_the_clusters_token_is_not_listened_to",),
+    ),
+    Mutant(
+        "nodes_of_another_cluster_meet",
+        "a node of another cluster is given tickets",
+        "        if request.cluster != register.cluster:\n",
+        "        if False:\n",
+        ("tests/replication/test_transport.py::test_a_node_of_another_cluster_is_given_no_ticket",),
+    ),
+)
+
+STREAMS = (
+    Mutant(
+        "appends_go_with_the_heartbeats",
+        "bulk keeps heartbeats waiting, and a slow link loses its leader",
+        'BULK: Final = frozenset({"append", "need_snapshot"})',
+        "BULK: Final = frozenset()",
+        ("tests/simulation/test_slow_nodes_and_links.py::test_bulk_over_slow_links_keeps_its_leader",),
+    ),
+    Mutant(
+        "only_whole_frames_are_life",
+        "a slow link is cut while it carries a frame",
+        "        listener = self._listener\n        self._heard = self._loop.time()\n        try:",
+        "        listener = self._listener\n        try:",
+        (
+            "tests/replication/test_peer_listener.py::test_a_frame_may_take_as_long_as_the_slowest_link_needs_for_it_and_no_byte_may_stay_away",
+        ),
+    ),
+    Mutant(
+        "a_large_frame_has_no_longer",
+        "a slow link is cut while it carries a frame",
+        "allowed_s = self._silence_s + self._unframing.begun_bytes / SLOWEST_BYTES_PER_S",
+        "allowed_s = self._silence_s",
+        (
+            "tests/replication/test_peer_listener.py::test_a_frame_may_take_as_long_as_the_slowest_link_needs_for_it_and_no_byte_may_stay_away",
+        ),
+    ),
+    Mutant(
+        "a_frame_may_take_for_ever",
+        "a stream that gets nowhere is kept",
+        "self._unframing.begun_bytes > 0 and now - self._whole >= allowed_s",
+        "False",
+        (
+            "tests/replication/test_peer_listener.py::test_a_frame_may_take_as_long_as_the_slowest_link_needs_for_it_and_no_byte_may_stay_away",
+        ),
+    ),
+    Mutant(
+        "a_frame_may_have_any_size",
+        "a peer takes all memory",
+        "if mark != _MARK or size > self._frame_bytes_max:",
+        "if mark != _MARK:",
+        (
+            "tests/replication/test_peer_frames.py::test_a_frame_of_the_largest_size_fits_and_a_larger_one_does_not",
+        ),
+    ),
+    Mutant(
+        "a_message_may_have_any_size",
+        "a peer takes all memory by pieces",
+        "if sum(map(len, pieces)) > self._message_bytes_max:",
+        "if False:",
+        ("tests/replication/test_wire.py::test_a_message_without_end_is_refused_at_its_limit",),
+    ),
+    Mutant(
+        "pieces_with_a_hole_are_joined",
+        "what was lost in the middle of a message goes unnoticed",
+        "        if frame.sequence > before + 1:\n            heard.pieces[frame.bulk].clear()\n",
+        "",
+        ("tests/replication/test_wire.py::test_a_message_in_pieces_comes_whole_or_not_at_all",),
+    ),
+    Mutant(
+        "one_order_for_both_streams",
+        "an append that a heartbeat has overtaken counts for nothing",
+        "before = heard.sequences[frame.bulk]",
+        "before = max(heard.sequences.values())",
+        (
+            "tests/replication/test_wire.py::test_each_of_two_streams_has_its_own_order_and_waits_for_no_other",
+        ),
+    ),
+    Mutant(
+        "the_window_of_a_slow_link_stays",
+        "the queue of a slow link grows without end",
+        "            self._shrink(int(self.window_bytes * wanted_s / taken_s))\n",
+        "            pass\n",
+        ("tests/replication/test_guard_flow.py::test_the_window_follows_a_link_that_becomes_slower",),
+    ),
+    Mutant(
+        "patience_regardless_of_size",
+        "what a slow link still carries is sent again, and again",
+        "patience_s = self.patience_s + self.under_way_bytes / _SLOWEST_BYTES_PER_S",
+        "patience_s = self.patience_s",
+        ("tests/replication/test_guard_flow.py::test_what_could_still_come_on_a_slow_way_is_not_lost",),
+    ),
+    Mutant(
+        "strangers_have_no_bound",
+        "silent connections take all descriptors",
+        "        if len(self._strangers) >= STRANGERS_MAX:\n",
+        "        if False:\n",
+        ("tests/replication/test_peer_listener.py::test_hundreds_who_say_nothing_keep_no_peer_out",),
+    ),
+    Mutant(
+        "strangers_may_stay",
+        "silent connections take all places",
+        "async with asyncio.timeout(self._deadline_s):",
+        "async with asyncio.timeout(None):",
+        (
+            "tests/replication/test_peer_listener.py::test_who_shows_no_ticket_in_time_is_closed_and_a_peer_is_not",
+        ),
+    ),
+    Mutant(
+        "a_peer_opens_any_number_of_streams",
+        "one peer takes all descriptors",
+        "for other in own[: max(0, len(own) + 1 - STREAMS_OF_A_PEER_MAX)]:",
+        "for other in own[:0]:",
+        ("tests/replication/test_peer_listener.py::test_hundreds_who_say_nothing_keep_no_peer_out",),
+    ),
+)
+
+CALLS = (
+    Mutant(
+        "who_has_no_token_is_read",
+        "requests of anybody are received and parsed",
+        "return handler if refusal is None else _refusing(refusal)",
+        "return handler",
+        ("tests/cluster/test_strangers.py::test_a_call_of_any_kind_is_refused_by_its_headers_alone",),
+    ),
+    Mutant(
+        "calls_have_no_bound",
+        "anybody with a token takes all memory by calls",
+        "if refusal is None and self.calls >= self._bounds.calls_max:",
+        "if False:",
+        ("tests/cluster/test_strangers.py::test_a_node_takes_no_more_connections_and_calls_than_it_says",),
+    ),
+    Mutant(
+        "a_silent_call_stays",
+        "calls without a request are kept for ever",
+        "async with asyncio.timeout(wait_ms / 1_000) as patience:",
+        "async with asyncio.timeout(None) as patience:",
+        ("tests/cluster/test_strangers.py::test_a_call_whose_request_never_comes_is_ended",),
+    ),
+    Mutant(
+        "silent_calls_have_no_bound",
+        "calls without a request fill the node",
+        "        if len(self._waiting) >= self._bounds.waiting_calls_max:\n",
+        "        if False:\n",
+        (
+            "tests/cluster/test_strangers.py::test_streams_that_stay_silent_are_ended_where_no_token_is_asked_for",
+        ),
+    ),
+    Mutant(
+        "a_request_may_have_any_size",
+        "a large request is parsed on the event loop",
+        "if self._bytes_max is not None and isinstance(request, bytes) and len(request) > self._bytes_max:",
+        "if False:",
+        (
+            "tests/cluster/test_strangers.py::test_a_request_beyond_every_limit_is_refused_before_it_is_parsed",
+        ),
+    ),
+    Mutant(
+        "anybody_operates",
+        "a token without the right operates the cluster",
+        "allowed = token.operate\n",
+        "allowed = True\n",
+        ("tests/cluster/test_rights.py::test_only_an_operator_moves_leadership",),
+    ),
+    Mutant(
+        "rights_are_not_of_topics",
+        "a token reads another tenant's topic",
+        "refused = [topic for topic in topics if not any(_matches(p, topic) for p in patterns)]",
+        "refused: list[str] = []",
+        ("tests/cluster/test_rights.py::test_a_token_without_the_right_is_refused",),
+    ),
+    Mutant(
+        "the_status_shows_all_topics",
+        "a tenant sees the topics of others",
+        "return lambda topic: any(_matches(pattern, topic) for pattern in patterns)",
+        "return lambda topic: True",
+        (
+            "tests/cluster/test_rights.py::test_a_status_names_only_topics_that_the_token_may_do_anything_with",
+        ),
+    ),
+    Mutant(
+        "anybody_gets_any_message",
+        "a tenant reads the messages of others",
+        "if state not in STATES or not self._may_know(context, parsed).all():",
+        "if state not in STATES:",
+        ("tests/cluster/test_rights.py::test_a_message_of_others_is_looked_up_as_if_it_were_not_there",),
+    ),
+    Mutant(
+        "anybody_cancels_any_message",
+        "a tenant cancels the messages of others",
+        "            known = self._may_know(context, parsed)\n",
+        "",
+        (
+            "tests/cluster/test_rights.py::test_a_message_of_others_can_neither_be_cancelled_nor_told_from_one_that_is_not_there",
+        ),
+    ),
+    Mutant(
+        "a_request_names_any_number_of_offsets",
+        "one request holds up the event loop",
+        '        if count <= most:\n            return None\n        text = f"{count} offsets',
+        '        if True:\n            return None\n        text = f"{count} offsets',
+        ("tests/node/test_many_offsets.py::test_offsets_are_taken_up_to_the_limit",),
+    ),
+    Mutant(
+        "a_resumption_names_any_number_of_queues",
+        "one request holds up the event loop",
+        "if len(request.holding) > QUEUES_HELD_MAX:",
+        "if False:",
+        (
+            "tests/node/test_many_offsets.py::test_what_a_consumer_holds_is_of_few_queues_and_its_offsets_count_together",
+        ),
+    ),
+    Mutant(
+        "many_offsets_are_one_piece_of_work",
+        "one request holds up the event loop",
+        "        if len(offsets) <= PIECE_OFFSETS:\n",
+        "        if True:\n",
+        ("tests/node/test_many_offsets.py::test_each_piece_has_a_turn_of_its_own_whoever_asks",),
+    ),
+    Mutant(
+        "pieces_of_work_share_a_turn",
+        "many requests at once hold up the event loop",
+        "            await asyncio.sleep(0)\n        return done",
+        "        return done",
+        ("tests/node/test_many_offsets.py::test_each_piece_has_a_turn_of_its_own_whoever_asks",),
+    ),
+    Mutant(
+        "an_entry_is_filled_by_bytes_alone",
+        "applying one entry holds up the event loop",
+        "if commands and (len(command) > room_bytes or cost_us > room_us):",
+        "if commands and len(command) > room_bytes:",
+        (
+            "tests/replication/test_proposals.py::test_an_entry_costs_no_more_than_a_turn_may_but_for_one_command",
+        ),
+    ),
+    Mutant(
+        "hours_cost_nothing",
+        "applying schedules of many hours holds up the event loop",
+        "return len(request.records) * MESSAGE_NS + HOUR_NS * _hours(command.due_ms or request.due_ms)",
+        "return len(request.records) * MESSAGE_NS",
+        ("tests/replication/test_costs.py::test_a_schedule_costs_by_messages_and_hours",),
+    ),
+)
+
+LOGGED = (
+    Mutant(
+        "a_sequence_may_be_the_greatest",
+        "a request takes the table of producers to its end",
+        "if request.sequence > SEQUENCE_MAX:",
+        "if False:",
+        ("tests/node/test_intake.py::test_a_bad_batch_is_refused_by_its_reason",),
+    ),
+    Mutant(
+        "a_floor_may_run_over",
+        "a checkpoint cannot be written, on every node",
+        "self.floor = max(self.floor, min(sequence + 1, FLOOR_MAX))",
+        "self.floor = max(self.floor, sequence + 1)",
+        (
+            "tests/replication/test_producers.py::test_the_greatest_sequence_that_0_1_0_took_goes_into_a_checkpoint_and_makes_room_like_any",
+        ),
+    ),
+    Mutant(
+        "a_copy_may_name_any_hour",
+        "the ledger's columns run over while applying, on every node",
+        "known = (attempt > 0) & (hour <= INT32_MAX)",
+        "known = attempt > 0",
+        ("tests/replication/test_events.py",),
+    ),
+    Mutant(
+        "producers_may_use_reserved_names",
+        "a producer forges a dead letter",
+        "            if name.startswith(RESERVED):\n",
+        "            if False:\n",
+        ("tests/node/test_intake.py::test_a_bad_batch_is_refused_by_its_reason",),
+    ),
+    Mutant(
+        "producers_may_write_dead_letters",
+        "a producer forges a dead letter",
+        "if not topic.startswith(DEAD_LETTERS):",
+        "if True:",
+        ("tests/node/test_intake.py::test_a_bad_batch_is_refused_by_its_reason",),
+    ),
+    Mutant(
+        "a_letter_of_another_group_is_believed",
+        "a forged letter takes a message to a group of another tenant",
+        "    if queue.topic != DEAD_LETTER_TOPIC.format(group=letter.group, topic=letter.topic):\n        return False\n",
+        "",
+        ("tests/node/test_redrive.py::test_a_letter_in_a_topic_that_is_not_its_groups_is_passed_over",),
+    ),
+    Mutant(
+        "a_letter_of_no_message_is_believed",
+        "a forged letter makes a message that nobody scheduled",
+        "return origin.hour < wheel.floor_hour and not wheel.units_in_hour(origin.hour)",
+        "return True",
+        ("tests/node/test_redrive.py::test_a_letter_that_the_log_does_not_bear_out_is_passed_over",),
+    ),
+    Mutant(
+        "a_letter_names_any_time",
+        "a forged letter ends every redrive of its topic",
+        "    if not 0 <= due_ms <= DUE_MS_MAX:\n        return None\n",
+        "",
+        ("tests/node/test_redrive.py::test_a_letter_that_the_log_does_not_bear_out_is_passed_over",),
+    ),
+    Mutant(
+        "an_entry_may_have_half_a_value",
+        "every replica ends, again at each start",
+        "        if len(getattr(command, name)) % width:\n",
+        "        if False:\n",
+        ("tests/replication/test_validity.py",),
+    ),
+    Mutant(
+        "an_entry_may_have_any_time",
+        "every replica ends, again at each start",
+        "if not 0 <= command.now_ms <= DUE_MS_MAX:",
+        "if False:",
+        (
+            "tests/fuzz/test_applying.py::test_replicas_apply_capture_recover_and_tell_whatever_may_be_in_the_log",
+        ),
+    ),
+)
+
+MUTANTS = (
+    *PEERS,
+    *STREAMS,
+    *CALLS,
+    *LOGGED,
+)
