@@ -67,7 +67,7 @@ class MeetResponse(_message.Message):
     def __init__(self, port: _Optional[int] = ..., tickets: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class PeerFrame(_message.Message):
-    __slots__ = ("cluster", "sender", "receiver", "incarnation", "boot", "epoch", "sequence", "crc32c", "messages", "bulk", "continued", "continues")
+    __slots__ = ("cluster", "sender", "receiver", "incarnation", "boot", "epoch", "sequence", "crc32c", "messages", "bulk", "continued", "continues", "joined")
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
     SENDER_FIELD_NUMBER: _ClassVar[int]
     RECEIVER_FIELD_NUMBER: _ClassVar[int]
@@ -80,6 +80,7 @@ class PeerFrame(_message.Message):
     BULK_FIELD_NUMBER: _ClassVar[int]
     CONTINUED_FIELD_NUMBER: _ClassVar[int]
     CONTINUES_FIELD_NUMBER: _ClassVar[int]
+    JOINED_FIELD_NUMBER: _ClassVar[int]
     cluster: str
     sender: str
     receiver: str
@@ -92,7 +93,8 @@ class PeerFrame(_message.Message):
     bulk: bool
     continued: bool
     continues: bool
-    def __init__(self, cluster: _Optional[str] = ..., sender: _Optional[str] = ..., receiver: _Optional[str] = ..., incarnation: _Optional[int] = ..., boot: _Optional[int] = ..., epoch: _Optional[int] = ..., sequence: _Optional[int] = ..., crc32c: _Optional[int] = ..., messages: _Optional[_Iterable[bytes]] = ..., bulk: _Optional[bool] = ..., continued: _Optional[bool] = ..., continues: _Optional[bool] = ...) -> None: ...
+    joined: bool
+    def __init__(self, cluster: _Optional[str] = ..., sender: _Optional[str] = ..., receiver: _Optional[str] = ..., incarnation: _Optional[int] = ..., boot: _Optional[int] = ..., epoch: _Optional[int] = ..., sequence: _Optional[int] = ..., crc32c: _Optional[int] = ..., messages: _Optional[_Iterable[bytes]] = ..., bulk: _Optional[bool] = ..., continued: _Optional[bool] = ..., continues: _Optional[bool] = ..., joined: _Optional[bool] = ...) -> None: ...
 
 class PeerMessage(_message.Message):
     __slots__ = ("append", "appended", "vote_request", "vote", "pre_vote_request", "pre_vote", "term_notice", "timeout_now", "heartbeat", "heartbeat_reply", "need_snapshot")
@@ -382,19 +384,21 @@ class NeedSnapshot(_message.Message):
     def __init__(self, term: _Optional[int] = ..., first_index: _Optional[int] = ..., sequence: _Optional[int] = ...) -> None: ...
 
 class MembershipChange(_message.Message):
-    __slots__ = ("remove", "node", "address", "returns")
+    __slots__ = ("remove", "node", "address", "returns", "incarnation")
     REMOVE_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     RETURNS_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
     remove: bool
     node: str
     address: str
     returns: bool
-    def __init__(self, remove: _Optional[bool] = ..., node: _Optional[str] = ..., address: _Optional[str] = ..., returns: _Optional[bool] = ...) -> None: ...
+    incarnation: int
+    def __init__(self, remove: _Optional[bool] = ..., node: _Optional[str] = ..., address: _Optional[str] = ..., returns: _Optional[bool] = ..., incarnation: _Optional[int] = ...) -> None: ...
 
 class MemberList(_message.Message):
-    __slots__ = ("addresses", "added", "returning")
+    __slots__ = ("addresses", "added", "returning", "incarnations")
     class AddressesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -402,13 +406,22 @@ class MemberList(_message.Message):
         key: str
         value: str
         def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    class IncarnationsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
     ADDRESSES_FIELD_NUMBER: _ClassVar[int]
     ADDED_FIELD_NUMBER: _ClassVar[int]
     RETURNING_FIELD_NUMBER: _ClassVar[int]
+    INCARNATIONS_FIELD_NUMBER: _ClassVar[int]
     addresses: _containers.ScalarMap[str, str]
     added: _containers.RepeatedScalarFieldContainer[str]
     returning: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, addresses: _Optional[_Mapping[str, str]] = ..., added: _Optional[_Iterable[str]] = ..., returning: _Optional[_Iterable[str]] = ...) -> None: ...
+    incarnations: _containers.ScalarMap[str, int]
+    def __init__(self, addresses: _Optional[_Mapping[str, str]] = ..., added: _Optional[_Iterable[str]] = ..., returning: _Optional[_Iterable[str]] = ..., incarnations: _Optional[_Mapping[str, int]] = ...) -> None: ...
 
 class NodeList(_message.Message):
     __slots__ = ("nodes",)
@@ -417,7 +430,7 @@ class NodeList(_message.Message):
     def __init__(self, nodes: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class JournalHead(_message.Message):
-    __slots__ = ("incarnation", "boot", "term", "voted_for", "commit_index", "first_index", "last_index", "last_chain", "members", "installing", "spoken")
+    __slots__ = ("incarnation", "boot", "term", "voted_for", "commit_index", "first_index", "last_index", "last_chain", "members", "installing", "spoken", "joined")
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     BOOT_FIELD_NUMBER: _ClassVar[int]
     TERM_FIELD_NUMBER: _ClassVar[int]
@@ -429,6 +442,7 @@ class JournalHead(_message.Message):
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
     INSTALLING_FIELD_NUMBER: _ClassVar[int]
     SPOKEN_FIELD_NUMBER: _ClassVar[int]
+    JOINED_FIELD_NUMBER: _ClassVar[int]
     incarnation: int
     boot: int
     term: int
@@ -440,4 +454,5 @@ class JournalHead(_message.Message):
     members: MemberList
     installing: LogPosition
     spoken: NodeList
-    def __init__(self, incarnation: _Optional[int] = ..., boot: _Optional[int] = ..., term: _Optional[int] = ..., voted_for: _Optional[str] = ..., commit_index: _Optional[int] = ..., first_index: _Optional[int] = ..., last_index: _Optional[int] = ..., last_chain: _Optional[int] = ..., members: _Optional[_Union[MemberList, _Mapping]] = ..., installing: _Optional[_Union[LogPosition, _Mapping]] = ..., spoken: _Optional[_Union[NodeList, _Mapping]] = ...) -> None: ...
+    joined: bool
+    def __init__(self, incarnation: _Optional[int] = ..., boot: _Optional[int] = ..., term: _Optional[int] = ..., voted_for: _Optional[str] = ..., commit_index: _Optional[int] = ..., first_index: _Optional[int] = ..., last_index: _Optional[int] = ..., last_chain: _Optional[int] = ..., members: _Optional[_Union[MemberList, _Mapping]] = ..., installing: _Optional[_Union[LogPosition, _Mapping]] = ..., spoken: _Optional[_Union[NodeList, _Mapping]] = ..., joined: _Optional[bool] = ...) -> None: ...

@@ -29,7 +29,7 @@ from tarry.replication.installing import Installing, StateMismatch, finish_insta
 from tarry.replication.joining import Joining
 from tarry.replication.journal import Batch, Journal
 from tarry.replication.journal_records import StorageFull
-from tarry.replication.membership import Membership
+from tarry.replication.membership import Membership, counts
 from tarry.replication.proposals import Proposals
 from tarry.replication.register import Register
 from tarry.replication.sending import Sending
@@ -37,10 +37,12 @@ from tarry.replication.settings import ReplicationSettings
 from tarry.replication.snapshot import SnapshotSink, SnapshotSource
 from tarry.replication.status import Dropped, ReplicationStatus, Role, Transferred
 from tarry.replication.transport import Transport
-from tarry.replication.wire import Identity
+from tarry.replication.wire import Identity, Origin
 
 __all__ = ["Driver", "Machine", "StateMismatch"]
 
+_ANSWERS = frozenset({"vote", "pre_vote", "appended", "heartbeat_reply"})
+"""What is counted. All else speaks for itself, whoever says it."""
 _TIMER_SLACK_S = 0.0001  # the engine's comparisons are strict: at its deadline it is not yet due
 
 
@@ -91,12 +93,14 @@ class Driver:
         self._snapshot_source = snapshot_source
         self._sending = Sending(journal, transport)
         self._proposals = Proposals(settings)
-        self._inbound: deque[tuple[str, PeerMessage]] = deque()
+        self._inbound: deque[tuple[str, Origin, PeerMessage]] = deque()
         self._leadership: tuple[Role, int] = (Role.FOLLOWER, 0)
         self._compact_to = 0
         self._writing: asyncio.Future[Any] | None = None
         self._node = node
         self._membership = Membership(journal, members)
+        if journal.empty and node not in members:
+            journal.join()
         finish_installing(journal, machine.applied_index)
         self._core = Core(
             node=node,
@@ -113,10 +117,12 @@ class Driver:
         self._applying = Applying(self._core, machine, self._proposals)
         self._joining = Joining(self._core, self._set_peers)
         self._known_peers = self._membership.peers()
+        self._voters = self._membership.voters()
+        self._peers_by = self._said_of_members()
         self._members = members
         self._unanswered: Set[str] = frozenset()  # of them, those not dialled before they speak
         self._register = Register(self._core)
-        self._early: list[tuple[str, list[PeerMessage]]] = []  # of nodes that are not noted yet
+        self._early: list[tuple[str, list[PeerMessage], Origin]] = []  # of nodes that are not noted yet
         self._installing = Installing(self._core, transport, snapshot_sink)
 
     async def run(self) -> None:
@@ -240,10 +246,11 @@ class Driver:
         if self._installing.ready:
             await self._install()
         consensus = core.consensus
-        known = len(journal.membership_changes), len(self._membership.hearsay)
         for _ in range(min(len(self._inbound), self._settings.turn_messages_max)):
-            peer, message = self._inbound.popleft()
-            if not consensus.receive(peer, message):
+            peer, origin, message = self._inbound.popleft()
+            if not self._counts(peer, origin, message):
+                core.dropped[peer, Dropped.JOURNAL] += 1
+            elif not consensus.receive(peer, message):
                 core.dropped[peer, Dropped.TERM] += 1
         self._proposals.propose(consensus, self._clock.monotonic())
         consensus.tick()
@@ -265,11 +272,11 @@ class Driver:
             finally:
                 await writing
             self._sending.send(late)
-        if (len(journal.membership_changes), len(self._membership.hearsay)) != known:
+        if self._said_of_members() != self._peers_by:
             self._set_peers()
         heard, self._early = self._early, []
-        for peer, messages in heard:
-            self._receive(peer, messages)
+        for peer, messages, origin in heard:
+            self._receive(peer, messages, origin)
         self._tell()
         if self._inbound or core.applied < min(consensus.commit_index, journal.durable_index):
             core.wake.set()
@@ -345,9 +352,9 @@ class Driver:
 
     def _identity(self) -> Identity:
         journal = self._journal
-        return Identity(self._settings.cluster, self._node, journal.incarnation, journal.boot)
+        return Identity(self._settings.cluster, self._node, journal.incarnation, journal.boot, journal.joined)
 
-    def _receive(self, peer: str, messages: list[PeerMessage]) -> None:
+    def _receive(self, peer: str, messages: list[PeerMessage], origin: Origin) -> None:
         if peer not in self._known_peers:
             self._core.dropped[peer, Dropped.STRANGER] += len(messages)
             return
@@ -356,18 +363,38 @@ class Driver:
             self._set_peers()
         if not self._register.noted(peer):
             self._register.note(peer)
-            self._early.append((peer, messages))
+            self._early.append((peer, messages, origin))
             return
         with self._core.holds.by("peers' messages"):
-            self._inbound.extend((peer, message) for message in self._between_turns.take(peer, messages))
+            at_once = self._is_expected(peer, origin)
+            rest = self._between_turns.take(peer, messages) if at_once else messages
+            self._inbound.extend((peer, origin, message) for message in rest)
         if self._inbound or self._proposals.waiting:
             self._core.wake.set()
+
+    def _counts(self, peer: str, origin: Origin, message: PeerMessage) -> bool:
+        """Whether the message may be heeded. A newcomer is taught by what one journal of its answers."""
+        if peer in self._joining.newcomers and message.HasField("appended"):
+            self._joining.taught.setdefault(peer, origin.incarnation)
+        return self._is_expected(peer, origin) or message.WhichOneof("body") not in _ANSWERS
+
+    def _is_expected(self, peer: str, origin: Origin) -> bool:
+        """Whether it is the journal that the peer was added with, or is being taught into."""
+        if peer in self._joining.newcomers:
+            return self._joining.taught.get(peer, origin.incarnation) == origin.incarnation
+        return peer not in self._voters or counts(origin, self._voters[peer])
+
+    def _said_of_members(self) -> tuple[object, ...]:
+        """Of what `_set_peers` makes what the transport and this replica go by."""
+        return self._journal.membership_changes, len(self._membership.hearsay)
 
     def _link(self, peer: str, up: bool) -> None:
         self._core.consensus.link(peer, up)
         self._core.wake.set()
 
     def _set_peers(self) -> None:
+        self._peers_by = self._said_of_members()
+        self._voters = self._membership.voters()
         self._known_peers = self._membership.peers() | self._joining.newcomers.keys()
         peers = self._peers()
         self._unanswered = self._members.keys() - peers.keys() - {self._node}

@@ -62,7 +62,7 @@ class Elections:
             self._engine.retry_election_at(self.contact.heard + self._settings.election_min_ms / 1000)
             return
         self._engine.retry_election_at(now + self._retry_s() * (1 + self._rng.random()))
-        if not self._votes():
+        if not self._membership.votes(self._node):
             return
         request = PreVoteRequest(
             term=self._engine.term + 1,
@@ -78,10 +78,6 @@ class Elections:
         """Soon at first, for others may have heard the leader a little longer; then ever more rarely."""
         retry_ms = self._settings.election_retry_ms << min(8, self._pre_votes.rounds_lost)
         return min(retry_ms, self._settings.election_min_ms) / 1000
-
-    def _votes(self) -> bool:
-        """Whether this replica is a member, not a learner nor removed (L12)."""
-        return self._node in self._membership.current()
 
     def on_pre_vote_request(self, peer: str, request: PreVoteRequest) -> None:
         last = self._journal
@@ -164,7 +160,11 @@ class Elections:
             and self._engine.leader == peer
             and self._engine.role is Role.FOLLOWER
         )
-        if current and self._votes() and self.contact.allows_transfer(request.transfer_number):
+        if (
+            current
+            and self._membership.votes(self._node)
+            and self.contact.allows_transfer(request.transfer_number)
+        ):
             self.campaign(request.transfer_number)
 
     def on_term_notice(self, peer: str, notice: TermNotice) -> None:

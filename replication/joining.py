@@ -23,6 +23,8 @@ class Joining:
         self._running = False
         self.newcomers: dict[str, str] = {}
         """Addresses by node, of learners that are not in the log yet."""
+        self.taught: dict[str, int] = {}
+        """Incarnations by node: of the journals that those of them have answered from first."""
 
     async def add(self, node: str, address: str, deadline_ms: int) -> None:
         """Returns once the node is a member. Raises MembershipRefused, NotLeader, Unknown."""
@@ -33,10 +35,11 @@ class Joining:
         self._set_peers()
         try:
             await self._teach(node, self._core.now() + deadline_ms / 1000)
-            await self._change(MembershipChange(node=node, address=address))
+            await self._change(MembershipChange(node=node, address=address, incarnation=self.taught[node]))
         finally:
             self._running = False
             del self.newcomers[node]
+            self.taught.pop(node, None)
             self._core.consensus.drop_learner(node)
             self._set_peers()
 

@@ -82,6 +82,11 @@ class Journal:
         return self._head.incarnation
 
     @property
+    def joined(self) -> bool:
+        """Whether it began as a newcomer's, not as a founder's."""
+        return self._head.joined
+
+    @property
     def boot(self) -> int:
         """Number of this opening, from 1; durable after the first write."""
         return self._head.boot
@@ -126,6 +131,11 @@ class Journal:
     def returning(self) -> Set[str]:
         """Who was no member as of `first_index`, and had left to come back."""
         return set(self._head.members.returning)
+
+    @property
+    def incarnations(self) -> Mapping[str, int]:
+        """Of the journals that those of `added` were taught into, as far as it was told."""
+        return self._head.members.incarnations
 
     @property
     def spoken(self) -> Set[str]:
@@ -227,6 +237,10 @@ class Journal:
         """Addresses by node, of a cluster's first start."""
         self._head.members.CopyFrom(MemberList(addresses=members))
         self._staged.head = True
+
+    def join(self) -> None:
+        """Begins as a newcomer's."""
+        self._head.joined = self._staged.head = True
 
     def note_spoken(self, node: str) -> None:
         if node not in self._spoken:

@@ -10,6 +10,15 @@ from collections.abc import Mapping
 
 from tarry.proto.tarry_peer_pb2 import MemberList, MembershipChange
 from tarry.replication.journal import Journal
+from tarry.replication.wire import Origin
+
+
+def counts(origin: Origin, added: int) -> bool:
+    """Return whether a member's answers count; `added`: the incarnation that it was added with.
+
+    0: a founder, whom `founding` rules, or added before that was told: not who has begun as a newcomer since.
+    """
+    return origin.incarnation == added if added else not origin.joined
 
 
 class Membership:
@@ -27,7 +36,32 @@ class Membership:
     def at(self, index: int) -> MemberList:
         """As of an index not before the journal's start."""
         addresses, added, returning = self._fold(index)
-        return MemberList(addresses=addresses, added=sorted(added), returning=sorted(returning))
+        known = self.incarnations(index)
+        return MemberList(
+            addresses=addresses, added=sorted(added), returning=sorted(returning), incarnations=known
+        )
+
+    def incarnations(self, index: int | None = None) -> dict[str, int]:
+        """Of the members' journals, of those who were added since it is told; as of now, or of an index."""
+        known = dict(self._journal.incarnations)
+        for change in self._changes(self._journal.last_index if index is None else index):
+            known.pop(change.node, None)
+            if change.incarnation:
+                known[change.node] = change.incarnation
+        return known
+
+    def voters(self) -> dict[str, int]:
+        """The members, and the incarnations that they were added with, 0 where it is not told."""
+        known = self.incarnations()
+        return {node: known.get(node, 0) for node in self.current()}
+
+    def votes(self, node: str) -> bool:
+        """Whether this node, whose journal this is, votes: not a learner, nor removed (L12), nor one who was
+        added with another journal, which is lost."""
+        journal = self._journal
+        own = Origin(journal.incarnation, journal.joined)
+        added = self.voters().get(node)
+        return added is not None and counts(own, added)
 
     def current(self) -> dict[str, str]:
         """Addresses by node."""

@@ -20,14 +20,14 @@ from tarry.replication.clock import to_next
 from tarry.replication.peer_accepting import Accepting, Entering, Tell, untold
 from tarry.replication.peer_frames import FRAME_OVERHEAD_BYTES, TICKET_BYTES, StreamBroken, Unframing
 from tarry.replication.settings import ReplicationSettings
-from tarry.replication.wire import FrameRefused, Inbound
+from tarry.replication.wire import FrameRefused, Inbound, Origin
 
 TICKETS_MAX: Final = 256
 TICKET_S: Final = 10.0
 STREAMS_OF_A_PEER_MAX: Final = 4
 SLOWEST_BYTES_PER_S: Final = 16 << 10
 
-Receive = Callable[[str, list[PeerMessage]], None]
+Receive = Callable[[str, list[PeerMessage], Origin], None]
 
 
 class Tickets:
@@ -60,7 +60,7 @@ class PeerListener:
         self.settings = settings
         self.accepting = Accepting(lambda: _Stream(self), tls, settings.peer_ticket_ms / 1_000, tell)
         self.inbound: Inbound | None = None
-        self.receive: Receive = lambda peer, messages: None
+        self.receive: Receive = lambda peer, messages, origin: None
         self.streams: dict[_Stream, str] = {}
         """Those that have come in: whose each is; the oldest first."""
         self._looking: asyncio.TimerHandle | None = None
@@ -143,7 +143,7 @@ class _Stream(Entering):
                     break
                 peer, messages = listener.inbound.open(frame, {self._peer})
                 if messages:
-                    listener.receive(peer, messages)
+                    listener.receive(peer, messages, listener.inbound.origin(peer))
         except (StreamBroken, FrameRefused):
             listener.accepting.count("no frames of a peer" if self._peer else "no good ticket")
             self.end()

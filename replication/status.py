@@ -11,6 +11,7 @@ class Dropped(enum.StrEnum):
     """Why a peer's message counts for nothing; the value says what to do."""
 
     STRANGER = "it is no member: add it, or name it in `members`"
+    JOURNAL = "its journal is not the one that it was added with: start it with --rejoin"
     TERM = "no election leads to its term from the one here: one of the two nodes needs --rejoin"
 
 

@@ -35,7 +35,7 @@ from tarry.replication.snapshot import SnapshotFailed
 from tarry.replication.transport_options import channel_options, server_options
 from tarry.replication.transport_protocol import ANYBODY, PeerGate, PeerTls, ServeSnapshot, Transport
 from tarry.replication.transport_server import SERVICE, PeerServicer
-from tarry.replication.wire import Identity, Inbound, Outbound
+from tarry.replication.wire import Identity, Inbound, Origin, Outbound
 
 __all__ = ["PeerTransport", "ServeSnapshot", "Transport", "channel_options", "server_options"]
 
@@ -102,7 +102,7 @@ class PeerTransport:
     def start(
         self,
         identity: Identity,
-        receive: Callable[[str, list[PeerMessage]], None],
+        receive: Callable[[str, list[PeerMessage], Origin], None],
         link: Callable[[str, bool], None],
         serve_snapshot: ServeSnapshot,
         fail: Callable[[BaseException], None],

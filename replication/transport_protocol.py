@@ -9,7 +9,7 @@ from typing import Any, Final, NoReturn, Protocol, TypeAlias
 
 from tarry.proto.tarry_peer_pb2 import FetchSnapshotResponse, PeerMessage, RecallResponse, SnapshotFile
 from tarry.replication.register import Register
-from tarry.replication.wire import Identity
+from tarry.replication.wire import Identity, Origin
 
 ServeSnapshot: TypeAlias = Callable[[Sequence[SnapshotFile]], AsyncIterator[FetchSnapshotResponse]]
 """Given what the receiver has already."""
@@ -28,13 +28,13 @@ class Transport(Protocol):
     def start(
         self,
         identity: Identity,
-        receive: Callable[[str, list[PeerMessage]], None],
+        receive: Callable[[str, list[PeerMessage], Origin], None],
         link: Callable[[str, bool], None],
         serve_snapshot: ServeSnapshot,
         fail: Callable[[BaseException], None],
     ) -> None:
-        """All are called on the event loop: `receive(peer, messages)`, `link(peer, up)`, and `fail(error)`
-        where something happened that never should."""
+        """All are called on the event loop: `receive(peer, messages, origin)`, `link(peer, up)`, and
+        `fail(error)` where something happened that never should."""
 
     def restart(self, identity: Identity) -> None:
         """From here on speaks as another start of the same node."""

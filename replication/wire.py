@@ -30,6 +30,15 @@ from tarry.proto.tarry_peer_pb2 import PeerFrame, PeerMessage
 RETIRED_MAX = 16
 
 
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Which journal of a node's says something: an emptied folder begins another."""
+
+    incarnation: int
+    joined: bool = False
+    """It began as a newcomer's, not as a founder's."""
+
+
 class FrameRefused(Exception):
     """Not a frame of ours for us. End the stream: what follows cannot be trusted either."""
 
@@ -46,6 +55,7 @@ class Identity:
     node: str
     incarnation: int
     boot: int
+    joined: bool = False
 
 
 @dataclass(slots=True)
@@ -87,6 +97,7 @@ class Outbound:
             bulk=bulk,
             continued=continued,
             continues=continues,
+            joined=self.identity.joined,
         ).SerializeToString()
 
 
@@ -94,7 +105,7 @@ class Outbound:
 class _Streams:
     """What one sender has said: of its latest incarnation, boot and epoch."""
 
-    incarnation: int
+    origin: Origin
     start: tuple[int, int] = (-1, -1)  # boot, epoch
     sequences: dict[bool, int] = field(default_factory=dict)
     pieces: dict[bool, list[bytes]] = field(default_factory=dict)
@@ -141,6 +152,10 @@ class Inbound:
             messages = self._joined(frame, self._heard[frame.sender].pieces[frame.bulk])
         return frame.sender, messages
 
+    def origin(self, sender: str) -> Origin:
+        """Of the frames that are let through now."""
+        return self._heard[sender].origin
+
     def _joined(self, frame: PeerFrame, pieces: list[bytes]) -> list[PeerMessage]:
         """Return the message whose last piece this is; none: it goes on, or its beginning was lost."""
         if len(frame.messages) != 1 or not frame.messages[0]:
@@ -169,12 +184,12 @@ class Inbound:
         start = frame.boot, frame.epoch
         heard = self._heard.get(frame.sender)
         if heard is None:
-            heard = self._heard[frame.sender] = _Streams(frame.incarnation)
+            heard = self._heard[frame.sender] = _Streams(Origin(frame.incarnation, frame.joined))
         if frame.incarnation in heard.retired:
             return False
-        if frame.incarnation != heard.incarnation:
-            heard.retired = [*heard.retired, heard.incarnation][-RETIRED_MAX:]
-            heard.incarnation = frame.incarnation
+        if frame.incarnation != heard.origin.incarnation:
+            heard.retired = [*heard.retired, heard.origin.incarnation][-RETIRED_MAX:]
+            heard.origin = Origin(frame.incarnation, frame.joined)
             heard.begin(start)
         elif start > heard.start:
             heard.begin(start)

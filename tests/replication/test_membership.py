@@ -9,8 +9,9 @@ import pytest
 from tarry.proto.tarry_peer_pb2 import MembershipChange
 from tarry.replication.journal import Journal
 from tarry.replication.journal_lmdb import LmdbStorage
-from tarry.replication.membership import Membership
+from tarry.replication.membership import Membership, counts
 from tarry.replication.payload import membership_payload
+from tarry.replication.wire import Origin
 from tests.replication.journals import fill, sync
 
 FOUNDERS = {"n1": "old1:1", "n2": "old2:1", "n3": "old3:1"}
@@ -95,3 +96,32 @@ def test_a_change_cut_from_the_log_gives_the_address_back(journal: Journal) -> N
     assert members.current()["n2"] == "moved:1"
     journal.delete_from(3)
     assert members.current() == CONFIGURED
+
+
+def test_who_was_added_counts_with_the_journal_that_it_was_taught_into(journal: Journal) -> None:
+    members = Membership(journal, CONFIGURED)
+    fill(journal, 2)
+    for node, incarnation in (("n4", 44), ("n5", 55), ("n2", 0)):
+        added = MembershipChange(node=node, address=node, incarnation=incarnation)
+        journal.append(membership_payload(added), journal.last_index + 1, 1)
+    change(journal, "n5")
+    assert members.voters() == {"n1": 0, "n2": 0, "n3": 0, "n4": 44}
+    assert members.votes("n1")
+    assert not members.votes("n4")  # this journal is another
+    assert not members.votes("n5")
+    fill(journal, 9)
+    sync(journal)
+    journal.set_commit_index(9)
+    journal.compact(8, members.at(8))
+    assert journal.membership_changes == []
+    assert members.voters() == {"n1": 0, "n2": 0, "n3": 0, "n4": 44}
+
+
+def test_a_founder_counts_with_any_journal_but_a_newcomers(journal: Journal) -> None:
+    assert counts(Origin(7), 0)
+    assert not counts(Origin(7, joined=True), 0)
+    assert counts(Origin(7, joined=True), 7)
+    assert not counts(Origin(7), 8)
+    members = Membership(journal, FOUNDERS)
+    journal.join()
+    assert not members.votes("n1")

@@ -77,7 +77,7 @@ class Port:
     async def __aenter__(self) -> Port:
         await self.listener.listen("127.0.0.1", 0)
         self.listener.start(
-            Inbound("tarry", "n2"), lambda peer, messages: self._heard.put_nowait((peer, messages))
+            Inbound("tarry", "n2"), lambda peer, messages, _: self._heard.put_nowait((peer, messages))
         )
         return self
 

@@ -21,10 +21,11 @@ from tarry.proto.tarry_peer_pb2 import (
     Vote,
 )
 from tarry.replication.peer_frames import framed, opening
+from tarry.replication.register import Register
 from tarry.replication.settings import ReplicationSettings
 from tarry.replication.snapshot import SnapshotFailed
 from tarry.replication.transport import PeerTransport, server_options
-from tarry.replication.wire import Identity, Outbound
+from tarry.replication.wire import Identity, Origin, Outbound
 
 PATIENCE_S = 20
 TICKET = b"<ticket>"
@@ -34,6 +35,16 @@ VOTE = PeerMessage(vote=Vote(term=3)).SerializeToString()
 def a_vote(cluster: str, node: str) -> bytes:
     """Return a vote for n2, as it goes on a stream."""
     return framed(Outbound(Identity(cluster, node, 1, 1), "n2", itertools.count(1)).seal([VOTE]))
+
+
+class Named(Register):
+    """Of a node that nobody has spoken to."""
+
+    cluster = "tarry"
+    node = ""
+
+    def __init__(self, node: str) -> None:
+        self.node = node
 
 
 class End:
@@ -54,6 +65,7 @@ class End:
         self.address = f"127.0.0.1:{self.server.add_insecure_port(self.address)}"
         await self.transport.listen("127.0.0.1")
         await self.server.start()
+        self.transport.introduce(Named(self.name))
         self.transport.start(
             Identity("tarry", self.name, 1, boot), self._receive, self._link, self._no_snapshot, self._fail
         )
@@ -70,7 +82,7 @@ class End:
 
         await asyncio.wait_for(hold(), PATIENCE_S)
 
-    def _receive(self, peer: str, messages: list[PeerMessage]) -> None:
+    def _receive(self, peer: str, messages: list[PeerMessage], _: Origin) -> None:
         self.received += messages
         self.changed.set()
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tarry.proto.tarry_peer_pb2 import PeerFrame, PeerMessage, Vote
-from tarry.replication.wire import FrameRefused, Identity, Inbound, Outbound, SenderNotCertified
+from tarry.replication.wire import FrameRefused, Identity, Inbound, Origin, Outbound, SenderNotCertified
 
 MESSAGE = PeerMessage(vote=Vote(term=3)).SerializeToString()
 
@@ -169,3 +169,13 @@ def test_a_frame_of_another_cluster_for_another_node_or_with_a_wrong_checksum_is
 def test_garbage_is_refused(garbage: bytes) -> None:
     with pytest.raises(FrameRefused):
         inbound().open(garbage)
+
+
+def test_a_receiver_can_tell_which_journal_says_what_it_lets_through() -> None:
+    arrivals = inbound()
+    assert arrivals.open(outbound().seal([MESSAGE]))[1]
+    assert arrivals.origin("n1") == Origin(7)
+    emptied = Outbound(Identity("tarry", "n1", 8, 1, joined=True), "n2", itertools.count(1))
+    assert arrivals.open(emptied.seal([MESSAGE]))[1]
+    assert arrivals.open(outbound(boot=2).seal([MESSAGE]))[1] == []
+    assert arrivals.origin("n1") == Origin(8, joined=True)

@@ -23,11 +23,12 @@ from tarry.replication.guard.appends import Log, Plan
 from tarry.replication.installing import Installing
 from tarry.replication.joining import Joining
 from tarry.replication.leading import Leading
+from tarry.replication.membership import Membership
 from tarry.replication.misfires import Parts
 from tarry.replication.queues import Queues
 from tarry.replication.raft import Engine
 from tarry.replication.status import Role
-from tarry.replication.wire import Inbound
+from tarry.replication.wire import Inbound, Origin
 from tests.simulation.disk import SimDisk
 
 
@@ -66,9 +67,9 @@ def _trim_all_that_is_applied(self: Driver, index: int) -> None:
     self._compact_to = self._core.applied
 
 
-def _hear_anybody(self: Driver, peer: str, messages: list[PeerMessage]) -> None:
+def _hear_anybody(self: Driver, peer: str, messages: list[PeerMessage], origin: Origin) -> None:
     self._known_peers = {*self._known_peers, peer}
-    hear_peers(self, peer, messages)
+    hear_peers(self, peer, messages, origin)
 
 
 hear_peers = Driver._receive
@@ -148,6 +149,10 @@ ABLATIONS: dict[str, tuple[Replaced, ...]] = {
     "write before saying": ((sending.Sending, "split", lambda self, outbox: (outbox, [])),),
     "urgent stream": ((sending, "BULK", frozenset()),),
     "journal lost": ((founding, "may_begin", lambda node, members, answers: True),),
+    "another journal": (
+        (Driver, "_is_expected", lambda self, peer, origin: True),
+        (Membership, "votes", lambda self, node: node in self.current()),
+    ),
     "strangers": ((Driver, "_receive", _hear_anybody),),
     "apply budget": ((applying.Applying, "apply", _apply_all),),
     "checkpoint before trimming": ((Driver, "compact", _trim_all_that_is_applied),),

@@ -22,7 +22,7 @@ from tarry.replication.register import Register
 from tarry.replication.settings import ReplicationSettings
 from tarry.replication.snapshot import SnapshotFailed
 from tarry.replication.transport import ServeSnapshot
-from tarry.replication.wire import FrameRefused, Identity, Inbound, Outbound
+from tarry.replication.wire import FrameRefused, Identity, Inbound, Origin, Outbound
 from tests.simulation.processor import Processor
 
 _FRAMES = ReplicationSettings(frame_bytes_max=64 << 10)
@@ -203,7 +203,7 @@ class SimTransport:
     def start(
         self,
         identity: Identity,
-        receive: Callable[[str, list[PeerMessage]], None],
+        receive: Callable[[str, list[PeerMessage], Origin], None],
         link: Callable[[str, bool], None],
         serve_snapshot: ServeSnapshot,
         fail: Callable[[BaseException], None],
@@ -281,7 +281,7 @@ class SimTransport:
             self._network.refused += 1
             return
         if messages:
-            self._receive(peer, messages)
+            self._receive(peer, messages, self._inbound.origin(peer))
 
     def refresh(self) -> None:
         """Links follow what can be noticed of the network, after a while."""

@@ -55,6 +55,7 @@ PAIRS: dict[str, Callable[[], None]] = {
     "write before saying": answers.test_an_answer_waits_until_the_disk_has_what_it_speaks_of,
     "urgent stream": slow.test_bulk_over_slow_links_keeps_its_leader,
     "journal lost": members.test_a_voter_with_an_emptied_disk_does_not_vote_and_comes_back_as_a_newcomer,
+    "another journal": members.test_an_added_member_with_an_emptied_disk_neither_votes_nor_counts,
     "strangers": hostile.test_nothing_that_a_stranger_says_moves_anybody,
     "apply budget": slow.test_a_backlog_to_apply_does_not_silence_a_new_leader,
     "checkpoint before trimming": (small.test_a_node_by_itself_keeps_every_entry_that_no_checkpoint_contains),

@@ -289,7 +289,7 @@ def test_t_a_follower_that_stands_still_is_sent_no_more_than_a_window() -> None:
         still.running.clear()
         await asyncio.gather(*[world.propose(leader) for _ in range(300)])
         waiting = sum(
-            message.ByteSize() for _, message in still.driver._inbound if message.HasField("append")
+            message.ByteSize() for *_, message in still.driver._inbound if message.HasField("append")
         )
         assert waiting < 2 * world.settings.window_bytes_max
 

@@ -9,11 +9,11 @@ import pytest
 
 from tarry.replication import snapshot
 from tarry.replication.snapshot import SnapshotFailed
-from tarry.replication.status import NotLeader
+from tarry.replication.status import Dropped, MembershipRefused, NotLeader
 from tests.simulation import virtual_loop
 from tests.simulation.checker import Checker
 from tests.simulation.playing import elections, followers, isolate, scenario, write
-from tests.simulation.world import SimNode, World
+from tests.simulation.world import SETTINGS, SimNode, World
 
 
 def test_e1_a_deposed_leaders_own_entries_are_neither_applied_nor_acknowledged() -> None:
@@ -242,6 +242,73 @@ def test_a_voter_whom_only_the_one_that_is_away_has_heard_waits_for_its_word() -
         await world.during(run())
 
     virtual_loop.run(whole())
+
+
+def test_an_added_member_with_an_emptied_disk_neither_votes_nor_counts() -> None:
+    begin_anew_as_a_newcomer(added=True)
+
+
+def test_a_founder_with_an_emptied_disk_that_is_started_as_a_newcomer_does_not_count() -> None:
+    begin_anew_as_a_newcomer(added=False)
+
+
+def begin_anew_as_a_newcomer(*, added: bool) -> None:
+    """Empty the disk of a member that has acknowledged what the others in reach lack."""
+
+    async def play(world: World) -> None:
+        founders, leader = dict(world.members), await world.until_led()
+        victim, behind, gone = SimNode(world, "n4"), *followers(world, leader)
+        if added:
+            world.nodes.append(victim)
+            victim.start(founders)
+            await leader.driver.add(victim.name, "new", 3000)
+            world.members[victim.name] = "new"
+            await leader.driver.remove(gone.name)
+            gone.crash()
+            world.nodes.remove(gone)
+            del world.members[gone.name]
+            await asyncio.sleep(1)
+        else:
+            victim = gone
+        isolate(world, behind, noticed=True)
+        await write(world, 20)
+        leader.crash()
+        victim.lose_disk()
+        world.network.heal()
+        others = {name: at for name, at in founders.items() if name != victim.name}
+        victim.start(others)
+        await asyncio.sleep(5)
+        assert world.leader() is None
+        leader.start(founders)
+        await write(world, 5)
+        await asyncio.sleep(1)
+        assert (await world.until_led()).driver.dropped[victim.name, Dropped.JOURNAL]
+        victim.crash()
+        world.rejoin(victim)
+        await asyncio.sleep(3)
+        assert victim.phase is None
+        await write(world, 5)
+
+    scenario(play)
+
+
+def test_a_newcomer_whose_disk_is_emptied_while_it_learns_is_not_added_for_what_it_had() -> None:
+    async def play(world: World) -> None:
+        founders, leader = dict(world.members), await world.until_led()
+        newcomer = SimNode(world, "n4")
+        world.nodes.append(newcomer)
+        newcomer.start(founders)
+        adding = asyncio.ensure_future(leader.driver.add(newcomer.name, "new", 3000))
+        await asyncio.sleep(1)
+        newcomer.lose_disk()
+        newcomer.start(founders)
+        with pytest.raises(MembershipRefused, match="caught up"):
+            await adding
+        assert leader.driver.dropped[newcomer.name, Dropped.JOURNAL]
+        newcomer.crash()
+        world.nodes.remove(newcomer)
+
+    scenario(play, replace(SETTINGS, learner_lag_max=-1))  # it learns for as long as it may
 
 
 @pytest.mark.parametrize("names", [1, 2, 3, 5])
