@@ -1,5 +1,7 @@
 """Errors that nobody awaits: of timers, of callbacks, of tasks that were let go. The node's own end it.
 
+Those of a call end the call alone, and are written to the log: its caller may be gone.
+
 asyncio only logs them, and what the failed code was about to do is left half done: messages taken from a
 feed and not handed over, say.
 """
@@ -7,6 +9,7 @@ feed and not handed over, say.
 from __future__ import annotations
 
 import asyncio
+import time
 import traceback
 from typing import Any, Final
 
@@ -15,6 +18,7 @@ import structlog
 log = structlog.get_logger()
 
 OWN: Final = "tarry."
+LOG_PERIOD_S: Final = 5.0
 
 
 def is_own(error: BaseException | None) -> bool:
@@ -29,6 +33,23 @@ def is_own(error: BaseException | None) -> bool:
         return False
     names = (frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__))
     return any(name.startswith(OWN) for name in names)
+
+
+class CallErrors:
+    """Writes errors of calls to the log, one now and then: anybody may call as often as they like."""
+
+    def __init__(self) -> None:
+        self._so_far = 0
+        self._told_s = -LOG_PERIOD_S
+
+    def tell(self, error: Exception) -> None:
+        """Write it, with where it came up, if it is the node's own."""
+        if not is_own(error):
+            return
+        self._so_far += 1
+        if time.monotonic() - self._told_s >= LOG_PERIOD_S:
+            self._told_s = time.monotonic()
+            log.error("an error in a call", so_far=self._so_far, exc_info=error)
 
 
 class Failures:

@@ -18,6 +18,7 @@ import grpc
 
 from tarry.node.calls import CallContext, MethodHandler, ServiceHandler
 from tarry.node.config import Connections
+from tarry.node.failures import CallErrors
 from tarry.node.status import abort
 from tarry.replication.refusal import Reason, Refusal
 
@@ -46,6 +47,7 @@ class Entrance(grpc.GenericRpcHandler):  # type: ignore[type-arg]
         self._bytes_max = request_bytes_max
         self._entered: dict[str, MethodHandler] = {}
         self._waiting: dict[asyncio.Timeout, float] = {}  # for their requests, since when
+        self._errors = CallErrors()
         self.calls = 0
         """Under way."""
 
@@ -103,6 +105,9 @@ class Entrance(grpc.GenericRpcHandler):  # type: ignore[type-arg]
         self.calls += 1
         try:
             yield
+        except Exception as error:
+            self._errors.tell(error)
+            raise
         finally:
             self.calls -= 1
 

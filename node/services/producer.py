@@ -15,6 +15,7 @@ from tarry.node.auth import Authorizer, Right
 from tarry.node.calls import CallContext, ServiceHandler
 from tarry.node.clock import ClusterTime
 from tarry.node.damage import Damage
+from tarry.node.failures import CallErrors
 from tarry.node.intake import Intake, body_too_large
 from tarry.node.names import no_more_queues, unknown_topic
 from tarry.node.services.handlers import Answer, LeaderCalls
@@ -83,6 +84,7 @@ class ProducerService:
         self._auto_create = auto_create
         self._damage = damage
         self._holds = holds
+        self._errors = CallErrors()
 
     def handlers(self) -> ServiceHandler:
         """Return the service's handlers for a grpc.aio server."""
@@ -164,7 +166,9 @@ class ProducerService:
                         flying.put_nowait(request)
                         return
                     await room.acquire()
-                    answer = _told(self._calls.answer(path, request.batch, context, self._schedule_batch))
+                    answer = self._told(
+                        self._calls.answer(path, request.batch, context, self._schedule_batch)
+                    )
                     answering = asyncio.ensure_future(self._holds.steps("ScheduleStream", answer))
                     flying.put_nowait((request.request, answering))
             finally:
@@ -189,6 +193,14 @@ class ProducerService:
             await reader  # its error ends the call
         finally:
             reader.cancel()
+
+    async def _told(self, answer: Awaitable[Answer]) -> Answer | Exception:
+        """Return the answer, or its error, which ends the call if it still goes on, and nothing else."""
+        try:
+            return await answer
+        except Exception as error:  # noqa: BLE001 - as gRPC does for a call that is no stream
+            self._errors.tell(error)
+            return error
 
     async def _cancel(self, raw: bytes, context: CallContext) -> Answer:
         request = parse(pb.CancelRequest, raw)
@@ -285,11 +297,3 @@ class ProducerService:
         ]
         there[there] = np.array(allowed, dtype=np.bool_)[which]
         return there
-
-
-async def _told(answer: Awaitable[Answer]) -> Answer | Exception:
-    """Return the answer, or its error, which ends the call if it still goes on, and nothing else."""
-    try:
-        return await answer
-    except Exception as error:  # noqa: BLE001 - as gRPC does for a call that is no stream
-        return error

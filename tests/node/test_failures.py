@@ -15,12 +15,13 @@ from structlog.testing import capture_logs
 
 from tarry.node.auth import Authorizer
 from tarry.node.calls import ServiceHandler
-from tarry.node.config import Limits
+from tarry.node.config import Connections, Limits
 from tarry.node.consumers import Consumer
 from tarry.node.failures import Failures
 from tarry.node.intake import Intake
 from tarry.node.joining import Joining
 from tarry.node.services.consumer import ConsumerService
+from tarry.node.services.entrance import Entrance
 from tarry.node.services.producer import ProducerService
 from tarry.proto import tarry_consumer_pb2 as pb
 from tarry.proto import tarry_log_pb2 as log_pb
@@ -184,12 +185,41 @@ async def test_an_answer_that_fails_after_its_schedule_stream_is_gone_ends_nothi
     stream = method(producer(calls).handlers(), "/tarry.v1.ProducerService/ScheduleStream")
     answers = stream(requests(), unused)
     reading = asyncio.ensure_future(anext(answers))
-    await asyncio.wait_for(asked.wait(), 5)
+    with capture_logs() as logs:
+        await asyncio.wait_for(asked.wait(), 5)
+        await asyncio.sleep(0)
     reading.cancel()
     await asyncio.wait([reading])
     del answers, reading
     gc.collect()
     assert told == []
+    assert [(line["log_level"], line["exc_info"]) for line in logs] == [("error", NO_FILES)]
+
+
+async def test_an_error_in_a_calls_handler_is_logged_now_and_then_and_a_broken_call_is_not() -> None:
+    errors: list[Exception] = [NO_FILES, NO_FILES, grpc.aio.UsageError("Channel is closed.")]
+
+    class Service(grpc.GenericRpcHandler):  # type: ignore[type-arg]
+        def service(self, _: grpc.HandlerCallDetails) -> Any:
+            return grpc.unary_unary_rpc_method_handler(self.answer)
+
+        async def answer(self, _: bytes, __: object) -> bytes:
+            raise errors.pop(0)
+
+    async def request() -> AsyncIterator[bytes]:
+        yield b""
+
+    class Details:
+        method = "/tarry.v1.TestService/Fail"
+        invocation_metadata = ()
+
+    entrance = Entrance([Service()], lambda *_: None, Connections())
+    handler: Any = entrance.service(Details())  # type: ignore[arg-type]
+    with capture_logs() as logs:
+        for _ in range(3):
+            with pytest.raises((OSError, grpc.aio.UsageError)):
+                await handler.stream_unary(request(), None)
+    assert [(line["log_level"], line["exc_info"]) for line in logs] == [("error", NO_FILES)]
 
 
 def test_a_consumers_stream_whose_reading_half_fails_ends_with_the_error_and_keeps_its_leases() -> None:
