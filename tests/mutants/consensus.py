@@ -93,9 +93,45 @@ VOTES = (
     Mutant(
         "a_removed_node_campaigns",
         "a removed node raises the term of the cluster",
-        "return self._node in self._membership.current()",
-        "return True",
+        "return added is not None and counts(own, added)",
+        "return added is None or counts(own, added)",
         ("tests/replication/test_consensus.py::test_a_removed_member_no_longer_campaigns",),
+    ),
+    Mutant(
+        "an_emptied_member_campaigns",
+        "a member whose journal is lost votes for itself",
+        "return added is not None and counts(own, added)",
+        "return added is not None",
+        (
+            "tests/replication/test_membership.py::test_who_was_added_counts_with_the_journal_that_it_was_taught_into",
+        ),
+    ),
+    Mutant(
+        "an_emptied_member_counts",
+        "a member whose journal is lost elects who lacks what it had acknowledged",
+        "return peer not in self._voters or counts(origin, self._voters[peer])",
+        "return True",
+        (
+            "tests/simulation/test_state_and_members.py::test_an_added_member_with_an_emptied_disk_neither_votes_nor_counts",
+        ),
+    ),
+    Mutant(
+        "a_newcomers_journal_counts_as_a_founders",
+        "a founder whose journal is lost votes if it is started as a newcomer",
+        "return origin.incarnation == added if added else not origin.joined",
+        "return origin.incarnation == added if added else True",
+        (
+            "tests/simulation/test_state_and_members.py::test_a_founder_with_an_emptied_disk_that_is_started_as_a_newcomer_does_not_count",
+        ),
+    ),
+    Mutant(
+        "a_newcomer_is_taught_in_two_journals",
+        "a newcomer is added for entries that it has lost",
+        "return self._joining.taught.get(peer, origin.incarnation) == origin.incarnation",
+        "return True",
+        (
+            "tests/simulation/test_state_and_members.py::test_a_newcomer_whose_disk_is_emptied_while_it_learns_is_not_added_for_what_it_had",
+        ),
     ),
     Mutant(
         "a_start_forgets_what_was_promised",
