@@ -249,6 +249,8 @@ class Queues:
             queue.recover(states[state.queue], deleted=state.deleted)
             if state.deleted:
                 self._parts[state.queue] = queue_parts(queue)[0]
+                if queue.folder.exists():  # the power went before it was removed
+                    self._deleted.append(queue)
             else:
                 self._by_name[state.topic, state.group] = state.queue
         for group in checkpoint.groups:

@@ -80,7 +80,11 @@ async def test_after_a_sync_that_failed_nothing_is_committed_or_trimmed(
     checkpoints = Checkpoints(machine, Dispatch(), trimmed.append)
     machine.apply(1, 1, [schedule([NOW_MS])])
     await checkpoints.write()
-    machine.apply(2, 1, [schedule([NOW_MS + HOUR_MS * hour for hour in range(hours)]), release(NOW_MS)])
+    each = [
+        schedule([NOW_MS + HOUR_MS * hour]) for hour in range(hours)
+    ]  # in a batch they were far, in one log
+    for index, command in enumerate([*each, release(NOW_MS)], 2):
+        machine.apply(index, 1, [command])
     with failing(what, monkeypatch), pytest.raises((OSError, lmdb.Error)):
         await checkpoints.write()
     with pytest.raises(CheckpointRefused):  # a second sync would not tell the error again
