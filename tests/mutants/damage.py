@@ -107,8 +107,7 @@ MUTANTS = (
         "begin = first - first % BLOCK_UNITS",
         "begin = first",
         (
-            "tests/replication/test_state_transfer.py",
-            "tests/replication/test_ready_queue.py",
+            "tests/replication/test_ready_queue.py::test_a_queue_trimmed_to_its_end_still_names_the_file_that_proves_its_block",
         ),
     ),
     Mutant(

@@ -10,7 +10,7 @@ MUTANTS = (
         "a power loss takes back what was acknowledged",
         "metasync=True, sync=True, **options)",
         "metasync=True, sync=False, **options)",
-        ("tests/replication/test_membership.py::test_a_change_cut_from_the_log_gives_the_address_back",),
+        ("tests/replication/test_synced.py::test_each_commit_of_journal_and_checkpoint_is_synced",),
     ),
     Mutant(
         "checksums_of_entries_are_not_compared",

@@ -243,7 +243,7 @@ CALLS = (
         "calls without a request are kept for ever",
         "async with asyncio.timeout(wait_ms / 1_000) as patience:",
         "async with asyncio.timeout(None) as patience:",
-        ("tests/cluster/test_strangers.py::test_a_call_whose_request_never_comes_is_ended",),
+        ("tests/node/test_entrance.py::test_a_silent_call_is_ended_when_its_time_is_over",),
     ),
     Mutant(
         "silent_calls_have_no_bound",
@@ -251,7 +251,7 @@ CALLS = (
         "        if len(self._waiting) >= self._bounds.waiting_calls_max:\n",
         "        if False:\n",
         (
-            "tests/cluster/test_strangers.py::test_streams_that_stay_silent_are_ended_where_no_token_is_asked_for",
+            "tests/node/test_entrance.py::test_of_too_many_silent_calls_the_oldest_is_ended_unless_it_is_young",
         ),
     ),
     Mutant(
@@ -259,9 +259,7 @@ CALLS = (
         "a large request is parsed on the event loop",
         "if self._bytes_max is not None and isinstance(request, bytes) and len(request) > self._bytes_max:",
         "if False:",
-        (
-            "tests/cluster/test_strangers.py::test_a_request_beyond_every_limit_is_refused_before_it_is_parsed",
-        ),
+        ("tests/node/test_entrance.py::test_a_request_is_taken_up_to_its_size",),
     ),
     Mutant(
         "anybody_operates",
@@ -421,9 +419,7 @@ LOGGED = (
         "every replica ends, again at each start",
         "if not 0 <= command.now_ms <= DUE_MS_MAX:",
         "if False:",
-        (
-            "tests/fuzz/test_applying.py::test_replicas_apply_capture_recover_and_tell_whatever_may_be_in_the_log",
-        ),
+        ("tests/replication/test_validity.py::test_a_time_is_one_that_a_cluster_can_have",),
     ),
 )
 

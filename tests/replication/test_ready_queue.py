@@ -134,6 +134,12 @@ def test_what_was_trimmed_is_proven_no_more_and_the_rest_still_is(tmp_path: Path
         assert [found for _, found in scan(queue.folder, queue.first, queue.proof.copy())] == [[]]
 
 
+def test_a_queue_trimmed_to_its_end_still_names_the_file_that_proves_its_block(tmp_path: Path) -> None:
+    queue = filled(tmp_path, UNITS)
+    queue.trim(UNITS)
+    assert queue.files(queue.first, queue.units) == [(segment(queue), UNITS * UNIT_BYTES)]
+
+
 def test_a_scan_finds_what_is_damaged_in_each_file_in_portions(tmp_path: Path) -> None:
     queue = filled(tmp_path, SEGMENT_UNITS - 10, 40_000)
     for number, unit in ((0, 5), (0, SEGMENT_UNITS - 1), (1, 3)):
