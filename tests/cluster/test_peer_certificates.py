@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
@@ -86,6 +87,16 @@ async def schedule(cluster: LocalCluster, authority: Authority, deadline_ms: int
         await client.producer().schedule("certified", b"x", delay_ms=60_000)
 
 
+async def has_log(cluster: LocalCluster, authority: Authority, name: str) -> None:
+    """Wait until the leader knows that a node has entries."""
+    async with connect(cluster.addresses, tls=authority.tls("shop")) as client, asyncio.timeout(30):
+        while True:
+            members = (await client.operator().status()).members
+            if any(member.node == name and member.match_index for member in members):
+                return
+            await asyncio.sleep(0.05)
+
+
 async def test_nodes_that_show_their_names_hear_one_another(
     cluster: LocalCluster, authority: Authority
 ) -> None:
@@ -94,6 +105,7 @@ async def test_nodes_that_show_their_names_hear_one_another(
     cluster.start("n1", "n2")  # a majority: a common name, and an alternative one
     await schedule(cluster, authority)
     cluster.start("n3")
+    await has_log(cluster, authority, "n3")  # a founder begins only while a majority is in reach
     cluster.kill("n1")
     await schedule(cluster, authority)
     assert not any("peer refused" in node.log_tail(1_000) for node in cluster.nodes.values())
