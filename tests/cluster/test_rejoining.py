@@ -15,6 +15,8 @@ import pytest
 from tarry.client.aio import Client, connect
 from tarry.client.cluster_status import ClusterStatus
 from tarry.client.local_cluster import LocalCluster, command
+from tarry.replication.status import Dropped
+from tests.cluster.test_members import newcomer
 
 PATIENCE_S = 30
 PAGE_BYTES = 4096
@@ -160,6 +162,34 @@ async def test_a_founder_whose_folder_was_emptied_is_refused_and_rejoins_when_to
         config.write_text('damaged_data = "rejoin"\n' + config.read_text())
         cluster.start(victim)
         await agree(client, set(cluster.nodes))
+        assert (await client.operator().status()).pending == 1_000
+
+
+async def test_an_added_member_whose_folder_was_emptied_does_not_count_before_it_has_rejoined(
+    cluster: LocalCluster,
+) -> None:
+    leader = await asyncio.to_thread(cluster.wait_until_serving)
+    async with connect(cluster.addresses) as client:
+        added = newcomer(cluster, "n4")
+        await client.operator().add_member("n4", added.address)
+        await client.operator().status()  # the client learns of it
+        await agree(client, set(cluster.nodes))
+        cluster.kill("n4")
+        shutil.rmtree(added.folder)
+        cluster.start("n4")
+        await schedule(client, 1_000)  # the others serve
+        async with asyncio.timeout(PATIENCE_S):
+            while Dropped.JOURNAL.value not in cluster.nodes[leader].log_tail(100):  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
+        await asyncio.to_thread(cluster.stop, "n4")
+        rejoined = await asyncio.create_subprocess_exec(
+            *(sys.executable, *command(added.config), "--rejoin"), stderr=asyncio.subprocess.DEVNULL
+        )
+        try:
+            await agree(client, set(cluster.nodes))
+        finally:
+            rejoined.terminate()
+            assert await asyncio.wait_for(rejoined.wait(), PATIENCE_S) == 0
         assert (await client.operator().status()).pending == 1_000
 
 
