@@ -83,7 +83,7 @@ class Core:
             partial(self.ledger.write, sync=True),
             self.holds,
         )
-        self.damage = Damage(self.machine, config.shard)
+        self.damage = Damage(self.machine, config.shard, run_blocking)
         self.driver = driver(
             node=config.node,
             members=config.members,

@@ -20,8 +20,10 @@ from numpy.typing import NDArray
 from pyroaring import BitMap
 
 from tarry.node.index_damage import IndexDamage
+from tarry.node.pauses import Pauses, Peers
 from tarry.node.queue_damage import QueueDamage
 from tarry.proto.message_id import MessageId
+from tarry.replication.core import RunBlocking, in_thread
 from tarry.replication.machine import Machine
 from tarry.replication.state_proof import StateDamage
 from tarry.wheel.grouping import groups, portions
@@ -33,8 +35,6 @@ ASKED_RECORDS_MAX: Final = 256
 """How many records one call asks a peer for."""
 ASKED_BYTES_MAX: Final = 1 << 20
 """How many bytes they have together; a larger record is asked for alone."""
-RETRY_MS_MIN: Final = 1_000
-RETRY_MS_MAX: Final = 300_000
 READ_S: Final = 2.0
 """How long a caller waits for damaged records to be mended."""
 IDS_LOGGED_MAX: Final = 100
@@ -47,7 +47,7 @@ Fetch: TypeAlias = Callable[[str, int, Numbers], Awaitable[Mapping[int, bytes]]]
 class Damage:
     """What is known to be damaged here. ``run`` mends it."""
 
-    def __init__(self, machine: Machine, shard: int) -> None:
+    def __init__(self, machine: Machine, shard: int, run_blocking: RunBlocking = in_thread) -> None:
         self._found = 0
         self._repaired = 0
         self._machine = machine
@@ -55,9 +55,9 @@ class Damage:
         self._left: dict[int, BitMap] = {}
         self._far_indices: set[int] = set()  # no peer has the same: they go with their state
         self._wanted: dict[int, BitMap] = {}  # of what is left, what is to be tried next
-        self.indices = IndexDamage(machine)
+        self.indices = IndexDamage(machine, run_blocking)
         self.queues = QueueDamage(machine)
-        self._wake = asyncio.Event()
+        self._pauses = Pauses()
         self._moved = asyncio.Event()
 
     @property
@@ -91,7 +91,7 @@ class Damage:
             self._left.setdefault(at, BitMap()).update(fresh)
             self._wanted.setdefault(at, BitMap()).update(fresh)
             log.error("record damaged", count=len(fresh), ids=self._ids(at, fresh))
-            self._wake.set()
+            self._pauses.end()
 
     def report_state(self, damage: StateDamage) -> None:
         """What a snapshot of this replica was not given for."""
@@ -145,40 +145,19 @@ class Damage:
                     hours, numbers = hours[~mended], numbers[~mended]
         return self._machine.wheel.read(hour, global_index)
 
-    async def run(self, peers: Callable[[], Iterable[str]], fetch: Fetch) -> None:
-        """Mend until cancelled; ``peers`` are the addresses that can be asked, at the moment."""
-        wait_ms = RETRY_MS_MIN
+    async def run(self, peers: Peers, fetch: Fetch) -> None:
+        """Mend until cancelled, from ``peers``."""
         while True:
             repaired = self._repaired
             wanted, self._wanted = self._wanted, {}
-            self._wake.clear()
+            self._pauses.begin()
             for hour, numbers in sorted(wanted.items()):
                 await self._mend(hour, np.array(numbers.to_array(), dtype=np.uint32), peers, fetch)
-            wait_ms = RETRY_MS_MIN if self._repaired > repaired else min(2 * wait_ms, RETRY_MS_MAX)
-            if await self._rest(wait_ms, peers):
-                wait_ms = RETRY_MS_MIN
-            else:
+            mended = self._repaired > repaired
+            if not await self._pauses.rest(peers, left=bool(self._left), mended=mended):
                 self._wanted = {hour: numbers.copy() for hour, numbers in self._left.items()}
 
-    async def _rest(self, most_ms: int, peers: Callable[[], Iterable[str]]) -> bool:
-        """Wait for a report (True), or for the time to ask again: a while, or another peer in reach."""
-        if not self._left:
-            return await self._wake.wait()
-        asked = set(peers())
-        for _ in range(most_ms // RETRY_MS_MIN):
-            try:
-                async with asyncio.timeout(RETRY_MS_MIN / 1000):
-                    return await self._wake.wait()
-            except TimeoutError:
-                there = set(peers())
-                if there - asked:
-                    break
-                asked &= there
-        return False
-
-    async def _mend(
-        self, hour: int, numbers: Numbers, peers: Callable[[], Iterable[str]], fetch: Fetch
-    ) -> None:
+    async def _mend(self, hour: int, numbers: Numbers, peers: Peers, fetch: Fetch) -> None:
         for start in range(0, len(numbers), ASKED_RECORDS_MAX):
             some = numbers[start : start + ASKED_RECORDS_MAX]
             try:
@@ -193,9 +172,7 @@ class Damage:
                 return
             await asyncio.sleep(0)
 
-    async def _mend_portion(
-        self, hour: int, numbers: Numbers, peers: Callable[[], Iterable[str]], fetch: Fetch
-    ) -> None:
+    async def _mend_portion(self, hour: int, numbers: Numbers, peers: Peers, fetch: Fetch) -> None:
         damaged = self._damaged(hour, numbers)
         self._settle(hour, np.setdiff1d(numbers, damaged).tolist())  # another state has arrived, say
         for peer in peers():

@@ -7,17 +7,17 @@ if, it has the checksum that ours had. Where none has, the replica must take a w
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 import structlog
 
+from tarry.node.pauses import Pauses, Peers
+from tarry.replication.core import RunBlocking, in_thread
 from tarry.replication.machine import Machine
 
 log = structlog.get_logger()
-
-RETRY_S: Final = 60.0
 
 FetchIndex: TypeAlias = Callable[[str, int, int], Awaitable[bytes]]
 """Asks the peer at an address for the first so many units of an hour's index; empty: it has not got them."""
@@ -26,13 +26,14 @@ FetchIndex: TypeAlias = Callable[[str, int, int], Awaitable[bytes]]
 class IndexDamage:
     """The hours known to be damaged here. ``run`` mends them."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Machine, run_blocking: RunBlocking = in_thread) -> None:
         self.left: set[int] = set()
         self.found = 0
         self.repaired = 0
         self.missed = 0  # times that no peer had what was wanted
         self._machine = machine
-        self._wake = asyncio.Event()
+        self._run_blocking = run_blocking
+        self._pauses = Pauses()
         self._moved = asyncio.Event()
 
     def report(self, hour: int, error: str) -> None:
@@ -40,7 +41,7 @@ class IndexDamage:
         if hour not in self.left:
             self.found += 1
             self.left.add(hour)
-            self._wake.set()
+            self._pauses.end()
         log.error("index damaged", hour=hour, error=error)
 
     def sound(self, hour: int) -> None:
@@ -54,17 +55,14 @@ class IndexDamage:
         while hour in self.left:
             await self._moved.wait()
 
-    async def run(self, peers: Callable[[], Iterable[str]], fetch: FetchIndex) -> None:
-        """Mend until cancelled; ``peers`` are the addresses that can be asked, at the moment."""
+    async def run(self, peers: Peers, fetch: FetchIndex) -> None:
+        """Mend until cancelled, from ``peers``."""
         while True:
-            self._wake.clear()
+            repaired = self.repaired
+            self._pauses.begin()
             for hour in sorted(self.left):
                 await self._mend(hour, list(peers()), fetch)
-            try:
-                async with asyncio.timeout(RETRY_S if self.left else None):
-                    await self._wake.wait()
-            except TimeoutError:
-                pass
+            await self._pauses.rest(peers, left=bool(self.left), mended=self.repaired > repaired)
 
     async def _mend(self, hour: int, peers: list[str], fetch: FetchIndex) -> None:
         wheel = self._machine.wheel
@@ -77,7 +75,7 @@ class IndexDamage:
             if self._machine.wheel is not wheel:
                 return  # another state has arrived; the scrub looks at it
             try:
-                mended = await asyncio.to_thread(partial(wheel.mend_index, state, index))
+                mended = await self._run_blocking(partial(wheel.mend_index, state, index))
             except OSError as error:
                 log.error("index not writable", hour=hour, error=str(error))
                 continue

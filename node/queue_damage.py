@@ -7,13 +7,14 @@ the checksum that ours had. Where no peer has them, the replica must take a whol
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias
 
 import numpy as np
 import structlog
 from numpy.typing import NDArray
 
+from tarry.node.pauses import Pauses, Peers
 from tarry.replication.machine import Machine
 from tarry.replication.queue_proof import Stretch
 from tarry.replication.queues import Queues
@@ -21,7 +22,6 @@ from tarry.replication.ready_queue import UnitsDamaged
 
 log = structlog.get_logger()
 
-RETRY_S: Final = 60.0
 REJOIN: Final = "if no peer has it whole: start the node with --rejoin"
 
 FetchReady: TypeAlias = Callable[[str, int, int, int], Awaitable[bytes]]
@@ -39,7 +39,7 @@ class QueueDamage:
         self._unproven: set[tuple[int, int]] = set()  # queue and offset
         self._queues: Queues | None = None  # that they are of: another state may take its place
         self._machine = machine
-        self._wake = asyncio.Event()
+        self._pauses = Pauses()
         self._moved = asyncio.Event()
 
     @property
@@ -57,7 +57,7 @@ class QueueDamage:
             if (damage.queue, stretch.first) not in self._left:
                 self.found += 1
                 self._left[damage.queue, stretch.first] = stretch
-                self._wake.set()
+                self._pauses.end()
         log.error("ready queue damaged", error=str(damage))
 
     def report_unproven(self, queue: int, offsets: NDArray[np.uint64]) -> None:
@@ -73,17 +73,14 @@ class QueueDamage:
         while any(number == queue for number, _ in self._left):
             await self._moved.wait()
 
-    async def run(self, peers: Callable[[], Iterable[str]], fetch: FetchReady) -> None:
-        """Mend until cancelled; ``peers`` are the addresses that can be asked, at the moment."""
+    async def run(self, peers: Peers, fetch: FetchReady) -> None:
+        """Mend until cancelled, from ``peers``."""
         while True:
-            self._wake.clear()
+            repaired = self.repaired
+            self._pauses.begin()
             for key in sorted(self._left):
                 await self._mend(key, list(peers()), fetch)
-            try:
-                async with asyncio.timeout(RETRY_S if self._left else None):
-                    await self._wake.wait()
-            except TimeoutError:
-                pass
+            await self._pauses.rest(peers, left=bool(self._left), mended=self.repaired > repaired)
 
     async def _mend(self, key: tuple[int, int], peers: list[str], fetch: FetchReady) -> None:
         number, first = key
