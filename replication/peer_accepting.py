@@ -1,10 +1,11 @@
 """Accepts connections from anybody, and keeps few of those that have not shown yet who they are.
 
-    accept, a few at a time ─► stranger ─► (TLS) ─► ticket ─► a peer's stream, counted here no more
+    accept, a few at a time ─► stranger ─► (pass ─► TLS) ─► ticket ─► a peer's stream, counted here no more
                                   └─► closed: too late, or the oldest of too many
 
 A stranger costs a descriptor and some KB. It keeps no peer out, whose ticket comes with its first bytes; nor
-does it hold the event loop, which accepts so many in a time and no more.
+does it hold the event loop, which accepts so many in a time and no more. With TLS, what comes first is the
+pass of a ticket: whoever lacks one gets no handshake, and whoever has shown it is no stranger.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from tarry.replication.peer_frames import PASS_BYTES
+
 STRANGERS_MAX: Final = 64
 ACCEPTS_MAX: Final = 8
 """At once. A peer's first bytes are read within four turns of the loop: fewer come till then than may be."""
@@ -27,6 +30,8 @@ BACKLOG: Final = 1024
 TELL_S: Final = 10.0
 _STARVED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
+Announce = Callable[[bytes, float], bool]
+"""Says whether a pass lets in, at a time of the event loop."""
 Tell = Callable[["Counter[str]"], None]
 """Hears, once in TELL_S at most, how many connections have been ended so far, by reason."""
 
@@ -52,17 +57,20 @@ class Accepting:
         self,
         opening: Callable[[], Entering],
         tls: ssl.SSLContext | None,
+        announce: Announce,
         deadline_s: float,
         tell: Tell,
     ) -> None:
-        """`deadline_s`: from a connection to its ticket; with TLS, the handshake has as long before."""
+        """`deadline_s`: from a connection to its ticket; with TLS, to its pass, and twice from there."""
         self.ended: Counter[str] = Counter()
         self._opening = opening
         self._tls = tls
-        self._deadline_s = deadline_s if tls is None else 2 * deadline_s
+        self._announce = announce
+        self._deadline_s = deadline_s
         self._tell = tell
         self._told_s = -TELL_S
         self._strangers: dict[asyncio.Task[None], None] = {}  # the oldest first
+        self._announced: set[asyncio.Task[None]] = set()  # no more than there were tickets
         self._sockets: list[socket.socket] = []
 
     @property
@@ -87,8 +95,8 @@ class Accepting:
         for listening in sockets:
             loop.remove_reader(listening)
             listening.close()
-        for stranger in list(self._strangers):
-            stranger.cancel()
+        for entering in (*self._strangers, *self._announced):
+            entering.cancel()
 
     def count(self, reason: str) -> None:
         """A connection was ended."""
@@ -132,6 +140,7 @@ class Accepting:
 
     def _gone(self, connection: socket.socket, stranger: asyncio.Task[None]) -> None:
         self._strangers.pop(stranger, None)
+        self._announced.discard(stranger)
         if stranger.cancelled():  # before it began: nobody else has the socket
             connection.close()
 
@@ -147,7 +156,14 @@ class Accepting:
         loop, opening = asyncio.get_running_loop(), self._opening()
         connected = False
         try:
-            async with asyncio.timeout(self._deadline_s):
+            async with asyncio.timeout(self._deadline_s) as patience:
+                if self._tls is not None:
+                    try:
+                        await self._take_pass(connection)
+                    except BaseException:
+                        connection.close()
+                        raise
+                    patience.reschedule(loop.time() + 2 * self._deadline_s)
                 await loop.connect_accepted_socket(lambda: opening, connection, ssl=self._tls)
                 connected = True
                 await opening.entered
@@ -156,3 +172,21 @@ class Accepting:
                 opening.end()
             if isinstance(error, TimeoutError):
                 self.count("no ticket in time")
+
+    async def _take_pass(self, connection: socket.socket) -> None:
+        """Count a stranger as one no more, once it has shown its pass. Raises OSError."""
+        loop, shown = asyncio.get_running_loop(), b""
+        connection.setblocking(False)
+        while len(shown) < PASS_BYTES:
+            part = await loop.sock_recv(connection, PASS_BYTES - len(shown))
+            if not part:
+                break
+            shown += part
+        if not self._announce(shown, loop.time()):
+            self.count("no good ticket")
+            raise ConnectionAbortedError
+        task = asyncio.current_task()
+        assert task is not None
+        if task in self._strangers:  # else it is being ended
+            del self._strangers[task]
+            self._announced.add(task)

@@ -1,5 +1,6 @@
 """Frames on a byte stream: what opens it, and where each frame begins and ends.
 
+    pass      sha256 of the ticket, 16 bytes of it      with TLS, in clear, before the handshake
     opening   "tarry/1\\n" │ ticket, 16 bytes          once, by who connected
     frame     "tary" │ size, 4 bytes, big endian │ PeerFrame
 
@@ -9,6 +10,7 @@ that is merely slow: without it, what follows would be taken for a size.
 
 from __future__ import annotations
 
+import hashlib
 import struct
 from collections.abc import Iterator
 from typing import Final
@@ -16,6 +18,7 @@ from typing import Final
 STREAMS: Final = 2
 """From one node to one peer: for what is urgent, and for bulk."""
 TICKET_BYTES: Final = 16
+PASS_BYTES: Final = 16
 FRAME_OVERHEAD_BYTES: Final = 1 << 16
 """What sealing may add to the messages of a frame."""
 _OPENING: Final = b"tarry/1\n"
@@ -26,6 +29,11 @@ OPENING_BYTES: Final = len(_OPENING) + TICKET_BYTES
 
 class StreamBroken(Exception):
     """What came is not a stream of frames. Close it: what follows cannot be trusted either."""
+
+
+def pass_of(ticket: bytes) -> bytes:
+    """Return what shows, without the ticket itself, that it was given."""
+    return hashlib.sha256(ticket).digest()[:PASS_BYTES]
 
 
 def opening(ticket: bytes) -> bytes:

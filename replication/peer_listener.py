@@ -3,8 +3,11 @@
     Meet over gRPC (certificate, token) ─► ticket ─► stream ─► Inbound ─► receive
 
 A ticket is good once, for a short time, and for one node's name: who a stream is from was settled where
-the ticket was asked for. Any byte of a stream that is let in is a sign of life, for a frame may take as long
-as a slow link needs for it. A stream that is silent for a while is closed; its sender opens another.
+the ticket was asked for. With TLS a handshake costs the event loop up to some ms, so it is begun only with
+who shows before it, in clear, that it has a ticket; the ticket itself comes encrypted.
+
+Any byte of a stream that is let in is a sign of life, for a frame may take as long as a slow link needs for
+it. A stream that is silent for a while is closed; its sender opens another.
 """
 
 from __future__ import annotations
@@ -18,7 +21,13 @@ from typing import Final
 from tarry.proto.tarry_peer_pb2 import PeerMessage
 from tarry.replication.clock import to_next
 from tarry.replication.peer_accepting import Accepting, Entering, Tell, untold
-from tarry.replication.peer_frames import FRAME_OVERHEAD_BYTES, TICKET_BYTES, StreamBroken, Unframing
+from tarry.replication.peer_frames import (
+    FRAME_OVERHEAD_BYTES,
+    TICKET_BYTES,
+    StreamBroken,
+    Unframing,
+    pass_of,
+)
 from tarry.replication.settings import ReplicationSettings
 from tarry.replication.wire import FrameRefused, Inbound, Origin
 
@@ -35,19 +44,32 @@ class Tickets:
 
     def __init__(self) -> None:
         self._given: dict[bytes, tuple[str, float]] = {}
+        self._passes: dict[bytes, bytes] = {}  # of tickets that have not been announced
 
     def give(self, node: str, now: float) -> bytes:
         """The oldest goes where there are too many: who was too slow asks again."""
         while len(self._given) >= TICKETS_MAX:
-            del self._given[next(iter(self._given))]
+            self._forget(next(iter(self._given)))
         ticket = os.urandom(TICKET_BYTES)
         self._given[ticket] = node, now + TICKET_S
+        self._passes[pass_of(ticket)] = ticket
         return ticket
+
+    def announce(self, shown: bytes, now: float) -> bool:
+        """Return whether it is the pass of a ticket that is good, the first time that it is shown."""
+        ticket = self._passes.pop(shown, b"")
+        _, until = self._given.get(ticket, ("", 0.0))
+        return now < until
 
     def take(self, ticket: bytes, now: float) -> str:
         """Return the node that the ticket was given to; empty: to nobody, or too long ago."""
-        node, until = self._given.pop(ticket, ("", 0.0))
+        node, until = self._given.get(ticket, ("", 0.0))
+        self._forget(ticket)
         return node if now < until else ""
+
+    def _forget(self, ticket: bytes) -> None:
+        self._given.pop(ticket, None)
+        self._passes.pop(pass_of(ticket), None)
 
 
 class PeerListener:
@@ -58,7 +80,8 @@ class PeerListener:
     ) -> None:
         self.tickets = Tickets()
         self.settings = settings
-        self.accepting = Accepting(lambda: _Stream(self), tls, settings.peer_ticket_ms / 1_000, tell)
+        deadline_s = settings.peer_ticket_ms / 1_000
+        self.accepting = Accepting(lambda: _Stream(self), tls, self.tickets.announce, deadline_s, tell)
         self.inbound: Inbound | None = None
         self.receive: Receive = lambda peer, messages, origin: None
         self.streams: dict[_Stream, str] = {}

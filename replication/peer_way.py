@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tarry.replication.clock import to_next
-from tarry.replication.peer_frames import STREAMS, framed, opening
+from tarry.replication.peer_frames import STREAMS, framed, opening, pass_of
 from tarry.replication.peer_queue import PeerQueue
 from tarry.replication.settings import ReplicationSettings
 from tarry.replication.wire import Outbound
@@ -152,13 +152,22 @@ class Way:
         home, _, _ = self.address.rpartition(":")
         address = f"{home}:{at_port}"
         host, _, port = dialling.dial.get(address, address).rpartition(":")
-        _, stream = await asyncio.get_running_loop().create_connection(
-            lambda: _Stream(ticket, self._flush, dialling.settings.peer_silence_ms, bulk=bulk),
-            host.strip("[]"),
-            int(port),
-            ssl=dialling.tls,
-            server_hostname=home.strip("[]") if dialling.tls else None,
-        )
+        at = host.strip("[]"), int(port)
+        loop = asyncio.get_running_loop()
+        stream = _Stream(ticket, self._flush, dialling.settings.peer_silence_ms, bulk=bulk)
+        if dialling.tls is None:
+            await loop.create_connection(lambda: stream, *at)
+            return stream
+        clear, _ = await loop.create_connection(asyncio.Protocol, *at)
+        try:
+            clear.write(pass_of(ticket))
+            secured = await loop.start_tls(clear, stream, dialling.tls, server_hostname=home.strip("[]"))
+            if secured is None:
+                raise PeerAway("closed in the middle of the handshake")
+        except BaseException:
+            clear.abort()
+            raise
+        stream.connection_made(secured)
         return stream
 
 

@@ -90,8 +90,8 @@ PEERS = (
     Mutant(
         "a_ticket_is_good_twice",
         "who has overheard a ticket comes in with it",
-        'self._given.pop(ticket, ("", 0.0))',
-        'self._given.get(ticket, ("", 0.0))',
+        "self._forget(ticket)",
+        "pass",
         ("tests/replication/test_peer_listener.py::test_a_ticket_lets_in_once_and_for_a_while",),
     ),
     Mutant(
@@ -206,10 +206,37 @@ STREAMS = (
         ("tests/replication/test_peer_listener.py::test_hundreds_who_say_nothing_keep_no_peer_out",),
     ),
     Mutant(
+        "a_handshake_with_anybody",
+        "strangers take the event loop by handshakes that they begin",
+        "if not self._announce(shown, loop.time()):",
+        "if not shown:",
+        (
+            "tests/replication/test_peer_listener.py::test_a_handshake_is_begun_with_nobody_who_shows_no_ticket",
+        ),
+    ),
+    Mutant(
+        "a_pass_is_good_twice",
+        "who has overheard a pass takes the event loop by handshakes",
+        'self._passes.pop(shown, b"")',
+        'self._passes.get(shown, b"")',
+        (
+            "tests/replication/test_peer_listener.py::test_a_pass_is_shown_once_and_as_long_as_its_ticket_is_good",
+        ),
+    ),
+    Mutant(
+        "who_has_a_pass_is_a_stranger_still",
+        "a peer behind a slow link is ended in its handshake for strangers",
+        "            del self._strangers[task]\n            self._announced.add(task)\n",
+        "            pass\n",
+        (
+            "tests/replication/test_peer_listener.py::test_who_is_in_its_handshake_with_a_ticket_is_not_ended_for_hundreds_without",
+        ),
+    ),
+    Mutant(
         "strangers_may_stay",
         "silent connections take all places",
-        "async with asyncio.timeout(self._deadline_s):",
-        "async with asyncio.timeout(None):",
+        "async with asyncio.timeout(self._deadline_s) as patience:",
+        "async with asyncio.timeout(None) as patience:",
         (
             "tests/replication/test_peer_listener.py::test_who_shows_no_ticket_in_time_is_closed_and_a_peer_is_not",
         ),

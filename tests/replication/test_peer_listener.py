@@ -20,11 +20,12 @@ import pytest
 from tarry.proto.tarry_peer_pb2 import PeerMessage
 from tarry.replication import peer_accepting
 from tarry.replication.peer_accepting import STRANGERS_MAX
-from tarry.replication.peer_frames import framed, opening
+from tarry.replication.peer_frames import PASS_BYTES, framed, opening, pass_of
 from tarry.replication.peer_listener import (
     SLOWEST_BYTES_PER_S,
     STREAMS_OF_A_PEER_MAX,
     TICKET_S,
+    TICKETS_MAX,
     PeerListener,
     Tickets,
 )
@@ -57,12 +58,20 @@ class Port:
     async def connected(
         self, tls: ssl.SSLContext | None = None
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        self._strangers.append(await asyncio.open_connection("127.0.0.1", self.listener.port, ssl=tls))
-        return self._strangers[-1]
+        """With TLS, who connects shows the pass of a ticket first."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.listener.port)
+        self._strangers.append((reader, writer))
+        if tls is not None:
+            writer.write(pass_of(self.ticket("n1")))
+            await writer.start_tls(tls)
+        return reader, writer
+
+    def ticket(self, node: str) -> bytes:
+        return self.listener.tickets.give(node, asyncio.get_running_loop().time())
 
     def said_by(self, node: str) -> bytes:
         """Return what opens a stream of that node, and a vote on it."""
-        ticket = self.listener.tickets.give(node, asyncio.get_running_loop().time())
+        ticket = self.ticket(node)
         self.epoch += 1
         outbound = Outbound(Identity("tarry", node, 1, 1), "n2", iter([self.epoch]))
         outbound.begin()
@@ -127,6 +136,53 @@ async def test_hundreds_who_say_nothing_keep_no_peer_out(tls: PeerTls | None) ->
                 await port.peer("n1")
         assert len(port.listener.streams) == STREAMS_OF_A_PEER_MAX
         assert port.listener.accepting.ended["too many without a ticket"] >= 600 - STRANGERS_MAX
+
+
+@pytest.mark.parametrize("tls", ["TLS"], indirect=True)
+async def test_who_is_in_its_handshake_with_a_ticket_is_not_ended_for_hundreds_without(tls: PeerTls) -> None:
+    async with Port(PATIENT, tls) as port:
+        _, writer = await port.connected()
+        writer.write(pass_of(port.ticket("n1")))
+        for _ in range(600):
+            await port.connected()
+        await port.peer("n3")
+        await asyncio.wait_for(writer.start_tls(tls.client), PATIENCE_S)
+        writer.write(port.said_by("n1"))
+        assert await port.heard() == "n1"
+
+
+@pytest.mark.parametrize("tls", ["TLS"], indirect=True)
+@pytest.mark.parametrize("shown", ["nothing", "a pass that nobody was given", "a pass shown before"])
+async def test_a_handshake_is_begun_with_nobody_who_shows_no_ticket(tls: PeerTls, shown: str) -> None:
+    async with Port(PATIENT, tls) as port:
+        reader, writer = await port.connected()
+        used = pass_of(port.ticket("n1"))
+        assert port.listener.tickets.announce(used, asyncio.get_running_loop().time())
+        writer.write({"nothing": b"", "a pass shown before": used}.get(shown, bytes(PASS_BYTES)))
+        writer.write(client_hello(tls.client))
+        await closed(reader)
+        assert port.listener.accepting.ended == {"no good ticket": 1}
+
+
+def client_hello(tls: ssl.SSLContext) -> bytes:
+    """Return the first bytes of a handshake."""
+    out = ssl.MemoryBIO()
+    with contextlib.suppress(ssl.SSLWantReadError):
+        tls.wrap_bio(ssl.MemoryBIO(), out).do_handshake()
+    return out.read()
+
+
+def test_a_pass_is_shown_once_and_as_long_as_its_ticket_is_good() -> None:
+    tickets = Tickets()
+    shown, late, gone = (tickets.give("n1", now=5.0) for _ in range(3))
+    assert tickets.announce(pass_of(shown), now=5.0)
+    assert not tickets.announce(pass_of(shown), now=5.0)
+    assert tickets.take(shown, now=5.0) == "n1"
+    assert not tickets.announce(pass_of(late), now=5.0 + TICKET_S)
+    for _ in range(TICKETS_MAX):
+        tickets.give("n3", now=5.0)
+    assert not tickets.announce(pass_of(gone), now=5.0)
+    assert not tickets.announce(b"", now=5.0)
 
 
 def test_a_ticket_lets_in_once_and_for_a_while() -> None:
