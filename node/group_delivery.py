@@ -36,6 +36,8 @@ LEASE_LOOK_S: Final = 0.05
 
 TURN_MESSAGES_MAX: Final = 4_000
 """Handed over in one turn of the event loop: some 10 ms, in which nothing else of this node runs."""
+TURN_BYTES_MAX: Final = 4 << 20
+"""Of records read in one turn, from which no more are begun with: some 2 ms a MiB."""
 TURN_HOURS_MAX: Final = 64
 """Read from in one turn: to open an hour takes some 0.1 ms."""
 
@@ -58,6 +60,7 @@ class GroupDelivery:
         self._timer: asyncio.TimerHandle | None = None
         self.wakes_at_ms: int | None = None  # by cluster time
         self._turn = 0
+        self._read_bytes = 0  # of records, in this turn of the event loop
         self._stopped: set[Feed] = set()  # at what is damaged
         self._used_ms = context.time.now_ms()
         self.told = b""  # its cursors in a serialized DispatchState, while nothing happens to them
@@ -260,6 +263,7 @@ class GroupDelivery:
             self._set_timer(now_ms)
             return
         confirmed_s = self._context.confirmed_s()
+        self._read_bytes = 0
         left = TURN_MESSAGES_MAX  # what is due beyond goes with the next turn: the timer is set to now
         hours: set[int] = set()
         for _, feed in sorted(self.feeds.items(), reverse=True):  # retries first: they have waited
@@ -269,6 +273,8 @@ class GroupDelivery:
             due = feed.due(now_ms)
             share = -(-due // max(1, sum(1 for c in self.consumers if self._wants(c)))) if due else 0
             while due and left > 0 and (consumer := self._next_consumer()):
+                if self._read_bytes >= TURN_BYTES_MAX:
+                    break
                 most = min(share, consumer.credit, self._context.config.delivery.batch_messages_max)
                 most = feed.within(min(most, due), hours, TURN_HOURS_MAX)
                 if most == 0:
@@ -293,7 +299,15 @@ class GroupDelivery:
 
     def _hand_over(self, feed: Feed, consumer: Consumer, now_ms: int, most: int) -> NDArray[np.uint64]:
         taken = feed.take(now_ms, most)
-        own = self._belongs(feed, taken)
+        index = self._index(taken)
+        sizes = np.cumsum(index["size"], dtype=np.int64)
+        count = handover.within(sizes, self._context.config.delivery.batch_bytes_max)
+        if count < len(taken):
+            feed.refuse(taken[count:])
+            taken, index = taken[:count], index[:count]
+        if count:
+            self._read_bytes += int(sizes[count - 1])
+        own = self._belongs(feed, taken, index)
         if not own.all():
             self._context.spawn(self._hand_over_proven(feed, taken[~own]))
             taken = taken[own]
@@ -301,16 +315,11 @@ class GroupDelivery:
             return taken["offset"]
         wheel = self._context.machine.wheel
         batch = handover.build(self._context.config.shard, feed.queue, taken, wheel.read, consumer.tags)
-        limit = self._context.config.delivery.batch_bytes_max
-        kept = handover.within(batch, limit)
-        if kept < len(batch.units):
-            feed.refuse(batch.units[kept:])
-            batch = batch.first(kept)
         if len(batch.damaged):
             self._context.spawn(self._hand_over_mended(feed, batch.damaged))
         if len(batch.units):
             until_ms = now_ms + consumer.lease_ms
-            lease = feed.hand(batch.units["offset"], consumer.name, until_ms, batch.ends[-1])
+            lease = feed.hand(batch.units["offset"], consumer.name, until_ms, batch.size_bytes)
             self._leases.add(feed, lease)
             consumer.credit -= len(batch.units)
             stamp = consumer_pb.DispatchStamp(
@@ -333,10 +342,11 @@ class GroupDelivery:
         self._stopped.discard(feed)
         self.pump()
 
-    def _belongs(self, feed: Feed, units: NDArray[np.void]) -> NDArray[np.bool_]:
-        machine = self._context.machine
-        index = machine.wheel.units(units["hour"], units["global_index"])
-        return handover.belongs(machine.queues, feed.queue, units, index)
+    def _index(self, units: NDArray[np.void]) -> NDArray[np.void]:
+        return self._context.machine.wheel.units(units["hour"], units["global_index"])
+
+    def _belongs(self, feed: Feed, units: NDArray[np.void], index: NDArray[np.void]) -> NDArray[np.bool_]:
+        return handover.belongs(self._context.machine.queues, feed.queue, units, index)
 
     async def _hand_over_proven(self, feed: Feed, units: NDArray[np.void]) -> None:
         """Have the indices mended that differ from the queue; a unit that still does is never handed over."""
@@ -344,7 +354,7 @@ class GroupDelivery:
         for hour in np.unique(units["hour"]).tolist():
             damage.indices.report(hour, f"it differs from the ready queue of {self.topic!r}")
             await damage.indices.mended(hour)
-        own = self._belongs(feed, units)
+        own = self._belongs(feed, units, self._index(units))
         feed.put_back(units[own])
         damage.queues.report_unproven(feed.queue.queue, units["offset"][~own])
         self.pump()

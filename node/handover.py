@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from itertools import accumulate
 from typing import NamedTuple, TypeAlias, cast
 
 import numpy as np
@@ -35,18 +33,7 @@ class HandoverBatch(NamedTuple):
     records: list[bytes]
     passed: NDArray[np.uint64]  # offsets that the exact check of the filter left out
     damaged: NDArray[np.void]  # units whose record does not match its checksum
-    ends: list[int]  # bytes of the records up to and with each
-
-    def first(self, n: int) -> HandoverBatch:
-        """Return the same with only the first n messages."""
-        return self._replace(
-            units=self.units[:n],
-            hour=self.hour[:n],
-            global_index=self.global_index[:n],
-            attempt=self.attempt[:n],
-            records=self.records[:n],
-            ends=self.ends[:n],
-        )
+    size_bytes: int  # of the records
 
 
 def belongs(
@@ -105,13 +92,13 @@ def build(
         sound,
         passed,
         damaged,
-        list(accumulate(map(len, sound))),
+        sum(map(len, sound)),
     )
 
 
-def within(batch: HandoverBatch, bytes_max: int) -> int:
-    """Return how many of the batch's messages fit into bytes_max; at least one."""
-    return max(1, bisect_right(batch.ends, bytes_max))
+def within(ends: NDArray[np.int64], bytes_max: int) -> int:
+    """Return how many records, shape (n,), go together: their bytes up to and with each; one at least."""
+    return min(len(ends), max(1, int(np.searchsorted(ends, bytes_max, side="right"))))
 
 
 def serialize(batch: HandoverBatch, topic: str, stamp: consumer_pb.DispatchStamp) -> bytes:

@@ -85,6 +85,28 @@ def test_nacking_all_that_a_consumer_may_hold_and_what_becomes_of_the_retries() 
     assert cost.too_long(play(act)) == {}
 
 
+def test_handing_over_and_nacking_the_largest_messages() -> None:
+    largest, count = Record(body=bytes(LIMITS.body_bytes_max)).SerializeToString(), 200
+
+    async def act(lead: Leader, steps: cost.Steps) -> None:
+        now_ms = lead.node.time.now_ms()
+        for _ in range(count // 10):
+            assert isinstance(
+                await lead.edge.schedule(batch([TOPIC], np.full(10, now_ms), [largest] * 10)), bytes
+            )
+        await until(lambda: lead.machine.queues.of(TOPIC).units == count)
+        async with steps.step("hand-over"):
+            stream = Stream(lead.edge, subscription("a", count))
+            assert (await stream.answer()).HasField("subscribed")
+            await until(lambda: stream.received == count)
+        queue = lead.machine.queues.of(TOPIC).queue
+        nack = pb.Nack(request=1, queue=queue, offset=range(count), delay_ms=3_600_000)
+        async with steps.step("nack"):
+            assert not (await stream.asked(pb.ConsumeRequest(nack=nack))).acked.stale
+
+    assert cost.too_long(play(act)) == {}
+
+
 def test_a_consumer_gets_what_has_become_due_over_thousands_of_hours() -> None:
     hours = 1_500
 
