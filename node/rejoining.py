@@ -51,7 +51,7 @@ def phase(data: Path) -> Phase | None:
     mark = data / MARK
     if not mark.exists():
         return None
-    return Phase.JOINING if mark.read_text() == Phase.JOINING else Phase.LEAVING
+    return Phase.JOINING if mark.read_bytes() == Phase.JOINING.encode() else Phase.LEAVING
 
 
 def set_aside(data: Path) -> Path:
@@ -61,8 +61,9 @@ def set_aside(data: Path) -> Path:
     """
     make_folder(data)
     _mark(data, Phase.LEAVING)  # first: without data and without the mark it would vote
-    number = 1 + sum(1 for _ in data.glob(f"{ASIDE}-*"))
-    aside = data / f"{ASIDE}-{number}"
+    numbers = (path.name.removeprefix(f"{ASIDE}-") for path in data.glob(f"{ASIDE}-*"))
+    number = 1 + max((int(each) for each in numbers if each.isdecimal()), default=0)
+    aside = data / f"{ASIDE}-{number}"  # who has looked at an earlier one may have removed it
     aside.mkdir()
     for path in _left(data):
         path.rename(aside / path.name)

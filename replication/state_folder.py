@@ -35,6 +35,8 @@ class StateFolder:
                 f"{pointer} is missing, and there is more than the first state: {sorted(others)}"
             )
         self._number = _named_in(pointer) if pointer.exists() else 1
+        if not self.path.exists() and any(NAME.fullmatch(path.name) for path in root.iterdir()):
+            raise PointerDamaged(f"{pointer} names {self.path.name}, which is not there, and others are")
         self.path.mkdir(exist_ok=True)
         if not pointer.exists():
             self._point()

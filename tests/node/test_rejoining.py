@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -44,6 +45,18 @@ def test_data_set_aside_twice_is_kept_twice(tmp_path: Path) -> None:
     assert (second / "current").exists()
 
 
+def test_data_is_set_aside_though_what_was_before_has_been_removed_or_renamed(tmp_path: Path) -> None:
+    for _ in range(3):
+        fill(tmp_path)
+        aside = set_aside(tmp_path)
+    for removed in ("damaged-1", "damaged-2"):
+        shutil.rmtree(tmp_path / removed)
+    (tmp_path / "damaged-old").mkdir()
+    fill(tmp_path)
+    assert set_aside(tmp_path).name == "damaged-4"
+    assert (aside / "current").exists()
+
+
 def test_a_node_goes_from_leaving_to_joining_to_being_one_as_any_other(tmp_path: Path) -> None:
     set_aside(tmp_path)
     left(tmp_path)
@@ -52,8 +65,9 @@ def test_a_node_goes_from_leaving_to_joining_to_being_one_as_any_other(tmp_path:
     assert phase(tmp_path) is None
 
 
-def test_a_mark_that_nobody_can_read_counts_as_leaving(tmp_path: Path) -> None:
-    (tmp_path / MARK).write_bytes(b"")
+@pytest.mark.parametrize("mark", [b"", b"joinin", b"\xff\xfe"])
+def test_a_mark_that_nobody_can_read_counts_as_leaving(tmp_path: Path, mark: bytes) -> None:
+    (tmp_path / MARK).write_bytes(mark)
     assert phase(tmp_path) is Phase.LEAVING
 
 

@@ -333,6 +333,15 @@ def test_states_that_no_pointer_names_are_not_removed(tmp_path: Path) -> None:
     assert folder.path.exists()
 
 
+def test_a_state_is_not_removed_for_a_pointer_that_decayed_to_name_another(tmp_path: Path) -> None:
+    folder, machine = replica(tmp_path)
+    machine.close()
+    (tmp_path / "current").write_text("state-3")  # "1" with one bit turned
+    with pytest.raises(PointerDamaged, match="state-3"):
+        StateFolder(tmp_path)
+    assert (folder.path / "checkpoint").exists()
+
+
 async def test_a_state_is_given_after_a_topic_with_messages_was_deleted(tmp_path: Path) -> None:
     _, giver = replica(tmp_path / "a")
     load(giver)
