@@ -15,7 +15,7 @@ import structlog
 from grpc_health.v1 import health_pb2
 from grpc_health.v1._async import HealthServicer
 
-from tarry.node import connections
+from tarry.node import connections, request_bytes
 from tarry.node.auth import Authorizer, unknown_node
 from tarry.node.clock import Clock, SystemClock
 from tarry.node.clock_guard import ClockGuard
@@ -215,12 +215,13 @@ class Node:
                 [Measured(handlers, core.holds) for handlers in api],
                 lambda _, metadata: authorizer.unknown(metadata),
                 bounds,
-                config.limits.batch_bytes_max + COMMAND_OVERHEAD_BYTES,
+                request_bytes.of_clients(config.limits),
             ),
             Entrance(
                 [Measured(handlers, core.holds) for handlers in nodes],
                 lambda _, metadata: unknown_node(config.peer_token, metadata),
                 bounds,
+                request_bytes.of_nodes,
             ),
             Entrance(health, connections.admits_health(authorizer), bounds),
         )

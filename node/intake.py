@@ -6,7 +6,7 @@ parse proves that every record parses, and columns are looked at whole.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import compress
 from operator import attrgetter
@@ -19,6 +19,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from numpy.typing import NDArray
 
 from tarry.node.config import Limits
+from tarry.node.fields import more_fields
 from tarry.node.names import DEAD_LETTERS, RESERVED, check_topic
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto import tarry_producer_pb2 as producer_pb
@@ -26,12 +27,20 @@ from tarry.proto.tags import tag_mask
 from tarry.proto.tarry_message_pb2 import Record
 from tarry.replication.lanes import lane_of
 from tarry.replication.refusal import Reason, Refusal
+from tarry.wheel.grouping import portions
 
 PRODUCER_CHARS_MAX: Final = 64
 SEQUENCE_MAX: Final = 2**63 - 1
 BODY_TAG: Final = Record.BODY_FIELD_NUMBER << 3 | 2
+DENSE_BYTES: Final = 512 << 10
+"""Of nothing but empty fields, so much is parsed within 6 ms; what is larger is looked at first."""
+PIECE_BYTES: Final = 256 << 10
+"""Of tags, keys and properties, looked at at once where there are many: what is wrong ends it."""
 I8: Final = np.dtype("<i8")
 U4: Final = np.dtype("<u4")
+WIDTHS: Final = {"topic": 4, "due_ms": 8, "delay_ms": 8, "delay_level": 4, "tag_mask": 8, "jitter_ms": 4}
+TOPIC_AND_RECORD_TAGS: Final = 0x0A
+"""Of both fields' tags, in the bits that they share, whichever way they are written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +54,9 @@ class Intake:
         """Return the command for a serialized ScheduleBatchRequest."""
         if len(raw) > self.limits.batch_bytes_max:
             text = f"the batch has {len(raw)} bytes, more than {self.limits.batch_bytes_max}: split it"
+            return Refusal(Reason.BATCH_TOO_LARGE, text)
+        if self._too_many_fields(raw):
+            text = f"the batch has more fields than {self.limits.batch_messages_max} messages may: split it"
             return Refusal(Reason.BATCH_TOO_LARGE, text)
         try:
             request = log_pb.ScheduleColumns.FromString(raw)
@@ -72,8 +84,17 @@ class Intake:
         self, request: log_pb.ScheduleColumns, raw: bytes, now_ms: int
     ) -> log_pb.ScheduleCommand | Refusal:
         n = len(request.records)
+        sizes = np.fromiter(map(len, request.records), dtype=np.int64)
+        spare = len(raw) - _known_bytes(request, sizes)
+        if spare > 64 * n + DENSE_BYTES:
+            text = f"{spare} bytes of fields that this version does not know: leave them out"
+            return Refusal(Reason.COLUMNS_DIFFER, text)
         # legal protobuf may come unpacked (then unknown here) or in pieces: pack it
-        if not _aligned(request, n) or len(UnknownFieldSet(request)):
+        if (
+            spare > n + 2 * len(request.topics) + 1_024
+            or not _aligned(request, n)
+            or len(UnknownFieldSet(request))
+        ):
             try:
                 request = _repacked(raw)
             except DecodeError:
@@ -85,7 +106,7 @@ class Intake:
         due = self._due(request, n, now_ms)
         refusal = self._size(n) or self._names(request, n) or (due if isinstance(due, Refusal) else None)
         refusal = refusal or self._jitter(request)
-        keys = self._records(request.records, raw) if refusal is None else refusal
+        keys = self._records(request.records, raw, sizes) if refusal is None else refusal
         if isinstance(keys, Refusal) or isinstance(due, Refusal):
             return keys  # type: ignore[return-value]
         command = log_pb.ScheduleCommand(
@@ -103,6 +124,17 @@ class Intake:
             for name in ("due_ms", "delay_ms", "delay_level", "jitter_ms"):
                 command.request.ClearField(name)
         return command
+
+    def _too_many_fields(self, raw: bytes) -> bool:
+        """Return whether a request has more fields than any that is allowed: to parse it would take long."""
+        if len(raw) <= DENSE_BYTES:
+            return False
+        octets = np.frombuffer(raw, np.uint8)
+        tags = int(
+            np.count_nonzero((octets & 0x2F) == TOPIC_AND_RECORD_TAGS)
+        )  # and what else looks like them
+        most = 8 * self.limits.batch_messages_max + 64  # each of seven columns, and the records
+        return tags > most + len(raw) // 16 and more_fields(raw, most)
 
     def _size(self, n: int) -> Refusal | None:
         if n == 0:
@@ -170,17 +202,53 @@ class Intake:
             return None
         return _at(wrong, Reason.JITTER_TOO_LARGE, f"a jitter of more than {self.limits.jitter_ms_max} ms")
 
-    def _records(self, records: Iterable[bytes], raw: bytes) -> list[str] | Refusal:
+    def _records(self, records: Sequence[bytes], raw: bytes, sizes: NDArray[np.int64]) -> list[str] | Refusal:
         """Return the records' ordering keys, none where no record has one."""
+        keys: list[str] = []
+        keyed = False
         try:
-            checked = log_pb.CheckedRecords.FromString(raw).records
+            for part, checked in self._checked(records, raw, sizes):
+                found = self._parts(records[part], checked, sizes[part], part.start)
+                if isinstance(found, Refusal):
+                    return found
+                keyed |= bool(found)
+                keys += found or [""] * len(checked)
         except DecodeError:
             return Refusal(Reason.RECORD_INVALID, "a record is not a serialized tarry.v1.Record")
+        return keys if keyed else []
+
+    def _checked(
+        self, records: Sequence[bytes], raw: bytes, sizes: NDArray[np.int64]
+    ) -> Iterator[tuple[slice, Sequence[log_pb.CheckedRecord]]]:
+        """Yield the records as messages, all at once unless what they have beside their bodies is much.
+
+        Raises DecodeError.
+        """
+        beside = sizes
+        if len(raw) > DENSE_BYTES:
+            bodies = log_pb.RecordBodies.FromString(raw).records
+            beside = sizes - np.fromiter(map(len, map(attrgetter("body"), bodies)), dtype=np.int64)
+        if int(beside.sum()) <= DENSE_BYTES:
+            yield slice(0, len(sizes)), log_pb.CheckedRecords.FromString(raw).records
+            return
+        for part in portions(beside.astype(np.uint32), PIECE_BYTES):
+            piece = log_pb.RecordColumn(records=records[part]).SerializeToString()
+            yield part, log_pb.CheckedRecords.FromString(piece).records
+
+    def _parts(
+        self,
+        records: Sequence[bytes],
+        checked: Sequence[log_pb.CheckedRecord],
+        sizes: NDArray[np.int64],
+        first: int,
+    ) -> list[str] | Refusal:
+        """Return as ``_records`` for some of them."""
         limits = self.limits
-        sizes = np.fromiter(map(len, records), dtype=np.int64)
         more = (~_bare(records, sizes)).tolist()
-        searched = raw if all(more) else b"".join(compress(records, more))
-        if RESERVED.encode() in searched and (refusal := _reserved(checked)):  # hardly ever: so one search
+        searched = b"".join(compress(records, more))
+        if RESERVED.encode() in searched and (
+            refusal := _reserved(checked, first)
+        ):  # hardly ever: so one search
             return refusal
         # Most records are too small beside their bodies to have too many of anything: each takes two bytes.
         few = 2 * min(limits.properties_max, limits.keys_max, limits.tags_max)
@@ -211,8 +279,8 @@ class Intake:
 
 def body_too_large(request: log_pb.ScheduleColumns, bytes_max: Sequence[int]) -> Refusal | None:
     """Return why a body is too large for its own topic; limits by place in the request's topics, 0: none."""
-    checked = log_pb.CheckedRecords.FromString(request.SerializeToString()).records
-    sizes = np.fromiter(map(len, map(attrgetter("body"), checked)), dtype=np.int64)
+    bodies = log_pb.RecordBodies.FromString(request.SerializeToString()).records
+    sizes = np.fromiter(map(len, map(attrgetter("body"), bodies)), dtype=np.int64)
     topic = np.frombuffer(request.topic, U4) if request.topic else np.zeros(len(sizes), U4)
     most = np.array(bytes_max, dtype=np.int64)[topic]
     wrong = (most > 0) & (sizes > most)
@@ -236,10 +304,10 @@ def _dead_letters(topic: str) -> Refusal | None:
     return Refusal(Reason.TOPIC_INVALID, text)
 
 
-def _reserved(checked: Iterable[Record]) -> Refusal | None:
-    """Return why a property's name will not do."""
-    for position, record in enumerate(checked):
-        for name in record.properties:
+def _reserved(checked: Iterable[log_pb.CheckedRecord], first: int) -> Refusal | None:
+    """Return why a property's name will not do, of records from the first on."""
+    for position, record in enumerate(checked, first):
+        for name in (each.name for each in record.properties):
             if name.startswith(RESERVED):
                 text = (
                     f"the property {name[:80]!r}: names that begin with {RESERVED!r} are set by the cluster "
@@ -286,8 +354,14 @@ def spread(due_ms: NDArray[np.int64], jitter_ms: NDArray[np.uint32], seed: int) 
 
 
 def _aligned(request: log_pb.ScheduleColumns, n: int) -> bool:
-    widths = {"topic": 4, "due_ms": 8, "delay_ms": 8, "delay_level": 4, "tag_mask": 8, "jitter_ms": 4}
-    return all(len(getattr(request, name)) in (0, n * width) for name, width in widths.items())
+    return all(len(getattr(request, name)) in (0, n * width) for name, width in WIDTHS.items())
+
+
+def _known_bytes(request: log_pb.ScheduleColumns, sizes: NDArray[np.int64]) -> int:
+    """Return how many bytes of a request are of fields that are known here, at least."""
+    columns = sum(len(getattr(request, name)) for name in WIDTHS)
+    names = sum(map(len, request.topics)) + len(request.producer)
+    return int(sizes.sum()) + columns + names + 2 * (len(sizes) + len(request.topics))
 
 
 def _repacked(raw: bytes) -> log_pb.ScheduleColumns:

@@ -158,8 +158,48 @@ class ReceivedColumns(_message.Message):
 class CheckedRecords(_message.Message):
     __slots__ = ("records",)
     RECORDS_FIELD_NUMBER: _ClassVar[int]
-    records: _containers.RepeatedCompositeFieldContainer[_tarry_message_pb2.Record]
-    def __init__(self, records: _Optional[_Iterable[_Union[_tarry_message_pb2.Record, _Mapping]]] = ...) -> None: ...
+    records: _containers.RepeatedCompositeFieldContainer[CheckedRecord]
+    def __init__(self, records: _Optional[_Iterable[_Union[CheckedRecord, _Mapping]]] = ...) -> None: ...
+
+class CheckedRecord(_message.Message):
+    __slots__ = ("tags", "keys", "properties", "body", "ordering_key")
+    TAGS_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    PROPERTIES_FIELD_NUMBER: _ClassVar[int]
+    BODY_FIELD_NUMBER: _ClassVar[int]
+    ORDERING_KEY_FIELD_NUMBER: _ClassVar[int]
+    tags: _containers.RepeatedScalarFieldContainer[str]
+    keys: _containers.RepeatedScalarFieldContainer[str]
+    properties: _containers.RepeatedCompositeFieldContainer[CheckedProperty]
+    body: bytes
+    ordering_key: str
+    def __init__(self, tags: _Optional[_Iterable[str]] = ..., keys: _Optional[_Iterable[str]] = ..., properties: _Optional[_Iterable[_Union[CheckedProperty, _Mapping]]] = ..., body: _Optional[bytes] = ..., ordering_key: _Optional[str] = ...) -> None: ...
+
+class CheckedProperty(_message.Message):
+    __slots__ = ("name", "value")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    value: str
+    def __init__(self, name: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+
+class RecordBodies(_message.Message):
+    __slots__ = ("records",)
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    records: _containers.RepeatedCompositeFieldContainer[RecordBody]
+    def __init__(self, records: _Optional[_Iterable[_Union[RecordBody, _Mapping]]] = ...) -> None: ...
+
+class RecordBody(_message.Message):
+    __slots__ = ("body",)
+    BODY_FIELD_NUMBER: _ClassVar[int]
+    body: bytes
+    def __init__(self, body: _Optional[bytes] = ...) -> None: ...
+
+class RecordColumn(_message.Message):
+    __slots__ = ("records",)
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    records: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, records: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class ScheduleCommand(_message.Message):
     __slots__ = ("now_ms", "request", "due_ms", "second_messages_max", "lane", "producers_max", "producer_silent_ms")

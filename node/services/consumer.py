@@ -7,7 +7,7 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from typing import Final
 
 import grpc
@@ -17,10 +17,12 @@ from tarry.node.calls import CallContext, ServiceHandler
 from tarry.node.config import NodeConfig
 from tarry.node.consumers import Consumer
 from tarry.node.delivery import Delivery
+from tarry.node.fields import fields, more_fields
 from tarry.node.group_delivery import GroupDelivery
 from tarry.node.hands import Batch
 from tarry.node.joining import Joining
 from tarry.node.pieces import Pieces
+from tarry.node.request_bytes import OVERHEAD_BYTES
 from tarry.node.services.handlers import Answer, LeaderCalls
 from tarry.node.services.parsing import parse
 from tarry.node.settling import Offsets, Settling, Stale
@@ -31,6 +33,9 @@ from tarry.replication.holds import Holds
 from tarry.replication.refusal import Reason, Refusal
 
 SERVICE: Final = "tarry.v1.ConsumerService"
+SUBSCRIBE: Final = pb.ConsumeRequest.SUBSCRIBE_FIELD_NUMBER
+FIELDS_MAX: Final = 1_024
+"""Of a request, and of its subscribe: not of offsets, which are within those."""
 BREAK_NOTICE_S: Final = 0.05
 """A broken stream looks like one that was ended in order, until gRPC cancels the call."""
 
@@ -109,7 +114,7 @@ class ConsumerService:
             text = f"this node has {delivery.consumers} consumers, its maximum"
             return Refusal(Reason.TOO_MANY_STREAMS, text, retry_ms=5_000)
         raw = await anext(aiter(requests), None)
-        request = parse(pb.ConsumeRequest, raw) if raw is not None else None
+        request = _parsed(raw) if raw is not None else None
         if isinstance(request, Refusal):
             return request
         if request is None or request.WhichOneof("request") != "subscribe":
@@ -168,7 +173,7 @@ class ConsumerService:
             session.consumer.end(_BROKEN)  # where nothing has ended it: an error has
 
     async def _take(self, raw: bytes, session: _Session) -> Refusal | None:
-        request = parse(pb.ConsumeRequest, raw)
+        request = _parsed(raw)
         if isinstance(request, Refusal):
             return request
         consumer = session.consumer
@@ -294,6 +299,16 @@ class ConsumerService:
             return group
         stale = await self._extend_now(request, request.consumer, group)
         return stale if isinstance(stale, Refusal) else _answered(stale)
+
+
+def _parsed(raw: bytes) -> pb.ConsumeRequest | Refusal:
+    """Return the request, unless it has so many fields that parsing it would take long."""
+    if len(raw) > OVERHEAD_BYTES:
+        parts = [raw, *(part for number, part in islice(fields(raw), FIELDS_MAX) if number == SUBSCRIBE)]
+        if any(more_fields(part, FIELDS_MAX) for part in parts):
+            text = f"a part of the request has more than {FIELDS_MAX} fields: pack its offsets, name fewer"
+            return Refusal(Reason.TOO_MANY_OFFSETS, text)
+    return parse(pb.ConsumeRequest, raw)
 
 
 def _settling(

@@ -38,13 +38,13 @@ class Entrance(grpc.GenericRpcHandler):  # type: ignore[type-arg]
         services: Iterable[ServiceHandler],
         admit: Admit,
         bounds: Connections,
-        request_bytes_max: int | None = None,
+        request_bytes_max: Callable[[str], int | None] = lambda path: None,
     ) -> None:
-        """``request_bytes_max`` None: what gRPC receives at most."""
+        """``request_bytes_max``: of a method, by its path; None: what gRPC receives at most."""
         self._services = tuple(services)
         self._admit = admit
         self._bounds = bounds
-        self._bytes_max = request_bytes_max
+        self._request_bytes_max = request_bytes_max
         self._entered: dict[str, MethodHandler] = {}
         self._waiting: dict[asyncio.Timeout, float] = {}  # for their requests, since when
         self._errors = CallErrors()
@@ -75,12 +75,13 @@ class Entrance(grpc.GenericRpcHandler):  # type: ignore[type-arg]
         """Return the handler with its request, or its first, waited for here."""
         wait_ms = self._bounds.subscribe_ms if path == SUBSCRIBING else self._bounds.request_ms
         behaviour: Any = inner.unary_unary or inner.unary_stream or inner.stream_stream
+        bytes_max = self._request_bytes_max(path)
         coders = inner.request_deserializer, inner.response_serializer
 
         async def given(requests: AsyncIterator[Any], context: CallContext) -> Any:
-            first = await self._first(requests, context, wait_ms)
+            first = await self._first(requests, context, wait_ms, bytes_max)
             if inner.request_streaming:
-                return self._all(first, requests, context)
+                return self._all(first, requests, context, bytes_max)
             if first is None:
                 await abort(context, Refusal(Reason.REQUEST_EMPTY, "the call ended without a request"))
             return first
@@ -111,7 +112,9 @@ class Entrance(grpc.GenericRpcHandler):  # type: ignore[type-arg]
         finally:
             self.calls -= 1
 
-    async def _first(self, requests: AsyncIterator[Any], context: CallContext, wait_ms: int) -> Any:
+    async def _first(
+        self, requests: AsyncIterator[Any], context: CallContext, wait_ms: int, bytes_max: int | None
+    ) -> Any:
         """Return the first request, None where there is none; end the call where it does not come."""
         now = asyncio.get_running_loop().time()
         try:
@@ -126,7 +129,7 @@ class Entrance(grpc.GenericRpcHandler):  # type: ignore[type-arg]
             reason = Reason.SUBSCRIBE_FIRST if wait_ms == self._bounds.subscribe_ms else Reason.REQUEST_EMPTY
             text = f"no request has come within {wait_ms} ms, or sooner where many calls have none"
             await abort(context, Refusal(reason, text))
-        await self._check(first, context)
+        await _check(first, context, bytes_max)
         return first
 
     def _make_room(self, now: float) -> None:
@@ -138,20 +141,21 @@ class Entrance(grpc.GenericRpcHandler):  # type: ignore[type-arg]
                     oldest.reschedule(now)
 
     async def _all(
-        self, first: Any, requests: AsyncIterator[Any], context: CallContext
+        self, first: Any, requests: AsyncIterator[Any], context: CallContext, bytes_max: int | None
     ) -> AsyncIterator[Any]:
         if first is None:
             return
         yield first
         async for request in requests:
-            await self._check(request, context)
+            await _check(request, context, bytes_max)
             yield request
 
-    async def _check(self, request: Any, context: CallContext) -> None:
-        """End the call for a request of more bytes than any that is allowed."""
-        if self._bytes_max is not None and isinstance(request, bytes) and len(request) > self._bytes_max:
-            text = f"the request has {len(request)} bytes, more than {self._bytes_max}: split it"
-            await abort(context, Refusal(Reason.BATCH_TOO_LARGE, text))
+
+async def _check(request: Any, context: CallContext, bytes_max: int | None) -> None:
+    """End the call for a request of more bytes than what its method can name takes: parsing is one turn."""
+    if bytes_max is not None and isinstance(request, bytes) and len(request) > bytes_max:
+        text = f"the request has {len(request)} bytes, more than {bytes_max}: split it"
+        await abort(context, Refusal(Reason.BATCH_TOO_LARGE, text))
 
 
 def _refusing(refusal: Refusal) -> MethodHandler:

@@ -28,12 +28,12 @@ async def one_request(request: bytes) -> AsyncIterator[bytes]:
 
 def entrance() -> Entrance:
     bounds = Connections(waiting_calls_max=WAITING_MAX, request_ms=WAIT_MS)
-    return Entrance([], lambda path, metadata: None, bounds, request_bytes_max=10)
+    return Entrance([], lambda path, metadata: None, bounds, request_bytes_max=lambda path: 10)
 
 
 def entered(to: Entrance, requests: AsyncIterator[bytes]) -> asyncio.Future[Any]:
     context: Any = Context()
-    return asyncio.ensure_future(to._first(requests, context, WAIT_MS))
+    return asyncio.ensure_future(to._first(requests, context, WAIT_MS, 10))
 
 
 def test_of_too_many_silent_calls_the_oldest_is_ended_unless_it_is_young() -> None:
