@@ -136,6 +136,7 @@ class Node:
                 "clock": ClockGuard(self.driver, self.time, config.dispatch).run(),
                 "repair": damage.run(self._connected, records.fetch),
                 "index repair": damage.indices.run(self._connected, records.fetch_index),
+                "far repair": damage.far.run(),
                 "queue repair": damage.queues.run(self._connected, records.fetch_ready),
                 "scrub": Scrub(self.machine, damage, config.dispatch).run(),
                 "rejoining": self._rejoin(),

@@ -19,6 +19,7 @@ import structlog
 from numpy.typing import NDArray
 from pyroaring import BitMap
 
+from tarry.node.far_damage import FarDamage
 from tarry.node.index_damage import IndexDamage
 from tarry.node.pauses import Pauses, Peers
 from tarry.node.queue_damage import QueueDamage
@@ -53,9 +54,9 @@ class Damage:
         self._machine = machine
         self._shard = shard
         self._left: dict[int, BitMap] = {}
-        self._far_indices: set[int] = set()  # no peer has the same: they go with their state
         self._wanted: dict[int, BitMap] = {}  # of what is left, what is to be tried next
         self.indices = IndexDamage(machine, run_blocking)
+        self.far = FarDamage(machine, run_blocking)
         self.queues = QueueDamage(machine)
         self._pauses = Pauses()
         self._moved = asyncio.Event()
@@ -63,23 +64,20 @@ class Damage:
     @property
     def found(self) -> int:
         """How much was ever found damaged."""
-        return self._found + self.indices.found + self.queues.found
+        return self._found + self.indices.found + self.far.found + self.queues.found
 
     @property
     def repaired(self) -> int:
-        """How much of it was mended from a peer."""
-        return self._repaired + self.indices.repaired + self.queues.repaired
+        """How much of it was mended."""
+        return self._repaired + self.indices.repaired + self.far.repaired + self.queues.repaired
 
     @property
     def left(self) -> int:
-        """Records known to be damaged now; an index counts as one, and a block of a ready queue."""
-        indices = len(self.indices.left) + self._far_left()
+        """Records known to be damaged now; an index counts as one, as do a segment of the far log whose units
+        are, and a block of a ready queue.
+        """
+        indices = len(self.indices.left) + self.far.left
         return sum(map(len, self._left.values())) + indices + self.queues.left
-
-    def _far_left(self) -> int:
-        if self._far_indices:
-            self._far_indices &= {segment.number for segment in self._machine.wheel.far_segments()}
-        return len(self._far_indices)
 
     def report(self, hour: Numbers, global_index: Numbers) -> None:
         """Records, shape (n,), that could not be read whole: mend them as soon as possible."""
@@ -98,20 +96,9 @@ class Damage:
         for hour in damage.hours:
             self.indices.report(hour, "as a snapshot found")
         for segment in damage.segments:
-            self.report_far_index(segment, "as a snapshot found")
+            self.far.report(segment, "as a snapshot found")
         for queue in damage.queues:
             self.queues.report(queue)
-
-    def report_far_index(self, segment: int, error: str) -> None:
-        """A segment's index of the far log is damaged. Each replica has its own, so that none can mend it."""
-        if segment not in self._far_indices:
-            self._far_indices.add(segment)
-            self._found += 1
-        log.error("far log damaged", segment=segment, error=error, help="start the node with --rejoin")
-
-    def far_sound(self, segment: int) -> None:
-        """A segment's index of the far log is as it should be, for another state has arrived."""
-        self._far_indices.discard(segment)
 
     async def mended(self, hour: Numbers, global_index: Numbers) -> NDArray[np.bool_]:
         """Wait until something of what was reported, shape (n,), is damaged no more; return which.

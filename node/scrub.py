@@ -107,10 +107,10 @@ class Scrub:
         except (OSError, WheelDamaged) as error:
             there = {segment.number for segment in self._machine.wheel.far_segments()}
             if self._machine.wheel is wheel and number in there:  # not deleted meanwhile
-                self._damage.report_far_index(number, str(error))
+                self._damage.far.report(number, str(error))
             return
         if self._machine.wheel is wheel:
-            self._damage.far_sound(number)
+            self._damage.far.sound(number)
             self._damage.report(*wheel.far_ids(number, found))
 
     def _read(self, walk: Iterator[tuple[int, Numbers]]) -> Numbers:

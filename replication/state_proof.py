@@ -17,7 +17,7 @@ from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.replication.queue_checkpoint import queue_states
 from tarry.replication.ready_queue import UnitsDamaged, scan
 from tarry.wheel.delay_log import UNIT_BYTES
-from tarry.wheel.far_log import FAR_UNIT_BYTES, segment_name
+from tarry.wheel.far_segment import FAR_UNIT_BYTES, segment_name
 from tarry.wheel.hour_partition import folder_name
 
 READ_BYTES: Final = 4 << 20

@@ -27,7 +27,7 @@ from tarry.replication.state_folder import StateFolder
 from tarry.replication.state_proof import StateDamage, checksum, damage_in
 from tarry.replication.state_store import StateStore
 from tarry.wheel.delay_log import UNIT_BYTES
-from tarry.wheel.far_log import FAR_UNIT_BYTES, segment_name
+from tarry.wheel.far_segment import FAR_UNIT_BYTES, segment_name
 from tarry.wheel.hour_partition import folder_name
 
 CHECKPOINT_NAME: Final = "checkpoint.bin"

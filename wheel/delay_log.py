@@ -54,11 +54,30 @@ def lengths(records: Sequence[bytes]) -> Numbers:
     return np.fromiter(map(len, records), np.uint32, len(records))
 
 
-def offsets(sizes: Numbers, log_bytes: int) -> tuple[NDArray[np.uint64], int]:
-    """Where records come to lie behind `log_bytes`, shape (n,), and where the log then ends."""
+def offsets(sizes: Numbers, head_bytes: int, log_bytes: int) -> tuple[NDArray[np.uint64], int]:
+    """Where records come to lie behind `log_bytes`, each behind its head, shape (n,), and the end of all."""
     ends = np.cumsum(sizes, dtype=np.uint64)
-    ends += np.arange(1, len(sizes) + 1, dtype=np.uint64) * np.uint64(LENGTH_BYTES) + np.uint64(log_bytes)
+    ends += np.arange(1, len(sizes) + 1, dtype=np.uint64) * np.uint64(head_bytes) + np.uint64(log_bytes)
     return ends - sizes, int(ends[-1])
+
+
+def filled(
+    unit: np.dtype[np.void],
+    *,
+    sizes: Numbers,
+    crcs: Numbers,
+    due_in_hour_ms: Numbers,
+    topic: Numbers,
+    tag_mask: Masks,
+    **others: Numbers,
+) -> Rows:
+    """Units of n messages, columns of shape (n,); what is not given is not set."""
+    rows = np.empty(len(sizes), unit)
+    columns = {"size": sizes, "crc32c": crcs, "due_in_hour_ms": due_in_hour_ms, "topic": topic}
+    for name, column in (columns | others).items():
+        rows[name] = column
+    rows["tag_mask"] = tag_mask
+    return rows
 
 
 class DelayLog:
@@ -76,6 +95,7 @@ class DelayLog:
         "units",
     )
     unit: ClassVar[np.dtype[np.void]] = UNIT
+    head_bytes: ClassVar[int] = LENGTH_BYTES
 
     def __init__(
         self, folder: Path, residency: Residency, log_bytes: int = 0, units: int = 0, index_crc: int = 0
@@ -128,22 +148,24 @@ class DelayLog:
         tag_mask: Masks,
     ) -> None:
         """Append n messages, columns of shape (n,): one write to each file. Raises OSError; then recover."""
-        rows = np.empty(len(records), UNIT)
-        rows["size"] = sizes
-        rows["due_in_hour_ms"] = due_in_hour_ms
-        rows["local_index"] = local_index
-        rows["pre_global_index"] = pre_global_index
-        rows["topic"] = topic
-        rows["crc32c"] = crcs
-        rows["tag_mask"] = tag_mask
+        rows = filled(
+            UNIT,
+            sizes=sizes,
+            crcs=crcs,
+            due_in_hour_ms=due_in_hour_ms,
+            topic=topic,
+            tag_mask=tag_mask,
+            local_index=local_index,
+            pre_global_index=pre_global_index,
+        )
         self.extend(rows, records)
 
     def extend(self, rows: Rows, records: Sequence[bytes]) -> None:
         """Append units whose records come behind one another; their offsets are set here. Raises OSError."""
         self.open()
-        rows["offset"], end = offsets(rows["size"], self.log_bytes)
+        rows["offset"], end = offsets(rows["size"], self.head_bytes, self.log_bytes)
         pieces = [b""] * (2 * len(rows))
-        pieces[0::2] = rows["size"].astype("<u4").view("V4").tolist()
+        pieces[0::2] = self.heads(rows)
         pieces[1::2] = records
         self._write(self._log_fd, b"".join(pieces), self.log_bytes)
         index = rows.tobytes()
@@ -151,6 +173,10 @@ class DelayLog:
         self.log_bytes = end
         self.units += len(rows)
         self.index_crc = google_crc32c.extend(self.index_crc, index)
+
+    def heads(self, rows: Rows) -> list[bytes]:
+        """What stands before the record of each of some units, whose offsets are set."""
+        return rows["size"].astype("<u4").view("V4").tolist()  # type: ignore[no-any-return]
 
     def index(self) -> Rows:
         """All units, as a read-only view of the file. Raises WheelDamaged where the file is too short."""

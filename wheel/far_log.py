@@ -1,6 +1,6 @@
 """The far log: messages of hours that are far off and get few messages at a time, all in one log.
 
-    far-0000000c/delay.log      ┌ length u32 │ record ┐┌ length u32 │ record ┐ …    of any hours
+    far-0000000c/delay.log      ┌ unit │ record ┐┌ unit │ record ┐ …       of any hours
     far-0000000c/delay.index    ┌ hour, global index, before … ┐┌ … ┐ …    row 12 * SEGMENT_UNITS on
 
     hour 2027010100: head ──► row 7 ── before ──► row 3 ── before ──► 0
@@ -18,77 +18,27 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import Final
 
-import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 from pyroaring import BitMap
 
 from tarry.wheel import message_sum
 from tarry.wheel.bitmaps import contains, loaded, serialized
-from tarry.wheel.delay_log import DelayLog
-from tarry.wheel.grouping import groups, starts_of
+from tarry.wheel.delay_log import filled
+from tarry.wheel.far_segment import FAR_UNIT, FAR_UNIT_BYTES, Segment, are_sound, segment_name
+from tarry.wheel.grouping import distinct, groups, starts_of
 from tarry.wheel.hour_counts import HourCounts
 from tarry.wheel.residency import Residency
-from tarry.wheel.state import FarState, Flags, Masks, Numbers, Rows, SegmentState, WheelDamaged, WheelSettings
+from tarry.wheel.state import FarState, Flags, Masks, Numbers, Rows, WheelDamaged, WheelSettings
 
-FAR_UNIT: Final = np.dtype(
-    [
-        ("offset", "<u8"),  # of the record in delay.log, behind its length
-        ("tag_mask", "<u8"),
-        ("before", "<i8"),  # row of the unit of the same hour that came before, plus 1; 0: there is none
-        ("size", "<u4"),
-        ("due_in_hour_ms", "<u4"),
-        ("hour", "<u4"),
-        ("global_index", "<u4"),
-        ("topic", "<u4"),
-        ("crc32c", "<u4"),
-    ]
-)
-FAR_UNIT_BYTES: Final = FAR_UNIT.itemsize
 SEGMENT_UNITS: Final = 1 << 18
 _BLOCK_UNITS: Final = 1 << 16
 _CLEANED_MIN: Final = 256  # rows looked at with fewer messages
 _CLEANED_BYTES: Final = 2 << 20  # of those that are alive: all of one append are fewer
 
 FarRows = NDArray[np.int64]
-
-
-def segment_name(number: int) -> str:
-    """The name of a segment's folder."""
-    return f"far-{number:08x}"
-
-
-def segment_number(folder: str) -> int | None:
-    """The segment that a folder's name stands for; None where it is not the name of one."""
-    try:
-        number = int(folder.removeprefix("far-"), 16)
-    except ValueError:
-        return None
-    return number if folder == segment_name(number) else None
-
-
-class Segment(DelayLog):
-    """Some consecutive rows of the far log, and which of them are cancelled."""
-
-    __slots__ = ("captured", "gone")
-    unit: ClassVar[np.dtype[np.void]] = FAR_UNIT
-
-    def __init__(self, folder: Path, residency: Residency, state: SegmentState | None = None) -> None:
-        if state is None:
-            super().__init__(folder, residency)
-        else:
-            super().__init__(folder, residency, state.log_bytes, state.units, state.index_crc)
-        self.gone = loaded(state.cancelled) if state else BitMap()
-        self.captured = state
-
-    def capture(self, number: int) -> SegmentState:
-        """What a checkpoint must hold of it; the same value as long as nothing changes."""
-        if self.captured is None:
-            cancelled = serialized(self.gone)
-            self.captured = SegmentState(number, self.log_bytes, self.units, self.index_crc, cancelled)
-        return self.captured
 
 
 class FarLog:
@@ -108,6 +58,7 @@ class FarLog:
         "end",
         "first",
         "live",
+        "mended",
     )
 
     def __init__(
@@ -127,20 +78,21 @@ class FarLog:
         self._dropped_hours_bytes: bytes | None = state.dropped_hours
         self.dropped: list[int] = []
         """Segments that the files are still there of."""
+        self.mended: list[int] = []
+        """Segments whose index was damaged when it was read, and has been mended."""
         self.first = self.end = state.first
         self.live = 0
         """Units of hours that have not been dropped."""
         self._segments: dict[int, Segment] = {}
         for one in state.segments:
             self._segments[one.number] = Segment(folder / segment_name(one.number), residency, one)
+            if not self._used(one.number).is_whole():
+                self._mend(one.number)
             self._count(self._used(one.number), one.number * SEGMENT_UNITS)
             self.end = one.number * SEGMENT_UNITS + one.units
 
     def _count(self, segment: Segment, start: int) -> None:
-        crc, counts = google_crc32c.value(segment.index().tobytes()), self._counts
-        if crc != segment.index_crc:
-            what = f"crc32c {crc:08x}, where {segment.index_crc:08x} should be"
-            raise WheelDamaged(segment.index_path, what)
+        counts = self._counts
         for begin in range(0, segment.units, _BLOCK_UNITS):
             units = segment.block(begin, min(segment.units, begin + _BLOCK_UNITS))
             row = np.arange(start + begin, start + begin + len(units))
@@ -171,13 +123,15 @@ class FarLog:
         tag_mask: Masks,
     ) -> Numbers:
         """Append n messages, columns of shape (n,), n > 0; their global indices. Raises OSError."""
-        units = np.empty(len(hour), FAR_UNIT)
-        units["size"] = sizes
-        units["due_in_hour_ms"] = due_in_hour_ms
-        units["hour"] = hour
-        units["topic"] = topic
-        units["crc32c"] = crcs
-        units["tag_mask"] = tag_mask
+        units = filled(
+            FAR_UNIT,
+            sizes=sizes,
+            crcs=crcs,
+            due_in_hour_ms=due_in_hour_ms,
+            topic=topic,
+            tag_mask=tag_mask,
+            hour=hour,
+        )
         counts = self._counts
         order = np.argsort(hour, kind="stable")
         starts = starts_of(hour[order])
@@ -240,10 +194,26 @@ class FarLog:
         at = np.where(hour < len(counts), hour, 0)
         behind = global_index.astype(np.int64) - counts.written[at]
         left = np.flatnonzero((hour == at) & (behind >= 0) & (behind < counts.far[at]))
-        row, wanted = counts.head[at[left]] - 1, np.stack((hour[left], global_index[left]))
+        heads, wanted = counts.head[at[left]] - 1, np.stack((hour[left], global_index[left]))
+        try:
+            rows[left] = self._walked(heads, wanted)
+        except WheelDamaged:
+            self._mend_all()
+            rows[left] = self._walked(heads, wanted)
+        return rows
+
+    def _walked(self, row: FarRows, wanted: Numbers) -> FarRows:
+        """The rows of messages that are there, hours and global indices of shape (2, n), from chains' heads.
+
+        Of the units on the way only those found are proven: no damage before can lead to another's. Raises
+        WheelDamaged.
+        """
+        rows, left = np.empty(len(row), np.int64), np.arange(len(row))
         while len(left):
             units = self._chained(row, wanted[0])
             found = units["global_index"] == wanted[1]
+            if not bool(are_sound(units[found]).all()):
+                raise WheelDamaged(self._folder, "a unit of the far log is not what was written")
             rows[left[found]] = row[found]
             on = ~found
             left, row, wanted = left[on], units["before"][on] - 1, wanted[:, on]
@@ -253,34 +223,54 @@ class FarLog:
         """Units that chains lead to. Raises WheelDamaged where that is not one of its hour."""
         if bool((row < self.first).any()):
             raise WheelDamaged(self._folder, "a chain of the far log ends too soon")
-        units = self.units_at(row)
+        units = self._stored_at(row)
         if bool((units["hour"] != hour).any()) or bool((units["before"] > row).any()):
             raise WheelDamaged(self._folder, "a chain of the far log leads to another hour")
         return units
 
     def units_at(self, rows: FarRows) -> Rows:
-        """A copy of some units, FAR_UNIT[n], in the order asked; each must exist."""
+        """A copy of some units, FAR_UNIT[n], in the order asked; each must exist. Raises WheelDamaged."""
+        units = self._stored_at(rows)
+        sound = are_sound(units)
+        if not bool(sound.all()):
+            for number in distinct(rows[~sound] // SEGMENT_UNITS).tolist():
+                self._mend(number)
+            units = self._stored_at(rows)
+        return units
+
+    def _stored_at(self, rows: FarRows) -> Rows:
         units = np.empty(len(rows), FAR_UNIT)
         for number, chosen in groups(rows // SEGMENT_UNITS):
             within = (rows[chosen] - number * SEGMENT_UNITS).astype(np.uint32)
             units[chosen] = self._used(number).units_at(within)
         return units
 
-    def records(self, rows: FarRows) -> tuple[list[bytes], Flags]:
-        """The bytes there are of records, in the order asked, and which of them are as they were written."""
+    def records(self, rows: FarRows, units: Rows) -> tuple[list[bytes], Flags]:
+        """The bytes there are of the records of rows and their units, and which are as they were written."""
         records, sound = np.empty(len(rows), object), np.empty(len(rows), np.bool_)
         for number, chosen in groups(rows // SEGMENT_UNITS):
-            segment = self._used(number)
-            units = segment.units_at((rows[chosen] - number * SEGMENT_UNITS).astype(np.uint32))
-            records[chosen], sound[chosen] = segment.records(units, self._read_gap_bytes)
+            some = self._used(number).records(units[chosen], self._read_gap_bytes)
+            records[chosen], sound[chosen] = some
         return records.tolist(), sound
+
+    def _mend(self, number: int) -> None:
+        """Mend a segment's index. Raises OSError, and WheelDamaged where its log lacks a unit as well."""
+        segment = self._used(number)
+        if not segment.mend_index():
+            raise WheelDamaged(segment.index_path, "damaged, and so is what delay.log has of the same units")
+        self.mended.append(number)
+
+    def _mend_all(self) -> None:
+        for number in self._segments:
+            if not self._used(number).is_whole():
+                self._mend(number)
 
     def ids(self, number: int, places: Numbers) -> tuple[Numbers, Numbers]:
         """Hours and global indices of rows of a segment, shape (n,): of those that are alive."""
-        segment = self._used(number) if number in self._segments else None
-        units = segment.units_at(places) if segment else np.empty(0, FAR_UNIT)
-        if segment:
+        units = np.empty(0, FAR_UNIT)
+        if number in self._segments:
             at = places.astype(np.int64) + number * SEGMENT_UNITS
+            units = self.units_at(at)
             units = units[self._is_live(units) & (at >= self.first)]
         return np.ascontiguousarray(units["hour"]), np.ascontiguousarray(units["global_index"])
 
@@ -309,20 +299,26 @@ class FarLog:
             segment.gone.update((rows[chosen] - number * SEGMENT_UNITS).astype(np.uint32))
             segment.captured = None
 
-    def rows_of(self, hour: int) -> FarRows:
-        """The rows of an hour, by global index. Raises WheelDamaged."""
+    def rows_of(self, hour: int) -> tuple[FarRows, Rows]:
+        """The rows of an hour and their units, by global index. Raises WheelDamaged."""
+        try:
+            return self._rows_of(hour)
+        except WheelDamaged:
+            self._mend_all()
+            return self._rows_of(hour)
+
+    def _rows_of(self, hour: int) -> tuple[FarRows, Rows]:
         left = self._counts.far_of(hour)
-        row, rows = int(self._counts.head[hour]) - 1 if left else -1, np.empty(left, np.int64)
-        walked: list[int] = []
+        row, walked = int(self._counts.head[hour]) - 1 if left else -1, list[int]()
         while len(walked) < left:
             number = row // SEGMENT_UNITS
-            if row < self.first or number not in self._segments:
+            if not self.first <= row < self.end:
                 raise WheelDamaged(self._folder, f"the far log lacks units of hour {hour}")
             start, before = number * SEGMENT_UNITS, self._used(number).index()["before"].data
-            while row >= start and len(walked) < left:
+            while 0 <= row - start < len(before) and len(walked) < left:
                 walked.append(row)
                 row = before[row - start] - 1
-        rows[:] = walked
+        rows = np.array(walked, np.int64)
         units = self.units_at(rows)
         order = np.argsort(units["global_index"], kind="stable")
         first = int(self._counts.written[hour])
@@ -330,7 +326,7 @@ class FarLog:
             (units["hour"] != hour).any()
         ):
             raise WheelDamaged(self._folder, f"the far log has other units than those of hour {hour}")
-        return rows[order]
+        return rows[order], units[order]
 
     def _is_live(self, units: Rows) -> Flags:
         counts = self._counts
@@ -340,9 +336,9 @@ class FarLog:
 
     # What goes
 
-    def forget(self, hour: int, rows: FarRows) -> None:
+    def forget(self, hour: int, rows: FarRows, units: Rows) -> None:
         """The units of an hour, those rows, are about to move to its partition, or are dropped."""
-        self._counts.message_sum.add(-_sum_of(self.units_at(rows), self.is_gone(rows)))
+        self._counts.message_sum.add(-_sum_of(units, self.is_gone(rows)))
         self.live -= self._counts.far_of(hour)
         self._counts.far[hour] = self._counts.head[hour] = self._counts.far_pending[hour] = 0
         if self.live == 0:
@@ -352,7 +348,7 @@ class FarLog:
         """Forget an hour for good, and its rows that moved to its partition; nothing of it is pending."""
         dead = self._counts.far_of(hour)
         if dead:
-            self.forget(hour, self.rows_of(hour))
+            self.forget(hour, *self.rows_of(hour))
         if self._segments:
             self._dropped_hours.add(hour)
             self._dropped_hours_bytes = None
@@ -368,6 +364,9 @@ class FarLog:
         begin = self.first - start
         until = min(segment.units, begin + max(_CLEANED_MIN, 2 * count))
         units = segment.block(begin, until)
+        if not bool(are_sound(units).all()):
+            self._mend(number)
+            units = segment.block(begin, until)
         chosen = np.flatnonzero(self._is_live(units))
         if len(chosen):
             moved = units.take(chosen)
@@ -376,7 +375,7 @@ class FarLog:
                 until = begin + int(chosen[fit])
                 moved, chosen = moved[:fit], chosen[:fit]
             rows = chosen + self.first
-            records, sound = self.records(rows)
+            records, sound = self.records(rows, moved)
             gone = np.flatnonzero(self.is_gone(rows))
             order = np.argsort(moved["hour"], kind="stable")
             end = self.end

@@ -18,7 +18,8 @@ from pathlib import Path
 import numpy as np
 
 from tarry.wheel.delay_log import UNIT_BYTES
-from tarry.wheel.far_log import FAR_UNIT_BYTES, FarLog, segment_name, segment_number, whole
+from tarry.wheel.far_log import FarLog, whole
+from tarry.wheel.far_segment import FAR_UNIT_BYTES, segment_name, segment_number
 from tarry.wheel.hour_counts import HourCounts
 from tarry.wheel.hour_partition import HourPartition, folder_name, hour_of
 from tarry.wheel.pending_topics import PendingTopics
@@ -82,7 +83,10 @@ class HourWheel:
             _cut(folder / folder_name(hour.hour), hour.log_bytes, hour.units * UNIT_BYTES)
         for segment in state.far.segments:
             there.add(segment_name(segment.number))
-            _cut(folder / segment_name(segment.number), segment.log_bytes, segment.units * FAR_UNIT_BYTES)
+            path = folder / segment_name(segment.number)
+            _cut_file(path / "delay.log", segment.log_bytes)
+            _fill_file(path / "delay.index", segment.units * FAR_UNIT_BYTES)  # the log has what it lacks
+            _cut_file(path / "delay.index", segment.units * FAR_UNIT_BYTES)
         for name, path in _folders(folder):
             if name not in there:
                 shutil.rmtree(path)
@@ -146,10 +150,10 @@ class HourWheel:
 
     def settle(self, hour: int) -> int:
         """Move what the far log has of an hour behind its partition's units; the bytes of the records."""
-        rows = self.far.rows_of(hour)
-        units, gone = self.far.units_at(rows), self.far.is_gone(rows)
-        records = whole(*self.far.records(rows), units["size"])
-        self.far.forget(hour, rows)  # so that the partition is not asked to settle again
+        rows, units = self.far.rows_of(hour)
+        gone = self.far.is_gone(rows)
+        records = whole(*self.far.records(rows, units), units["size"])
+        self.far.forget(hour, rows, units)  # so that the partition is not asked to settle again
         partition = self.ensure(hour)
         first = partition.append(
             records,
@@ -255,6 +259,12 @@ def _folders(folder: Path) -> Iterator[tuple[str, Path]]:
 def _cut(folder: Path, log_bytes: int, index_bytes: int) -> None:
     _cut_file(folder / "delay.log", log_bytes)
     _cut_file(folder / "delay.index", index_bytes)
+
+
+def _fill_file(path: Path, length: int) -> None:
+    path.touch(mode=0o644)
+    if path.stat().st_size < length:
+        os.truncate(path, length)
 
 
 def _cut_file(path: Path, length: int) -> None:

@@ -41,7 +41,8 @@ def read(hours: HourWheel, hour: Numbers, global_index: Numbers, gap_bytes: int)
     if far is None or not bool((far >= 0).any()):
         return _read_written(hours, hour, global_index, gap_bytes)
     is_far, left = np.flatnonzero(far >= 0), np.flatnonzero(far < 0)
-    found, sound = hours.far.records(far[is_far])
+    rows = far[is_far]
+    found, sound = hours.far.records(rows, hours.far.units_at(rows))
     records: list[bytes | None] = list(found)
     for damaged in np.flatnonzero(~sound).tolist():
         records[damaged] = None

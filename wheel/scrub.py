@@ -13,7 +13,7 @@ import google_crc32c
 import numpy as np
 
 from tarry.wheel.delay_log import UNIT_BYTES, DelayLog
-from tarry.wheel.far_log import Segment
+from tarry.wheel.far_segment import Segment
 from tarry.wheel.grouping import portions
 from tarry.wheel.residency import Residency
 from tarry.wheel.state import HourState, Numbers, SegmentState, WheelDamaged
@@ -38,8 +38,38 @@ def walk(folder: Path, state: HourState, gap_bytes: int) -> Iterator[tuple[int, 
 
 
 def walk_segment(folder: Path, state: SegmentState, gap_bytes: int) -> Iterator[tuple[int, Numbers]]:
-    """As `walk`, of a segment of the far log; the damaged by their places in it."""
-    yield from _walk(Segment(folder, Residency(_BLOCK_BYTES), state), gap_bytes)
+    """As `walk`, of a segment of the far log; the damaged by their places in it.
+
+    Raises WheelDamaged where its units differ in the log and in the index, as well.
+    """
+    segment = Segment(folder, Residency(_BLOCK_BYTES), state)
+    _prove_index(segment)
+    try:
+        segment.open(create=False)
+        for start in range(0, segment.units, _BLOCK_UNITS):
+            units = segment.block(start, min(start + _BLOCK_UNITS, segment.units))
+            if bool(segment.heads_differ(units).any()):
+                raise WheelDamaged(segment.log_path, f"other units than in the index, from {start} on")
+            yield units.nbytes, np.empty(0, np.uint32)
+    finally:
+        segment.close()
+    yield from _walk(segment, gap_bytes)
+
+
+def mend_segment(folder: Path, state: SegmentState) -> bool:
+    """Write units of a captured segment again, in its index or its log, from the other. Raises OSError.
+
+    False where a unit is damaged in both.
+    """
+    segment = Segment(folder, Residency(_BLOCK_BYTES), state)
+    try:
+        segment.open(create=False)
+        if not segment.is_whole() and not segment.mend_index():
+            return False
+        segment.mend_heads()
+    finally:
+        segment.close()
+    return True
 
 
 def _walk(log: DelayLog, gap_bytes: int) -> Iterator[tuple[int, Numbers]]:

@@ -25,14 +25,14 @@ from numpy.typing import NDArray
 from tarry.wheel.appending import append_by_hour
 from tarry.wheel.cancelling import cancel, cancelled, state_of
 from tarry.wheel.durability import Durability
-from tarry.wheel.far_log import segment_name
+from tarry.wheel.far_segment import segment_name
 from tarry.wheel.hour_partition import folder_name
 from tarry.wheel.hour_wheel import HourWheel
 from tarry.wheel.near_queue import ENTRY
 from tarry.wheel.overtaking import overtake
 from tarry.wheel.reading import known, read, units
 from tarry.wheel.release import Release
-from tarry.wheel.scrub import damaged, mend_index, walk, walk_segment
+from tarry.wheel.scrub import damaged, mend_index, mend_segment, walk, walk_segment
 from tarry.wheel.state import (
     HOUR_MS,
     HOUR_SECONDS,
@@ -257,6 +257,18 @@ class Wheel:
     def walk_far(self, state: SegmentState) -> Iterator[tuple[int, Numbers]]:
         """As `walk`, of a segment of the far log; the damaged by their places in it."""
         return walk_segment(self._folder / segment_name(state.number), state, self._settings.read_gap_bytes)
+
+    def mend_far(self, state: SegmentState) -> bool:
+        """Write again what is damaged of a segment's units; False where that needs a peer's whole state.
+
+        From any thread. Raises OSError.
+        """
+        return mend_segment(self._folder / segment_name(state.number), state)
+
+    def take_far_mended(self) -> list[int]:
+        """The segments of the far log that reading found damaged, and mended, since the last call."""
+        mended, self._hours.far.mended = self._hours.far.mended, []
+        return mended
 
     def far_ids(self, segment: int, places: Numbers) -> tuple[Numbers, Numbers]:
         """Hours and global indices of rows of a segment; of those only that are the place of a message."""

@@ -12,10 +12,12 @@ import numpy as np
 import pytest
 
 from tarry.client.aio import Client, Consumer, connect
+from tarry.client.answers import CancelOutcome
 from tarry.client.errors import Damaged
 from tarry.client.local_cluster import LocalCluster
 from tarry.proto.message_id import MessageId
 from tarry.wheel.delay_log import UNIT
+from tarry.wheel.far_segment import segment_name
 from tarry.wheel.hour_partition import folder_name
 
 TOPIC = "damage"
@@ -68,6 +70,10 @@ def told(cluster: LocalCluster, node: str) -> tuple[int, int, int]:
     if status is None:
         return -1, -1, -1  # not there yet
     return status.damaged_found, status.damaged_repaired, status.damaged_left
+
+
+def digests(cluster: LocalCluster) -> set[bytes]:
+    return {status.state_digest for status in cluster.statuses(digest=True)}
 
 
 def wait_until(done: Callable[[], bool]) -> None:
@@ -164,6 +170,30 @@ async def test_an_index_that_decays_on_a_follower_is_found_by_the_scrub_and_take
             assert (await client.producer().get(ids[7])).body == BODIES[7]
         indices = {(hour_folder(cluster, name, hour) / "delay.index").read_bytes() for name in cluster.nodes}
         assert len(indices) == 1
+
+
+@pytest.mark.parametrize("place", ["the first unit", "a sector", "the end"])
+async def test_a_far_index_that_decays_while_a_node_is_down_is_mended_by_its_start(
+    cluster: LocalCluster, place: str
+) -> None:
+    delays_ms = [86_400_000 + 3_600_000 * (number % 100) for number in range(len(BODIES))]
+    async with connect(cluster.addresses, deadline_ms=30_000) as client:
+        ids = list((await client.producer().schedule_batch(TOPIC, BODIES, delay_ms=delays_ms)).ids)
+        node = follower(cluster)
+        await stopped(cluster, node)
+        (index,) = cluster.nodes[node].folder.glob(f"state-*/hours/{segment_name(0)}/delay.index")
+        units = index.read_bytes()
+        start, end = {"the first unit": (40, 41), "a sector": (4_096, 8_192), "the end": (-100, None)}[place]
+        decayed = bytearray(units)
+        decayed[start:end] = bytes(byte ^ 0x10 for byte in decayed[start:end])
+        index.write_bytes(decayed if place != "the end" else decayed[:-100])
+        cluster.start(node)
+        await asyncio.to_thread(wait_until, lambda: told(cluster, node) == (1, 1, 0))
+        assert index.read_bytes()[: len(units)] == units
+        assert (await client.operator().transfer(node)).leader == node
+        assert (await client.producer().get(ids[7])).body == BODIES[7]
+        assert set(await client.producer().cancel_many(ids)) == {CancelOutcome.CANCELLED}
+        await asyncio.to_thread(wait_until, lambda: len(digests(cluster)) == 1)
 
 
 async def test_a_record_that_no_node_has_whole_is_counted_holds_up_nothing_and_comes_once_one_has_it(

@@ -11,7 +11,7 @@ from tarry.node.config import Dispatch
 from tarry.node.damage import Damage
 from tarry.node.scrub import Scrub, following, step_ms
 from tarry.replication.machine import Machine, MachineSettings
-from tarry.wheel.far_log import segment_name
+from tarry.wheel.far_segment import FAR_UNIT_BYTES, segment_name
 from tests.node.decay import decay, lose_index, turn_bit
 from tests.wheel.sorted_list import START_MS, append, ids
 
@@ -62,15 +62,47 @@ async def test_damage_in_the_far_log_is_reported(tmp_path: Path) -> None:
     far = machine.folder / "hours" / segment_name(0)
     assert machine.wheel.partitions() == ()
     damage = Damage(machine, 0)
-    turn_bit(far / "delay.log", 4)
+    turn_bit(far / "delay.log", FAR_UNIT_BYTES)
     await scrub_until(Scrub(machine, damage, EVERY_MS), damage, 1)
     assert (damage.found, damage.left) == (1, 1)
     assert machine.wheel.read(*first) == [None]
     assert machine.wheel.repair(*names[0], record)
     assert machine.wheel.read(*first) == [record]
+    whole = {name: (far / name).read_bytes() for name in ("delay.index", "delay.log")}
+    for found, name in enumerate(whole, 2):
+        turn_bit(far / name, 30)
+        await scrub_until(Scrub(machine, damage, EVERY_MS), damage, found)
+        assert damage.far.left == 1
+        await mend_far(damage)
+        assert (damage.found, damage.repaired, damage.far.left) == (found, found - 1, 0)
+        assert (far / name).read_bytes() == whole[name]
+
+
+async def test_what_reading_found_damaged_in_the_far_log_is_counted_and_what_is_lost_stays(
+    tmp_path: Path,
+) -> None:
+    machine = Machine(tmp_path, MachineSettings())
+    names = append(machine.wheel, [START_MS + 3_600_000 * hour for hour in range(20)])
+    damage = Damage(machine, 0)
+    far = machine.folder / "hours" / segment_name(0)
     turn_bit(far / "delay.index", 30)
+    assert machine.wheel.read(*ids(names[:1])) != [None]
+    assert (damage.found, damage.repaired, damage.left) == (1, 1, 0)
+    turn_bit(far / "delay.index", 30)
+    turn_bit(far / "delay.log", 30)
     await scrub_until(Scrub(machine, damage, EVERY_MS), damage, 2)
-    assert (damage.found, damage.left) == (2, 2)
+    await mend_far(damage)
+    assert (damage.repaired, damage.left, damage.far.missed) == (1, 1, 1)
+
+
+async def mend_far(damage: Damage) -> None:
+    """Let what was found damaged in the far log be mended, once."""
+    task = asyncio.create_task(damage.far.run())
+    async with asyncio.timeout(10):
+        while damage.far.left and not damage.far.missed:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    task.cancel()
+    await asyncio.wait([task])
 
 
 async def test_a_damaged_index_is_counted_and_the_other_hours_are_still_looked_at(tmp_path: Path) -> None:

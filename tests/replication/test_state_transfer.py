@@ -20,7 +20,7 @@ from tarry.replication.state_folder import PointerDamaged, StateFolder
 from tarry.replication.state_proof import StateDamage
 from tarry.replication.state_store import CheckpointDamaged
 from tarry.replication.state_transfer import CHECKPOINT_NAME, FilesSnapshot, StateSink, StateSource
-from tarry.wheel.far_log import segment_name
+from tarry.wheel.far_segment import segment_name
 from tarry.wheel.hour_partition import folder_name
 from tarry.wheel.state import HOUR_MS
 from tests.node.decay import turn_bit

@@ -1,0 +1,153 @@
+"""A segment of the far log: some consecutive rows, each of which is on disk twice.
+
+    far-0000000c/delay.log      ┌ unit │ record ┐┌ unit │ record ┐ …     of any hours
+    far-0000000c/delay.index    ┌ unit ┐┌ unit ┐ …                       the same units
+
+No peer has the same rows, so a segment mends itself: each unit is proven by a sum over its own bytes, and
+where one of the two is damaged, it is written again from the other.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import ClassVar, Final
+
+import google_crc32c
+import numpy as np
+from numpy.typing import NDArray
+from pyroaring import BitMap
+
+from tarry.wheel.bitmaps import loaded, serialized
+from tarry.wheel.delay_log import DelayLog
+from tarry.wheel.residency import Residency
+from tarry.wheel.state import Flags, Rows, SegmentState
+
+FAR_UNIT: Final = np.dtype(
+    [
+        ("offset", "<u8"),  # of the record in delay.log, behind its unit there
+        ("tag_mask", "<u8"),
+        ("before", "<i8"),  # row of the unit of the same hour that came before, plus 1; 0: there is none
+        ("size", "<u4"),
+        ("due_in_hour_ms", "<u4"),
+        ("hour", "<u4"),
+        ("global_index", "<u4"),
+        ("topic", "<u4"),
+        ("crc32c", "<u4"),
+        ("proof", "<u8"),  # of all that stands before it
+    ]
+)
+FAR_UNIT_BYTES: Final = FAR_UNIT.itemsize
+_WORDS: Final = FAR_UNIT_BYTES // 8
+_SEED, _FACTOR = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93)
+_READ_BYTES: Final = 1 << 20
+
+
+def segment_name(number: int) -> str:
+    """The name of a segment's folder."""
+    return f"far-{number:08x}"
+
+
+def segment_number(folder: str) -> int | None:
+    """The segment that a folder's name stands for; None where it is not the name of one."""
+    try:
+        number = int(folder.removeprefix("far-"), 16)
+    except ValueError:
+        return None
+    return number if folder == segment_name(number) else None
+
+
+def proofs(units: Rows) -> NDArray[np.uint64]:
+    """What proves each of some units, u8[n]: no change of a single word of one leaves it as it is."""
+    words = np.ascontiguousarray(units).view("<u8").reshape(-1, _WORDS)
+    found = np.full(len(units), _SEED)
+    for place in range(_WORDS - 1):
+        found ^= words[:, place]
+        found *= _FACTOR
+        found ^= found >> np.uint64(29)
+    return found
+
+
+def are_sound(units: Rows) -> Flags:
+    """Which of some units are as they were written."""
+    sound: Flags = proofs(units) == units["proof"]
+    return sound
+
+
+class Segment(DelayLog):
+    """Some consecutive rows of the far log, and which of them are cancelled."""
+
+    __slots__ = ("captured", "gone")
+    unit: ClassVar[np.dtype[np.void]] = FAR_UNIT
+    head_bytes: ClassVar[int] = FAR_UNIT_BYTES
+
+    def __init__(self, folder: Path, residency: Residency, state: SegmentState | None = None) -> None:
+        if state is None:
+            super().__init__(folder, residency)
+        else:
+            super().__init__(folder, residency, state.log_bytes, state.units, state.index_crc)
+        self.gone = loaded(state.cancelled) if state else BitMap()
+        self.captured = state
+
+    def capture(self, number: int) -> SegmentState:
+        """What a checkpoint must hold of it; the same value as long as nothing changes."""
+        if self.captured is None:
+            cancelled = serialized(self.gone)
+            self.captured = SegmentState(number, self.log_bytes, self.units, self.index_crc, cancelled)
+        return self.captured
+
+    def heads(self, rows: Rows) -> list[bytes]:
+        """The units themselves, which are complete but for their proofs."""
+        rows["proof"] = proofs(rows)
+        return rows.view(f"V{FAR_UNIT_BYTES}").tolist()  # type: ignore[no-any-return]
+
+    def is_whole(self) -> bool:
+        """Whether the index is as it was written. Raises OSError."""
+        self.open()
+        return bool(google_crc32c.value(self._stored_index()) == self.index_crc)
+
+    def mend_index(self) -> bool:
+        """Write units of the index again from the log; whether it is whole then. Raises OSError."""
+        self.open()
+        units = np.frombuffer(self._stored_index(), FAR_UNIT).copy()
+        for place in np.flatnonzero(~are_sound(units)).tolist():
+            begin = int(units["offset"][place - 1]) + int(units["size"][place - 1]) if place else 0
+            units[place] = np.frombuffer(self._head(begin), FAR_UNIT)[0]
+        index = units.tobytes()
+        if google_crc32c.value(index) != self.index_crc:
+            return False
+        self._write(self._index_fd, index, 0)
+        return True
+
+    def mend_heads(self) -> None:
+        """Write units in the log again where they are not the index's, which is whole. Raises OSError."""
+        units = np.frombuffer(self._stored_index(), FAR_UNIT)
+        for place in np.flatnonzero(self.heads_differ(units)).tolist():
+            self._write(self._log_fd, units[place].tobytes(), int(units["offset"][place]) - FAR_UNIT_BYTES)
+
+    def heads_differ(self, units: Rows) -> Flags:
+        """Of which units the log has others, where each of them should stand. Raises OSError."""
+        self.open()
+        begins = (units["offset"].astype(np.int64) - FAR_UNIT_BYTES).tolist()
+        heads = np.frombuffer(b"".join(map(self._head, begins)), "<u8").reshape(-1, _WORDS)
+        differ: Flags = (heads != np.ascontiguousarray(units).view("<u8").reshape(-1, _WORDS)).any(axis=1)
+        return differ
+
+    def _head(self, begin: int) -> bytes:
+        """The unit that begins at a place of the log; zeros where nothing can be read."""
+        try:
+            head = os.pread(self._log_fd, FAR_UNIT_BYTES, begin) if begin < self.log_bytes else b""
+        except OSError:
+            head = b""
+        return head.ljust(FAR_UNIT_BYTES, b"\0")
+
+    def _stored_index(self) -> bytes:
+        """The index as it can be read; zeros where it cannot."""
+        blocks = []
+        for begin in range(0, self.units * FAR_UNIT_BYTES, _READ_BYTES):
+            size = min(_READ_BYTES, self.units * FAR_UNIT_BYTES - begin)
+            try:
+                blocks.append(os.pread(self._index_fd, size, begin).ljust(size, b"\0"))
+            except OSError:
+                blocks.append(bytes(size))
+        return b"".join(blocks)
