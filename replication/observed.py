@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+from itertools import repeat
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -20,6 +22,12 @@ from tarry.wheel.wheel import Wheel
 
 INT32_MAX: Final = 2**31 - 1
 """The greatest hour and attempt that a ledger's column holds."""
+WHOLE_BYTES_MAX: Final = 1 << 10
+"""Copies up to so large are read whole; of larger ones what names the message, behind its record."""
+BEHIND_BYTES_MAX: Final = 4 << 10
+"""More than a copy has behind the record: numbers, and the names of a topic and a group."""
+_HEAD_BYTES: Final = 6
+"""A tag, and a length of up to 2^35."""
 
 
 class Origins(NamedTuple):
@@ -31,12 +39,39 @@ class Origins(NamedTuple):
 
 
 def origins(wheel: Wheel, hour: NDArray[np.uint32], global_index: NDArray[np.uint32]) -> Origins:
-    """Read which messages copies for a retry are of."""
+    """Read which messages copies for a retry are of.
+
+    Small copies are proven by their checksums. A large one, damaged so that it still reads as a copy, may be
+    taken for another message's; only the ledger of this replica then says so, which reconciling finds.
+    """
     try:
-        records = wheel.read(hour, global_index)
+        large = wheel.units(hour, global_index)["size"] > WHOLE_BYTES_MAX
     except UnknownMessage:
-        records = [None] * len(hour)
-    return origins_in([b"" if record is None else record for record in records])
+        return origins_in([b""] * len(hour))
+    records = np.empty(len(hour), object)
+    for chosen, read in ((~large, wheel.read), (large, partial(_behind_records, wheel))):
+        if chosen.any():
+            records[chosen] = read(hour[chosen], global_index[chosen])
+    return origins_in([record or b"" for record in records.tolist()])
+
+
+def _behind_records(wheel: Wheel, hour: NDArray[np.uint32], global_index: NDArray[np.uint32]) -> list[bytes]:
+    """Return what copies have behind their first field, the whole record of the message."""
+    begin = np.zeros(len(hour), np.int64)
+    heads = wheel.parts(hour, global_index, begin, _HEAD_BYTES)
+    return wheel.parts(hour, global_index, _ends_of_first(heads), BEHIND_BYTES_MAX)
+
+
+def _ends_of_first(heads: list[bytes]) -> NDArray[np.int64]:
+    """Return where the first field ends in messages that begin so, shape (n,), its length as they tell it."""
+    whole = b"".join(map(bytes.ljust, heads, repeat(_HEAD_BYTES), repeat(b"\0")))
+    digits = np.frombuffer(whole, np.uint8).reshape(-1, _HEAD_BYTES)[:, 1:].astype(np.int64)
+    goes_on = np.logical_and.accumulate(digits >= 0x80, axis=1)
+    counts = np.ones_like(digits)
+    counts[:, 1:] = goes_on[:, :-1]
+    length = (((digits & 0x7F) << (7 * np.arange(_HEAD_BYTES - 1))) * counts).sum(axis=1)
+    ends: NDArray[np.int64] = 1 + counts.sum(axis=1) + length
+    return ends
 
 
 def origins_in(records: list[bytes]) -> Origins:

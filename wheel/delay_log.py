@@ -16,7 +16,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from itertools import islice, repeat
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import ClassVar, Final, TypeAlias
 
 import google_crc32c
 import numpy as np
@@ -42,6 +42,8 @@ _ONE_UNIT: Final = struct.Struct("<QIIIIIIQ")
 LENGTH_BYTES: Final = 4
 BLOCK_UNITS: Final = 16_384
 _SINGLE_READS: Final = 4  # so few are read sooner one by one than as runs
+
+Places: TypeAlias = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
 def checksums(records: Sequence[bytes]) -> Numbers:
@@ -244,19 +246,29 @@ class DelayLog:
 
     def records(self, rows: Rows, gap_bytes: int) -> tuple[list[bytes], Flags]:
         """The bytes there are of units' records, in their order, and which are as they were written."""
-        order = None
-        if bool((rows["offset"][1:] < rows["offset"][:-1]).any()):
-            order = np.argsort(rows["offset"], kind="stable")
-            rows = rows[order]
         offset, inside = self._inside(rows)
         size = np.where(inside, rows["size"], 0).astype(np.int64)
-        records = self._read_runs(offset, size, gap_bytes)
-        if order is not None:
-            back = np.empty(len(order), np.intp)
-            back[order] = np.arange(len(order))
-            records = list(map(records.__getitem__, back.tolist()))
-            rows, inside = rows[back], inside[back]
+        records = self._read(offset, size, gap_bytes)
         return records, (checksums(records) == rows["crc32c"]) & inside
+
+    def parts(self, rows: Rows, start: Places, bytes_max: int, gap_bytes: int) -> list[bytes]:
+        """The bytes there are of units' records from `start` on, shape (n,): `bytes_max` at most of each.
+
+        They are compared with no checksum, for that is one of the whole record.
+        """
+        offset, inside = self._inside(rows)
+        left = np.where(inside, rows["size"], 0).astype(np.int64) - start
+        return self._read(offset + start, np.clip(left, 0, bytes_max), gap_bytes)
+
+    def _read(self, offset: Places, size: Places, gap_bytes: int) -> list[bytes]:
+        """The bytes there are of places in the log, shape (n,), in their order."""
+        if not bool((offset[1:] < offset[:-1]).any()):
+            return self._read_runs(offset, size, gap_bytes)
+        order = np.argsort(offset, kind="stable")
+        records = self._read_runs(offset[order], size[order], gap_bytes)
+        back = np.empty(len(order), np.intp)
+        back[order] = np.arange(len(order))
+        return list(map(records.__getitem__, back.tolist()))
 
     def read_one(self, global_index: int) -> bytes | None:
         """As `read`, for one: most of what is due is due alone."""
@@ -270,19 +282,14 @@ class DelayLog:
         (record,) = self._read_singly([offset], [size])
         return record if google_crc32c.value(record) == crc else None
 
-    def _inside(self, rows: Rows) -> tuple[np.ndarray[tuple[int], np.dtype[np.int64]], Flags]:
+    def _inside(self, rows: Rows) -> tuple[Places, Flags]:
         """Offsets, and whether each record lies within the log, which a damaged unit may deny."""
         bound = np.uint64(self.log_bytes)
         offset = np.minimum(rows["offset"], bound)
         inside: Flags = (rows["offset"] <= bound) & (rows["size"] <= bound - offset)
         return offset.astype(np.int64), inside
 
-    def _read_runs(
-        self,
-        offset: np.ndarray[tuple[int], np.dtype[np.int64]],
-        size: np.ndarray[tuple[int], np.dtype[np.int64]],
-        gap_bytes: int,
-    ) -> list[bytes]:
+    def _read_runs(self, offset: Places, size: Places, gap_bytes: int) -> list[bytes]:
         """Records by ascending offset. Neighbours are read in one call: a sequential slice costs one."""
         self.open()
         if len(offset) <= _SINGLE_READS:

@@ -26,7 +26,7 @@ from pyroaring import BitMap
 
 from tarry.wheel import message_sum
 from tarry.wheel.bitmaps import contains, loaded, serialized
-from tarry.wheel.delay_log import filled
+from tarry.wheel.delay_log import Places, filled
 from tarry.wheel.far_segment import FAR_UNIT, FAR_UNIT_BYTES, Segment, are_sound, segment_name
 from tarry.wheel.grouping import distinct, groups, starts_of
 from tarry.wheel.hour_counts import HourCounts
@@ -252,6 +252,14 @@ class FarLog:
             some = self._used(number).records(units[chosen], self._read_gap_bytes)
             records[chosen], sound[chosen] = some
         return records.tolist(), sound
+
+    def parts(self, rows: FarRows, units: Rows, start: Places, bytes_max: int) -> list[bytes]:
+        """As `DelayLog.parts`, of the records of rows and their units."""
+        parts = np.empty(len(rows), object)
+        for number, chosen in groups(rows // SEGMENT_UNITS):
+            segment = self._used(number)
+            parts[chosen] = segment.parts(units[chosen], start[chosen], bytes_max, self._read_gap_bytes)
+        return parts.tolist()
 
     def _mend(self, number: int) -> None:
         """Mend a segment's index. Raises OSError, and WheelDamaged where its log lacks a unit as well."""

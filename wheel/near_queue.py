@@ -13,6 +13,7 @@ their global indices are larger, so a stable merge by due time is the order of r
 from __future__ import annotations
 
 from bisect import bisect_right, insort
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
@@ -126,6 +127,15 @@ class NearQueue:
             return _NOTHING
         entries, self._main_shown = self._seconds[self._order[0]].head(until_ms, limit)
         return entries
+
+    def heads(self, until_ms: int, limit: int) -> Iterator[tuple[int, Rows]]:
+        """The next entries due by `until_ms` in order of release, by seconds; together at most `limit`."""
+        for second in self._order:
+            if limit <= 0 or second * SECOND_MS > until_ms:
+                return
+            entries = self._seconds[second].head(until_ms, limit)[0]
+            limit -= len(entries)
+            yield second, entries
 
     def drop(self, count: int) -> None:
         """Forget the first `count` of what `head` last showed."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tarry.wheel.delay_log import UNIT
+from tarry.wheel.delay_log import UNIT, Places
 from tarry.wheel.grouping import groups
 from tarry.wheel.hour_partition import HourPartition
 from tarry.wheel.hour_wheel import HourWheel
@@ -68,6 +68,25 @@ def _read_written(
         return records
     back = np.argsort(np.concatenate(order))
     return list(map(records.__getitem__, back.tolist()))
+
+
+def parts(
+    hours: HourWheel, hour: Numbers, global_index: Numbers, start: Places, bytes_max: int, gap_bytes: int
+) -> list[bytes]:
+    """See `Wheel.parts`."""
+    found = np.empty(len(hour), object)
+    far = hours.far.find(hour, global_index)
+    is_far = np.flatnonzero(far >= 0)
+    if len(is_far):
+        rows = far[is_far]
+        found[is_far] = hours.far.parts(rows, hours.far.units_at(rows), start[is_far], bytes_max)
+    left = np.flatnonzero(far < 0)
+    for at, chosen in groups(hour[left]):
+        asked = left[chosen]
+        of_hour = global_index[asked]
+        log = _known(hours, at, int(of_hour.max())).log
+        found[asked] = log.parts(log.units_at(of_hour), start[asked], bytes_max, gap_bytes)
+    return found.tolist()
 
 
 def _known(hours: HourWheel, hour: int, highest: int) -> HourPartition:

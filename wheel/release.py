@@ -40,6 +40,7 @@ _AHEAD_MESSAGES_MAX: Final = 2_048  # loaded along chains
 _AHEAD_UNITS_MAX: Final = 131_072  # passed over
 _AHEAD_WINDOW_MAX: Final = 32_768  # messages of a pass, loaded when it ends
 _OTHERS_HOURS_MAX: Final = 1_024  # of a backlog, in which others are looked for
+_FRONT_SECONDS_MAX: Final = 64  # of a backlog, that what is in front is looked for in
 _PEEK_MESSAGES_MAX: Final = 4_096  # a second with more gives its beginning as its first due time
 
 
@@ -119,6 +120,15 @@ class Release:
             return until_ms
         beyond = next(islice(self._hours.counts.from_hour(first), hours_max, None), None)
         return until_ms if beyond is None else min(until_ms, beyond * HOUR_MS - 1)
+
+    def front(self, until_ms: int, count: int) -> Numbers:
+        """See `Wheel.front`."""
+        parts = [np.empty(0, np.uint32)]
+        for second, entries in islice(self._near.heads(until_ms, count), _FRONT_SECONDS_MAX):
+            partition = self._hours.must(second // HOUR_SECONDS)
+            parts.append(self._pending_of(partition, entries, second)["topic"])
+        topics: Numbers = np.concatenate(parts) & ~MARK
+        return topics
 
     def overtaking(self, until_ms: int, count: int, quota: int) -> tuple[Numbers, Numbers]:
         """See `Wheel.overtaking`."""

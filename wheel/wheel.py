@@ -30,7 +30,7 @@ from tarry.wheel.hour_partition import folder_name
 from tarry.wheel.hour_wheel import HourWheel
 from tarry.wheel.near_queue import ENTRY
 from tarry.wheel.overtaking import overtake
-from tarry.wheel.reading import known, read, units
+from tarry.wheel.reading import known, parts, read, units
 from tarry.wheel.release import Release
 from tarry.wheel.scrub import damaged, mend_index, mend_segment, walk, walk_segment
 from tarry.wheel.state import (
@@ -149,6 +149,13 @@ class Wheel:
         """
         return self._release.overtaking(until_ms, count, quota)
 
+    def front(self, until_ms: int, count: int) -> Numbers:
+        """The topics of those of the next `count` messages due by `until_ms` that are in memory, in order.
+
+        What is in memory rests on when this was asked: it is a leader's to ask.
+        """
+        return self._release.front(until_ms, count)
+
     def until_of_hours(self, until_ms: int, hours_max: int) -> int:
         """The latest time up to `until_ms` by which at most so many hours have anything pending."""
         return self._release.until_of_hours(until_ms, hours_max)
@@ -238,6 +245,15 @@ class Wheel:
     def read(self, hour: Numbers, global_index: Numbers) -> list[bytes | None]:
         """The records of messages in the order asked; None where one is damaged. Raises UnknownMessage."""
         return read(self._hours, hour, global_index, self._settings.read_gap_bytes)
+
+    def parts(
+        self, hour: Numbers, global_index: Numbers, start: NDArray[np.int64], bytes_max: int
+    ) -> list[bytes]:
+        """What records have from `start` on, `bytes_max` at most of each, shape (n,), in the order asked.
+
+        Nothing proves it, and of a damaged one there may be less. Raises UnknownMessage.
+        """
+        return parts(self._hours, hour, global_index, start, bytes_max, self._settings.read_gap_bytes)
 
     def verify(self, state: HourState) -> Numbers:
         """The global indices of the damaged records of a captured hour, u4[k]; from any thread.

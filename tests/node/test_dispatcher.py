@@ -18,7 +18,7 @@ from tarry.node.dispatcher import HOURS_MAX, Dispatcher
 from tarry.replication import command
 from tarry.wheel.state import HOUR_MS
 from tests.node.replica import Replica
-from tests.replication.commands import NOW_MS, schedule
+from tests.replication.commands import NOW_MS, cancel, release, retry, schedule, subscribe
 from tests.turns import TRIES, bound_s
 
 
@@ -41,6 +41,8 @@ class _Log:
         self._replica = replica
         self._waiting: list[tuple[bytes, asyncio.Future[Any]]] = []
         self.commits: list[int] = []
+        self.released: list[dict[str, int]] = []
+        """Of each commit, how many by topic, and by group of retries."""
         self.busiest_s = 0.0
 
     async def propose(self, payload: Message) -> Any:
@@ -55,9 +57,17 @@ class _Log:
         self._waiting.clear()
         self.commits.append(len(together))
         machine = self._replica.machine
+        before = [queue.units for queue in machine.queues]
         began_s = time.thread_time()
         outcomes = machine.apply(machine.applied_index + 1, 1, [said for said, _ in together])
         self.busiest_s = max(self.busiest_s, time.thread_time() - began_s)
+        self.released.append(
+            {
+                queue.group or queue.topic: queue.units - units
+                for queue, units in zip(machine.queues, before, strict=True)
+                if queue.units > units
+            }
+        )
         for (_, answer), outcome in zip(together, outcomes, strict=True):
             answer.set_result(outcome)
 
@@ -103,6 +113,34 @@ async def test_other_topics_wait_for_one_commit_of_a_backlog_and_not_for_its_end
         await asyncio.sleep(0)
     assert (other.units, replica.machine.queues.of("t").units) == (2, 200)
     running.cancel()
+
+
+@pytest.mark.parametrize("copies_due_ms", [NOW_MS - 1_500, NOW_MS - 500, NOW_MS + HOUR_MS])
+async def test_only_copies_for_retries_that_are_due_bound_what_one_commit_releases(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, copies_due_ms: int
+) -> None:
+    monkeypatch.setattr("tarry.node.dispatcher.COPIES_MAX", 10)
+    replica, due_ms = Replica(tmp_path), NOW_MS - 3_000
+    replica.apply(subscribe(), schedule([due_ms] * 35, now_ms=due_ms), release(due_ms))
+    replica.apply(retry(range(35), copies_due_ms, now_ms=due_ms))
+    replica.apply(schedule([NOW_MS - 1_000 + at for at in range(300)], topic="other", now_ms=due_ms))
+    gone = [(NOW_MS // HOUR_MS, 70 + at) for at in range(50)]
+    replica.apply(cancel(gone))
+    log, clock = _Log(replica), _Standing()
+    settings = Dispatch(slice_messages_max=100, slices_max=2, overtaking_messages_max=0)
+    running = asyncio.ensure_future(
+        Dispatcher(replica.machine, ClusterTime(clock), settings, log.propose).run()
+    )
+    due = copies_due_ms < NOW_MS
+    while replica.machine.wheel.pending > (0 if due else 35):  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    running.cancel()
+    assert {"other": 250, **({"g": 35} if due else {})} == {
+        name: sum(commit.get(name, 0) for commit in log.released)
+        for name in {name for commit in log.released for name in commit}
+    }
+    assert max(commit.get("g", 0) for commit in log.released) <= 10
+    assert len(log.released) <= (7 if due else 2)
 
 
 def _over_hours(folder: Path, topics: Sequence[str], hours: int, each: int) -> Replica:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -184,6 +185,51 @@ def test_a_retry_that_is_cancelled_or_deleted_is_told_of_the_message_that_it_sta
     events(machine, admin(log_pb.DeleteGroupCommand(topic="t", group="g", now_ms=NOW_MS)))
     (expired,) = events(machine, release(NOW_MS + 2_000))
     assert (expired.kind, expired.queue, ids(expired)) == (Kind.EXPIRED, 1, [(HOUR, 1)])
+
+
+LARGE = Record(body=bytes(200_000)).SerializeToString()
+
+
+def retry_large(machine: Machine, count: int) -> list[tuple[int, int]]:
+    """Have large messages handed over and nacked; the ids of the copies, due at NOW_MS + 2_000."""
+    due_ms = np.full(count, NOW_MS, "<i8").tobytes()
+    columns = log_pb.ScheduleColumns(topics=["t"], due_ms=due_ms, records=[LARGE] * count)
+    scheduled = encode(log_pb.ScheduleCommand(now_ms=NOW_MS, request=columns))
+    events(machine, subscribe(), scheduled, release(NOW_MS))
+    for offset in range(count):
+        events(machine, given_up(machine, 0, offset, attempts_max=9))
+    return [(HOUR, count + number) for number in range(count)]
+
+
+def test_of_large_copies_little_is_read(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    count, bytes_read, pread = 12, 0, os.pread
+
+    def counted(fd: int, size: int, offset: int) -> bytes:
+        nonlocal bytes_read
+        bytes_read += size
+        return pread(fd, size, offset)
+
+    retry_large(machine, count)
+    monkeypatch.setattr(os, "pread", counted)
+    (released,) = events(machine, release(NOW_MS + 2_000))
+    assert (ids(released), listed(released.attempt)) == ([(HOUR, n) for n in range(count)], [2] * count)
+    (acked,) = events(machine, ack(list(range(count)), queue=1))
+    assert (ids(acked), listed(acked.attempt)) == ([(HOUR, n) for n in range(count)], [2] * count)
+    assert bytes_read < 2 * count * 200
+
+
+@pytest.mark.parametrize("place", ["tag", "length", "behind"])
+def test_of_a_damaged_copy_no_message_is_told(machine: Machine, place: str) -> None:
+    copies = retry_large(machine, 6)
+    (path,) = (machine.folder / "hours").glob("*/delay.log")
+    hour, global_index = (np.array(ids, np.uint32) for ids in zip(*copies, strict=True))
+    unit = machine.wheel.units(hour, global_index)[2]
+    at = {"tag": 0, "length": 1, "behind": int(unit["size"]) - 20}[place]
+    with path.open("r+b") as log:
+        log.seek(int(unit["offset"]) + at)
+        log.write(b"\xff" * 20)
+    (released,) = events(machine, release(NOW_MS + 2_000))
+    assert ids(released) == [(HOUR, 0), (HOUR, 1), (-1, 0), (HOUR, 3), (HOUR, 4), (HOUR, 5)]
 
 
 def test_a_misfired_message_ends_in_its_topic_and_begins_in_that_of_the_dead_letters(

@@ -57,12 +57,14 @@ def grow(folder: Path, count: int, spread_ms: int, hours: int) -> dict[str, int]
     where = note("append", lambda: wheel.append(due, topic, mask, records))
     note("units", lambda: wheel.units(where.hour, where.global_index))
     note("read", lambda: wheel.read(where.hour, where.global_index))
+    note("parts", lambda: wheel.parts(where.hour, where.global_index, np.zeros(count, np.int64), 3))
     note("cancel", lambda: wheel.cancel(where.hour[::3], where.global_index[::3]))
     state = note("capture", wheel.capture)
     wheel = note("recover", lambda: Wheel.recover(folder, WheelSettings(), state))
     note("count", lambda: wheel.pending_per_second(START_MS // HOUR_MS))
     until_ms = START_MS + hours * HOUR_MS
     wheel.load_ahead(START_MS)
+    note("front", lambda: wheel.front(until_ms, count))
     chosen = note("overtaking", lambda: wheel.overtaking(until_ms, count, count))
     overtaken = note("overtake", lambda: wheel.overtake(*chosen))
     taken = note("take", lambda: wheel.take(until_ms, count))
@@ -114,6 +116,7 @@ def calls_over(wheel: Wheel, hours: int) -> dict[str, Callable[[], Any]]:
         "append again": lambda: insert(wheel, due),
         "units": lambda: wheel.units(*ids()),
         "read": lambda: wheel.read(*ids()),
+        "parts": lambda: wheel.parts(*ids(), np.zeros(hours, np.int64), 3),
         "cancel": lambda: wheel.cancel(*ids()),
         "cancelled": lambda: wheel.cancelled(*ids()),
         "capture": wheel.capture,

@@ -59,6 +59,18 @@ def test_records_of_several_hours_are_read_in_the_order_asked(wheel: Wheel) -> N
     assert wheel.units(*ids(names))["size"].tolist() == [3, 8, 3, 8]
 
 
+def test_parts_of_records_come_in_the_order_asked_from_partitions_and_from_the_far_log(wheel: Wheel) -> None:
+    far = append(
+        wheel, [START_MS + HOUR_MS * at for at in range(30, 40)], [b"far %d\0\0" % at for at in range(10)]
+    )
+    assert len(wheel.partitions()) == 1
+    names = [far[3], (HOUR, 1), far[0], (HOUR, 4), (HOUR, 0), (HOUR, 4)]
+    start = np.array([4, 7, 0, 2, 99, 0])
+    assert wheel.parts(*ids(names), start, 4) == [b"3\0\0", b"1", b"far ", b"cord", b"", b"reco"]
+    with pytest.raises(UnknownMessage):
+        wheel.parts(u4(HOUR), u4(9), np.zeros(1, np.int64), 4)
+
+
 def test_an_empty_record_and_one_of_64_mib_are_records(tmp_path: Path) -> None:
     wheel = Wheel(tmp_path, SETTINGS)
     large = os.urandom(1 << 20) * 64
