@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import Final
 
 import structlog
 
 from tarry.node.config import Dispatch
 from tarry.replication.core import RunBlocking, in_thread
 from tarry.replication.holds import Holds
-from tarry.replication.machine import Machine
+from tarry.replication.machine import PREPARED_MAX, Machine
 from tarry.replication.state_store import CheckpointRefused
 
 log = structlog.get_logger()
+
+PREPARED_TURNS_MAX: Final = 1_000
 
 
 class Checkpoints:
@@ -67,6 +70,7 @@ class Checkpoints:
         async with self.writing:
             if self._failed:  # what it was to sync is told no more, and a second fsync would lie
                 raise CheckpointRefused("a checkpoint could not be written")
+            await in_turns(self._machine.prepare, self._holds)
             with self._holds.by("checkpoint capture"):
                 captured = self._machine.capture()
             self._failed = True  # until it is written
@@ -78,3 +82,16 @@ class Checkpoints:
             self._compact(captured.applied_index)
             log.debug("checkpoint", applied_index=captured.applied_index, bytes=len(checkpoint))
             return checkpoint
+
+
+async def in_turns(work: Callable[[], int], holds: Holds) -> None:
+    """Let the machine do what a capture in one turn would have to do, some in each of many turns.
+
+    ``work``: ``prepare`` of a machine, or ``build``.
+    """
+    for _ in range(PREPARED_TURNS_MAX):  # for what is done is to be done again where something has changed
+        with holds.by("checkpoint capture"):
+            some = work()
+        if some < PREPARED_MAX:
+            return
+        await asyncio.sleep(0)

@@ -69,6 +69,7 @@ class Scrub:
 
     async def _look_at_queue(self, number: int) -> None:
         queue = self._machine.queues[number]
+        queue.flush()
         found = await self._run_blocking(partial(self._scan, queue.folder, queue.first, queue.proof.copy()))
         if queue is self._machine.queues[number]:  # no other state has arrived
             found = [stretch for stretch in found if not queue.deleted and stretch.end > queue.first]

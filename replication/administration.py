@@ -31,10 +31,7 @@ class Administration:
 
     def topic(self, command: log_pb.TopicCommand) -> Changed:
         """Make a topic or change its settings."""
-        queue, settings = self._queues.of(command.topic), command.settings
-        queue.settings = settings
-        rates = settings.release_per_s_max, settings.catch_up_per_s_max
-        queue.pace.change(*rates, queue.units, command.now_ms)
+        self._queues.of(command.topic).shape(command.settings, command.now_ms)
         return Changed()
 
     def delete_topic(self, command: log_pb.DeleteTopicCommand) -> Changed | Refusal:

@@ -7,20 +7,30 @@ Kafka's committed offset, in one).
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import numpy as np
 from numpy.typing import NDArray
 from pyroaring import BitMap64
+
+Key: TypeAlias = tuple[str, int]
+"""Group and queue."""
 
 
 class Acknowledged:
     """The acknowledged offsets of one group in one queue."""
 
-    __slots__ = ("acked", "captured", "floor")
+    __slots__ = ("_changed", "_key", "acked", "floor")
 
-    def __init__(self, floor: int = 0, acked: bytes = b"") -> None:
+    def __init__(
+        self, floor: int = 0, acked: bytes = b"", key: Key = ("", 0), changed: set[Key] | None = None
+    ) -> None:
+        """``changed``: where its key is put when something of it changes."""
         self.floor = floor
         self.acked = BitMap64.deserialize(acked) if acked else BitMap64()
-        self.captured = b""  # its part of the last checkpoint, until something changes
+        self._key = key
+        self._changed = set() if changed is None else changed
+        self._changed.add(key)
 
     def add(self, offsets: NDArray[np.uint64]) -> NDArray[np.bool_]:
         """Acknowledge offsets; return which of them had been before.
@@ -28,7 +38,7 @@ class Acknowledged:
         Args:
             offsets: shape (n,), distinct or not; a second of a kind is stale.
         """
-        self.captured = b""
+        self._changed.add(self._key)
         n = len(offsets)
         if n and int(offsets[0]) == self.floor and bool(np.all(np.diff(offsets) == 1)) and not self.acked:
             self.floor += n  # in order, nothing above: the common case
@@ -46,7 +56,7 @@ class Acknowledged:
 
         Forward, what was acknowledged above the offset stays so.
         """
-        self.captured = b""
+        self._changed.add(self._key)
         if offset < self.floor:
             self.acked.clear()
         elif self.acked:

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
-from typing import cast
+from typing import Final, cast
 
 import numpy as np
 from google.protobuf.message import Message
@@ -32,6 +32,7 @@ from tarry.replication.opening import checkpoint_in
 from tarry.replication.outcomes import Acked, Cancelled, Outcome, Released, Subscribed
 from tarry.replication.producers import Producers
 from tarry.replication.queues import Queues
+from tarry.replication.ready_queue import FileChanges
 from tarry.replication.refusal import Reason, Refusal
 from tarry.replication.scheduling import Scheduling, due_ms
 from tarry.replication.state_folder import sync_path
@@ -39,6 +40,9 @@ from tarry.replication.state_store import CheckpointRefused, StateStore
 from tarry.replication.wheel_checkpoint import WheelCheckpoints, wheel_state
 from tarry.wheel.state import CancelOutcome, Taken, WheelSettings, WheelState
 from tarry.wheel.wheel import Wheel
+
+PREPARED_MAX: Final = 500
+"""In one turn of the event loop: some 5 ms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +60,7 @@ class Captured:
     tables: Sequence[bytes]  # laid end to end a Checkpoint, serialized: all but the next two
     producers: Sequence[bytes]
     wheel: WheelState
-    touched: tuple[Path, ...]
-    obsolete: tuple[Path, ...]  # removed once the checkpoint is durable
+    queues: Sequence[FileChanges]
     applied_index: int
 
 
@@ -242,6 +245,16 @@ class Machine:
         self.queues.unblock_cancelled(hour[gone], global_index[gone])
         return Cancelled(outcomes)
 
+    def build(self, most: int = PREPARED_MAX) -> int:
+        """Do some of what ``digested`` has left to do; return of how many queues, groups and producers."""
+        built = self.queues.build(most)
+        return built + self.producers.build(most - built)
+
+    def prepare(self, most: int = PREPARED_MAX) -> int:
+        """Do some of what ``capture`` has left to do; return likewise."""
+        built = self.build(most)
+        return built + self.queues.gather(most - built)
+
     def capture(self) -> Captured:
         """Return a checkpoint of now; ``write`` makes it durable.
 
@@ -260,22 +273,22 @@ class Machine:
             [applied.SerializeToString(), *self.queues.capture(), *self.queues.capture_proofs()],
             self.producers.capture(),
             wheel,
-            tuple(self.queues.take_touched()),
-            tuple(self.queues.take_obsolete()),
+            self.queues.take_files(),
             self.applied_index,
         )
 
     def write(self, captured: Captured) -> bytes:
         """Sync the files, then store the checkpoint, and return it. For a thread; one call at a time."""
         self.wheel.sync(captured.wheel, keep=self.snapshots > 0)
-        folders = {path.parent for path in captured.touched}
-        for path in {*captured.touched, *folders, *(folder.parent for folder in folders)}:
+        touched = {path for changes in captured.queues for path in changes.write()}
+        folders = {path.parent for path in touched}
+        for path in {*touched, *folders, *(folder.parent for folder in folders)}:
             sync_path(path)
         wheel = self._wheel_checkpoints.serialized(captured.wheel)
         large = log_pb.Checkpoint(wheel=wheel, producers=captured.producers)
         checkpoint = b"".join((*captured.tables, large.SerializeToString()))
         self._store.save(checkpoint)
-        self._obsolete += captured.obsolete
+        self._obsolete += [path for changes in captured.queues for path in changes.obsolete]
         while self._obsolete and self.snapshots == 0:
             path = self._obsolete.pop()
             if path.is_dir():
@@ -296,10 +309,20 @@ class Machine:
 
     def digest(self) -> bytes:
         """Return 16 bytes that are equal on replicas that applied the same entries."""
-        tables = log_pb.Checkpoint(applied_index=self.applied_index, producers=self.producers.capture())
-        blake = hashlib.blake2b(self.wheel.digest(), digest_size=16)
-        blake.update(b"".join((tables.SerializeToString(), *self.queues.capture())))
-        return blake.digest()
+        return self.digested()()
+
+    def digested(self) -> Callable[[], bytes]:
+        """Return what works out the digest of the state as it is now, in any thread."""
+        wheel, index = self.wheel.digest(), self.applied_index
+        known, queues = self.producers.capture(), self.queues.capture()
+
+        def digest() -> bytes:
+            tables = log_pb.Checkpoint(applied_index=index, producers=known)
+            return hashlib.blake2b(
+                b"".join((wheel, tables.SerializeToString(), *queues)), digest_size=16
+            ).digest()
+
+        return digest
 
     def close(self) -> None:
         """Close all files; nothing is written."""

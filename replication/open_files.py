@@ -31,7 +31,7 @@ class OpenFiles:
             return fd
         if len(self._fds) >= self._open_max:
             os.close(self._fds.popitem(last=False)[1])
-        fd = self._fds[key] = _open(path(segment))
+        fd = self._fds[key] = open_segment(path(segment))
         return fd
 
     def close(self, queue: int, segment: int | None = None) -> None:
@@ -40,7 +40,8 @@ class OpenFiles:
             os.close(self._fds.pop(key))
 
 
-def _open(path: Path) -> int:
+def open_segment(path: Path) -> int:
+    """Return a descriptor of the file, made with its folder where it is missing. Raises OSError."""
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
     try:
         return os.open(path, flags, 0o644)

@@ -93,25 +93,22 @@ class _Producer:
     answers: dict[int, bytes] = field(default_factory=dict)
     """Each an Answer."""
     captured: bytes = b""
-    """The ProducerCheckpoint, until something changes."""
+    """The ProducerCheckpoint, as it was built last."""
 
-    def capture(self, name: str) -> bytes:
-        if not self.captured:
-            answers = [self.answers[sequence] for sequence in sorted(self.answers)]
-            checkpoint = log_pb.ProducerCheckpoint(
-                producer=name,
-                highest=self.highest,
-                floor=self.floor,
-                answers=answers,
-                heard_ms=self.heard_ms,
-            )
-            self.captured = checkpoint.SerializeToString()
-        return self.captured
+    def build(self, name: str) -> None:
+        answers = [self.answers[sequence] for sequence in sorted(self.answers)]
+        checkpoint = log_pb.ProducerCheckpoint(
+            producer=name,
+            highest=self.highest,
+            floor=self.floor,
+            answers=answers,
+            heard_ms=self.heard_ms,
+        )
+        self.captured = checkpoint.SerializeToString()
 
     def forget(self, sequence: int) -> int:
         """Forget one answer and all that came before; return how many bytes that frees."""
         self.floor = max(self.floor, min(sequence + 1, FLOOR_MAX))
-        self.captured = b""
         old = [self.answers.pop(known) for known in list(self.answers) if known <= sequence]
         return sum(map(len, old))
 
@@ -130,6 +127,7 @@ class Producers:
         self._answers_bytes_max = answers_bytes_max
         self.answers_bytes = 0
         self._table: OrderedDict[str, _Producer] = OrderedDict()  # stalest first
+        self._changed: set[str] = set()  # whose part of a checkpoint is to be built anew
         self._with_answers: OrderedDict[str, _Producer] = OrderedDict()  # those of them, in the same order
 
     def answer(self, producer: str, sequence: int) -> log_pb.Answer | None:
@@ -183,7 +181,7 @@ class Producers:
         self._with_answers.move_to_end(producer)
         kept = answer.SerializeToString()
         known.answers[answer.sequence] = kept
-        known.captured = b""
+        self._changed.add(producer)
         known.highest = max(known.highest, answer.sequence)
         self.answers_bytes += len(kept)
         if known.floor <= known.highest - self._window:
@@ -192,12 +190,23 @@ class Producers:
         while self.answers_bytes > self._answers_bytes_max:
             name, stalest = next(iter(self._with_answers.items()))
             self.answers_bytes -= stalest.forget(min(stalest.answers))
+            self._changed.add(name)
             if not stalest.answers:
                 del self._with_answers[name]
 
+    def build(self, most: int) -> int:
+        """Build so many producers' parts anew, of those of which something has changed; return how many."""
+        most = min(most, len(self._changed))
+        for _ in range(most):
+            name = self._changed.pop()
+            if (known := self._table.get(name)) is not None:
+                known.build(name)
+        return most
+
     def capture(self) -> list[bytes]:
         """Return the table for a checkpoint, stalest producer first, each a ProducerCheckpoint."""
-        return [known.capture(name) for name, known in self._table.items()]
+        self.build(len(self._changed))
+        return [known.captured for known in self._table.values()]
 
     def recover(self, table: Iterable[bytes]) -> None:
         """Become what ``capture`` returned."""

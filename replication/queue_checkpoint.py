@@ -1,4 +1,4 @@
-"""The queues' and groups' parts of a checkpoint, each kept until something of it changes.
+"""The queues' and groups' parts of a checkpoint.
 
 A part is a Checkpoint with that queue or group alone, serialized: laid end to end, parts are one Checkpoint.
 """
@@ -12,17 +12,8 @@ from tarry.replication.ready_queue import QueueDamaged, QueueState, ReadyQueue
 
 
 def queue_parts(queue: ReadyQueue) -> tuple[bytes, bytes]:
-    """Return the queue's part, and its checksums'. Of one that was deleted nothing changes any more."""
-    if queue.deleted and queue.captured is not None:
-        return queue.captured[1:]
-    pace = queue.pace
-    told = (
-        queue.deleted, queue.first, queue.units, queue.misfires_dropped, queue.settings,
-        pace.anchor, pace.at_us, pace.catch_up_end,
-    )  # fmt: skip
-    if queue.captured is None or queue.captured[0] != told:
-        queue.captured = told, _serialized(queue), _proof(queue)
-    return queue.captured[1:]
+    """Return the queue's part, and its checksums'."""
+    return _serialized(queue), _proof(queue)
 
 
 def _serialized(queue: ReadyQueue) -> bytes:
@@ -72,9 +63,7 @@ def _state(queue: log_pb.QueueCheckpoint, noted: log_pb.QueueProof | None) -> Qu
 
 def group_part(group: str, queue: int, acknowledged: Acknowledged) -> bytes:
     """Return the part of a group in a queue."""
-    if not acknowledged.captured:
-        checkpoint = log_pb.GroupCheckpoint(
-            group=group, queue=queue, floor=acknowledged.floor, acked=acknowledged.serialize()
-        )
-        acknowledged.captured = log_pb.Checkpoint(groups=[checkpoint]).SerializeToString()
-    return acknowledged.captured
+    checkpoint = log_pb.GroupCheckpoint(
+        group=group, queue=queue, floor=acknowledged.floor, acked=acknowledged.serialize()
+    )
+    return log_pb.Checkpoint(groups=[checkpoint]).SerializeToString()

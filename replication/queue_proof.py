@@ -40,6 +40,8 @@ class Stretch:
 class QueueProof:
     """The checksums of one queue up to ``end``, its next offset."""
 
+    __slots__ = ("_crcs", "base", "crc", "end")
+
     def __init__(self, end: int = 0, crc: int = 0, base: int | None = None, crcs: bytes = b"") -> None:
         """``crcs``: as ``serialize`` gave them, from ``base`` on; without them nothing below end is proven.
 
@@ -48,7 +50,7 @@ class QueueProof:
         self.end = end
         self.crc = crc
         self.base = end if base is None else base
-        self._crcs: array[int] = array("I", [crc] if base is None else np.frombuffer(crcs, "<u4").tolist())
+        self._crcs: array[int] = array("I", (crc,) if base is None else np.frombuffer(crcs, "<u4").tolist())
         if self.base > end or len(self._crcs) != end // BLOCK_UNITS - self.base // BLOCK_UNITS + 1:
             raise ValueError(f"{len(self._crcs)} checksums of {self.base} to {end}")
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shutil
+from bisect import bisect_left, insort
 from collections.abc import Iterator
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -16,12 +16,12 @@ from tarry.proto.tarry_consumer_pb2 import GroupStart, StartAt
 from tarry.replication import lanes
 from tarry.replication.blocked import Blocked
 from tarry.replication.events import Event, Events
-from tarry.replication.groups import Acknowledged
+from tarry.replication.groups import Acknowledged, Key
 from tarry.replication.misfires import DEAD_LETTER_TOPIC, apart
 from tarry.replication.open_files import OpenFiles
 from tarry.replication.pace import Pace
 from tarry.replication.queue_checkpoint import group_part, queue_parts, queue_states
-from tarry.replication.ready_queue import UNIT, ReadyQueue, UnitsDamaged
+from tarry.replication.ready_queue import UNIT, Changes, FileChanges, ReadyQueue, UnitsDamaged
 from tarry.wheel.state import Appended
 
 
@@ -37,8 +37,13 @@ class Queues:
         self._events = events or Events()
         self._files = OpenFiles()
         self._queues: list[ReadyQueue] = []
-        self._parts: list[bytes] = []  # of a checkpoint, by queue: those of deleted ones never change
-        self._deleted: list[ReadyQueue] = []  # whose folders nobody was told to remove
+        self._changes = Changes()
+        self._gathered: list[FileChanges] = []
+        self._parts: list[bytes] = []  # of a checkpoint, by queue
+        self._proofs: list[bytes] = []  # the same of their checksums
+        self._group_parts: dict[Key, bytes] = {}
+        self._group_keys: list[Key] = []  # of those parts, ascending
+        self._groups_changed: set[Key] = set()  # whose parts are to be built anew
         self._by_name: dict[tuple[str, str], int] = {}
         self.acknowledged: dict[tuple[str, int], Acknowledged] = {}
         self._groups: dict[int, set[str]] = {}  # by queue: one queue's cost what they are, not what all are
@@ -71,11 +76,16 @@ class Queues:
         """Return that queue, made if it is new."""
         known = self.find(topic, group)
         if known is None:
-            known = ReadyQueue(self._folder, len(self._queues), topic, group, self._files)
+            known = self._add(topic, group)
             self._by_name[topic, group] = known.queue
-            self._queues.append(known)
-            self._parts.append(b"")
         return known
+
+    def _add(self, topic: str, group: str) -> ReadyQueue:
+        queue = ReadyQueue(self._folder, len(self._queues), topic, group, self._files, self._changes)
+        self._queues.append(queue)
+        self._parts.append(b"")
+        self._proofs.append(b"")
+        return queue
 
     def groups_of(self, queue: int) -> list[str]:
         """Return the groups that consume a queue."""
@@ -85,6 +95,7 @@ class Queues:
         """Delete a group of a topic with its retry queue; it must be there."""
         for known in (self.of(topic), self.of(topic, group)):
             del self.acknowledged[group, known.queue]
+            self._groups_changed.add((group, known.queue))
             self._groups[known.queue].remove(group)
         self._delete(self.of(topic, group))
         self._moved.append((topic, group))
@@ -118,8 +129,6 @@ class Queues:
     def _delete(self, queue: ReadyQueue) -> None:
         del self._by_name[queue.topic, queue.group]
         queue.delete()
-        self._deleted.append(queue)
-        self._parts[queue.queue] = queue_parts(queue)[0]
         self.blocked.delete(queue.queue)
 
     def subscribe(self, topic: str, group: str, start: GroupStart) -> bool:
@@ -130,12 +139,13 @@ class Queues:
         first = {StartAt.START_AT_LATEST: queue.units}.get(start.at, queue.first)
         if start.at == StartAt.START_AT_TIME:
             first = queue.find_released(start.time_ms)
-        self._consume(group, queue.queue, Acknowledged(first))
-        self._consume(group, self.of(topic, group).queue, Acknowledged())
+        self._consume(group, queue.queue, first)
+        self._consume(group, self.of(topic, group).queue)
         return True
 
-    def _consume(self, group: str, queue: int, acknowledged: Acknowledged) -> None:
-        self.acknowledged[group, queue] = acknowledged
+    def _consume(self, group: str, queue: int, floor: int = 0, acked: bytes = b"") -> None:
+        key = group, queue
+        self.acknowledged[key] = Acknowledged(floor, acked, key, self._groups_changed)
         self._groups.setdefault(queue, set()).add(group)
 
     def release(
@@ -211,20 +221,42 @@ class Queues:
             for (_, queue), acknowledged in self.acknowledged.items()
         )
 
+    def build(self, most: int) -> int:
+        """Build so many parts of a checkpoint anew, of those of which something has changed; return how many.
+
+        ``capture`` builds those that are left.
+        """
+        changed, groups = self._changes.parts, self._groups_changed
+        queues = min(most, len(changed))
+        for _ in range(queues):
+            number = changed.pop()
+            self._parts[number], self._proofs[number] = queue_parts(self._queues[number])
+        most = min(most - queues, len(groups))
+        for _ in range(most):
+            self._build_group(groups.pop())
+        return queues + most
+
+    def _build_group(self, key: Key) -> None:
+        known = self.acknowledged.get(key)
+        if known is not None:
+            if key not in self._group_parts:
+                insort(self._group_keys, key)
+            self._group_parts[key] = group_part(*key, known)
+        elif self._group_parts.pop(key, None) is not None:
+            del self._group_keys[bisect_left(self._group_keys, key)]
+
     def capture(self) -> list[bytes]:
         """Return the tables for a checkpoint, in parts: laid end to end they are a Checkpoint, serialized."""
-        for queue in self:
-            self._parts[queue.queue] = queue_parts(queue)[0]
-        parts = list(self._parts)
-        parts += [group_part(*key, self.acknowledged[key]) for key in sorted(self.acknowledged)]
+        self.build(len(self._changes.parts) + len(self._groups_changed))
         blocked = log_pb.Checkpoint()
         for (number, lane), (hour, index) in sorted(self.blocked.items()):
             blocked.blocked.add(queue=number, lane=lane, hour=hour, global_index=index)
-        return [*parts, blocked.SerializeToString()]
+        groups = map(self._group_parts.__getitem__, self._group_keys)
+        return [*self._parts, *groups, blocked.SerializeToString()]
 
     def capture_proofs(self) -> list[bytes]:
-        """Return the queues' checksums for a checkpoint, in the same form; they are no part of a digest."""
-        return [queue.captured[2] if queue.captured else queue_parts(queue)[1] for queue in self]
+        """Return the queues' checksums, as ``capture`` has built them, in the same form; of no digest."""
+        return list(self._proofs)
 
     def recover(self, checkpoint: log_pb.Checkpoint) -> None:
         """Become what ``capture`` saw; files are cut back to it.
@@ -234,9 +266,7 @@ class Queues:
         """
         states = queue_states(checkpoint)
         for state in checkpoint.queues:
-            queue = ReadyQueue(self._folder, state.queue, state.topic, state.group, self._files)
-            self._queues.append(queue)
-            self._parts.append(b"")
+            queue = self._add(state.topic, state.group)
             queue.settings = state.settings
             queue.misfires_dropped = state.misfires_dropped
             queue.pace = Pace(
@@ -247,14 +277,12 @@ class Queues:
                 state.pace_catch_up_end,
             )
             queue.recover(states[state.queue], deleted=state.deleted)
-            if state.deleted:
-                self._parts[state.queue] = queue_parts(queue)[0]
-                if queue.folder.exists():  # the power went before it was removed
-                    self._deleted.append(queue)
-            else:
+            if not state.deleted:
                 self._by_name[state.topic, state.group] = state.queue
+            elif not queue.folder.exists():  # else the power went before it was removed
+                self._changes.files.discard(state.queue)
         for group in checkpoint.groups:
-            self._consume(group.group, group.queue, Acknowledged(group.floor, group.acked))
+            self._consume(group.group, group.queue, group.floor, group.acked)
         for blocked in checkpoint.blocked:
             self.blocked.add(blocked.queue, blocked.lane, (blocked.hour, blocked.global_index))
         for path in self._folder.iterdir() if self._folder.exists() else ():
@@ -262,14 +290,18 @@ class Queues:
                 shutil.rmtree(path)  # made after the checkpoint: made again
         self.capture()  # its parts are built now, not while the node serves
 
-    def take_touched(self) -> list[Path]:
-        """Return the files written since the last call."""
-        return [path for queue in self for path in queue.take_touched()]
+    def gather(self, most: int) -> int:
+        """Note what has become of the files of so many queues, for the next checkpoint; return how many."""
+        changed = self._changes.files
+        most = min(most, len(changed))
+        self._gathered += [self._queues[changed.pop()].take_changes() for _ in range(most)]
+        return most
 
-    def take_obsolete(self) -> list[Path]:
-        """Return what to remove once the next checkpoint is durable."""
-        deleted, self._deleted = self._deleted, []
-        return [path for queue in chain(deleted, self) for path in queue.take_obsolete()]
+    def take_files(self) -> list[FileChanges]:
+        """Return what has become of the queues' files since the last call."""
+        self.gather(len(self._changes.files))
+        gathered, self._gathered = self._gathered, []
+        return gathered
 
     def close(self) -> None:
         """Close all files."""
@@ -283,7 +315,7 @@ class Queues:
             return
         parts = apart(units, queue.settings, now_ms)
         if len(parts.dropped):
-            queue.misfires_dropped += len(parts.dropped)
+            queue.drop_misfired(len(parts.dropped))
             self._expired(number, parts.dropped, now_ms, "MISFIRED")
         if len(parts.dead):
             target = self.of(DEAD_LETTER_TOPIC.format(topic=queue.topic)).queue
@@ -293,7 +325,7 @@ class Queues:
         if len(parts.kept) == 0:
             return
         if queue.pace.bounded or parts.catching_up:
-            queue.pace.take_in(queue.units, int(parts.kept["due_ms"][0]), now_ms, parts.catching_up)
+            queue.take_in(int(parts.kept["due_ms"][0]), now_ms, parts.catching_up)
         first = queue.append(parts.kept)
         self._changed.add(number)
         offsets = np.arange(first, first + len(parts.kept))

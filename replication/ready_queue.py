@@ -4,6 +4,9 @@ Append-only segments of 32-byte units; a unit's number is its offset, for ever.
 
     ready/<queue>/<first offset, 16 hex digits>.ready
 
+The last units are in memory alone until they are some dozens, or a checkpoint writes them in its thread: a
+release to thousands of queues makes and opens no file for each. The journal has what they came from.
+
 A queue with a group is that group's retry queue of the topic: same form, seen
 by nobody else (the idea of RocketMQ's %RETRY% topics).
 """
@@ -16,13 +19,13 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tarry.proto.tarry_operator_pb2 import TopicSettings
-from tarry.replication.open_files import OpenFiles
+from tarry.replication.open_files import OpenFiles, open_segment
 from tarry.replication.pace import Pace
 from tarry.replication.queue_proof import BLOCK_UNITS, UNIT_BYTES, QueueProof, Stretch
 
@@ -39,6 +42,11 @@ UNIT: Final = np.dtype(
 assert UNIT.itemsize == UNIT_BYTES
 SCAN_BYTES: Final = 1 << 20
 SEGMENT_UNITS: Final = 1 << 20
+TAIL_UNITS: Final = 32
+"""Units in memory alone, at most: so many, and up to as many more by the queue's number. Queues that are all
+appended to alike are then not all written by the same entry."""
+NO_SETTINGS: Final = TopicSettings()
+"""Of every topic that was given none; never changed."""
 SEGMENT_NAME: Final = re.compile(r"[0-9a-f]{16}\.ready")
 
 
@@ -60,6 +68,53 @@ def released_ms(units: NDArray[np.void]) -> NDArray[np.int64]:
     """Return when the units, shape (n,), were released, ms since the epoch."""
     released: NDArray[np.int64] = units["due_ms"] + units["released_after_ms"]
     return released
+
+
+class FileChanges(NamedTuple):
+    """What has become of a queue's files: taken on the event loop, written and synced by a thread."""
+
+    folder: Path
+    tail: bytes
+    """Units that are in memory alone."""
+    at: int
+    """The first one's offset."""
+    first: int
+    """Of the queue."""
+    touched: Sequence[int]
+    """Segments that have been written."""
+    obsolete: Sequence[Path]
+
+    @property
+    def units(self) -> int:
+        """How many are in memory alone."""
+        return len(self.tail) // UNIT_BYTES
+
+    def write(self) -> list[Path]:
+        """Write what is in memory alone; return the files to sync.
+
+        The queue may write the same bytes to the same places meanwhile. Raises OSError.
+        """
+        written = set(self.touched)
+        for segment, position, part in _by_segment(self.tail, self.at, self.first):
+            fd = open_segment(self.folder / segment_name(segment))
+            try:
+                _write_all(fd, part, position)
+            finally:
+                os.close(fd)
+            written.add(segment)
+        return [self.folder / segment_name(segment) for segment in sorted(written)]
+
+
+class Changes:
+    """The queues that have changed, by number: each taken from here by whoever looks at it."""
+
+    __slots__ = ("files", "parts")
+
+    def __init__(self) -> None:
+        self.parts: set[int] = set()
+        """Whose parts of a checkpoint are to be built anew."""
+        self.files: set[int] = set()
+        """Whose files are to be written and synced, or removed."""
 
 
 class QueueDamaged(Exception):
@@ -120,43 +175,103 @@ def _whole(fd: int, size_bytes: int, position: int) -> bytes:
 class ReadyQueue:
     """One queue: ``append`` at the end, ``read`` anywhere."""
 
+    __slots__ = (
+        "_changes",
+        "_files",
+        "_obsolete",
+        "_root",
+        "_tail",
+        "_touched",
+        "deleted",
+        "first",
+        "group",
+        "misfires_dropped",
+        "pace",
+        "proof",
+        "queue",
+        "settings",
+        "topic",
+        "units",
+    )
+
     def __init__(
-        self, folder: Path, queue: int, topic: str, group: str = "", files: OpenFiles | None = None
+        self,
+        root: Path,
+        queue: int,
+        topic: str,
+        group: str = "",
+        files: OpenFiles | None = None,
+        changes: Changes | None = None,
     ) -> None:
-        """``files``: shared with other queues, so that many of them do not open more."""
+        """``files``: shared with other queues, so that many of them do not open more; ``changes`` too."""
         self.queue = queue
         self.topic = topic
         self.group = group
-        self.folder = folder / str(queue)
+        self._root = root
         self._files = files or OpenFiles()
+        self._changes = changes or Changes()
+        self._changes.parts.add(queue)
+        self._tail = b""  # the last units, in memory alone
         self._touched: set[int] = set()
         self._obsolete: list[Path] = []
-        self.settings = TopicSettings()  # of a topic's queue
+        self.settings = NO_SETTINGS  # of a topic's queue
         self.pace = Pace()
         self.misfires_dropped = 0
         self.deleted = False  # its number is taken for ever; nothing goes in any more
         self.first = 0  # offsets below have been trimmed
         self.units = 0
         self.proof = QueueProof()
-        self.captured: tuple[object, bytes, bytes] | None = (
-            None  # its parts of the last checkpoint, and what of
-        )
+
+    @property
+    def folder(self) -> Path:
+        """Where its files are, if it has any."""
+        return self._root / str(self.queue)
 
     def append(self, units: NDArray[np.void]) -> int:
         """Append units (shape (n,), dtype UNIT) and return the offset of the first."""
         first = self.units
         data = units.tobytes()
         self.proof.extend(data)
-        done = 0
-        while done < len(units):
-            segment, start = divmod(self.units, SEGMENT_UNITS)
-            count = min(len(units) - done, SEGMENT_UNITS - start)
-            part = memoryview(data)[done * UNIT_BYTES : (done + count) * UNIT_BYTES]
-            _write_all(self._fd(segment), part, start * UNIT_BYTES)
-            self._touched.add(segment)
-            self.units += count
-            done += count
+        self.units += len(units)
+        self._tail += data
+        self._note()
+        if len(self._tail) > (TAIL_UNITS + self.queue % TAIL_UNITS) * UNIT_BYTES:
+            self.flush()
         return first
+
+    def flush(self) -> None:
+        """Write to the files what is in memory alone. Raises OSError."""
+        for segment, position, part in _by_segment(self._tail, self._written, self.first):
+            _write_all(self._fd(segment), part, position)
+            self._touched.add(segment)
+            self._note()
+        self._tail = b""
+
+    @property
+    def _written(self) -> int:
+        """The offset up to which the files have been written."""
+        return self.units - len(self._tail) // UNIT_BYTES
+
+    def shape(self, settings: TopicSettings, now_ms: int) -> None:
+        """Go on with other settings."""
+        self.settings = settings
+        rates = settings.release_per_s_max, settings.catch_up_per_s_max
+        self.pace.change(*rates, self.units, now_ms)
+        self._note()
+
+    def take_in(self, first_due_ms: int, now_ms: int, catching_up: int) -> None:
+        """Keep the topic's pace: units are about to be appended, the first of which catch up."""
+        self.pace.take_in(self.units, first_due_ms, now_ms, catching_up)
+        self._note()
+
+    def drop_misfired(self, count: int) -> None:
+        """Count messages that came too late and were dropped."""
+        self.misfires_dropped += count
+        self._note()
+
+    def _note(self) -> None:
+        self._changes.parts.add(self.queue)
+        self._changes.files.add(self.queue)
 
     def read(self, offset: int, count: int) -> NDArray[np.void]:
         """Return up to count units from offset on, fewer at the end; each block of them is proven.
@@ -178,7 +293,17 @@ class ReadyQueue:
         return np.frombuffer(data, dtype=UNIT, count=end - offset, offset=skipped)
 
     def _bytes(self, first: int, end: int) -> bytes:
-        """Return what the files hold of the offsets first to end."""
+        """Return what the files hold of the offsets first to end, and behind it what is in memory alone."""
+        parts, written = [], self._written
+        if end > written:
+            begin = max(0, first - written)
+            parts.append(self._tail[begin * UNIT_BYTES : (end - written) * UNIT_BYTES])
+            if begin == 0 and first < written:
+                parts.insert(0, self._read_files(first, written).ljust((written - first) * UNIT_BYTES, b"\0"))
+            return b"".join(parts)
+        return self._read_files(first, end)
+
+    def _read_files(self, first: int, end: int) -> bytes:
         parts = []
         while first < end:
             segment, start = divmod(first, SEGMENT_UNITS)
@@ -207,9 +332,11 @@ class ReadyQueue:
         """Write damaged units again; False, and nothing done, where these are not they. Raises OSError."""
         if not stretch.is_proven_by(units):
             return False
+        self.flush()  # part of the stretch may be in memory alone, and files have no gaps
         segment, start = divmod(stretch.first, SEGMENT_UNITS)
         _write_all(self._fd(segment), memoryview(units), start * UNIT_BYTES)
         self._touched.add(segment)
+        self._note()
         return True
 
     def is_damaged(self, stretch: Stretch) -> bool:
@@ -237,18 +364,17 @@ class ReadyQueue:
             self._touched.discard(segment)
             self._obsolete.append(self._path(segment))
         self.proof.forget(self.first)
+        self._note()
 
     def capture(self) -> QueueState:
         """Return what a checkpoint must hold."""
         return QueueState(self.first, self.units, self.proof)
 
-    def take_touched(self) -> list[Path]:
-        """Return the files written since the last call, to be synced."""
-        if not self._touched:
-            return []
-        touched = [self._path(segment) for segment in sorted(self._touched)]
-        self._touched.clear()
-        return touched
+    def take_changes(self) -> FileChanges:
+        """Return what has become of the files since the last call."""
+        touched, self._touched = self._touched, set()
+        obsolete, self._obsolete = self._obsolete, []
+        return FileChanges(self.folder, self._tail, self._written, self.first, tuple(touched), obsolete)
 
     def recover(self, state: QueueState, *, deleted: bool = False) -> None:
         """Cut the files back to the checkpoint's length; what is left of a deleted queue's is not looked at.
@@ -257,6 +383,7 @@ class ReadyQueue:
             QueueDamaged: the files hold less than the checkpoint says.
         """
         self.first, self.units, self.proof = state.first, state.units, state.proof
+        self._tail = b""
         self.close()
         if deleted:
             self.delete()  # what a crash left of it goes with the next checkpoint
@@ -292,15 +419,11 @@ class ReadyQueue:
         """Close the files: the whole folder is obsolete, and nothing goes in any more."""
         self.close()
         self.deleted = True
-        self.captured = None
         self.first = self.units
+        self._tail = b""
         self._touched.clear()
         self._obsolete = [self.folder]
-
-    def take_obsolete(self) -> list[Path]:
-        """Return files and folders to remove once a checkpoint that does without them is durable."""
-        obsolete, self._obsolete = self._obsolete, []
-        return obsolete
+        self._note()
 
     def close(self) -> None:
         """Close the files."""
@@ -311,6 +434,18 @@ class ReadyQueue:
 
     def _fd(self, segment: int) -> int:
         return self._files.fd(self.queue, segment, self._path)
+
+
+def _by_segment(tail: bytes, at: int, first: int) -> Iterator[tuple[int, int, memoryview]]:
+    """Yield (segment, position, bytes) of units from an offset on; none of segments below the first unit."""
+    left = memoryview(tail)
+    while left:
+        segment, start = divmod(at, SEGMENT_UNITS)
+        count = min(len(left) // UNIT_BYTES, SEGMENT_UNITS - start)
+        if segment >= first // SEGMENT_UNITS:
+            yield segment, start * UNIT_BYTES, left[: count * UNIT_BYTES]
+        left = left[count * UNIT_BYTES :]
+        at += count
 
 
 def _write_all(fd: int, data: memoryview, position: int) -> None:

@@ -10,6 +10,7 @@ import grpc
 
 from tarry.node.auth import Authorizer, Right
 from tarry.node.calls import CallContext, ServiceHandler
+from tarry.node.checkpoints import in_turns
 from tarry.node.clock import ClusterTime
 from tarry.node.config import Limits
 from tarry.node.damage import Damage
@@ -24,6 +25,7 @@ from tarry.node.services.topic_status import TopicStatuses
 from tarry.node.services.topics import TopicCalls
 from tarry.node.status import abort
 from tarry.proto import tarry_operator_pb2 as pb
+from tarry.replication.core import in_thread
 from tarry.replication.driver import Driver
 from tarry.replication.holds import Holds
 from tarry.replication.machine import Machine
@@ -89,7 +91,12 @@ class OperatorService:
         if request.brief:
             return self._brief().SerializeToString()
         topics = await self._topics.all(self._authorizer.sees(context))
-        return self._full(digest=request.digest).SerializeToString() + topics
+        if not request.digest:
+            return self._full().SerializeToString() + topics
+        await in_turns(self._machine.build, self._holds)
+        full, digest = self._full(), self._machine.digested()
+        full.state_digest = await in_thread(digest)
+        return full.SerializeToString() + topics
 
     def _brief(self) -> pb.ClusterStatusResponse:
         status = self._driver.status()
@@ -102,7 +109,7 @@ class OperatorService:
             lease=status.may_serve and self._delivery() is not None,
         )
 
-    def _full(self, *, digest: bool) -> pb.ClusterStatusResponse:
+    def _full(self) -> pb.ClusterStatusResponse:
         status = self._driver.status()
         wheel, queues = self._machine.wheel, self._machine.queues
         return pb.ClusterStatusResponse(
@@ -120,7 +127,6 @@ class OperatorService:
             now_ms=self._time.now_ms(),
             version=VERSION,
             lease=status.may_serve and self._delivery() is not None,
-            state_digest=self._machine.digest() if digest else b"",
             damaged_found=self._damage.found,
             damaged_repaired=self._damage.repaired,
             damaged_left=self._damage.left,

@@ -217,8 +217,8 @@ MUTANTS = (
     Mutant(
         "ready_queues_are_not_synced",
         "a power loss tears what the checkpoint counts",
-        "            tuple(self.queues.take_touched()),\n",
-        "            (),\n",
+        "            self.queues.take_files(),\n",
+        "            [],\n",
         ("tests/node/test_checkpoints.py::test_once_a_checkpoint_has_failed_this_process_writes_no_other",),
     ),
     Mutant(

@@ -26,7 +26,7 @@ async def test_a_checkpoint_whose_caller_is_cancelled_is_written_before_the_next
     machine = Machine(tmp_path, MachineSettings())
     machine.apply(1, 1, [schedule([NOW_MS]), release(NOW_MS + 1)])
     begun, go_on = asyncio.Event(), asyncio.Event()
-    synced: list[tuple[int, list[str]]] = []
+    synced: list[tuple[int, list[int]]] = []
 
     async def before() -> None:
         begun.set()
@@ -34,7 +34,7 @@ async def test_a_checkpoint_whose_caller_is_cancelled_is_written_before_the_next
 
     async def run_blocking(work: Callable[[], Any]) -> Any:
         captured = work.args[0]  # type: ignore[attr-defined]
-        synced.append((captured.applied_index, [path.name for path in captured.touched]))
+        synced.append((captured.applied_index, [changes.units for changes in captured.queues]))
         return work()
 
     checkpoints = Checkpoints(machine, Dispatch(), lambda index: None, run_blocking, before)
@@ -48,13 +48,14 @@ async def test_a_checkpoint_whose_caller_is_cancelled_is_written_before_the_next
     await asyncio.sleep(0)
     go_on.set()
     assert log_pb.Checkpoint.FromString(await last).applied_index == 2
-    assert synced == [(1, [f"{0:016x}.ready"]), (2, [])]
+    assert synced == [(1, [1]), (2, [])]
     machine.close()
 
 
 async def test_once_a_checkpoint_has_failed_this_process_writes_no_other(tmp_path: Path) -> None:
     machine = Machine(tmp_path, MachineSettings())
     machine.apply(1, 1, [schedule([NOW_MS]), release(NOW_MS)])
+    machine.queues[0].flush()
     (segment,) = machine.folder.glob("ready/0/*.ready")
     segment.rename(segment.with_suffix(".away"))  # cannot be synced
     checkpoints = Checkpoints(machine, Dispatch(), lambda index: None)

@@ -39,6 +39,7 @@ def replica(folder: Path, messages: int = 3_000) -> Machine:
 
 
 def lose_unit(machine: Machine, offset: int, queue: int = 0, field: str = "due_ms") -> None:
+    machine.queues[queue].flush()
     path = machine.folder / "ready" / str(queue) / f"{0:016x}.ready"
     turn_bit(path, offset * UNIT_BYTES + (UNIT.fields or {})[field][1])
 

@@ -14,6 +14,7 @@ from tarry.replication.machine import Machine, MachineSettings
 from tarry.replication.queue_proof import BLOCK_UNITS, QueueProof
 from tarry.replication.ready_queue import (
     SEGMENT_UNITS,
+    TAIL_UNITS,
     UNIT,
     UNIT_BYTES,
     QueueDamaged,
@@ -57,6 +58,7 @@ def recovered(folder: Path, state: QueueState) -> ReadyQueue:
 @pytest.mark.parametrize("counts", [(UNITS,), (1, BLOCK_UNITS - 1, 1, BLOCK_UNITS, 2 * BLOCK_UNITS), (5,)])
 def test_units_come_back_as_they_were_appended_also_after_a_restart(tmp_path: Path, counts: tuple) -> None:
     queue = filled(tmp_path, *counts)
+    queue.take_changes().write()
     again = recovered(tmp_path, QueueState(0, queue.units, queue.proof.copy()))
     for opened in (queue, again):
         assert opened.read(0, queue.units)["due_ms"].tolist() == list(range(sum(counts)))
@@ -66,6 +68,40 @@ def test_units_come_back_as_they_were_appended_also_after_a_restart(tmp_path: Pa
     again.append(some(3, queue.units))
     queue.append(some(3, queue.units))
     assert again.proof.serialize() == queue.proof.serialize()
+
+
+@pytest.mark.parametrize("first", [0, SEGMENT_UNITS - 3])
+def test_units_that_are_in_memory_alone_are_read_and_a_thread_writes_them_while_more_come(
+    tmp_path: Path, first: int
+) -> None:
+    queue = ReadyQueue(tmp_path, 0, "t")
+    queue.units = first
+    queue.proof = QueueProof(first)
+    for _ in range(TAIL_UNITS):
+        queue.append(some(1, queue.units))
+    assert not queue.folder.exists()
+    taken, state = queue.take_changes(), QueueState(first, queue.units, queue.proof.copy())
+    queue.append(some(2 * TAIL_UNITS, queue.units))  # as many as are written at once
+    after = queue.units
+    queue.append(some(5, after))
+    assert {path.stat().st_size for path in map(segment, [queue], [(after - 1) // SEGMENT_UNITS])} == {
+        (after % SEGMENT_UNITS) * UNIT_BYTES
+    }
+    written = taken.write()  # only now: what it writes is there already
+    assert written == [segment(queue, number) for number in range(after // SEGMENT_UNITS + 1)]
+    for offset, count in ((first, 10**9), (after - 2, 4), (after, 2), (after + 4, 1), (first, 2)):
+        expected = list(range(offset, min(offset + count, queue.units)))
+        assert queue.read(offset, count)["due_ms"].tolist() == expected
+    again = recovered(tmp_path, state)
+    assert again.read(first, 10**9)["due_ms"].tolist() == list(range(first, first + TAIL_UNITS))
+
+
+def test_a_deleted_queue_leaves_nothing_to_write_but_its_folder_to_remove(tmp_path: Path) -> None:
+    queue = filled(tmp_path, 3)
+    queue.delete()
+    taken = queue.take_changes()
+    assert taken.write() == []
+    assert list(taken.obsolete) == [tmp_path / "0"]
 
 
 @pytest.mark.parametrize("field", UNIT.names or ())
@@ -112,13 +148,13 @@ def test_damaged_units_are_mended_by_their_own_bytes_and_by_no_others(tmp_path: 
     with pytest.raises(UnitsDamaged) as caught:
         queue.read(MIDDLE, 1)
     (stretch,) = caught.value.stretches
-    queue.take_touched()
+    queue.take_changes()
     assert queue.is_damaged(stretch)
     assert not queue.mend(stretch, own[: BLOCK_UNITS * UNIT_BYTES])
     assert not queue.mend(stretch, b"")
     assert queue.mend(stretch, own[stretch.first * UNIT_BYTES : stretch.end * UNIT_BYTES])
     assert not queue.is_damaged(stretch)
-    assert queue.take_touched() == [segment(queue)]  # the next checkpoint syncs it
+    assert queue.take_changes().write() == [segment(queue)]  # the next checkpoint syncs it
     assert queue.read(0, UNITS)["due_ms"].tolist() == list(range(UNITS))
 
 

@@ -310,7 +310,8 @@ async def test_a_state_of_a_version_without_checksums_of_queues_is_taken(tmp_pat
     _, giver = replica(tmp_path / "a")
     load(giver)
     for queue in giver.queues:
-        queue.proof, queue.captured = QueueProof(queue.units, queue.proof.crc), None
+        queue.proof = QueueProof(queue.units, queue.proof.crc)
+        queue.drop_misfired(0)  # so that its part of the checkpoint is built anew
     folder, taker = replica(tmp_path / "b")
     sink = StateSink(taker, folder)
     carry(await opened(giver), sink)
