@@ -243,7 +243,8 @@ class Leadership:
 
     async def _propose(self, payload: Message) -> Any:
         """Propose what the leader itself decided; overload is waited out."""
-        command, cost = command_codec.encode(payload), cost_us(payload)
+        copies = isinstance(payload, log_pb.AckCommand) and bool(self._machine.queues[payload.queue].group)
+        command, cost = command_codec.encode(payload), cost_us(payload, copies=copies)
         while True:
             try:
                 return await self._driver.propose(command, cost)

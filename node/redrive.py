@@ -19,7 +19,7 @@ from google.protobuf.message import DecodeError, Message
 
 from tarry.node.damage import Damage
 from tarry.node.names import DEAD_LETTERS, RESERVED
-from tarry.node.retries import DEAD_LETTER_TOPIC, fitting
+from tarry.node.retries import DEAD_LETTER_TOPIC, fitting, within_hours
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.message_id import InvalidMessageId, MessageId
 from tarry.proto.tarry_message_pb2 import Record, Retried
@@ -33,7 +33,8 @@ from tarry.replication.scheduling import DUE_MS_MAX
 from tarry.wheel.state import UnknownMessage
 
 GROUP: Final = "~redrive"
-BATCH: Final = 500
+BATCH: Final = 200
+"""Letters read in one turn; of each the message that it names is looked up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +119,7 @@ async def redrive(
     while offset < queue.units and not (request.messages_max and progress.redriven >= request.messages_max):
         offsets = np.arange(offset, min(offset + BATCH, queue.units), dtype=np.uint64)
         units = queue.at(offsets)
+        units = units[: within_hours(units["hour"])]
         sizes = machine.wheel.units(units["hour"], units["global_index"])["size"]
         offsets = offsets[: fitting(sizes, bytes_max)]
         offset += len(offsets)

@@ -22,7 +22,7 @@ from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.ledger_rows import Kind
 from tarry.proto.tarry_message_pb2 import RetryReason
 from tarry.replication.observed import settled
-from tarry.replication.ready_queue import ReadyQueue
+from tarry.replication.ready_queue import ReadyQueue, UnitsDamaged
 from tarry.replication.refusal import Reason, Refusal
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ ACK_OFFSETS_MAX: Final = 4_096
 """In one command, however many are acknowledged at once: the log bounds a command's bytes."""
 FLIGHT_OFFSETS_MAX: Final = 8 * ACK_OFFSETS_MAX
 """Acknowledged by a queue's commands under way; a request beyond goes with the next."""
+ACK_COPIES_MAX: Final = 2_048
+"""The same of a retry queue: the ledger has each copy read."""
 RETRIES_MAX: Final = 512
 """In one command: its copies are made in one turn of the event loop."""
 
@@ -86,12 +88,7 @@ class Settling:
             return self._unknown(queue)
         own = feed.take_back(consumer, offsets)
         answer: Stale = asyncio.get_running_loop().create_future()
-        if own.any() and self._context.ledger.enabled:
-            machine, now_ms = self._context.machine, self._context.time.now_ms()
-            where = (machine.wheel, machine.queues, queue, self._group)
-            event = settled(Kind.NACKED, *where, offsets[own], now_ms)
-            self._context.ledger.nacked(event, consumer, machine.queues)
-        self._context.spawn(self._nack(feed, offsets[own], delay_ms, answer, offsets[~own]))
+        self._context.spawn(self._nack(consumer, feed, offsets[own], delay_ms, answer, offsets[~own]))
         return answer
 
     def extend(
@@ -129,51 +126,43 @@ class Settling:
 
     async def _acknowledge(self, queue: int, offsets: Offsets) -> Offsets:
         """Commit that the group is done with the offsets; return which it had been before."""
-        now_ms = self._context.time.now_ms()
-        parts = np.split(offsets, range(ACK_OFFSETS_MAX, len(offsets), ACK_OFFSETS_MAX))
-        outcomes = await asyncio.gather(
-            *(
-                self._context.propose(
-                    log_pb.AckCommand(
-                        group=self._group, queue=queue, offset=part.astype("<u8").tobytes(), now_ms=now_ms
-                    )
-                )
-                for part in parts
+        of = self._context.machine.queues[queue]
+        if not of.group:
+            parts = np.split(offsets, range(ACK_OFFSETS_MAX, len(offsets), ACK_OFFSETS_MAX))
+            return np.concatenate(await asyncio.gather(*(self._acknowledged(queue, part) for part in parts)))
+        stale = [offsets[:0]]
+        while len(offsets):
+            count = _readable(of, offsets[:ACK_COPIES_MAX])
+            stale.append(await self._acknowledged(queue, offsets[:count]))
+            offsets = offsets[count:]
+        return np.concatenate(stale)
+
+    async def _acknowledged(self, queue: int, offsets: Offsets) -> Offsets:
+        outcome = await self._context.propose(
+            log_pb.AckCommand(
+                group=self._group,
+                queue=queue,
+                offset=offsets.astype("<u8").tobytes(),
+                now_ms=self._context.time.now_ms(),
             )
         )
-        return np.concatenate(
-            [
-                part if isinstance(outcome, Refusal) else outcome.stale  # refused: the group is gone
-                for part, outcome in zip(parts, outcomes, strict=True)
-            ]
-        )
+        if isinstance(outcome, Refusal):  # the group is gone
+            return offsets
+        stale: Offsets = outcome.stale
+        return stale
 
     async def retry(self, feed: Feed, offsets: Offsets, reason: RetryReason, delay_ms: int | None) -> None:
         """Put copies of the deliveries into the wheel; of those with a damaged record, once it is mended."""
-        wheel, bytes_max = self._context.machine.wheel, self._context.config.limits.retries_bytes_max
         units = feed.queue.at(offsets)
-        sizes = wheel.units(units["hour"], units["global_index"])["size"]
         while len(offsets):
-            count = min(RETRIES_MAX, retries.fitting(sizes, bytes_max))
-            await self._retry(feed, offsets[:count], units[:count], reason, delay_ms)
-            offsets, units, sizes = offsets[count:], units[count:], sizes[count:]
-
-    async def _retry(
-        self,
-        feed: Feed,
-        offsets: Offsets,
-        units: NDArray[np.void],
-        reason: RetryReason,
-        delay_ms: int | None,
-    ) -> None:
-        whole, commands = await self._context.pieces.alone(
-            partial(self._copies, feed, offsets, units, reason, delay_ms)
-        )
-        for command in commands:
-            await self._context.propose(command)
-        self._leave(feed, offsets[whole])
-        if not whole.all():
-            self._context.spawn(self._retry_mended(feed, offsets[~whole], reason, delay_ms))
+            work = partial(self._copies, feed, offsets[:RETRIES_MAX], units[:RETRIES_MAX], reason, delay_ms)
+            whole, commands = await self._context.pieces.alone(work)
+            for command in commands:
+                await self._context.propose(command)
+            done, offsets, units = offsets[: len(whole)], offsets[len(whole) :], units[len(whole) :]
+            self._leave(feed, done[whole])
+            if not whole.all():
+                self._context.spawn(self._retry_mended(feed, done[~whole], reason, delay_ms))
 
     def _copies(
         self,
@@ -183,14 +172,18 @@ class Settling:
         reason: RetryReason,
         delay_ms: int | None,
     ) -> tuple[NDArray[np.bool_], list[log_pb.RetryCommand]]:
-        """Return which records are whole, and the commands that retry these."""
-        records = self._context.machine.wheel.read(units["hour"], units["global_index"])
+        """Return which records are whole, of as many as one turn reads, and the commands that retry these."""
+        wheel, bytes_max = self._context.machine.wheel, self._context.config.limits.retries_bytes_max
+        units = units[: retries.within_hours(units["hour"])]
+        sizes = wheel.units(units["hour"], units["global_index"])["size"]
+        units = units[: retries.fitting(sizes, bytes_max)]
+        records = wheel.read(units["hour"], units["global_index"])
         whole = np.array([record is not None for record in records], dtype=np.bool_)
         commands = retries.commands(
             self._context.config.shard,
             feed.queue,
             self._group,
-            offsets[whole],
+            offsets[: len(whole)][whole],
             [record for record in records if record is not None],
             reason,
             delay_ms,
@@ -231,11 +224,28 @@ class Settling:
         self._flying = False
 
     async def _nack(
-        self, feed: Feed, own: Offsets, delay_ms: int | None, answer: Stale, stale: Offsets
+        self,
+        consumer: str,
+        feed: Feed,
+        own: Offsets,
+        delay_ms: int | None,
+        answer: Stale,
+        stale: Offsets,
     ) -> None:
         if len(own):
+            await self._tell_nacked(consumer, feed.queue, own)
             await self.retry(feed, own, RetryReason.RETRY_REASON_NACKED, delay_ms)
         _settle(answer, stale)
+
+    async def _tell_nacked(self, consumer: str, queue: ReadyQueue, offsets: Offsets) -> None:
+        machine, ledger = self._context.machine, self._context.ledger
+        where = (machine.wheel, machine.queues, queue.queue, self._group)
+        now_ms = self._context.time.now_ms()
+        while ledger.enabled and len(offsets):
+            count = _readable(queue, offsets)
+            told = partial(settled, Kind.NACKED, *where, offsets[:count], now_ms)
+            ledger.nacked(await self._context.pieces.alone(told), consumer, machine.queues)
+            offsets = offsets[count:]
 
     def _leave(self, feed: Feed, offsets: Offsets) -> None:
         if feed.lanes.leave(feed.queue.queue, offsets.tolist()):
@@ -243,6 +253,16 @@ class Settling:
 
     def _unknown(self, queue: int) -> Refusal:
         return Refusal(Reason.QUEUE_UNKNOWN, f"queue {queue} is none of group {self._group!r}'s")
+
+
+def _readable(queue: ReadyQueue, offsets: Offsets) -> int:
+    """Return of how many of the first offsets one turn may tell: copies are read for it."""
+    if not queue.group:
+        return len(offsets)
+    try:
+        return retries.within_hours(queue.at(offsets)["hour"])
+    except UnitsDamaged:  # of them nothing is read
+        return len(offsets)
 
 
 def _settle(answer: Stale, stale: Offsets) -> None:

@@ -22,18 +22,23 @@ HOUR_NS: Final = 2_000
 """For each hour that a schedule or a cancel touches."""
 OFFSET_NS: Final = 200
 """Of an ack."""
+COPY_NS: Final = 5_000
+"""Of an ack in a retry queue, for whose row of the ledger the copy is read."""
 RETRY_NS: Final = 4_000
 RELEASE_NS: Final = 250
 TRIM_NS: Final = 2_000
 """Of an hour, or a queue."""
 
 
-def cost_us(command: Message) -> int:
-    """Return how long applying the command is thought to take, in microseconds."""
-    return (COMMAND_NS + _more_ns(command)) // 1_000
+def cost_us(command: Message, *, copies: bool = False) -> int:
+    """Return how long applying the command is thought to take, in microseconds.
+
+    ``copies``: it is an ack of offsets of a retry queue.
+    """
+    return (COMMAND_NS + _more_ns(command, copies=copies)) // 1_000
 
 
-def _more_ns(command: Message) -> int:
+def _more_ns(command: Message, *, copies: bool) -> int:
     match command:
         case log_pb.ScheduleCommand(request=request):
             return len(request.records) * MESSAGE_NS + HOUR_NS * _hours(command.due_ms or request.due_ms)
@@ -41,7 +46,7 @@ def _more_ns(command: Message) -> int:
             ids = np.frombuffer(command.hour, dtype="<u4")
             return len(ids) * MESSAGE_NS + HOUR_NS * len(np.unique(ids))
         case log_pb.AckCommand():
-            return OFFSET_NS * len(command.offset) // 8
+            return (COPY_NS if copies else OFFSET_NS) * len(command.offset) // 8
         case log_pb.RetryCommand():
             return len(command.records) * (RETRY_NS + HOUR_NS)
         case log_pb.ReleaseCommand():

@@ -13,7 +13,7 @@ from tarry.proto import tarry_consumer_pb2 as pb
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto import tarry_operator_pb2 as operator_pb
 from tarry.proto.message_id import MessageId
-from tarry.proto.tarry_message_pb2 import Record
+from tarry.proto.tarry_message_pb2 import Record, Retried
 from tarry.proto.tarry_producer_pb2 import CancelRequest, ScheduleBatchRequest
 from tarry.replication.refusal import Refusal
 from tarry.wheel.state import HOUR_MS
@@ -123,6 +123,68 @@ def test_a_consumer_gets_what_has_become_due_over_thousands_of_hours() -> None:
             await until(lambda: stream.received == len(due_ms))
 
     assert cost.too_long(play(act)) == {}
+
+
+def test_settling_messages_and_copies_for_retries_of_thousands_of_hours() -> None:
+    hours = 1_500
+
+    async def act(lead: Leader, steps: cost.Steps) -> None:
+        first_ms = lead.node.time.now_ms() - (hours + 1) * HOUR_MS
+        due_ms = first_ms + np.arange(2 * hours) // 2 * HOUR_MS
+        columns = log_pb.ScheduleColumns(
+            topics=[TOPIC], due_ms=due_ms.tobytes(), records=[RECORD] * 2 * hours
+        )
+        await lead.propose(log_pb.ScheduleCommand(now_ms=first_ms, request=columns))
+        await lead.propose(log_pb.SubscribeCommand(topic=TOPIC, group=GROUP))
+        queue, retries = lead.machine.queues.of(TOPIC), lead.machine.queues.of(TOPIC, GROUP)
+        await until(lambda: queue.units == 2 * hours)
+        for start in range(0, hours, 100):
+            offsets = 2 * np.arange(start, start + 100, dtype="<u8")
+            copies = copies_of(queue.queue, offsets, due_ms[offsets.astype(np.intp)], first_ms)
+            await lead.propose(copies)
+        stream = Stream(lead.edge, subscription("a", 2 * hours))
+        await stream.answer()
+        await until(lambda: stream.received == 2 * hours)
+        later, half = 10 * HOUR_MS, hours // 2
+        requests = {
+            "nack": pb.Nack(queue=queue.queue, offset=range(1, 2 * hours, 2), delay_ms=later),
+            "nack of copies": pb.Nack(queue=retries.queue, offset=range(half), delay_ms=later),
+            "ack of copies": pb.Ack(queue=retries.queue, offset=range(half, hours)),
+        }
+        for number, (name, request) in enumerate(requests.items(), 1):
+            request.request = number
+            kind = "ack" if isinstance(request, pb.Ack) else "nack"
+            async with steps.step(name):
+                answer = await stream.asked(pb.ConsumeRequest(**{kind: request}))
+            assert not answer.acked.stale
+        acknowledged = lead.machine.queues.acknowledged
+        assert acknowledged[GROUP, queue.queue].floor == 2 * hours
+        assert acknowledged[GROUP, retries.queue].floor == hours
+
+    assert cost.too_long(play(act)) == {}
+
+
+def copies_of(
+    queue: int, offsets: NDArray[np.uint64], due_ms: NDArray[np.int64], now_ms: int
+) -> log_pb.RetryCommand:
+    """Return the command that has copies of deliveries come due at such times."""
+    numbered = zip((due_ms // HOUR_MS).tolist(), (offsets % 2).tolist(), strict=True)
+    return log_pb.RetryCommand(
+        group=GROUP,
+        queue=queue,
+        offset=offsets.tobytes(),
+        due_ms=due_ms.tobytes(),
+        tag_mask=bytes(8 * len(offsets)),
+        records=[
+            Retried(
+                record=RECORD, hour=hour, global_index=index, attempt=2, topic=TOPIC, group=GROUP
+            ).SerializeToString()
+            for hour, index in numbered
+        ],
+        target_topic=TOPIC,
+        target_group=GROUP,
+        now_ms=now_ms,
+    )
 
 
 def test_scheduling_and_cancelling_as_much_as_a_request_may_over_as_many_hours() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tarry.proto import tarry_log_pb2 as log_pb
-from tarry.replication.costs import COMMAND_NS, HOUR_NS, MESSAGE_NS, cost_us
+from tarry.replication.costs import COMMAND_NS, COPY_NS, HOUR_NS, MESSAGE_NS, cost_us
 from tarry.wheel.state import HOUR_MS
 
 COUNT = 4_096
@@ -49,6 +49,11 @@ def test_a_cancel_costs_by_hours_too(hours: int) -> None:
 )
 def test_whatever_names_more_costs_more(small: log_pb.AckCommand, large: log_pb.AckCommand) -> None:
     assert cost_us(large) > 5 * cost_us(small)
+
+
+def test_an_ack_of_copies_costs_what_reading_each_does() -> None:
+    ack = log_pb.AckCommand(offset=bytes(8 * COUNT))
+    assert cost_us(ack, copies=True) == (COMMAND_NS + COUNT * COPY_NS) // 1_000 > 10 * cost_us(ack)
 
 
 def test_a_command_that_names_nothing_costs_little() -> None:
