@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import shutil
 import socket
+import ssl
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,14 +43,44 @@ def started(folder: Path, **settings: Setting) -> Iterator[LocalCluster]:
     token = "root" if "tokens" in settings else ""
     with LocalCluster(1, folder, {"connections": CONNECTIONS, **settings}, token=token) as cluster:
         cluster.start()
-        cluster.wait_until_serving()
+        asyncio.run(serving(cluster))
         yield cluster
 
 
-@pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+async def serving(cluster: LocalCluster) -> None:
+    async with channel(cluster) as own, asyncio.timeout(30):
+        ask: Any = health_pb2_grpc.HealthStub(own)
+        while True:
+            request = health_pb2.HealthCheckRequest()
+            if (
+                await ask.Check(request, wait_for_ready=True)
+            ).status == health_pb2.HealthCheckResponse.SERVING:
+                return
+            await asyncio.sleep(0.05)
+
+
+@pytest.fixture(scope="module", params=["plain", "TLS"])
+def guarded(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LocalCluster]:
     """A node with tokens."""
-    yield from started(tmp_path_factory.mktemp("guarded"), tokens=TOKENS, peer_token="between-nodes")
+    folder = tmp_path_factory.mktemp("guarded")
+    tls = {"tls": pair(folder)} if request.param == "TLS" else {}
+    yield from started(folder, tokens=TOKENS, peer_token="between-nodes", **tls)
+
+
+def pair(folder: Path) -> dict[str, Setting]:
+    """Make a certificate that proves itself, and its key."""
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("openssl is not installed: no certificate to test with")
+    key, certificate = folder / "key.pem", folder / "certificate.pem"
+    made = (
+        "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=n1 "
+        f"-addext subjectAltName=IP:127.0.0.1 -keyout {key} -out {certificate}"
+    )
+    subprocess.run([openssl, *made.split()], check=True, capture_output=True)
+    return {"certificate": str(certificate), "key": str(key)}
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +97,12 @@ def process(cluster: LocalCluster) -> psutil.Process:
 
 def channel(cluster: LocalCluster) -> grpc.aio.Channel:
     (node,) = cluster.nodes.values()
-    return grpc.aio.insecure_channel(node.address, options=[("grpc.use_local_subchannel_pool", 1)])
+    options = [("grpc.use_local_subchannel_pool", 1)]
+    tls: Any = cluster.settings.get("tls")
+    if tls is None:
+        return grpc.aio.insecure_channel(node.address, options=options)
+    trusted = grpc.ssl_channel_credentials(Path(tls["certificate"]).read_bytes())
+    return grpc.aio.secure_channel(node.address, trusted, options=options)
 
 
 class Honest:
@@ -160,10 +198,21 @@ async def test_streams_that_stay_silent_are_ended_where_no_token_is_asked_for(
     assert each_bytes < 30 << 10
 
 
+def client_hello() -> bytes:
+    """Return what begins a handshake of TLS."""
+    tls, out = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), ssl.MemoryBIO()
+    tls.check_hostname = False
+    with contextlib.suppress(ssl.SSLWantReadError):
+        tls.wrap_bio(ssl.MemoryBIO(), out).do_handshake()
+    return out.read()
+
+
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 
-@pytest.mark.parametrize("said", [b"", PREFACE], ids=["nothing", "half a handshake"])
+@pytest.mark.parametrize(
+    "said", [b"", PREFACE, client_hello()], ids=["nothing", "half a handshake", "TLS begun"]
+)
 async def test_sockets_that_stay_silent_are_closed(guarded: LocalCluster, said: bytes) -> None:
     (node,) = guarded.nodes.values()
     host, _, port = node.address.rpartition(":")
