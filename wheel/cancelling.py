@@ -78,6 +78,7 @@ def state_of(hours: HourWheel, cut: Cut, hour: int, global_index: int) -> Messag
 
 
 def are_released(partition: HourPartition, cut: Cut, global_index: Numbers) -> Flags:
-    """Which of some units of an hour, shape (n,), are behind the cut."""
+    """Which of some units of an hour, shape (n,), are behind the cut. Raises OSError and WheelDamaged."""
+    partition.prove()
     due = partition.log.units_at(global_index)["due_in_hour_ms"] + np.int64(partition.hour * HOUR_MS)
     return cut.has_passed(due, global_index)

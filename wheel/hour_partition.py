@@ -17,6 +17,7 @@ import numpy as np
 from tarry.wheel import message_sum
 from tarry.wheel.bitmaps import contains, loaded, members, serialized
 from tarry.wheel.delay_log import BLOCK_UNITS, UNIT_BYTES, DelayLog
+from tarry.wheel.index_proof import prove_index
 from tarry.wheel.message_sum import MessageSum
 from tarry.wheel.near_queue import ENTRY
 from tarry.wheel.residency import Residency
@@ -51,6 +52,7 @@ class HourPartition:
         "_slots",
         "_slots_crc",
         "_total",
+        "_unproven",
         "folder",
         "gone",
         "hour",
@@ -77,6 +79,7 @@ class HourPartition:
         self._captured = state
         self._slots_crc: int | None = None
         self._recovered = state
+        self._unproven = state is not None
         if state is None:
             self.log = DelayLog(folder, residency)
             gone = (b"", b"")
@@ -110,6 +113,15 @@ class HourPartition:
         self.log.close()
         return found % (1 << 64)
 
+    def prove(self) -> None:
+        """Once before anything is decided by the index: what has rotted since it was written decides nothing.
+
+        Raises OSError, and WheelDamaged where the index is not what the checkpoint says.
+        """
+        if self._unproven:
+            prove_index(self.log)
+            self._unproven = False
+
     @property
     def units(self) -> int:
         """How many messages the hour has ever got."""
@@ -119,6 +131,7 @@ class HourPartition:
     def seconds(self) -> SecondWheel:
         """The second wheel, as it was or rebuilt from the index. Raises OSError and WheelDamaged."""
         if self._slots is None:
+            self.prove()
             mapped = self.units > _UNMAPPED_UNITS_MAX
             slots = SecondWheel.mapped(f"{self.folder}/slots") if mapped else SecondWheel.in_memory()
             recovered = self._recovered
@@ -140,6 +153,7 @@ class HourPartition:
     def reread(self) -> None:
         """The index was mended: what was rebuilt from it is rebuilt at the next use."""
         self._slots = self._captured = self._slots_crc = None
+        self._unproven = False
         log = self.log
         self._add(self._sum() - self.message_sum)
         self._recovered = HourState(self.hour, log.log_bytes, log.units, log.index_crc, None, 0, b"")

@@ -15,6 +15,7 @@ import numpy as np
 from tarry.wheel.delay_log import UNIT_BYTES, DelayLog
 from tarry.wheel.far_segment import Segment
 from tarry.wheel.grouping import portions
+from tarry.wheel.index_proof import prove_index
 from tarry.wheel.residency import Residency
 from tarry.wheel.state import HourState, Numbers, SegmentState, WheelDamaged
 
@@ -43,7 +44,7 @@ def walk_segment(folder: Path, state: SegmentState, gap_bytes: int) -> Iterator[
     Raises WheelDamaged where its units differ in the log and in the index, as well.
     """
     segment = Segment(folder, Residency(_BLOCK_BYTES), state)
-    _prove_index(segment)
+    prove_index(segment)
     try:
         segment.open(create=False)
         for start in range(0, segment.units, _BLOCK_UNITS):
@@ -73,7 +74,7 @@ def mend_segment(folder: Path, state: SegmentState) -> bool:
 
 
 def _walk(log: DelayLog, gap_bytes: int) -> Iterator[tuple[int, Numbers]]:
-    _prove_index(log)
+    prove_index(log)
     try:
         log.open(create=False)  # it may have been deleted meanwhile, and is not to come back
         for start in range(0, log.units, _BLOCK_UNITS):
@@ -94,16 +95,3 @@ def mend_index(folder: Path, state: HourState, index: bytes) -> bool:
     with (folder / "delay.index").open("r+b") as file:  # what was appended since follows it
         file.write(index)
     return True
-
-
-def _prove_index(log: DelayLog) -> None:
-    left, crc = log.units * log.unit.itemsize, 0
-    with log.index_path.open("rb") as file:
-        while left > 0:
-            block = file.read(min(left, _BLOCK_BYTES))
-            if not block:
-                raise WheelDamaged(log.index_path, f"{left} bytes too short")
-            crc = google_crc32c.extend(crc, block)
-            left -= len(block)
-    if crc != log.index_crc:
-        raise WheelDamaged(log.index_path, f"crc32c {crc:08x}, where {log.index_crc:08x} should be")

@@ -6,6 +6,24 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        "an_index_is_not_proven_after_a_start",
+        "a rotten index releases a message to another topic, on one replica",
+        "            prove_index(self.log)\n            self._unproven = False\n",
+        "            self._unproven = False\n",
+        (
+            "tests/wheel/test_damage.py::test_an_index_that_has_rotted_since_it_was_written_decides_nothing_after_a_start",
+        ),
+    ),
+    Mutant(
+        "cancelling_goes_by_an_unproven_index",
+        "a rotten index cancels what one replica has released",
+        "    partition.prove()\n",
+        "",
+        (
+            "tests/wheel/test_damage.py::test_a_message_whose_unit_has_rotted_is_not_taken_for_released_after_a_start",
+        ),
+    ),
+    Mutant(
         "units_are_not_proven",
         "a rotten unit hands a message to another topic",
         "return len(units) == wanted and int(google_crc32c.extend(self.before, units)) == self.behind",

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tarry.wheel import hour_partition
 from tarry.wheel.delay_log import UNIT, UNIT_BYTES
 from tarry.wheel.hour_partition import folder_name
 from tarry.wheel.state import HOUR_MS, UnknownMessage, WheelDamaged, WheelSettings
@@ -215,3 +216,51 @@ def test_an_index_is_mended_before_what_is_far_moves_behind_it(tmp_path: Path) -
     ours.reread(far)
     assert ours.whole_state(far) == whole
     assert ours.digest() == peer.digest()
+
+
+@pytest.mark.parametrize(
+    "decide",
+    [
+        lambda wheel: wheel.take(START_MS + 4_999, 10),
+        lambda wheel: wheel.cancel(*ids([(HOUR, 1)])),
+        lambda wheel: wheel.overtake(*ids([(HOUR, 1)])),
+        lambda wheel: append(wheel, [START_MS + 5_000]),
+    ],
+    ids=["take", "cancel", "overtake", "append"],
+)
+def test_an_index_that_has_rotted_since_it_was_written_decides_nothing_after_a_start(
+    wheel: Wheel, tmp_path: Path, decide: Callable[[Wheel], object]
+) -> None:
+    state = wheel.capture()
+    wheel.sync(state)
+    wheel.close()
+    patch(tmp_path / FOLDER / "delay.index", in_unit(3, "topic"), lambda byte: byte ^ 1)
+    again = Wheel.recover(tmp_path, SETTINGS, state)
+    with pytest.raises(WheelDamaged, match=r"delay\.index: crc32c"):
+        decide(again)
+    assert again.read(*ids([(HOUR, 1)])) == [b"record 1"]  # a record is proven by itself
+
+
+def test_an_index_is_proven_once(wheel: Wheel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    state, proven = wheel.capture(), []
+    wheel.close()
+    monkeypatch.setattr(hour_partition, "prove_index", proven.append)
+    again = Wheel.recover(tmp_path, SETTINGS, state)
+    for at in range(3):
+        append(again, [START_MS + at])
+        again.take(START_MS + at, 1)
+        again.close()
+    assert len(proven) == 1
+
+
+def test_a_message_whose_unit_has_rotted_is_not_taken_for_released_after_a_start(
+    wheel: Wheel, tmp_path: Path
+) -> None:
+    wheel.take(START_MS + 1_500, 10)
+    state = wheel.capture()
+    wheel.sync(state)
+    wheel.close()
+    for byte in range(2):
+        patch(tmp_path / FOLDER / "delay.index", in_unit(3, "due_in_hour_ms", byte), lambda _: 0)
+    with pytest.raises(WheelDamaged, match=r"delay\.index: crc32c"):
+        Wheel.recover(tmp_path, SETTINGS, state).cancel(*ids([(HOUR, 3)]))
