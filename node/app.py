@@ -165,6 +165,7 @@ class Node:
             self.leadership.not_leader,
             self.leadership.wait.until_led,
             self._forwarding,
+            self.leadership.stop_for,
         )
         producer = ProducerService(
             shard=config.shard,

@@ -69,15 +69,20 @@ class Delivery:
         return self._context.time.now_ms()
 
     def group(self, topic: str, group: str, queue: int, retry_queue: int) -> GroupDelivery:
-        """Return the group of the topic, opened if it is not."""
+        """Return the group of the topic, opened if it is not.
+
+        Raises UnitsDamaged: then it is not, and what is known of it from the leader before is kept.
+        """
         known = self._groups.get((topic, group))
         if known is None:
             known = GroupDelivery(self._context, self.term, topic, group, (queue, retry_queue))
             for number in (queue, retry_queue):
-                self._by_queue.setdefault(number, {})[known] = None
-                cursor = self._inherited.pop((group, number), None)
+                cursor = self._inherited.get((group, number))
                 if cursor is not None:
                     known.inherit(cursor, self._begun_ms)
+            for number in (queue, retry_queue):  # the queues could be read
+                self._by_queue.setdefault(number, {})[known] = None
+                if self._inherited.pop((group, number), None) is not None:
                     self._inherited_told = b""
             self._groups[topic, group] = known
             self._context.beat()

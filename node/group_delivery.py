@@ -206,7 +206,11 @@ class GroupDelivery:
             self._polled.note(consumer, self._used_ms)
             self._stir()
             if clean:
-                self._give_back(consumer.name)
+                try:
+                    self._give_back(consumer.name)
+                except UnitsDamaged as damage:
+                    self._context.fail(damage)
+                    return
                 self.pump()
 
     def end(self, refusal: Refusal) -> None:
@@ -240,12 +244,15 @@ class GroupDelivery:
     def pump(self) -> None:
         """Hand over what is due, end what has expired, and set the timer for what is next.
 
-        An error ends the node, whoever called: a timer, a task or a request. What was taken from the feeds by
-        then is neither waiting nor in hand, so only another leader hands it over.
+        An error ends the node, whoever called: a timer, a task or a request; damaged units of a queue end all
+        hand-over until they are mended. What was taken from the feeds by then is neither waiting nor in hand,
+        so only another leader hands it over, or this one when it begins anew.
         """
         try:
             with self._context.holds.by("hand-over"):
                 self._pump()
+        except UnitsDamaged as damage:
+            self._context.fail(damage)
         except Exception as error:
             self._context.fail(error)
             raise

@@ -6,17 +6,22 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from tarry.replication.ready_queue import UnitsDamaged
 from tarry.replication.status import NotLeader, Unknown
 
 
 class LeaderTasks:
     """The tasks of one leadership."""
 
-    def __init__(self, lost: Callable[[], None]) -> None:
-        """`lost`: called where a task finds that the node leads no longer. Needs a running event loop."""
+    def __init__(self, lost: Callable[[], None], damaged: Callable[[UnitsDamaged], object]) -> None:
+        """`lost`: called where a task finds that the node leads no longer; `damaged`: that a queue is.
+
+        Needs a running event loop.
+        """
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Raises what a task raised unexpectedly; never returns otherwise."""
         self._lost = lost
+        self._damaged = damaged
         self._running: dict[asyncio.Task[None], None] = {}  # in the order of their making
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
@@ -42,6 +47,8 @@ class LeaderTasks:
             self.fail(error)
 
     def fail(self, error: BaseException) -> None:
-        """End the leadership, and the node, with an error that came up in no task of these."""
-        if not self.failed.done():
+        """End the leadership with an error, of whatever; and the node, unless the damage may be mended."""
+        if isinstance(error, UnitsDamaged):
+            self._damaged(error)
+        elif not self.failed.done():
             self.failed.set_exception(error)

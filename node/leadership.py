@@ -29,6 +29,7 @@ from tarry.replication.costs import cost_us
 from tarry.replication.driver import Driver
 from tarry.replication.holds import Holds
 from tarry.replication.machine import Machine
+from tarry.replication.ready_queue import UnitsDamaged
 from tarry.replication.refusal import Reason, Refusal
 from tarry.replication.status import Overloaded
 
@@ -39,6 +40,8 @@ CLOCKS_WAIT_MS: Final = 300
 UNSURE_WAIT_MS: Final = 3_000
 """For a third clock, where two differ: as long as a node takes to start."""
 CLOCKS_LOOK_MS: Final = 5
+MENDED_S: Final = 10.0
+"""A leader serves nobody for so long at most while a ready queue is mended; then its node ends."""
 
 
 class Leadership:
@@ -65,6 +68,8 @@ class Leadership:
         self._holds = holds
         self._changed = asyncio.Event()
         self._lost = asyncio.Event()
+        self._led_term = 0
+        self._damaged: UnitsDamaged | None = None  # met by what hands over, which has ended for it
         self._served = False
         self.wait = LeaderWait(self._is_led)
         self._heard = log_pb.DispatchState()
@@ -137,14 +142,37 @@ class Leadership:
         """Whether this node answers as the leader, now."""
         return self.delivery is not None and self._driver.may_serve()
 
+    def stop_for(self, damage: UnitsDamaged) -> Refusal:
+        """Units of a queue that a hand-over needs are damaged: end it, and begin anew once they are mended.
+
+        What it had half done is not known. Return what its callers are to be told.
+        """
+        refusal = Refusal(Reason.NO_LEADER, "a ready queue of the leader is being mended", retry_ms=100)
+        self._damage.queues.report(damage)
+        self._damaged = damage
+        self._end_delivery(refusal)
+        self._lost.set()
+        return refusal
+
     async def run(self) -> None:
         """Run until cancelled. Raises what a task of a leadership raised unexpectedly."""
         while True:
+            if self._damaged is not None:
+                damage, self._damaged = self._damaged, None
+                await self._until_mended(damage)
             self._changed.clear()
             if self._driver.may_serve() and await self._hear_clocks():
                 await self._lead()
             else:
                 await self._changed.wait()
+
+    async def _until_mended(self, damage: UnitsDamaged) -> None:
+        try:
+            async with asyncio.timeout(MENDED_S):
+                await self._damage.queues.mended(damage.queue)
+        except TimeoutError:
+            if self._driver.may_serve():
+                raise damage from None
 
     async def _hear_clocks(self) -> bool:
         """Wait until every member in reach has told its time; return whether this node still leads.
@@ -163,9 +191,11 @@ class Leadership:
 
     async def _lead(self) -> None:
         term = self._driver.status().term
-        self._time.lead(self._driver.consensus.clock_offsets_ms())
+        if term != self._led_term:  # under one leader time never runs back
+            self._time.lead(self._driver.consensus.clock_offsets_ms())
+        self._led_term = term
         self._lost.clear()
-        tasks = LeaderTasks(self.look)
+        tasks = LeaderTasks(self.look, self.stop_for)
         context = Context(
             config=self._config,
             machine=self._machine,
@@ -196,14 +226,18 @@ class Leadership:
             await asyncio.wait((lost, failed), return_when=asyncio.FIRST_COMPLETED)
         finally:
             lost.cancel()
-            self._heard = self.known()
-            delivery, self.delivery, self._dispatcher = self.delivery, None, None
-            delivery.end(self.not_leader())
+            self._end_delivery(self.not_leader())
             tasks.end()
             log.info("no longer leading", term=term)
             self._ledger.leadership("follower", term)
         if failed.done():
             failed.result()
+
+    def _end_delivery(self, refusal: Refusal) -> None:
+        if self.delivery is not None:
+            self._heard = self.known()
+            delivery, self.delivery, self._dispatcher = self.delivery, None, None
+            delivery.end(refusal)
 
     def _inherited(self) -> list[log_pb.Cursor]:
         """Return where the leader before stood with each group.

@@ -26,6 +26,10 @@ class Blocked(Mapping[Lane, Retry]):
     def __len__(self) -> int:
         return len(self._lanes)
 
+    def any_of(self, queue: int) -> bool:
+        """Return whether any lane of the retry queue is blocked."""
+        return bool(self._of_queue.get(queue))
+
     def retry(self, queue: int, lane: int) -> Retry | None:
         """Return the retry that the lane waits for."""
         of_queue = self._of_queue.get(queue)

@@ -194,8 +194,8 @@ class Queues:
                 self.blocked.add(queue, number, (hour, index))
 
     def unblock(self, queue: int, offsets: NDArray[np.uint64]) -> None:
-        """Retries that have just been settled are waited for no more."""
-        if not self.blocked or not len(offsets):
+        """Retries that have just been settled are waited for no more. Raises UnitsDamaged."""
+        if not self.blocked.any_of(queue) or not len(offsets):
             return
         units = self._queues[queue].at(offsets)
         units = units[units["lane"] != 0]

@@ -30,6 +30,7 @@ from tarry.node.status import abort
 from tarry.proto import tarry_consumer_pb2 as pb
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.replication.holds import Holds
+from tarry.replication.ready_queue import UnitsDamaged
 from tarry.replication.refusal import Reason, Refusal
 
 SERVICE: Final = "tarry.v1.ConsumerService"
@@ -88,7 +89,10 @@ class ConsumerService:
     # -- the stream ----------------------------------------------------------------------
 
     async def _consume(self, requests: AsyncIterator[bytes], context: CallContext) -> AsyncIterator[bytes]:
-        session = await self._open(requests, context)
+        try:
+            session = await self._open(requests, context)
+        except UnitsDamaged as damage:
+            session = self._calls.damaged(damage)
         if isinstance(session, Refusal):
             await abort(context, session)
         reader = asyncio.ensure_future(self._read(requests, session))
@@ -102,7 +106,10 @@ class ConsumerService:
             ended = session.consumer.ended
             session.group.leave(session.consumer, clean=ended is _LEFT)
         if ended is _BROKEN:
-            await reader  # its error ends the call
+            try:
+                await reader  # its error ends the call
+            except UnitsDamaged as damage:
+                ended = self._calls.damaged(damage)
         if ended is not None and ended is not _LEFT:
             await abort(context, ended)
 

@@ -15,6 +15,7 @@ import grpc
 from tarry.node.calls import CallContext, MethodHandler, metadata_value
 from tarry.node.forwarding import FORWARDED_KEY, Forwarding
 from tarry.node.status import UNKNOWN_OUTCOME, abort
+from tarry.replication.ready_queue import UnitsDamaged
 from tarry.replication.refusal import Reason, Refusal
 from tarry.replication.status import NotLeader, Overloaded, Unknown
 
@@ -42,11 +43,14 @@ class LeaderCalls:
         not_leader: Callable[[], Refusal],
         until_led: Callable[[float], Awaitable[bool]],
         forwarding: Forwarding,
+        damaged: Callable[[UnitsDamaged], Refusal],
     ) -> None:
+        """``damaged``: told what of a queue a call could not read, says what its caller is told."""
         self._may_serve = may_serve
         self._not_leader = not_leader
         self._until_led = until_led
         self._forwarding = forwarding
+        self.damaged = damaged
 
     def unary(self, path: str, local: Local, waits_s: float = 0.0) -> MethodHandler:
         """Return the handler of a call, answered here or by the leader, which may wait for so long."""
@@ -76,6 +80,8 @@ class LeaderCalls:
                     await asyncio.sleep(0)  # certainly not done: the new leader may be asked
                 except (Overloaded, Unknown) as error:
                     return refusal_of(error)
+                except UnitsDamaged as damage:
+                    return self.damaged(damage)
             refusal = self._not_leader()
             if refusal.reason is Reason.NOT_LEADER:
                 forwarded = metadata_value(context.invocation_metadata(), FORWARDED_KEY)

@@ -51,6 +51,16 @@ def whole(wheel: Wheel, hour: int, global_index: Numbers) -> tuple[list[int], li
     return [number for number, _ in sound], [record for _, record in sound]
 
 
+def index_units(wheel: Wheel, hour: int, first: int, count: int) -> bytes:
+    """Return units of an hour's index from one on, as many as one call may answer; nothing where it ends."""
+    state = wheel.whole_state(hour)
+    end = min(state.units if state else 0, first + min(count, INDEX_UNITS_MAX))
+    if first >= end:
+        return b""
+    numbers = np.arange(first, end, dtype=np.uint32)
+    return wheel.units(np.full(len(numbers), hour, dtype=np.uint32), numbers).tobytes()
+
+
 def ready_units(queues: Queues, number: int, first: int, count: int) -> bytes:
     """Return units of a queue; nothing where they are not all there, sound, and of one block."""
     if number >= len(queues) or not 0 < count <= BLOCK_UNITS:
@@ -97,13 +107,8 @@ class RecordService:
         if isinstance(request, Refusal):
             await abort(context, request)
         await self._admit(context, request.cluster, request.node)
-        state = self._machine.wheel.whole_state(request.hour)
-        end = min(state.units if state else 0, request.first + min(request.count, INDEX_UNITS_MAX))
-        if request.first >= end:
-            return b""
-        numbers = np.arange(request.first, end, dtype=np.uint32)
-        units = self._machine.wheel.units(np.full(len(numbers), request.hour, dtype=np.uint32), numbers)
-        return pb.FetchIndexResponse(units=units.tobytes()).SerializeToString()
+        units = index_units(self._machine.wheel, request.hour, request.first, request.count)
+        return pb.FetchIndexResponse(units=units).SerializeToString()
 
     async def _fetch_ready(self, raw: bytes, context: CallContext) -> bytes:
         request = parse(pb.FetchReadyRequest, raw)

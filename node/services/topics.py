@@ -27,7 +27,7 @@ from tarry.replication.administration import Changed
 from tarry.replication.costs import cost_us
 from tarry.replication.driver import Driver
 from tarry.replication.machine import Machine
-from tarry.replication.ready_queue import ReadyQueue
+from tarry.replication.ready_queue import ReadyQueue, UnitsDamaged
 from tarry.replication.refusal import Reason, Refusal
 from tarry.replication.status import NotLeader, Overloaded, Unknown
 
@@ -225,6 +225,8 @@ class TopicCalls:
             await abort(context, self._calls.not_here() or refusal_of(Overloaded(100)))
         except (Overloaded, Unknown) as error:
             await abort(context, refusal_of(error))
+        except UnitsDamaged as damage:
+            await abort(context, self._calls.damaged(damage))
 
 
 def _misfire_fault(settings: pb.TopicSettings) -> str:

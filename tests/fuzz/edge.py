@@ -87,7 +87,7 @@ class Edge:
         time = ClusterTime(_Clock(now_ms))
         authorizer, damage = Authorizer({}), Damage(machine, config.shard)
         nowhere: Any = None
-        calls = LeaderCalls(lambda: True, nowhere, nowhere, nowhere)
+        calls = LeaderCalls(lambda: True, nowhere, nowhere, nowhere, nowhere)
         producer = ProducerService(
             shard=config.shard,
             intake=Intake(config.limits, config.delay_levels_ms),

@@ -21,7 +21,7 @@ async def test_work_that_the_end_of_the_leadership_overtakes_is_closed_without_a
     async def work() -> None:
         done.append("begun")
 
-    tasks = LeaderTasks(lambda: None)
+    tasks = LeaderTasks(lambda: None, lambda _: None)
     nack = work()
     tasks.spawn(nack)
     tasks.end()
@@ -34,7 +34,7 @@ async def test_work_that_the_end_of_the_leadership_overtakes_is_closed_without_a
 
 
 async def test_work_under_way_is_cancelled_at_the_end_and_fails_nothing() -> None:
-    tasks = LeaderTasks(lambda: None)
+    tasks = LeaderTasks(lambda: None, lambda _: None)
     begun, cancelled = asyncio.Event(), asyncio.Event()
 
     async def work() -> None:
@@ -55,7 +55,7 @@ async def test_work_under_way_is_cancelled_at_the_end_and_fails_nothing() -> Non
 @pytest.mark.parametrize("error", [NotLeader(None), Unknown()])
 async def test_work_that_finds_leadership_lost_says_so(error: Exception) -> None:
     lost = asyncio.Event()
-    tasks = LeaderTasks(lost.set)
+    tasks = LeaderTasks(lost.set, lambda _: None)
 
     async def work() -> None:
         raise error
@@ -66,7 +66,7 @@ async def test_work_that_finds_leadership_lost_says_so(error: Exception) -> None
 
 
 async def test_work_that_fails_unexpectedly_ends_the_leadership_with_the_first_error() -> None:
-    tasks = LeaderTasks(lambda: None)
+    tasks = LeaderTasks(lambda: None, lambda _: None)
 
     async def work(text: str) -> None:
         raise ValueError(text)

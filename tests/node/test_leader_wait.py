@@ -39,7 +39,9 @@ class Seat:
     @asynccontextmanager
     async def open(self) -> AsyncIterator[Callable[..., grpc.aio.UnaryUnaryCall[bytes, bytes]]]:
         forwarding = Forwarding(None, [], {})
-        calls = LeaderCalls(lambda: self.serves, self.not_leader, self.wait.until_led, forwarding)
+        calls = LeaderCalls(
+            lambda: self.serves, self.not_leader, self.wait.until_led, forwarding, lambda _: NOBODY
+        )
         server = grpc.aio.server()
         handler = calls.unary("/seat/Call", self.local)
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("seat", {"Call": handler}),))

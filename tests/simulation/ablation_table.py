@@ -19,6 +19,9 @@ from tests.simulation.whole_seeds import simulate_whole
 
 SECONDS = 8.0
 WHOLE = {
+    "checksums of indices",
+    "checksums of ready queues",
+    "proof of a state",
     "reserve",
     "checkpoint before trimming",
     "lanes",

@@ -14,7 +14,7 @@ from pysyncobj import SyncObj
 from tarry.node.lanes import Lanes
 from tarry.node.reserve import Reserve
 from tarry.proto.tarry_peer_pb2 import Append, PeerMessage
-from tarry.replication import applying, elections, founding, observed, queues, sending
+from tarry.replication import applying, elections, founding, observed, queues, sending, state_transfer
 from tarry.replication.driver import Driver
 from tarry.replication.elections import Elections
 from tarry.replication.engine import GuardedSyncObj
@@ -25,10 +25,13 @@ from tarry.replication.joining import Joining
 from tarry.replication.leading import Leading
 from tarry.replication.membership import Membership
 from tarry.replication.misfires import Parts
+from tarry.replication.queue_proof import UNIT_BYTES, Stretch
 from tarry.replication.queues import Queues
 from tarry.replication.raft import Engine
+from tarry.replication.state_proof import StateDamage
 from tarry.replication.status import Role
 from tarry.replication.wire import Inbound, Origin
+from tarry.wheel.hour_partition import HourPartition
 from tests.simulation.disk import SimDisk
 
 
@@ -161,6 +164,11 @@ ABLATIONS: dict[str, tuple[Replaced, ...]] = {
     "retries close their lane": ((Queues, "block", lambda self, queue, lanes, placed: None),),
     "misfires": ((queues, "apart", lambda units, settings, now_ms: Parts(units, units[:0], units[:0])),),
     "rows of retries": ((observed, "of_origins", lambda wheel, queues, event: event),),
+    "checksums of ready queues": (
+        (Stretch, "is_proven_by", lambda self, units: len(units) == UNIT_BYTES * (self.end - self.first)),
+    ),
+    "checksums of indices": ((HourPartition, "prove", lambda self: None),),
+    "proof of a state": ((state_transfer, "damage_in", lambda root, written: StateDamage()),),
     "reserve": ((Reserve, "hear", lambda self, confirmed_s: None),),
     "fsync": ((SimDisk, "syncs", False),),
 }

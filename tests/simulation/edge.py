@@ -52,7 +52,13 @@ class Edge:
         self._processor = processor
         leadership, authorizer = core.leadership, Authorizer({})
         forwarding: Any = _NoForwarding()
-        calls = LeaderCalls(leadership.serves, leadership.not_leader, leadership.wait.until_led, forwarding)
+        calls = LeaderCalls(
+            leadership.serves,
+            leadership.not_leader,
+            leadership.wait.until_led,
+            forwarding,
+            leadership.stop_for,
+        )
         self._calls = calls
         self._producer = ProducerService(
             shard=config.shard,

@@ -18,6 +18,9 @@ from tests.simulation.checker import Violation
 from tests.simulation.ledger import UNKNOWN, Id, Ledger, demand
 from tests.simulation.order import Order
 
+OF_QUEUE = ("due_ms", "attempt")
+"""What an event lacks where the ready queue could not be read."""
+
 
 @dataclass(frozen=True, slots=True)
 class Misfires:
@@ -59,6 +62,10 @@ class Rows:
             return
         if len(first) != len(events) or not all(map(_equal, first, events)):
             raise Violation(f"L7: {node} tells of entry {index} {list(events)}, another {first}")
+        for n, event in enumerate(events):
+            if _is_unknown(first[n]) and not _is_unknown(event):  # that replica could not read it
+                first[n] = event
+                self._learn(index, event, queues)
 
     def delivered(self, machine: Machine, batch: HandoverBatch, topic: str, group: str) -> None:
         """A leader tells of a hand-over."""
@@ -123,8 +130,16 @@ def _ids(hour: NDArray[np.generic], global_index: NDArray[np.generic]) -> set[Id
     return set(zip(hour.tolist(), global_index.tolist(), strict=True))
 
 
+def _is_unknown(event: Event) -> bool:
+    """Whether the replica could not read all that it tells of: a copy, or the ready queue, has rotted."""
+    return event.hour is not None and bool((np.asarray(event.hour, np.int64) == -1).any())
+
+
 def _equal(one: Event, other: Event) -> bool:
-    """Whether two replicas tell the same; of a copy that has rotted on one of them no origin is known."""
+    """Whether two replicas tell the same, as far as neither has rotten files."""
+    if _is_unknown(one) or _is_unknown(other):
+        unread = [name for name in OF_QUEUE if getattr(one, name) is None or getattr(other, name) is None]
+        one, other = one._replace(**dict.fromkeys(unread)), other._replace(**dict.fromkeys(unread))
     known: NDArray[np.bool_] | None = None
     if one.hour is not None and other.hour is not None and len(one.hour) == len(other.hour):
         known = (np.asarray(one.hour, np.int64) != -1) & (np.asarray(other.hour, np.int64) != -1)

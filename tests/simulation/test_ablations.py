@@ -9,6 +9,7 @@ import pytest
 from tests.simulation import test_hostile_peers as hostile
 from tests.simulation import test_ledger_rows as rows
 from tests.simulation import test_order as order
+from tests.simulation import test_rot as rot
 from tests.simulation import test_scenarios as scenarios
 from tests.simulation import test_shaping as shaping
 from tests.simulation import test_slow_nodes_and_links as slow
@@ -64,6 +65,11 @@ PAIRS: dict[str, Callable[[], None]] = {
     "retries close their lane": order.test_what_follows_a_retry_under_its_key_waits_for_it,
     "misfires": shaping.test_what_comes_due_while_all_sleep_is_dropped_where_its_topic_says_so,
     "rows of retries": rows.test_the_rows_of_retries_name_the_messages_that_the_copies_stand_for,
+    "checksums of ready queues": (
+        rot.test_a_new_leader_whose_ready_queues_have_rotted_has_them_mended_and_hands_over
+    ),
+    "checksums of indices": rot.test_an_index_that_rots_while_its_node_is_stopped_decides_nothing,
+    "proof of a state": rot.test_a_rotten_index_of_the_leader_is_given_to_nobody_while_none_can_mend_it,
     "reserve": whole.test_what_a_leader_hands_over_while_nobody_hears_it_is_marked_when_it_comes_again,
     "fsync": scenarios.test_r_a_power_loss_of_all_right_after_an_acknowledgement_loses_nothing,
 }

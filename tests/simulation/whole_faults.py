@@ -56,24 +56,6 @@ async def crash_while_it_writes(world: WholeWorld) -> None:
     faults.restart(world, node)
 
 
-async def rot(world: WholeWorld) -> None:
-    """Records of the one node whose disk rots; the others have them whole."""
-    node, rng = world.rotting, world.rng
-    if len(world.nodes) < 2 or not all(node.is_whole() for node in world.nodes):
-        return
-    logs = sorted(path for path in node.data.glob("state-*/hours/*/delay.log") if path.stat().st_size)
-    if not logs or not node.alive:
-        return
-    path = rng.choice(logs)
-    at = rng.randrange(path.stat().st_size)
-    world.note(f"{path.relative_to(world.folder)} rots at {at}")
-    with path.open("r+b") as file:
-        file.seek(at)
-        byte = file.read(1)
-        file.seek(at)
-        file.write(bytes((byte[0] ^ 1 << rng.randrange(8),)))
-
-
 async def fill_state_disk(world: WholeWorld) -> None:
     """Neither the state nor a checkpoint can be written; the journal can."""
     node = cast(WholeNode, world.rng.choice(world.nodes))
@@ -163,9 +145,6 @@ FAULTS: tuple[Callable[[World], Awaitable[None]] | Fault, ...] = (
     jump_clock,
     jump_clock,
     sleep_all,
-    rot,
-    rot,
-    rot,
     fill_state_disk,
     cut_clients,
     cut_clients,

@@ -18,15 +18,17 @@ from tarry.node.core import Core
 from tarry.node.damage import Numbers
 from tarry.node.handover import HandoverBatch
 from tarry.node.scrub import Scrub
-from tarry.node.services.records import whole
+from tarry.node.services.records import index_units, ready_units, whole
+from tarry.node.serving import DAMAGED
 from tarry.replication.core import RunBlocking
 from tarry.replication.driver import Driver
 from tarry.replication.events import Event
 from tarry.replication.founding import JournalLost
 from tarry.replication.journal import Batch, Journal
-from tarry.replication.machine import Captured
+from tarry.replication.machine import Captured, Machine
 from tarry.replication.queues import Queues
 from tarry.replication.state_store import CheckpointRefused
+from tarry.wheel.delay_log import UNIT_BYTES
 from tests.simulation.disk import DiskFailed
 from tests.simulation.edge import Edge
 from tests.simulation.network import SimTransport
@@ -40,6 +42,7 @@ from tests.simulation.processor import (
     ROW_US,
     Processor,
 )
+from tests.simulation.rot import demand_sound_indices
 from tests.simulation.torn_files import tear
 from tests.simulation.world import SimNode, WatchedDriver
 
@@ -107,6 +110,8 @@ class WholeNode(SimNode):
                 await self._buried
             self._starts += 1
             self._open(members)
+        except DAMAGED as damage:
+            self.set_aside(damage)
         except Exception as error:  # noqa: BLE001 - a node that cannot start is a finding
             self.world.fail(error)
         finally:
@@ -151,6 +156,8 @@ class WholeNode(SimNode):
 
         def reopened(folder: Path) -> None:
             reopen(folder)
+            if self is not world.rotting:
+                demand_sound_indices(self.core.machine)
             world.checker.sometimes["snapshot installed"] += 1
 
         setattr(self.core.machine, "apply", watched)  # noqa: B010 - a method of one object
@@ -170,6 +177,8 @@ class WholeNode(SimNode):
             self.core.checkpoints.run,
             self.core.ledger.run,
             partial(damage.run, self._peers, self._fetch),
+            partial(damage.indices.run, self._peers, self._fetch_index),
+            partial(damage.queues.run, self._peers, self._fetch_ready),
             Scrub(self.core.machine, damage, dispatch, run_blocking).run,
         )
         self._tasks = [asyncio.ensure_future(self._guard(part)) for part in work]
@@ -199,18 +208,30 @@ class WholeNode(SimNode):
         self.processor.charge(ENTRY_US + ROW_US * sum(event.n for event in events) + cost_us)
 
     def _peers(self) -> list[str]:
-        return [node.name for node in self.world.nodes if node is not self]
+        """Return those that are in reach, as `app` does."""
+        return [name for name, peer in sorted(self.driver.status().peers.items()) if peer.connected]
 
-    async def _fetch(self, peer: str, hour: int, numbers: Numbers) -> dict[int, bytes]:
-        """As RecordService answers, where the network lets it."""
+    async def _asked(self, peer: str) -> Machine | None:
+        """Return whom RecordService answers from, where the network lets it."""
         network = self.world.network
         other = cast(WholeNode, self.world.node(peer))
         await asyncio.sleep(0.001)
         open_ways = network.passes(self.name, peer) and network.passes(peer, self.name)
-        if not (other.alive and other.running.is_set() and open_ways):
-            return {}
-        there, records = whole(other.core.machine.wheel, hour, numbers)
-        return dict(zip(there, records, strict=True))
+        return other.core.machine if other.alive and other.running.is_set() and open_ways else None
+
+    async def _fetch(self, peer: str, hour: int, numbers: Numbers) -> dict[int, bytes]:
+        machine = await self._asked(peer)
+        return dict(zip(*whole(machine.wheel, hour, numbers), strict=True)) if machine else {}
+
+    async def _fetch_index(self, peer: str, hour: int, units: int) -> bytes:
+        """All hours of a run fit in one answer."""
+        machine = await self._asked(peer)
+        index = index_units(machine.wheel, hour, 0, units) if machine else b""
+        return index if len(index) == units * UNIT_BYTES else b""
+
+    async def _fetch_ready(self, peer: str, queue: int, first: int, count: int) -> bytes:
+        machine = await self._asked(peer)
+        return ready_units(machine.queues, queue, first, count) if machine else b""
 
     def _make_core(self, run_blocking: RunBlocking, driver: type[Driver]) -> Core:
         return Core(
@@ -229,6 +250,9 @@ class WholeNode(SimNode):
             await part()
         except JournalLost as lost:
             self.refuse(lost)
+        except DAMAGED as damage:
+            if self.alive:
+                self.set_aside(damage)
         except DiskFailed:
             self.world.note(f"{self.name} ends: its disk failed")
             if not self.state_fails:
@@ -256,6 +280,20 @@ class WholeNode(SimNode):
         """Also the state's files, once all is closed."""
         super().lose_disk()
         self._emptied = True
+
+    def set_aside(self, damage: Exception) -> None:
+        """Its data is damaged: it rejoins without, as a node does that is told to."""
+        if self is not self.world.rotting or not self.world.counts["rotten"]:
+            self.world.fail(damage)
+            return
+        self.world.note(f"{self.name} sets its data aside: {damage!r}")
+        self.world.checker.sometimes["set aside"] += 1
+        ran = self.alive
+        self.lose_disk()
+        if not ran:
+            shutil.rmtree(self.data)
+            self._emptied = False
+        self.world.rejoin(self)
 
     async def _bury(self, core: Core, tasks: list[asyncio.Task[Any]]) -> None:
         others = [task for task in tasks if task is not asyncio.current_task()]

@@ -47,6 +47,7 @@ def scenario(
     async def whole() -> WholeWorld:
         world, tasks = WholeWorld(seed=1, names=names, groups=groups), list[asyncio.Task[None]]()
         world.answers_lost = 0.0
+        asyncio.get_running_loop().set_exception_handler(world.on_error)
         try:
             await world.during(run(world, tasks))
         finally:

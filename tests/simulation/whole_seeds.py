@@ -16,12 +16,15 @@ from tarry.wheel import appending, far_log
 from tests.simulation import virtual_loop, whole_faults
 from tests.simulation.model_producer import ModelProducer
 from tests.simulation.outcome import Outcome, digest
+from tests.simulation.rot import rot
 from tests.simulation.whole_node import DISPATCH
 from tests.simulation.whole_world import BROADCAST, GROUPS, SHAPED, WholeWorld
 from tests.simulation.world import QUIET_AFTER_MS, SLOWNESS, draw_bandwidth
 
 FAR_SHARE = 0.4
 """Of the worlds: producers schedule over many hours, too."""
+ROTTING_SHARE = 0.5
+"""Of the worlds: one node's disk rots."""
 
 
 @contextlib.contextmanager
@@ -66,6 +69,7 @@ async def _simulate(seed: int, seconds: float) -> Outcome:
     policy = draw.choice(MisfirePolicy.values())
     world.network.bytes_per_s = draw_bandwidth(draw)
     world.schedules_far = draw.random() < FAR_SHARE
+    world.rots = draw.random() < ROTTING_SHARE
     asyncio.get_running_loop().set_exception_handler(world.on_error)
     failure: str | None = None
     try:
@@ -105,6 +109,8 @@ async def _run(world: WholeWorld, seconds: float, policy: int) -> None:
     producers = [ModelProducer(world, f"p{n}") for n in range(3)]
     try:
         async with asyncio.TaskGroup() as writing:
+            if world.rots:
+                writing.create_task(rot(world, until))
             if SHAPED in world.groups:
                 writing.create_task(world.shape(policy))
             for producer in producers:

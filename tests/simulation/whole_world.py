@@ -11,13 +11,14 @@ from collections import Counter
 from collections.abc import Sequence, Set
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from pyroaring import BitMap
 
 from tarry.node import redrive
+from tarry.node.serving import DAMAGED
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.tarry_message_pb2 import Retried
 from tarry.proto.tarry_operator_pb2 import MisfirePolicy, TopicSettings
@@ -32,6 +33,7 @@ from tests.simulation.checker import Violation
 from tests.simulation.ledger import Ledger, demand
 from tests.simulation.model_consumer import ModelConsumer
 from tests.simulation.model_puller import ModelPuller
+from tests.simulation.rot import rotten
 from tests.simulation.rows import Misfires, Rows
 from tests.simulation.synced_files import SyncedFiles
 from tests.simulation.whole_node import DISPATCH, WholeNode
@@ -84,6 +86,7 @@ class WholeWorld(World):
         self.synced = SyncedFiles(self.folder)
         self.synced.watch()
         self.asleep_ms = 0
+        self.longest_turn_s = 0.0
         self.answers_lost = 0.05
         self.calm = False
         self.cuts: set[tuple[str, str]] = set()
@@ -93,6 +96,8 @@ class WholeWorld(World):
         self.retention_ms = retention_ms
         self.schedules_far = False
         """Whether producers schedule over many hours and years, too."""
+        self.rots = False
+        """Whether files of one node rot."""
         self.horizon_ms = math.inf
         """What is due later is not waited for."""
         self.ledger = Ledger(skew_ms + MEASURING_MS, groups)
@@ -125,8 +130,16 @@ class WholeWorld(World):
         return (
             super().may_empty()
             and self.may_remove(len(self.nodes))
-            and not any(count_rotten(node.core.machine) for node in self.whole)
+            and not any(rotten(node.core.machine) for node in self.whole)
         )
+
+    def on_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """As in `World`; of a node whose disk rots it may be that."""
+        error = context.get("exception")
+        if isinstance(error, DAMAGED) and self.rotting.alive:
+            self.rotting.set_aside(error)
+        else:
+            super().on_error(loop, context)
 
     def true_ms(self, at_s: float | None = None) -> int:
         """`at_s`: by the loop's time; now, where none is given."""
@@ -149,6 +162,8 @@ class WholeWorld(World):
             raise Violation(f"C5: {node.name} {what} {index}")
 
     def after_turn(self, node: WholeNode) -> None:
+        busy_s = node.processor.free_at - asyncio.get_running_loop().time()
+        self.longest_turn_s = max(self.longest_turn_s, busy_s)
         self.checker.after_turn(node, self.nodes)
 
     async def until_served(self) -> WholeNode:
@@ -214,7 +229,7 @@ class WholeWorld(World):
             node.wall.ahead_ms = min(max(node.wall.ahead_ms, -self.ledger.early_ms), self.ledger.early_ms)
         loop = asyncio.get_running_loop()
         for node in self.whole:
-            if node.alive:
+            if node.alive and not rotten(node.core.machine):
                 check_places(node.core.machine, self.ledger.sought)
             node.state_fails = False
         await self.mend()
@@ -239,12 +254,12 @@ class WholeWorld(World):
         machine = self.whole[0].core.machine
         damaged = [node.name for node in self.whole if node.core.damage.left]
         if damaged:
-            return f"records are damaged at {damaged}"
+            return f"what is damaged at {damaged} is not mended"
         unacknowledged, pending = unsettled(machine), machine.wheel.pending
         if unacknowledged or pending > self.ledger.ahead(self.horizon_ms):
             return f"{unacknowledged=} {pending=}"
-        rotten = [node.name for node in self.whole if count_rotten(node.core.machine)]
-        return f"B4: records have rotted at {rotten}, and nobody knows" if rotten else ""
+        unknown = [node.name for node in self.whole if rotten(node.core.machine)]
+        return f"B4: something has rotted at {unknown}, and nobody knows" if unknown else ""
 
     def check_states(self) -> None:
         """At equal applied indices."""
@@ -292,8 +307,8 @@ def check_books(machine: Machine) -> None:
     demand(not len(np.intersect1d(released, cancelled)), "B2: a cancelled message is released")
     far = machine.wheel._hours.far
     for hour in np.flatnonzero(machine.wheel._hours.counts.far).tolist():
-        rows = far.rows_of(hour)
-        cancelled = np.concatenate([cancelled, _ids(far.units_at(rows[far.is_gone(rows)]))])
+        rows, units = far.rows_of(hour)
+        cancelled = np.concatenate([cancelled, _ids(units[far.is_gone(rows)])])
     scheduled = sum(hour.units for hour in state.hours) + far.live
     if all(queue.first == 0 for queue in queues) and not state.floor_hour:
         dropped = sum(queue.misfires_dropped for queue in queues)
@@ -334,17 +349,6 @@ def check_places(machine: Machine, sought: Set[str] = frozenset()) -> None:
 def _left(queue: ReadyQueue, acknowledged: Acknowledged) -> NDArray[np.void]:
     offsets = np.arange(max(queue.first, acknowledged.floor), queue.units, dtype=np.uint64)
     return queue.at(offsets[~acknowledged.contains(offsets)])
-
-
-def count_rotten(machine: Machine) -> int:
-    """Return how many records are damaged; the scrub comes by and mends them, also where nobody reads."""
-    wheel = machine.wheel
-    states = filter(None, map(wheel.hour_state, wheel.partitions()))
-    found = sum(len(damaged) for state in states for _, damaged in wheel.walk(state))
-    for segment in wheel.far_segments():  # rows that have moved to a partition do not count
-        for _, damaged in wheel.walk_far(segment):
-            found += len(wheel.far_ids(segment.number, damaged)[0])
-    return found
 
 
 def _ids(units: NDArray[np.void]) -> NDArray[np.uint64]:

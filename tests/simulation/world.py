@@ -278,7 +278,7 @@ class World:
             "transfers": sometimes["transferred"],
             "membership_changes": sometimes["members changed"],
             "snapshots": sometimes["snapshot installed"],
-            **{name: sometimes[name] for name in ("emptied", "start refused", "rejoined")},
+            **{name: sometimes[name] for name in ("emptied", "start refused", "rejoined", "set aside")},
         }
 
     def node(self, name: str) -> SimNode:

@@ -1,0 +1,99 @@
+"""Bytes that rot on one node's disk: what of its state is damaged, and whether anybody could know."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from tarry.replication.machine import Machine
+from tarry.replication.ready_queue import scan
+from tarry.wheel.state import WheelDamaged
+from tests.simulation.checker import Violation
+from tests.simulation.ledger import demand
+
+if TYPE_CHECKING:
+    from tests.simulation.whole_node import WholeNode
+    from tests.simulation.whole_world import WholeWorld
+
+RECORDS: Final = "hours/[0-9]*/delay.log"
+INDICES: Final = "hours/[0-9]*/delay.index"
+FAR_RECORDS: Final = "hours/far-*/delay.log"
+FAR_INDICES: Final = "hours/far-*/delay.index"
+READY: Final = "ready/*/*.ready"
+KINDS: Final = (RECORDS, RECORDS, INDICES, READY, READY)
+FAR_KINDS: Final = (FAR_RECORDS, FAR_INDICES)
+"""One of them in a run: where a unit has rotted in both, nobody has it."""
+
+
+async def rot(world: WholeWorld, until: float) -> None:
+    """Now and then a bit of the one node whose disk rots, which may be stopped; the others have all whole."""
+    loop, node, rng = asyncio.get_running_loop(), world.rotting, world.rng
+    far = rng.choice(FAR_KINDS)
+    while loop.time() < until:
+        await asyncio.sleep(rng.uniform(0.1, 1.5))
+        # where there are two, there may be nobody to rejoin
+        kinds = (*KINDS, far, far) if len(world.nodes) > 2 else (RECORDS,)
+        if len(world.nodes) > 1 and all(other.is_whole() for other in world.nodes):
+            turn_bit_of_some(world, node, rng.choice(kinds))
+
+
+def turn_bit_of_some(world: WholeWorld, node: WholeNode, kind: str) -> Path | None:
+    """Turn a bit in a file of a kind of a node's state; return the file, None where there is none."""
+    rng = world.rng
+    files = sorted(path for path in node.data.glob(f"state-*/{kind}") if path.stat().st_size)
+    if not files:
+        return None
+    path = rng.choice(files)
+    at = rng.randrange(path.stat().st_size)
+    world.note(f"{path.relative_to(world.folder)} rots at {at}")
+    world.counts["rotten"] += 1
+    world.counts[f"rotten: {kind}"] += 1
+    with path.open("r+b") as file:
+        file.seek(at)
+        (byte,) = file.read(1)
+        file.seek(at)
+        file.write(bytes((byte ^ 1 << rng.randrange(8),)))
+    return path
+
+
+def rotten_records(machine: Machine) -> int:
+    """Return how many records, indices, and segments of the far log are damaged. The scrub comes by."""
+    wheel, found = machine.wheel, 0
+    for state in filter(None, map(wheel.hour_state, wheel.partitions())):
+        try:
+            found += sum(len(damaged) for _, damaged in wheel.walk(state))
+        except WheelDamaged:
+            found += 1
+    for segment in wheel.far_segments():  # rows that have moved to a partition do not count
+        try:
+            for _, damaged in wheel.walk_far(segment):
+                found += len(wheel.far_ids(segment.number, damaged)[0])
+        except WheelDamaged:
+            found += 1
+    return found
+
+
+def rotten_stretches(machine: Machine) -> int:
+    """Return how many stretches of ready queues, as far as they are still wanted, are damaged."""
+    queues = [queue for queue in machine.queues if not queue.deleted and queue.units > queue.first]
+    scans = (scan(queue.folder, queue.first, queue.proof) for queue in queues)
+    return sum(len(stretches) for one in scans for _, stretches in one)
+
+
+def rotten(machine: Machine) -> int:
+    """Return how much of a machine's files is damaged."""
+    return rotten_records(machine) + rotten_stretches(machine)
+
+
+def demand_sound_indices(machine: Machine) -> None:
+    """A state that has just come from a peer: of records some may be damaged, and are known to be."""
+    wheel = machine.wheel
+    try:
+        for state in filter(None, map(wheel.hour_state, wheel.partitions())):
+            next(wheel.walk(state), None)
+        for segment in wheel.far_segments():
+            next(wheel.walk_far(segment), None)
+    except WheelDamaged as damage:
+        raise Violation(f"R1: a damaged state is used: {damage}") from damage
+    demand(not rotten_stretches(machine), "R1: a state with a damaged ready queue is used")

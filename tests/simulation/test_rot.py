@@ -1,0 +1,99 @@
+"""Files that rot on one node: found, mended, decided by nothing, and given to nobody."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tests.simulation.model_producer import ModelProducer
+from tests.simulation.rot import INDICES, READY, turn_bit_of_some
+from tests.simulation.whole_node import WholeNode
+from tests.simulation.whole_scenario import scenario, soon
+from tests.simulation.whole_world import WholeWorld
+
+
+def followers(world: WholeWorld, leader: WholeNode) -> list[WholeNode]:
+    return [node for node in world.whole if node is not leader]
+
+
+def test_a_new_leader_whose_ready_queues_have_rotted_has_them_mended_and_hands_over() -> None:
+    async def play(world: WholeWorld, producer: ModelProducer) -> None:
+        leader = await world.until_served()
+        world.rotting = followers(world, leader)[0]
+        await producer.schedule("a", soon(world, 200, 1_000))
+        await asyncio.sleep(0.7)
+        for path in sorted(world.rotting.data.glob(f"state-*/{READY}")):
+            turn_bit_of_some(world, world.rotting, f"ready/{path.parent.name}/*.ready")
+        await leader.driver.transfer(world.rotting.name, 2_000)
+        await asyncio.sleep(1)
+        assert world.rotting.core.damage.queues.repaired > 0
+
+    assert scenario(play).counts["set aside"] == 0
+
+
+def test_an_index_that_rots_while_its_node_is_stopped_decides_nothing() -> None:
+    async def play(world: WholeWorld, producer: ModelProducer) -> None:
+        leader = await world.until_served()
+        world.rotting = followers(world, leader)[0]
+        await producer.schedule("a", soon(world, 200, 4_000))
+        await asyncio.sleep(0.2)
+        world.rotting.take_checkpoint()
+        await asyncio.sleep(0.2)
+        world.rotting.crash()
+        await asyncio.sleep(0.1)
+        for _ in range(20):
+            turn_bit_of_some(world, world.rotting, INDICES)
+        world.rotting.start(world.members)
+        await asyncio.sleep(2)
+
+    assert scenario(play).checker.sometimes["set aside"] == 1
+
+
+def test_a_leader_whose_index_has_rotted_gives_its_state_only_once_it_is_mended() -> None:
+    give_a_state(INDICES, others=True)
+
+
+def test_a_leader_whose_ready_queue_has_rotted_gives_its_state_only_once_it_is_mended() -> None:
+    give_a_state(READY, others=True)
+
+
+def test_a_rotten_index_of_the_leader_is_given_to_nobody_while_none_can_mend_it() -> None:
+    give_a_state(INDICES, others=False)
+
+
+def test_a_rotten_ready_queue_of_the_leader_is_given_to_nobody_while_none_can_mend_it() -> None:
+    give_a_state(READY, others=False)
+
+
+def give_a_state(kind: str, *, others: bool) -> None:
+    """To a follower that lacks what the journals hold; ``others``: the giver reaches who can mend it."""
+
+    async def play(world: WholeWorld, producer: ModelProducer) -> None:
+        leader = await world.until_served()
+        world.rotting = leader
+        behind, third = followers(world, leader)
+        behind.crash()
+        await producer.schedule("a", soon(world, 50, 1_000))
+        for _ in range(20):
+            await producer.schedule("b", soon(world, 20, 30_000))
+        await asyncio.sleep(1)
+        for node in (leader, third):
+            node.take_checkpoint()
+        await asyncio.sleep(0.2)
+        if not others:
+            third.crash()
+        queue = leader.core.machine.queues.of("a").queue
+        assert turn_bit_of_some(world, leader, f"ready/{queue}/*.ready" if kind == READY else kind)
+        behind.start(world.members)
+        await asyncio.sleep(3)
+        if not others:
+            assert world.checker.sometimes["snapshot installed"] == 0
+            leader.crash()
+            third.start(world.members)
+            await asyncio.sleep(3)
+        assert world.checker.sometimes["snapshot installed"] == 1
+        if not others:
+            leader.start(world.members)
+        await (await world.until_served()).driver.transfer(behind.name, 2_000)
+
+    repaired = scenario(play).rotting.core.damage.repaired
+    assert repaired == 1 or not others
