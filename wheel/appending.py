@@ -20,8 +20,9 @@ _DIRECT_HOURS: Final = 8  # an append to so many hours writes them all where the
 _DENSE_HOURS: Final = 24  # of one to more hours so many are, which get
 _DENSE_UNITS: Final = 64  # as many at once
 _FULL_UNITS: Final = 128  # so many in the far log are worth a partition of their own
+_MOVED_HOURS: Final = 8  # so many full hours move with one append, at some 1 ms each
 _LARGE_BYTES: Final = 16 << 10  # so large a record is written once, where it stays
-_MOVED_BYTES: Final = 2 << 20  # after so many, the other full hours move with another append
+_MOVED_BYTES: Final = 2 << 20  # and no more after so many; the others move with the next
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +135,7 @@ def _append_far(hours: HourWheel, batch: Batch) -> Numbers:
         tag_mask=batch.tag_mask,
     )
     full, moved = batch.hour[hours.counts.far[batch.hour] >= _FULL_UNITS], 0
-    for at, _ in list(groups(full))[: 1 + len(batch.hour) // _FULL_UNITS]:
+    for at, _ in list(groups(full))[: min(_MOVED_HOURS, 1 + len(batch.hour) // _FULL_UNITS)]:
         moved += hours.settle(at)
         if moved >= _MOVED_BYTES:
             break

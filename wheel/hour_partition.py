@@ -203,11 +203,12 @@ class HourPartition:
 
     def lose(self, global_index: Numbers) -> None:
         """Have the cut pass units over; they must exist, be distinct and not be gone yet."""
-        due_in_hour_ms = self.log.units_at(global_index)["due_in_hour_ms"]
-        seconds = self.seconds  # before the set changes: mapping may rebuild the slots from it
+        if self._slots is not None or self.units > _UNMAPPED_UNITS_MAX:  # else they are rebuilt when used
+            due_in_hour_ms = self.log.units_at(global_index)["due_in_hour_ms"]
+            seconds = self.seconds  # before the set changes: mapping may rebuild the slots from it
+            seconds.lose((due_in_hour_ms // np.uint32(SECOND_MS)).astype(np.uint16))
         self.gone.update(global_index)
         self._add(message_sum.of_gone(self.hour, global_index))
-        seconds.lose((due_in_hour_ms // np.uint32(SECOND_MS)).astype(np.uint16))
         self._captured = self._slots_crc = self._gone_bytes = None
 
     def overtake(self, global_index: Numbers) -> None:

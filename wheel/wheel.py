@@ -28,6 +28,7 @@ from tarry.wheel.durability import Durability
 from tarry.wheel.far_segment import segment_name
 from tarry.wheel.hour_partition import folder_name
 from tarry.wheel.hour_wheel import HourWheel
+from tarry.wheel.naming import costs_ns, known_of
 from tarry.wheel.near_queue import ENTRY
 from tarry.wheel.overtaking import overtake
 from tarry.wheel.reading import known, parts, read, units
@@ -230,6 +231,14 @@ class Wheel:
         It is the earliest due time, but for cancelled messages and for seconds of more than 4,096 messages.
         """
         return self._release.next_due_ms()
+
+    def costs_ns(self, hour: Numbers, global_index: Numbers) -> Numbers:
+        """What a call that names messages is thought to take for each, ids of shape (n,) by hour, u4[n]."""
+        return costs_ns(self._hours, hour, global_index)
+
+    def known(self, hour: Numbers, global_index: Numbers) -> Flags:
+        """Which of messages, ids of shape (n,) by hour, there are, whatever became of them."""
+        return known_of(self._hours, hour, global_index)
 
     def state(self, hour: int, global_index: int) -> MessageState:
         """Where a message is in its life."""

@@ -34,12 +34,15 @@ from tarry.replication.machine import Machine
 from tarry.replication.outcomes import Cancelled
 from tarry.replication.refusal import Reason, Refusal
 from tarry.replication.scheduling import Scheduled
+from tarry.wheel.grouping import portions
 from tarry.wheel.state import CancelOutcome, UnknownMessage
 from tarry.wheel.state import MessageState as WheelMessageState
 
 SERVICE: Final = "tarry.v1.ProducerService"
 IDS_READ_MAX: Final = 1_024
 """In one turn of the event loop: some 4 ms."""
+CANCEL_NS_MAX: Final = 6_000_000
+"""What one command's ids are thought to take; a request whose ids take more becomes several."""
 NOT_FOUND_TEXT: Final = (
     "no message has this id, or none that this caller may know of: it was never given, the message's hour "
     "has been deleted, or the token lacks the right to produce to its topic"
@@ -219,23 +222,29 @@ class ProducerService:
             await asyncio.sleep(0)
         hour = np.array([i.hour for i in parsed], dtype="<u4")
         index = np.array([i.global_index for i in parsed], dtype="<u4")
-        known = np.ones(len(parsed), dtype=np.bool_)
         if self._authorizer.on:
             await self._driver.read_barrier()
-            known = self._may_know(context, parsed)
         outcomes: NDArray[Any] = np.full(len(parsed), pb.CANCEL_OUTCOME_NOT_FOUND, dtype=np.uint32)
-        if known.any():
+        order = np.argsort(hour, kind="stable")
+        costs_ns = self._machine.wheel.costs_ns(hour[order], index[order])
+        for rows in portions(costs_ns, CANCEL_NS_MAX):
+            piece = order[rows]
+            piece = piece[self._may_know(context, hour[piece], index[piece])]
+            if not len(piece):
+                await asyncio.sleep(0)
+                continue
             command = log_pb.CancelCommand(
-                hour=hour[known].tobytes(),
-                global_index=index[known].tobytes(),
+                hour=hour[piece].tobytes(),
+                global_index=index[piece].tobytes(),
                 now_ms=self._time.now_ms(),
             )
+            more_us = int(costs_ns[rows].sum(dtype=np.int64)) // 1_000
             outcome: Cancelled | Refusal = await self._driver.propose(
-                command_codec.encode(command), cost_us(command)
+                command_codec.encode(command), cost_us(command) + more_us
             )
             if isinstance(outcome, Refusal):
                 return outcome
-            outcomes[known] = CANCEL_OUTCOMES[outcome.outcomes]
+            outcomes[piece] = CANCEL_OUTCOMES[outcome.outcomes]
         return pb.CancelResponse(outcomes=outcomes.tolist()).SerializeToString()
 
     async def _get(self, raw: bytes, context: CallContext) -> Answer:
@@ -248,10 +257,10 @@ class ProducerService:
         await self._driver.read_barrier()
         found = parsed[0]
         state = self._machine.wheel.state(found.hour, found.global_index)
-        if state not in STATES or not self._may_know(context, parsed).all():
-            return Refusal(Reason.MESSAGE_NOT_FOUND, NOT_FOUND_TEXT)
         hour = np.array([found.hour], dtype=np.uint32)
         index = np.array([found.global_index], dtype=np.uint32)
+        if state not in STATES or not self._may_know(context, hour, index).all():
+            return Refusal(Reason.MESSAGE_NOT_FOUND, NOT_FOUND_TEXT)
         queue = self._machine.queues[int(queue_of(self._machine.wheel.units(hour, index)["topic"])[0])]
         try:
             record = (await self._damage.read(hour, index))[0]
@@ -279,18 +288,19 @@ class ProducerService:
                 return Refusal(Reason.MESSAGE_NOT_FOUND, text)
         return parsed
 
-    def _may_know(self, context: CallContext, ids: list[MessageId]) -> NDArray[np.bool_]:
-        """Return which messages are there, of topics that the caller may produce to; without tokens, all.
+    def _may_know(
+        self, context: CallContext, hour: NDArray[np.uint32], index: NDArray[np.uint32]
+    ) -> NDArray[np.bool_]:
+        """Return which messages, ids of shape (n,) by hour, are of topics that the caller may produce to.
 
-        Callers are not told of the others that they are there.
+        Without tokens, all. Callers are not told of the others that they are there.
         """
         if not self._authorizer.on:
-            return np.ones(len(ids), dtype=np.bool_)
+            return np.ones(len(hour), dtype=np.bool_)
         wheel, queues = self._machine.wheel, self._machine.queues
-        there = np.array([wheel.state(i.hour, i.global_index) in STATES for i in ids], dtype=np.bool_)
-        hour = np.array([i.hour for i in ids], dtype=np.uint32)[there]
-        index = np.array([i.global_index for i in ids], dtype=np.uint32)[there]
-        topics, which = np.unique(queue_of(wheel.units(hour, index)["topic"]), return_inverse=True)
+        there = wheel.known(hour, index)
+        units = wheel.units(hour[there], index[there])
+        topics, which = np.unique(queue_of(units["topic"]), return_inverse=True)
         allowed = [
             self._authorizer.refusal(context, Right.PRODUCE, [queues[number].topic]) is None
             for number in topics.tolist()

@@ -314,14 +314,14 @@ CALLS = (
     Mutant(
         "anybody_gets_any_message",
         "a tenant reads the messages of others",
-        "if state not in STATES or not self._may_know(context, parsed).all():",
+        "if state not in STATES or not self._may_know(context, hour, index).all():",
         "if state not in STATES:",
         ("tests/cluster/test_rights.py::test_a_message_of_others_is_looked_up_as_if_it_were_not_there",),
     ),
     Mutant(
         "anybody_cancels_any_message",
         "a tenant cancels the messages of others",
-        "            known = self._may_know(context, parsed)\n",
+        "            piece = piece[self._may_know(context, hour[piece], index[piece])]\n",
         "",
         (
             "tests/cluster/test_rights.py::test_a_message_of_others_can_neither_be_cancelled_nor_told_from_one_that_is_not_there",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -14,9 +15,16 @@ from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto import tarry_operator_pb2 as operator_pb
 from tarry.proto.message_id import MessageId
 from tarry.proto.tarry_message_pb2 import Record, Retried
-from tarry.proto.tarry_producer_pb2 import CancelRequest, ScheduleBatchRequest
+from tarry.proto.tarry_producer_pb2 import (
+    CANCEL_OUTCOME_CANCELLED,
+    CancelRequest,
+    CancelResponse,
+    GetRequest,
+    ScheduleBatchRequest,
+)
 from tarry.replication.refusal import Refusal
 from tarry.wheel.state import HOUR_MS
+from tarry.wheel.wheel import Wheel
 from tests import turns as cost
 from tests.node.lone_leader import GROUP, RECORD, TOPIC, Leader, Stream, play, subscription, until
 from tests.simulation.edge import StreamEnded
@@ -215,6 +223,53 @@ def test_scheduling_and_cancelling_as_much_as_a_request_may_over_as_many_hours()
         async with steps.step("cancel"):
             assert not isinstance(await lead.edge.cancel(cancel), Refusal)
         assert lead.machine.wheel.cancelled(hour, index).sum() == LIMITS.cancel_ids_max
+
+    assert cost.too_long(play(act)) == {}
+
+
+def chained(wheel: Wheel, due_ms: NDArray[np.int64], monkeypatch: pytest.MonkeyPatch) -> None:
+    """One request after the other adds a message to each of as many hours as it may."""
+    monkeypatch.setattr("tarry.wheel.appending._FULL_UNITS", 10_000)
+    for _ in range(250):
+        append(wheel, due_ms)
+    assert wheel.partitions() == ()
+
+
+def in_partitions(wheel: Wheel, due_ms: NDArray[np.int64], _: pytest.MonkeyPatch) -> None:
+    """Requests over few hours each leave each hour files of its own."""
+    for first in range(0, 1_600, 8):
+        append(wheel, np.repeat(due_ms[first : first + 8], 20))
+    append(wheel, due_ms[1_600:])
+    assert len(wheel.partitions()) == 1_600
+
+
+def append(wheel: Wheel, due_ms: NDArray[np.int64]) -> None:
+    count = len(due_ms)
+    wheel.append(due_ms, np.zeros(count, np.uint32), np.zeros(count, np.uint64), [RECORD] * count)
+
+
+@pytest.mark.parametrize("layout", [chained, in_partitions])
+def test_cancelling_and_getting_what_lies_as_badly_as_it_may(
+    layout: Callable[[Wheel, NDArray[np.int64], pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    most = LIMITS.cancel_ids_max
+    random = np.random.default_rng(3)
+
+    async def act(lead: Leader, steps: cost.Steps) -> None:
+        await lead.propose(log_pb.SubscribeCommand(topic=TOPIC, group="g"))
+        wheel = lead.machine.wheel
+        due_ms = lead.node.time.now_ms() + (24 + np.arange(most)) * HOUR_MS
+        layout(wheel, due_ms, monkeypatch)
+        hour, index = random.permutation(due_ms // HOUR_MS).astype(np.uint32), np.zeros(most, np.uint32)
+        ids = [str(MessageId(0, at, 0)) for at in hour.tolist()]
+        async with steps.step("get"):
+            answer = await lead.edge.get(GetRequest(id=ids[0]).SerializeToString())
+        assert isinstance(answer, bytes)
+        async with steps.step("cancel"):
+            cancelled = await lead.edge.cancel(CancelRequest(ids=ids).SerializeToString())
+        assert isinstance(cancelled, bytes)
+        assert set(CancelResponse.FromString(cancelled).outcomes) == {CANCEL_OUTCOME_CANCELLED}
+        assert wheel.cancelled(hour, index).all()
 
     assert cost.too_long(play(act)) == {}
 

@@ -92,6 +92,10 @@ class Edge:
         """As Cancel. Raises StreamEnded where another node leads."""
         return await self._answer("Cancel", raw, self._producer._cancel)
 
+    async def get(self, raw: bytes) -> Answer:
+        """As Get. Raises StreamEnded where another node leads."""
+        return await self._answer("Get", raw, self._producer._get)
+
     async def receive(self, raw: bytes) -> Answer:
         """As Receive. Raises StreamEnded where another node leads."""
         return await self._answer("Receive", raw, self._consumer._receive)

@@ -150,6 +150,19 @@ def test_a_thousand_more_messages_a_far_hour_cost_each_append_no_more_than_25_ms
     assert len(wheel.partitions()) == 16  # they have been given files of their own
 
 
+def test_an_append_after_which_thousands_of_far_hours_are_full_costs_no_more_than_25_ms(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tarry.wheel.appending._FULL_UNITS", 30)
+    wheel = Wheel(tmp_path, WheelSettings())
+    due = far_due(HOURS)
+    for _ in range(29):
+        insert(wheel, due)
+    assert wheel.partitions() == ()
+    assert min(cpu_ms(lambda: insert(wheel, due)) for _ in range(5)) < 25
+    assert len(wheel.partitions()) > 30
+
+
 def test_a_checkpoint_costs_the_event_loop_the_open_hours_and_not_those_that_changed(tmp_path: Path) -> None:
     lines = []
     for hours in (50, 200):
