@@ -5,26 +5,32 @@
             main ▒▒▒▒▒    main ▒▒▒▒▒▒   main ▒▒      on disk only
             late ░ ░      late          late ░
 
-Everything pending that is due before `end` is here. What a second held when it was loaded is `main`, sorted;
-what has come since is `late`, sorted when it is needed. Late messages of a millisecond follow main's, for
-their global indices are larger, so a stable merge by due time is the order of release.
+Everything pending that is due before `end` is here. What a second held when it was loaded is its first run,
+sorted; what has come since are later runs, sorted some at a time. Messages of a millisecond follow those of
+earlier runs, for their global indices are larger: a stable merge of the runs' heads is the order of release.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right, insort
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tarry.wheel.grouping import groups
-from tarry.wheel.state import HOUR_MS, SECOND_MS, Flags, Rows, Taken
+from tarry.wheel.state import HOUR_MS, SECOND_MS, Rows, Taken
 
 ENTRY: Final = np.dtype(
     [("due_ms", "<i8"), ("global_index", "<u4"), ("topic", "<u4"), ("tag_mask", "<u8")],
 )
 _NOTHING: Final[Rows] = np.empty(0, ENTRY)
+_RUN_MESSAGES: Final = 32_768
+"""Of what has come for a second that is loaded: so many are sorted together, in some 2 ms."""
+_FRESH_PARTS_MAX: Final = 512
+
+Places: TypeAlias = NDArray[np.uint16]
 
 
 def by_due(entries: Rows) -> Rows:
@@ -38,56 +44,71 @@ def by_due(entries: Rows) -> Rows:
 
 
 class _Second:
-    """The loaded messages of one second."""
+    """The loaded messages of one second, in runs, each sorted by due time; later ones have larger indices."""
 
-    __slots__ = ("first_due_ms", "late", "main")
+    __slots__ = ("_fresh", "_fresh_messages", "first_due_ms", "runs")
 
     def __init__(self, main: Rows) -> None:
-        self.main = main
-        self.late: list[Rows] = []
+        self.runs = [main]
+        self._fresh: list[Rows] = []
+        self._fresh_messages = 0
         self.first_due_ms = _earliest(main)
 
     def add(self, part: Rows) -> None:
         """Take in what has come since, sorted by due time."""
-        self.late.append(part)
+        self._fresh.append(part)
         self.first_due_ms = min(self.first_due_ms, _earliest(part))
+        self._fresh_messages += len(part)
+        if self._fresh_messages >= _RUN_MESSAGES or len(self._fresh) >= _FRESH_PARTS_MAX:
+            self._sort_fresh()
 
     def __len__(self) -> int:
-        return len(self.main) + sum(map(len, self.late))
+        return sum(map(len, self.runs)) + sum(map(len, self._fresh))
 
-    def head(self, until_ms: int, limit: int) -> tuple[Rows, Flags | None]:
-        """The first entries due by `until_ms`, at most `limit`; which of them are main's, where not all."""
-        main = _due_by(self.main, until_ms, limit)
-        if not self.late:
-            return main, None
-        if len(self.late) > 1:
-            self.late = [by_due(np.concatenate(self.late))]
-        late = _due_by(self.late[0], until_ms, limit)
-        if len(late) == 0:
-            return main, None
-        order = np.argsort(np.concatenate((main["due_ms"], late["due_ms"])), kind="stable")[:limit]
-        return np.concatenate((main, late)).take(order), order < len(main)
+    def all(self) -> Rows:
+        """All of them, in no order."""
+        return np.concatenate((*self.runs, *self._fresh))
 
-    def drop(self, main: int, late: int) -> None:
-        self.main = self.main[main:]
-        if late:
-            rest = self.late[0][late:]
-            self.late = [rest] if len(rest) else []
-        heads = [_earliest(part) for part in (self.main, *self.late) if len(part)]
+    def head(self, until_ms: int, limit: int) -> tuple[Rows, Places | None]:
+        """The first entries due by `until_ms`, at most `limit`; the run of each, where there are several."""
+        self._sort_fresh()
+        if len(self.runs) == 1:
+            return _due_by(self.runs[0], until_ms, limit), None
+        sizes = _shares([run["due_ms"].data for run in self.runs], until_ms, limit)
+        parts = [run[:size] for run, size in zip(self.runs, sizes, strict=True)]
+        places = np.repeat(np.arange(len(sizes), dtype=np.uint16), sizes)
+        entries = np.concatenate(parts)
+        order = np.argsort(entries["due_ms"], kind="stable")
+        return entries.take(order), places[order]
+
+    def drop(self, counts: Iterable[int]) -> None:
+        """Forget so many of each run."""
+        rests = [run[count:] for run, count in zip(self.runs, counts, strict=True)]
+        self.runs = [run for run in rests if len(run)] or rests[:1]
+        heads = [_earliest(part) for part in (*self.runs, *self._fresh) if len(part)]
         self.first_due_ms = min(heads, default=self.first_due_ms)
+
+    def _sort_fresh(self) -> None:
+        """Make a run of what has come; runs are merged as long as they are small."""
+        if not self._fresh:
+            return
+        self.runs.append(self._fresh[0] if len(self._fresh) == 1 else by_due(np.concatenate(self._fresh)))
+        self._fresh, self._fresh_messages = [], 0
+        while len(self.runs) > 1 and _few(*self.runs[-2:]):
+            self.runs[-2:] = [by_due(np.concatenate(self.runs[-2:]))]
 
 
 class NearQueue:
     """Loaded seconds. `end` is the first second that is not."""
 
-    __slots__ = ("_main_shown", "_order", "_seconds", "count", "end")
+    __slots__ = ("_order", "_seconds", "_shown", "count", "end")
 
     def __init__(self, end: int) -> None:
         self.end = end
         self.count = 0
         self._seconds: dict[int, _Second] = {}
         self._order: list[int] = []
-        self._main_shown: Flags | None = None
+        self._shown: Places | None = None  # the run of each that ``head`` has shown
 
     def load(self, end: int, entries: Rows, *, in_order: bool = False) -> None:
         """Take in everything pending from this end to the next, each second's by global index.
@@ -125,7 +146,7 @@ class NearQueue:
         """
         if not self._order:
             return _NOTHING
-        entries, self._main_shown = self._seconds[self._order[0]].head(until_ms, limit)
+        entries, self._shown = self._seconds[self._order[0]].head(until_ms, limit)
         return entries
 
     def heads(self, until_ms: int, limit: int) -> Iterator[tuple[int, Rows]]:
@@ -141,8 +162,10 @@ class NearQueue:
         """Forget the first `count` of what `head` last showed."""
         second = self._order[0]
         held = self._seconds[second]
-        main = count if self._main_shown is None else int(self._main_shown[:count].sum())
-        held.drop(main, count - main)
+        if self._shown is None:
+            held.drop([count])
+        else:
+            held.drop(np.bincount(self._shown[:count], minlength=len(held.runs)).tolist())
         self.count -= count
         if len(held) == 0:
             del self._seconds[second], self._order[0]
@@ -165,12 +188,41 @@ class NearQueue:
     def of_second(self, second: int) -> Rows:
         """Everything held of one second, in no order."""
         held = self._seconds.get(second)
-        return np.concatenate((held.main, *held.late)) if held else _NOTHING
+        return held.all() if held else _NOTHING
 
 
 def _due_by(entries: Rows, until_ms: int, limit: int) -> Rows:
     """The head of sorted entries; bisect reads the column in place, where searchsorted would copy it."""
     return entries[: bisect_right(entries["due_ms"].data, until_ms, 0, min(limit, len(entries)))]
+
+
+def _shares(due_ms: Sequence[memoryview], until_ms: int, limit: int) -> list[int]:
+    """How many of each run, sorted due times each, are among the first `limit` due by `until_ms`.
+
+    Of a millisecond that not all have room of, those of the first runs.
+    """
+    low = min((int(run[0]) for run in due_ms if len(run)), default=until_ms) - 1  # up to it there are too few
+    high = until_ms
+    ends = [bisect_right(run, high) for run in due_ms]
+    if sum(ends) <= limit:
+        return ends
+    before = [0] * len(due_ms)
+    while high - low > 1:
+        middle = (low + high) // 2
+        found = [bisect_right(run, middle) for run in due_ms]
+        if sum(found) >= limit:
+            high, ends = middle, found
+        else:
+            low, before = middle, found
+    left, shares = limit - sum(before), []
+    for first, end in zip(before, ends, strict=True):
+        shares.append(first + min(left, end - first))
+        left -= shares[-1] - first
+    return shares
+
+
+def _few(run: Rows, later: Rows) -> bool:
+    return len(run) <= 2 * len(later) and len(run) + len(later) <= _RUN_MESSAGES
 
 
 def _earliest(entries: Rows) -> int:

@@ -295,7 +295,7 @@ class ConsumerService:
             return group
         pending = await self._settling(request, request.consumer, group)
         stale = pending if isinstance(pending, Refusal) else await group.settling.until_end(pending)
-        return stale if isinstance(stale, Refusal) else _answered(stale)
+        return stale if isinstance(stale, Refusal) else await _answered(stale)
 
     async def _extend(self, raw: bytes, context: CallContext) -> Answer:
         request = parse(pb.ExtendRequest, raw)
@@ -305,7 +305,7 @@ class ConsumerService:
         if isinstance(group, Refusal):
             return group
         stale = await self._extend_now(request, request.consumer, group)
-        return stale if isinstance(stale, Refusal) else _answered(stale)
+        return stale if isinstance(stale, Refusal) else await _answered(stale)
 
 
 def _parsed(raw: bytes) -> pb.ConsumeRequest | Refusal:
@@ -345,7 +345,8 @@ def _answer(consumer: Consumer, settled: pb.Ack | pb.Nack | pb.Extend, stale: Of
         consumer.send(log_pb.ConsumedColumns(acked=acked).SerializeToString())
 
 
-def _answered(stale: Offsets) -> bytes:
+async def _answered(stale: Offsets) -> bytes:
+    await asyncio.sleep(0)  # half a million have just been joined
     return log_pb.AckResponseColumns(stale=_column(stale)).SerializeToString()
 
 
@@ -354,4 +355,4 @@ def _resumed(batch: Batch) -> bytes:
 
 
 def _column(offsets: Offsets) -> bytes:
-    return offsets.astype("<u8").tobytes()
+    return offsets.astype("<u8", copy=False).tobytes()
