@@ -62,6 +62,7 @@ class Limits(_Section):
     record_overhead_bytes_max: Count = 64 << 10  # tags, keys and properties together
     batch_messages_max: Annotated[int, Field(ge=1, le=65_536)] = 4_096
     batch_bytes_max: Count = 4 << 20
+    batch_topics_max: Count = 1_024  # each is made, and may get its message at once, with one command
 
     @property
     def retries_bytes_max(self) -> int:

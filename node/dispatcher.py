@@ -41,6 +41,12 @@ COPIES_MAX: Final = 2_500
 """Of retries, released with one commit, and of others that overtake while more are pending. The ledger has
 each copy read, which takes every replica some 2.5 µs."""
 
+QUEUES_MAX: Final = 500
+"""Ready queues that messages are released to with one commit: one takes every replica some 10 to 20 µs."""
+
+EPSILON: Final = 1e-9
+"""Of a sum of shares, for what its rounding may add up to."""
+
 COMMIT_MARGIN: Final = 1.5
 """Of what a commit took, what the next ones are allowed."""
 COMMIT_DECAY: Final = 0.98
@@ -250,15 +256,21 @@ class Dispatcher:
             slices = min(2 * slices, settings.slices_max) if full else 1
 
     def _bounded(self, until_ms: int, count: int, slices: int) -> tuple[int, int]:
-        """The same, or as many messages and slices as have no more than COPIES_MAX copies among them."""
-        if self._copies_pending() <= COPIES_MAX:
+        """The same, or as many messages and slices as are within COPIES_MAX and QUEUES_MAX together."""
+        topics = self._wheel.topics_pending()
+        slices = min(slices, max(1, QUEUES_MAX // max(1, topics)))
+        copy = 1 / COPIES_MAX if self._copies_pending() > COPIES_MAX else 0.0
+        queue = 1 / QUEUES_MAX if topics > QUEUES_MAX else 0.0
+        if not copy and not queue:
             return count, slices
-        front = self._is_copy[self._wheel.front(until_ms, count * slices)]
-        copies = np.flatnonzero(front)
-        within = len(front) + COPIES_MAX - len(copies)  # what is not in memory may all be copies
-        if len(copies) > COPIES_MAX:
-            within = int(copies[COPIES_MAX])
-        return min(count, within), max(1, min(slices, within // count))
+        front = self._wheel.front(until_ms, count * slices)
+        share = self._is_copy[front] * copy
+        share[np.unique(front, return_index=True)[1]] += queue
+        used = np.cumsum(share)
+        within = int(np.searchsorted(used, 1 + EPSILON, side="right"))
+        if within == len(front):  # what is not in memory may all be copies, and each of another queue
+            within += int((1 + EPSILON - (used[-1] if len(used) else 0)) / (copy + queue))
+        return min(count, max(1, within)), max(1, min(slices, within // count))
 
     def _copies_pending(self) -> int:
         queues, known = self._machine.queues, len(self._is_copy)
@@ -272,6 +284,8 @@ class Dispatcher:
         quota = min(self._settings.overtaking_messages_max, command.count)
         if self._copies_pending() > COPIES_MAX:
             quota = min(quota, COPIES_MAX)
+        if self._wheel.topics_pending() > QUEUES_MAX:
+            quota = min(quota, QUEUES_MAX // 2)
         hour, global_index = self._wheel.overtaking(soon_ms, command.count, quota)
         fuller = log_pb.ReleaseCommand(hour=hour.tobytes(), global_index=global_index.tobytes())
         fuller.MergeFrom(command)

@@ -153,6 +153,10 @@ class Intake:
             return Refusal(Reason.PRODUCER_INVALID, text)
         if not request.topics:
             return Refusal(Reason.TOPIC_INVALID, "the topic is empty: name one")
+        if len(request.topics) > self.limits.batch_topics_max:
+            most = self.limits.batch_topics_max
+            text = f"the batch names {len(request.topics)} topics, more than {most}: split it"
+            return Refusal(Reason.BATCH_TOO_LARGE, text)
         if len(request.topics) > n:
             text = f"{len(request.topics)} topics for {n} messages: name each topic that a message has once"
             return Refusal(Reason.COLUMNS_DIFFER, text)

@@ -18,6 +18,8 @@ from tarry.wheel.state import HOUR_MS
 COMMAND_NS: Final = 50_000
 MESSAGE_NS: Final = 1_000
 """Of a schedule, with its record and its row of the ledger."""
+TOPIC_NS: Final = 10_000
+"""For each topic that a schedule names: to make it, or to append to its ready queue."""
 HOUR_NS: Final = 2_000
 """For each hour that a schedule or a cancel touches."""
 OFFSET_NS: Final = 200
@@ -41,7 +43,8 @@ def cost_us(command: Message, *, copies: bool = False) -> int:
 def _more_ns(command: Message, *, copies: bool) -> int:
     match command:
         case log_pb.ScheduleCommand(request=request):
-            return len(request.records) * MESSAGE_NS + HOUR_NS * _hours(command.due_ms or request.due_ms)
+            hours = HOUR_NS * _hours(command.due_ms or request.due_ms)
+            return len(request.records) * MESSAGE_NS + len(request.topics) * TOPIC_NS + hours
         case log_pb.CancelCommand():
             ids = np.frombuffer(command.hour, dtype="<u4")
             return len(ids) * MESSAGE_NS + HOUR_NS * len(np.unique(ids))

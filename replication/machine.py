@@ -41,6 +41,8 @@ from tarry.replication.wheel_checkpoint import WheelCheckpoints, wheel_state
 from tarry.wheel.state import CancelOutcome, Taken, WheelSettings, WheelState
 from tarry.wheel.wheel import Wheel
 
+FEW_FILES: Final = 64
+"""Of ready queues: so many are forced to disk one by one, more with all of the file system."""
 PREPARED_MAX: Final = 500
 """In one turn of the event loop: some 5 ms."""
 
@@ -281,9 +283,10 @@ class Machine:
         """Sync the files, then store the checkpoint, and return it. For a thread; one call at a time."""
         self.wheel.sync(captured.wheel, keep=self.snapshots > 0)
         touched = {path for changes in captured.queues for path in changes.write()}
-        folders = {path.parent for path in touched}
-        for path in {*touched, *folders, *(folder.parent for folder in folders)}:
-            sync_path(path)
+        if len(touched) < FEW_FILES or not self.wheel.sync_filesystem():
+            folders = {path.parent for path in touched}
+            for path in {*touched, *folders, *(folder.parent for folder in folders)}:
+                sync_path(path)
         wheel = self._wheel_checkpoints.serialized(captured.wheel)
         large = log_pb.Checkpoint(wheel=wheel, producers=captured.producers)
         checkpoint = b"".join((*captured.tables, large.SerializeToString()))

@@ -98,7 +98,7 @@ class Scheduling:
         parts: list[Part] = []
         places: list[int] = []
         taken: set[tuple[str, int]] = set()
-        now_ms = 0
+        now_ms = coming = 0  # coming: the parts' messages, not yet in the wheel
         for command in commands:
             if isinstance(command, Refusal):
                 outcomes.append(command)
@@ -108,12 +108,12 @@ class Scheduling:
             if key in taken or (key[0] and self._producers.full(key[0], bounds, len(parts))):
                 # the same request twice in one entry, or hardly room for a producer: those before come first
                 self._append(parts, places, outcomes, now_ms)
-                parts, places, taken = [], [], set()
+                parts, places, taken, coming = [], [], set(), 0
             known = self._known(*key, bounds) if key[0] else None
             part = known or read(command, self._queues, bounds)
-            if isinstance(part, Part) and not self._fits(part, parts, command.second_messages_max):
+            if isinstance(part, Part) and not self._fits(part, coming, command.second_messages_max):
                 self._append(parts, places, outcomes, now_ms)
-                parts, places, taken = [], [], set()
+                parts, places, taken, coming = [], [], set(), 0
                 part = admission.refusal(
                     self._wheel, self._queues, part.due_ms, part.queue, command.second_messages_max,
                     command.now_ms,
@@ -122,6 +122,7 @@ class Scheduling:
                 taken.add(key) if key[0] else None
                 places.append(len(outcomes))
                 parts.append(part)
+                coming += len(part.due_ms)
                 now_ms = command.now_ms
                 outcomes.append(Scheduled(b"", 0))
             else:
@@ -129,9 +130,9 @@ class Scheduling:
         self._append(parts, places, outcomes, now_ms)
         return outcomes
 
-    def _fits(self, part: Part, before: list[Part], second_messages_max: int) -> bool:
-        """Whether a part fits for certain, behind others not yet in the wheel; False: count exactly."""
-        coming = sum(len(other.due_ms) for other in before) + len(part.due_ms)
+    def _fits(self, part: Part, coming: int, second_messages_max: int) -> bool:
+        """Whether a part fits for certain, behind messages not yet in the wheel; False: count exactly."""
+        coming += len(part.due_ms)
         most = second_messages_max
         if most and self._wheel.pending + coming > most:
             hours = distinct(part.due_ms // HOUR_MS).tolist()

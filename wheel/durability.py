@@ -65,7 +65,7 @@ class Durability:
         created = {folder_name(hour) for hour in hours.keys() - self._hours.keys()}
         grown += [segment_name(one) for one, units in segments.items() if self._segments.get(one) != units]
         created.update(map(segment_name, segments.keys() - self._segments.keys()))
-        if len(grown) < _FEW or not self._sync_filesystem():
+        if len(grown) < _FEW or not self.sync_filesystem():
             self._sync_each(grown, created)
         self._hours, self._segments = hours, segments
         if not keep:
@@ -89,7 +89,7 @@ class Durability:
         if created:
             _sync_path(self._folder)
 
-    def _sync_filesystem(self) -> bool:
+    def sync_filesystem(self) -> bool:
         """Force the folder's whole file system to disk; False where this system cannot. Raises OSError."""
         if _syncfs is None:
             return False

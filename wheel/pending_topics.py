@@ -35,6 +35,11 @@ class PendingTopics:
         """How many of topics, shape (n,), are pending together."""
         return int(self._counts[topics[topics < len(self._counts)]].sum())
 
+    @property
+    def some(self) -> int:
+        """Of how many topics any are pending."""
+        return int(np.count_nonzero(self._counts))
+
     def capture(self) -> tuple[int, ...]:
         """All counts by topic, without the zeros at the end."""
         some = np.flatnonzero(self._counts)

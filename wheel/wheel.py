@@ -215,6 +215,10 @@ class Wheel:
         """How many messages of topics, shape (n,), are pending together."""
         return self._hours.topics.of_all(topics)
 
+    def topics_pending(self) -> int:
+        """Of how many topics any messages are pending."""
+        return self._hours.topics.some
+
     def pending_ahead(self, second: int, seconds: int) -> Numbers:
         """At most how many messages are pending in each second from `second` on, u4[seconds].
 
@@ -383,6 +387,13 @@ class Wheel:
         must not be committed.
         """
         self._durability.sync(state, self._hours.dropped, self._hours.far.dropped, keep=keep)
+
+    def sync_filesystem(self) -> bool:
+        """Force all of the folder's file system to disk, from any thread; False where this system cannot.
+
+        Raises OSError.
+        """
+        return self._durability.sync_filesystem()
 
     def close(self) -> None:
         """Close every file. What was appended since the last sync is in them, and not yet certain to stay."""

@@ -103,6 +103,11 @@ REFUSED: list[tuple[str, Schedules, str]] = [
     ("an over-long producer", one(producer="p" * 65, sequence=1, delay_ms=1), "PRODUCER_INVALID"),
     ("an empty batch", batch(0), "BATCH_EMPTY"),
     ("a batch one over the limit", batch(4_097), "BATCH_TOO_LARGE"),
+    (
+        "a batch of more topics than it may name",
+        batch(1_025, topics=[f"t{number}" for number in range(1_025)]),
+        "BATCH_TOO_LARGE",
+    ),
     ("a batch with too many bytes", batch(20, records=[bytes(250_000)] * 20), "BATCH_TOO_LARGE"),
     ("fewer times than records", batch(2, delay_ms=[1]), "COLUMNS_DIFFER"),
     ("more tag masks than records", batch(1, tag_mask=[1, 2]), "COLUMNS_DIFFER"),

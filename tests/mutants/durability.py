@@ -224,7 +224,7 @@ MUTANTS = (
     Mutant(
         "hours_are_not_synced",
         "a power loss tears what the checkpoint counts",
-        "        if len(grown) < _FEW or not self._sync_filesystem():\n            self._sync_each(grown, created)",
+        "        if len(grown) < _FEW or not self.sync_filesystem():\n            self._sync_each(grown, created)",
         "        if False:\n            self._sync_each(grown, created)",
         ("tests/wheel/test_recovery.py::test_syncing_forces_only_what_has_grown",),
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,7 @@ from tarry.node.app import Node
 from tarry.node.checkpoints import Checkpoints
 from tarry.node.config import Dispatch, NodeConfig
 from tarry.proto import tarry_log_pb2 as log_pb
-from tarry.replication.machine import Machine, MachineSettings
+from tarry.replication.machine import FEW_FILES, Machine, MachineSettings
 from tarry.replication.state_store import CheckpointDamaged, CheckpointRefused, StateStore
 from tests.replication.commands import NOW_MS, release, schedule, subscribe
 
@@ -123,3 +124,21 @@ def stored(folder: Path) -> log_pb.Checkpoint:
     checkpoint = store.load()
     store.close()
     return log_pb.Checkpoint.FromString(checkpoint or b"")
+
+
+async def test_the_files_of_many_queues_are_forced_to_disk_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine, synced = Machine(tmp_path, MachineSettings()), []
+    commands = [schedule([NOW_MS], topic=f"t{number}") for number in range(FEW_FILES)]
+    machine.apply(1, 1, [*commands, release(NOW_MS)])
+    fsync = os.fsync
+    monkeypatch.setattr("os.fsync", lambda fd: [synced.append(fd), fsync(fd)])
+    monkeypatch.setattr(machine.wheel._durability, "sync_filesystem", lambda: synced.append(-1) or True)
+    machine.write(machine.capture())
+    assert -1 in synced
+    assert len(synced) < FEW_FILES
+    machine.close()
+    again = Machine(tmp_path, MachineSettings())
+    assert [queue.units for queue in again.queues] == [1] * FEW_FILES
+    again.close()

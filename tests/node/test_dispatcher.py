@@ -143,6 +143,28 @@ async def test_only_copies_for_retries_that_are_due_bound_what_one_commit_releas
     assert len(log.released) <= (7 if due else 2)
 
 
+@pytest.mark.parametrize("away_ms", [10, 10_000])
+@pytest.mark.parametrize("topics", [10, 35])
+async def test_one_commit_releases_to_a_bounded_number_of_queues(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, topics: int, away_ms: int
+) -> None:
+    monkeypatch.setattr("tarry.node.dispatcher.QUEUES_MAX", 10)
+    replica, due_ms = Replica(tmp_path), NOW_MS - away_ms
+    for number in range(topics):
+        replica.apply(schedule([due_ms + at for at in range(10)], topic=f"t{number}", now_ms=due_ms))
+    log, settings = _Log(replica), Dispatch(slice_messages_max=100, slices_max=4, overtaking_messages_max=0)
+    running = asyncio.ensure_future(
+        Dispatcher(replica.machine, ClusterTime(_Standing()), settings, log.propose).run()
+    )
+    while replica.machine.wheel.pending:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    running.cancel()
+    assert max(map(len, log.released)) == 10
+    assert set(log.commits) == {1}
+    assert [queue.units for queue in replica.machine.queues] == [10] * topics
+    assert len(log.released) <= (2 if topics == 10 else topics * 10 // 10 + 1)
+
+
 def _over_hours(folder: Path, topics: Sequence[str], hours: int, each: int) -> Replica:
     """A replica that was away: of each topic so many messages are overdue in each hour."""
     replica = Replica(folder)

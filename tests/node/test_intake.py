@@ -29,6 +29,7 @@ LIMITS = Limits(
     tags_max=2,
     record_overhead_bytes_max=100,
     batch_messages_max=3,
+    batch_topics_max=2,
     batch_bytes_max=10_000,
     due_horizon_ms=1_000_000,
     jitter_ms_max=5_000,
@@ -51,6 +52,12 @@ def one(record: Record | None = None, **fields: object) -> log_pb.ScheduleComman
 def due(command: log_pb.ScheduleCommand | Refusal) -> list[int]:
     assert isinstance(command, log_pb.ScheduleCommand)
     return np.frombuffer(command.due_ms or command.request.due_ms, dtype="<i8").tolist()
+
+
+def test_a_batch_may_name_as_many_topics_as_the_limit_says() -> None:
+    command = batch(delay_ms=[1] * 3, records=[RECORD] * 3, topics=["a", "b"], topic=[0, 1, 1])
+    assert isinstance(command, log_pb.ScheduleCommand)
+    assert command.request.topics == ["a", "b"]
 
 
 def test_each_way_to_say_when_becomes_a_due_time() -> None:
@@ -105,6 +112,7 @@ def test_the_classic_eighteen_levels() -> None:
         ({"delay_ms": [1], "topics": ["sixsix"]}, Reason.TOPIC_INVALID),
         ({"delay_ms": [1], "topic": [1]}, Reason.COLUMNS_DIFFER),
         ({"delay_ms": [1], "topics": ["a", "b"]}, Reason.COLUMNS_DIFFER),
+        ({"delay_ms": [1] * 3, "records": [RECORD] * 3, "topics": ["a", "b", "c"]}, Reason.BATCH_TOO_LARGE),
         ({"delay_ms": [1, 2]}, Reason.COLUMNS_DIFFER),
         ({"delay_ms": [1], "tag_mask": [1, 2]}, Reason.COLUMNS_DIFFER),
         ({"delay_ms": [1], "jitter_ms": [1, 2]}, Reason.COLUMNS_DIFFER),

@@ -274,6 +274,44 @@ def test_cancelling_and_getting_what_lies_as_badly_as_it_may(
     assert cost.too_long(play(act)) == {}
 
 
+def test_messages_to_thousands_of_new_topics_that_are_due_at_one_instant() -> None:
+    most, batches = LIMITS.batch_topics_max, 4
+
+    async def act(lead: Leader, steps: cost.Steps) -> None:
+        due_ms, records = np.full(most, lead.node.time.now_ms() + 2_000), [RECORD] * most
+        requests = [
+            batch(
+                [f"t{first + at:0{LIMITS.topic_chars_max - 1}d}" for at in range(most)],
+                due_ms,
+                records,
+            )
+            for first in range(0, batches * most, most)
+        ]
+        async with steps.step("new topics, each alone"):
+            for request in requests[: batches // 2]:
+                assert isinstance(await lead.edge.schedule(request), bytes)
+        async with steps.step("new topics, at once"):
+            answers = await asyncio.gather(*map(lead.edge.schedule, requests[batches // 2 :]))
+        assert all(isinstance(answer, bytes) for answer in answers)
+        async with steps.step("the same topics"):
+            for request in requests:
+                assert isinstance(await lead.edge.schedule(request), bytes)
+        queues = lead.machine.queues
+        async with steps.step("release"):
+            await until(lambda: lead.machine.wheel.pending == 0)
+        assert [queue.units for queue in queues] == [2] * (batches * most)
+        late = batch([queue.topic for queue in queues][:most], due_ms - 10_000, records)
+        async with steps.step("overdue"):
+            assert isinstance(await lead.edge.schedule(late), bytes)
+            await until(lambda: lead.machine.wheel.pending == 0)
+        async with steps.step("checkpoint"):
+            await lead.node._core.checkpoints.write()
+        async with steps.step("digest"):
+            await lead.status(digest=True)
+
+    assert cost.too_long(play(act)) == {}
+
+
 def batch(topics: list[str], due_ms: NDArray[np.int64], records: list[bytes]) -> bytes:
     """Return a request whose messages go to the topics in turn."""
     topic = np.arange(len(due_ms)) % len(topics)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tarry.proto import tarry_log_pb2 as log_pb
-from tarry.replication.costs import COMMAND_NS, COPY_NS, HOUR_NS, MESSAGE_NS, cost_us
+from tarry.replication.costs import COMMAND_NS, COPY_NS, HOUR_NS, MESSAGE_NS, TOPIC_NS, cost_us
 from tarry.wheel.state import HOUR_MS
 
 COUNT = 4_096
@@ -20,8 +20,14 @@ def schedule(hours: int, *, now_ms: int = 0) -> log_pb.ScheduleCommand:
 
 @pytest.mark.parametrize("hours", [1, 100, COUNT])
 def test_a_schedule_costs_by_messages_and_hours(hours: int) -> None:
-    expected = COMMAND_NS + COUNT * MESSAGE_NS + hours * HOUR_NS
+    expected = COMMAND_NS + COUNT * MESSAGE_NS + TOPIC_NS + hours * HOUR_NS
     assert cost_us(schedule(hours)) == expected // 1_000
+
+
+def test_a_schedule_costs_by_the_topics_that_it_names() -> None:
+    command = schedule(1)
+    command.request.topics.extend(f"t{number}" for number in range(100))
+    assert cost_us(command) - cost_us(schedule(1)) == 100 * TOPIC_NS // 1_000
 
 
 def test_the_due_times_that_the_leader_worked_out_count() -> None:

@@ -82,3 +82,14 @@ def test_groups_moved_up_by_a_trim_are_told_in_one_order_also_by_a_replica_that_
     machine.apply(3, 1, [trim([0], [1])])
     assert machine.queues.take_moved() == [("t", group) for group in "abc"]
     machine.close()
+
+
+def test_what_an_entry_of_many_schedules_costs_grows_with_their_number_alone(tmp_path: Path) -> None:
+    lines: Counter[str] = Counter()
+    machine = Machine(tmp_path, MachineSettings())
+    for index, count in enumerate([10, 100, 800]):
+        commands = [schedule([NOW_MS + 5_000])] * count
+        with counted(lines, str(count)):
+            machine.apply(index + 1, 1, commands)
+    assert lines["800"] < 9 * lines["100"]
+    machine.close()
