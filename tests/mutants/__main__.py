@@ -26,6 +26,8 @@ from tests.mutants.mutant import ROOT, Mutant, PatternLost, locate, mutated, pro
 
 NOTICED_MIN = 0.95
 COPIED = ("bench", "chaos", "client", "node", "proto", "replication", "spark", "tests", "wheel")
+NOTICED = (1, -signal.SIGBUS, -signal.SIGSEGV)
+"""What pytest returns where a test fails, or the mutant ends the process: a file is shorter than its mapping."""
 FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
 
 
@@ -101,7 +103,7 @@ class Copy:
             process.communicate()
             return "hangs", f"over {seconds:.0f} s"
         by = FAILED.search(said)
-        if process.returncode == 1:
+        if process.returncode in NOTICED:
             return "noticed", by[1] if by else ""
         if process.returncode == 0:
             return "survives", ""

@@ -2,6 +2,26 @@
 
 from __future__ import annotations
 
-from tests.mutants import consensus, damage, delivery, durability, strangers
+from tests.mutants import (
+    consensus,
+    damage,
+    delivery,
+    durability,
+    far_hours,
+    founding,
+    strangers,
+    streams,
+    turns,
+)
 
-MUTANTS = [*consensus.MUTANTS, *durability.MUTANTS, *delivery.MUTANTS, *strangers.MUTANTS, *damage.MUTANTS]
+MUTANTS = [
+    *consensus.MUTANTS,
+    *durability.MUTANTS,
+    *delivery.MUTANTS,
+    *strangers.MUTANTS,
+    *streams.MUTANTS,
+    *damage.MUTANTS,
+    *far_hours.MUTANTS,
+    *founding.MUTANTS,
+    *turns.MUTANTS,
+]

@@ -240,4 +240,269 @@ MUTANTS = (
         "",
         ("tests/cluster/test_file_modes.py::test_nobody_else_may_read_a_file_of_a_node",),
     ),
+    Mutant(
+        "nothing_of_a_state_is_forced_to_disk",
+        "a power loss tears what the checkpoint counts",
+        "def sync_path(path: Path) -> None:\n"
+        '    """Force a file or folder to disk."""\n'
+        "    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)\n"
+        "    try:\n"
+        "        os.fsync(fd)\n",
+        "def sync_path(path: Path) -> None:\n"
+        '    """Force a file or folder to disk."""\n'
+        "    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)\n"
+        "    try:\n"
+        "        pass\n",
+        (
+            "tests/replication/test_synced.py::test_the_names_of_all_new_folders_are_synced_up_to_one_that_was_there",
+        ),
+    ),
+    Mutant(
+        "names_of_new_queues_are_not_synced",
+        "a ready queue goes with the power",
+        "for path in {*touched, *folders, *(folder.parent for folder in folders)}:",
+        "for path in touched:",
+        (
+            "tests/replication/test_synced.py::test_a_checkpoint_forces_queues_that_have_grown_to_disk_and_the_names_that_lead_to_them",
+        ),
+    ),
+    Mutant(
+        "the_name_of_a_new_queues_folder_is_not_synced",
+        "a ready queue goes with the power",
+        "for path in {*touched, *folders, *(folder.parent for folder in folders)}:",
+        "for path in {*touched, *folders}:",
+        (
+            "tests/replication/test_synced.py::test_a_checkpoint_forces_queues_that_have_grown_to_disk_and_the_names_that_lead_to_them",
+        ),
+    ),
+    Mutant(
+        "what_a_queue_got_is_not_touched",
+        "a power loss tears what the checkpoint counts",
+        "            _write_all(self._fd(segment), part, position)\n            self._touched.add(segment)\n",
+        "            _write_all(self._fd(segment), part, position)\n",
+        (
+            "tests/replication/test_ready_queue.py"
+            "::test_all_files_that_were_written_are_synced_also_those_that_nothing_is_in_memory_of",
+        ),
+    ),
+    Mutant(
+        "units_in_memory_are_not_written",
+        "a crash loses released messages that the checkpoint counts",
+        "            try:\n                _write_all(fd, part, position)\n",
+        "            try:\n                pass\n",
+        (
+            "tests/replication/test_ready_queue.py"
+            "::test_all_files_that_were_written_are_synced_also_those_that_nothing_is_in_memory_of",
+        ),
+    ),
+    Mutant(
+        "a_file_that_units_in_memory_went_to_is_not_synced",
+        "a power loss tears what the checkpoint counts",
+        "                os.close(fd)\n            written.add(segment)\n",
+        "                os.close(fd)\n",
+        (
+            "tests/replication/test_ready_queue.py"
+            "::test_all_files_that_were_written_are_synced_also_those_that_nothing_is_in_memory_of",
+        ),
+    ),
+    Mutant(
+        "any_number_of_units_stays_in_memory",
+        "memory grows with what is released",
+        "        if len(self._tail) > (TAIL_UNITS + self.queue % TAIL_UNITS) * UNIT_BYTES:\n",
+        "        if False:\n",
+        (
+            "tests/replication/test_ready_queue.py"
+            "::test_units_that_are_in_memory_alone_are_read_and_a_thread_writes_them_while_more_come",
+        ),
+    ),
+    Mutant(
+        "what_was_mended_is_not_touched",
+        "a power loss brings the damage back",
+        "memoryview(units), start * UNIT_BYTES)\n        self._touched.add(segment)\n",
+        "memoryview(units), start * UNIT_BYTES)\n",
+        (
+            "tests/replication/test_ready_queue.py::test_damaged_units_are_mended_by_their_own_bytes_and_by_no_others",
+        ),
+    ),
+    Mutant(
+        "the_name_of_the_journals_file_is_not_synced",
+        "the journal goes with the power",
+        "    for there in (folder, folder.parent):  # LMDB syncs its file, not the names that lead to it\n        sync_path(there)\n",
+        "",
+        (
+            "tests/replication/test_synced.py::test_the_names_of_all_new_folders_are_synced_up_to_one_that_was_there",
+        ),
+    ),
+    Mutant(
+        "an_environment_cut_short_is_read",
+        "the process is killed instead of saying what is damaged",
+        "    if file.stat().st_size < needed:\n",
+        "    if False:\n",
+        ("tests/replication/test_journal_damage.py",),
+    ),
+    Mutant(
+        "a_side_folder_is_not_forced_to_disk",
+        "a power loss after the swap leaves a torn state in use",
+        "        sync_path(self.side)\n        self._number += 1\n",
+        "        self._number += 1\n",
+        (
+            "tests/replication/test_synced.py::test_a_state_that_came_is_on_disk_before_it_is_named_and_then_so_is_its_name",
+        ),
+    ),
+    Mutant(
+        "the_pointer_is_not_forced_to_disk",
+        "after a power loss no state is named",
+        "        sync_path(fresh)\n",
+        "",
+        (
+            "tests/replication/test_synced.py::test_a_state_that_came_is_on_disk_before_it_is_named_and_then_so_is_its_name",
+        ),
+    ),
+    Mutant(
+        "a_missing_pointer_is_written_anew",
+        "a node goes on from a state of long ago",
+        "        if others and not pointer.exists():\n",
+        "        if False:\n",
+        ("tests/replication/test_state_transfer.py::test_states_that_no_pointer_names_are_not_removed",),
+    ),
+    Mutant(
+        "a_second_checkpoint_follows_a_failed_sync",
+        "a checkpoint counts what is not on disk",
+        "            if self._failed:  # what",
+        "            if False:  # what",
+        ("tests/replication/test_synced.py::test_after_a_sync_that_failed_nothing_is_committed_or_trimmed",),
+    ),
+    Mutant(
+        "checksums_that_do_not_fit_a_queue_are_taken",
+        "units are proven by another block's checksum",
+        "        if self.base > end or len(self._crcs) != end // BLOCK_UNITS - self.base // BLOCK_UNITS + 1:\n",
+        "        if False:\n",
+        (
+            "tests/replication/test_ready_queue.py::test_checksums_that_are_not_as_many_as_the_blocks_are_refused",
+        ),
+    ),
+    Mutant(
+        "units_of_before_are_taken_for_proven",
+        "a queue of an earlier version counts as damaged",
+        "self.base = end if base is None else base",
+        "self.base = 0 if base is None else base",
+        (
+            "tests/replication/test_ready_queue.py"
+            "::test_units_of_a_version_without_checksums_are_read_and_later_ones_are_proven",
+        ),
+    ),
+    Mutant(
+        "the_end_of_a_block_is_not_noted",
+        "a queue's units are proven by another block's checksum",
+        "            if self.end % BLOCK_UNITS == 0:\n                self._crcs.append(self.crc)\n",
+        "            if self.end % BLOCK_UNITS == 1:\n                self._crcs.append(self.crc)\n",
+        (
+            "tests/replication/test_ready_queue.py"
+            "::test_units_come_back_as_they_were_appended_also_after_a_restart",
+        ),
+    ),
+    Mutant(
+        "checksums_of_what_was_trimmed_stay",
+        "memory and checkpoints grow with all that was ever released",
+        "        self.proof.forget(self.first)\n",
+        "",
+        (
+            "tests/replication/test_ready_queue.py::test_what_was_trimmed_is_proven_no_more_and_the_rest_still_is",
+        ),
+    ),
+    Mutant(
+        "a_queue_is_forgotten_with_the_block_it_goes_on_in",
+        "the rest of a block can be proven no more",
+        "        base = offset - offset % BLOCK_UNITS\n",
+        "        base = offset + -offset % BLOCK_UNITS\n",
+        (
+            "tests/replication/test_ready_queue.py::test_what_was_trimmed_is_proven_no_more_and_the_rest_still_is",
+        ),
+    ),
+    Mutant(
+        "the_segment_that_a_queue_goes_on_in_is_deleted",
+        "released messages are lost",
+        "for segment in range(before // SEGMENT_UNITS, self.first // SEGMENT_UNITS):",
+        "for segment in range(before // SEGMENT_UNITS, self.first // SEGMENT_UNITS + 1):",
+        ("tests/replication/test_ready_queue.py::test_what_is_trimmed_goes_by_whole_files",),
+    ),
+    Mutant(
+        "a_queue_without_its_last_file_is_opened",
+        "released messages are lost in silence",
+        "            if not self._path(first).exists():\n                raise QueueDamaged",
+        "            if False:\n                raise QueueDamaged",
+        (
+            "tests/replication/test_ready_queue.py::test_a_queue_without_the_file_that_it_goes_on_in_is_not_opened",
+        ),
+    ),
+    Mutant(
+        "a_file_that_is_missing_ends_the_scrub",
+        "damage behind it is never found",
+        '        except FileNotFoundError:\n            data = b""\n',
+        "        except FileNotFoundError:\n            return\n",
+        (
+            "tests/replication/test_ready_queue.py::test_a_scan_finds_what_is_damaged_in_each_file_in_portions",
+        ),
+    ),
+    Mutant(
+        "what_is_kept_of_a_state_is_taken_for_its_beginning",
+        "a state is joined from two",
+        "    return kept.size_bytes if crc == kept.crc32c else 0\n",
+        "    return kept.size_bytes\n",
+        ("tests/replication/test_snapshot.py::test_of_a_file_only_what_follows_its_own_beginning_is_sent",),
+    ),
+    Mutant(
+        "a_whole_file_that_is_kept_is_not_compared",
+        "a state has a rotten file",
+        "            return kept.crc32c == file.crc32c\n",
+        "            return True\n",
+        ("tests/replication/test_snapshot.py::test_what_is_here_and_differs_is_replaced",),
+    ),
+    Mutant(
+        "chunks_may_leave_a_hole",
+        "a state with a hole in it is installed",
+        "if (chunk.file, chunk.offset) != (self._file, self._offset) or not chunk.data:",
+        "if chunk.file != self._file or not chunk.data:",
+        (
+            "tests/replication/test_snapshot.py::test_a_part_of_another_place_is_noticed_though_the_files_bytes_are_all_there",
+        ),
+    ),
+    Mutant(
+        "what_came_is_not_proven",
+        "damage of one disk becomes a majority's",
+        "    await run_blocking(sink.prove)\n",
+        "",
+        (
+            "tests/replication/test_snapshot.py::test_what_came_whole_and_is_damaged_all_the_same_is_not_taken",
+        ),
+    ),
+    Mutant(
+        "files_of_another_state_stay",
+        "a state has files that its checkpoint does not name",
+        "            if path.is_file() and path.relative_to(side).as_posix() not in names:\n",
+        "            if False:\n",
+        (
+            "tests/replication/test_state_transfer.py"
+            "::test_an_arrival_that_was_interrupted_keeps_what_came_and_no_other_file",
+        ),
+    ),
+    Mutant(
+        "a_snapshot_holds_no_files",
+        "a follower's state breaks off",
+        "        self._machine.snapshots += 1  # before",
+        "        self._machine.snapshots += 0  # before",
+        (
+            "tests/replication/test_state_transfer.py"
+            "::test_what_a_snapshot_names_is_deleted_only_once_it_is_given",
+        ),
+    ),
+    Mutant(
+        "a_snapshot_that_fails_holds_files_for_ever",
+        "nothing is ever deleted again",
+        "        except BaseException:\n            self._machine.snapshots -= 1\n",
+        "        except BaseException:\n            pass\n",
+        (
+            "tests/replication/test_state_transfer.py::test_a_state_with_a_damaged_index_or_queue_is_not_given",
+        ),
+    ),
 )

@@ -1,4 +1,4 @@
-"""Mutants of who may speak, what strangers, requests and slow links may cost, and what may reach the log."""
+"""Mutants of who may speak, what strangers and requests may cost, and what may reach the log."""
 
 from __future__ import annotations
 
@@ -117,139 +117,6 @@ PEERS = (
     ),
 )
 
-STREAMS = (
-    Mutant(
-        "appends_go_with_the_heartbeats",
-        "bulk keeps heartbeats waiting, and a slow link loses its leader",
-        'BULK: Final = frozenset({"append", "need_snapshot"})',
-        "BULK: Final = frozenset()",
-        ("tests/simulation/test_slow_nodes_and_links.py::test_bulk_over_slow_links_keeps_its_leader",),
-    ),
-    Mutant(
-        "only_whole_frames_are_life",
-        "a slow link is cut while it carries a frame",
-        "        listener = self._listener\n        self._heard = self._loop.time()\n        try:",
-        "        listener = self._listener\n        try:",
-        (
-            "tests/replication/test_peer_listener.py::test_a_frame_may_take_as_long_as_the_slowest_link_needs_for_it_and_no_byte_may_stay_away",
-        ),
-    ),
-    Mutant(
-        "a_large_frame_has_no_longer",
-        "a slow link is cut while it carries a frame",
-        "allowed_s = self._silence_s + self._unframing.begun_bytes / SLOWEST_BYTES_PER_S",
-        "allowed_s = self._silence_s",
-        (
-            "tests/replication/test_peer_listener.py::test_a_frame_may_take_as_long_as_the_slowest_link_needs_for_it_and_no_byte_may_stay_away",
-        ),
-    ),
-    Mutant(
-        "a_frame_may_take_for_ever",
-        "a stream that gets nowhere is kept",
-        "self._unframing.begun_bytes > 0 and now - self._whole >= allowed_s",
-        "False",
-        (
-            "tests/replication/test_peer_listener.py::test_a_frame_may_take_as_long_as_the_slowest_link_needs_for_it_and_no_byte_may_stay_away",
-        ),
-    ),
-    Mutant(
-        "a_frame_may_have_any_size",
-        "a peer takes all memory",
-        "if mark != _MARK or size > self._frame_bytes_max:",
-        "if mark != _MARK:",
-        (
-            "tests/replication/test_peer_frames.py::test_a_frame_of_the_largest_size_fits_and_a_larger_one_does_not",
-        ),
-    ),
-    Mutant(
-        "a_message_may_have_any_size",
-        "a peer takes all memory by pieces",
-        "if sum(map(len, pieces)) > self._message_bytes_max:",
-        "if False:",
-        ("tests/replication/test_wire.py::test_a_message_without_end_is_refused_at_its_limit",),
-    ),
-    Mutant(
-        "pieces_with_a_hole_are_joined",
-        "what was lost in the middle of a message goes unnoticed",
-        "        if frame.sequence > before + 1:\n            heard.pieces[frame.bulk].clear()\n",
-        "",
-        ("tests/replication/test_wire.py::test_a_message_in_pieces_comes_whole_or_not_at_all",),
-    ),
-    Mutant(
-        "one_order_for_both_streams",
-        "an append that a heartbeat has overtaken counts for nothing",
-        "before = heard.sequences[frame.bulk]",
-        "before = max(heard.sequences.values())",
-        (
-            "tests/replication/test_wire.py::test_each_of_two_streams_has_its_own_order_and_waits_for_no_other",
-        ),
-    ),
-    Mutant(
-        "the_window_of_a_slow_link_stays",
-        "the queue of a slow link grows without end",
-        "            self._shrink(int(self.window_bytes * wanted_s / taken_s))\n",
-        "            pass\n",
-        ("tests/replication/test_guard_flow.py::test_the_window_follows_a_link_that_becomes_slower",),
-    ),
-    Mutant(
-        "patience_regardless_of_size",
-        "what a slow link still carries is sent again, and again",
-        "patience_s = self.patience_s + self.under_way_bytes / _SLOWEST_BYTES_PER_S",
-        "patience_s = self.patience_s",
-        ("tests/replication/test_guard_flow.py::test_what_could_still_come_on_a_slow_way_is_not_lost",),
-    ),
-    Mutant(
-        "strangers_have_no_bound",
-        "silent connections take all descriptors",
-        "        if len(self._strangers) >= STRANGERS_MAX:\n",
-        "        if False:\n",
-        ("tests/replication/test_peer_listener.py::test_hundreds_who_say_nothing_keep_no_peer_out",),
-    ),
-    Mutant(
-        "a_handshake_with_anybody",
-        "strangers take the event loop by handshakes that they begin",
-        "if not self._announce(shown, loop.time()):",
-        "if not shown:",
-        (
-            "tests/replication/test_peer_listener.py::test_a_handshake_is_begun_with_nobody_who_shows_no_ticket",
-        ),
-    ),
-    Mutant(
-        "a_pass_is_good_twice",
-        "who has overheard a pass takes the event loop by handshakes",
-        'self._passes.pop(shown, b"")',
-        'self._passes.get(shown, b"")',
-        (
-            "tests/replication/test_peer_listener.py::test_a_pass_is_shown_once_and_as_long_as_its_ticket_is_good",
-        ),
-    ),
-    Mutant(
-        "who_has_a_pass_is_a_stranger_still",
-        "a peer behind a slow link is ended in its handshake for strangers",
-        "            del self._strangers[task]\n            self._announced.add(task)\n",
-        "            pass\n",
-        (
-            "tests/replication/test_peer_listener.py::test_who_is_in_its_handshake_with_a_ticket_is_not_ended_for_hundreds_without",
-        ),
-    ),
-    Mutant(
-        "strangers_may_stay",
-        "silent connections take all places",
-        "async with asyncio.timeout(self._deadline_s) as patience:",
-        "async with asyncio.timeout(None) as patience:",
-        (
-            "tests/replication/test_peer_listener.py::test_who_shows_no_ticket_in_time_is_closed_and_a_peer_is_not",
-        ),
-    ),
-    Mutant(
-        "a_peer_opens_any_number_of_streams",
-        "one peer takes all descriptors",
-        "for other in own[: max(0, len(own) + 1 - STREAMS_OF_A_PEER_MAX)]:",
-        "for other in own[:0]:",
-        ("tests/replication/test_peer_listener.py::test_hundreds_who_say_nothing_keep_no_peer_out",),
-    ),
-)
-
 CALLS = (
     Mutant(
         "who_has_no_token_is_read",
@@ -284,7 +151,7 @@ CALLS = (
     Mutant(
         "a_request_may_have_any_size",
         "a large request is parsed on the event loop",
-        "if self._bytes_max is not None and isinstance(request, bytes) and len(request) > self._bytes_max:",
+        "if bytes_max is not None and isinstance(request, bytes) and len(request) > bytes_max:",
         "if False:",
         ("tests/node/test_entrance.py::test_a_request_is_taken_up_to_its_size",),
     ),
@@ -369,9 +236,144 @@ CALLS = (
     Mutant(
         "hours_cost_nothing",
         "applying schedules of many hours holds up the event loop",
-        "return len(request.records) * MESSAGE_NS + HOUR_NS * _hours(command.due_ms or request.due_ms)",
-        "return len(request.records) * MESSAGE_NS",
+        "hours = HOUR_NS * _hours(command.due_ms or request.due_ms)",
+        "hours = 0",
         ("tests/replication/test_costs.py::test_a_schedule_costs_by_messages_and_hours",),
+    ),
+    Mutant(
+        "any_token_of_a_client_is_good",
+        "anybody calls what is for who has a token",
+        "            if hmac.compare_digest(secret.encode(), given):\n",
+        "            if True:\n",
+        ("tests/cluster/test_rights.py::test_a_missing_or_unknown_token_is_refused",),
+    ),
+    Mutant(
+        "a_right_for_a_topic_is_one_for_all_that_begin_alike",
+        "a token reads another tenant's topic",
+        'return topic.startswith(pattern[:-1]) if pattern.endswith("*") else topic == pattern',
+        'return topic.startswith(pattern.rstrip("*"))',
+        ("tests/cluster/test_rights.py::test_a_token_without_the_right_is_refused",),
+    ),
+    Mutant(
+        "who_may_operate_sees_no_topics",
+        "an operator's status is empty",
+        "if not self.on or (token is not None and token.operate):",
+        "if not self.on:",
+        ("tests/cluster/test_rights.py",),
+    ),
+    Mutant(
+        "any_token_is_a_peers",
+        "a stranger asks a node for what is for nodes",
+        "    if not peer_token or hmac.compare_digest(peer_token.encode(), given):\n",
+        "    if True:\n",
+        ("tests/cluster/test_strangers.py",),
+    ),
+    Mutant(
+        "all_of_health_is_for_everybody",
+        "who has no token holds streams of a node",
+        "None if path == HEALTH_CHECK else authorizer.unknown(metadata)",
+        "None",
+        ("tests/cluster/test_strangers.py::test_a_call_of_any_kind_is_refused_by_its_headers_alone",),
+    ),
+    Mutant(
+        "health_is_for_who_has_a_token",
+        "a load balancer takes a node for dead",
+        "None if path == HEALTH_CHECK else authorizer.unknown(metadata)",
+        "authorizer.unknown(metadata)",
+        (
+            "tests/cluster/test_strangers.py"
+            "::test_everybody_may_ask_for_health_and_who_has_a_token_for_all_of_it",
+        ),
+    ),
+    Mutant(
+        "calls_that_have_ended_stay_counted",
+        "a node refuses every call in time",
+        "            self.calls -= 1\n",
+        "            pass\n",
+        ("tests/node/test_entrance.py::test_calls_of_each_kind_are_counted_while_they_are_under_way",),
+    ),
+    Mutant(
+        "calls_of_streams_are_not_counted",
+        "anybody with a token takes all memory by streams",
+        "            with self._counted():\n                async with aclosing(",
+        "            if True:\n                async with aclosing(",
+        ("tests/node/test_entrance.py::test_calls_of_each_kind_are_counted_while_they_are_under_way",),
+    ),
+    Mutant(
+        "one_call_more_than_there_may_be",
+        "the bound of calls is overrun",
+        "if refusal is None and self.calls >= self._bounds.calls_max:",
+        "if refusal is None and self.calls > self._bounds.calls_max:",
+        ("tests/cluster/test_strangers.py::test_a_node_takes_no_more_connections_and_calls_than_it_says",),
+    ),
+    Mutant(
+        "young_calls_are_ended_for_others",
+        "who calls without end keeps everybody out",
+        "            if now - since >= GRACE_S:\n",
+        "            if True:\n",
+        (
+            "tests/node/test_entrance.py::test_of_too_many_silent_calls_the_oldest_is_ended_unless_it_is_young",
+        ),
+    ),
+    Mutant(
+        "calls_that_have_spoken_count_as_silent",
+        "calls that work are ended for silent ones",
+        "                    self._waiting.pop(patience, None)\n",
+        "                    pass\n",
+        ("tests/node/test_entrance.py::test_calls_of_each_kind_are_counted_while_they_are_under_way",),
+    ),
+    Mutant(
+        "later_requests_of_a_stream_have_any_size",
+        "a large request is parsed on the event loop",
+        "        async for request in requests:\n            await _check(request, context, bytes_max)\n",
+        "        async for request in requests:\n",
+        (
+            "tests/node/test_entrance.py::test_each_request_of_a_stream_is_taken_up_to_its_size_and_a_call_needs_one",
+        ),
+    ),
+    Mutant(
+        "a_call_without_a_request_goes_on",
+        "a service fails on a request that never came",
+        "            if first is None:\n                await abort",
+        "            if False:\n                await abort",
+        (
+            "tests/node/test_entrance.py::test_each_request_of_a_stream_is_taken_up_to_its_size_and_a_call_needs_one",
+        ),
+    ),
+    Mutant(
+        "a_consumer_may_be_silent_as_long_as_a_request_may_take",
+        "silent consumers take all calls",
+        "wait_ms = self._bounds.subscribe_ms if path == SUBSCRIBING else self._bounds.request_ms",
+        "wait_ms = self._bounds.request_ms",
+        ("tests/node/test_entrance.py::test_a_consumer_is_to_say_sooner_than_others_what_it_wants",),
+    ),
+    Mutant(
+        "connections_have_no_bound",
+        "silent connections take all descriptors",
+        '        ("grpc.max_allowed_incoming_connections", min(bounds.connections_max, files // 2)),\n',
+        "",
+        ("tests/cluster/test_strangers.py::test_a_node_takes_no_more_connections_and_calls_than_it_says",),
+    ),
+    Mutant(
+        "connections_take_all_descriptors",
+        "connections keep a node from opening its files",
+        "min(bounds.connections_max, files // 2)",
+        "bounds.connections_max",
+        ("tests/node/test_entrance.py::test_connections_leave_half_of_the_descriptors_to_files",),
+    ),
+    Mutant(
+        "idle_connections_stay",
+        "idle connections take all places",
+        '        ("grpc.max_connection_idle_ms", bounds.idle_ms),\n',
+        "",
+        ("tests/cluster/test_strangers.py::test_a_node_takes_no_more_connections_and_calls_than_it_says",),
+    ),
+    Mutant(
+        "a_connection_may_begin_without_end",
+        "connections that never begin take all places",
+        '        ("grpc.server_handshake_timeout_ms", bounds.handshake_ms),\n',
+        "",
+        ("tests/cluster/test_strangers.py::test_sockets_that_stay_silent_are_closed",),
     ),
 )
 
@@ -452,7 +454,6 @@ LOGGED = (
 
 MUTANTS = (
     *PEERS,
-    *STREAMS,
     *CALLS,
     *LOGGED,
 )

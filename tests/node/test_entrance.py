@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 from collections.abc import AsyncIterator
+from types import SimpleNamespace
 from typing import Any
 
+import grpc
 import pytest
 
 from tarry.node.config import Connections
-from tarry.node.services.entrance import GRACE_S, Entrance
+from tarry.node.connections import options
+from tarry.node.services.entrance import GRACE_S, SUBSCRIBING, Entrance
 from tests.simulation import virtual_loop
 from tests.simulation.edge import Context, StreamEnded
 
@@ -73,3 +77,90 @@ def test_a_request_is_taken_up_to_its_size() -> None:
             await entered(entrance(), one_request(bytes(11)))
 
     virtual_loop.run(play())
+
+
+async def echoed(requests: AsyncIterator[bytes], _: object) -> AsyncIterator[bytes]:
+    async for request in requests:
+        yield request
+
+
+async def given_back(request: bytes, _: object) -> bytes:
+    return request
+
+
+METHODS = {
+    "Stream": grpc.stream_stream_rpc_method_handler(echoed),
+    "One": grpc.unary_unary_rpc_method_handler(given_back),
+}
+BOUNDS = Connections(calls_max=2, subscribe_ms=1_000, request_ms=WAIT_MS)
+
+
+def serving() -> Entrance:
+    """With a method of each kind, and one that consumers call."""
+    service, _, method = SUBSCRIBING.strip("/").partition("/")
+    methods = {"tarry.v1.Any": METHODS, service: {method: METHODS["Stream"]}}
+    handlers: Any = [grpc.method_handlers_generic_handler(name, of) for name, of in methods.items()]
+    return Entrance(handlers, lambda path, metadata: None, BOUNDS, request_bytes_max=lambda path: 10)
+
+
+def called(to: Entrance, path: str) -> Any:
+    details: Any = SimpleNamespace(method=path, invocation_metadata=())
+    handler: Any = to.service(details)
+    return handler.stream_stream or handler.stream_unary
+
+
+async def requests_of(*sizes: int) -> AsyncIterator[bytes]:
+    for size in sizes:
+        yield bytes(size)
+
+
+def test_calls_of_each_kind_are_counted_while_they_are_under_way() -> None:
+    async def play() -> None:
+        to = serving()
+        streams = [called(to, "/tarry.v1.Any/Stream")(requests_of(1, 2), Context()) for _ in range(2)]
+        assert [await anext(stream) for stream in streams] == [bytes(1)] * 2
+        assert to.calls == 2
+        with pytest.raises(StreamEnded, match="2 calls are under way"):
+            await called(to, "/tarry.v1.Any/One")(requests_of(3), Context())
+        for stream in streams:
+            assert [len(response) async for response in stream] == [2]
+        assert to.calls == 0
+        assert await called(to, "/tarry.v1.Any/One")(requests_of(3), Context()) == bytes(3)
+        assert to.calls == 0
+        assert to._waiting == {}
+
+    virtual_loop.run(play())
+
+
+def test_each_request_of_a_stream_is_taken_up_to_its_size_and_a_call_needs_one() -> None:
+    async def play() -> None:
+        stream = called(serving(), "/tarry.v1.Any/Stream")(requests_of(1, 10, 11), Context())
+        assert [len(await anext(stream)) for _ in range(2)] == [1, 10]
+        with pytest.raises(StreamEnded, match="11 bytes, more than 10"):
+            await anext(stream)
+        assert [
+            one async for one in called(serving(), "/tarry.v1.Any/Stream")(requests_of(), Context())
+        ] == []
+        with pytest.raises(StreamEnded, match="ended without a request"):
+            await called(serving(), "/tarry.v1.Any/One")(requests_of(), Context())
+
+    virtual_loop.run(play())
+
+
+@pytest.mark.parametrize(("path", "after_ms"), [(SUBSCRIBING, 1_000), ("/tarry.v1.Any/Stream", WAIT_MS)])
+def test_a_consumer_is_to_say_sooner_than_others_what_it_wants(path: str, after_ms: int) -> None:
+    async def play() -> None:
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        with pytest.raises(StreamEnded, match=f"within {after_ms} ms"):
+            await anext(called(serving(), path)(nothing(), Context()))
+        assert round(1_000 * (loop.time() - begun)) == after_ms
+
+    virtual_loop.run(play())
+
+
+def test_connections_leave_half_of_the_descriptors_to_files() -> None:
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    for asked, allowed in ((7, 7), (files, files // 2)):
+        told = dict(options(Connections(connections_max=asked)))
+        assert told["grpc.max_allowed_incoming_connections"] == allowed

@@ -11,16 +11,21 @@ import pytest
 from google.protobuf.message import Message
 
 from tarry.node.feed import LOOK_UNITS_MAX, Feed
+from tarry.node.group_delivery import TURN_HOURS_MAX, TURN_MESSAGES_MAX
 from tarry.node.lanes import Lanes
 from tarry.node.leases import KEPT_MIN, Leases
 from tarry.node.redrive import redrive
 from tarry.node.retries import fitting
+from tarry.node.settling import FLIGHT_OFFSETS_MAX, RETRIES_MAX
+from tarry.proto import tarry_consumer_pb2 as pb
 from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.proto.tarry_message_pb2 import Record
 from tarry.proto.tarry_operator_pb2 import RedriveRequest, RedriveResponse
 from tarry.replication.groups import Acknowledged
 from tarry.replication.queues import Queues
 from tarry.replication.ready_queue import UNIT, ReadyQueue
-from tests.node.group_in_process import Group
+from tarry.wheel.state import HOUR_MS
+from tests.node.group_in_process import TOPIC, Group
 from tests.node.group_play import labels, pass_ms, play
 
 COMMAND_BYTES_MAX = 64 << 10
@@ -101,6 +106,79 @@ def test_what_is_nacked_at_once_is_retried_buried_and_redriven_by_commands_of_bo
         assert isinstance(last, RedriveResponse)
         assert (last.redriven, last.looked_at, last.done) == (messages, messages, True)
         assert most // 2 < max(sizes) <= most
+
+    play(steps)
+
+
+@pytest.mark.parametrize(
+    ("count", "body_bytes", "hours", "first"),
+    [
+        (TURN_MESSAGES_MAX + 900, 10, 1, TURN_MESSAGES_MAX),
+        (200, 100_000, 1, 50),  # by responses of ten
+        (2 * TURN_HOURS_MAX, 10, 2 * TURN_HOURS_MAX, TURN_HOURS_MAX),
+    ],
+    ids=["messages", "bytes", "hours"],
+)
+def test_a_turn_hands_over_so_much_and_the_next_ones_the_rest(
+    count: int, body_bytes: int, hours: int, first: int
+) -> None:
+    async def steps(group: Group) -> None:
+        now_ms = group.time.now_ms()
+        record = Record(body=bytes(body_bytes)).SerializeToString()
+        due_ms = now_ms - np.arange(count, 0, -1) * hours // count * HOUR_MS
+        columns = log_pb.ScheduleColumns(topics=[TOPIC], due_ms=due_ms.tobytes(), records=[record] * count)
+        group.apply(log_pb.ScheduleCommand(now_ms=int(due_ms[0]), request=columns))
+        group.apply(log_pb.ReleaseCommand(until_ms=now_ms, count=count, now_ms=now_ms))
+        group.show_applied()
+        for name in "abc":
+            group.join(name, credit=0)
+        consumers = [hand.consumer for hand in group.hands.values() if hand.consumer is not None]
+        for consumer in consumers:
+            consumer.credit = count
+        turns = []
+        while sum(turns) < count:
+            group.group.pump()
+            taken = [response for consumer in consumers for response in consumer.take_all()]
+            responses = map(pb.ConsumeResponse.FromString, taken)
+            turns.append(sum(len(response.deliveries.offset) for response in responses))
+        assert turns[0] == first
+        assert max(turns) <= first
+        assert sum(turns) == count
+
+    play(steps)
+
+
+def test_small_copies_share_a_command_up_to_so_many() -> None:
+    async def steps(group: Group) -> None:
+        messages = RETRIES_MAX + 100
+        group.join("a", credit=10 * messages)
+        for _ in range(messages):
+            group.schedule("", 0)
+        await pass_ms(group, 1)
+        sizes = [len(command.records) for command in (await nack_all(group))[:2]]
+        assert sizes == [RETRIES_MAX, 100]
+
+    play(steps)
+
+
+def test_acks_gather_up_to_so_many_offsets_and_what_is_beyond_goes_next() -> None:
+    async def steps(group: Group) -> None:
+        each, requests = FLIGHT_OFFSETS_MAX * 2 // 3, 5
+        fill(group, requests * each)
+        feed, settling = group.group.feeds[group.queue], group.group.settling
+        own = [np.arange(at * each, (at + 1) * each, dtype=np.uint64) for at in range(requests)]
+        for offsets in own:
+            feed.hand(offsets, "a", group.time.now_ms() + 60_000)
+        answers = [settling.ack("a", group.queue, offsets) for offsets in own]
+        flights = []
+        await group.settle()
+        while group.log:
+            commands = [command for command, _ in group.log]
+            assert all(command.ByteSize() <= COMMAND_BYTES_MAX for command in commands)
+            flights.append(sum(len(command.offset) // 8 for command in commands))  # type: ignore[attr-defined]
+            await group.commit()
+        assert flights == [2 * each, 2 * each, each]
+        assert [(await answer).tolist() for answer in answers] == [[]] * requests  # type: ignore[misc]
 
     play(steps)
 

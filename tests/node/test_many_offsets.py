@@ -63,3 +63,7 @@ async def test_each_piece_has_a_turn_of_its_own_whoever_asks() -> None:
     counting.cancel()
     assert answers == [[PIECE_OFFSETS, PIECE_OFFSETS, 1]] * 2
     assert len(set(done)) == len(done) == 6
+
+
+async def test_an_offset_that_is_named_twice_is_worked_on_once() -> None:
+    assert await Pieces().each([5, 3, 5, 9, 3], np.ndarray.tolist) == [[3, 5, 9]]

@@ -37,6 +37,7 @@ def test_who_comes_late_begins_once_nobody_is_left_who_may_have_heard_it() -> No
     assert may_begin("n3", THREE, {"n1": knows("n2"), "n2": knows("n1")})
     three = {"n1": knows("n2", "n3"), "n2": knows("n1", "n3"), "n3": knows("n1", "n2")}
     assert may_begin("n4", FIVE, three)
+    assert not may_begin("n4", FIVE, {"n1": knows("n2"), "n2": knows("n1")})  # others may have led
     three["n1"] = knows("n2", "n3", "n5")  # which may have led, and counted its answers
     assert not may_begin("n4", FIVE, three)
     assert not may_begin("n4", FIVE, {**three, "n5": FRESH})

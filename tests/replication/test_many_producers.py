@@ -44,6 +44,11 @@ def results(machine: Machine, commands: Sequence[bytes]) -> list[str]:
     return [said(outcome) for outcome in machine.apply(machine.applied_index + 1, 1, commands)]
 
 
+def kept(machine: Machine) -> list[str]:
+    """Who is remembered, the stalest first."""
+    return [log_pb.ProducerCheckpoint.FromString(one).producer for one in machine.producers.capture()]
+
+
 def test_a_retry_behind_more_other_producers_than_are_kept_is_answered_as_repeated(fresh: Machine) -> None:
     assert results(fresh, [bounded("p")]) == ["scheduled"]
     others = [bounded(str(number), SILENT_MS) for number in range(PRODUCERS_KEPT + 1)]
@@ -64,14 +69,33 @@ def test_who_is_silent_for_longer_makes_room_and_nobody_else(fresh: Machine) -> 
     assert results(fresh, [bounded("a"), bounded("b", 1)]) == ["scheduled"] * 2
     assert results(fresh, [bounded("c", SILENT_MS), bounded("a", SILENT_MS)]) == ["scheduled", "repeated"]
     assert results(fresh, [bounded("d", SILENT_MS + 1)]) == ["scheduled"]
-    names = [log_pb.ProducerCheckpoint.FromString(kept).producer for kept in fresh.producers.capture()]
-    assert names == ["b", "c", "d"]
+    assert kept(fresh) == ["b", "c", "d"]
 
 
 def test_a_producer_that_goes_on_is_not_silent(fresh: Machine) -> None:
     fresh.producers._producers_kept = 1
     results(fresh, [bounded("a"), bounded("b", 1), bounded("a", 9, sequence=2)])
-    assert results(fresh, [bounded("c", SILENT_MS + 9), bounded("a", SILENT_MS + 9)])[1] == "repeated"
+    assert results(fresh, [bounded("c", SILENT_MS + 9)]) == ["scheduled"]
+    assert kept(fresh) == ["a", "c"]
+
+
+def test_a_clock_that_is_set_back_makes_nobody_silent_sooner(fresh: Machine) -> None:
+    fresh.producers._producers_kept = 1
+    results(fresh, [bounded("a", 9), bounded("a", 0, sequence=2)])
+    results(fresh, [bounded("b", SILENT_MS + 9)])
+    assert kept(fresh) == ["a", "b"]
+
+
+def test_new_producers_of_one_entry_are_counted_together(fresh: Machine) -> None:
+    outcomes = results(fresh, [bounded(producer, most=2) for producer in "abcd"])
+    assert outcomes == ["scheduled"] * 2 + ["TOO_MANY_PRODUCERS"] * 2
+    assert kept(fresh) == ["a", "b"]
+
+
+def test_there_are_no_more_than_the_limit_also_where_more_would_be_remembered(fresh: Machine) -> None:
+    results(fresh, [bounded("a"), bounded("b", 1)])
+    results(fresh, [bounded("c", SILENT_MS + 1, most=2)])
+    assert kept(fresh) == ["b", "c"]
 
 
 @pytest.mark.parametrize("together", [True, False], ids=["in one entry", "one by one"])

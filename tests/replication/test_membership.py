@@ -55,6 +55,18 @@ def test_what_the_log_said_of_addresses_outlives_its_entries(journal: Journal) -
     assert Membership(journal, CONFIGURED).current() == {**CONFIGURED, "n2": "moved:1"}
 
 
+def test_a_member_that_was_removed_has_no_journal_until_it_is_added_with_one(journal: Journal) -> None:
+    members = Membership(journal, CONFIGURED)
+    known = []
+    for incarnation in (7, 0, 8):
+        added = MembershipChange(node="n4", address="new4:1", incarnation=incarnation)
+        journal.append(membership_payload(added), journal.last_index + 1, 1)
+        known.append(members.incarnations())
+        change(journal, "n4")
+        known.append(members.incarnations())
+    assert known == [{"n4": 7}, {}, {}, {}, {"n4": 8}, {}]
+
+
 def leave(journal: Journal, node: str) -> None:
     payload = membership_payload(MembershipChange(node=node, remove=True, returns=True))
     journal.append(payload, journal.last_index + 1, 1)

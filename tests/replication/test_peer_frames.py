@@ -47,9 +47,10 @@ def test_a_stream_of_something_else_is_known_by_its_first_bytes(opened: bytes) -
         unframing.ticket()
 
 
-def test_a_stream_that_lost_bytes_is_known_at_the_next_frame() -> None:
-    unframing = Unframing(10)
-    unframing.put((framed(b"first") + framed(b"second"))[1:])
+@pytest.mark.parametrize("lost", [1, 8, 12])
+def test_a_stream_that_lost_bytes_is_known_at_the_next_frame(lost: int) -> None:
+    unframing = Unframing(100)
+    unframing.put((framed(bytes(20)) + framed(b"second"))[lost:])
     with pytest.raises(StreamBroken):
         list(unframing.frames())
 

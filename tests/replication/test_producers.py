@@ -65,6 +65,7 @@ def test_the_stalest_producer_makes_room() -> None:
     table.remember("c", answer(1))
     assert table.answer("b", 1) is None
     assert table.answer("a", 1) is not None
+    assert table.answers_bytes == 3 * ANSWER_BYTES
 
 
 def test_answers_beyond_the_bytes_are_forgotten_stalest_producer_first_and_their_retries_are_too_old() -> (

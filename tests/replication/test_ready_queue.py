@@ -141,6 +141,40 @@ def test_a_file_that_is_shorter_than_its_checkpoint_says_is_not_opened(tmp_path:
         recovered(tmp_path, state)
 
 
+def test_all_files_that_were_written_are_synced_also_those_that_nothing_is_in_memory_of(
+    tmp_path: Path,
+) -> None:
+    queue = filled(tmp_path, UNITS)
+    queue.flush()
+    changes = queue.take_changes()
+    assert changes.units == 0
+    assert changes.write() == [segment(queue)]
+    assert queue.take_changes().write() == []
+    queue.append(some(3, queue.units))
+    changes = queue.take_changes()
+    assert changes.units == 3
+    assert changes.write() == [segment(queue)]
+    assert segment(queue).stat().st_size == (UNITS + 3) * UNIT_BYTES
+
+
+def test_a_queue_without_the_file_that_it_goes_on_in_is_not_opened(tmp_path: Path) -> None:
+    queue = filled(tmp_path, UNITS)
+    state = queue.capture()
+    queue.close()
+    segment(queue).unlink()
+    with pytest.raises(QueueDamaged, match="is missing"):
+        recovered(tmp_path, state)
+
+
+def test_what_is_trimmed_goes_by_whole_files(tmp_path: Path) -> None:
+    queue = filled(tmp_path, SEGMENT_UNITS + 10)
+    queue.trim(SEGMENT_UNITS - 1)
+    assert list(queue.take_changes().obsolete) == []
+    queue.trim(SEGMENT_UNITS)
+    assert list(queue.take_changes().obsolete) == [segment(queue)]
+    assert len(queue.read(SEGMENT_UNITS, 10)) == 10
+
+
 def test_damaged_units_are_mended_by_their_own_bytes_and_by_no_others(tmp_path: Path) -> None:
     queue = filled(tmp_path, UNITS)
     own = segment(queue).read_bytes()

@@ -15,7 +15,7 @@ from tarry.proto.tarry_peer_pb2 import (
     SnapshotFile,
     SnapshotManifest,
 )
-from tarry.replication.snapshot import Manifest, SnapshotFailed, fetch
+from tarry.replication.snapshot import Manifest, SnapshotFailed, _begun, fetch
 from tarry.replication.snapshot import SnapshotFile as Kept
 
 FILES = {"empty": b"", "one": b"first file", "two": b"the second"}
@@ -136,3 +136,30 @@ async def test_a_part_damaged_together_with_its_checksum_is_noticed_by_the_files
     said[2].chunk.crc32c = google_crc32c.value(said[2].chunk.data)
     with pytest.raises(SnapshotFailed, match="one: checksum"):
         await bring(said, Sink())
+
+
+async def test_a_part_of_another_place_is_noticed_though_the_files_bytes_are_all_there() -> None:
+    said = parts()
+    said[2].chunk.offset += 4
+    with pytest.raises(SnapshotFailed, match="at 8 instead of 1 at 4"):
+        await bring(said, Sink())
+
+
+class Given:
+    """A state of FILES that is given away."""
+
+    manifest = Manifest(7, [Kept(name, len(data), google_crc32c.value(data)) for name, data in FILES.items()])
+
+    def read(self, file: int, offset: int, size_bytes: int) -> bytes:
+        return list(FILES.values())[file][offset : offset + size_bytes]
+
+    def close(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("kept", "begun"),
+    [(b"", 0), (b"first", 5), (b"farst", 0), (b"first file", 10), (b"first file, longer", 0)],
+)
+def test_of_a_file_only_what_follows_its_own_beginning_is_sent(kept: bytes, begun: int) -> None:
+    left = SnapshotFile(name="one", size_bytes=len(kept), crc32c=google_crc32c.value(kept))
+    assert _begun(Given(), 1, left) == begun

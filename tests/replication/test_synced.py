@@ -49,6 +49,45 @@ def test_the_names_of_all_new_folders_are_synced_up_to_one_that_was_there(
     assert {".", "other", "other/data"} <= set(synced)
 
 
+def test_a_state_that_came_is_on_disk_before_it_is_named_and_then_so_is_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, synced = StateFolder(tmp_path), []
+    (folder.side / "ready").mkdir(parents=True)
+    (folder.side / "ready" / "units").write_bytes(b"units")
+
+    def note(fd: int) -> None:
+        synced.append(os.path.relpath(Path(f"/proc/self/fd/{fd}").readlink(), tmp_path.resolve()))
+
+    monkeypatch.setattr(os, "fsync", note)
+    folder.promote()
+    assert set(synced[:-2]) == {"state-2", "state-2/ready", "state-2/ready/units"}
+    assert synced[-2:] == ["current.new", "."]
+
+
+def test_a_checkpoint_forces_queues_that_have_grown_to_disk_and_the_names_that_lead_to_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: set[str] = set()
+    machine, file = Machine(tmp_path, MachineSettings()), f"ready/0/{0:016x}.ready"
+
+    def write() -> set[str]:
+        synced.clear()
+        machine.write(machine.capture())
+        return {name for name in synced if name.startswith("ready")}
+
+    def note(fd: int) -> None:
+        synced.add(os.path.relpath(Path(f"/proc/self/fd/{fd}").readlink(), tmp_path.resolve()))
+
+    monkeypatch.setattr(os, "fsync", note)
+    machine.apply(1, 1, [schedule([NOW_MS, NOW_MS + 1]), release(NOW_MS)])
+    assert write() == {"ready", "ready/0", file}
+    assert write() == set()
+    machine.apply(2, 1, [release(NOW_MS + 1)])
+    assert file in write()
+    machine.close()
+
+
 @contextmanager
 def failing(what: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Let the disk fail: one file's sync, that of all files, or the writing of the checkpoint."""

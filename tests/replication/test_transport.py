@@ -223,6 +223,57 @@ async def test_a_peer_that_comes_back_is_found_again() -> None:
     await between(play)
 
 
+@pytest.mark.parametrize("ended", [0, 1])
+async def test_with_one_stream_the_other_ends(ended: int) -> None:
+    async def play(one: End, other: End) -> None:
+        assert one.transport.send("n2", [VOTE], bulk=True)
+        assert one.transport.send("n2", [VOTE])
+        await other.until(lambda: len(other.received) == 2)  # both streams have come in
+        list(other.transport._listener.streams)[ended].end()
+        async with asyncio.timeout(5):
+            await one.until(lambda: one.links[1:2] == [("n2", False)])
+        await one.until(lambda: one.links[-1] == ("n2", True))
+
+    await between(play)
+
+
+async def test_what_waited_for_a_stream_is_not_said_on_the_next() -> None:
+    async def play(one: End, other: End) -> None:
+        assert one.transport.send("n2", [VOTE])  # so that its stream has come in
+        await other.until(lambda: len(other.received) == 1)
+        streams = list(other.transport._listener.streams)
+        for stream in streams:
+            stream._transport.pause_reading()
+        large = PeerMessage(heartbeat=Heartbeat(state=bytes(1 << 20))).SerializeToString()
+        while one.transport.send("n2", [large]):
+            pass
+        for stream in streams:
+            stream.end()
+        await one.until(lambda: len(one.links) == 3)  # it was down, and is up again
+        assert one.transport.send("n2", [VOTE])
+        await other.until(lambda: len(other.received) > 1)
+        assert [message.WhichOneof("body") for message in other.received] == ["vote", "vote"]
+
+    await between(play, ReplicationSettings(peer_queue_bytes_max=4 << 20))
+
+
+async def test_a_peer_that_listens_elsewhere_is_left_where_it_was() -> None:
+    async def play(one: End, other: End) -> None:
+        one.transport.set_peers({"n2": other.address})
+        elsewhere = End("n2")
+        await elsewhere.listen()
+        one.transport.set_peers({"n2": elsewhere.address})
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert one.links == [("n2", True), ("n2", False)]
+        await one.until(lambda: one.links[-1] == ("n2", True))
+        assert one.transport.send("n2", [VOTE])
+        await elsewhere.until(lambda: len(elsewhere.received) == 1)
+        await elsewhere.stop()
+
+    await between(play)
+
+
 @pytest.mark.parametrize(
     "said",
     [

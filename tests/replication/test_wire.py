@@ -97,6 +97,13 @@ def test_pieces_of_an_earlier_pair_of_streams_are_not_joined_with_those_of_the_n
     assert arrivals.open(way.seal([MESSAGE[-1:]], bulk=True, continued=True))[1] == []
 
 
+def test_a_message_that_was_begun_and_not_ended_is_not_joined_with_the_next() -> None:
+    way, arrivals = outbound(), inbound()
+    begun = way.seal([b"begun"], bulk=True, continues=True)
+    assert arrivals.open(begun)[1] == []
+    assert [len(arrivals.open(frame)[1]) for frame in in_pieces(way, MESSAGE, len(MESSAGE) - 1)] == [0, 1]
+
+
 def test_a_message_without_end_is_refused_at_its_limit() -> None:
     way, arrivals = outbound(), Inbound("tarry", "n2", message_bytes_max=100)
     frames = in_pieces(way, bytes(101), 50)

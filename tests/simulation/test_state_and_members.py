@@ -7,9 +7,11 @@ from dataclasses import replace
 
 import pytest
 
+from tarry.proto.tarry_peer_pb2 import HeartbeatReply, PeerMessage, VoteRequest
 from tarry.replication import snapshot
 from tarry.replication.snapshot import SnapshotFailed
 from tarry.replication.status import Dropped, MembershipRefused, NotLeader
+from tarry.replication.wire import Origin
 from tests.simulation import virtual_loop
 from tests.simulation.checker import Checker
 from tests.simulation.playing import elections, followers, isolate, scenario, write
@@ -244,6 +246,31 @@ def test_a_voter_whom_only_the_one_that_is_away_has_heard_waits_for_its_word() -
     virtual_loop.run(whole())
 
 
+def test_what_a_node_says_first_is_heeded_once_it_is_on_disk_that_it_has_spoken() -> None:
+    async def whole() -> None:
+        world = World(seed=1)
+        _, late, hearer = world.nodes
+        world.network.hold(late.name, hearer.name)
+
+        async def run() -> None:
+            world.start()
+            await write(world, 5)
+            assert late.name not in hearer.journal.spoken
+            request = PeerMessage(vote_request=VoteRequest(term=1))
+            hearer.driver._receive(late.name, [request], Origin(late.journal.incarnation))
+            assert late.name in hearer.journal.spoken
+            assert late.name not in hearer.journal.durable_spoken
+            assert late.name not in {peer for peer, *_ in hearer.driver._inbound}
+            await asyncio.sleep(0.1)
+            assert late.name in hearer.journal.durable_spoken
+            world.network.let_go(late.name, hearer.name)
+            await write(world, 5)
+
+        await world.during(run())
+
+    virtual_loop.run(whole())
+
+
 def test_an_added_member_with_an_emptied_disk_neither_votes_nor_counts() -> None:
     begin_anew_as_a_newcomer(added=True)
 
@@ -288,6 +315,39 @@ def begin_anew_as_a_newcomer(*, added: bool) -> None:
         await asyncio.sleep(3)
         assert victim.phase is None
         await write(world, 5)
+
+    scenario(play)
+
+
+def test_no_heartbeat_is_answered_by_another_journal_than_the_members() -> None:
+    async def play(world: World) -> None:
+        leader = await world.until_led()
+        member = followers(world, leader)[0].name
+        reply = PeerMessage(heartbeat_reply=HeartbeatReply(term=leader.driver._core.consensus.term))
+        leader.driver._receive(member, [reply], Origin(9, joined=True))
+        await asyncio.sleep(0.1)
+        assert leader.driver.dropped[member, Dropped.JOURNAL] == 1
+
+    scenario(play)
+
+
+def test_a_change_of_members_that_cannot_be_made_is_refused_and_changes_nothing() -> None:
+    async def play(world: World) -> None:
+        leader = await world.until_led()
+        other, change = followers(world, leader)[0].name, leader.driver
+        with pytest.raises(MembershipRefused, match=f"{other} is a member"):
+            await change.add(other, "elsewhere", 3000)
+        with pytest.raises(MembershipRefused, match="cannot remove itself"):
+            await change.remove(leader.name)
+        with pytest.raises(MembershipRefused, match="n9 is no member"):
+            await change.remove("n9")
+        adding = asyncio.ensure_future(change.add("n9", "nowhere", 1000))
+        await asyncio.sleep(0.1)
+        with pytest.raises(MembershipRefused, match="another change is running"):
+            await change.remove(other)
+        with pytest.raises(MembershipRefused, match="caught up"):
+            await adding
+        assert set(change.status().members) == {"n1", "n2", "n3"}
 
     scenario(play)
 

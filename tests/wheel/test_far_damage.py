@@ -120,6 +120,18 @@ def test_calls_answer_under_damage_as_without(
     assert again.digest() == whole.digest()
 
 
+@pytest.mark.parametrize(("field", "value"), [("global_index", 1), ("before", 302), ("before", 401)])
+@pytest.mark.parametrize("call", ["read", "cancel", "take"])
+def test_no_damage_makes_one_message_of_another(tmp_path: Path, call: str, field: str, value: int) -> None:
+    (whole, names), (wheel, _) = build(tmp_path / "whole"), build(tmp_path / "damaged")
+    path, place = index_of(tmp_path / "damaged"), in_unit(400, field)  # the newest unit of its hour
+    rotten = path.read_bytes()
+    path.write_bytes(rotten[:place] + value.to_bytes(4, "little") + rotten[place + 4 :])
+    older = names[100:101]  # of the same hour
+    assert CALLS[call](wheel, older) == CALLS[call](whole, older)
+    assert wheel.digest() == whole.digest()
+
+
 @pytest.mark.parametrize("field", FIELDS)
 def test_cleaning_moves_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, field: str) -> None:
     monkeypatch.setattr("tarry.wheel.far_log.SEGMENT_UNITS", 64)

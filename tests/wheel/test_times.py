@@ -153,3 +153,14 @@ def test_pending_messages_are_counted_per_second_and_per_hour(wheel: Wheel) -> N
     assert wheel.pending_per_second(hour)[1] == 0
     assert wheel.pending == 2
     assert wheel.pending_per_second(hour + 5).sum() == 0
+
+
+def test_a_time_by_which_so_many_hours_have_messages_is_the_last_before_the_next_of_them(
+    wheel: Wheel,
+) -> None:
+    append(wheel, [START_MS + hour * HOUR_MS for hour in (0, 1, 2, 5, 9)])
+    late_ms = START_MS + 20 * HOUR_MS
+    assert wheel.until_of_hours(late_ms, 3) == START_MS + 5 * HOUR_MS - 1
+    assert wheel.until_of_hours(late_ms, 4) == START_MS + 9 * HOUR_MS - 1
+    assert wheel.until_of_hours(late_ms, 5) == late_ms
+    assert wheel.until_of_hours(START_MS + HOUR_MS, 3) == START_MS + HOUR_MS

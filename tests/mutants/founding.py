@@ -1,0 +1,217 @@
+"""Mutants of how a member without a journal begins, and of who is known to have spoken."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+UNIT = "tests/replication/test_founding.py"
+LOST = f"{UNIT}::test_whose_name_has_spoken_before_has_lost_its_journal_whatever_others_say"
+LATE = f"{UNIT}::test_who_comes_late_begins_once_nobody_is_left_who_may_have_heard_it"
+NEW = f"{UNIT}::test_a_node_alone_begins_and_so_does_a_majority_that_is_new"
+TWO = f"{UNIT}::test_one_of_two_begins_anew_for_the_other_has_all_and_elects_nobody_alone"
+PLAYED = "tests/simulation/test_state_and_members.py"
+REGISTER = "tests/replication/test_register.py"
+EMPTIED = f"{PLAYED}::test_a_voter_with_an_emptied_disk_does_not_vote_and_comes_back_as_a_newcomer"
+AWAY = f"{PLAYED}::test_a_voter_whom_only_the_one_that_is_away_has_heard_waits_for_its_word"
+BEGUN = f"{PLAYED}::test_a_new_cluster_begins_with_a_majority_and_the_others_whenever_they_come"
+
+MUTANTS = (
+    Mutant(
+        "a_lost_journal_is_not_told",
+        "a node whose journal is lost waits for ever, or votes twice in a term",
+        "    if told and any(len(known[peer].members) > 2 for peer in told):\n",
+        "    if False:\n",
+        (LOST,),
+    ),
+    Mutant(
+        "a_lost_journal_of_three_is_not_told",
+        "one of three votes twice in a term",
+        "any(len(known[peer].members) > 2 for peer in told)",
+        "any(len(known[peer].members) > 3 for peer in told)",
+        (UNIT,),
+    ),
+    Mutant(
+        "one_of_two_is_told_of_a_lost_journal",
+        "one of two can never begin anew",
+        "any(len(known[peer].members) > 2 for peer in told)",
+        "any(len(known[peer].members) >= 2 for peer in told)",
+        (TWO,),
+    ),
+    Mutant(
+        "who_knows_others_counts_as_new",
+        "a node whose journal is lost begins beside those who have counted its word",
+        "if is_majority(1 + len(answers) - len(known), len(members)):",
+        "if is_majority(1 + len(answers), len(members)):",
+        (LATE,),
+    ),
+    Mutant(
+        "a_founder_counts_twice_as_new",
+        "half of the members found a second cluster",
+        "if is_majority(1 + len(answers) - len(known), len(members)):",
+        "if is_majority(2 + len(answers) - len(known), len(members)):",
+        (NEW,),
+    ),
+    Mutant(
+        "new_nodes_tell_what_they_know",
+        "a cluster that is new can never begin",
+        "known = {peer: answer for peer, answer in answers.items() if not answer.fresh}",
+        "known = dict(answers)",
+        (NEW,),
+    ),
+    Mutant(
+        "who_is_silent_is_passed_over",
+        "a node whose journal is lost begins while the one that has heard it is away",
+        "return not silent or (is_majority(len(known), len(members)) and not silent & heard_of)",
+        "return not silent or is_majority(len(known), len(members))",
+        (LATE,),
+    ),
+    Mutant(
+        "few_answers_are_enough_to_begin",
+        "a node whose journal is lost begins on a minority's word",
+        "return not silent or (is_majority(len(known), len(members)) and not silent & heard_of)",
+        "return not silent or not silent & heard_of",
+        (LATE,),
+    ),
+    Mutant(
+        "a_late_founder_needs_every_answer",
+        "a founder cannot begin while a member that never spoke is away",
+        "return not silent or (is_majority(len(known), len(members)) and not silent & heard_of)",
+        "return not silent",
+        (LATE,),
+    ),
+    Mutant(
+        "a_member_without_a_journal_begins_at_once",
+        "a node whose journal is lost votes twice in a term",
+        "            if self._journal.empty and self._node in self._membership.current():\n",
+        "            if False:\n",
+        (AWAY,),
+    ),
+    Mutant(
+        "a_newcomer_waits_to_be_founded",
+        "a newcomer never begins",
+        "            if self._journal.empty and self._node in self._membership.current():\n",
+        "            if self._journal.empty:\n",
+        (f"{PLAYED}::test_an_added_member_with_an_emptied_disk_neither_votes_nor_counts",),
+    ),
+    Mutant(
+        "a_member_waits_to_be_founded_at_each_start",
+        "a restarted majority never begins",
+        "            if self._journal.empty and self._node in self._membership.current():\n",
+        "            if self._node in self._membership.current():\n",
+        (f"{PLAYED}::test_e3_a_snapshot_that_arrives_damaged_is_refused_and_fetched_again",),
+    ),
+    Mutant(
+        "for_whom_a_founder_waits_is_not_told",
+        "an operator cannot see why a node does not begin",
+        "        core.waits_for = tuple(peer for peer, _ in others if peer not in answers)\n",
+        "",
+        (AWAY,),
+    ),
+    Mutant(
+        "who_has_voted_says_it_is_new",
+        "a second cluster begins beside a first that has elected",
+        "fresh = core.node in members and journal.term == 0 and journal.last_index <= 1",
+        "fresh = core.node in members and journal.last_index <= 1",
+        (f"{REGISTER}::test_a_node_is_new_as_long_as_it_has_neither_voted_nor_got_an_entry_and_is_a_member",),
+    ),
+    Mutant(
+        "who_has_entries_says_it_is_new",
+        "a second cluster begins beside a first that has acknowledged",
+        "fresh = core.node in members and journal.term == 0 and journal.last_index <= 1",
+        "fresh = core.node in members and journal.term == 0",
+        (f"{REGISTER}::test_a_node_is_new_as_long_as_it_has_neither_voted_nor_got_an_entry_and_is_a_member",),
+    ),
+    Mutant(
+        "a_newcomer_says_it_is_new",
+        "founders begin by the word of who is no member",
+        "fresh = core.node in members and journal.term == 0 and journal.last_index <= 1",
+        "fresh = journal.term == 0 and journal.last_index <= 1",
+        (f"{REGISTER}::test_a_node_is_new_as_long_as_it_has_neither_voted_nor_got_an_entry_and_is_a_member",),
+    ),
+    Mutant(
+        "who_has_spoken_is_not_noted",
+        "a node whose journal is lost is taken for new",
+        "        self._core.journal.note_spoken(node)\n",
+        "        self._core.journal.durable_spoken = self._core.journal.durable_spoken | {node}\n",
+        (f"{REGISTER}::test_who_speaks_is_noted_once_that_is_on_disk",),
+    ),
+    Mutant(
+        "who_speaks_counts_before_it_is_noted_on_disk",
+        "after a power loss a node whose journal is lost is taken for new",
+        "return node in self._core.journal.durable_spoken",
+        "return node in self._core.journal.spoken",
+        (f"{REGISTER}::test_who_speaks_is_noted_once_that_is_on_disk",),
+    ),
+    Mutant(
+        "who_speaks_counts_before_it_is_noted",
+        "after a crash a node whose journal is lost is taken for new",
+        "            self._register.note(peer)\n            self._early.append((peer, messages, origin))\n            return\n",
+        "            self._register.note(peer)\n",
+        (f"{PLAYED}::test_what_a_node_says_first_is_heeded_once_it_is_on_disk_that_it_has_spoken",),
+    ),
+    Mutant(
+        "a_note_of_who_has_spoken_is_not_written",
+        "a node whose journal is lost is taken for new",
+        "            self._head.spoken.nodes.append(node)\n            self._staged.head = True\n",
+        "            self._head.spoken.nodes.append(node)\n",
+        (f"{REGISTER}::test_who_speaks_is_noted_once_that_is_on_disk",),
+    ),
+    Mutant(
+        "a_journal_of_before_has_heard_nobody",
+        "a node whose journal is lost is taken for new by nodes that were updated",
+        "            spoken.extend(sorted(self._head.members.addresses))\n",
+        "            pass\n",
+        (f"{REGISTER}::test_by_a_journal_from_before_that_was_noted_all_founders_may_have_spoken",),
+    ),
+    Mutant(
+        "an_addition_names_no_journal",
+        "a member whose journal is lost counts",
+        "MembershipChange(node=node, address=address, incarnation=self.taught[node])",
+        "MembershipChange(node=node, address=address)",
+        (f"{PLAYED}::test_an_added_member_with_an_emptied_disk_neither_votes_nor_counts",),
+    ),
+    Mutant(
+        "a_member_that_left_keeps_its_journal",
+        "a member that was added again does not count",
+        "            known.pop(change.node, None)\n            if change.incarnation:\n",
+        "            if change.incarnation:\n",
+        (
+            "tests/replication/test_membership.py::test_a_member_that_was_removed_has_no_journal_until_it_is_added_with_one",
+        ),
+    ),
+    Mutant(
+        "answers_of_another_journal_count",
+        "a member whose journal is lost counts towards a commit",
+        'return self._is_expected(peer, origin) or message.WhichOneof("body") not in _ANSWERS',
+        "return True",
+        (f"{PLAYED}::test_an_added_member_with_an_emptied_disk_neither_votes_nor_counts",),
+    ),
+    Mutant(
+        "heartbeats_of_another_journal_count",
+        "a member whose journal is lost prolongs a lease",
+        "            at_once = self._is_expected(peer, origin)\n",
+        "            at_once = True\n",
+        (f"{PLAYED}::test_no_heartbeat_is_answered_by_another_journal_than_the_members",),
+    ),
+    Mutant(
+        "a_member_is_added_again",
+        "a member that counts becomes a learner",
+        '            raise MembershipRefused(f"{node} is a member")\n',
+        "            pass\n",
+        (f"{PLAYED}::test_a_change_of_members_that_cannot_be_made_is_refused_and_changes_nothing",),
+    ),
+    Mutant(
+        "a_leader_removes_itself",
+        "a cluster has no leader that may serve",
+        "        if node == self._core.node:\n            raise MembershipRefused",
+        "        if False:\n            raise MembershipRefused",
+        (f"{PLAYED}::test_a_change_of_members_that_cannot_be_made_is_refused_and_changes_nothing",),
+    ),
+    Mutant(
+        "two_joins_run_together",
+        "the second newcomer is never taught to its end",
+        '            raise MembershipRefused("another change is running")\n',
+        "            pass\n",
+        (f"{PLAYED}::test_a_change_of_members_that_cannot_be_made_is_refused_and_changes_nothing",),
+    ),
+)

@@ -1,0 +1,357 @@
+"""Mutants of what bounds memory and turns of the event loop: producers, entries by cost, and work in pieces."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+MANY = "tests/replication/test_many_producers.py"
+SILENT = f"{MANY}::test_who_is_silent_for_longer_makes_room_and_nobody_else"
+FULL = f"{MANY}::test_new_producers_are_refused_at_the_limit_until_one_has_been_silent"
+AGAIN = f"{MANY}::test_a_replica_that_started_again_forgets_and_refuses_the_same"
+TABLE = "tests/replication/test_producers.py"
+COSTS = "tests/replication/test_costs.py"
+
+PRODUCERS = (
+    Mutant(
+        "a_producer_is_forgotten_while_it_may_retry",
+        "a retry is scheduled twice",
+        "return stalest.heard_ms + bounds.silent_ms < bounds.now_ms",
+        "return True",
+        (SILENT,),
+    ),
+    Mutant(
+        "a_producer_is_silent_a_millisecond_too_soon",
+        "a retry at its last moment is scheduled twice",
+        "return stalest.heard_ms + bounds.silent_ms < bounds.now_ms",
+        "return stalest.heard_ms + bounds.silent_ms <= bounds.now_ms",
+        (SILENT,),
+    ),
+    Mutant(
+        "a_producer_that_goes_on_counts_as_silent",
+        "its retries are scheduled twice",
+        "            known.heard_ms = max(known.heard_ms, bounds.now_ms)\n",
+        "            known.heard_ms = known.heard_ms or bounds.now_ms\n",
+        (f"{MANY}::test_a_producer_that_goes_on_is_not_silent",),
+    ),
+    Mutant(
+        "a_clock_that_steps_back_makes_a_producer_silent",
+        "a retry after a failover is scheduled twice",
+        "known.heard_ms = max(known.heard_ms, bounds.now_ms)",
+        "known.heard_ms = bounds.now_ms",
+        (f"{MANY}::test_a_clock_that_is_set_back_makes_nobody_silent_sooner",),
+    ),
+    Mutant(
+        "one_producer_more_than_there_may_be",
+        "the bound of producers is overrun",
+        "and len(self._table) + coming >= bounds.producers_max",
+        "and len(self._table) + coming > bounds.producers_max",
+        (FULL,),
+    ),
+    Mutant(
+        "producers_of_one_entry_are_not_counted",
+        "the bound of producers is overrun by an entry's",
+        "and len(self._table) + coming >= bounds.producers_max",
+        "and len(self._table) >= bounds.producers_max",
+        (f"{MANY}::test_new_producers_of_one_entry_are_counted_together",),
+    ),
+    Mutant(
+        "producers_that_are_known_are_refused_too",
+        "at the limit nobody schedules any more",
+        "            and producer not in self._table\n            and (coming",
+        "            and (coming",
+        (FULL,),
+    ),
+    Mutant(
+        "the_bound_of_producers_is_not_looked_at",
+        "memory grows with names",
+        "return admission.too_many_producers(bounds) if self._producers.full(producer, bounds) else None",
+        "return None",
+        (FULL,),
+    ),
+    Mutant(
+        "silent_producers_give_no_room",
+        "at the limit new producers are refused for ever",
+        "and (coming > 0 or not self._silent(bounds))",
+        "and True",
+        (FULL,),
+    ),
+    Mutant(
+        "all_silent_producers_go_at_once",
+        "one entry holds up the event loop",
+        "for _ in range(FORGOTTEN_AT_ONCE_MAX):",
+        "while True:",
+        (f"{MANY}::test_many_that_were_silent_are_forgotten_a_few_at_a_time",),
+    ),
+    Mutant(
+        "a_bound_below_those_kept_frees_nothing",
+        "the table stays beyond its bound",
+        "most = min(self._producers_kept, bounds.producers_max)",
+        "most = self._producers_kept",
+        (f"{MANY}::test_there_are_no_more_than_the_limit_also_where_more_would_be_remembered",),
+    ),
+    Mutant(
+        "old_entries_have_the_new_bound",
+        "a log of before is applied otherwise than it was",
+        "        if not bounds.producers_max:\n            if len(self._table) > self._producers_kept:\n",
+        "        if not bounds.producers_max:\n            if False:\n",
+        (f"{MANY}::test_an_entry_from_before_the_bound_does_what_it_did",),
+    ),
+    Mutant(
+        "answers_of_who_is_forgotten_count_on",
+        "answers are forgotten though there is room, in time all",
+        "        self.answers_bytes -= sum(map(len, stalest.answers.values()))\n",
+        "",
+        (f"{TABLE}::test_the_stalest_producer_makes_room",),
+    ),
+    Mutant(
+        "when_a_producer_was_heard_is_not_in_the_checkpoint",
+        "a restarted replica forgets others than the rest does",
+        "            heard_ms=self.heard_ms,\n",
+        "",
+        (AGAIN,),
+    ),
+    Mutant(
+        "when_a_producer_was_heard_is_not_recovered",
+        "a restarted replica forgets others than the rest does",
+        "known = _Producer(checkpoint.floor, checkpoint.highest, checkpoint.heard_ms, answers, captured)",
+        "known = _Producer(checkpoint.floor, checkpoint.highest, 0, answers, captured)",
+        (AGAIN,),
+    ),
+    Mutant(
+        "who_was_heard_last_is_forgotten_first",
+        "retries of busy producers are scheduled twice",
+        "        self._table.move_to_end(producer)\n",
+        "",
+        (f"{TABLE}::test_the_stalest_producer_makes_room",),
+    ),
+    Mutant(
+        "commands_bear_no_bound_of_producers",
+        "memory grows with names",
+        "            command.producers_max = self.limits.producers_max\n",
+        "",
+        (
+            "tests/node/test_intake.py"
+            "::test_a_producer_s_command_has_the_leader_s_bounds_and_one_without_a_name_none",
+        ),
+    ),
+    Mutant(
+        "answers_of_any_size_are_kept",
+        "memory grows with answers",
+        "while self.answers_bytes > self._answers_bytes_max:",
+        "while False:",
+        (
+            f"{TABLE}::test_answers_beyond_the_bytes_are_forgotten_stalest_producer_first_and_their_retries_are_too_old",
+        ),
+    ),
+)
+
+COST = (
+    Mutant(
+        "due_times_of_the_leader_cost_nothing",
+        "delays over many hours hold up the event loop",
+        "HOUR_NS * _hours(command.due_ms or request.due_ms)",
+        "HOUR_NS * _hours(request.due_ms)",
+        (f"{COSTS}::test_the_due_times_that_the_leader_worked_out_count",),
+    ),
+    Mutant(
+        "an_hour_less_than_there_are",
+        "an entry is filled with more than a turn may take",
+        "return min(len(due), int(due.max()) // HOUR_MS - int(due.min()) // HOUR_MS + 1)",
+        "return min(len(due), int(due.max()) // HOUR_MS - int(due.min()) // HOUR_MS)",
+        (f"{COSTS}::test_a_schedule_costs_by_messages_and_hours",),
+    ),
+    Mutant(
+        "cancels_of_many_hours_cost_nothing_more",
+        "cancels over many hours hold up the event loop",
+        "return len(ids) * MESSAGE_NS + HOUR_NS * len(np.unique(ids))",
+        "return len(ids) * MESSAGE_NS",
+        (f"{COSTS}::test_a_cancel_costs_by_hours_too",),
+    ),
+    Mutant(
+        "retries_cost_nothing",
+        "nacks of many hold up the event loop",
+        "return len(command.records) * (RETRY_NS + HOUR_NS)",
+        "return 0",
+        (f"{COSTS}::test_whatever_names_more_costs_more",),
+    ),
+    Mutant(
+        "releases_cost_nothing",
+        "a backlog holds up the event loop",
+        "return RELEASE_NS * (command.count + len(command.hour) // 4)",
+        "return 0",
+        (f"{COSTS}::test_whatever_names_more_costs_more",),
+    ),
+    Mutant(
+        "what_overtakes_costs_nothing",
+        "a backlog of many topics holds up the event loop",
+        "return RELEASE_NS * (command.count + len(command.hour) // 4)",
+        "return RELEASE_NS * command.count",
+        (f"{COSTS}::test_whatever_names_more_costs_more",),
+    ),
+    Mutant(
+        "trims_of_hours_cost_nothing",
+        "deleting many hours holds up the event loop",
+        "return TRIM_NS * (len(command.hour) // 4 + len(command.queue) // 4)",
+        "return TRIM_NS * (len(command.queue) // 4)",
+        (f"{COSTS}::test_whatever_names_more_costs_more",),
+    ),
+    Mutant(
+        "a_turn_that_is_just_filled_is_too_full",
+        "entries are smaller than they may be",
+        "if commands and (len(command) > room_bytes or cost_us > room_us):",
+        "if commands and (len(command) > room_bytes or cost_us >= room_us):",
+        (
+            "tests/replication/test_proposals.py"
+            "::test_an_entry_costs_no_more_than_a_turn_may_but_for_one_command",
+        ),
+    ),
+)
+
+UNTIL = (
+    "tests/wheel/test_times.py"
+    "::test_a_time_by_which_so_many_hours_have_messages_is_the_last_before_the_next_of_them"
+)
+SIZE = "tests/node/test_group_size.py"
+HOURS = (
+    "tests/node/test_dispatcher.py::test_a_backlog_over_thousands_of_hours_is_released_some_hours_a_commit"
+)
+
+PIECES = (
+    Mutant(
+        "a_backlog_of_any_number_of_hours_is_one_release",
+        "after a pause one release holds up every replica",
+        "until_ms = self._wheel.until_of_hours(todo.until_ms, HOURS_MAX)",
+        "until_ms = todo.until_ms",
+        (HOURS,),
+    ),
+    Mutant(
+        "a_release_reaches_into_one_hour_more",
+        "a release takes longer than a turn may",
+        "return until_ms if beyond is None else min(until_ms, beyond * HOUR_MS - 1)",
+        "return until_ms if beyond is None else min(until_ms, beyond * HOUR_MS)",
+        (UNTIL,),
+    ),
+    Mutant(
+        "a_release_counts_one_hour_too_many",
+        "a release takes longer than a turn may",
+        "beyond = next(islice(self._hours.counts.from_hour(first), hours_max, None), None)",
+        "beyond = next(islice(self._hours.counts.from_hour(first), hours_max + 1, None), None)",
+        (UNTIL,),
+    ),
+    Mutant(
+        "acks_of_any_number_are_one_command",
+        "one entry holds up every replica, or is too large for the log",
+        "parts = np.split(offsets, range(ACK_OFFSETS_MAX, len(offsets), ACK_OFFSETS_MAX))",
+        "parts = [offsets]",
+        (f"{SIZE}::test_acks_gather_up_to_so_many_offsets_and_what_is_beyond_goes_next",),
+    ),
+    Mutant(
+        "acks_of_any_number_go_together",
+        "many consumers' acks hold up the event loop",
+        "                if later := _beyond(acks, FLIGHT_OFFSETS_MAX):\n                    self._acks[feed] = later + self._acks.get(feed, [])\n",
+        "",
+        (f"{SIZE}::test_acks_gather_up_to_so_many_offsets_and_what_is_beyond_goes_next",),
+    ),
+    Mutant(
+        "acks_beyond_a_flight_are_forgotten",
+        "a consumer's ack is never answered",
+        "                    self._acks[feed] = later + self._acks.get(feed, [])\n",
+        "                    pass\n",
+        (f"{SIZE}::test_acks_gather_up_to_so_many_offsets_and_what_is_beyond_goes_next",),
+    ),
+    Mutant(
+        "nacks_of_any_number_are_one_piece",
+        "one nack holds up the event loop",
+        "work = partial(self._copies, feed, offsets[:RETRIES_MAX], units[:RETRIES_MAX], reason, delay_ms)",
+        "work = partial(self._copies, feed, offsets, units, reason, delay_ms)",
+        (f"{SIZE}::test_small_copies_share_a_command_up_to_so_many",),
+    ),
+    Mutant(
+        "copies_of_any_size_are_one_command",
+        "a nack of large records is too large for the log",
+        "        units = units[: retries.fitting(sizes, bytes_max)]\n",
+        "",
+        (f"{SIZE}::test_what_is_nacked_at_once_is_retried_buried_and_redriven_by_commands_of_bounded_size",),
+    ),
+    Mutant(
+        "two_pieces_of_work_share_a_turn",
+        "two requests together hold up the event loop",
+        "        async with self._turn:\n            done = work()\n            await asyncio.sleep(0)\n",
+        "        if True:\n            done = work()\n            await asyncio.sleep(0)\n",
+        ("tests/node/test_many_offsets.py::test_each_piece_has_a_turn_of_its_own_whoever_asks",),
+    ),
+    Mutant(
+        "offsets_named_twice_count_twice",
+        "a message is retried twice",
+        "return np.unique(np.array(offsets, dtype=np.uint64))",
+        "return np.array(offsets, dtype=np.uint64)",
+        ("tests/node/test_many_offsets.py::test_an_offset_that_is_named_twice_is_worked_on_once",),
+    ),
+    Mutant(
+        "a_hand_over_reads_from_any_number_of_hours",
+        "a hand-over holds up the event loop",
+        "most = feed.within(min(most, due), hours, TURN_HOURS_MAX)",
+        "most = min(most, due)",
+        (f"{SIZE}::test_a_turn_hands_over_so_much_and_the_next_ones_the_rest",),
+    ),
+    Mutant(
+        "a_turn_reads_any_number_of_bytes",
+        "handing over large messages holds up the event loop",
+        "                if self._read_bytes >= TURN_BYTES_MAX:\n",
+        "                if False:\n",
+        (f"{SIZE}::test_a_turn_hands_over_so_much_and_the_next_ones_the_rest",),
+    ),
+    Mutant(
+        "a_response_has_any_number_of_bytes",
+        "a consumer cannot receive what it is handed",
+        "count = handover.within(sizes, self._context.config.delivery.batch_bytes_max)",
+        "count = len(taken)",
+        (f"{SIZE}::test_a_turn_hands_over_so_much_and_the_next_ones_the_rest",),
+    ),
+    Mutant(
+        "a_turn_hands_over_any_number",
+        "a hand-over holds up the event loop",
+        "                left -= most\n                passed +=",
+        "                passed +=",
+        (f"{SIZE}::test_a_turn_hands_over_so_much_and_the_next_ones_the_rest",),
+    ),
+    Mutant(
+        "a_trim_names_any_number_of_hours",
+        "deleting a year's hours holds up every replica",
+        "    for start in range(0, len(queues) + len(hours), TRIMMED_MAX):\n        end = start + TRIMMED_MAX\n",
+        "    for start in range(0, min(1, len(queues) + len(hours))):\n        end = len(queues) + len(hours)\n",
+        (
+            "tests/node/test_retention.py::test_thousands_of_hours_go_some_with_each_command_and_after_the_offsets",
+        ),
+    ),
+    Mutant(
+        "planning_retention_takes_one_turn",
+        "looking at many queues holds up the event loop",
+        "            for _ in self._read(queue, cut):\n                await asyncio.sleep(0)\n",
+        "            for _ in self._read(queue, cut):\n                pass\n",
+        ("tests/node/test_retention.py::test_what_is_kept_is_read_once_and_in_bounded_steps",),
+    ),
+    Mutant(
+        "many_queues_are_looked_at_in_one_turn",
+        "looking at many queues holds up the event loop",
+        "            await asyncio.sleep(0)\n            cut = self._cut(queue, now_ms)\n",
+        "            cut = self._cut(queue, now_ms)\n",
+        ("tests/node/test_retention.py::test_many_queues_are_looked_at_over_many_turns",),
+    ),
+    Mutant(
+        "a_group_that_goes_back_meanwhile_is_not_seen",
+        "a group finds what it has gone back for deleted",
+        "        if any(self._floor(machine.queues[queue], cut) < cut for queue, cut in cuts.items()):\n",
+        "        if False:\n",
+        ("tests/node/test_retention.py::test_nothing_is_cut_where_a_group_goes_back_during_the_planning",),
+    ),
+    Mutant(
+        "a_block_that_has_grown_is_not_read_again",
+        "an hour that a message points into is deleted",
+        "            if known.end < end:\n",
+        "            if known.end < begin + 1:\n",
+        ("tests/node/test_retention.py::test_an_hour_goes_whole_once_nothing_points_into_it",),
+    ),
+)
+
+MUTANTS = (*PRODUCERS, *COST, *PIECES)
