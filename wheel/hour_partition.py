@@ -116,6 +116,7 @@ class HourPartition:
     def prove(self) -> None:
         """Once before anything is decided by the index: what has rotted since it was written decides nothing.
 
+        Once after each opening where the slots are made of the index: what comes next is chained to them.
         Raises OSError, and WheelDamaged where the index is not what the checkpoint says.
         """
         if self._unproven:
@@ -148,6 +149,8 @@ class HourPartition:
             if self.units > _UNMAPPED_UNITS_MAX and self._slots_crc is None:
                 self._slots_crc = self._slots.checksum()
             self._slots = None
+        if 0 < self.units <= _UNMAPPED_UNITS_MAX:  # the next use makes slots of what may have rotted
+            self._unproven = True
         self.log.close()
 
     def reread(self) -> None:

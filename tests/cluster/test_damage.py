@@ -190,6 +190,7 @@ async def test_a_far_index_that_decays_while_a_node_is_down_is_mended_by_its_sta
         cluster.start(node)
         await asyncio.to_thread(wait_until, lambda: told(cluster, node) == (1, 1, 0))
         assert index.read_bytes()[: len(units)] == units
+        await asyncio.to_thread(cluster.wait_until_serving)
         assert (await client.operator().transfer(node)).leader == node
         assert (await client.producer().get(ids[7])).body == BODIES[7]
         assert set(await client.producer().cancel_many(ids)) == {CancelOutcome.CANCELLED}

@@ -241,7 +241,11 @@ def test_an_index_that_has_rotted_since_it_was_written_decides_nothing_after_a_s
     assert again.read(*ids([(HOUR, 1)])) == [b"record 1"]  # a record is proven by itself
 
 
-def test_an_index_is_proven_once(wheel: Wheel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("unmapped_units_max", "times"), [(0, 1), (1_024, 3)])
+def test_an_index_is_proven_once_or_whenever_slots_are_made_of_it(
+    wheel: Wheel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unmapped_units_max: int, times: int
+) -> None:
+    monkeypatch.setattr(hour_partition, "_UNMAPPED_UNITS_MAX", unmapped_units_max)
     state, proven = wheel.capture(), []
     wheel.close()
     monkeypatch.setattr(hour_partition, "prove_index", proven.append)
@@ -250,7 +254,7 @@ def test_an_index_is_proven_once(wheel: Wheel, tmp_path: Path, monkeypatch: pyte
         append(again, [START_MS + at])
         again.take(START_MS + at, 1)
         again.close()
-    assert len(proven) == 1
+    assert len(proven) == times
 
 
 def test_a_message_whose_unit_has_rotted_is_not_taken_for_released_after_a_start(
@@ -264,3 +268,26 @@ def test_a_message_whose_unit_has_rotted_is_not_taken_for_released_after_a_start
         patch(tmp_path / FOLDER / "delay.index", in_unit(3, "due_in_hour_ms", byte), lambda _: 0)
     with pytest.raises(WheelDamaged, match=r"delay\.index: crc32c"):
         Wheel.recover(tmp_path, SETTINGS, state).cancel(*ids([(HOUR, 3)]))
+
+
+def test_nothing_is_chained_behind_an_index_that_decays_while_its_hour_is_closed(tmp_path: Path) -> None:
+    few = WheelSettings(hours_open_max=1)
+    ours, peer = (Wheel(tmp_path / name, few) for name in "ab")
+    for wheel in (ours, peer):
+        append(wheel, [START_MS + 1_000] * 5, [b"x"] * 5)
+        append(wheel, [START_MS + HOUR_MS])  # which closes the other hour
+    index = tmp_path / "a" / FOLDER / "delay.index"
+    patch(index, in_unit(4, "due_in_hour_ms", 2), lambda byte: byte ^ 1)  # due in another second, it seems
+    decayed = index.read_bytes()
+    with pytest.raises(WheelDamaged, match=r"delay\.index"):
+        append(ours, [START_MS + 1_000], [b"x"])
+    assert index.read_bytes() == decayed
+    state = ours.hour_state(HOUR)
+    assert state is not None and state.units == 5
+    assert ours.mend_index(state, (tmp_path / "b" / FOLDER / "delay.index").read_bytes())
+    ours.reread(HOUR)
+    for wheel in (ours, peer):
+        append(wheel, [START_MS + 1_000], [b"x"])
+    assert ours.hour_state(HOUR) == peer.hour_state(HOUR)
+    assert ours.digest() == peer.digest()
+    assert index.read_bytes() == (tmp_path / "b" / FOLDER / "delay.index").read_bytes()
