@@ -33,8 +33,8 @@ from tarry.replication.scheduling import DUE_MS_MAX
 from tarry.wheel.state import UnknownMessage
 
 GROUP: Final = "~redrive"
-BATCH: Final = 200
-"""Letters read in one turn; of each the message that it names is looked up."""
+BATCH: Final = 128
+"""Letters read in one turn, some 10 ms: the message that each names is looked up, perhaps in its own hour."""
 
 
 @dataclass(frozen=True, slots=True)

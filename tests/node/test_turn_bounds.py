@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tarry.node.config import Limits
+from tarry.node.config import Delivery, Limits
+from tarry.node.redrive import redrive
+from tarry.node.retries import DEAD_LETTER_TOPIC
 from tarry.proto import tarry_consumer_pb2 as pb
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto import tarry_operator_pb2 as operator_pb
@@ -170,6 +172,34 @@ def test_settling_messages_and_copies_for_retries_of_thousands_of_hours() -> Non
         assert acknowledged[GROUP, retries.queue].floor == hours
 
     assert cost.too_long(play(act)) == {}
+
+
+def test_redriving_letters_of_thousands_of_hours() -> None:
+    hours = 1_000
+
+    async def act(lead: Leader, steps: cost.Steps) -> None:
+        first_ms = lead.node.time.now_ms() - (hours + 1) * HOUR_MS
+        due_ms = first_ms + np.arange(hours) * HOUR_MS
+        columns = log_pb.ScheduleColumns(topics=[TOPIC], due_ms=due_ms.tobytes(), records=[RECORD] * hours)
+        await lead.propose(log_pb.ScheduleCommand(now_ms=first_ms, request=columns))
+        queue = lead.machine.queues.of(TOPIC)
+        await until(lambda: queue.units == hours)
+        stream = Stream(lead.edge, subscription("a", hours))
+        await stream.answer()
+        await until(lambda: stream.received == hours)
+        nack = pb.Nack(request=1, queue=queue.queue, offset=range(hours), delay_ms=0)
+        await stream.asked(pb.ConsumeRequest(nack=nack))
+        letters = lead.machine.queues.of(DEAD_LETTER_TOPIC.format(group=GROUP, topic=TOPIC))
+        await until(lambda: letters.units == hours)
+        request = operator_pb.RedriveRequest(topic=letters.topic)
+        damage, now_ms = lead.node._core.damage, lead.node.time.now_ms
+        redriving = redrive(lead.machine, damage, lead.propose, now_ms, request, LIMITS.retries_bytes_max)
+        async with steps.step("redrive"):
+            told = [done async for done in redriving]
+        assert isinstance(told[-1], operator_pb.RedriveResponse)
+        assert told[-1].redriven == hours
+
+    assert cost.too_long(play(act, delivery=Delivery(attempts_max=1))) == {}
 
 
 def copies_of(

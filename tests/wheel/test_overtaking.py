@@ -286,3 +286,16 @@ def test_who_overtakes_costs_no_step_for_an_hour_with_nothing_new(tmp_path: Path
         wheel.overtaking(START_MS + 1_000, 10, 5)
         lines.append(lines_run(lambda: wheel.overtaking(START_MS + 1_000, 10, 5)))  # noqa: B023
     assert lines[0] == lines[1]
+
+
+def test_who_overtakes_is_looked_for_in_a_bounded_number_of_a_backlogs_hours(tmp_path: Path) -> None:
+    lines = []
+    for hours in (1_100, 4_400):
+        wheel = Wheel(tmp_path / str(hours), WheelSettings())
+        for topic in (CROWD, SMALL):
+            _put(wheel, topic, [START_MS + HOUR_MS * hour for hour in range(1, hours)])
+        _loaded(wheel)
+        until_ms = START_MS + hours * HOUR_MS
+        calls = [lines_run(lambda: wheel.overtaking(until_ms, 10, 5)) for _ in range(3)]  # noqa: B023
+        lines.append(calls)
+    assert lines[0] == lines[1]
