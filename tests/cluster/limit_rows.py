@@ -1,0 +1,413 @@
+"""Requests at their limits: for each call, the most expensive that a client can make of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import grpc
+import numpy as np
+import pytest
+
+from tarry.client.free_ports import free_ports
+from tarry.node import request_bytes
+from tarry.node.damage import ASKED_RECORDS_MAX
+from tarry.node.joining import NAME_CHARS_MAX, QUEUES_HELD_MAX
+from tarry.proto import tarry_consumer_pb2 as consumer_pb
+from tarry.proto import tarry_operator_pb2 as operator_pb
+from tarry.proto import tarry_peer_pb2 as peer_pb
+from tarry.proto import tarry_producer_pb2 as producer_pb
+from tarry.proto.tarry_message_pb2 import Record
+from tarry.replication.queue_proof import BLOCK_UNITS
+from tests.cluster.floods import floods
+from tests.cluster.limit_play import LIMITS, PATIENCE_S, TINY, Play, hours_from, ids_of
+from tests.cluster.wire import refusal
+
+MOST: Final = LIMITS.batch_messages_max
+IN_HAND: Final = LIMITS.credit_max
+MILLION: Final = 1_000_000
+NACKED: Final = 20_000
+"""Some entries of retries; more are more of the same (all: tests/node/test_turn_bounds.py)."""
+PEER: Final[dict[str, Any]] = {"cluster": "tarry", "node": "n2"}
+LARGEST: Final = Record(
+    body=bytes(LIMITS.body_bytes_max),
+    tags=[f"t{number}" for number in range(LIMITS.tags_max)],
+    keys=[f"k{number}" for number in range(LIMITS.keys_max)],
+    properties={f"p{number}": "v" * 900 for number in range(LIMITS.properties_max)},
+)
+GROUP: Final = "g" * LIMITS.group_chars_max
+CONSUMER: Final = "c" * NAME_CHARS_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What is played, and which calls it brings to their limits."""
+
+    calls: tuple[str, ...]
+    play: Callable[[Play], None]
+
+    @property
+    def name(self) -> str:
+        return self.play.__name__
+
+
+ROWS: Final[list[Row]] = []
+FILES: Final = (producer_pb, consumer_pb, operator_pb, peer_pb)
+CALLS: Final = {
+    f"{service.name}/{method.name}": method
+    for file in FILES
+    for service in file.DESCRIPTOR.services_by_name.values()
+    for method in service.methods
+}
+PLAIN: Final = {grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.INVALID_ARGUMENT}
+"""What nodes are refused with."""
+CLIENTS: Final = request_bytes.of_clients(LIMITS)
+SNAPSHOT_BYTES: Final = 1 << 20
+"""Of a request for a snapshot, which only nodes send, and which names what was received of one."""
+
+
+def row(*calls: str) -> Callable[[Callable[[Play], None]], Callable[[Play], None]]:
+    """Add a row."""
+
+    def add(play: Callable[[Play], None]) -> Callable[[Play], None]:
+        ROWS.append(Row(calls, play))
+        return play
+
+    return add
+
+
+# -- producers -----------------------------------------------------------------------------
+
+
+@row("ProducerService/Schedule", "ProducerService/Get")
+def the_largest_message_and_what_is_told_of_it(play: Play) -> None:
+    request = producer_pb.ScheduleRequest(
+        topic=play.name(), record=LARGEST, due_ms=int(hours_from(play.now_ms(), 1)[0]), jitter_ms=1
+    )
+    for _ in range(8):
+        answer = play.node.producer.Schedule(request, timeout=PATIENCE_S)
+    got = play.node.producer.Get(producer_pb.GetRequest(id=answer.id), timeout=PATIENCE_S)
+    assert got.record == LARGEST
+
+
+@row("ProducerService/ScheduleBatch", "ProducerService/Cancel")
+def as_many_messages_over_as_many_new_hours_and_their_cancellation(play: Play) -> None:
+    due_ms = hours_from(play.now_ms(), MOST)
+    answers = [play.schedule([play.name()], [TINY] * MOST, due_ms=due_ms) for _ in range(2)]
+    assert len(set(answers[1].hour)) == MOST
+    for answer in answers:
+        cancelled = play.node.producer.Cancel(
+            producer_pb.CancelRequest(ids=ids_of(answer)[: LIMITS.cancel_ids_max]), timeout=PATIENCE_S
+        )
+        assert set(cancelled.outcomes) == {producer_pb.CANCEL_OUTCOME_CANCELLED}
+
+
+@row("ProducerService/ScheduleBatch")
+def as_many_bytes_over_as_many_hours(play: Play) -> None:
+    filling = Record(body=bytes(LIMITS.batch_bytes_max // MOST - 40)).SerializeToString()
+    play.schedule([play.name()], [filling] * MOST, due_ms=hours_from(play.now_ms(), MOST))
+
+
+@row("ProducerService/ScheduleBatch")
+def as_many_messages_at_once(play: Play) -> None:
+    play.schedule([play.name()], [TINY] * MOST, delay_ms=[0] * MOST, jitter_ms=[1] * MOST)
+
+
+@row("ProducerService/ScheduleBatch")
+def as_many_new_topics(play: Play) -> None:
+    names = [play.name() for _ in range(min(MOST, LIMITS.batch_topics_max))]
+    due_ms = hours_from(play.now_ms(), MOST)
+    play.schedule(names, [TINY] * MOST, topic=np.arange(MOST) % len(names), due_ms=due_ms)
+
+
+@row("ProducerService/ScheduleBatch")
+def as_many_properties_keys_and_tags(play: Play) -> None:
+    record = Record(
+        tags=[f"{number:x}" for number in range(LIMITS.tags_max)],
+        keys=[f"{number:x}" for number in range(LIMITS.keys_max)],
+        properties={f"{number:x}": "" for number in range(LIMITS.properties_max)},
+    ).SerializeToString()
+    count = min(MOST, LIMITS.batch_bytes_max // (len(record) + 20))
+    play.schedule([play.name()], [record] * count, delay_ms=[60_000] * count)
+
+
+@row("ProducerService/ScheduleBatch")
+def as_many_ordering_keys(play: Play) -> None:
+    chars = LIMITS.ordering_key_chars_max
+    records = [Record(ordering_key=f"{n:0{chars}}").SerializeToString() for n in range(MOST)]
+    topic = play.name()
+    play.schedule([topic], records, delay_ms=[0] * MOST)
+    holding = play.in_hand(topic, MOST)
+    ((queue, offsets),) = holding.offsets.items()
+    assert holding.say("ack", queue, offsets) == 0
+    holding.end()
+
+
+@row("ProducerService/ScheduleStream")
+def as_many_requests_in_flight(play: Play) -> None:
+    batch = producer_pb.ScheduleBatchRequest(
+        topics=[play.name()], records=[TINY] * MOST, due_ms=hours_from(play.now_ms(), MOST)
+    )
+    play.stream([batch] * LIMITS.stream_requests_max)
+
+
+# -- consumers -----------------------------------------------------------------------------
+
+
+@row("ConsumerService/Consume")
+def a_subscribe_that_names_as_much_as_it_may(play: Play) -> None:
+    share = LIMITS.offsets_max // QUEUES_HELD_MAX
+    subscribe = consumer_pb.Subscribe(
+        topic=play.name(),
+        group=GROUP,
+        consumer=CONSUMER,
+        credit=LIMITS.credit_max,
+        tags=[f"{number}".ljust(100, "t") for number in range(LIMITS.tags_max)],
+        holding=[consumer_pb.Holding(queue=queue, offset=range(share)) for queue in range(QUEUES_HELD_MAX)],
+    )
+    requests = [consumer_pb.ConsumeRequest(subscribe=subscribe)]
+    first = next(play.node.consumer.Consume(iter(requests), timeout=PATIENCE_S))
+    assert first.HasField("subscribed")
+
+
+@row("ConsumerService/Consume")
+def all_that_a_consumer_may_hold_extended_and_acknowledged(play: Play) -> None:
+    topic = play.ready(IN_HAND)
+    holding = play.in_hand(topic, IN_HAND)
+    ((queue, offsets),) = holding.offsets.items()
+    strangers = range(10**9, 10**9 + LIMITS.offsets_max)
+    assert holding.say("extend", queue, offsets, lease_ms=60_000) == 0
+    assert holding.say("ack", queue, strangers) == len(strangers)
+    assert holding.say("ack", queue, offsets[::-2]) == 0  # each second, backwards
+    assert holding.say("ack", queue, offsets) == len(offsets[::-2])
+    holding.end()
+
+
+@row("ConsumerService/Consume", "OperatorService/Redrive")
+def thousands_nacked_until_they_are_dead_and_redriven(play: Play) -> None:
+    topic = play.ready(NACKED)
+    holding = play.in_hand(topic, NACKED)
+    ((queue, offsets),) = holding.offsets.items()
+    assert holding.say("nack", queue, offsets, delay_ms=0) == 0
+    holding.credit(NACKED)
+    play.until(lambda: retrying(play, topic) == NACKED)
+    holding.take(NACKED - sum(map(len, holding.offsets.values())) + len(offsets))
+    retries = next(number for number in holding.offsets if number != queue)
+    assert holding.say("nack", retries, holding.offsets[retries]) == 0
+    dead = f"dlq.g.{topic}"
+    play.until(lambda: play.released(dead) == NACKED)
+    told = list(play.node.operator.Redrive(operator_pb.RedriveRequest(topic=dead), timeout=PATIENCE_S))
+    assert told[-1].redriven == NACKED
+    holding.end()
+
+
+def retrying(play: Play, topic: str) -> int:
+    """How many copies have been released to the group's retry queue."""
+    answer = play.node.operator.DescribeTopic(operator_pb.DescribeTopicRequest(topic=topic))
+    return int(answer.topic.groups[0].retrying)
+
+
+@row("ConsumerService/Consume")
+def the_largest_messages_nacked(play: Play) -> None:
+    count = 200
+    topic = play.ready(count, LARGEST.SerializeToString())
+    holding = play.in_hand(topic, count)
+    ((queue, offsets),) = holding.offsets.items()
+    assert holding.say("nack", queue, offsets, delay_ms=3_600_000) == 0
+    holding.end()
+
+
+@row("ConsumerService/Receive", "ConsumerService/Ack", "ConsumerService/Nack", "ConsumerService/Extend")
+def calls_that_name_as_many_offsets(play: Play) -> None:
+    topic = play.ready(10_000)
+    names: dict[str, Any] = {"topic": topic, "group": GROUP, "consumer": CONSUMER}
+    taken = []
+    for _ in range(10):
+        request = consumer_pb.ReceiveRequest(**names, messages_max=1_000, wait_ms=30_000)
+        for part in play.node.consumer.Receive(request, timeout=PATIENCE_S).deliveries:
+            taken += part.offset
+            queue = part.queue
+    assert len(taken) == 10_000
+    offsets = range(LIMITS.offsets_max)
+    own = len(offsets) - len(taken)
+    extend = consumer_pb.ExtendRequest(**names, queue=queue, offset=offsets, lease_ms=60_000)
+    ack = consumer_pb.AckRequest(**names, queue=queue, offset=offsets[1::2])
+    nack = consumer_pb.NackRequest(**names, queue=queue, offset=offsets, delay_ms=3_600_000)
+    assert len(play.node.consumer.Extend(extend, timeout=PATIENCE_S).stale) == own
+    assert len(play.node.consumer.Ack(ack, timeout=PATIENCE_S).stale) == own // 2
+    assert len(play.node.consumer.Nack(nack, timeout=PATIENCE_S).stale) == own + len(taken) // 2
+
+
+# -- operators -----------------------------------------------------------------------------
+
+
+@row("OperatorService/SeekGroup", "OperatorService/CreateGroup", "OperatorService/DeleteGroup")
+def a_group_moved_over_a_million_messages(play: Play) -> None:
+    topic = play.of_many(MILLION)
+    start = consumer_pb.GroupStart(at="START_AT_TIME", time_ms=play.now_ms() - 1)
+    create = operator_pb.CreateGroupRequest(topic=topic, group=GROUP, start=start)
+    play.node.operator.CreateGroup(create, timeout=PATIENCE_S)
+    holding = play.in_hand(topic, 0, GROUP)
+    targets: list[dict[str, Any]] = [
+        {"start": consumer_pb.GroupStart(at="START_AT_EARLIEST")},
+        {"start": consumer_pb.GroupStart(at="START_AT_LATEST")},
+        {"start": start},
+        {"offset": 1},
+        {"start": consumer_pb.GroupStart(at="START_AT_LATEST")},
+        {"offset": 1},
+    ]
+    for target in targets:
+        request = operator_pb.SeekGroupRequest(topic=topic, group=GROUP, **target)
+        play.node.operator.SeekGroup(request, timeout=PATIENCE_S)
+    holding.end()
+    taken = play.in_hand(topic, IN_HAND, GROUP)
+    for queue, offsets in taken.offsets.items():
+        taken.say("ack", queue, offsets[::2])
+    delete = operator_pb.DeleteGroupRequest(topic=topic, group=GROUP)
+    play.node.operator.DeleteGroup(delete, timeout=PATIENCE_S)
+    taken.end()
+
+
+@row("OperatorService/CreateTopic", "OperatorService/DescribeTopic")
+def a_million_messages_behind_a_rate(play: Play) -> None:
+    topic = play.of_many(MILLION)
+    for rate in (1, 1_000_000, 0):
+        settings = operator_pb.TopicSettings(release_per_s_max=rate, pending_max=1, body_bytes_max=1)
+        request = operator_pb.CreateTopicRequest(topic=topic, settings=settings)
+        play.node.operator.CreateTopic(request, timeout=PATIENCE_S)
+    play.node.operator.CreateTopic(operator_pb.CreateTopicRequest(topic=topic), timeout=PATIENCE_S)
+    play.node.operator.DescribeTopic(operator_pb.DescribeTopicRequest(topic=topic), timeout=PATIENCE_S)
+
+
+@row("OperatorService/CreateTopic")
+def what_all_groups_are_past_trimmed_from_a_million(play: Play) -> None:
+    topic = play.of_many(MILLION)
+    request = operator_pb.CreateTopicRequest(topic=topic, settings=operator_pb.TopicSettings(retention_ms=1))
+    play.node.operator.CreateTopic(request, timeout=PATIENCE_S)
+    describe = operator_pb.DescribeTopicRequest(topic=topic)
+    play.until(
+        lambda: (
+            play.node.operator.DescribeTopic(describe, timeout=PATIENCE_S).topic.first_offset
+            > MILLION - 8_192
+        )
+    )
+
+
+@row("OperatorService/DeleteTopic")
+def a_topic_of_a_million_messages_deleted(play: Play) -> None:
+    topic = play.of_many(MILLION)
+    request = operator_pb.DeleteTopicRequest(topic=topic)
+    play.node.operator.DeleteTopic(request, timeout=PATIENCE_S)
+    play.forget_many()
+
+
+@row("OperatorService/CreateGroup", "OperatorService/DeleteTopic")
+def a_topic_of_a_thousand_groups_deleted(play: Play) -> None:
+    topic = play.ready(1_000)
+    pending = [
+        play.node.operator.CreateGroup.future(
+            operator_pb.CreateGroupRequest(topic=topic, group=f"{number}".ljust(100, "g")),
+            timeout=PATIENCE_S,
+        )
+        for number in range(1_000)
+    ]
+    for one in pending:
+        one.result()
+    describe = operator_pb.DescribeTopicRequest(topic=topic)
+    described = play.node.operator.DescribeTopic(describe, timeout=PATIENCE_S)
+    assert len(described.topic.groups) == 1_000
+    request = operator_pb.DeleteTopicRequest(topic=topic)
+    assert play.node.operator.DeleteTopic(request, timeout=PATIENCE_S).groups == 1_000
+
+
+@row("OperatorService/ClusterStatus")
+def all_that_there_is_told(play: Play) -> None:
+    for node in play.cluster.nodes:
+        status = play.cluster.status(node, PATIENCE_S, digest=True)
+        assert status is not None
+
+
+@row("OperatorService/ExportLedger")
+def a_whole_ledger(play: Play) -> None:
+    rows = sum(
+        part.count
+        for part in play.node.operator.ExportLedger(
+            operator_pb.ExportLedgerRequest(open=True), timeout=PATIENCE_S
+        )
+    )
+    assert rows
+
+
+@row(
+    "OperatorService/AddMember",
+    "OperatorService/RemoveMember",
+    "MembershipService/Leave",
+    "MembershipService/Join",
+)
+def members_that_are_none(play: Play) -> None:
+    name, address = "n" * 63, f"127.0.0.1:{free_ports(1)[0]}"
+    add = operator_pb.AddMemberRequest(node=name, address=address, deadline_ms=500)
+    refused(lambda: play.node.operator.AddMember(add, timeout=PATIENCE_S), "MEMBERSHIP_REFUSED")
+    remove = operator_pb.RemoveMemberRequest(node=name)
+    refused(lambda: play.node.operator.RemoveMember(remove, timeout=PATIENCE_S), "MEMBERSHIP_REFUSED")
+    leave = peer_pb.LeaveRequest(cluster="tarry", node=name)
+    play.call("MembershipService/Leave", leave.SerializeToString())
+    join = peer_pb.JoinRequest(cluster="tarry", node=name, address=address)
+    refused(lambda: play.call("MembershipService/Join", join.SerializeToString()), "PEER_UNKNOWN")
+
+
+@row("OperatorService/TransferLeadership")
+def leadership_for_a_stranger(play: Play) -> None:
+    request = operator_pb.TransferLeadershipRequest(target="n" * 63)
+    refused(lambda: play.node.operator.TransferLeadership(request, timeout=PATIENCE_S), "TRANSFER_REFUSED")
+
+
+# -- nodes ---------------------------------------------------------------------------------
+
+
+@row("PeerService/Meet", "PeerService/Recall")
+def peers_that_meet(play: Play) -> None:
+    play.call("PeerService/Meet", peer_pb.MeetRequest(**PEER).SerializeToString())
+    play.call("PeerService/Recall", peer_pb.RecallRequest(**PEER).SerializeToString())
+
+
+@row("PeerService/FetchSnapshot")
+def a_whole_state_given_away(play: Play) -> None:
+    kept = [peer_pb.SnapshotFile(name=f"hours/{number}", size_bytes=1) for number in range(10_000)]
+    request = peer_pb.FetchSnapshotRequest(**PEER, kept=kept)
+    assert play.call("PeerService/FetchSnapshot", request.SerializeToString())
+
+
+@row("RecordService/FetchRecords", "RecordService/FetchIndex", "RecordService/FetchReady")
+def records_indices_and_units_of_a_peer(play: Play) -> None:
+    answer = play.schedule([play.name()], [TINY] * MOST, delay_ms=[3_600_000] * MOST)
+    hour, numbers = answer.hour[0], list(answer.global_index)[:ASKED_RECORDS_MAX]
+    records = peer_pb.FetchRecordsRequest(**PEER, hour=hour, global_index=numbers)
+    index = peer_pb.FetchIndexRequest(**PEER, hour=hour, count=2**64 - 1)
+    ready = peer_pb.FetchReadyRequest(**PEER, queue=0, count=BLOCK_UNITS)
+    assert play.call("RecordService/FetchRecords", records.SerializeToString())
+    assert play.call("RecordService/FetchIndex", index.SerializeToString())
+    assert play.call("RecordService/FetchReady", ready.SerializeToString())
+
+
+@row()
+def nothing_but_the_smallest_fields(play: Play) -> None:
+    for path, method in CALLS.items():
+        if path == "OperatorService/TransferLeadership":  # it names none, so whom it may
+            continue
+        nodes = path.startswith(("PeerService", "RecordService", "MembershipService"))
+        bytes_max = (request_bytes.of_nodes(path) if nodes else CLIENTS(path)) or SNAPSHOT_BYTES
+        for what, raw in floods(method.input_type, bytes_max):
+            try:
+                play.call(path, raw)
+            except grpc.RpcError as error:
+                said = refusal(error)
+                assert said.reason or (nodes and said.code in PLAIN), (path, what, said)
+
+
+def refused(call: Callable[[], object], reason: str) -> None:
+    """Make a call that is refused."""
+    with pytest.raises(grpc.RpcError) as raised:
+        call()
+    assert refusal(raised.value).reason == reason

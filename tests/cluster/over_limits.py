@@ -1,0 +1,158 @@
+"""For each call, a request just beyond each limit; how it is refused, and what the refusal says to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from google.protobuf.message import Message
+
+from tarry.node import request_bytes
+from tarry.node.config import Delivery
+from tarry.node.damage import ASKED_RECORDS_MAX
+from tarry.node.joining import NAME_CHARS_MAX, QUEUES_HELD_MAX
+from tarry.node.services.topics import RETENTION_MS_MAX
+from tarry.proto import tarry_consumer_pb2 as consumer_pb
+from tarry.proto import tarry_operator_pb2 as operator_pb
+from tarry.proto import tarry_peer_pb2 as peer_pb
+from tarry.proto import tarry_producer_pb2 as producer_pb
+from tarry.proto.message_id import MessageId
+from tarry.proto.tarry_message_pb2 import Record
+from tests.cluster.floods import delimited, tag
+from tests.cluster.limit_play import LIMITS, TINY
+from tests.cluster.limit_rows import CALLS
+
+DELIVERY: Final = Delivery()
+TOPIC: Final = "t" * (LIMITS.topic_chars_max + 1)
+GROUP: Final = "g" * (LIMITS.group_chars_max + 1)
+NAMES: Final[dict[str, Any]] = {"topic": "over", "group": "g", "consumer": "c"}
+OFFSETS: Final = range(LIMITS.offsets_max + 1)
+ID: Final = str(MessageId(0, 498_611, 0))
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """One request, and its refusal."""
+
+    path: str
+    what: str
+    request: bytes
+    reason: str
+    says: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.path.partition('/')[2]}, {self.what}"
+
+
+def _schedules() -> Iterator[Over]:
+    records = {
+        "a body": (Record(body=bytes(LIMITS.body_bytes_max + 1)), "RECORD_TOO_LARGE", "keep it elsewhere"),
+        "properties": (
+            Record(properties={f"{number}": "" for number in range(LIMITS.properties_max + 1)}),
+            "TOO_MANY_PROPERTIES",
+            f"more than {LIMITS.properties_max}",
+        ),
+        "keys": (Record(keys=["k"] * (LIMITS.keys_max + 1)), "TOO_MANY_KEYS", f"more than {LIMITS.keys_max}"),
+        "tags": (Record(tags=["t"] * (LIMITS.tags_max + 1)), "TOO_MANY_TAGS", f"more than {LIMITS.tags_max}"),
+        "an ordering key": (
+            Record(ordering_key="k" * (LIMITS.ordering_key_chars_max + 1)),
+            "ORDERING_KEY_TOO_LONG",
+            f"more than {LIMITS.ordering_key_chars_max}",
+        ),
+    }
+    for what, (record, reason, says) in records.items():
+        one = producer_pb.ScheduleRequest(topic="over", record=record, delay_ms=1)
+        yield _over("ProducerService/Schedule", what, one, reason, says)
+        batch = _batch([record.SerializeToString()], delay_ms=[1])
+        yield _over("ProducerService/ScheduleBatch", what, batch, reason, says)
+    fields: dict[str, tuple[dict[str, Any], str, str]] = {
+        "a topic": ({"topics": [TOPIC]}, "TOPIC_INVALID", "more than"),
+        "a delay": ({"delay_ms": [LIMITS.due_horizon_ms + 1]}, "DUE_TOO_FAR", f"{LIMITS.due_horizon_ms}"),
+        "a jitter": ({"jitter_ms": [LIMITS.jitter_ms_max + 1]}, "JITTER_TOO_LARGE", "more than"),
+    }
+    for what, (given, reason, says) in fields.items():
+        batch = _batch([TINY], **{"delay_ms": [1], **given})
+        yield _over("ProducerService/ScheduleBatch", what, batch, reason, says)
+    many = LIMITS.batch_topics_max + 1
+    batch = _batch(
+        [TINY] * many, delay_ms=[1] * many, topics=[f"{n}" for n in range(many)], topic=range(many)
+    )
+    yield _over("ProducerService/ScheduleBatch", "topics", batch, "BATCH_TOO_LARGE", "split it")
+    many = LIMITS.batch_messages_max + 1
+    batch = _batch([TINY] * many, delay_ms=[1] * many)
+    yield _over("ProducerService/ScheduleBatch", "messages", batch, "BATCH_TOO_LARGE", "split it")
+
+
+def _batch(records: list[bytes], **fields: Any) -> producer_pb.ScheduleBatchRequest:
+    return producer_pb.ScheduleBatchRequest(**{"topics": ["over"], "records": records, **fields})
+
+
+def _consumers() -> Iterator[Over]:
+    lease = {"lease_ms": DELIVERY.lease_ms_max + 1}
+    split, within = "split the request", f"to {DELIVERY.lease_ms_max}"
+    tags = [f"{number}" for number in range(LIMITS.tags_max + 1)]
+    many_tags = f"more than {LIMITS.tags_max}"
+    path = "ConsumerService/Receive"
+    receives: dict[str, tuple[dict[str, Any], str, str]] = {
+        "messages": ({"messages_max": DELIVERY.batch_messages_max + 1}, "RECEIVE_INVALID", "at most"),
+        "a wait": ({"wait_ms": DELIVERY.wait_ms_max + 1}, "RECEIVE_INVALID", "at most"),
+        "a consumer": ({"consumer": "c" * (NAME_CHARS_MAX + 1)}, "CONSUMER_INVALID", "more than"),
+        "a group": ({"group": GROUP}, "GROUP_INVALID", "more than"),
+        "a lease": (lease, "LEASE_INVALID", within),
+        "tags": ({"tags": tags}, "TOO_MANY_TAGS", many_tags),
+    }
+    for what, (given, reason, says) in receives.items():
+        yield _over(path, what, consumer_pb.ReceiveRequest(**{**NAMES, **given}), reason, says)
+    path = "ConsumerService/Consume"
+    holding = [consumer_pb.Holding(queue=queue) for queue in range(QUEUES_HELD_MAX + 1)]
+    subscribes: dict[str, tuple[dict[str, Any], str, str]] = {
+        "credit": ({"credit": LIMITS.credit_max + 1}, "CREDIT_INVALID", "ask for less"),
+        "offsets": ({"holding": [consumer_pb.Holding(offset=OFFSETS)]}, "TOO_MANY_OFFSETS", split),
+        "queues": ({"holding": holding}, "TOO_MANY_OFFSETS", "a group has two"),
+        "a lease": (lease, "LEASE_INVALID", within),
+        "tags": ({"tags": tags}, "TOO_MANY_TAGS", many_tags),
+    }
+    for what, (given, reason, says) in subscribes.items():
+        subscribe = consumer_pb.Subscribe(**{**NAMES, "credit": 1, **given})
+        yield _over(path, what, consumer_pb.ConsumeRequest(subscribe=subscribe), reason, says)
+
+
+def _operators() -> Iterator[Over]:
+    settings = {
+        "a retention": operator_pb.TopicSettings(retention_ms=RETENTION_MS_MAX + 1),
+        "bodies": operator_pb.TopicSettings(body_bytes_max=LIMITS.body_bytes_max + 1),
+    }
+    for what, given in settings.items():
+        request = operator_pb.CreateTopicRequest(topic="over", settings=given)
+        yield _over("OperatorService/CreateTopic", what, request, "SETTING_INVALID", "at most")
+    for name in ("CreateTopic", "DescribeTopic", "DeleteTopic"):
+        request = getattr(operator_pb, f"{name}Request")(topic=TOPIC)
+        yield _over(f"OperatorService/{name}", "a topic", request, "TOPIC_INVALID", "more than")
+    for name in ("CreateGroup", "DeleteGroup", "SeekGroup"):
+        request = getattr(operator_pb, f"{name}Request")(topic="over", group=GROUP)
+        yield _over(f"OperatorService/{name}", "a group", request, "GROUP_INVALID", "more than")
+
+
+def _others() -> Iterator[Over]:
+    ids = producer_pb.CancelRequest(ids=[ID] * (LIMITS.cancel_ids_max + 1))
+    says = f"give 1 to {LIMITS.cancel_ids_max}"
+    yield _over("ProducerService/Cancel", "ids", ids, "BATCH_TOO_LARGE", says)
+    numbers = range(ASKED_RECORDS_MAX + 1)
+    fetch = peer_pb.FetchRecordsRequest(cluster="tarry", node="n2", hour=1, global_index=numbers)
+    yield _over("RecordService/FetchRecords", "records", fetch, "", f"{ASKED_RECORDS_MAX} at most")
+    clients = request_bytes.of_clients(LIMITS)
+    for path in CALLS:
+        client = path.startswith(("ProducerService", "ConsumerService", "OperatorService"))
+        most = clients(path) if client else request_bytes.of_nodes(path)
+        if most is not None and not path.startswith("PeerService"):
+            unknown = delimited(1_000, bytes(most + 1 - len(tag(1_000, 2)) - 4))
+            yield Over(path, "bytes", unknown + bytes(4), "BATCH_TOO_LARGE", "split it")
+
+
+def _over(path: str, what: str, request: Message, reason: str, says: str) -> Over:
+    return Over(path, what, request.SerializeToString(), reason, says)
+
+
+OVER: Final = [*_schedules(), *_consumers(), *_operators(), *_others()]
