@@ -252,11 +252,12 @@ class Leadership:
         queues = self._machine.queues
         cursors = {(cursor.group, cursor.queue): cursor for cursor in newest.cursors}
         whole = all(state.term >= self._machine.term_before for state in states)
-        for group, queue in sorted(queues.acknowledged):
-            if whole and (group, queue) not in cursors:
-                continue
-            cursor = cursors.setdefault((group, queue), log_pb.Cursor(group=group, queue=queue))
-            cursor.doubtful = min(cursor.doubtful, queues[queue].units) if whole else queues[queue].units
+        for key, done in queues.acknowledged.items():
+            cursor, units = cursors.get(key), queues[key[1]].units
+            if cursor is not None:
+                cursor.doubtful = min(cursor.doubtful, units) if whole else units
+            elif not whole and done.floor < units:
+                cursors[key] = log_pb.Cursor(group=key[0], queue=key[1], doubtful=units)
         return list(cursors.values())
 
     def not_leader(self) -> Refusal:

@@ -69,8 +69,12 @@ class Kept:
         for deleted in self._blocks.keys() - there:
             del self._blocks[deleted]
         cuts = {queue: cut for queue, cut in cuts.items() if queue in there}
-        if any(self._floor(machine.queues[queue], cut) < cut for queue, cut in cuts.items()):
-            return []  # a group has gone back meanwhile: next time
+        for at, (number, cut) in enumerate(cuts.items()):
+            if at % TRIMMED_MAX == 0:
+                await asyncio.sleep(0)
+            if self._floor(machine.queues[number], cut) < cut:
+                return []  # a group has gone back meanwhile: next time
+        await asyncio.sleep(0)
         return commands(cuts, {hour: hours[hour] for hour in hours.keys() - needed}, now_ms)
 
     async def _passed(self) -> dict[int, int]:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from tarry.node.retention import BLOCK_UNITS, TRIMMED_MAX, Kept
 from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.proto.tarry_consumer_pb2 import GroupStart
 from tarry.proto.tarry_operator_pb2 import TopicSettings
 from tarry.replication import command
 from tarry.replication.holds import Holds
@@ -253,3 +254,23 @@ def test_topics_that_come_and_go_during_the_planning_are_no_trouble(machine: Mac
 
     assert asyncio.run(planned_while_changed()) is None  # its only hour is what the new topic points into
     assert not (machine.folder / "ready/0").exists()  # reading would have made it again
+
+
+@pytest.mark.parametrize("topics", [10_000, 1])
+def test_all_queues_that_there_may_be_are_planned_for_and_each_turn_is_short(
+    machine: Machine, topics: int
+) -> None:
+    groups = 10_000
+    for number in range(groups):
+        machine.queues.subscribe(f"t{number % topics}", f"g{number}", GroupStart())
+    for queue in machine.queues:
+        queue.append(np.zeros(1, UNIT))
+    for known in machine.queues.acknowledged.values():
+        known.seek(1)
+
+    async def planned(steps: Steps, holds: Holds) -> None:
+        async with steps.step("plan"):
+            commands = await Kept(machine, 1).plan(NOW_MS + DAY_MS)
+        assert sum(len(command.queue) // 4 for command in commands) == len(list(machine.queues))
+
+    assert too_long(planned) == {}

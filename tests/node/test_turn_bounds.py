@@ -16,6 +16,7 @@ from tarry.proto import tarry_consumer_pb2 as pb
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto import tarry_operator_pb2 as operator_pb
 from tarry.proto.message_id import MessageId
+from tarry.proto.tarry_consumer_pb2 import GroupStart
 from tarry.proto.tarry_message_pb2 import Record, Retried
 from tarry.proto.tarry_producer_pb2 import (
     CANCEL_OUTCOME_CANCELLED,
@@ -421,6 +422,20 @@ def test_a_status_of_many_topics_and_of_many_groups() -> None:
         async with steps.step("describe"):
             described = await lead.topics.one(lead.machine.queues.of("t0"))
         assert len(described.groups) == many + 1
+
+    assert cost.too_long(play(act)) == {}
+
+
+def test_a_new_leader_that_knows_nothing_looks_at_as_many_groups_as_there_may_be() -> None:
+    async def act(lead: Leader, steps: cost.Steps) -> None:
+        for number in range(LIMITS.queues_max):
+            lead.machine.queues.subscribe(TOPIC, f"g{number}", GroupStart())
+        lead.machine.term_before = 9  # of which nobody has heard anything
+        async with steps.step("nothing is left to hand over"):
+            assert lead.node.leadership._inherited() == []
+        await lead.ready(3)
+        doubtful = [cursor.doubtful for cursor in lead.node.leadership._inherited()]
+        assert doubtful == [3] * LIMITS.queues_max
 
     assert cost.too_long(play(act)) == {}
 
