@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from tests.simulation.model_consumer import ModelConsumer
 from tests.simulation.model_producer import ModelProducer
 from tests.simulation.rot import INDICES, READY, turn_bit_of_some
 from tests.simulation.whole_node import WholeNode
@@ -27,7 +28,28 @@ def test_a_new_leader_whose_ready_queues_have_rotted_has_them_mended_and_hands_o
         await asyncio.sleep(1)
         assert world.rotting.core.damage.queues.repaired > 0
 
-    assert scenario(play).counts["set aside"] == 0
+    assert scenario(play).checker.sometimes["set aside"] == 0
+
+
+def test_a_consumer_comes_back_to_a_leader_whose_ready_queue_has_rotted_once_it_is_mended() -> None:
+    async def play(world: WholeWorld, producer: ModelProducer) -> None:
+        leader = world.rotting = await world.until_served()
+        consumer = ModelConsumer(world, "slow", "a", "g1", thinks_s=4.0)
+        task = asyncio.ensure_future(consumer.run())
+        await producer.schedule("a", soon(world, 50, 300))
+        await asyncio.sleep(0.5)
+        assert consumer.hand.holding()
+        queue = leader.core.machine.queues.of("a").queue
+        assert turn_bit_of_some(world, leader, f"ready/{queue}/*.ready")
+        for stream in list(leader.streams):
+            stream.cancel()
+        await asyncio.sleep(0.5)
+        assert leader.core.damage.queues.repaired == 1
+        assert world.leader() is leader
+        await asyncio.sleep(5)
+        task.cancel()
+
+    assert scenario(play, consumers=False).checker.sometimes["set aside"] == 0
 
 
 def test_an_index_that_rots_while_its_node_is_stopped_decides_nothing() -> None:
