@@ -245,35 +245,37 @@ CALLS = (
         "anybody calls what is for who has a token",
         "            if hmac.compare_digest(secret.encode(), given):\n",
         "            if True:\n",
-        ("tests/cluster/test_rights.py::test_a_missing_or_unknown_token_is_refused",),
+        ("tests/node/test_auth.py::test_who_shows_no_token_that_is_known_may_call_nothing",),
     ),
     Mutant(
         "a_right_for_a_topic_is_one_for_all_that_begin_alike",
         "a token reads another tenant's topic",
         'return topic.startswith(pattern[:-1]) if pattern.endswith("*") else topic == pattern',
         'return topic.startswith(pattern.rstrip("*"))',
-        ("tests/cluster/test_rights.py::test_a_token_without_the_right_is_refused",),
+        ("tests/node/test_auth.py::test_a_right_is_for_a_topic_or_for_all_that_begin_as_it_says",),
     ),
     Mutant(
         "who_may_operate_sees_no_topics",
         "an operator's status is empty",
         "if not self.on or (token is not None and token.operate):",
         "if not self.on:",
-        ("tests/cluster/test_rights.py",),
+        ("tests/node/test_auth.py::test_who_may_do_anything_with_a_topic_and_who_operates_knows_of_it",),
     ),
     Mutant(
         "any_token_is_a_peers",
         "a stranger asks a node for what is for nodes",
         "    if not peer_token or hmac.compare_digest(peer_token.encode(), given):\n",
         "    if True:\n",
-        ("tests/cluster/test_strangers.py",),
+        ("tests/node/test_auth.py::test_what_is_for_nodes_is_for_who_shows_their_token",),
     ),
     Mutant(
         "all_of_health_is_for_everybody",
         "who has no token holds streams of a node",
         "None if path == HEALTH_CHECK else authorizer.unknown(metadata)",
         "None",
-        ("tests/cluster/test_strangers.py::test_a_call_of_any_kind_is_refused_by_its_headers_alone",),
+        (
+            "tests/node/test_auth.py::test_everybody_may_ask_whether_a_node_serves_and_nothing_else_of_its_health",
+        ),
     ),
     Mutant(
         "health_is_for_who_has_a_token",
@@ -281,8 +283,7 @@ CALLS = (
         "None if path == HEALTH_CHECK else authorizer.unknown(metadata)",
         "authorizer.unknown(metadata)",
         (
-            "tests/cluster/test_strangers.py"
-            "::test_everybody_may_ask_for_health_and_who_has_a_token_for_all_of_it",
+            "tests/node/test_auth.py::test_everybody_may_ask_whether_a_node_serves_and_nothing_else_of_its_health",
         ),
     ),
     Mutant(
@@ -304,7 +305,7 @@ CALLS = (
         "the bound of calls is overrun",
         "if refusal is None and self.calls >= self._bounds.calls_max:",
         "if refusal is None and self.calls > self._bounds.calls_max:",
-        ("tests/cluster/test_strangers.py::test_a_node_takes_no_more_connections_and_calls_than_it_says",),
+        ("tests/node/test_entrance.py::test_calls_of_each_kind_are_counted_while_they_are_under_way",),
     ),
     Mutant(
         "young_calls_are_ended_for_others",
@@ -366,14 +367,14 @@ CALLS = (
         "idle connections take all places",
         '        ("grpc.max_connection_idle_ms", bounds.idle_ms),\n',
         "",
-        ("tests/cluster/test_strangers.py::test_a_node_takes_no_more_connections_and_calls_than_it_says",),
+        ("tests/node/test_entrance.py::test_grpc_holds_connections_to_the_bounds_of_the_configuration",),
     ),
     Mutant(
         "a_connection_may_begin_without_end",
         "connections that never begin take all places",
         '        ("grpc.server_handshake_timeout_ms", bounds.handshake_ms),\n',
         "",
-        ("tests/cluster/test_strangers.py::test_sockets_that_stay_silent_are_closed",),
+        ("tests/node/test_entrance.py::test_grpc_holds_connections_to_the_bounds_of_the_configuration",),
     ),
 )
 

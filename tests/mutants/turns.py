@@ -341,8 +341,8 @@ PIECES = (
     Mutant(
         "a_group_that_goes_back_meanwhile_is_not_seen",
         "a group finds what it has gone back for deleted",
-        "        if any(self._floor(machine.queues[queue], cut) < cut for queue, cut in cuts.items()):\n",
-        "        if False:\n",
+        "            if self._floor(machine.queues[number], cut) < cut:\n",
+        "            if False:\n",
         ("tests/node/test_retention.py::test_nothing_is_cut_where_a_group_goes_back_during_the_planning",),
     ),
     Mutant(

@@ -164,3 +164,11 @@ def test_connections_leave_half_of_the_descriptors_to_files() -> None:
     for asked, allowed in ((7, 7), (files, files // 2)):
         told = dict(options(Connections(connections_max=asked)))
         assert told["grpc.max_allowed_incoming_connections"] == allowed
+
+
+def test_grpc_holds_connections_to_the_bounds_of_the_configuration() -> None:
+    told = dict(options(Connections(handshake_ms=3_000, idle_ms=4_000, connection_calls_max=5, calls_max=6)))
+    assert told["grpc.server_handshake_timeout_ms"] == 3_000
+    assert told["grpc.max_connection_idle_ms"] == 4_000
+    assert told["grpc.max_concurrent_streams"] == 5
+    assert told["grpc.server.max_pending_requests_hard_limit"] == 6
