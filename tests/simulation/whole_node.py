@@ -179,6 +179,7 @@ class WholeNode(SimNode):
             partial(damage.run, self._peers, self._fetch),
             partial(damage.indices.run, self._peers, self._fetch_index),
             partial(damage.queues.run, self._peers, self._fetch_ready),
+            damage.far.run,
             Scrub(self.core.machine, damage, dispatch, run_blocking).run,
         )
         self._tasks = [asyncio.ensure_future(self._guard(part)) for part in work]
