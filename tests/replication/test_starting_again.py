@@ -11,17 +11,21 @@ from tarry.replication import command as command_codec
 from tarry.replication.command import AnotherVersion
 from tarry.replication.machine import Machine, MachineSettings
 from tarry.replication.outcomes import Released
+from tarry.replication.ready_queue import TAIL_UNITS
 from tarry.replication.state_store import CheckpointDamaged, CheckpointRefused
 from tests.replication.commands import NOW_MS, admin, far_due, release, schedule, subscribe
 from tests.replication.test_machine import fresh, machine, run
 
 __all__ = ["fresh"]
 
+MANY = 2 * TAIL_UNITS
+"""Messages of a topic that do not stay in memory until the next checkpoint."""
+
 
 def test_an_entry_that_a_disk_cut_short_goes_into_no_checkpoint_and_is_whole_when_it_is_replayed(
     tmp_path: Path,
 ) -> None:
-    before = [subscribe("t"), subscribe("u"), *(schedule([NOW_MS + 5], topic=topic) for topic in "tu")]
+    before = [subscribe("t"), subscribe("u"), *(schedule([NOW_MS + 5] * MANY, topic=topic) for topic in "tu")]
     with machine(tmp_path) as broken:
         run(broken, before)
         broken.write(broken.capture())
@@ -29,20 +33,20 @@ def test_an_entry_that_a_disk_cut_short_goes_into_no_checkpoint_and_is_whole_whe
         in_the_way.touch()
         with pytest.raises(OSError, match=str(in_the_way)):
             broken.apply(5, 1, [release(NOW_MS + 5)])
-        assert broken.queues.of("t").units == 1
+        assert broken.queues.of("t").units == MANY
         with pytest.raises(CheckpointRefused, match="entry 5"):
             broken.capture()
     in_the_way.unlink()
     with machine(tmp_path) as again:
-        assert again.apply(5, 1, [release(NOW_MS + 5)]) == [Released(2)]
-        assert [again.queues.of(topic).units for topic in "tu"] == [1, 1]
+        assert again.apply(5, 1, [release(NOW_MS + 5)]) == [Released(2 * MANY)]
+        assert [again.queues.of(topic).units for topic in "tu"] == [MANY, MANY]
         again.write(again.capture())
 
 
 def test_a_replica_starts_though_a_power_cut_took_what_a_deleted_topic_had_just_got(tmp_path: Path) -> None:
     delete = admin(log_pb.DeleteTopicCommand(topic="t"))
     with machine(tmp_path) as cut:
-        run(cut, [subscribe(), schedule([NOW_MS]), release(NOW_MS), delete])
+        run(cut, [subscribe(), schedule([NOW_MS] * MANY), release(NOW_MS), delete])
         cut.snapshots += 1  # the files stay, as where the power goes before they are removed
         cut.write(cut.capture())
         digest = cut.digest()
