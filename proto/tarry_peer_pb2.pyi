@@ -131,20 +131,22 @@ class LoggedEntry(_message.Message):
     def __init__(self, term: _Optional[int] = ..., payload: _Optional[bytes] = ...) -> None: ...
 
 class Append(_message.Message):
-    __slots__ = ("term", "prev_index", "prev_term", "commit_index", "sequence", "entries")
+    __slots__ = ("term", "prev_index", "prev_term", "commit_index", "sequence", "entries", "prev_chain")
     TERM_FIELD_NUMBER: _ClassVar[int]
     PREV_INDEX_FIELD_NUMBER: _ClassVar[int]
     PREV_TERM_FIELD_NUMBER: _ClassVar[int]
     COMMIT_INDEX_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    PREV_CHAIN_FIELD_NUMBER: _ClassVar[int]
     term: int
     prev_index: int
     prev_term: int
     commit_index: int
     sequence: int
     entries: _containers.RepeatedCompositeFieldContainer[LoggedEntry]
-    def __init__(self, term: _Optional[int] = ..., prev_index: _Optional[int] = ..., prev_term: _Optional[int] = ..., commit_index: _Optional[int] = ..., sequence: _Optional[int] = ..., entries: _Optional[_Iterable[_Union[LoggedEntry, _Mapping]]] = ...) -> None: ...
+    prev_chain: int
+    def __init__(self, term: _Optional[int] = ..., prev_index: _Optional[int] = ..., prev_term: _Optional[int] = ..., commit_index: _Optional[int] = ..., sequence: _Optional[int] = ..., entries: _Optional[_Iterable[_Union[LoggedEntry, _Mapping]]] = ..., prev_chain: _Optional[int] = ...) -> None: ...
 
 class Appended(_message.Message):
     __slots__ = ("term", "sequence", "next_index", "success", "reset")

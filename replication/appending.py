@@ -156,6 +156,8 @@ class Appending:
         append = sent.append  # filled in place: a copy of a megabyte costs as much as sending it
         append.term = message["term"]
         append.prev_index, append.prev_term = message["prevLogIdx"], message["prevLogTerm"]
+        if self._journal.first_index <= append.prev_index <= self._journal.last_index:
+            append.prev_chain = self._journal.chain_at(append.prev_index)
         append.commit_index = self._told[peer] = message["commit_index"]
         append.sequence = flow.sent(size_bytes, now)
         for payload, _, term in entries:

@@ -162,8 +162,8 @@ class Way:
         try:
             clear.write(pass_of(ticket))
             secured = await loop.start_tls(clear, stream, dialling.tls, server_hostname=home.strip("[]"))
-            if secured is None:
-                raise PeerAway("closed in the middle of the handshake")
+            if secured is None or secured.is_closing():
+                raise PeerAway("closed in the handshake, or right after it")
         except BaseException:
             clear.abort()
             raise

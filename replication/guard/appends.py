@@ -17,6 +17,14 @@ from typing import Protocol
 from tarry.proto.tarry_peer_pb2 import Append, LoggedEntry
 
 
+class AnotherHistory(Exception):
+    """The leader's log has another content than this one where both have the same term.
+
+    That never happens in one cluster: most of its members have lost their data and begun anew, while this
+    one was away. Stop: here may be what they have lost.
+    """
+
+
 class CommittedEntryConflict(Exception):
     """A leader wants an entry replaced that is committed here: the cluster's logs have diverged. Stop."""
 
@@ -27,6 +35,8 @@ class Log(Protocol):
     @property
     def last_index(self) -> int: ...
     def term_at(self, index: int) -> int | None: ...
+    def chain_at(self, index: int) -> int: ...
+    def entry(self, index: int) -> tuple[bytes, int, int]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +52,14 @@ class Plan:
 
 
 def plan(append: Append, log: Log, commit_index: int) -> Plan:
-    """Raises CommittedEntryConflict."""
+    """Raises AnotherHistory, CommittedEntryConflict."""
+    prev = append.prev_index
+    if (
+        append.prev_chain
+        and log.term_at(prev) == append.prev_term
+        and log.chain_at(prev) != append.prev_chain
+    ):
+        raise AnotherHistory(_text(prev, append.prev_term))
     if append.prev_index > max(log.last_index, commit_index) or _differs(append, log, commit_index):
         return Plan(append.prev_index, append.prev_term, (), 0, commit_index + 1, success=False)
     verified = append.prev_index + len(append.entries)
@@ -72,5 +89,13 @@ def _first_new(append: Append, log: Log, commit_index: int) -> int:
             return index
         if held is None and index > commit_index:
             return index
+        if held is not None and log.entry(index)[0] != entry.payload:
+            raise AnotherHistory(_text(index, held))
         index += 1
     return index
+
+
+def _text(index: int, term: int) -> str:
+    return (
+        f"entry {index} of term {term} is another than the leader's: most others have lost theirs, keep this"
+    )

@@ -193,6 +193,31 @@ async def test_an_added_member_whose_folder_was_emptied_does_not_count_before_it
         assert (await client.operator().status()).pending == 1_000
 
 
+def test_a_member_that_was_away_while_most_lost_their_data_ends_rather_than_follow_another_history(
+    cluster: LocalCluster,
+) -> None:
+    away = cluster.wait_until_serving()
+    asyncio.run(scheduled(cluster, 1_000))
+    for node in cluster.nodes.values():
+        cluster.kill(node.name)
+        if node.name != away:
+            shutil.rmtree(node.folder)
+            cluster.start(node.name)
+    cluster.wait_for_leader()  # two that have never had a journal: as a new cluster
+    for _ in range(2):
+        asyncio.run(scheduled(cluster, 7))
+    cluster.start(away)
+    process = cluster.nodes[away].process
+    assert process is not None
+    assert process.wait(PATIENCE_S) == 1
+    assert "is another than the leader's" in cluster.nodes[away].log_tail()
+
+
+async def scheduled(cluster: LocalCluster, count: int) -> None:
+    async with connect(cluster.addresses) as client:
+        await schedule(client, count)
+
+
 async def test_a_node_that_lost_its_data_does_not_vote_before_the_others_have_let_it_go(
     cluster: LocalCluster,
 ) -> None:

@@ -6,6 +6,22 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        "another_history_before_an_append",
+        "replicas of two histories differ for good, and nobody is told",
+        "log.chain_at(prev) != append.prev_chain",
+        "False",
+        ("tests/replication/test_guard_appends.py::test_another_content_of_the_same_term_stops_the_process",),
+    ),
+    Mutant(
+        "another_history_within_an_append",
+        "replicas of two histories differ for good, and nobody is told",
+        "if held is not None and log.entry(index)[0] != entry.payload:",
+        "if False:",
+        (
+            "tests/replication/test_guard_appends.py::test_a_repeated_entry_of_another_content_stops_the_process",
+        ),
+    ),
+    Mutant(
         "an_index_is_not_proven_after_a_start",
         "a rotten index releases a message to another topic, on one replica",
         "            prove_index(self.log)\n            self._unproven = False\n",

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tarry.proto.tarry_peer_pb2 import Append, LoggedEntry
-from tarry.replication.guard.appends import CommittedEntryConflict, plan
+from tarry.replication.guard.appends import AnotherHistory, CommittedEntryConflict, plan
 
 
 @dataclass
@@ -26,10 +26,18 @@ class Terms:
     def term_at(self, index: int) -> int | None:
         return self.terms[index - self.first_index] if self.first_index <= index <= self.last_index else None
 
+    def chain_at(self, index: int) -> int:
+        return 7
 
-def append(prev: int, prev_term: int, terms: list[int], commit: int = 0) -> Append:
+    def entry(self, index: int) -> tuple[bytes, int, int]:
+        return b"\0", index, self.terms[index - self.first_index]
+
+
+def append(prev: int, prev_term: int, terms: list[int], commit: int = 0, chain: int = 0) -> Append:
     entries = [LoggedEntry(term=term, payload=b"\0") for term in terms]
-    return Append(term=9, prev_index=prev, prev_term=prev_term, commit_index=commit, entries=entries)
+    return Append(
+        term=9, prev_index=prev, prev_term=prev_term, commit_index=commit, entries=entries, prev_chain=chain
+    )
 
 
 def test_new_entries_go_to_the_end() -> None:
@@ -53,6 +61,24 @@ def test_a_resent_range_is_cut_to_what_is_new() -> None:
 def test_a_conflict_of_terms_is_truncated_from_there_on() -> None:
     done = plan(append(1, 1, [1, 3]), Terms([1, 1, 2, 2]), commit_index=2)
     assert (done.prev_index, [entry.term for entry in done.entries]) == (2, [3])
+
+
+@pytest.mark.parametrize("prev", [1, 3])
+def test_another_content_of_the_same_term_stops_the_process(prev: int) -> None:
+    log = Terms([1, 1, 1])
+    assert plan(append(prev, 1, [], chain=7), log, commit_index=2).success
+    with pytest.raises(AnotherHistory):
+        plan(append(prev, 1, [1], chain=8), log, commit_index=2)
+    assert not plan(append(3, 2, [2], chain=8), log, commit_index=2).success  # of another term: as ever
+    assert not plan(append(9, 1, [1], chain=8), log, commit_index=2).success
+
+
+def test_a_repeated_entry_of_another_content_stops_the_process() -> None:
+    repeated = append(1, 1, [1, 1])
+    assert plan(repeated, Terms([1, 1, 1]), commit_index=3).success
+    repeated.entries[1].payload = b"another"
+    with pytest.raises(AnotherHistory):
+        plan(repeated, Terms([1, 1, 1]), commit_index=3)
 
 
 def test_a_conflict_at_or_below_the_commit_index_stops_the_process() -> None:
