@@ -40,6 +40,36 @@ MUTANTS = (
         ),
     ),
     Mutant(
+        "an_index_is_not_proven_after_it_was_closed",
+        "what comes next is chained to a rotten index, which no peer's mends then",
+        "            self._unproven = True\n        self.log.close()\n",
+        "            self._unproven = self._unproven\n        self.log.close()\n",
+        (
+            "tests/wheel/test_damage.py::test_nothing_is_chained_behind_an_index_that_decays_while_its_hour_is_closed",
+        ),
+    ),
+    Mutant(
+        "far_units_are_not_proven",
+        "a rotten unit of the far log moves to its hour, on one replica",
+        '    sound: Flags = proofs(units) == units["proof"]\n',
+        '    sound: Flags = units["proof"] == units["proof"]\n',
+        ("tests/wheel/test_far_damage.py::test_calls_answer_under_damage_as_without",),
+    ),
+    Mutant(
+        "a_far_index_is_not_looked_at_by_a_start",
+        "a rotten unit of the far log is counted for another hour, on one replica",
+        "            if not self._used(one.number).is_whole():\n                self._mend(one.number)\n",
+        "",
+        ("tests/wheel/test_far_damage.py::test_a_damaged_index_is_written_again_at_a_start",),
+    ),
+    Mutant(
+        "units_in_the_far_logs_records_are_not_looked_at",
+        "the copy that mends a far index is rotten, too, when it is needed",
+        "            if bool(segment.heads_differ(units).any()):\n",
+        "            if False:\n",
+        ("tests/wheel/test_far_damage.py::test_units_damaged_in_the_log_are_found_and_written_again",),
+    ),
+    Mutant(
         "units_are_not_proven",
         "a rotten unit hands a message to another topic",
         "return len(units) == wanted and int(google_crc32c.extend(self.before, units)) == self.behind",
