@@ -225,14 +225,14 @@ LASTING = (
         "acknowledged messages are cut off at the next start",
         "            segment.extend(units[done:until], records[done:until])\n            segment.captured = None\n",
         "            segment.extend(units[done:until], records[done:until])\n",
-        (PLAY,),
+        (f"{FAR}::test_each_checkpoint_has_what_the_far_log_has_got_and_lost_by_then",),
     ),
     Mutant(
         "a_checkpoint_has_older_cancellations_of_far_messages",
         "a cancelled message is delivered after a restart",
         ".astype(np.uint32))\n            segment.captured = None\n",
         ".astype(np.uint32))\n",
-        (PLAY,),
+        (f"{FAR}::test_each_checkpoint_has_what_the_far_log_has_got_and_lost_by_then",),
     ),
     Mutant(
         "far_segments_without_a_state_stay",

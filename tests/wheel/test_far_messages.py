@@ -173,6 +173,17 @@ def test_hours_with_enough_in_the_far_log_get_their_files_some_with_each_append(
     assert len(wheel.partitions()) == 1
 
 
+def test_each_checkpoint_has_what_the_far_log_has_got_and_lost_by_then(tmp_path: Path) -> None:
+    wheel, captured = Wheel(tmp_path, WheelSettings()), []
+    for _ in range(2):
+        few_of_each(wheel, 16, 1)
+        captured += wheel.capture().far.segments
+    wheel.cancel(*ids([(START_MS // HOUR_MS + 24, 0)]))
+    captured += wheel.capture().far.segments
+    assert [segment.units for segment in captured] == [16, 32, 32]
+    assert captured[1].cancelled != captured[2].cancelled
+
+
 def test_few_hours_get_files_of_their_own_in_one_append(tmp_path: Path) -> None:
     wheel = Wheel(tmp_path, WheelSettings())
     few_of_each(wheel, 40, 70)
