@@ -171,7 +171,7 @@ MOVING = (
         "a new segment meets the files of an old one",
         "self.first = self.end = -(-first // SEGMENT_UNITS) * SEGMENT_UNITS",
         "self.first = self.end = first",
-        (PLAY,),
+        (f"{FAR}::test_the_number_of_a_segment_is_not_used_again",),
     ),
     Mutant(
         "the_next_hour_goes_to_the_far_log_when_it_is_due",
@@ -405,6 +405,13 @@ DAMAGED = (
         (ANOTHER,),
     ),
     Mutant(
+        "few_far_units_that_are_found_are_not_proven",
+        "a rotten unit is taken for another message's",
+        '        if not bool((are_sound(units) & (units["hour"] == wanted[0])).all()):\n',
+        "        if False:\n",
+        (ANOTHER,),
+    ),
+    Mutant(
         "a_chain_may_lead_to_another_hour",
         "a message of another hour is cancelled",
         'if bool((units["hour"] != hour).any()) or bool((units["before"] > row).any()):',
@@ -416,7 +423,7 @@ DAMAGED = (
         "a message that is there is not found",
         "        if bool((row < self.first).any()):\n",
         "        if False:\n",
-        (CALLED,),
+        (ANOTHER,),
     ),
     Mutant(
         "far_units_are_taken_as_they_are",

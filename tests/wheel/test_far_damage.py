@@ -120,9 +120,15 @@ def test_calls_answer_under_damage_as_without(
     assert again.digest() == whole.digest()
 
 
-@pytest.mark.parametrize(("field", "value"), [("global_index", 1), ("before", 302), ("before", 401)])
+@pytest.mark.parametrize(
+    ("field", "value"), [("global_index", 1), ("before", 302), ("before", 401), ("before", 0)]
+)
 @pytest.mark.parametrize("call", ["read", "cancel", "take"])
-def test_no_damage_makes_one_message_of_another(tmp_path: Path, call: str, field: str, value: int) -> None:
+@pytest.mark.parametrize("singly", [0, 1_024], ids=["side by side", "one by one"])
+def test_no_damage_makes_one_message_of_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, singly: int, call: str, field: str, value: int
+) -> None:
+    monkeypatch.setattr("tarry.wheel.far_log._SINGLE_WALKS", singly)
     (whole, names), (wheel, _) = build(tmp_path / "whole"), build(tmp_path / "damaged")
     path, place = index_of(tmp_path / "damaged"), in_unit(400, field)  # the newest unit of its hour
     rotten = path.read_bytes()

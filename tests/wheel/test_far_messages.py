@@ -184,6 +184,16 @@ def test_each_checkpoint_has_what_the_far_log_has_got_and_lost_by_then(tmp_path:
     assert captured[1].cancelled != captured[2].cancelled
 
 
+def test_the_number_of_a_segment_is_not_used_again(tmp_path: Path) -> None:
+    wheel = Wheel(tmp_path, WheelSettings())
+    few_of_each(wheel, 16, 1)
+    for hour in wheel.hours():
+        wheel.pending_per_second(hour)  # moves it
+    assert wheel.far_segments() == ()
+    few_of_each(wheel, 16, 1)
+    assert [segment.number for segment in wheel.far_segments()] == [1]
+
+
 def test_few_hours_get_files_of_their_own_in_one_append(tmp_path: Path) -> None:
     wheel = Wheel(tmp_path, WheelSettings())
     few_of_each(wheel, 40, 70)
