@@ -29,10 +29,19 @@ class Applying:
         self._machine = machine
         self._proposals = proposals
 
+    @property
+    def _limit(self) -> int:
+        return min(self._core.consensus.commit_index, self._core.journal.durable_index)
+
+    @property
+    def due(self) -> bool:
+        """Whether there is anything to apply."""
+        return self._core.applied < self._limit
+
     def apply(self) -> None:
         """Applies what is committed and durable here, for as long as the budget lasts (L14)."""
         core, journal = self._core, self._core.journal
-        limit = min(core.consensus.commit_index, journal.durable_index)
+        limit = self._limit
         if core.applied >= limit:
             return
         stop = core.now() + core.settings.apply_budget_ms / 1000

@@ -252,7 +252,7 @@ class Driver:
                 core.dropped[peer, Dropped.JOURNAL] += 1
             elif not consensus.receive(peer, message):
                 core.dropped[peer, Dropped.TERM] += 1
-        self._proposals.propose(consensus, self._clock.monotonic())
+        more = self._proposals.propose(consensus, self._clock.monotonic())
         consensus.tick()
         self._compact()
         source = consensus.take_snapshot_source()
@@ -262,12 +262,15 @@ class Driver:
         batch = journal.stage()
         if batch is None:
             self._sending.send(outbox)
+            if self._applying.due:
+                await asyncio.sleep(0)  # a turn of the event loop may have one of both
             self._applying.apply()
         else:
             early, late = self._sending.split(outbox)
-            self._sending.send(early)
             writing = asyncio.ensure_future(self._write(batch))
             try:
+                await asyncio.sleep(0)  # the write begins, and so does another turn of the event loop
+                self._sending.send(early)
                 self._applying.apply()  # what was durable before this turn
             finally:
                 await writing
@@ -278,7 +281,7 @@ class Driver:
         for peer, messages, origin in heard:
             self._receive(peer, messages, origin)
         self._tell()
-        if self._inbound or core.applied < min(consensus.commit_index, journal.durable_index):
+        if more or self._inbound or self._applying.due:
             core.wake.set()
         core.end_turn()
 

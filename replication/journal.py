@@ -44,7 +44,7 @@ class Journal:
         storage: Storage,
         *,
         incarnation: int,
-        tail_bytes_max: int = 8 << 20,
+        tail_bytes_max: int = 16 << 20,
         tail_entries_max: int = 16_384,
     ) -> None:
         """Opens what `storage` holds and checks every record.

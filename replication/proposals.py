@@ -24,7 +24,8 @@ class Proposals:
         self._settings = settings
         self._waiting: deque[tuple[bytes, int, asyncio.Future[Any]]] = deque()
         self._waiting_bytes = self._waiting_cost_us = 0
-        self._under_way: dict[int, tuple[int, Answers]] = {}  # by index: term, answers
+        self._under_way: dict[int, tuple[int, int, Answers]] = {}  # by index: term, size in bytes, answers
+        self._under_way_bytes = 0
 
     @property
     def waiting(self) -> int:
@@ -70,22 +71,35 @@ class Proposals:
         )
         return settings.entries_in_flight_max if enough else settings.small_entries_in_flight_max
 
-    def propose(self, consensus: Consensus, now: float) -> None:
-        """Gives the engine as many entries as may be under way, if this replica may propose."""
-        while self._waiting and len(self._under_way) < self._in_flight_max() and consensus.may_propose(now):
+    def _may_be_under_way(self) -> bool:
+        """Whether another entry may be."""
+        few_bytes = self._under_way_bytes < self._settings.entries_in_flight_bytes
+        return few_bytes and len(self._under_way) < self._in_flight_max()
+
+    def propose(self, consensus: Consensus, now: float) -> bool:
+        """Gives the engine as many entries as one turn and what is under way have room for, if this replica
+        may propose. Returns whether only the turn had none: then the next one goes on."""
+        proposed_bytes = 0
+        while self._waiting and self._may_be_under_way() and consensus.may_propose(now):
+            if proposed_bytes and proposed_bytes + len(self._waiting[0][0]) > self._settings.turn_bytes_max:
+                return True
             commands, answers = self.take()
             if not answers:
                 continue
             index = consensus.append(entry_payload(commands))
             if index is None:
                 raise ConsensusViolated("the engine refused a proposal while it leads")
-            self.proposed(index, consensus.term, answers)
+            self.proposed(index, consensus.term, answers, len(commands))
+            proposed_bytes += len(commands)
+        return False
 
-    def proposed(self, index: int, term: int, answers: Answers) -> None:
-        self._under_way[index] = (term, answers)
+    def proposed(self, index: int, term: int, answers: Answers, size_bytes: int = 0) -> None:
+        self._under_way[index] = (term, size_bytes, answers)
+        self._under_way_bytes += size_bytes
 
     def applied(self, index: int, term: int, outcomes: Sequence[Any]) -> None:
-        proposed_term, answers = self._under_way.pop(index, (term, []))
+        proposed_term, size_bytes, answers = self._under_way.pop(index, (term, 0, []))
+        self._under_way_bytes -= size_bytes
         if proposed_term != term:  # another leader's entry took the place: ours can never be committed
             _refuse(answers, NotLeader(None))
             return
@@ -96,9 +110,9 @@ class Proposals:
     def lose_leadership(self, leader: str | None) -> None:
         waiting, self._waiting = self._waiting, deque()
         self._waiting_bytes = self._waiting_cost_us = 0
-        under_way, self._under_way = self._under_way, {}
+        under_way, self._under_way, self._under_way_bytes = self._under_way, {}, 0
         _refuse([answer for _, _, answer in waiting], NotLeader(leader))
-        for _, answers in under_way.values():
+        for _, _, answers in under_way.values():
             _refuse(answers, Unknown("leadership was lost while the command was under way"))
 
 

@@ -28,6 +28,8 @@ class ReplicationSettings:
     entry_commands_max: int = 4096
     entry_cost_us_max: int = 10_000  # of applying it, as estimated; a single command may cost more
     entries_in_flight_max: int = 8
+    entries_in_flight_bytes: int = 8 << 20  # with so many under way, no further entry is proposed
+    turn_bytes_max: int = 4 << 20  # proposed in one turn; a single entry may be larger
     entry_bytes_worth: int = 128 << 10  # waiting: with less, commands wait for company
     small_entries_in_flight_max: int = 2  # beyond which they do
     waiting_commands_max: int = 65_536

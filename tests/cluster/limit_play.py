@@ -132,12 +132,6 @@ class Play:
         topic, room = self.name(), LIMITS.batch_bytes_max // (len(record) + 30)
         most = min(LIMITS.batch_messages_max, room)
         sizes = [most] * (count // most) + [count % most] * (count % most > 0)
-        if (
-            room < LIMITS.batch_messages_max
-        ):  # large ones one after another: what many do at once is no request's
-            for size in sizes:
-                self.schedule([topic], [record] * size, delay_ms=[0] * size)
-            sizes = []
         self.stream(
             [
                 producer_pb.ScheduleBatchRequest(

@@ -553,8 +553,8 @@ SENDING = (
     Mutant(
         "applied_before_the_own_disk_has_it",
         "a cluster of one node answers what a power loss takes back",
-        "limit = min(core.consensus.commit_index, journal.durable_index)",
-        "limit = core.consensus.commit_index",
+        "return min(self._core.consensus.commit_index, self._core.journal.durable_index)",
+        "return self._core.consensus.commit_index",
         (
             "tests/simulation/test_small_clusters.py::test_a_cluster_of_one_acknowledges_nothing_that_its_disk_has_not",
         ),
@@ -571,8 +571,8 @@ SENDING = (
     Mutant(
         "proposals_wait_for_ever_at_a_deposed_leader",
         "callers get no answer",
-        "        for _, answers in under_way.values():\n",
-        "        for _, answers in ():\n",
+        "        for _, _, answers in under_way.values():\n",
+        "        for _, _, answers in ():\n",
         (
             "tests/replication/test_proposals.py::test_losing_leadership_tells_apart_what_was_proposed_from_what_was_not",
         ),

@@ -218,6 +218,24 @@ HOURS = (
 
 PIECES = (
     Mutant(
+        "a_turn_proposes_all_that_waits",
+        "many large commands at once hold up the leader",
+        "if proposed_bytes and proposed_bytes + len(self._waiting[0][0]) > self._settings.turn_bytes_max:",
+        "if False:",
+        (
+            "tests/replication/test_proposals.py::test_a_turn_proposes_no_more_bytes_than_it_may_but_for_one_command",
+        ),
+    ),
+    Mutant(
+        "any_number_of_bytes_may_be_under_way",
+        "what is sent and applied next is read from the disk again",
+        "few_bytes = self._under_way_bytes < self._settings.entries_in_flight_bytes",
+        "few_bytes = True",
+        (
+            "tests/replication/test_proposals.py::test_nothing_is_proposed_while_as_many_bytes_are_under_way_as_may_be",
+        ),
+    ),
+    Mutant(
         "a_backlog_of_any_number_of_hours_is_one_release",
         "after a pause one release holds up every replica",
         "until_ms = self._wheel.until_of_hours(todo.until_ms, HOURS_MAX)",

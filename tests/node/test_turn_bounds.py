@@ -25,6 +25,7 @@ from tarry.proto.tarry_producer_pb2 import (
     GetRequest,
     ScheduleBatchRequest,
 )
+from tarry.replication import command as command_codec
 from tarry.replication.refusal import Refusal
 from tarry.wheel.state import HOUR_MS
 from tarry.wheel.wheel import Wheel
@@ -254,6 +255,23 @@ def test_scheduling_and_cancelling_as_much_as_a_request_may_over_as_many_hours()
         async with steps.step("cancel"):
             assert not isinstance(await lead.edge.cancel(cancel), Refusal)
         assert lead.machine.wheel.cancelled(hour, index).sum() == LIMITS.cancel_ids_max
+
+    assert cost.too_long(play(act)) == {}
+
+
+def test_commands_as_large_as_they_may_be_that_wait_together() -> None:
+    most = LIMITS.batch_messages_max
+    records = [Record(body=bytes(LIMITS.batch_bytes_max // most - 100)).SerializeToString()] * most
+
+    async def act(lead: Leader, steps: cost.Steps) -> None:
+        now_ms = lead.node.time.now_ms()
+        columns = log_pb.ScheduleColumns(
+            topics=[TOPIC], due_ms=np.full(most, now_ms + HOUR_MS).tobytes(), records=records
+        )
+        command = command_codec.encode(log_pb.ScheduleCommand(now_ms=now_ms, request=columns))
+        await lead.node.driver.propose(command)
+        async with steps.step("at once"):
+            await asyncio.gather(*(lead.node.driver.propose(command) for _ in range(15)))
 
     assert cost.too_long(play(act)) == {}
 

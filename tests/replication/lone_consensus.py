@@ -135,8 +135,8 @@ def answer_heartbeats(lone: Lone, *peers: str) -> None:
         lone.receive(peer, heartbeat_reply=reply)
 
 
-def serving() -> Lone:
-    lone = Lone()
+def serving(**numbers: int) -> Lone:
+    lone = Lone(**numbers)
     lone.lead()
     commit_all(lone)
     answer_heartbeats(lone, "n2", "n3")

@@ -11,6 +11,7 @@ from tarry.proto.tarry_log_pb2 import LogEntry
 from tarry.replication.proposals import Proposals
 from tarry.replication.settings import ReplicationSettings
 from tarry.replication.status import CommandTooLarge, NotLeader, Overloaded, Unknown
+from tests.replication.lone_consensus import serving
 
 
 def future() -> asyncio.Future[object]:
@@ -38,6 +39,38 @@ async def test_an_entry_costs_no_more_than_a_turn_may_but_for_one_command() -> N
     while proposals.waiting:
         sizes.append(len(proposals.take()[1]))
     assert sizes == [2, 2, 1, 3, 1]
+
+
+async def test_a_turn_proposes_no_more_bytes_than_it_may_but_for_one_command() -> None:
+    lone = serving(turn_bytes_max=1_000, entry_bytes_max=400, entry_bytes_worth=1)
+    proposals = Proposals(lone.settings)
+    for size_bytes in (400, 400, 400, 2_000, 300):
+        proposals.put(bytes(size_bytes), future())
+    proposed = []
+    more = True
+    while more:
+        before = lone.journal.last_index
+        more = proposals.propose(lone.consensus, lone.clock.now)
+        proposed.append(lone.journal.last_index - before)
+    assert proposed == [2, 1, 1, 1]
+    assert not proposals.waiting
+
+
+async def test_nothing_is_proposed_while_as_many_bytes_are_under_way_as_may_be() -> None:
+    lone = serving(entries_in_flight_bytes=1_000, entry_bytes_max=400, entry_bytes_worth=1)
+    proposals = Proposals(lone.settings)
+    for _ in range(5):
+        proposals.put(bytes(400), future())
+    first = lone.journal.last_index + 1
+    for index in (first, first + 1, first + 2):
+        assert not proposals.propose(lone.consensus, lone.clock.now)
+        assert lone.journal.last_index == min(index + 2, first + 4)
+        proposals.applied(index, lone.consensus.term, [None])
+    assert not proposals.waiting
+    proposals.lose_leadership(None)
+    proposals.put(bytes(400), future())
+    proposals.propose(lone.consensus, lone.clock.now)
+    assert not proposals.waiting
 
 
 async def test_each_command_gets_its_own_outcome() -> None:
