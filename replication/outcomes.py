@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tarry.replication.administration import Changed
 from tarry.replication.refusal import Refusal
-from tarry.replication.scheduling import Scheduled
+from tarry.replication.scheduling import Repeated, Scheduled
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,4 +42,4 @@ class Subscribed:
     retry_queue: int
 
 
-Outcome: TypeAlias = Scheduled | Released | Acked | Cancelled | Subscribed | Changed | Refusal
+Outcome: TypeAlias = Scheduled | Repeated | Released | Acked | Cancelled | Subscribed | Changed | Refusal

@@ -83,6 +83,13 @@ def unpack(answer: log_pb.Answer) -> tuple[NDArray[np.uint32], NDArray[np.uint32
     return hours[which], first[which] + rank
 
 
+def count(answer: log_pb.Answer) -> int:
+    """Return how many messages an answer is about."""
+    if not answer.lengths:
+        return len(answer.which) // 2
+    return int(np.frombuffer(answer.lengths, dtype="<u4").sum())
+
+
 @dataclass(slots=True)
 class _Producer:
     floor: int = 0

@@ -20,7 +20,7 @@ from tarry.replication.events import Event, Events
 from tarry.replication.queues import Queues
 from tarry.replication.refusal import Reason, Refusal
 from tarry.wheel.grouping import distinct
-from tarry.wheel.state import HOUR_MS, Appended, UnknownMessage
+from tarry.wheel.state import HOUR_MS, Appended
 from tarry.wheel.wheel import Wheel
 
 DUE_MS_MAX: Final = 253_402_300_799_999
@@ -33,6 +33,16 @@ class Scheduled:
 
     response: bytes
     count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """The answer to a schedule command that has been applied before: the one given then, as it is kept.
+
+    It has no due times: to look them up takes as long as the messages have hours, more than applying may.
+    """
+
+    given: log_pb.Answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +90,27 @@ def due_ms(wheel: Wheel, hour: NDArray[np.uint32], global_index: NDArray[np.uint
     return hour.astype(np.int64) * HOUR_MS + in_hour.astype(np.int64)
 
 
+def response(
+    shard: int,
+    hour: NDArray[np.uint32],
+    global_index: NDArray[np.uint32],
+    due_ms: NDArray[np.int64],
+    overdue: NDArray[np.uint32],
+    *,
+    repeated: bool,
+) -> bytes:
+    """Return the ScheduleBatchResponse, serialized; ``overdue``: the places of the messages that were."""
+    columns = log_pb.ScheduledColumns(
+        shard=shard,
+        hour=hour.astype("<u4").tobytes(),
+        global_index=global_index.astype("<u4").tobytes(),
+        due_ms=due_ms.astype("<i8").tobytes(),
+        overdue=overdue.astype("<u4").tobytes(),
+        repeated=repeated,
+    )
+    return columns.SerializeToString()
+
+
 class Scheduling:
     """Applies schedule commands to the wheel, the queues and the producers' table."""
 
@@ -92,9 +123,11 @@ class Scheduling:
         self._queues = queues
         self._producers = known
 
-    def apply(self, commands: Sequence[log_pb.ScheduleCommand | Refusal]) -> list[Scheduled | Refusal]:
+    def apply(
+        self, commands: Sequence[log_pb.ScheduleCommand | Refusal]
+    ) -> list[Scheduled | Repeated | Refusal]:
         """Apply the commands in order; an answer each."""
-        outcomes: list[Scheduled | Refusal] = []
+        outcomes: list[Scheduled | Repeated | Refusal] = []
         parts: list[Part] = []
         places: list[int] = []
         taken: set[tuple[str, int]] = set()
@@ -144,22 +177,21 @@ class Scheduling:
             for topic in part.topics
         )
 
-    def _known(self, producer: str, sequence: int, bounds: producers.Bounds) -> Scheduled | Refusal | None:
+    def _known(self, producer: str, sequence: int, bounds: producers.Bounds) -> Repeated | Refusal | None:
         answer = self._producers.answer(producer, sequence)
         if answer is not None:
-            hour, global_index = producers.unpack(answer)
-            try:
-                known_ms = due_ms(self._wheel, hour, global_index)
-            except UnknownMessage:  # its hour has been deleted: released long ago
-                known_ms = hour.astype(np.int64) * HOUR_MS
-            return self._answer(hour, global_index, known_ms, np.empty(0, np.uint32), repeated=True)
+            return Repeated(answer)
         if self._producers.too_old(producer, sequence):
             text = f"request {sequence} of this producer may have been answered, and the answer is forgotten"
             return Refusal(Reason.SEQUENCE_TOO_OLD, text + ": keep fewer in flight, repeat them sooner")
         return admission.too_many_producers(bounds) if self._producers.full(producer, bounds) else None
 
     def _append(
-        self, parts: list[Part], places: list[int], outcomes: list[Scheduled | Refusal], now_ms: int
+        self,
+        parts: list[Part],
+        places: list[int],
+        outcomes: list[Scheduled | Repeated | Refusal],
+        now_ms: int,
     ) -> None:
         if not parts:
             return
@@ -178,9 +210,9 @@ class Scheduling:
         for part, place in zip(parts, places, strict=True):
             end = start + len(part.due_ms)
             hour, index = done.hour[start:end], done.global_index[start:end]
-            outcomes[place] = self._answer(
-                hour, index, part.due_ms, np.flatnonzero(part.past).astype(np.uint32), repeated=False
-            )
+            past = np.flatnonzero(part.past).astype(np.uint32)
+            answer = response(self._shard, hour, index, part.due_ms, past, repeated=False)
+            outcomes[place] = Scheduled(answer, len(hour))
             if part.request.producer:
                 kept = producers.pack(part.request.sequence, hour, index)
                 self._producers.remember(part.request.producer, kept, part.bounds)
@@ -226,22 +258,3 @@ class Scheduling:
                 topic[late], due_ms[late], done.hour[late], done.global_index[late], tag_mask[late], now_ms
             )
         return done
-
-    def _answer(
-        self,
-        hour: NDArray[np.uint32],
-        global_index: NDArray[np.uint32],
-        due_ms: NDArray[np.int64],
-        overdue: NDArray[np.uint32],
-        *,
-        repeated: bool,
-    ) -> Scheduled:
-        columns = log_pb.ScheduledColumns(
-            shard=self._shard,
-            hour=hour.astype("<u4").tobytes(),
-            global_index=global_index.astype("<u4").tobytes(),
-            due_ms=due_ms.astype("<i8").tobytes(),
-            overdue=overdue.astype("<u4").tobytes(),
-            repeated=repeated,
-        )
-        return Scheduled(columns.SerializeToString(), len(hour))

@@ -18,6 +18,7 @@ from tarry.node.damage import Damage
 from tarry.node.failures import CallErrors
 from tarry.node.intake import Intake, body_too_large
 from tarry.node.names import no_more_queues, unknown_topic
+from tarry.node.repeats import Repeats
 from tarry.node.services.handlers import Answer, LeaderCalls
 from tarry.node.services.parsing import parse
 from tarry.node.status import abort, status_of
@@ -33,7 +34,7 @@ from tarry.replication.lanes import queue_of
 from tarry.replication.machine import Machine
 from tarry.replication.outcomes import Cancelled
 from tarry.replication.refusal import Reason, Refusal
-from tarry.replication.scheduling import Scheduled
+from tarry.replication.scheduling import Repeated, Scheduled
 from tarry.wheel.grouping import portions
 from tarry.wheel.state import CancelOutcome, UnknownMessage
 from tarry.wheel.state import MessageState as WheelMessageState
@@ -87,6 +88,7 @@ class ProducerService:
         self._auto_create = auto_create
         self._damage = damage
         self._holds = holds
+        self._repeats = Repeats(shard, machine)
         self._errors = CallErrors()
 
     def handlers(self) -> ServiceHandler:
@@ -128,9 +130,11 @@ class ProducerService:
         refusal = self._topics_allow(command.request) or self._disk_allows()
         if refusal is not None:
             return refusal
-        outcome: Scheduled | Refusal = await self._driver.propose(
+        outcome: Scheduled | Repeated | Refusal = await self._driver.propose(
             command_codec.encode(command), cost_us(command)
         )
+        if isinstance(outcome, Repeated):
+            return await self._repeats.response(outcome.given)
         return outcome if isinstance(outcome, Refusal) else outcome.response
 
     def _topics_allow(self, request: log_pb.ScheduleColumns) -> Refusal | None:

@@ -299,6 +299,23 @@ PIECES = (
         ("tests/node/test_many_offsets.py::test_each_piece_has_a_turn_of_its_own_whoever_asks",),
     ),
     Mutant(
+        "a_repeated_request_is_answered_in_one_turn",
+        "a repeated request over thousands of hours holds up the event loop",
+        "[order[rows] for rows in portions(costs_ns, PIECE_NS)]",
+        "[order]",
+        (
+            "tests/node/test_turn_bounds.py"
+            "::test_repeating_requests_whose_messages_are_many_or_lie_in_files_of_thousands_of_hours",
+        ),
+    ),
+    Mutant(
+        "a_repeated_request_with_a_deleted_hour_fails",
+        "a producer that repeats a request late is told of an error for ever",
+        "            due_ms = hour.astype(np.int64) * HOUR_MS\n        return response",
+        "            raise\n        return response",
+        ("tests/node/test_repeats.py::test_where_an_hour_is_deleted_the_starts_of_the_hours_are_told",),
+    ),
+    Mutant(
         "offsets_named_twice_count_twice",
         "a message is retried twice",
         "return np.unique(np.array(offsets, dtype=np.uint64))",

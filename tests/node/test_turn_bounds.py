@@ -323,6 +323,44 @@ def test_cancelling_and_getting_what_lies_as_badly_as_it_may(
     assert cost.too_long(play(act)) == {}
 
 
+def test_repeating_requests_whose_messages_are_many_or_lie_in_files_of_thousands_of_hours() -> None:
+    most = LIMITS.batch_messages_max
+    random = np.random.default_rng(5)
+
+    def request(sequence: int, due_ms: NDArray[np.int64]) -> bytes:
+        return ScheduleBatchRequest(
+            topics=[TOPIC], due_ms=due_ms, records=[RECORD] * len(due_ms), producer="p", sequence=sequence
+        ).SerializeToString()
+
+    def repeated(first: object) -> bytes:
+        assert isinstance(first, bytes), first
+        expected = log_pb.ScheduledColumns.FromString(first)
+        expected.repeated = True
+        return expected.SerializeToString()
+
+    async def act(lead: Leader, steps: cost.Steps) -> None:
+        due_ms = lead.node.time.now_ms() + random.permutation(24 + np.arange(most)) * HOUR_MS
+        of_hours, of_one = request(1, due_ms), request(2, np.full(most, due_ms[0]))
+        first = repeated(await lead.edge.schedule(of_hours))
+        other = repeated(await lead.edge.schedule(of_one))
+        hours = lead.machine.wheel._hours
+        assert all(map(hours.find, hours.hours()))
+        assert len(hours.partitions()) == most
+        async with steps.step("over as many hours"):
+            assert await lead.edge.schedule(of_hours) == first
+        async with steps.step("some at once"):
+            assert await asyncio.gather(*map(lead.edge.schedule, [of_hours] * 3)) == [first] * 3
+        short = request(2, due_ms[:1])
+        async with steps.step("as many messages, by requests of one"):
+            assert await asyncio.gather(*map(lead.edge.schedule, [short] * 200)) == [other] * 200
+        single = [request(3 + number, due_ms[number : number + 1]) for number in range(50)]
+        answers = await asyncio.gather(*map(lead.edge.schedule, single))
+        async with steps.step("single messages"):
+            assert await asyncio.gather(*map(lead.edge.schedule, single)) == list(map(repeated, answers))
+
+    assert cost.too_long(play(act)) == {}
+
+
 def test_messages_to_thousands_of_new_topics_that_are_due_at_one_instant() -> None:
     most, batches = LIMITS.batch_topics_max, 4
 

@@ -11,7 +11,7 @@ from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.replication.machine import Machine, MachineSettings
 from tarry.replication.producers import FORGOTTEN_AT_ONCE_MAX, PRODUCERS_KEPT
 from tarry.replication.refusal import Reason, Refusal
-from tarry.replication.scheduling import Scheduled
+from tarry.replication.scheduling import Repeated, Scheduled
 from tests.replication.commands import NOW_MS, admin, schedule
 
 SILENT_MS = 60_000
@@ -36,8 +36,8 @@ def bounded(producer: str, at_ms: int = 0, *, most: int = 100_000, sequence: int
 def said(outcome: object) -> str:
     if isinstance(outcome, Refusal):
         return outcome.reason
-    assert isinstance(outcome, Scheduled)
-    return "repeated" if log_pb.ScheduledColumns.FromString(outcome.response).repeated else "scheduled"
+    assert isinstance(outcome, Scheduled | Repeated)
+    return "repeated" if isinstance(outcome, Repeated) else "scheduled"
 
 
 def results(machine: Machine, commands: Sequence[bytes]) -> list[str]:

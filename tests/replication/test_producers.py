@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tarry.proto import tarry_log_pb2 as log_pb
-from tarry.replication.producers import Producers, pack, unpack
+from tarry.replication.producers import Producers, count, pack, unpack
 
 
 @given(st.lists(st.integers(490_000, 490_005), min_size=1, max_size=200), st.integers(0, 1_000))
@@ -19,14 +19,16 @@ def gives_back(hours: list[int], first: int) -> None:
     index = np.zeros(len(hours), dtype=np.uint32)
     for h in set(hours):
         index[hour == h] = first + np.arange((hour == h).sum())
-    again = unpack(pack(7, hour, index))
+    kept = pack(7, hour, index)
+    assert count(kept) == len(hours)
+    again = unpack(kept)
     assert again[0].tolist() == hour.tolist()
     assert again[1].tolist() == index.tolist()
 
 
 @given(st.lists(st.tuples(st.integers(490_000, 490_002), st.integers(1, 90)), min_size=1, max_size=9))
 def test_a_kept_answer_gives_back_the_columns_of_runs(runs: list[tuple[int, int]]) -> None:
-    gives_back([hour for hour, count in runs for _ in range(count)], 7)
+    gives_back([hour for hour, length in runs for _ in range(length)], 7)
 
 
 @pytest.mark.parametrize("hours", [1, 2, 8])
