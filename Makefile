@@ -122,11 +122,11 @@ mutants: $(READY) ## one line that guards safety changed at a time, and which te
 
 .PHONY: handover
 handover: $(READY) ## leaders transferred and killed under load (ARGS="--rate 5000 --transfers 50 --kills 50")
-	@$(PY) -m tarry.chaos.handover $(ARGS)
+	@$(PY) -m tarry.chaos.leader_changes $(ARGS)
 
 .PHONY: toxiproxy
 toxiproxy: $(READY) ## the proxy that faults on the network go through, built once into a cache folder
-	@$(PY) -m tarry.chaos.toxiproxy
+	@$(PY) -m tarry.chaos.cluster.toxiproxy
 
 SCENARIO ?=
 SEED ?= 1
@@ -147,7 +147,7 @@ KILLS ?= 2
 .PHONY: reconcile
 reconcile: $(READY) ## a cluster whose leaders are killed, its ledgers reconciled by Spark (MESSAGES=6000 KILLS=2); needs Java 17
 	@run=$$(mktemp -d); trap 'rm -rf "$$run"' EXIT; \
-	$(PY) -m tarry.chaos.ledgers "$$run" --messages $(MESSAGES) --kills $(KILLS); \
+	$(PY) -m tarry.chaos.ledger_run "$$run" --messages $(MESSAGES) --kills $(KILLS); \
 	$(PY) -m tarry.spark reconcile --small --settle-ms 0 --out out/reconcile "$$run"
 
 .PHONY: reconcile-scale

@@ -21,7 +21,7 @@ from rich.console import Console
 
 from tarry.bench.nodes import fill
 from tarry.client.aio import Client, connect
-from tarry.client.local_cluster import LocalCluster
+from tarry.client.local.cluster import LocalCluster
 
 AWAY_MS: Final = 6_000
 OTHER_EVERY_MS: Final = 20

@@ -21,7 +21,7 @@ import typer
 from rich.console import Console
 
 from tarry.client.aio import Client, connect
-from tarry.client.local_cluster import LocalCluster
+from tarry.client.local.cluster import LocalCluster
 
 BATCH = 1_000
 TOPIC = "delivery"

@@ -24,7 +24,7 @@ from rich.console import Console
 
 from tarry.bench.nodes import BATCH, BODY, processes_of, rss_bytes, schedule_rate
 from tarry.client.aio import Client, connect
-from tarry.client.local_cluster import LocalCluster
+from tarry.client.local.cluster import LocalCluster
 
 console = Console(stderr=True, highlight=False)
 

@@ -11,7 +11,7 @@ import psutil
 from numpy.typing import NDArray
 
 from tarry.client.aio import Client
-from tarry.client.local_cluster import LocalCluster
+from tarry.client.local.cluster import LocalCluster
 
 BODY: Final = b"x" * 100
 BATCH: Final = 1_000

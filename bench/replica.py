@@ -12,11 +12,11 @@ from pathlib import Path
 
 import grpc.aio
 
-from tarry.replication.driver import Driver
-from tarry.replication.journal import Batch, Journal
-from tarry.replication.journal_lmdb import LmdbStorage
+from tarry.replication.driver.driver import Driver
+from tarry.replication.journal.journal import Batch, Journal
+from tarry.replication.journal.lmdb_storage import LmdbStorage
 from tarry.replication.settings import ReplicationSettings
-from tarry.replication.transport import PeerTransport, server_options
+from tarry.replication.transport.peer_transport import PeerTransport, server_options
 
 BATCH_MESSAGES = 1_000
 BATCH_BYTES = 120 * BATCH_MESSAGES  # records of 100 bytes, and their columns

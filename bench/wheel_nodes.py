@@ -29,7 +29,7 @@ from tarry.bench import wheel
 from tarry.bench.machine import Stolen, caption, machine
 from tarry.bench.nodes import BODY, fill, idle_cpu_percent, lateness_ms, processes_of, written_bytes
 from tarry.client.aio import Client, connect
-from tarry.client.local_cluster import LocalCluster
+from tarry.client.local.cluster import LocalCluster
 
 MESSAGES: Final = 10_000_000
 DAY_MS: Final = 86_400_000

@@ -20,15 +20,15 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from tarry.chaos.explore import explored
-from tarry.chaos.load import LOADS
-from tarry.chaos.report import Report
+from tarry.chaos.cluster.toxiproxy import NoToxiproxy
+from tarry.chaos.report.page import Report
+from tarry.chaos.report.summary import summary, table, too_slow
 from tarry.chaos.run import Run
 from tarry.chaos.scenario import SCENARIOS, Scenario
-from tarry.chaos.summary import summary, table, too_slow
-from tarry.chaos.toxiproxy import NoToxiproxy
+from tarry.chaos.scenarios.explore import explored
+from tarry.chaos.traffic.load import LOADS
 from tarry.chaos.verdict import BUSY, Verdict, judge
-from tarry.client.local_cluster import LocalClusterError
+from tarry.client.local.cluster import LocalClusterError
 
 console = Console(stderr=True, highlight=False, soft_wrap=True)
 for name in ("processes", "networks", "disks", "members", "clocks", "packets", "moments", "abuse"):

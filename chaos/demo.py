@@ -24,9 +24,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from tarry.chaos import checks
-from tarry.chaos.cluster import Cluster, mono_ms, now_ms
-from tarry.chaos.traffic import Load, Traffic, plan
+from tarry.chaos.checks import deliveries
+from tarry.chaos.cluster.cluster import Cluster, mono_ms, now_ms
+from tarry.chaos.traffic.traffic import Load, Traffic, plan
 from tarry.client.aio import connect
 from tarry.client.errors import TarryError
 
@@ -116,24 +116,26 @@ class Demo:
             attempts = await letter
             progress.cancel()
         history = self.traffic.history
-        late = checks.lateness(history)
-        steady = checks.lateness(history, outside=[(at_ms, at_ms + UNSTEADY_MS) for at_ms in self.faults_ms])
-        duplicates = checks.duplicates(history)
+        late = deliveries.lateness(history)
+        steady = deliveries.lateness(
+            history, outside=[(at_ms, at_ms + UNSTEADY_MS) for at_ms in self.faults_ms]
+        )
+        duplicates = deliveries.duplicates(history)
         return Result(
             scheduled=len(history.sent),
             acknowledged=sum(1 for _ in history.acknowledged()),
             delivered=len(history.first_deliveries()),
-            lost=len(checks.lost(history, groups)),
-            early=len(checks.early(history)),
+            lost=len(deliveries.lost(history, groups)),
+            early=len(deliveries.early(history)),
             duplicates=duplicates.count,
             unmarked_duplicates=len(duplicates.unmarked),
-            unexpected=len(checks.unexpected(history)),
+            unexpected=len(deliveries.unexpected(history)),
             lateness_p50_ms=late.p50_ms,
             lateness_p99_ms=late.p99_ms,
             lateness_max_ms=late.max_ms,
             steady_p50_ms=steady.p50_ms,
             steady_p99_ms=steady.p99_ms,
-            failover_ms=checks.outage_ms(history, self.killed_mono_ms),
+            failover_ms=deliveries.outage_ms(history, self.killed_mono_ms),
             transfer_ms=self.transfer_ms,
             transfer_pause_ms=self.transfer_pause_ms,
             elections=await self.cluster.term() - term,

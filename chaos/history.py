@@ -155,3 +155,7 @@ def merged(histories: Iterable[History]) -> History:
         for part in fields(History):
             getattr(whole, part.name).extend(getattr(history, part.name))
     return whole
+
+
+Span = tuple[int, int]
+"""From, to: ms of the monotonic clock, ends included."""

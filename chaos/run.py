@@ -15,18 +15,16 @@ from statistics import median
 
 from grpc import aio
 
-from tarry.chaos.checking.repeats import Span
-from tarry.chaos.cluster import Cluster, mono_ms
-from tarry.chaos.consumers import BRISK, ROUGH, Consumers
-from tarry.chaos.cores import cores
-from tarry.chaos.history import Answer, History, NodeSeen
-from tarry.chaos.load import LATER, LOADS, MASS, drawn
-from tarry.chaos.pace import QUICK
-from tarry.chaos.producers import Producers
+from tarry.chaos.cluster.cluster import Cluster, mono_ms
+from tarry.chaos.history import Answer, History, NodeSeen, Span
 from tarry.chaos.scenario import Scenario
+from tarry.chaos.traffic.consumers import BRISK, ROUGH, Consumers
+from tarry.chaos.traffic.load import LATER, LOADS, MASS, drawn
+from tarry.chaos.traffic.producers import Producers
+from tarry.chaos.traffic.rate import QUICK
 from tarry.client.aio import Client
 from tarry.client.errors import TarryError
-from tarry.client.local_cluster import LocalNode
+from tarry.client.local.cluster import LocalNode
 from tarry.proto import tarry_operator_pb2 as operator_pb
 from tarry.proto.tarry_operator_pb2_grpc import OperatorServiceStub
 
@@ -347,3 +345,15 @@ class Run:
         seen = NodeSeen(name, mono_ms(), status.term, leads, status.applied_index, state)
         self.history.nodes.append(seen)
         return seen
+
+
+QUOTA = Path("/sys/fs/cgroup/cpu.max")  # "microseconds period", or "max period": of the container we are in
+
+
+def cores(quota: Path = QUOTA) -> float:
+    """Return how many affinity and the container's quota leave of the machine's; 0.5 is half of one."""
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if not quota.exists():
+        return allowed
+    share, period = quota.read_text().split()
+    return allowed if share == "max" else min(allowed, int(share) / int(period))

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Any
 
-from tarry.chaos.load import LOADS
-from tarry.chaos.pace import Pace
-from tarry.client.local_cluster import Setting
+from tarry.chaos.traffic.load import LOADS
+from tarry.chaos.traffic.rate import Pace
+from tarry.client.local.cluster import Setting
 
-if TYPE_CHECKING:
-    from tarry.chaos.run import Run
-
-Play = Callable[["Run"], Awaitable[None]]
+Play = Callable[[Any], Awaitable[None]]
+"""Takes a ``tarry.chaos.run.Run``, which imports this module."""
 Need = Callable[[], str]
 """Returns why this machine cannot do it; empty: it can."""
 
@@ -36,7 +34,7 @@ class Scenario:
     settings: Mapping[str, Setting] = field(default_factory=dict)
     pace: Pace = field(default_factory=Pace)
     needs: tuple[Need, ...] = ()
-    prepare: Callable[[Run], None] = lambda run: None
+    prepare: Callable[[Any], None] = lambda run: None
     """Before the nodes are started."""
     ahead_ms: Callable[[], int] = lambda: 0
     """How far the clocks of all nodes are set ahead; asked at the start."""

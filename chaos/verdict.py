@@ -6,14 +6,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from tarry.chaos import checks
-from tarry.chaos.checking import failovers, leaders, registers, repeats, waiting
-from tarry.chaos.checking.repeats import Span
-from tarry.chaos.consumers import BRISK, PULLING, ROUGH
-from tarry.chaos.history import Delivered, History
-from tarry.chaos.load import MASS, Load
+from tarry.chaos.checks import deliveries, failovers, leaders, linearizability
+from tarry.chaos.checks import duplicates as repeats
+from tarry.chaos.checks import stuck as waiting
+from tarry.chaos.history import Delivered, History, Span
 from tarry.chaos.run import BEHIND_MS, RECOVER_MS, TOPICS
 from tarry.chaos.scenario import Scenario
+from tarry.chaos.traffic.consumers import BRISK, PULLING, ROUGH
+from tarry.chaos.traffic.load import MASS, Load
 
 LOST_MS = 700
 """How long before its last delivery a leader may have handed over what nobody else knows of, at any load: a
@@ -97,7 +97,7 @@ def judge(run: Played, seconds: float) -> Verdict:
     """Return what the history of a run shows."""
     scenario, history = run.scenario, run.history
     timed = _timed(run)
-    late = checks.lateness(history)
+    late = deliveries.lateness(history)
     changes = failovers.failovers_ms(history)
     again = len(repeats.repeats(history, BRISK, ()).duplicates)
     found = {**_found(run), **{name: each.judged for name, each in timed.items()}}
@@ -148,16 +148,18 @@ def _found(run: Played) -> dict[str, Sequence[object]]:
     scenario, history = run.scenario, run.history
     groups = [(topic, group) for topic in TOPICS for group in _groups(scenario)] + [(MASS, BRISK)]
     return {
-        "lost": checks.lost(history, groups),
-        "early": checks.early(history, scenario.tolerance_ms),
-        "undead": checks.delivered_after_cancel(history),
+        "lost": deliveries.lost(history, groups),
+        "early": deliveries.early(history, scenario.tolerance_ms),
+        "undead": deliveries.delivered_after_cancel(history),
         "repeated without a mark": repeats.unmarked(history),
         "diverged at index": tuple(leaders.diverged(history).items()),
         "released twice": repeats.released_twice(history),
-        "ids given twice": checks.ids_given_twice(history),
+        "ids given twice": deliveries.ids_given_twice(history),
         "scheduled twice by a repeated request": repeats.answered_differently(history),
-        "delivered though never sent": checks.unexpected(history),
-        "not linearizable": registers.not_linearizable(history, registers.AHEAD_MS + scenario.set_back_ms),
+        "delivered though never sent": deliveries.unexpected(history),
+        "not linearizable": linearizability.not_linearizable(
+            history, linearizability.AHEAD_MS + scenario.set_back_ms
+        ),
         "two leaders in term": leaders.two_in_one_term(history),
         "out of the order of its key": waiting.out_of_order(history, waiting.AHEAD_MS + scenario.set_back_ms),
     }

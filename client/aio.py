@@ -6,20 +6,19 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any
 
-from tarry.client.answers import CancelOutcome, MessageState, Scheduled, ScheduledBatch, StoredMessage
-from tarry.client.cluster_status import ClusterStatus
-from tarry.client.consumer import Consumer
-from tarry.client.delivery import Stamp
+from tarry.client.cluster.nodes import Nodes
+from tarry.client.consumers.consumer import Consumer
+from tarry.client.consumers.message import Message, MessageBatch, Stamp
+from tarry.client.consumers.puller import Puller
+from tarry.client.consumers.unsettled import AckOutcome
 from tarry.client.errors import TarryError
-from tarry.client.hand import AckOutcome
-from tarry.client.message import Message, MessageBatch
-from tarry.client.nodes import Nodes
-from tarry.client.operator import Operator, Redriven, Sought, TopicDescription, Transferred
-from tarry.client.producer import Producer
-from tarry.client.puller import Puller
+from tarry.client.operators.cluster_operator import Operator, Redriven, Sought, TopicDescription, Transferred
+from tarry.client.operators.cluster_status import ClusterStatus
+from tarry.client.operators.topic_settings import Misfire
+from tarry.client.producers.producer import Producer
+from tarry.client.results import CancelOutcome, MessageState, Scheduled, ScheduledBatch, StoredMessage
 from tarry.client.settings import Settings, Tls, parse_servers
-from tarry.client.start import Start
-from tarry.client.topic_settings import Misfire
+from tarry.client.start_position import Start
 
 __all__ = [
     "AckOutcome",

@@ -1,6 +1,6 @@
 """Receipts: what a producer or a consumer itself saw, in the form of the nodes' ledgers.
 
-    <receipts>/<source>/date=…/…parquet and .json     as in proto/ledger_rows.py
+    <receipts>/<source>/date=…/…parquet and .json     as in proto/ledger/schema.py
 
 Asked for with ``connect(…, receipts="folder")``. Rows are in a file 200 ms after they happened, and stay
 there over the end of the process; ``finish`` closes what processes that were killed left open.
@@ -19,11 +19,12 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from tarry.client.delivery import Columns, Place
-from tarry.proto.ledger_chunk import Chunk, pack
-from tarry.proto.ledger_closing import close
-from tarry.proto.ledger_rows import Kind, Missing, gap_detail, numbered
-from tarry.proto.ledger_segment import OpenSegment, closed, recover
+from tarry.client.results import Place
+from tarry.client.settings import Settings
+from tarry.proto.ledger.chunk import Chunk, pack
+from tarry.proto.ledger.parquet import close
+from tarry.proto.ledger.schema import Kind, Missing, gap_detail, numbered
+from tarry.proto.ledger.segment import OpenSegment, closed, recover
 from tarry.proto.tarry_producer_pb2 import ScheduleBatchResponse
 
 log = logging.getLogger(__name__)
@@ -75,11 +76,11 @@ class Receipts:
             for name, place in zip(names, places, strict=True)
         )
 
-    def received(self, batch: Columns, places: Sequence[Place]) -> None:
-        """The application was handed these messages of a batch."""
-        term, queue, now_ms = batch.stamp.term, batch.queue, _now_ms()
-        self._add(_Row(Kind.RECEIVED, batch.topic, term, now_ms, place) for place in places)
-        self._held.update(((queue, place.offset), (batch.topic, place)) for place in places)  # type: ignore[misc]
+    def received(self, topic: str, queue: int, term: int, places: Sequence[Place]) -> None:
+        """The application was handed these messages of a batch; term: of the leader that delivered it."""
+        now_ms = _now_ms()
+        self._add(_Row(Kind.RECEIVED, topic, term, now_ms, place) for place in places)
+        self._held.update(((queue, place.offset), (topic, place)) for place in places)  # type: ignore[misc]
         for known in list(islice(self._held, max(0, len(self._held) - HELD_MAX))):
             del self._held[known]
 
@@ -167,6 +168,11 @@ class Receipts:
             log.error("receipts cannot be written: %s", error)
             return False
         return True
+
+
+def receipts(settings: Settings, source: str, group: str | None = None) -> Receipts | None:
+    """Return where a producer or consumer writes its receipts, None where nobody asked for any."""
+    return None if settings.receipts is None else Receipts(settings.receipts, source, group)
 
 
 def finish(folder: str | Path) -> int:

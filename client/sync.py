@@ -11,20 +11,20 @@ from collections.abc import Iterable
 from typing import Any
 
 from tarry.client import aio
-from tarry.client.answers import CancelOutcome, MessageState, Scheduled, ScheduledBatch, StoredMessage
-from tarry.client.cluster_status import ClusterStatus
-from tarry.client.delivery import Stamp
+from tarry.client.blocking.consumer import Consumer, Message, MessageBatch
+from tarry.client.blocking.loop_thread import LoopThread
+from tarry.client.blocking.operator import Operator
+from tarry.client.blocking.producer import Producer
+from tarry.client.blocking.puller import Puller
+from tarry.client.consumers.message import Stamp
+from tarry.client.consumers.unsettled import AckOutcome
 from tarry.client.errors import TarryError
-from tarry.client.hand import AckOutcome
-from tarry.client.loop_thread import LoopThread
-from tarry.client.operator import Redriven, Sought, TopicDescription, Transferred
+from tarry.client.operators.cluster_operator import Redriven, Sought, TopicDescription, Transferred
+from tarry.client.operators.cluster_status import ClusterStatus
+from tarry.client.operators.topic_settings import Misfire
+from tarry.client.results import CancelOutcome, MessageState, Scheduled, ScheduledBatch, StoredMessage
 from tarry.client.settings import Settings, Tls, parse_servers
-from tarry.client.start import Start
-from tarry.client.sync_consumer import Consumer, Message, MessageBatch
-from tarry.client.sync_operator import Operator
-from tarry.client.sync_producer import Producer
-from tarry.client.sync_puller import Puller
-from tarry.client.topic_settings import Misfire
+from tarry.client.start_position import Start
 
 __all__ = [
     "AckOutcome",

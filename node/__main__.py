@@ -9,9 +9,9 @@ from typing import Annotated, Any
 import typer
 from pydantic import ValidationError
 
-from tarry.client import console
+from tarry.client.cli import main as console
 from tarry.node import config as node_config
-from tarry.node.console_dev import dev
+from tarry.node.dev import dev
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
@@ -45,7 +45,7 @@ def node(
     """
     from tarry.node.app import CannotListen
     from tarry.node.log import configure
-    from tarry.node.serving import DataDamaged, DataInUse, serve
+    from tarry.node.process import DataDamaged, DataInUse, serve
 
     given: dict[str, Any] = {"node": name, "data": data, "listen": listen, "log_level": log_level}
     flags = {key: value for key, value in given.items() if value is not None}

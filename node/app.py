@@ -15,40 +15,41 @@ import structlog
 from grpc_health.v1 import health_pb2
 from grpc_health.v1._async import HealthServicer
 
-from tarry.node import connections, request_bytes
-from tarry.node.auth import Authorizer, unknown_node
-from tarry.node.clock import Clock, SystemClock
-from tarry.node.clock_guard import ClockGuard
+from tarry.node.assembly import Core
+from tarry.node.clock.cluster_time import Clock, SystemClock
+from tarry.node.clock.guard import ClockGuard
 from tarry.node.config import NodeConfig
-from tarry.node.core import Core
+from tarry.node.edge import connection_limits, request_bytes
+from tarry.node.edge.auth import Authorizer, unknown_node
+from tarry.node.edge.call_admission import Entrance
+from tarry.node.edge.forwarding import Forwarding
+from tarry.node.edge.leader_calls import LeaderCalls
+from tarry.node.edge.measured_calls import Measured
+from tarry.node.edge.peer_auth import Peers, peer_gate, tell_strangers
+from tarry.node.edge.tls import channel_credentials, peer_tls, server_credentials
 from tarry.node.failures import Failures
-from tarry.node.forwarding import Forwarding
-from tarry.node.intake import Intake
-from tarry.node.joining import Joining
-from tarry.node.measured import Measured
-from tarry.node.peer_gate import Peers, peer_gate, tell_strangers
-from tarry.node.rejoining import Phase, Rejoining, phase
-from tarry.node.scrub import Scrub
+from tarry.node.recovery.rejoin import Phase, Rejoining, phase
+from tarry.node.recovery.rejoin_service import MembershipService
+from tarry.node.repair.peer_records import PeerRecords, RecordService
+from tarry.node.repair.scrubber import Scrub
 from tarry.node.services.consumer import ConsumerService
-from tarry.node.services.entrance import Entrance
-from tarry.node.services.handlers import LeaderCalls
-from tarry.node.services.membership import MembershipService
 from tarry.node.services.operator import OperatorService
 from tarry.node.services.producer import ProducerService
-from tarry.node.services.records import PeerRecords, RecordService
-from tarry.node.tls import channel_credentials, peer_tls, server_credentials
-from tarry.proto.ledger_closing import close_apart
+from tarry.node.services.schedule_request import Intake
+from tarry.node.services.subscribing import Joining
+from tarry.proto.ledger.parquet import close_apart
+from tarry.replication.blocking import in_thread
 from tarry.replication.clock import to_next
-from tarry.replication.core import in_thread
-from tarry.replication.holds import Holds
-from tarry.replication.journal import Journal
-from tarry.replication.journal_lmdb import LmdbStorage
-from tarry.replication.quick_disk import QuickDisk
-from tarry.replication.refusal import Reason, Refusal
+from tarry.replication.driver.adaptive_writes import QuickDisk
+from tarry.replication.errors import TransferRefused
+from tarry.replication.files import make_folder
+from tarry.replication.journal.journal import Journal
+from tarry.replication.journal.lmdb_storage import LmdbStorage
+from tarry.replication.loop_holds import Holds
 from tarry.replication.settings import ReplicationSettings
-from tarry.replication.state_folder import make_folder
-from tarry.replication.status import Dropped, TransferRefused
-from tarry.replication.transport import PeerTransport, channel_options, server_options
+from tarry.replication.state_machine.refusal import Reason, Refusal
+from tarry.replication.status import Dropped
+from tarry.replication.transport.peer_transport import PeerTransport, channel_options, server_options
 
 log = structlog.get_logger()
 
@@ -208,9 +209,9 @@ class Node:
         membership = MembershipService(self.driver, config.cluster, calls.not_here, peers)
         api = (producer.handlers(), consumer.handlers(), operator.handlers())
         nodes = (records.handlers(), membership.handlers(), self._transport.servicer.handler())
-        health = connections.health_and_reflection(self._health, SERVICES)
+        health = connection_limits.health_and_reflection(self._health, SERVICES)
         bounds = config.connections
-        options = [*server_options(self._settings), *connections.options(bounds)]
+        options = [*server_options(self._settings), *connection_limits.options(bounds)]
         server = grpc.aio.server(options=options)
         entrances = (  # each with its own bounds: strangers at one leave the others free
             Entrance(
@@ -225,7 +226,7 @@ class Node:
                 bounds,
                 request_bytes.of_nodes,
             ),
-            Entrance(health, connections.admits_health(authorizer), bounds),
+            Entrance(health, connection_limits.admits_health(authorizer), bounds),
         )
         server.add_generic_rpc_handlers(entrances)
         credentials = server_credentials(config.tls)

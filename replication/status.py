@@ -1,4 +1,4 @@
-"""What a replica tells about itself, and the refusals of its log."""
+"""The status of a replica and its peers, as values."""
 
 from __future__ import annotations
 
@@ -62,50 +62,8 @@ class Transferred:
     """How long no proposals were taken."""
 
 
-class TransferRefusal(enum.Enum):
-    NOT_LEADER = "not_leader"
-    BUSY = "busy"
-    NO_TARGET = "no_target"
-    TIMED_OUT = "timed_out"
-
-
-class TransferRefused(Exception):
-    """Leadership stays. The caller may try again; `reason` says what stood in the way."""
-
-    def __init__(self, reason: TransferRefusal, text: str) -> None:
-        super().__init__(f"{reason.value}: {text}")
-        self.reason = reason
-        self.text = text
-
-
-class MembershipRefused(Exception):
-    """Nothing was changed; the message says why. The caller may try again."""
-
-
-class ProposalRefused(Exception):
-    """A command was not applied; subclasses say how sure that is."""
-
-
-class NotLeader(ProposalRefused):
-    """The command has not been and never will be applied. Try `leader` (None: not known)."""
-
-    def __init__(self, leader: str | None) -> None:
-        super().__init__(f"not the leader; {leader or 'nobody known'} is")
-        self.leader = leader
-
-
-class Unknown(ProposalRefused):
-    """The command may or may not be applied: leadership was lost while it was under way. Ask again with
-    the same producer and sequence."""
-
-
-class Overloaded(ProposalRefused):
-    """The command has not been and never will be applied. Try again in `retry_ms`."""
-
-    def __init__(self, retry_ms: int) -> None:
-        super().__init__(f"too much is waiting; try again in {retry_ms} ms")
-        self.retry_ms = retry_ms
-
-
-class CommandTooLarge(ProposalRefused):
-    """The command has not been and never will be applied: it is above the maximum."""
+def loses_quorum(status: ReplicationStatus, node: str) -> bool:
+    """Return whether the members that are left without the node, and can be reached, are no majority."""
+    left = [member for member in status.members if member != node]
+    reached = [member for member in left if member == status.node or status.peers[member].connected]
+    return 2 * len(reached) <= len(left)

@@ -23,7 +23,7 @@ from tarry.spark.errors import SparkJobError
 from tarry.spark.reconcile import Options, Reconciliation
 from tarry.spark.scale import measured
 from tarry.spark.session import SMALL, session
-from tarry.spark.summary import FIGURES, write
+from tarry.spark.summary import FIGURES
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 words = Console(stderr=True, highlight=False)
@@ -131,7 +131,7 @@ def reconcile(
         )
         job = Reconciliation(spark, options, said)
         summary = job.run()
-        write(job, summary)
+        job.write(summary)
     except SparkJobError as error:
         fail(error, output)
     if output is Output.TABLE:

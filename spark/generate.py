@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from tarry.proto.ledger_rows import COLUMNS, GroupMove, Kind
+from tarry.proto.ledger.schema import COLUMNS, GroupMove, Kind
 from tarry.spark import segments
 from tarry.spark.generate_rows import DETAILS, FAULTS, KINDS, OUTAGE_MS, SLOT_MS, Life
 from tarry.spark.segments import Names

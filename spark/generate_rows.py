@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from tarry.proto.ledger_rows import Kind
+from tarry.proto.ledger.schema import Kind
 
 Column: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 

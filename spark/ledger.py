@@ -21,7 +21,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
-from tarry.proto.ledger_rows import NODE_MADE, RECEIPTS, REPLICATED, VERSION, Kind
+from tarry.proto.ledger.schema import NODE_MADE, RECEIPTS, REPLICATED, VERSION, Kind
 from tarry.spark.errors import LedgerDamaged, LedgerEmpty, LedgerFiltered, LedgerMissing
 from tarry.spark.schema import LEDGER, MANIFEST, is_kind, kind_number
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from tarry.proto.ledger_rows import GroupMove, Kind
+from tarry.proto.ledger.schema import GroupMove, Kind
 
 ENDS: Final = (GroupMove.DELETED.value, GroupMove.TOPIC_DELETED.value)
 

@@ -14,7 +14,7 @@ what is suspicious.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Final
@@ -22,16 +22,16 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
-from tarry.proto.ledger_rows import REPLICATED, GroupMove, Kind
+from tarry.proto.ledger.schema import REPLICATED, GroupMove, Kind
 from tarry.spark import ledger
 from tarry.spark.checks import duplicates, messages, order, replicas, segments, timeline
-from tarry.spark.checks.messages import CHECKS, VIOLATION, Span
+from tarry.spark.checks.messages import CHECKS, MISSING, VIOLATION, Span
 from tarry.spark.checks.segments import Fault
 from tarry.spark.errors import LedgerEmpty
 from tarry.spark.facts import PAIRS, ROWS_PER_PARTITION, events, facts, with_pairs
 from tarry.spark.ledger import Segment
 from tarry.spark.pairs import BEGINS, begins, pairs
-from tarry.spark.summary import MISSING, summary
+from tarry.spark.summary import Findings, summary, write
 
 HOUR_MS: Final = 3_600_000
 BLOCKS_MAX: Final = 10_000
@@ -93,7 +93,17 @@ class Reconciliation:
         self._write_violations(found)
         self._write_missing()
         self.say("summary")
-        return summary(self, len(every), sum(one.rows for one in every), time.monotonic() - started)
+        rows = sum(one.rows for one in every)
+        return summary(self.findings(), len(every), rows, time.monotonic() - started)
+
+    def findings(self) -> Findings:
+        """Return what the checks have found, once the job has run."""
+        return Findings(self.timeline, self.duplicates, self.violations, self.counts, self.span)
+
+    def write(self, summary: Mapping[str, Any]) -> None:
+        """Write summary.json and report.html beside the tables."""
+        self.say("report")
+        write(self.findings(), summary, self.options.out)
 
     # -- segments ------------------------------------------------------------------------
 

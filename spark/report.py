@@ -13,7 +13,7 @@ import plotly.graph_objects as go
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from tarry.proto.ledger_rows import Kind
+from tarry.proto.ledger.schema import Kind
 from tarry.spark.checks import timeline
 
 STEPS_MAX: Final = 600

@@ -18,7 +18,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from tarry.proto.ledger_rows import ALWAYS, COLUMNS, Kind
+from tarry.proto.ledger.schema import ALWAYS, COLUMNS, Kind
 
 _TYPES: Final[dict[str, DataType]] = {
     "string": StringType(),

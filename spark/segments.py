@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tarry.proto.ledger_rows import COLUMNS, STRINGS, VERSION, Manifest, stem
+from tarry.proto.ledger.schema import COLUMNS, STRINGS, VERSION, Manifest, stem
 
 _ARROW: Final[dict[str, pa.DataType]] = {
     "string": pa.dictionary(pa.int32(), pa.string()),

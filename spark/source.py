@@ -29,7 +29,7 @@ from pyspark.sql import SparkSession, datasource
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from tarry.proto.ledger_rows import ALWAYS, COLUMNS
+from tarry.proto.ledger.schema import ALWAYS, COLUMNS
 from tarry.spark.errors import LedgerMissing, NodeUnreachable, OptionInvalid
 from tarry.spark.live import Node, NodePartition
 from tarry.spark.schema import LEDGER

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -25,15 +26,33 @@ MAY_IMPORT = {
     "bench": {"client", "proto", "wheel", "replication"},  # parts are measured by themselves, too
     "spark": {"proto"},
 }
-COMMAND_LINE = re.compile(r"node/(__main__|console\w*)\.py")  # these few files of node may import client
+COMMAND_LINE = re.compile(r"node/(__main__|dev)\.py")  # these few files of node may import client
+
+# folder -> its sub-folders, each of which may import those before it; type-only imports count
+ROOMS = {
+    "proto": ("ledger",),
+    "replication": (
+        "raft.guard",
+        "journal",
+        "raft",
+        "state_machine",
+        "snapshot",
+        "transport",
+        "driver",
+    ),
+    "node": ("clock", "edge", "ledger", "repair", "recovery", "delivery", "leader", "services"),
+    "client": ("local", "cluster", "producers", "operators", "consumers", "blocking", "cli"),
+    "chaos": ("checks", "cluster", "traffic", "faults", "report", "scenarios"),
+    "spark": ("checks",),
+}
 
 # third-party package -> the only files or folders that may import it
 FENCES = {
-    "pysyncobj": ("replication/engine.py",),
-    "lmdb": ("replication/journal_lmdb.py", "replication/lmdb_environment.py"),
+    "pysyncobj": ("replication/raft/guarded_syncobj.py",),
+    "lmdb": ("replication/journal/lmdb_storage.py", "replication/lmdb_environment.py"),
     "grpc": (
-        "replication/transport.py",
-        "replication/transport_server.py",
+        "replication/transport/peer_transport.py",
+        "replication/transport/peer_service.py",
         "node/",
         "client/",
         "chaos/",
@@ -42,7 +61,7 @@ FENCES = {
         "spark/live.py",
     ),
     "pyspark": ("spark/",),
-    "pyarrow": ("proto/ledger_", "node/ledger", "client/receipts", "bench/", "spark/"),
+    "pyarrow": ("proto/ledger/", "node/ledger/", "client/receipts.py", "bench/", "spark/"),
 }
 NOWHERE = {
     "pickle",
@@ -122,6 +141,40 @@ def crosses_a_border(found: Import) -> bool:
     return parts[1] != folder and parts[1] not in allowed and ".".join(parts[1:3]) not in allowed
 
 
+def module_of(file: str) -> str:
+    return file.removesuffix(".py").replace("/", ".")
+
+
+@cache
+def room_of(module: str) -> str:
+    """Return the folder of a module; one beside sub-folders is a room of its own."""
+    folder = module.rpartition(".")[0]
+    beside = any(
+        path.is_dir() and path.name != "__pycache__" for path in (ROOT / folder.replace(".", "/")).iterdir()
+    )
+    return module if beside else folder
+
+
+def imported_module(found: Import, modules: Collection[str]) -> str:
+    """Return which of these modules is imported; empty: none."""
+    name = found.module.removeprefix("tarry.")
+    return next((one for one in (name, name.rpartition(".")[0]) if one in modules), "")
+
+
+def sub_folder(module: str, order: Sequence[str]) -> str:
+    """Return the innermost of these sub-folders that a module lies in; empty: in none."""
+    return max((one for one in order if f"{module}.".startswith(f"{one}.")), key=len, default="")
+
+
+def runs_upward(found: Import) -> bool:
+    """Say whether a module of a sub-folder imports one of a sub-folder above it."""
+    folder = found.file.partition("/")[0]
+    order = [f"{folder}.{room}" for room in ROOMS.get(folder, ())]
+    here = sub_folder(module_of(found.file), order)
+    there = sub_folder(found.module.removeprefix("tarry."), order)
+    return here != "" and there != "" and order.index(there) > order.index(here)
+
+
 def jumps_a_fence(found: Import) -> bool:
     """Say whether the import is of a third-party package kept to a few files, from outside them."""
     package = found.module.split(".")[0]
@@ -142,6 +195,25 @@ def test_third_party_packages_stay_behind_their_fences(folder: str) -> None:
     assert [str(found) for found in imports(folder) if jumps_a_fence(found)] == []
 
 
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_no_imports_form_a_circle_between_modules_or_between_sub_folders(folder: str) -> None:
+    modules = {module_of(path.relative_to(ROOT).as_posix()) for path in sources(folder)}
+    for node_of in (str, room_of):
+        graph: dict[str, set[str]] = {}
+        for found in imports(folder):
+            here, there = module_of(found.file), imported_module(found, modules)
+            if there and node_of(here) != node_of(there):
+                graph.setdefault(node_of(here), set()).add(node_of(there))
+        TopologicalSorter(graph).prepare()  # raises CycleError, which names the circle
+
+
+@pytest.mark.parametrize("folder", ROOMS)
+def test_a_sub_folder_imports_only_those_below_it(folder: str) -> None:
+    there = {".".join(path.relative_to(ROOT / folder).parts[:-1]) for path in sources(folder)} - {""}
+    assert set(ROOMS[folder]) == there
+    assert [str(found) for found in imports(folder) if runs_upward(found)] == []
+
+
 @pytest.mark.parametrize("folder", PURE)
 def test_pure_folders_know_no_network_clock_thread_or_chance(folder: str) -> None:
     assert [str(found) for found in imports(folder) if stains(found)] == []
@@ -157,15 +229,17 @@ def test_our_own_code_is_imported_under_one_name_only(folder: str) -> None:
     ("path", "text", "rule"),
     [
         ("wheel/a.py", "from tarry.node import config", crosses_a_border),
-        ("replication/a.py", "def f():\n    import tarry.client.producer", crosses_a_border),
+        ("replication/a.py", "def f():\n    import tarry.client.producers.producer", crosses_a_border),
         ("node/app.py", "from tarry.client import producer", crosses_a_border),
         ("chaos/a.py", "from ..node import config", crosses_a_border),
         ("wheel/a.py", "from tarry.proto import tarry_log_pb2", crosses_a_border),
-        ("replication/driver.py", "import pysyncobj.node", jumps_a_fence),
+        ("replication/driver/driver.py", "import pysyncobj.node", jumps_a_fence),
         ("node/a.py", "import lmdb", jumps_a_fence),
-        ("replication/driver.py", "from grpc import aio", jumps_a_fence),
+        ("replication/driver/driver.py", "from grpc import aio", jumps_a_fence),
         ("client/a.py", "from pickle import loads", jumps_a_fence),
         ("wheel/a.py", "from time import time", stains),
+        ("replication/journal/a.py", "from tarry.replication.driver.driver import Driver", runs_upward),
+        ("client/cluster/a.py", "from tarry.client.cli import main", runs_upward),
     ],
 )
 def test_a_planted_violation_is_found(path: str, text: str, rule: object) -> None:
@@ -176,10 +250,10 @@ def test_a_planted_violation_is_found(path: str, text: str, rule: object) -> Non
 @pytest.mark.parametrize(
     ("path", "text"),
     [
-        ("node/__main__.py", "from tarry.client import console"),
-        ("node/console_dev.py", "import tarry.client.local_cluster"),
+        ("node/__main__.py", "from tarry.client.cli import main"),
+        ("node/dev.py", "import tarry.client.local.cluster"),
         ("wheel/a.py", "from tarry.proto.message_id import MessageId"),
-        ("replication/engine.py", "import pysyncobj"),
+        ("replication/raft/guarded_syncobj.py", "import pysyncobj"),
         ("wheel/b.py", "from .a import f"),
     ],
 )

@@ -15,8 +15,8 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Final
 
-from tarry.node import precise_loop
-from tarry.replication.holds import BOUND_S, Hold, Holds
+from tarry.node.clock import precise_loop
+from tarry.replication.loop_holds import BOUND_S, Hold, Holds
 
 TRIES: Final = 4
 NEIGHBOURS: Final = 1.5

@@ -22,7 +22,7 @@ import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
-from tarry.wheel.residency import Residency
+from tarry.wheel.page_budget import Residency
 from tarry.wheel.state import Flags, Masks, Numbers, Rows, WheelDamaged
 
 UNIT: Final = np.dtype(

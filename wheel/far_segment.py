@@ -20,7 +20,7 @@ from pyroaring import BitMap
 
 from tarry.wheel.bitmaps import loaded, serialized
 from tarry.wheel.delay_log import DelayLog
-from tarry.wheel.residency import Residency
+from tarry.wheel.page_budget import Residency
 from tarry.wheel.state import Flags, Rows, SegmentState
 
 FAR_UNIT: Final = np.dtype(

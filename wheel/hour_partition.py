@@ -17,10 +17,10 @@ import numpy as np
 from tarry.wheel import message_sum
 from tarry.wheel.bitmaps import contains, loaded, members, serialized
 from tarry.wheel.delay_log import BLOCK_UNITS, UNIT_BYTES, DelayLog
-from tarry.wheel.index_proof import prove_index
+from tarry.wheel.index_checksum import prove_index
 from tarry.wheel.message_sum import MessageSum
 from tarry.wheel.near_queue import ENTRY
-from tarry.wheel.residency import Residency
+from tarry.wheel.page_budget import Residency
 from tarry.wheel.second_wheel import SLOTS_BYTES, SecondWheel
 from tarry.wheel.state import HOUR_MS, NONE, SECOND_MS, Flags, HourState, Masks, Numbers, Rows
 

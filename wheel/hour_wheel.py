@@ -22,8 +22,8 @@ from tarry.wheel.far_log import FarLog, whole
 from tarry.wheel.far_segment import FAR_UNIT_BYTES, segment_name, segment_number
 from tarry.wheel.hour_counts import HourCounts
 from tarry.wheel.hour_partition import HourPartition, folder_name, hour_of
+from tarry.wheel.page_budget import Residency
 from tarry.wheel.pending_topics import PendingTopics
-from tarry.wheel.residency import Residency
 from tarry.wheel.state import HOUR_SECONDS, HourState, Numbers, WheelDamaged, WheelSettings, WheelState
 
 

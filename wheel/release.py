@@ -14,9 +14,9 @@ from typing import Final
 import numpy as np
 
 from tarry.wheel.grouping import groups
-from tarry.wheel.harvest import Harvest, collect, plan
 from tarry.wheel.hour_partition import HourPartition
 from tarry.wheel.hour_wheel import HourWheel
+from tarry.wheel.index_scan import Harvest, collect, plan
 from tarry.wheel.near_queue import NearQueue, taken
 from tarry.wheel.others import Others
 from tarry.wheel.state import (

@@ -15,8 +15,8 @@ import numpy as np
 from tarry.wheel.delay_log import UNIT_BYTES, DelayLog
 from tarry.wheel.far_segment import Segment
 from tarry.wheel.grouping import portions
-from tarry.wheel.index_proof import prove_index
-from tarry.wheel.residency import Residency
+from tarry.wheel.index_checksum import prove_index
+from tarry.wheel.page_budget import Residency
 from tarry.wheel.state import HourState, Numbers, SegmentState, WheelDamaged
 
 _BLOCK_BYTES: Final = 1 << 20

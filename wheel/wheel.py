@@ -28,7 +28,7 @@ from tarry.wheel.durability import Durability
 from tarry.wheel.far_segment import segment_name
 from tarry.wheel.hour_partition import folder_name
 from tarry.wheel.hour_wheel import HourWheel
-from tarry.wheel.naming import costs_ns, known_of
+from tarry.wheel.lookup_cost import costs_ns, known_of
 from tarry.wheel.near_queue import ENTRY
 from tarry.wheel.overtaking import overtake
 from tarry.wheel.reading import known, parts, read, units

@@ -10,7 +10,7 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
-from tarry.client.local_cluster import LocalNode
+from tarry.client.local.cluster import LocalNode
 
 SOURCE = Path(__file__).with_name("fsync.c")
 PIECE = 1 << 16

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tarry.chaos.proxies import CLIENT, Link, between
+from tarry.chaos.cluster.proxies import CLIENT, Link, between
 
 
 def isolated(node: str, nodes: Sequence[str], *, clients: bool = False) -> list[Link]:

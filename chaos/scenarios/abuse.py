@@ -11,11 +11,11 @@ from typing import Any
 
 from grpc import aio
 
-from tarry.chaos.cluster import now_ms
-from tarry.chaos.load import DAY_MS, LATER
-from tarry.chaos.pace import QUICK
+from tarry.chaos.cluster.cluster import now_ms
 from tarry.chaos.run import Run
 from tarry.chaos.scenario import scenario
+from tarry.chaos.traffic.load import DAY_MS, LATER
+from tarry.chaos.traffic.rate import QUICK
 from tarry.proto import tarry_consumer_pb2 as consumer_pb
 from tarry.proto import tarry_operator_pb2 as operator_pb
 from tarry.proto import tarry_producer_pb2 as producer_pb

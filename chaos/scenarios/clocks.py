@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 
-from tarry.chaos import clocks
-from tarry.chaos.clocks import HOUR_MS, INEXACT_MS, to_the_next_hour_ms
-from tarry.chaos.cluster import now_ms
+from tarry.chaos.cluster.cluster import now_ms
+from tarry.chaos.faults import clocks
+from tarry.chaos.faults.clocks import HOUR_MS, INEXACT_MS, to_the_next_hour_ms
 from tarry.chaos.run import Run
 from tarry.chaos.scenario import scenario
 

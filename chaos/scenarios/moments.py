@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from tarry.chaos import clocks
-from tarry.chaos.clocks import HOUR_MS, INEXACT_MS, to_the_next_hour_ms
-from tarry.chaos.cluster import now_ms
+from tarry.chaos.cluster.cluster import now_ms
+from tarry.chaos.faults import clocks
+from tarry.chaos.faults.catalogue import STROKES, Strike, at_once, equip, possible
+from tarry.chaos.faults.clocks import HOUR_MS, INEXACT_MS, to_the_next_hour_ms
 from tarry.chaos.faults.disks import wipe
 from tarry.chaos.run import Run
 from tarry.chaos.scenario import SHORT_JOURNAL, scenario
-from tarry.chaos.strokes import STROKES, Strike, at_once, equip, possible
 
 STROKE_S = 0.8
 BEHIND = 4_000  # messages that a follower misses, for a snapshot

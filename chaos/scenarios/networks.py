@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 
+from tarry.chaos.cluster.proxies import CLIENT, Link, between
 from tarry.chaos.faults.network import bridge, deaf, isolated, mute, ring
-from tarry.chaos.proxies import CLIENT, Link, between
 from tarry.chaos.run import Run
 from tarry.chaos.scenario import scenario
 

@@ -1,12 +1,12 @@
-"""Packets that vanish while connections stay open: what no proxy can do. Takes root (see `wires`)."""
+"""Packets that vanish while connections stay open, which no proxy can do. Takes root."""
 
 from __future__ import annotations
 
+from tarry.chaos.cluster.network_namespaces import no_namespaces
+from tarry.chaos.cluster.proxies import CLIENT, Link
 from tarry.chaos.faults.network import deaf, isolated, mute
-from tarry.chaos.proxies import CLIENT, Link
 from tarry.chaos.run import Run
 from tarry.chaos.scenario import scenario
-from tarry.chaos.wires import no_namespaces
 
 
 async def _lose(run: Run, name: str, links: list[Link], seconds: float) -> None:

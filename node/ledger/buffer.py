@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tarry.proto.ledger_chunk import Chunk
-from tarry.proto.ledger_rows import Kind, Missing, gap_detail, numbered
+from tarry.proto.ledger.chunk import Chunk
+from tarry.proto.ledger.schema import Kind, Missing, gap_detail, numbered
 
 
 @dataclass(slots=True)

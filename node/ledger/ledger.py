@@ -1,4 +1,4 @@
-"""The ledger: what this node did, row by row, on its way to Parquet. See proto/ledger_rows.py.
+"""The ledger: what this node did, row by row, on its way to Parquet. See proto/ledger/schema.py.
 
     applied / handed over ──► Buffer ──every flush_ms, in a thread──► open segment ──► Parquet + manifest
 
@@ -12,28 +12,48 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 import structlog
+from numpy.typing import NDArray
 
 from tarry.node.config import NodeConfig
-from tarry.node.handover import HandoverBatch
 from tarry.node.ledger.buffer import Buffer
-from tarry.node.ledger.disk import DAY_MS, Close, Disk
-from tarry.proto.ledger_chunk import Chunk
-from tarry.proto.ledger_closing import close
-from tarry.proto.ledger_rows import Kind, Missing, gap_detail
+from tarry.node.ledger.writer import DAY_MS, Close, Disk
+from tarry.proto.ledger.chunk import Chunk
+from tarry.proto.ledger.parquet import close
+from tarry.proto.ledger.schema import Kind, Missing, gap_detail
 from tarry.proto.tarry_operator_pb2 import LedgerStatus
-from tarry.replication.core import RunBlocking, in_thread
-from tarry.replication.events import Event
-from tarry.replication.queues import Queues
+from tarry.replication.blocking import RunBlocking, in_thread
+from tarry.replication.state_machine.events import Event
+from tarry.replication.state_machine.queues import Queues
 
 log = structlog.get_logger()
 
 RETRY_S: Final = 1.0
 CLOCK_JUMP_MS: Final = 50
 """A wall clock that moves by more against the monotonic one, from one heartbeat to the next, has jumped."""
+
+
+class DeliveredBatch(Protocol):
+    """Messages that one consumer was sent together; columns of shape (n,)."""
+
+    @property
+    def units(self) -> NDArray[np.void]:
+        """Return their units: due_ms, offset, maybe_duplicate."""
+
+    @property
+    def hour(self) -> NDArray[np.uint32]:
+        """Return the hours of the first messages, also for retries."""
+
+    @property
+    def global_index(self) -> NDArray[np.uint32]:
+        """Return their indices in those hours."""
+
+    @property
+    def attempt(self) -> NDArray[np.uint32]:
+        """Return the numbers of the deliveries, from 1."""
 
 
 class Ledger:
@@ -82,7 +102,7 @@ class Ledger:
         if buffer:
             self._something.set()
 
-    def delivered(self, batch: HandoverBatch, topic: str, group: str, consumer: str, term: int) -> None:
+    def delivered(self, batch: DeliveredBatch, topic: str, group: str, consumer: str, term: int) -> None:
         """A batch was handed over."""
         units = batch.units
         if not self.enabled or not len(units):

@@ -13,25 +13,24 @@ from typing import Final
 import grpc
 import numpy as np
 
-from tarry.node.calls import CallContext, ServiceHandler
 from tarry.node.config import NodeConfig
-from tarry.node.consumers import Consumer
-from tarry.node.delivery import Delivery
-from tarry.node.fields import fields, more_fields
-from tarry.node.group_delivery import GroupDelivery
-from tarry.node.hands import Batch
-from tarry.node.joining import Joining
-from tarry.node.pieces import Pieces
-from tarry.node.request_bytes import OVERHEAD_BYTES
-from tarry.node.services.handlers import Answer, LeaderCalls
-from tarry.node.services.parsing import parse
-from tarry.node.settling import Offsets, Settling, Stale
-from tarry.node.status import abort
+from tarry.node.delivery.consumer import Consumer
+from tarry.node.delivery.delivery import Delivery
+from tarry.node.delivery.group import GroupDelivery
+from tarry.node.delivery.in_flight import Batch
+from tarry.node.delivery.offset_pieces import Pieces
+from tarry.node.delivery.settlement import Offsets, Settling, Stale
+from tarry.node.edge.field_count import fields, more_fields
+from tarry.node.edge.grpc_status import abort
+from tarry.node.edge.grpc_types import CallContext, ServiceHandler, parse
+from tarry.node.edge.leader_calls import Answer, LeaderCalls
+from tarry.node.edge.request_bytes import OVERHEAD_BYTES
+from tarry.node.services.subscribing import Joining
 from tarry.proto import tarry_consumer_pb2 as pb
 from tarry.proto import tarry_log_pb2 as log_pb
-from tarry.replication.holds import Holds
-from tarry.replication.ready_queue import UnitsDamaged
-from tarry.replication.refusal import Reason, Refusal
+from tarry.replication.loop_holds import Holds
+from tarry.replication.state_machine.ready_queue import UnitsDamaged
+from tarry.replication.state_machine.refusal import Reason, Refusal
 
 SERVICE: Final = "tarry.v1.ConsumerService"
 SUBSCRIBE: Final = pb.ConsumeRequest.SUBSCRIBE_FIELD_NUMBER

@@ -8,29 +8,29 @@ from typing import Final
 
 import grpc
 
-from tarry.node.auth import Authorizer, Right
-from tarry.node.calls import CallContext, ServiceHandler
-from tarry.node.checkpoints import in_turns
-from tarry.node.clock import ClusterTime
+from tarry.node.clock.cluster_time import ClusterTime
 from tarry.node.config import Limits
-from tarry.node.damage import Damage
-from tarry.node.delivery import Delivery
+from tarry.node.delivery.delivery import Delivery
+from tarry.node.edge.auth import Authorizer, Right
+from tarry.node.edge.grpc_status import abort
+from tarry.node.edge.grpc_types import CallContext, ServiceHandler, parse
+from tarry.node.edge.leader_calls import Answer, LeaderCalls
 from tarry.node.ledger.ledger import Ledger
-from tarry.node.long_holds import turns
-from tarry.node.services.handlers import Answer, LeaderCalls
-from tarry.node.services.ledger import LedgerCalls
-from tarry.node.services.members import MemberCalls
-from tarry.node.services.parsing import parse
+from tarry.node.loop_watchdog import turns
+from tarry.node.recovery.checkpoints import in_turns
+from tarry.node.repair.records import Damage
+from tarry.node.services.ledger_export import LedgerCalls
+from tarry.node.services.member_admin import MemberCalls
+from tarry.node.services.topic_admin import TopicCalls
 from tarry.node.services.topic_status import TopicStatuses
-from tarry.node.services.topics import TopicCalls
-from tarry.node.status import abort
 from tarry.proto import tarry_operator_pb2 as pb
-from tarry.replication.core import in_thread
-from tarry.replication.driver import Driver
-from tarry.replication.holds import Holds
-from tarry.replication.machine import Machine
-from tarry.replication.refusal import Reason, Refusal
-from tarry.replication.status import PeerStatus, TransferRefused
+from tarry.replication.blocking import in_thread
+from tarry.replication.driver.driver import Driver
+from tarry.replication.errors import TransferRefused
+from tarry.replication.loop_holds import Holds
+from tarry.replication.state_machine.machine import Machine
+from tarry.replication.state_machine.refusal import Reason, Refusal
+from tarry.replication.status import PeerStatus
 
 SERVICE: Final = "tarry.v1.OperatorService"
 VERSION: Final = version("tarry")

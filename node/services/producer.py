@@ -11,30 +11,29 @@ import grpc
 import numpy as np
 from numpy.typing import NDArray
 
-from tarry.node.auth import Authorizer, Right
-from tarry.node.calls import CallContext, ServiceHandler
-from tarry.node.clock import ClusterTime
-from tarry.node.damage import Damage
+from tarry.node.clock.cluster_time import ClusterTime
+from tarry.node.edge.auth import Authorizer, Right
+from tarry.node.edge.grpc_status import abort, status_of
+from tarry.node.edge.grpc_types import CallContext, ServiceHandler, parse
+from tarry.node.edge.leader_calls import Answer, LeaderCalls
+from tarry.node.edge.names import no_more_queues, unknown_topic
 from tarry.node.failures import CallErrors
-from tarry.node.intake import Intake, body_too_large
-from tarry.node.names import no_more_queues, unknown_topic
-from tarry.node.repeats import Repeats
-from tarry.node.services.handlers import Answer, LeaderCalls
-from tarry.node.services.parsing import parse
-from tarry.node.status import abort, status_of
+from tarry.node.repair.records import Damage
+from tarry.node.services.repeated_schedules import Repeats
+from tarry.node.services.schedule_request import Intake, body_too_large
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto import tarry_producer_pb2 as pb
 from tarry.proto.message_id import InvalidMessageId, MessageId
 from tarry.proto.tarry_message_pb2 import MessageState, Record, Retried
-from tarry.replication import command as command_codec
-from tarry.replication.costs import cost_us
-from tarry.replication.driver import Driver
-from tarry.replication.holds import Holds
-from tarry.replication.lanes import queue_of
-from tarry.replication.machine import Machine
-from tarry.replication.outcomes import Cancelled
-from tarry.replication.refusal import Reason, Refusal
-from tarry.replication.scheduling import Repeated, Scheduled
+from tarry.replication.driver.driver import Driver
+from tarry.replication.loop_holds import Holds
+from tarry.replication.state_machine import commands as command_codec
+from tarry.replication.state_machine.command_costs import cost_us
+from tarry.replication.state_machine.machine import Machine
+from tarry.replication.state_machine.ordering import queue_of
+from tarry.replication.state_machine.outcomes import Cancelled
+from tarry.replication.state_machine.refusal import Reason, Refusal
+from tarry.replication.state_machine.schedule import Repeated, Scheduled
 from tarry.wheel.grouping import portions
 from tarry.wheel.state import CancelOutcome, UnknownMessage
 from tarry.wheel.state import MessageState as WheelMessageState

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Final
 
-from tarry.node.clock import ClusterTime
-from tarry.node.delivery import Delivery
-from tarry.node.pieces import Pieces
+from tarry.node.clock.cluster_time import ClusterTime
+from tarry.node.delivery.delivery import Delivery
+from tarry.node.delivery.offset_pieces import Pieces
 from tarry.proto import tarry_operator_pb2 as pb
-from tarry.replication.machine import Machine
-from tarry.replication.ready_queue import ReadyQueue
+from tarry.replication.state_machine.machine import Machine
+from tarry.replication.state_machine.ready_queue import ReadyQueue
 
 PIECE_QUEUES: Final = 500
 """Topics and groups told of in one turn of the event loop: some 5 ms."""

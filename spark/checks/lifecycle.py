@@ -14,7 +14,7 @@ from typing import Final
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from tarry.proto.ledger_rows import REPLICATED, Kind
+from tarry.proto.ledger.schema import REPLICATED, Kind
 from tarry.proto.lifecycle import TRANSITIONS, Event, State
 
 EVENTS: Final = {

@@ -187,3 +187,6 @@ def deliveries(facts: DataFrame) -> DataFrame:
     return (
         facts.where("group is not null").groupBy("topic", "group", "out").agg(F.count("*").alias("messages"))
     )
+
+
+MISSING: Final = ("never_scheduled", "never_released", "never_delivered", "never_retried")

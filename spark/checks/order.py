@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from tarry.proto.ledger_rows import Kind
+from tarry.proto.ledger.schema import Kind
 from tarry.spark.schema import is_kind
 
 

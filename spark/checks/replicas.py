@@ -14,7 +14,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from tarry.proto.ledger_rows import COLUMNS
+from tarry.proto.ledger.schema import COLUMNS
 from tarry.spark.ledger import Segment, fresh
 
 BLOCK: Final = 64

@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tarry.proto.ledger_rows import Kind
+from tarry.proto.ledger.schema import Kind
 from tarry.spark.ledger import Segment, found
 
 _GAP: Final = re.compile(r"(?P<missing>\w+) (?P<first>-?\d+)\.\.(?P<last>-?\d+) (?P<why>\w+)")

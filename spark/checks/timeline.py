@@ -9,7 +9,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from tarry.proto.ledger_rows import Kind
+from tarry.proto.ledger.schema import Kind
 from tarry.spark.ledger import OF_MESSAGES, counted
 from tarry.spark.schema import is_kind
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from tarry.chaos.checking.repeats import Span
 from tarry.chaos.history import (
     Answer,
     Asked,
@@ -17,9 +16,10 @@ from tarry.chaos.history import (
     Operation,
     Repeated,
     Sent,
+    Span,
 )
-from tarry.chaos.load import LIGHT, Load
 from tarry.chaos.scenario import Scenario
+from tarry.chaos.traffic.load import LIGHT, Load
 from tarry.chaos.verdict import BUSY, Verdict, judge
 
 QUIET, LOADED = 1.0, BUSY + 7

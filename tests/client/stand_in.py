@@ -17,8 +17,8 @@ from google.protobuf.any_pb2 import Any as AnyMessage
 from google.rpc import error_details_pb2, status_pb2
 from grpc import aio
 
-from tarry.client.consumer import Consumer
-from tarry.client.message import Message
+from tarry.client.consumers.consumer import Consumer
+from tarry.client.consumers.message import Message
 from tarry.proto import tarry_consumer_pb2 as consumer_pb
 from tarry.proto import tarry_operator_pb2 as operator_pb
 from tarry.proto import tarry_producer_pb2 as producer_pb

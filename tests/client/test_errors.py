@@ -9,9 +9,9 @@ from google.rpc import error_details_pb2, status_pb2
 from grpc import aio
 
 from tarry.client import errors
-from tarry.client.calls import pause_s
-from tarry.client.status import error_of_call, error_of_status
-from tarry.replication.refusal import Reason
+from tarry.client.cluster.calls import pause_s
+from tarry.client.errors import error_of_call, error_of_status
+from tarry.replication.state_machine.refusal import Reason
 
 
 def status(

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 
 from tarry.client.aio import connect
 from tarry.client.receipts import Receipts, finish
-from tarry.proto.ledger_rows import COLUMNS, Kind
-from tarry.proto.ledger_segment import closed
+from tarry.proto.ledger.schema import COLUMNS, Kind
+from tarry.proto.ledger.segment import closed
 from tarry.proto.message_id import MessageId
 from tarry.proto.tarry_producer_pb2 import ScheduleBatchResponse
 from tests.client.stand_in import ClusterStandIn, GroupStandIn, take
@@ -93,6 +93,6 @@ async def test_a_folder_that_cannot_be_written_stops_nothing(cluster: ClusterSta
 
 
 def test_a_client_without_receipts_does_not_load_arrow() -> None:
-    loaded = "import tarry.client.aio, tarry.client.sync, tarry.client.console, sys"
+    loaded = "import tarry.client.aio, tarry.client.sync, tarry.client.cli.main, sys"
     code = f"{loaded}; assert 'pyarrow' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -9,12 +9,12 @@ import grpc
 import pytest
 
 from tarry.client.aio import connect
-from tarry.client.answers import Scheduled
 from tarry.client.errors import (
     OutcomeUnknown,
     Unavailable,
 )
 from tarry.client.records import body_of
+from tarry.client.results import Scheduled
 from tests.client.stand_in import ClusterStandIn, NodeStandIn, refuse
 
 

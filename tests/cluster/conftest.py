@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tarry.client.local_cluster import LocalCluster, Setting
+from tarry.client.local.cluster import LocalCluster, Setting
 from tests.cluster.steady import STEADY
 
 HERE = Path(__file__).parent

@@ -13,7 +13,7 @@ import grpc
 import numpy as np
 from numpy.typing import NDArray
 
-from tarry.client.local_cluster import LocalCluster
+from tarry.client.local.cluster import LocalCluster
 from tarry.node.config import Limits
 from tarry.proto import tarry_consumer_pb2 as consumer_pb
 from tarry.proto import tarry_operator_pb2 as operator_pb

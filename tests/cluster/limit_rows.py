@@ -10,16 +10,16 @@ import grpc
 import numpy as np
 import pytest
 
-from tarry.client.free_ports import free_ports
-from tarry.node import request_bytes
-from tarry.node.damage import ASKED_RECORDS_MAX
-from tarry.node.joining import NAME_CHARS_MAX, QUEUES_HELD_MAX
+from tarry.client.local.free_ports import free_ports
+from tarry.node.edge import request_bytes
+from tarry.node.repair.records import ASKED_RECORDS_MAX
+from tarry.node.services.subscribing import NAME_CHARS_MAX, QUEUES_HELD_MAX
 from tarry.proto import tarry_consumer_pb2 as consumer_pb
 from tarry.proto import tarry_operator_pb2 as operator_pb
 from tarry.proto import tarry_peer_pb2 as peer_pb
 from tarry.proto import tarry_producer_pb2 as producer_pb
 from tarry.proto.tarry_message_pb2 import Record
-from tarry.replication.queue_proof import BLOCK_UNITS
+from tarry.replication.state_machine.queue_checksums import BLOCK_UNITS
 from tests.cluster.floods import floods
 from tests.cluster.limit_play import LIMITS, PATIENCE_S, TINY, Play, hours_from, ids_of
 from tests.cluster.wire import refusal

@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from google.protobuf.message import Message
 
-from tarry.node import request_bytes
 from tarry.node.config import Delivery
-from tarry.node.damage import ASKED_RECORDS_MAX
-from tarry.node.joining import NAME_CHARS_MAX, QUEUES_HELD_MAX
-from tarry.node.services.topics import RETENTION_MS_MAX
+from tarry.node.edge import request_bytes
+from tarry.node.repair.records import ASKED_RECORDS_MAX
+from tarry.node.services.subscribing import NAME_CHARS_MAX, QUEUES_HELD_MAX
+from tarry.node.services.topic_admin import RETENTION_MS_MAX
 from tarry.proto import tarry_consumer_pb2 as consumer_pb
 from tarry.proto import tarry_operator_pb2 as operator_pb
 from tarry.proto import tarry_peer_pb2 as peer_pb

@@ -11,7 +11,7 @@ import grpc
 import psutil
 import pytest
 
-from tarry.client.local_cluster import LocalCluster
+from tarry.client.local.cluster import LocalCluster
 from tarry.proto.tarry_message_pb2 import Record
 from tarry.proto.tarry_producer_pb2 import ScheduleRequest
 from tests.cluster.streams import Consuming, schedule, subscribe

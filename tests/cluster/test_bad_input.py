@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import grpc
 import pytest
 
-from tarry.client.local_cluster import LocalCluster
+from tarry.client.local.cluster import LocalCluster
 from tarry.proto.message_id import MessageId
 from tarry.proto.tarry_message_pb2 import Record
 from tarry.proto.tarry_operator_pb2 import ClusterStatusRequest, TransferLeadershipRequest

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tarry.chaos.__main__ import play
-from tarry.chaos.report import Report
+from tarry.chaos.report.page import Report
 from tarry.chaos.scenario import SCENARIOS
 
 

@@ -17,10 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
-from tarry.client.console import app
-from tarry.client.console_times import duration_text, parse_duration_ms, parse_time_ms, time_text
-from tarry.client.free_ports import free_ports
-from tarry.client.local_cluster import LocalCluster
+from tarry.client.cli.main import app
+from tarry.client.cli.times import duration_text, parse_duration_ms, parse_time_ms, time_text
+from tarry.client.local.cluster import LocalCluster
+from tarry.client.local.free_ports import free_ports
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import pytest
 
 from tarry.client.aio import AckOutcome, Client, Consumer, connect
 from tarry.client.errors import OutcomeUnknown, Unavailable
-from tarry.client.local_cluster import LocalCluster
+from tarry.client.local.cluster import LocalCluster
 
 PATIENCE_S = 40
 

@@ -8,10 +8,10 @@ import pytest
 from typer.testing import CliRunner
 
 from tarry.client import aio, sync
-from tarry.client.console import app
+from tarry.client.cli.main import app
+from tarry.client.consumers.unsettled import Verdict
 from tarry.client.errors import InvalidSubscription, NotFound
-from tarry.client.hand import Verdict
-from tarry.client.local_cluster import LocalCluster
+from tarry.client.local.cluster import LocalCluster
 
 
 async def test_what_is_received_is_settled_one_by_one_each_with_its_outcome(

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tarry.client.local_cluster import LocalCluster
+from tarry.client.local.cluster import LocalCluster
 
 README = Path(__file__).parents[2] / "client" / "README.md"
 

@@ -11,9 +11,9 @@ import pytest
 from typer.testing import CliRunner
 
 from tarry.client.aio import Tls, connect
-from tarry.client.console import app
+from tarry.client.cli.main import app
 from tarry.client.errors import NotPermitted, TarryError
-from tarry.client.local_cluster import LocalCluster, Setting
+from tarry.client.local.cluster import LocalCluster, Setting
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import pytest
 
 from tarry.client import aio, sync
 from tarry.client.errors import Closed, InvalidTime, NotFound, TarryError
-from tarry.client.local_cluster import LocalCluster
+from tarry.client.local.cluster import LocalCluster
 
 
 @pytest.fixture

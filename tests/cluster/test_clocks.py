@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tarry.chaos import checks
-from tarry.chaos.clocks import NoFakeTime, give_clock, library, set_clock
-from tarry.chaos.cluster import Cluster
+from tarry.chaos.checks import deliveries
+from tarry.chaos.cluster.cluster import Cluster
+from tarry.chaos.faults.clocks import NoFakeTime, give_clock, library, set_clock
 from tarry.chaos.history import History
-from tarry.chaos.traffic import Load, Traffic, plan
+from tarry.chaos.traffic.traffic import Load, Traffic, plan
 from tarry.client.aio import connect
 
 LOAD = Load(messages=1_000, topics=("orders",), spread_ms=4_000, delay_ms_max=4_000)
@@ -38,8 +38,8 @@ async def seen_under_load(cluster: Cluster, load: Load, *faults: asyncio.Task[No
 
 
 def promises_kept(history: History) -> None:
-    assert checks.early(history) == ()
-    assert checks.lost(history, [(topic, GROUP) for topic in LOAD.topics]) == ()
+    assert deliveries.early(history) == ()
+    assert deliveries.lost(history, [(topic, GROUP) for topic in LOAD.topics]) == ()
 
 
 @pytest.mark.parametrize("ahead_ms", [HOUR_MS, -HOUR_MS], ids=["ahead", "behind"])
@@ -52,7 +52,7 @@ async def test_a_cluster_whose_first_leader_has_a_wrong_clock(tmp_path: Path, ah
             await client.operator().transfer("n1")
         history = await seen_under_load(cluster, LOAD)
     promises_kept(history)
-    assert checks.stuck(history, patience_ms=10_000) == ()
+    assert deliveries.stuck(history, patience_ms=10_000) == ()
 
 
 async def test_a_node_that_wakes_up_in_the_future_and_leads_at_once(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ async def test_a_node_that_wakes_up_in_the_future_and_leads_at_once(tmp_path: Pa
             await client.operator().transfer("n1")
         history = await seen_under_load(cluster, LOAD)
     promises_kept(history)
-    assert checks.stuck(history, patience_ms=10_000) == ()
+    assert deliveries.stuck(history, patience_ms=10_000) == ()
 
 
 @pytest.mark.parametrize("jump_ms", [HOUR_MS, -HOUR_MS], ids=["forward", "back"])
@@ -88,7 +88,7 @@ async def test_a_leader_s_clock_that_jumps_under_load(tmp_path: Path, jump_ms: i
         load = replace(LOAD, seed=2)
         history = await seen_under_load(cluster, load, asyncio.create_task(jump()))
     promises_kept(history)
-    assert checks.stuck(history, patience_ms=10_000) == ()
+    assert deliveries.stuck(history, patience_ms=10_000) == ()
 
 
 async def test_a_leader_with_a_clock_from_the_future_dies(tmp_path: Path) -> None:

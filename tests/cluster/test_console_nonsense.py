@@ -11,9 +11,9 @@ import pytest
 from rich.text import Text
 from typer.testing import CliRunner, Result
 
-from tarry.client.console import app
-from tarry.client.free_ports import free_ports
-from tarry.client.local_cluster import LocalCluster
+from tarry.client.cli.main import app
+from tarry.client.local.cluster import LocalCluster
+from tarry.client.local.free_ports import free_ports
 
 NO_TEXT = "\udcff"
 """How the byte 0xff of a command line reaches Python."""

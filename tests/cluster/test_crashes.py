@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tarry.chaos import checks
-from tarry.chaos.cluster import Cluster
+from tarry.chaos.checks import deliveries
+from tarry.chaos.cluster.cluster import Cluster
 from tarry.chaos.history import History
-from tarry.chaos.traffic import Load, Traffic, plan
+from tarry.chaos.traffic.traffic import Load, Traffic, plan
 from tarry.client.aio import connect
 from tests.cluster.steady import STEADY
 
@@ -34,13 +34,13 @@ async def under_load(cluster: Cluster, load: Load, *faults: asyncio.Task[None]) 
 
 def promises_kept(history: History, load: Load) -> None:
     assert sum(1 for _ in history.acknowledged()) == load.messages
-    assert checks.lost(history, [(topic, GROUP) for topic in load.topics]) == ()
-    assert checks.early(history) == ()
+    assert deliveries.lost(history, [(topic, GROUP) for topic in load.topics]) == ()
+    assert deliveries.early(history) == ()
     assert history.cancelled
-    assert checks.delivered_after_cancel(history) == ()
-    assert checks.unexpected(history) == ()
-    assert checks.ids_given_twice(history) == ()
-    assert checks.duplicates(history).unmarked == ()
+    assert deliveries.delivered_after_cancel(history) == ()
+    assert deliveries.unexpected(history) == ()
+    assert deliveries.ids_given_twice(history) == ()
+    assert deliveries.duplicates(history).unmarked == ()
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -102,7 +102,7 @@ async def test_a_planned_transfer_under_load_repeats_nothing(tmp_path: Path) -> 
 
         history = await under_load(cluster, LOAD, asyncio.create_task(transfers()))
         promises_kept(history, LOAD)
-        assert checks.duplicates(history).count == 0
+        assert deliveries.duplicates(history).count == 0
 
 
 async def test_a_cluster_restarted_node_by_node_repeats_nothing(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ async def test_a_cluster_restarted_node_by_node_repeats_nothing(tmp_path: Path) 
 
         history = await under_load(cluster, LOAD, asyncio.create_task(restarts()))
         promises_kept(history, LOAD)
-        assert checks.duplicates(history).count == 0
+        assert deliveries.duplicates(history).count == 0
 
 
 async def test_replicas_agree_after_a_crash(tmp_path: Path) -> None:

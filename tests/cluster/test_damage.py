@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from tarry.client.aio import Client, Consumer, connect
-from tarry.client.answers import CancelOutcome
 from tarry.client.errors import Damaged
-from tarry.client.local_cluster import LocalCluster
+from tarry.client.local.cluster import LocalCluster
+from tarry.client.results import CancelOutcome
 from tarry.proto.message_id import MessageId
 from tarry.wheel.delay_log import UNIT
 from tarry.wheel.far_segment import segment_name

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import grpc
 
-from tarry.client.local_cluster import LocalCluster, command
+from tarry.client.local.cluster import LocalCluster, command
 from tarry.proto.tarry_message_pb2 import Record
 from tarry.proto.tarry_producer_pb2 import ScheduleRequest
 from tests.cluster.streams import Consuming, subscribe

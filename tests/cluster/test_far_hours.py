@@ -7,7 +7,7 @@ import asyncio
 import numpy as np
 
 from tarry.client.aio import connect
-from tarry.client.local_cluster import LocalCluster
+from tarry.client.local.cluster import LocalCluster
 
 YEAR_MS = 365 * 86_400_000
 BATCH = 4_096

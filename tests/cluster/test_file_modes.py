@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from tarry.client.local_cluster import LocalCluster
+from tarry.client.local.cluster import LocalCluster
 from tests.cluster.streams import Consuming, schedule, subscribe
 from tests.cluster.wire import wire
 

@@ -14,7 +14,7 @@ import grpc
 import pytest
 from google.protobuf.message import Message
 
-from tarry.client.local_cluster import LocalCluster
+from tarry.client.local.cluster import LocalCluster
 from tarry.proto import tarry_consumer_pb2 as consumer_pb
 from tarry.proto import tarry_operator_pb2 as operator_pb
 from tarry.proto import tarry_peer_pb2 as peer_pb

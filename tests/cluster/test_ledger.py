@@ -17,10 +17,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from tarry.client.aio import Client, connect
-from tarry.client.cluster_status import ClusterStatus
-from tarry.client.local_cluster import LocalCluster, Setting
-from tarry.proto.ledger_rows import REPLICATED, Kind, Manifest
-from tarry.proto.ledger_segment import closed
+from tarry.client.local.cluster import LocalCluster, Setting
+from tarry.client.operators.cluster_status import ClusterStatus
+from tarry.proto.ledger.schema import REPLICATED, Kind, Manifest
+from tarry.proto.ledger.segment import closed
 from tarry.proto.message_id import MessageId
 
 PATIENCE_S = 60

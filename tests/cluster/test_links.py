@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tarry.chaos.cluster import mono_ms
-from tarry.chaos.proxies import CLIENT, Proxies, between
-from tarry.chaos.toxiproxy import NoToxiproxy
+from tarry.chaos.cluster.cluster import mono_ms
+from tarry.chaos.cluster.proxies import CLIENT, Proxies, between
+from tarry.chaos.cluster.toxiproxy import NoToxiproxy
 from tarry.client.aio import connect
 from tarry.client.errors import OutcomeUnknown, Unavailable
-from tarry.client.local_cluster import LocalCluster, toml
+from tarry.client.local.cluster import LocalCluster, toml
 
 
 @pytest.fixture

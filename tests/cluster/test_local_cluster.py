@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tarry.client.free_ports import PORTS, free_ports
-from tarry.client.local_cluster import LocalCluster, Setting, toml
+from tarry.client.local.cluster import LocalCluster, Setting, toml
+from tarry.client.local.free_ports import PORTS, free_ports
 
 
 def test_every_node_is_told_its_own_name_and_everybody_s_address(tmp_path: Path) -> None:
@@ -32,7 +32,7 @@ def test_settings_of_any_depth_reach_the_configuration() -> None:
 
 
 def test_free_ports_are_not_given_twice_though_nobody_listens_yet(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tarry.client.free_ports.PORTS", range(20_000, 20_200))
+    monkeypatch.setattr("tarry.client.local.free_ports.PORTS", range(20_000, 20_200))
     ports = [port for _ in range(15) for port in free_ports(4)]
     assert len(set(ports)) == 60
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from tarry.client.aio import Client, connect
-from tarry.client.cluster_status import ClusterStatus
 from tarry.client.errors import Refused
-from tarry.client.free_ports import free_ports
-from tarry.client.local_cluster import LocalCluster, LocalNode, Setting, local_node, own, toml
+from tarry.client.local.cluster import LocalCluster, LocalNode, Setting, local_node, own, toml
+from tarry.client.local.free_ports import free_ports
+from tarry.client.operators.cluster_status import ClusterStatus
 from tests.cluster.steady import STEADY
 
 PATIENCE_S = 40

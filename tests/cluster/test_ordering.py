@@ -8,7 +8,7 @@ import time
 from collections import defaultdict
 
 from tarry.client.aio import Client, connect
-from tarry.client.local_cluster import LocalCluster
+from tarry.client.local.cluster import LocalCluster
 
 KEYS, EACH = 30, 12
 

@@ -14,7 +14,7 @@ import pytest
 
 from tarry.client.aio import Tls, connect
 from tarry.client.errors import TarryError
-from tarry.client.local_cluster import LocalCluster, LocalNode, Setting, toml
+from tarry.client.local.cluster import LocalCluster, LocalNode, Setting, toml
 from tarry.proto.tarry_peer_pb2 import (
     FetchIndexRequest,
     FetchRecordsRequest,

@@ -8,19 +8,19 @@ import grpc
 import numpy as np
 import pytest
 
-from tarry.client.local_cluster import LocalCluster
-from tarry.node.redrive import GROUP
+from tarry.client.local.cluster import LocalCluster
+from tarry.node.delivery.redrive import GROUP
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.tarry_message_pb2 import Record, Retried
 from tarry.proto.tarry_operator_pb2 import ClusterStatusRequest
 from tarry.proto.tarry_producer_pb2 import ScheduleRequest
-from tarry.replication.command import encode
-from tarry.replication.journal import Journal
-from tarry.replication.journal_lmdb import LmdbStorage
-from tarry.replication.machine import Machine, MachineSettings
-from tarry.replication.payload import entry_payload
-from tarry.replication.producers import ANSWERS_BYTES_MAX, pack
-from tarry.replication.state_folder import StateFolder
+from tarry.replication.journal.journal import Journal
+from tarry.replication.journal.lmdb_storage import LmdbStorage
+from tarry.replication.journal.records import entry_payload
+from tarry.replication.state_machine.commands import encode
+from tarry.replication.state_machine.machine import Machine, MachineSettings
+from tarry.replication.state_machine.producer_answers import ANSWERS_BYTES_MAX, pack
+from tarry.replication.state_machine.state_folder import StateFolder
 from tests.cluster.wire import TIMEOUT_S, refusal, wire
 from tests.replication.commands import NOW_MS, release, subscribe
 from tests.replication.journals import sync

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tarry.client.local_cluster import LocalCluster
+from tarry.client.local.cluster import LocalCluster
 from tarry.node.config import CLASSIC_DELAY_LEVELS_MS, load
 from tests.cluster.command_line import parsed_command
 

@@ -10,7 +10,7 @@ from typing import Any
 import grpc
 import pytest
 
-from tarry.client.local_cluster import LocalCluster
+from tarry.client.local.cluster import LocalCluster
 from tarry.proto import tarry_consumer_pb2 as c
 from tarry.proto import tarry_operator_pb2 as o
 from tarry.proto import tarry_producer_pb2 as p

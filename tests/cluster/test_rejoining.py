@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from tarry.client.aio import Client, connect
-from tarry.client.cluster_status import ClusterStatus
-from tarry.client.local_cluster import LocalCluster, command
+from tarry.client.local.cluster import LocalCluster, command
+from tarry.client.operators.cluster_status import ClusterStatus
 from tarry.replication.status import Dropped
 from tests.cluster.test_members import newcomer
 

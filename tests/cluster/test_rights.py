@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import grpc
 import pytest
 
-from tarry.client.local_cluster import LocalCluster, Setting
+from tarry.client.local.cluster import LocalCluster, Setting
 from tarry.proto.message_id import MessageId
 from tarry.proto.tarry_consumer_pb2 import ConsumeRequest, Subscribe
 from tarry.proto.tarry_message_pb2 import MessageState, Record

@@ -11,10 +11,10 @@ import pytest
 from typer.testing import CliRunner
 
 from tarry.client.aio import AckOutcome, Message, Misfire, connect
-from tarry.client.console import app
-from tarry.client.consumer import Consumer
+from tarry.client.cli.main import app
+from tarry.client.consumers.consumer import Consumer
 from tarry.client.errors import InvalidSetting, InvalidTime, NoRoom
-from tarry.client.local_cluster import LocalCluster
+from tarry.client.local.cluster import LocalCluster
 
 
 async def take(consumer: Consumer, count: int) -> list[Message]:

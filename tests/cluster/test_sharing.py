@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from tarry.client.aio import Client, Consumer, connect
-from tarry.client.local_cluster import LocalCluster, LocalNode
+from tarry.client.local.cluster import LocalCluster, LocalNode
 from tarry.proto import tarry_consumer_pb2 as c
 from tests.cluster.wire import wire
 

@@ -19,7 +19,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from tarry.client.local_cluster import LocalCluster, Setting
+from tarry.client.local.cluster import LocalCluster, Setting
 from tarry.proto import tarry_consumer_pb2_grpc, tarry_producer_pb2_grpc
 from tarry.proto.tarry_consumer_pb2 import ConsumeRequest, Subscribe
 from tarry.proto.tarry_message_pb2 import Record

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from tarry.client.local_cluster import LocalCluster
+from tarry.client.local.cluster import LocalCluster
 from tarry.proto.tarry_message_pb2 import Record
 from tarry.proto.tarry_operator_pb2 import ClusterStatusRequest
 from tarry.proto.tarry_producer_pb2 import ScheduleRequest

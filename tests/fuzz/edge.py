@@ -8,20 +8,20 @@ from typing import Any, NoReturn
 
 import grpc
 
-from tarry.node.auth import Authorizer
-from tarry.node.clock import ClusterTime
+from tarry.node.clock.cluster_time import ClusterTime
 from tarry.node.config import NodeConfig
-from tarry.node.damage import Damage
-from tarry.node.intake import Intake
+from tarry.node.edge.auth import Authorizer
+from tarry.node.edge.grpc_status import DETAILS_KEY, refusal_in
+from tarry.node.edge.leader_calls import LeaderCalls
 from tarry.node.ledger.ledger import Ledger
-from tarry.node.services.handlers import LeaderCalls
+from tarry.node.repair.records import Damage
 from tarry.node.services.operator import OperatorService
 from tarry.node.services.producer import ProducerService
-from tarry.node.status import DETAILS_KEY, refusal_in
-from tarry.replication.holds import Holds
-from tarry.replication.machine import Machine
-from tarry.replication.outcomes import Outcome
-from tarry.replication.refusal import Refusal
+from tarry.node.services.schedule_request import Intake
+from tarry.replication.loop_holds import Holds
+from tarry.replication.state_machine.machine import Machine
+from tarry.replication.state_machine.outcomes import Outcome
+from tarry.replication.state_machine.refusal import Refusal
 
 
 class Ended(Exception):

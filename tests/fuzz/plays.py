@@ -13,17 +13,17 @@ from google.protobuf.message import Message
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from tarry.node import retries
 from tarry.node.config import Delivery
-from tarry.node.retention import Kept
+from tarry.node.delivery import retries
+from tarry.node.leader.retention import Kept
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto import tarry_operator_pb2 as operator_pb
 from tarry.proto import tarry_producer_pb2 as producer_pb
 from tarry.proto.message_id import MessageId
 from tarry.proto.tarry_consumer_pb2 import GroupStart
 from tarry.proto.tarry_message_pb2 import Record, RetryReason
-from tarry.replication.command import PAYLOADS, encode
-from tarry.replication.ready_queue import ReadyQueue
+from tarry.replication.state_machine.commands import PAYLOADS, encode
+from tarry.replication.state_machine.ready_queue import ReadyQueue
 from tarry.wheel.state import HOUR_MS
 from tests.fuzz.edge import Edge, Ended
 from tests.fuzz.mutations import BYTES, COPIES, EXTREMES, FORGED, Pick, T, mutated, wire

@@ -12,14 +12,14 @@ import pyarrow.parquet as pq
 
 from tarry.node.config import LedgerSettings
 from tarry.node.ledger.ledger import Ledger
-from tarry.proto.ledger_batch import SCHEMA
-from tarry.proto.ledger_segment import closed
-from tarry.replication.events import Event
-from tarry.replication.machine import Captured, Machine, MachineSettings
-from tarry.replication.outcomes import Outcome
-from tarry.replication.refusal import Refusal
-from tarry.replication.state_folder import StateFolder
-from tarry.replication.state_transfer import StateSink, StateSource
+from tarry.proto.ledger.arrow import SCHEMA
+from tarry.proto.ledger.segment import closed
+from tarry.replication.snapshot.state_files import StateSink, StateSource
+from tarry.replication.state_machine.events import Event
+from tarry.replication.state_machine.machine import Captured, Machine, MachineSettings
+from tarry.replication.state_machine.outcomes import Outcome
+from tarry.replication.state_machine.refusal import Refusal
+from tarry.replication.state_machine.state_folder import StateFolder
 from tests.fuzz.edge import config_of
 
 CHUNK_BYTES = 1 << 20

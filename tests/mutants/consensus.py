@@ -1,4 +1,4 @@
-"""Mutants of votes, terms, appends, leases, transfers, members and frames."""
+"""Mutants of votes, terms, appends, leases, transfers and frames."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ VOTES = (
         "a candidate whose log lacks committed entries is elected",
         "return (last_term, last_index) >= (own_term, own_index)",
         "return True",
-        ("tests/replication/test_guard_votes.py::test_the_log_with_the_later_term_is_the_better_one",),
+        ("tests/replication/raft/guard/test_votes.py::test_the_log_with_the_later_term_is_the_better_one",),
     ),
     Mutant(
         "up_to_date_by_index_alone",
         "a longer log of an older term wins over a shorter one of a newer term",
         "return (last_term, last_index) >= (own_term, own_index)",
         "return last_index >= own_index",
-        ("tests/replication/test_guard_votes.py::test_the_log_with_the_later_term_is_the_better_one",),
+        ("tests/replication/raft/guard/test_votes.py::test_the_log_with_the_later_term_is_the_better_one",),
     ),
     Mutant(
         "majority_is_half",
         "two leaders of one term in a cluster of an even number",
         "return 2 * count > members",
         "return 2 * count >= members",
-        ("tests/replication/test_guard_votes.py::test_half_of_the_members_are_no_majority",),
+        ("tests/replication/raft/guard/test_votes.py::test_half_of_the_members_are_no_majority",),
     ),
     Mutant(
         "a_vote_counts_twice",
         "one repeated vote elects",
         "if peer not in members or peer in self.voters:",
         "if peer not in members:",
-        ("tests/replication/test_guard_votes.py::test_a_vote_counts_once_for_each_member",),
+        ("tests/replication/raft/guard/test_votes.py::test_a_vote_counts_once_for_each_member",),
     ),
     Mutant(
         "a_stranger_votes",
         "a removed node elects",
         "if peer not in members or peer in self.voters:",
         "if peer in self.voters:",
-        ("tests/replication/test_guard_votes.py::test_a_vote_counts_once_for_each_member",),
+        ("tests/replication/raft/guard/test_votes.py::test_a_vote_counts_once_for_each_member",),
     ),
     Mutant(
         "votes_of_an_earlier_term_count",
@@ -46,7 +46,7 @@ VOTES = (
         "            and vote.term == self._engine.term\n            and self._ballot",
         "            and self._ballot",
         (
-            "tests/replication/test_consensus.py::test_a_vote_of_an_earlier_term_neither_counts_nor_lets_another_count_twice",
+            "tests/replication/raft/test_consensus.py::test_a_vote_of_an_earlier_term_neither_counts_nor_lets_another_count_twice",
         ),
     ),
     Mutant(
@@ -55,7 +55,7 @@ VOTES = (
         "if self.open and round_ == self.round and peer in voters:",
         "if self.open and peer in voters:",
         (
-            "tests/replication/test_guard_votes.py::test_pre_votes_count_for_their_own_round_from_members_only",
+            "tests/replication/raft/guard/test_votes.py::test_pre_votes_count_for_their_own_round_from_members_only",
         ),
     ),
     Mutant(
@@ -63,7 +63,7 @@ VOTES = (
         "a removed node's grant starts an election",
         "if self.open and round_ == self.round and peer in voters:",
         "if self.open and round_ == self.round:",
-        ("tests/replication/test_guard_votes.py",),
+        ("tests/replication/raft/guard/test_votes.py",),
         argued="grants are counted among the voters alone: who is none is left out a second time",
     ),
     Mutant(
@@ -72,7 +72,7 @@ VOTES = (
         "refused = self._engine.role is Role.LEADER or self.contact.fresh(self._clock.monotonic())",
         "refused = False",
         (
-            "tests/replication/test_consensus.py::test_a_replica_that_hears_its_leader_neither_elects_another_nor_raises_its_term",
+            "tests/replication/raft/test_consensus.py::test_a_replica_that_hears_its_leader_neither_elects_another_nor_raises_its_term",
         ),
     ),
     Mutant(
@@ -80,14 +80,14 @@ VOTES = (
         "another leader is elected within a lease",
         "return self._engine.role is not Role.LEADER and not self.contact.fresh(self._clock.monotonic())",
         "return self._engine.role is not Role.LEADER",
-        ("tests/replication/test_consensus.py::test_a_replica_that_has_just_started_elects_nobody",),
+        ("tests/replication/raft/test_consensus.py::test_a_replica_that_has_just_started_elects_nobody",),
     ),
     Mutant(
         "a_leader_votes_for_another",
         "a leader elects another one and goes on",
         "return self._engine.role is not Role.LEADER and not self.contact.fresh(self._clock.monotonic())",
         "return not self.contact.fresh(self._clock.monotonic())",
-        ("tests/replication/test_consensus.py::test_a_leader_with_a_lease_elects_nobody",),
+        ("tests/replication/raft/test_consensus.py::test_a_leader_with_a_lease_elects_nobody",),
         argued="a leader that votes steps down in the same call, and its lease ends with its role",
     ),
     Mutant(
@@ -95,7 +95,7 @@ VOTES = (
         "a removed node raises the term of the cluster",
         "return added is not None and counts(own, added)",
         "return added is None or counts(own, added)",
-        ("tests/replication/test_consensus.py::test_a_removed_member_no_longer_campaigns",),
+        ("tests/replication/raft/test_consensus.py::test_a_removed_member_no_longer_campaigns",),
     ),
     Mutant(
         "an_emptied_member_campaigns",
@@ -103,7 +103,7 @@ VOTES = (
         "return added is not None and counts(own, added)",
         "return added is not None",
         (
-            "tests/replication/test_membership.py::test_who_was_added_counts_with_the_journal_that_it_was_taught_into",
+            "tests/replication/raft/test_membership.py::test_who_was_added_counts_with_the_journal_that_it_was_taught_into",
         ),
     ),
     Mutant(
@@ -138,14 +138,14 @@ VOTES = (
         "a restarted follower elects while its leader's lease runs",
         "self.contact = Contact(settings.election_min_ms / 1000, heard=promised_s)",
         "self.contact = Contact(settings.election_min_ms / 1000, heard=0.0)",
-        ("tests/replication/test_consensus.py::test_a_replica_that_has_just_started_elects_nobody",),
+        ("tests/replication/raft/test_consensus.py::test_a_replica_that_has_just_started_elects_nobody",),
     ),
     Mutant(
         "patience_is_not_counted_at_the_start",
         "a restarted follower elects while a quiet leader's lease runs",
         "promised_s = clock.monotonic() + settings.patience_ms / 1000",
         "promised_s = clock.monotonic()",
-        ("tests/replication/test_consensus.py::test_a_replica_that_has_just_started_elects_nobody",),
+        ("tests/replication/raft/test_consensus.py::test_a_replica_that_has_just_started_elects_nobody",),
     ),
     Mutant(
         "a_transfer_given_up_may_come_true",
@@ -153,7 +153,7 @@ VOTES = (
         "return self.transfer_number is not None and number >= self.transfer_number",
         "return True",
         (
-            "tests/replication/test_guard_votes.py::test_a_transfer_below_the_latest_number_heard_is_void_and_a_new_term_starts_over",
+            "tests/replication/raft/guard/test_votes.py::test_a_transfer_below_the_latest_number_heard_is_void_and_a_new_term_starts_over",
         ),
     ),
     Mutant(
@@ -162,7 +162,7 @@ VOTES = (
         "return self.transfer_number is not None and number >= self.transfer_number",
         "return number >= (self.transfer_number or 0)",
         (
-            "tests/replication/test_guard_votes.py::test_a_transfer_below_the_latest_number_heard_is_void_and_a_new_term_starts_over",
+            "tests/replication/raft/guard/test_votes.py::test_a_transfer_below_the_latest_number_heard_is_void_and_a_new_term_starts_over",
         ),
     ),
     Mutant(
@@ -180,7 +180,7 @@ VOTES = (
         "            request.term == self._engine.term\n            and self._engine.leader == peer\n",
         "            self._engine.leader == peer\n",
         (
-            "tests/replication/test_leading.py::test_a_leader_that_led_before_cannot_ask_for_a_transfer_of_that_time",
+            "tests/replication/raft/test_heartbeats.py::test_a_leader_that_led_before_cannot_ask_for_a_transfer_of_that_time",
         ),
     ),
     Mutant(
@@ -188,7 +188,7 @@ VOTES = (
         "a deposed leader goes on for ever",
         "        if term >= self._engine.term:\n            return False\n        self.notice(peer)",
         "        if term >= self._engine.term:\n            return False",
-        ("tests/replication/test_consensus.py::test_whoever_speaks_in_an_older_term_is_told",),
+        ("tests/replication/raft/test_consensus.py::test_whoever_speaks_in_an_older_term_is_told",),
     ),
     Mutant(
         "a_higher_term_is_ignored",
@@ -196,7 +196,7 @@ VOTES = (
         "        self._engine.follow(term)\n        return True",
         "        return True",
         (
-            "tests/replication/test_consensus.py::test_a_term_is_believed_up_to_the_step_that_elections_may_take_and_any_by_who_has_none",
+            "tests/replication/raft/test_consensus.py::test_a_term_is_believed_up_to_the_step_that_elections_may_take_and_any_by_who_has_none",
         ),
     ),
     Mutant(
@@ -204,21 +204,23 @@ VOTES = (
         "what Raft rules out is passed over in silence",
         "        if term == self._engine.term and self._engine.role is Role.LEADER:\n            raise ConsensusViolated",
         "        if False:\n            raise ConsensusViolated",
-        ("tests/replication/test_consensus.py::test_two_leaders_of_one_term_stop_the_process",),
+        ("tests/replication/raft/test_consensus.py::test_two_leaders_of_one_term_stop_the_process",),
     ),
     Mutant(
         "answers_to_an_earlier_leadership_count",
         "entries count as replicated that are not",
         "return term == self._engine.term and self._engine.role is Role.LEADER",
         "return self._engine.role is Role.LEADER",
-        ("tests/replication/test_consensus.py::test_an_answer_to_an_earlier_leadership_counts_for_nothing",),
+        (
+            "tests/replication/raft/test_consensus.py::test_an_answer_to_an_earlier_leadership_counts_for_nothing",
+        ),
     ),
     Mutant(
         "electors_are_not_asked_what_they_know",
         "a new leader repeats hand-overs without their mark",
         "            self.elected_by.append(vote.state)\n",
         "",
-        ("tests/replication/test_consensus.py::test_who_elects_tells_what_it_knows",),
+        ("tests/replication/raft/test_consensus.py::test_who_elects_tells_what_it_knows",),
     ),
 )
 
@@ -229,7 +231,7 @@ APPENDS = (
         "if append.prev_index > max(log.last_index, commit_index) or _differs(append, log, commit_index):",
         "if append.prev_index > max(log.last_index, commit_index):",
         (
-            "tests/replication/test_guard_appends.py::test_a_gap_or_a_differing_predecessor_is_answered_with_one_step_back_to_the_commit_index",
+            "tests/replication/raft/guard/test_appends.py::test_a_gap_or_a_differing_predecessor_is_answered_with_one_step_back_to_the_commit_index",
         ),
     ),
     Mutant(
@@ -237,7 +239,7 @@ APPENDS = (
         "the log gets a hole",
         "if append.prev_index > max(log.last_index, commit_index) or _differs(append, log, commit_index):",
         "if _differs(append, log, commit_index):",
-        ("tests/replication/test_guard_appends.py",),
+        ("tests/replication/raft/guard/test_appends.py",),
         argued="beyond the end of the log no term is known, so the terms differ, which refuses the append as well",
     ),
     Mutant(
@@ -246,7 +248,7 @@ APPENDS = (
         "commit = min(append.commit_index, verified)",
         "commit = append.commit_index",
         (
-            "tests/replication/test_guard_appends.py::test_the_commit_index_goes_no_further_than_what_the_append_verified",
+            "tests/replication/raft/guard/test_appends.py::test_the_commit_index_goes_no_further_than_what_the_append_verified",
         ),
     ),
     Mutant(
@@ -255,7 +257,7 @@ APPENDS = (
         "    if fresh <= log.last_index and fresh <= commit_index:\n",
         "    if False:\n",
         (
-            "tests/replication/test_guard_appends.py::test_a_conflict_at_or_below_the_commit_index_stops_the_process",
+            "tests/replication/raft/guard/test_appends.py::test_a_conflict_at_or_below_the_commit_index_stops_the_process",
         ),
     ),
     Mutant(
@@ -263,7 +265,9 @@ APPENDS = (
         "a conflicting entry stays",
         "if index > log.last_index or (held is not None and held != entry.term):",
         "if index > log.last_index:",
-        ("tests/replication/test_guard_appends.py::test_a_conflict_of_terms_is_truncated_from_there_on",),
+        (
+            "tests/replication/raft/guard/test_appends.py::test_a_conflict_of_terms_is_truncated_from_there_on",
+        ),
     ),
     Mutant(
         "an_answer_beyond_the_log_counts",
@@ -271,7 +275,7 @@ APPENDS = (
         "            or answer.next_index > self._journal.last_index + 1\n",
         "",
         (
-            "tests/replication/test_consensus.py::test_an_answer_from_a_stranger_or_beyond_the_log_counts_for_nothing",
+            "tests/replication/raft/test_consensus.py::test_an_answer_from_a_stranger_or_beyond_the_log_counts_for_nothing",
         ),
     ),
     Mutant(
@@ -280,7 +284,7 @@ APPENDS = (
         "peer not in self._engine.voters | self._engine.learners",
         "False",
         (
-            "tests/replication/test_consensus.py::test_an_answer_from_a_stranger_or_beyond_the_log_counts_for_nothing",
+            "tests/replication/raft/test_consensus.py::test_an_answer_from_a_stranger_or_beyond_the_log_counts_for_nothing",
         ),
     ),
     Mutant(
@@ -297,14 +301,16 @@ APPENDS = (
         "memory grows with the lag of a stopped follower",
         "return now >= self.closed_until and self.under_way_bytes < self.window_bytes",
         "return now >= self.closed_until",
-        ("tests/replication/test_guard_votes.py::test_a_full_window_closes_until_answers_come",),
+        ("tests/replication/raft/guard/test_votes.py::test_a_full_window_closes_until_answers_come",),
     ),
     Mutant(
         "what_is_under_way_is_never_lost",
         "a follower whose answers were lost is sent nothing more",
         "return bool(self.under_way) and now - self.answered_at > patience_s",
         "return False",
-        ("tests/replication/test_guard_flow.py::test_what_could_still_come_on_a_slow_way_is_not_lost",),
+        (
+            "tests/replication/raft/guard/test_flow_control.py::test_what_could_still_come_on_a_slow_way_is_not_lost",
+        ),
     ),
 )
 
@@ -314,14 +320,18 @@ LEASES = (
         "two replicas serve at once",
         "return now < _of_a_majority(self.promised, voters)",
         "return True",
-        ("tests/replication/test_guard_votes.py::test_an_answer_that_names_a_time_to_come_does_not_count",),
+        (
+            "tests/replication/raft/guard/test_votes.py::test_an_answer_that_names_a_time_to_come_does_not_count",
+        ),
     ),
     Mutant(
         "a_lease_by_one_answer_too_few",
         "a minority grants a lease",
         "needed = (len(voters) + 1) // 2",
         "needed = len(voters) // 2",
-        ("tests/replication/test_guard_votes.py::test_an_answer_that_names_a_time_to_come_does_not_count",),
+        (
+            "tests/replication/raft/guard/test_votes.py::test_an_answer_that_names_a_time_to_come_does_not_count",
+        ),
     ),
     Mutant(
         "a_lease_from_the_arrival_of_the_answer",
@@ -329,7 +339,7 @@ LEASES = (
         "self.promised[peer] = max(sent + length_s, self.promised.get(peer, -math.inf))",
         "self.promised[peer] = max(now + length_s, self.promised.get(peer, -math.inf))",
         (
-            "tests/replication/test_guard_votes.py::test_a_lease_runs_from_when_the_majoritys_heartbeat_was_sent",
+            "tests/replication/raft/guard/test_votes.py::test_a_lease_runs_from_when_the_majoritys_heartbeat_was_sent",
         ),
     ),
     Mutant(
@@ -338,7 +348,7 @@ LEASES = (
         "if self.not_before <= sent <= now:",
         "if sent <= now:",
         (
-            "tests/replication/test_guard_votes.py::test_answers_to_heartbeats_from_before_the_lease_began_do_not_count",
+            "tests/replication/raft/guard/test_votes.py::test_answers_to_heartbeats_from_before_the_lease_began_do_not_count",
         ),
     ),
     Mutant(
@@ -346,7 +356,9 @@ LEASES = (
         "a peer's wrong echo gives a lease without end",
         "if self.not_before <= sent <= now:",
         "if self.not_before <= sent:",
-        ("tests/replication/test_guard_votes.py::test_an_answer_that_names_a_time_to_come_does_not_count",),
+        (
+            "tests/replication/raft/guard/test_votes.py::test_an_answer_that_names_a_time_to_come_does_not_count",
+        ),
     ),
     Mutant(
         "the_lease_is_kept_in_a_hand_over",
@@ -363,7 +375,7 @@ LEASES = (
         "return self.has_lease(now) and not self.transfer.running",
         "return self.has_lease(now)",
         (
-            "tests/replication/test_leading.py::test_a_leader_serves_and_proposes_in_no_phase_of_a_transfer_however_fresh_its_lease",
+            "tests/replication/raft/test_heartbeats.py::test_a_leader_serves_and_proposes_in_no_phase_of_a_transfer_however_fresh_its_lease",
         ),
     ),
     Mutant(
@@ -372,7 +384,7 @@ LEASES = (
         "return self.may_propose(now) and self.applied >= self._engine.no_op_index",
         "return self.may_propose(now)",
         (
-            "tests/replication/test_leading.py::test_a_leader_serves_once_a_majority_has_answered_and_its_own_entry_is_applied",
+            "tests/replication/raft/test_heartbeats.py::test_a_leader_serves_once_a_majority_has_answered_and_its_own_entry_is_applied",
         ),
     ),
     Mutant(
@@ -390,15 +402,15 @@ LEASES = (
         "leads = self._engine.role is Role.LEADER and self._engine.commit_index >= self._engine.no_op_index",
         "leads = self._engine.role is Role.LEADER",
         (
-            "tests/replication/test_leading.py::test_a_leader_confirms_no_read_before_its_own_entry_is_committed",
+            "tests/replication/raft/test_heartbeats.py::test_a_leader_confirms_no_read_before_its_own_entry_is_committed",
         ),
     ),
     Mutant(
         "a_read_does_not_wait_for_applying",
         "a read misses what is committed and not applied",
-        "if led and core.applied >= max(floor, consensus.no_op_index):",
+        "if led and self.applied >= max(floor, consensus.no_op_index):",
         "if led:",
-        ("tests/replication/test_applying.py::test_a_read_waits_until_all_that_is_committed_is_applied",),
+        ("tests/replication/driver/test_apply.py::test_a_read_waits_until_all_that_is_committed_is_applied",),
     ),
     Mutant(
         "a_transfer_does_not_drain",
@@ -422,7 +434,7 @@ LEASES = (
         "return now >= min(self.deadline, self.heard_at + silence_s)",
         "return now >= self.deadline",
         (
-            "tests/replication/test_leading.py::test_a_transfer_to_a_node_that_has_died_is_given_up_long_before_its_deadline",
+            "tests/replication/raft/test_heartbeats.py::test_a_transfer_to_a_node_that_has_died_is_given_up_long_before_its_deadline",
         ),
     ),
     Mutant(
@@ -431,66 +443,29 @@ LEASES = (
         "patience_ms = min(beat.patience_ms, self._settings.patience_ms)",
         "patience_ms = beat.patience_ms",
         (
-            "tests/replication/test_leading.py::test_a_follower_is_as_patient_as_it_is_asked_to_be_but_for_no_longer_than_is_agreed",
+            "tests/replication/raft/test_heartbeats.py::test_a_follower_is_as_patient_as_it_is_asked_to_be_but_for_no_longer_than_is_agreed",
         ),
     ),
 )
 
-MEMBERS = (
-    Mutant(
-        "two_changes_of_members_at_once",
-        "a cut-off leader removes its peers one by one and is its own majority",
-        "        if self._SyncObj__raftLastApplied < self.change_index:\n            return False\n",
-        "",
-        ("tests/replication/test_consensus.py::test_a_second_change_of_members_waits_for_the_first",),
-    ),
-    Mutant(
-        "a_newcomer_counts_before_it_has_learnt",
-        "a majority waits for an empty disk",
-        "while lag > core.settings.learner_lag_max or core.consensus.match_index(node) == 0:",
-        "while False:",
-        (
-            "tests/simulation/test_state_and_members.py::test_every_member_is_replaced_one_by_one_and_nothing_is_lost",
-        ),
-    ),
-    Mutant(
-        "leaving_is_answered_without_a_barrier",
-        "an older removal passes for this one, and the node votes on as a member",
-        "        await reading.read_barrier(core)  # a leader of before may not know that it was added again since\n",
-        "",
-        ("tests/simulation/test_state_and_members.py::test_only_a_leader_knows_that_a_node_has_left",),
-    ),
-    Mutant(
-        "leaving_is_answered_before_it_is_applied",
-        "a node that has lost its data is told it has left, and has not",
-        "while any(index > core.applied for index, _ in core.journal.membership_changes):",
-        "while False:",
-        (
-            "tests/simulation/test_state_and_members.py::test_nobody_is_told_to_have_left_before_it_is_committed",
-        ),
-    ),
-    Mutant(
-        "a_change_counts_when_applied",
-        "a restarted node counts majorities of members long gone",
-        "        for index, payload in journal.membership_changes:  # effective once in the log, not once applied (S19)\n            self._raft.change_cluster(payload)\n",
-        "        for index, _payload in journal.membership_changes:\n",
-        (
-            "tests/replication/test_consensus.py::test_a_change_of_members_counts_from_the_log_also_after_a_restart",
-        ),
-    ),
+FRAMES = (
     Mutant(
         "frames_of_before_count",
         "a message of a broken stream counts a second time",
         "if start < heard.start or frame.sequence <= before:",
         "if False:",
-        ("tests/replication/test_wire.py::test_what_is_left_of_an_earlier_stream_brings_nothing",),
+        (
+            "tests/replication/transport/test_envelope.py::test_what_is_left_of_an_earlier_stream_brings_nothing",
+        ),
     ),
     Mutant(
         "frames_of_a_replaced_disk_count",
         "a vote of a disk that is gone counts",
         "        if frame.incarnation in heard.retired:\n            return False\n",
         "",
-        ("tests/replication/test_wire.py::test_a_replaced_disk_is_a_new_sender_and_the_old_one_is_over",),
+        (
+            "tests/replication/transport/test_envelope.py::test_a_replaced_disk_is_a_new_sender_and_the_old_one_is_over",
+        ),
     ),
     Mutant(
         "frames_for_another_cluster_count",
@@ -498,7 +473,7 @@ MEMBERS = (
         "if (frame.cluster, frame.receiver) != (self.cluster, self._node) or not frame.sender:",
         "if frame.receiver != self._node or not frame.sender:",
         (
-            "tests/replication/test_wire.py::test_a_frame_of_another_cluster_for_another_node_or_with_a_wrong_checksum_is_refused",
+            "tests/replication/transport/test_envelope.py::test_a_frame_of_another_cluster_for_another_node_or_with_a_wrong_checksum_is_refused",
         ),
     ),
     Mutant(
@@ -507,7 +482,7 @@ MEMBERS = (
         "if frame.crc32c != _crc32c(frame.messages):",
         "if False:",
         (
-            "tests/replication/test_wire.py::test_a_frame_of_another_cluster_for_another_node_or_with_a_wrong_checksum_is_refused",
+            "tests/replication/transport/test_envelope.py::test_a_frame_of_another_cluster_for_another_node_or_with_a_wrong_checksum_is_refused",
         ),
     ),
     Mutant(
@@ -516,7 +491,7 @@ MEMBERS = (
         "if certified is not None and frame.sender not in certified:",
         "if False:",
         (
-            "tests/replication/test_wire.py::test_who_may_not_speak_for_the_sender_is_refused_and_leaves_no_trace",
+            "tests/replication/transport/test_envelope.py::test_who_may_not_speak_for_the_sender_is_refused_and_leaves_no_trace",
         ),
     ),
 )
@@ -527,28 +502,36 @@ SENDING = (
         "a follower applies what a power loss takes back",
         "return message.append.term == term and message.append.commit_index <= index",
         "return message.append.term == term",
-        ("tests/replication/test_sending.py::test_what_rests_on_the_journal_waits_until_it_is_written",),
+        (
+            "tests/replication/driver/test_send_barrier.py::test_what_rests_on_the_journal_waits_until_it_is_written",
+        ),
     ),
     Mutant(
         "appends_of_a_term_not_on_disk_leave_early",
         "a leader forgets that it has led the term",
         "return message.append.term == term and message.append.commit_index <= index",
         "return message.append.commit_index <= index",
-        ("tests/replication/test_sending.py::test_what_rests_on_the_journal_waits_until_it_is_written",),
+        (
+            "tests/replication/driver/test_send_barrier.py::test_what_rests_on_the_journal_waits_until_it_is_written",
+        ),
     ),
     Mutant(
         "a_vote_leaves_before_the_disk_has_it",
         "a voter that crashes votes twice in a term",
         'return kind == "heartbeat_reply" and message.heartbeat_reply.term == term',
         'return kind == "vote" or (kind == "heartbeat_reply" and message.heartbeat_reply.term == term)',
-        ("tests/replication/test_sending.py::test_what_rests_on_the_journal_waits_until_it_is_written",),
+        (
+            "tests/replication/driver/test_send_barrier.py::test_what_rests_on_the_journal_waits_until_it_is_written",
+        ),
     ),
     Mutant(
         "an_append_is_answered_before_the_disk_has_it",
         "an acknowledged entry goes with a power loss",
         'return kind == "heartbeat_reply" and message.heartbeat_reply.term == term',
         'return kind == "appended" or (kind == "heartbeat_reply" and message.heartbeat_reply.term == term)',
-        ("tests/replication/test_sending.py::test_what_rests_on_the_journal_waits_until_it_is_written",),
+        (
+            "tests/replication/driver/test_send_barrier.py::test_what_rests_on_the_journal_waits_until_it_is_written",
+        ),
     ),
     Mutant(
         "applied_before_the_own_disk_has_it",
@@ -565,7 +548,7 @@ SENDING = (
         "if proposed_term != term:  # another leader's entry took the place: ours can never be committed",
         "if False:",
         (
-            "tests/replication/test_proposals.py::test_a_command_whose_place_was_taken_by_another_leader_never_will_be_applied",
+            "tests/replication/driver/test_proposals.py::test_a_command_whose_place_was_taken_by_another_leader_never_will_be_applied",
         ),
     ),
     Mutant(
@@ -574,7 +557,7 @@ SENDING = (
         "        for _, _, answers in under_way.values():\n",
         "        for _, _, answers in ():\n",
         (
-            "tests/replication/test_proposals.py::test_losing_leadership_tells_apart_what_was_proposed_from_what_was_not",
+            "tests/replication/driver/test_proposals.py::test_losing_leadership_tells_apart_what_was_proposed_from_what_was_not",
         ),
     ),
     Mutant(
@@ -582,7 +565,7 @@ SENDING = (
         "memory grows with what waits",
         "if full or len(self._waiting) >= settings.waiting_commands_max:",
         "if len(self._waiting) >= settings.waiting_commands_max:",
-        ("tests/replication/test_proposals.py::test_too_much_is_refused_before_memory_grows",),
+        ("tests/replication/driver/test_proposals.py::test_too_much_is_refused_before_memory_grows",),
     ),
 )
 
@@ -590,6 +573,6 @@ MUTANTS = (
     *VOTES,
     *APPENDS,
     *LEASES,
-    *MEMBERS,
+    *FRAMES,
     *SENDING,
 )

@@ -10,7 +10,9 @@ MUTANTS = (
         "replicas of two histories differ for good, and nobody is told",
         "log.chain_at(prev) != append.prev_chain",
         "False",
-        ("tests/replication/test_guard_appends.py::test_another_content_of_the_same_term_stops_the_process",),
+        (
+            "tests/replication/raft/guard/test_appends.py::test_another_content_of_the_same_term_stops_the_process",
+        ),
     ),
     Mutant(
         "another_history_within_an_append",
@@ -18,7 +20,7 @@ MUTANTS = (
         "if held is not None and log.entry(index)[0] != entry.payload:",
         "if False:",
         (
-            "tests/replication/test_guard_appends.py::test_a_repeated_entry_of_another_content_stops_the_process",
+            "tests/replication/raft/guard/test_appends.py::test_a_repeated_entry_of_another_content_stops_the_process",
         ),
     ),
     Mutant(
@@ -74,14 +76,14 @@ MUTANTS = (
         "a rotten unit hands a message to another topic",
         "return len(units) == wanted and int(google_crc32c.extend(self.before, units)) == self.behind",
         "return len(units) == wanted",
-        ("tests/node/test_queue_damage.py::test_units_are_taken_from_the_peer_that_has_them_whole",),
+        ("tests/node/repair/test_queues.py::test_units_are_taken_from_the_peer_that_has_them_whole",),
     ),
     Mutant(
         "a_damaged_unit_is_read",
         "a rotten unit hands a message to another topic",
         "        if damaged:\n            raise UnitsDamaged(self.queue, self.topic, damaged)\n",
         "",
-        ("tests/node/test_queue_damage.py::test_units_are_taken_from_the_peer_that_has_them_whole",),
+        ("tests/node/repair/test_queues.py::test_units_are_taken_from_the_peer_that_has_them_whole",),
     ),
     Mutant(
         "any_units_mend",
@@ -89,7 +91,7 @@ MUTANTS = (
         "        if not stretch.is_proven_by(units):\n            return False\n",
         "",
         (
-            "tests/replication/test_ready_queue.py::test_damaged_units_are_mended_by_their_own_bytes_and_by_no_others",
+            "tests/replication/state_machine/test_ready_queue.py::test_damaged_units_are_mended_by_their_own_bytes_and_by_no_others",
         ),
     ),
     Mutant(
@@ -98,7 +100,7 @@ MUTANTS = (
         "        if not own.all():\n            self._context.spawn(self._hand_over_proven",
         "        if False:\n            self._context.spawn(self._hand_over_proven",
         (
-            "tests/node/test_queue_damage.py::test_a_message_of_which_index_and_queue_differ_waits_until_the_index_is_mended",
+            "tests/node/repair/test_queues.py::test_a_message_of_which_index_and_queue_differ_waits_until_the_index_is_mended",
         ),
     ),
     Mutant(
@@ -107,7 +109,7 @@ MUTANTS = (
         '    same &= due_ms == units["due_ms"]\n',
         "",
         (
-            "tests/node/test_queue_damage.py::test_a_message_of_which_index_and_queue_differ_waits_until_the_index_is_mended",
+            "tests/node/repair/test_queues.py::test_a_message_of_which_index_and_queue_differ_waits_until_the_index_is_mended",
         ),
     ),
     Mutant(
@@ -115,14 +117,14 @@ MUTANTS = (
         "a rotten queue is found when a consumer needs it",
         'return far + hours + [("queue", q.queue) for q in self._machine.queues if q.units > q.first]',
         "return far + hours",
-        ("tests/node/test_queue_damage.py::test_the_scrub_finds_a_damaged_queue_beside_damaged_hours",),
+        ("tests/node/repair/test_queues.py::test_the_scrub_finds_a_damaged_queue_beside_damaged_hours",),
     ),
     Mutant(
         "the_scrub_passes_over_records",
         "a rotten record is found when a consumer needs it",
         "            found.append(damaged)\n            if self._ended.wait(size / self._settings.scrub",
         "            if self._ended.wait(size / self._settings.scrub",
-        ("tests/node/test_scrub.py::test_damage_in_any_hour_is_reported_once_with_its_place",),
+        ("tests/node/repair/test_scrubber.py::test_damage_in_any_hour_is_reported_once_with_its_place",),
     ),
     Mutant(
         "a_damaged_state_is_given_away",
@@ -130,7 +132,7 @@ MUTANTS = (
         '            if damage:\n                self._on_damage(damage)\n                raise SnapshotFailed(f"cannot',
         '            if False:\n                self._on_damage(damage)\n                raise SnapshotFailed(f"cannot',
         (
-            "tests/replication/test_state_transfer.py::test_a_state_with_a_damaged_index_or_queue_is_not_given",
+            "tests/replication/snapshot/test_state_files.py::test_a_state_with_a_damaged_index_or_queue_is_not_given",
         ),
     ),
     Mutant(
@@ -138,7 +140,7 @@ MUTANTS = (
         "damage of one disk becomes a majority's",
         '        if damage:\n            self._on_damage(damage)\n            raise SnapshotFailed(f"what',
         '        if False:\n            self._on_damage(damage)\n            raise SnapshotFailed(f"what',
-        ("tests/replication/test_state_transfer.py::test_a_state_that_came_damaged_is_not_used",),
+        ("tests/replication/snapshot/test_state_files.py::test_a_state_that_came_damaged_is_not_used",),
     ),
     Mutant(
         "indices_of_a_state_are_not_compared",
@@ -146,7 +148,7 @@ MUTANTS = (
         "        if checksum(path, hour.units * UNIT_BYTES) != hour.index_crc:\n",
         "        if False:\n",
         (
-            "tests/replication/test_state_transfer.py::test_a_state_with_a_damaged_index_or_queue_is_not_given",
+            "tests/replication/snapshot/test_state_files.py::test_a_state_with_a_damaged_index_or_queue_is_not_given",
         ),
     ),
     Mutant(
@@ -155,7 +157,7 @@ MUTANTS = (
         "        if found:\n            damage.queues.append",
         "        if False:\n            damage.queues.append",
         (
-            "tests/replication/test_state_transfer.py::test_a_state_with_a_damaged_index_or_queue_is_not_given",
+            "tests/replication/snapshot/test_state_files.py::test_a_state_with_a_damaged_index_or_queue_is_not_given",
         ),
     ),
     Mutant(
@@ -163,7 +165,9 @@ MUTANTS = (
         "a peer's state overwrites other files of the node",
         "            if not path.resolve().is_relative_to(side.resolve()):\n",
         "            if False:\n",
-        ("tests/replication/test_state_transfer.py::test_a_name_that_leads_out_of_the_folder_is_refused",),
+        (
+            "tests/replication/snapshot/test_state_files.py::test_a_name_that_leads_out_of_the_folder_is_refused",
+        ),
     ),
     Mutant(
         "a_queue_trimmed_to_its_end_is_sent_by_half",
@@ -171,7 +175,7 @@ MUTANTS = (
         "begin = first - first % BLOCK_UNITS",
         "begin = first",
         (
-            "tests/replication/test_ready_queue.py::test_a_queue_trimmed_to_its_end_still_names_the_file_that_proves_its_block",
+            "tests/replication/state_machine/test_ready_queue.py::test_a_queue_trimmed_to_its_end_still_names_the_file_that_proves_its_block",
         ),
     ),
     Mutant(
@@ -226,7 +230,7 @@ MUTANTS = (
         "            if now - began >= STALL_S:\n                self._pause(now)\n",
         "",
         (
-            "tests/replication/test_quick_disk.py::test_a_stall_is_remembered_for_30_s_however_many_writes_there_are",
+            "tests/replication/driver/test_adaptive_writes.py::test_a_stall_is_remembered_for_30_s_however_many_writes_there_are",
         ),
     ),
     Mutant(
@@ -235,7 +239,7 @@ MUTANTS = (
         "self._pause_s = min(2 * self._pause_s, PAUSE_S_MAX)",
         "pass",
         (
-            "tests/replication/test_quick_disk.py::test_stalls_that_come_again_are_remembered_for_longer_and_forgotten_in_time",
+            "tests/replication/driver/test_adaptive_writes.py::test_stalls_that_come_again_are_remembered_for_longer_and_forgotten_in_time",
         ),
     ),
     Mutant(
@@ -244,7 +248,7 @@ MUTANTS = (
         "if max(self._took_s) < QUICK_S and self._now() >= self._pause_ends_s:",
         "if self._now() >= self._pause_ends_s:",
         (
-            "tests/replication/test_quick_disk.py::test_a_quick_disk_is_written_on_the_loop_once_that_is_known",
+            "tests/replication/driver/test_adaptive_writes.py::test_a_quick_disk_is_written_on_the_loop_once_that_is_known",
         ),
     ),
     Mutant(
@@ -269,7 +273,7 @@ MUTANTS = (
         "return phase(data) is Phase.LEAVING and bool(_left(data))",
         "return False",
         (
-            "tests/node/test_rejoining.py::test_what_a_crash_in_the_middle_left_is_set_aside_at_the_next_start",
+            "tests/node/recovery/test_rejoin.py::test_what_a_crash_in_the_middle_left_is_set_aside_at_the_next_start",
         ),
     ),
     Mutant(
@@ -277,7 +281,7 @@ MUTANTS = (
         "after a crash in the middle a node without its journal votes",
         "    _mark(data, Phase.LEAVING)  # first",
         "    # first",
-        ("tests/node/test_rejoining.py::test_what_is_set_aside_is_whole_and_out_of_the_way",),
+        ("tests/node/recovery/test_rejoin.py::test_what_is_set_aside_is_whole_and_out_of_the_way",),
     ),
     Mutant(
         "others_may_read_the_data",
@@ -327,7 +331,7 @@ MUTANTS = (
         "            _write_all(self._fd(segment), part, position)\n            self._touched.add(segment)\n",
         "            _write_all(self._fd(segment), part, position)\n",
         (
-            "tests/replication/test_ready_queue.py"
+            "tests/replication/state_machine/test_ready_queue.py"
             "::test_all_files_that_were_written_are_synced_also_those_that_nothing_is_in_memory_of",
         ),
     ),
@@ -337,7 +341,7 @@ MUTANTS = (
         "            try:\n                _write_all(fd, part, position)\n",
         "            try:\n                pass\n",
         (
-            "tests/replication/test_ready_queue.py"
+            "tests/replication/state_machine/test_ready_queue.py"
             "::test_all_files_that_were_written_are_synced_also_those_that_nothing_is_in_memory_of",
         ),
     ),
@@ -347,7 +351,7 @@ MUTANTS = (
         "                os.close(fd)\n            written.add(segment)\n",
         "                os.close(fd)\n",
         (
-            "tests/replication/test_ready_queue.py"
+            "tests/replication/state_machine/test_ready_queue.py"
             "::test_all_files_that_were_written_are_synced_also_those_that_nothing_is_in_memory_of",
         ),
     ),
@@ -357,7 +361,7 @@ MUTANTS = (
         "        if len(self._tail) > (TAIL_UNITS + self.queue % TAIL_UNITS) * UNIT_BYTES:\n",
         "        if False:\n",
         (
-            "tests/replication/test_ready_queue.py"
+            "tests/replication/state_machine/test_ready_queue.py"
             "::test_units_that_are_in_memory_alone_are_read_and_a_thread_writes_them_while_more_come",
         ),
     ),
@@ -367,7 +371,7 @@ MUTANTS = (
         "memoryview(units), start * UNIT_BYTES)\n        self._touched.add(segment)\n",
         "memoryview(units), start * UNIT_BYTES)\n",
         (
-            "tests/replication/test_ready_queue.py::test_damaged_units_are_mended_by_their_own_bytes_and_by_no_others",
+            "tests/replication/state_machine/test_ready_queue.py::test_damaged_units_are_mended_by_their_own_bytes_and_by_no_others",
         ),
     ),
     Mutant(
@@ -384,7 +388,7 @@ MUTANTS = (
         "the process is killed instead of saying what is damaged",
         "    if file.stat().st_size < needed:\n",
         "    if False:\n",
-        ("tests/replication/test_journal_damage.py",),
+        ("tests/replication/journal/test_damage.py",),
     ),
     Mutant(
         "a_side_folder_is_not_forced_to_disk",
@@ -409,7 +413,9 @@ MUTANTS = (
         "a node goes on from a state of long ago",
         "        if others and not pointer.exists():\n",
         "        if False:\n",
-        ("tests/replication/test_state_transfer.py::test_states_that_no_pointer_names_are_not_removed",),
+        (
+            "tests/replication/snapshot/test_state_files.py::test_states_that_no_pointer_names_are_not_removed",
+        ),
     ),
     Mutant(
         "a_second_checkpoint_follows_a_failed_sync",
@@ -424,7 +430,7 @@ MUTANTS = (
         "        if self.base > end or len(self._crcs) != end // BLOCK_UNITS - self.base // BLOCK_UNITS + 1:\n",
         "        if False:\n",
         (
-            "tests/replication/test_ready_queue.py::test_checksums_that_are_not_as_many_as_the_blocks_are_refused",
+            "tests/replication/state_machine/test_ready_queue.py::test_checksums_that_are_not_as_many_as_the_blocks_are_refused",
         ),
     ),
     Mutant(
@@ -433,7 +439,7 @@ MUTANTS = (
         "self.base = end if base is None else base",
         "self.base = 0 if base is None else base",
         (
-            "tests/replication/test_ready_queue.py"
+            "tests/replication/state_machine/test_ready_queue.py"
             "::test_units_of_a_version_without_checksums_are_read_and_later_ones_are_proven",
         ),
     ),
@@ -443,7 +449,7 @@ MUTANTS = (
         "            if self.end % BLOCK_UNITS == 0:\n                self._crcs.append(self.crc)\n",
         "            if self.end % BLOCK_UNITS == 1:\n                self._crcs.append(self.crc)\n",
         (
-            "tests/replication/test_ready_queue.py"
+            "tests/replication/state_machine/test_ready_queue.py"
             "::test_units_come_back_as_they_were_appended_also_after_a_restart",
         ),
     ),
@@ -453,7 +459,7 @@ MUTANTS = (
         "        self.proof.forget(self.first)\n",
         "",
         (
-            "tests/replication/test_ready_queue.py::test_what_was_trimmed_is_proven_no_more_and_the_rest_still_is",
+            "tests/replication/state_machine/test_ready_queue.py::test_what_was_trimmed_is_proven_no_more_and_the_rest_still_is",
         ),
     ),
     Mutant(
@@ -462,7 +468,7 @@ MUTANTS = (
         "        base = offset - offset % BLOCK_UNITS\n",
         "        base = offset + -offset % BLOCK_UNITS\n",
         (
-            "tests/replication/test_ready_queue.py::test_what_was_trimmed_is_proven_no_more_and_the_rest_still_is",
+            "tests/replication/state_machine/test_ready_queue.py::test_what_was_trimmed_is_proven_no_more_and_the_rest_still_is",
         ),
     ),
     Mutant(
@@ -470,7 +476,7 @@ MUTANTS = (
         "released messages are lost",
         "for segment in range(before // SEGMENT_UNITS, self.first // SEGMENT_UNITS):",
         "for segment in range(before // SEGMENT_UNITS, self.first // SEGMENT_UNITS + 1):",
-        ("tests/replication/test_ready_queue.py::test_what_is_trimmed_goes_by_whole_files",),
+        ("tests/replication/state_machine/test_ready_queue.py::test_what_is_trimmed_goes_by_whole_files",),
     ),
     Mutant(
         "a_queue_without_its_last_file_is_opened",
@@ -478,7 +484,7 @@ MUTANTS = (
         "            if not self._path(first).exists():\n                raise QueueDamaged",
         "            if False:\n                raise QueueDamaged",
         (
-            "tests/replication/test_ready_queue.py::test_a_queue_without_the_file_that_it_goes_on_in_is_not_opened",
+            "tests/replication/state_machine/test_ready_queue.py::test_a_queue_without_the_file_that_it_goes_on_in_is_not_opened",
         ),
     ),
     Mutant(
@@ -487,7 +493,7 @@ MUTANTS = (
         '        except FileNotFoundError:\n            data = b""\n',
         "        except FileNotFoundError:\n            return\n",
         (
-            "tests/replication/test_ready_queue.py::test_a_scan_finds_what_is_damaged_in_each_file_in_portions",
+            "tests/replication/state_machine/test_ready_queue.py::test_a_scan_finds_what_is_damaged_in_each_file_in_portions",
         ),
     ),
     Mutant(
@@ -495,14 +501,16 @@ MUTANTS = (
         "a state is joined from two",
         "    return kept.size_bytes if crc == kept.crc32c else 0\n",
         "    return kept.size_bytes\n",
-        ("tests/replication/test_snapshot.py::test_of_a_file_only_what_follows_its_own_beginning_is_sent",),
+        (
+            "tests/replication/snapshot/test_transfer.py::test_of_a_file_only_what_follows_its_own_beginning_is_sent",
+        ),
     ),
     Mutant(
         "a_whole_file_that_is_kept_is_not_compared",
         "a state has a rotten file",
         "            return kept.crc32c == file.crc32c\n",
         "            return True\n",
-        ("tests/replication/test_snapshot.py::test_what_is_here_and_differs_is_replaced",),
+        ("tests/replication/snapshot/test_transfer.py::test_what_is_here_and_differs_is_replaced",),
     ),
     Mutant(
         "chunks_may_leave_a_hole",
@@ -510,7 +518,7 @@ MUTANTS = (
         "if (chunk.file, chunk.offset) != (self._file, self._offset) or not chunk.data:",
         "if chunk.file != self._file or not chunk.data:",
         (
-            "tests/replication/test_snapshot.py::test_a_part_of_another_place_is_noticed_though_the_files_bytes_are_all_there",
+            "tests/replication/snapshot/test_transfer.py::test_a_part_of_another_place_is_noticed_though_the_files_bytes_are_all_there",
         ),
     ),
     Mutant(
@@ -519,7 +527,7 @@ MUTANTS = (
         "    await run_blocking(sink.prove)\n",
         "",
         (
-            "tests/replication/test_snapshot.py::test_what_came_whole_and_is_damaged_all_the_same_is_not_taken",
+            "tests/replication/snapshot/test_transfer.py::test_what_came_whole_and_is_damaged_all_the_same_is_not_taken",
         ),
     ),
     Mutant(
@@ -528,7 +536,7 @@ MUTANTS = (
         "            if path.is_file() and path.relative_to(side).as_posix() not in names:\n",
         "            if False:\n",
         (
-            "tests/replication/test_state_transfer.py"
+            "tests/replication/snapshot/test_state_files.py"
             "::test_an_arrival_that_was_interrupted_keeps_what_came_and_no_other_file",
         ),
     ),
@@ -538,7 +546,7 @@ MUTANTS = (
         "        self._machine.snapshots += 1  # before",
         "        self._machine.snapshots += 0  # before",
         (
-            "tests/replication/test_state_transfer.py"
+            "tests/replication/snapshot/test_state_files.py"
             "::test_what_a_snapshot_names_is_deleted_only_once_it_is_given",
         ),
     ),
@@ -548,7 +556,7 @@ MUTANTS = (
         "        except BaseException:\n            self._machine.snapshots -= 1\n",
         "        except BaseException:\n            pass\n",
         (
-            "tests/replication/test_state_transfer.py::test_a_state_with_a_damaged_index_or_queue_is_not_given",
+            "tests/replication/snapshot/test_state_files.py::test_a_state_with_a_damaged_index_or_queue_is_not_given",
         ),
     ),
 )

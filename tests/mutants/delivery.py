@@ -26,7 +26,7 @@ MUTANTS = (
         "a cancel is answered as done, and the message is delivered",
         "pending = ~partition.is_gone(known) & ~are_released(partition, cut, known)",
         "pending = ~partition.is_gone(known)",
-        ("tests/replication/test_machine.py::test_a_cancelled_message_is_never_released",),
+        ("tests/replication/state_machine/test_machine.py::test_a_cancelled_message_is_never_released",),
     ),
     Mutant(
         "overtaken_messages_are_released_again",
@@ -78,7 +78,7 @@ MUTANTS = (
         "known = self._known(*key, bounds) if key[0] else None",
         "known = None",
         (
-            "tests/replication/test_machine.py::test_a_repeated_request_returns_the_first_answer_and_schedules_nothing",
+            "tests/replication/state_machine/test_machine.py::test_a_repeated_request_returns_the_first_answer_and_schedules_nothing",
         ),
     ),
     Mutant(
@@ -86,21 +86,27 @@ MUTANTS = (
         "a message is scheduled twice",
         "if key in taken or (key[0] and self._producers.full(key[0], bounds, len(parts))):",
         "if key[0] and self._producers.full(key[0], bounds, len(parts)):",
-        ("tests/replication/test_machine.py::test_a_request_repeated_within_one_entry_is_scheduled_once",),
+        (
+            "tests/replication/state_machine/test_machine.py::test_a_request_repeated_within_one_entry_is_scheduled_once",
+        ),
     ),
     Mutant(
         "a_forgotten_request_is_scheduled_again",
         "a message is scheduled twice",
         "return known is not None and sequence < known.floor",
         "return False",
-        ("tests/replication/test_producers.py::test_the_window_forgets_the_oldest_and_says_so",),
+        (
+            "tests/replication/state_machine/test_producer_answers.py::test_the_window_forgets_the_oldest_and_says_so",
+        ),
     ),
     Mutant(
         "a_batch_is_taken_by_half",
         "a topic's bound is overrun",
         "        if most and pending + coming > most:\n",
         "        if False:\n",
-        ("tests/replication/test_shaping.py::test_a_refused_request_may_come_again_under_its_number",),
+        (
+            "tests/replication/state_machine/test_shaping.py::test_a_refused_request_may_come_again_under_its_number",
+        ),
     ),
     Mutant(
         "the_bound_of_a_second_is_not_looked_at",
@@ -108,7 +114,7 @@ MUTANTS = (
         "        if most and self._wheel.pending + coming > most:\n",
         "        if False:\n",
         (
-            "tests/replication/test_shaping.py::test_the_nearest_second_with_room_has_room_for_all_and_is_not_past",
+            "tests/replication/state_machine/test_shaping.py::test_the_nearest_second_with_room_has_room_for_all_and_is_not_past",
         ),
     ),
     Mutant(
@@ -116,21 +122,21 @@ MUTANTS = (
         "acknowledged messages are delivered again",
         "        self.acked.update(offsets[~stale].tolist())\n",
         "",
-        ("tests/replication/test_groups.py::test_it_is_a_set_with_a_floor",),
+        ("tests/replication/state_machine/test_acknowledged.py::test_it_is_a_set_with_a_floor",),
     ),
     Mutant(
         "the_floor_runs_over_a_gap",
         "a message that nobody acknowledged is lost",
         "if self.acked.rank(self.floor + run + step - 1) == run + step:",
         "if self.acked.rank(self.floor + run + step) >= run + 1:",
-        ("tests/replication/test_groups.py::test_it_is_a_set_with_a_floor",),
+        ("tests/replication/state_machine/test_acknowledged.py::test_it_is_a_set_with_a_floor",),
     ),
     Mutant(
         "a_blocked_lane_is_open",
         "a message with an ordering key overtakes its retry",
         "return retry is not None or lane in self._taken or lane in self._held",
         "return lane in self._taken or lane in self._held",
-        ("tests/node/test_group_keys.py::test_a_cancelled_retry_is_waited_for_no_more",),
+        ("tests/node/delivery/test_group_keys.py::test_a_cancelled_retry_is_waited_for_no_more",),
     ),
     Mutant(
         "a_taken_lane_is_open",
@@ -138,7 +144,7 @@ MUTANTS = (
         "return retry is not None or lane in self._taken or lane in self._held",
         "return retry is not None or lane in self._held",
         (
-            "tests/node/test_group_keys.py::test_messages_of_a_key_come_one_after_another_and_other_keys_are_not_held_up",
+            "tests/node/delivery/test_group_keys.py::test_messages_of_a_key_come_one_after_another_and_other_keys_are_not_held_up",
         ),
     ),
     Mutant(
@@ -147,7 +153,7 @@ MUTANTS = (
         "return retry is not None or lane in self._taken or lane in self._held",
         "return retry is not None or lane in self._taken",
         (
-            "tests/node/test_group_keys.py::test_what_may_be_in_hand_after_a_failover_holds_its_key_until_its_consumer_is_back",
+            "tests/node/delivery/test_group_keys.py::test_what_may_be_in_hand_after_a_failover_holds_its_key_until_its_consumer_is_back",
         ),
     ),
     Mutant(
@@ -164,77 +170,87 @@ MUTANTS = (
         "a crash repeats messages without their mark",
         "heard = self._said and self._said[0][0] <= confirmed_s",
         "heard = bool(self._said)",
-        ("tests/node/test_reserve.py::test_nothing_is_handed_over_before_a_majority_has_answered",),
+        (
+            "tests/node/delivery/test_reservation.py::test_nothing_is_handed_over_before_a_majority_has_answered",
+        ),
     ),
     Mutant(
         "what_may_be_in_hand_is_not_held",
         "after a failover messages go to two consumers at once",
         "        if len(self._held):\n            self.held_until_ms = until_ms\n",
         "        if False:\n            self.held_until_ms = until_ms\n",
-        ("tests/node/test_feed.py::test_after_a_failover_what_may_be_in_hand_is_held_then_goes_out_marked",),
+        (
+            "tests/node/delivery/test_feed.py::test_after_a_failover_what_may_be_in_hand_is_held_then_goes_out_marked",
+        ),
     ),
     Mutant(
         "a_repeated_message_bears_no_mark",
         "a repeated delivery cannot be told from the first",
         "self._wait(held[~self._acknowledged.contains(held)], maybe_duplicate=True)",
         "self._wait(held[~self._acknowledged.contains(held)], maybe_duplicate=False)",
-        ("tests/node/test_feed.py::test_after_a_failover_what_may_be_in_hand_is_held_then_goes_out_marked",),
+        (
+            "tests/node/delivery/test_feed.py::test_after_a_failover_what_may_be_in_hand_is_held_then_goes_out_marked",
+        ),
     ),
     Mutant(
         "what_was_acknowledged_is_given_out_again",
         "an acknowledged message is delivered again after a failover",
         "self._wait(held[~self._acknowledged.contains(held)], maybe_duplicate=True)",
         "self._wait(held, maybe_duplicate=True)",
-        ("tests/node/test_feed.py::test_after_a_failover_what_may_be_in_hand_is_held_then_goes_out_marked",),
+        (
+            "tests/node/delivery/test_feed.py::test_after_a_failover_what_may_be_in_hand_is_held_then_goes_out_marked",
+        ),
     ),
     Mutant(
         "anothers_message_can_be_acknowledged",
         "a late acknowledgement settles what another has in hand",
         "if batch is not None and batch.consumer == consumer:",
         "if batch is not None:",
-        ("tests/node/test_feed.py::test_an_ack_of_what_another_has_in_hand_is_not_taken",),
+        ("tests/node/delivery/test_feed.py::test_an_ack_of_what_another_has_in_hand_is_not_taken",),
     ),
     Mutant(
         "leases_never_end",
         "what a dead consumer had in hand is never delivered again",
         "while most > 0 and self._heap and (self._heap[0][3].left == 0 or self._heap[0][0] <= now_ms):",
         "while most > 0 and self._heap and self._heap[0][3].left == 0:",
-        ("tests/node/test_feed.py::test_what_is_still_in_hand_when_a_lease_ends_is_given_up",),
+        ("tests/node/delivery/test_feed.py::test_what_is_still_in_hand_when_a_lease_ends_is_given_up",),
     ),
     Mutant(
         "attempts_have_no_end",
         "a message that cannot be handled comes round for ever",
         "dead = copy.attempt > settings.attempts_max",
         "dead = False",
-        ("tests/node/test_retries.py::test_after_the_last_attempt_it_is_a_dead_letter_with_its_history",),
+        (
+            "tests/node/delivery/test_retries.py::test_after_the_last_attempt_it_is_a_dead_letter_with_its_history",
+        ),
     ),
     Mutant(
         "a_rate_is_not_kept",
         "a topic's rate is overrun",
         "        if due and self.queue.pace.bounded:\n",
         "        if False:\n",
-        ("tests/node/test_feed.py::test_a_rate_holds_back_what_is_due_until_it_opens",),
+        ("tests/node/delivery/test_feed.py::test_a_rate_holds_back_what_is_due_until_it_opens",),
     ),
     Mutant(
         "hours_that_are_needed_are_deleted",
         "a message waiting for its group is deleted",
         "for hour in hours.keys() - needed},",
         "for hour in hours},",
-        ("tests/node/test_retention.py::test_an_hour_goes_whole_once_nothing_points_into_it",),
+        ("tests/node/leader/test_retention.py::test_an_hour_goes_whole_once_nothing_points_into_it",),
     ),
     Mutant(
         "queues_are_cut_ahead_of_their_groups",
         "unacknowledged messages are deleted",
         "return max(queue.first, min(kept, self._floor(queue, queue.units)))",
         "return max(queue.first, kept)",
-        ("tests/node/test_retention.py::test_what_every_group_is_past_goes_when_its_time_is_over",),
+        ("tests/node/leader/test_retention.py::test_what_every_group_is_past_goes_when_its_time_is_over",),
     ),
     Mutant(
         "time_runs_back_under_one_leader",
         "messages come early",
         "        self._last_ms = max(self._last_ms, now)\n        return self._last_ms",
         "        self._last_ms = now\n        return self._last_ms",
-        ("tests/node/test_cluster_time.py::test_it_stands_still_rather_than_run_back",),
+        ("tests/node/clock/test_cluster_time.py::test_it_stands_still_rather_than_run_back",),
     ),
     Mutant(
         "one_wrong_clock_moves_time",
@@ -242,7 +258,7 @@ MUTANTS = (
         "return 2 * same > 1 + len(clocks)",
         "return True",
         (
-            "tests/node/test_cluster_time.py::test_a_leader_whose_clock_is_wrong_counts_delays_from_the_latest_that_the_others_may_show",
+            "tests/node/clock/test_cluster_time.py::test_a_leader_whose_clock_is_wrong_counts_delays_from_the_latest_that_the_others_may_show",
         ),
     ),
     Mutant(
@@ -250,7 +266,7 @@ MUTANTS = (
         "a delay is shorter than asked",
         "        return max(self.now_ms(), math.ceil(latest))",
         "        return self.now_ms()",
-        ("tests/node/test_cluster_time.py::test_a_delay_is_counted_from_no_earlier_than_now",),
+        ("tests/node/clock/test_cluster_time.py::test_a_delay_is_counted_from_no_earlier_than_now",),
     ),
     Mutant(
         "a_first_leader_goes_by_the_later_clock",
@@ -258,7 +274,7 @@ MUTANTS = (
         "least = median_low([0.0, *(offset - error for offset, error in clocks)])",
         "least = max([0.0, *(offset - error for offset, error in clocks)])",
         (
-            "tests/node/test_cluster_time.py::test_a_node_that_begins_to_lead_goes_by_the_earlier_of_two_clocks_if_it_knows_no_more",
+            "tests/node/clock/test_cluster_time.py::test_a_node_that_begins_to_lead_goes_by_the_earlier_of_two_clocks_if_it_knows_no_more",
         ),
     ),
     Mutant(
@@ -266,7 +282,7 @@ MUTANTS = (
         "messages come early",
         "    start_ms = max(next_due_ms, frontier_ms) - commit_ms\n",
         "    start_ms = max(next_due_ms, frontier_ms) // 1000 * 1000 - commit_ms\n",
-        ("tests/node/test_dispatch_plan.py::test_a_steady_stream_needs_one_release_a_period",),
+        ("tests/node/leader/test_dispatch_plan.py::test_a_steady_stream_needs_one_release_a_period",),
         argued="a release before its time is only early to be committed: the hand-over waits for each due time",
     ),
     Mutant(
@@ -275,7 +291,7 @@ MUTANTS = (
         'return bisect_right(self._waiting["due_ms"], now_ms)  # searchsorted copies a column of a table first',
         "return len(self._waiting)",
         (
-            "tests/node/test_feed.py::test_what_a_leader_nobody_heard_may_have_handed_over_goes_out_at_its_time_marked",
+            "tests/node/delivery/test_feed.py::test_what_a_leader_nobody_heard_may_have_handed_over_goes_out_at_its_time_marked",
         ),
     ),
     Mutant(
@@ -284,7 +300,7 @@ MUTANTS = (
         "        if not self._context.may_serve():\n            self._wake_in(LEASE_LOOK_S)",
         "        if False:\n            self._wake_in(LEASE_LOOK_S)",
         (
-            "tests/node/test_group.py::test_what_falls_due_while_the_lease_is_over_is_handed_over_once_it_is_back",
+            "tests/node/delivery/test_group.py::test_what_falls_due_while_the_lease_is_over_is_handed_over_once_it_is_back",
         ),
     ),
     Mutant(
@@ -292,6 +308,6 @@ MUTANTS = (
         "an acknowledged message is delivered again",
         "                    stale = await self._acknowledge(feed.queue.queue, offsets)\n",
         "                    self._context.spawn(self._acknowledge(feed.queue.queue, offsets))\n",
-        ("tests/node/test_group.py::test_an_ack_is_answered_once_it_is_committed_and_not_before",),
+        ("tests/node/delivery/test_group.py::test_an_ack_is_answered_once_it_is_committed_and_not_before",),
     ),
 )

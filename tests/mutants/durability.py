@@ -18,7 +18,7 @@ MUTANTS = (
         "    if google_crc32c.value(payload) != crc:\n",
         "    if False:\n",
         (
-            "tests/replication/test_journal_damage.py::test_an_entry_that_rots_after_the_start_is_refused_when_it_is_read",
+            "tests/replication/journal/test_damage.py::test_an_entry_that_rots_after_the_start_is_refused_when_it_is_read",
         ),
     ),
     Mutant(
@@ -26,14 +26,14 @@ MUTANTS = (
         "an entry of another log passes",
         "                if not follows(entry, stored, chain):\n",
         "                if False:\n",
-        ("tests/replication/test_journal_damage.py::test_an_entry_of_another_log_is_refused_at_the_start",),
+        ("tests/replication/journal/test_damage.py::test_an_entry_of_another_log_is_refused_at_the_start",),
     ),
     Mutant(
         "the_end_of_the_log_is_not_compared",
         "a log that lost its end starts and votes",
         "if end and (self._last, chain) != (end, self._head.last_chain):",
         "if False:",
-        ("tests/replication/test_journal_damage.py::test_a_missing_entry_is_refused_at_the_start",),
+        ("tests/replication/journal/test_damage.py::test_a_missing_entry_is_refused_at_the_start",),
     ),
     Mutant(
         "the_head_of_the_journal_is_not_compared",
@@ -41,7 +41,7 @@ MUTANTS = (
         "if len(sealed) < _CRC.size or seal(sealed[_CRC.size :]) != sealed:",
         "if False:",
         (
-            "tests/replication/test_journal_damage.py::test_a_flipped_bit_of_term_or_vote_is_refused_at_the_start",
+            "tests/replication/journal/test_damage.py::test_a_flipped_bit_of_term_or_vote_is_refused_at_the_start",
         ),
     ),
     Mutant(
@@ -49,14 +49,14 @@ MUTANTS = (
         "a defect elsewhere loses acknowledged entries",
         "if index <= max(self._head.commit_index, self._first):",
         "if False:",
-        ("tests/replication/test_journal.py::test_committed_entries_cannot_be_deleted",),
+        ("tests/replication/journal/test_journal.py::test_committed_entries_cannot_be_deleted",),
     ),
     Mutant(
         "the_log_may_be_compacted_beyond_commit",
         "uncommitted entries are forgotten",
         "if first > self._head.commit_index:",
         "if False:",
-        ("tests/replication/test_journal.py::test_what_is_not_committed_cannot_be_compacted",),
+        ("tests/replication/journal/test_journal.py::test_what_is_not_committed_cannot_be_compacted",),
     ),
     Mutant(
         "the_log_may_become_empty",
@@ -64,7 +64,7 @@ MUTANTS = (
         "first = min(index, self._last - 1)",
         "first = index",
         (
-            "tests/replication/test_journal.py::test_compacting_moves_the_start_and_keeps_at_least_two_entries",
+            "tests/replication/journal/test_journal.py::test_compacting_moves_the_start_and_keeps_at_least_two_entries",
         ),
     ),
     Mutant(
@@ -72,14 +72,14 @@ MUTANTS = (
         "a node votes twice in a term",
         "if term < self._head.term:",
         "if False:",
-        ("tests/replication/test_journal.py::test_a_term_never_goes_back",),
+        ("tests/replication/journal/test_journal.py::test_a_term_never_goes_back",),
     ),
     Mutant(
         "commit_ahead_of_the_disk",
         "after a restart entries count as committed that are on no majority",
         "return max(1, min(self._head.commit_index, self.durable_index))",
         "return max(1, self._head.commit_index)",
-        ("tests/replication/test_journal.py::test_a_commit_index_never_exceeds_what_is_durable",),
+        ("tests/replication/journal/test_journal.py::test_a_commit_index_never_exceeds_what_is_durable",),
     ),
     Mutant(
         "a_boot_has_no_number",
@@ -87,7 +87,7 @@ MUTANTS = (
         "        self._head.boot += 1\n        self._first",
         "        self._first",
         (
-            "tests/replication/test_journal.py::test_each_opening_has_a_higher_boot_number_and_the_same_incarnation",
+            "tests/replication/journal/test_journal.py::test_each_opening_has_a_higher_boot_number_and_the_same_incarnation",
         ),
     ),
     Mutant(
@@ -96,7 +96,7 @@ MUTANTS = (
         "        self._head.boot += 1  # nothing said before may be taken as said after\n",
         "",
         (
-            "tests/replication/test_installing.py::test_what_was_said_before_an_install_can_be_told_from_what_is_said_after",
+            "tests/replication/driver/test_install_snapshot.py::test_what_was_said_before_an_install_can_be_told_from_what_is_said_after",
         ),
     ),
     Mutant(
@@ -105,7 +105,7 @@ MUTANTS = (
         "if self.term_at(position.index) == position.term and position.index > self._first:",
         "if False:",
         (
-            "tests/replication/test_journal.py::test_a_reset_to_an_entry_that_the_log_contains_keeps_what_follows_it",
+            "tests/replication/journal/test_journal.py::test_a_reset_to_an_entry_that_the_log_contains_keeps_what_follows_it",
         ),
     ),
     Mutant(
@@ -113,7 +113,7 @@ MUTANTS = (
         "entries that were cut off come back after a restart",
         "            self._staged.delete_from = index if staged is None else min(staged, index)\n",
         "",
-        ("tests/replication/test_journal.py",),
+        ("tests/replication/journal/test_journal.py",),
         argued="the head has the last index: what lies beyond is cut at the next start, and written over before",
     ),
     Mutant(
@@ -122,7 +122,7 @@ MUTANTS = (
         "            self.durable_index = before\n",
         "            pass\n",
         (
-            "tests/replication/test_journal.py::test_what_was_deleted_is_not_durable_when_others_take_its_place",
+            "tests/replication/journal/test_journal.py::test_what_was_deleted_is_not_durable_when_others_take_its_place",
         ),
     ),
     Mutant(
@@ -130,7 +130,7 @@ MUTANTS = (
         "a crash between swap and the journal's new start leaves two that do not belong together",
         "        self._head.installing.CopyFrom(position)\n        self._staged.head = True\n",
         "        self._head.installing.CopyFrom(position)\n",
-        ("tests/replication/test_journal.py::test_a_reset_leaves_a_mark_from_which_the_log_goes_on",),
+        ("tests/replication/journal/test_journal.py::test_a_reset_leaves_a_mark_from_which_the_log_goes_on",),
     ),
     Mutant(
         "an_interrupted_install_is_not_finished",
@@ -138,7 +138,7 @@ MUTANTS = (
         "        if applied >= journal.installing.index:\n            journal.reset()",
         "        if False:\n            journal.reset()",
         (
-            "tests/replication/test_installing.py::test_a_state_that_was_swapped_in_before_a_crash_has_its_journal_begin_with_it",
+            "tests/replication/driver/test_install_snapshot.py::test_a_state_that_was_swapped_in_before_a_crash_has_its_journal_begin_with_it",
         ),
     ),
     Mutant(
@@ -147,7 +147,7 @@ MUTANTS = (
         "if not journal.first_index - 1 <= applied <= journal.last_index:",
         "if False:",
         (
-            "tests/replication/test_installing.py::test_a_state_with_a_hole_between_it_and_the_journal_is_refused",
+            "tests/replication/driver/test_install_snapshot.py::test_a_state_with_a_hole_between_it_and_the_journal_is_refused",
         ),
     ),
     Mutant(
@@ -156,7 +156,7 @@ MUTANTS = (
         "return position.index > consensus.commit_index and is_plausible(position.term, consensus.term)",
         "return is_plausible(position.term, consensus.term)",
         (
-            "tests/replication/test_installing.py::test_a_state_is_taken_only_if_it_is_ahead_and_of_a_term_that_elections_lead_to",
+            "tests/replication/driver/test_install_snapshot.py::test_a_state_is_taken_only_if_it_is_ahead_and_of_a_term_that_elections_lead_to",
         ),
     ),
     Mutant(
@@ -173,7 +173,7 @@ MUTANTS = (
         "a damaged state is taken for the leader's",
         "if chunk.crc32c != google_crc32c.value(chunk.data):",
         "if False:",
-        ("tests/replication/test_snapshot.py",),
+        ("tests/replication/snapshot/test_transfer.py",),
         argued="the same bytes are in the checksum of their file, which is compared before anything is used",
     ),
     Mutant(
@@ -182,7 +182,7 @@ MUTANTS = (
         "if self._file >= 0 and self._crc != files[self._file].crc32c:",
         "if False:",
         (
-            "tests/replication/test_snapshot.py::test_a_part_damaged_together_with_its_checksum_is_noticed_by_the_files",
+            "tests/replication/snapshot/test_transfer.py::test_a_part_damaged_together_with_its_checksum_is_noticed_by_the_files",
         ),
     ),
     Mutant(
@@ -190,14 +190,14 @@ MUTANTS = (
         "a state without its last files is installed",
         "        if self._file < len(self.manifest.files):\n            raise SnapshotFailed",
         "        if False:\n            raise SnapshotFailed",
-        ("tests/replication/test_snapshot.py::test_a_missing_part_is_noticed",),
+        ("tests/replication/snapshot/test_transfer.py::test_a_missing_part_is_noticed",),
     ),
     Mutant(
         "a_state_of_an_uncommitted_entry_is_given_away",
         "a follower has what is committed nowhere",
         "if term is None or index > core.consensus.commit_index:",
         "if term is None:",
-        ("tests/replication/test_snapshot.py",),
+        ("tests/replication/snapshot/test_transfer.py",),
         argued="a state is of applied entries, and what is applied is committed: the check is a second line",
     ),
     Mutant(
@@ -219,7 +219,9 @@ MUTANTS = (
         "a power loss tears what the checkpoint counts",
         "            self.queues.take_files(),\n",
         "            [],\n",
-        ("tests/node/test_checkpoints.py::test_once_a_checkpoint_has_failed_this_process_writes_no_other",),
+        (
+            "tests/node/recovery/test_checkpoints.py::test_once_a_checkpoint_has_failed_this_process_writes_no_other",
+        ),
     ),
     Mutant(
         "hours_are_not_synced",
@@ -234,7 +236,7 @@ MUTANTS = (
         "        if self._halfway:\n            raise CheckpointRefused",
         "        if False:\n            raise CheckpointRefused",
         (
-            "tests/replication/test_starting_again.py::test_a_command_that_this_version_does_not_know_ends_the_replica_and_is_not_skipped",
+            "tests/replication/state_machine/test_starting_again.py::test_a_command_that_this_version_does_not_know_ends_the_replica_and_is_not_skipped",
         ),
     ),
     Mutant(
@@ -243,7 +245,7 @@ MUTANTS = (
         'if google_crc32c.value(stored[4:]).to_bytes(4, "little") != stored[:4]:',
         "if False:",
         (
-            "tests/replication/test_state_transfer.py::test_a_stored_checkpoint_with_a_flipped_bit_is_refused_at_the_start",
+            "tests/replication/snapshot/test_state_files.py::test_a_stored_checkpoint_with_a_flipped_bit_is_refused_at_the_start",
         ),
     ),
     Mutant(
@@ -252,7 +254,7 @@ MUTANTS = (
         "if checkpoint.apply_version not in (APPLY_VERSION, FAR_LOG_VERSION):",
         "if False:",
         (
-            "tests/replication/test_starting_again.py::test_the_state_of_another_apply_version_is_refused_with_what_to_do",
+            "tests/replication/state_machine/test_starting_again.py::test_the_state_of_another_apply_version_is_refused_with_what_to_do",
         ),
     ),
     Mutant(
@@ -261,7 +263,7 @@ MUTANTS = (
         "        if not from_start and _holds_something(folder):\n",
         "        if False:\n",
         (
-            "tests/replication/test_starting_again.py::test_without_a_checkpoint_only_a_log_from_its_start_takes_the_place_of_what_is_there",
+            "tests/replication/state_machine/test_starting_again.py::test_without_a_checkpoint_only_a_log_from_its_start_takes_the_place_of_what_is_there",
         ),
     ),
     Mutant(
@@ -284,7 +286,7 @@ MUTANTS = (
         "            if size < wanted * UNIT_BYTES:\n",
         "            if False:\n",
         (
-            "tests/replication/test_ready_queue.py::test_a_file_that_is_shorter_than_its_checkpoint_says_is_not_opened",
+            "tests/replication/state_machine/test_ready_queue.py::test_a_file_that_is_shorter_than_its_checkpoint_says_is_not_opened",
         ),
     ),
     Mutant(
@@ -302,7 +304,7 @@ MUTANTS = (
         "while self._obsolete and self.snapshots == 0:",
         "while self._obsolete:",
         (
-            "tests/replication/test_starting_again.py::test_a_replica_starts_though_a_power_cut_took_what_a_deleted_topic_had_just_got",
+            "tests/replication/state_machine/test_starting_again.py::test_a_replica_starts_though_a_power_cut_took_what_a_deleted_topic_had_just_got",
         ),
     ),
     Mutant(

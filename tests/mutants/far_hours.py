@@ -268,7 +268,7 @@ LASTING = (
         "if known is None or known[0] is not state:",
         "if known is None:",
         (
-            "tests/replication/test_checkpoint_cost.py"
+            "tests/replication/state_machine/test_checkpoint_cost.py"
             "::test_an_hour_is_built_once_in_the_thread_that_writes_and_anew_only_when_it_changes",
         ),
     ),
@@ -278,7 +278,7 @@ LASTING = (
         "apply_version=command_codec.FAR_LOG_VERSION if far else command_codec.APPLY_VERSION,",
         "apply_version=command_codec.APPLY_VERSION,",
         (
-            "tests/replication/test_starting_again.py"
+            "tests/replication/state_machine/test_starting_again.py"
             "::test_a_state_with_a_far_log_is_refused_by_versions_that_know_none",
         ),
     ),
@@ -316,7 +316,7 @@ LASTING = (
         "        if not keep:\n            self._delete(map(folder_name",
         "        if True:\n            self._delete(map(folder_name",
         (
-            "tests/replication/test_state_transfer.py"
+            "tests/replication/snapshot/test_state_files.py"
             "::test_what_a_snapshot_names_is_deleted_only_once_it_is_given",
         ),
     ),
@@ -326,7 +326,7 @@ LASTING = (
         "        if checksum(path, segment.units * FAR_UNIT_BYTES) != segment.index_crc:\n",
         "        if False:\n",
         (
-            "tests/replication/test_state_transfer.py::test_a_state_with_a_damaged_index_or_queue_is_not_given",
+            "tests/replication/snapshot/test_state_files.py::test_a_state_with_a_damaged_index_or_queue_is_not_given",
         ),
     ),
     Mutant(
@@ -335,7 +335,7 @@ LASTING = (
         '        files.append((f"{name}/delay.log", segment.log_bytes))\n',
         "",
         (
-            "tests/replication/test_state_transfer.py"
+            "tests/replication/snapshot/test_state_files.py"
             "::test_a_state_with_far_messages_goes_on_where_it_was_taken",
         ),
     ),
@@ -344,7 +344,7 @@ LASTING = (
         "a consumer gets a rotten message",
         "        records[damaged] = None\n    records += _read_written",
         "        pass\n    records += _read_written",
-        ("tests/node/test_scrub.py::test_damage_in_the_far_log_is_reported",),
+        ("tests/node/repair/test_scrubber.py::test_damage_in_the_far_log_is_reported",),
     ),
     Mutant(
         "a_damaged_far_record_moves_its_neighbours",
@@ -358,7 +358,7 @@ LASTING = (
         "the scrub passes over a rotten far index",
         "        found = await self._run_blocking(partial(self._read, wheel.walk_far(state)))",
         "        found = np.empty(0, np.uint32)",
-        ("tests/node/test_scrub.py::test_damage_in_the_far_log_is_reported",),
+        ("tests/node/repair/test_scrubber.py::test_damage_in_the_far_log_is_reported",),
     ),
 )
 
@@ -538,7 +538,7 @@ SUMS = (
         "a checkpoint cannot be written",
         "self.message_sum = (self.message_sum + some) % (1 << 64)",
         "self.message_sum = self.message_sum + some",
-        ("tests/replication/test_starting_again.py",),
+        ("tests/replication/state_machine/test_starting_again.py",),
     ),
 )
 

@@ -1,16 +1,16 @@
-"""Mutants of how a member without a journal begins, and of who is known to have spoken."""
+"""Mutants of how a member without a journal begins, who is known to have spoken, and of changes of members."""
 
 from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-UNIT = "tests/replication/test_founding.py"
+UNIT = "tests/replication/driver/test_first_start.py"
 LOST = f"{UNIT}::test_whose_name_has_spoken_before_has_lost_its_journal_whatever_others_say"
 LATE = f"{UNIT}::test_who_comes_late_begins_once_nobody_is_left_who_may_have_heard_it"
 NEW = f"{UNIT}::test_a_node_alone_begins_and_so_does_a_majority_that_is_new"
 TWO = f"{UNIT}::test_one_of_two_begins_anew_for_the_other_has_all_and_elects_nobody_alone"
 PLAYED = "tests/simulation/test_state_and_members.py"
-REGISTER = "tests/replication/test_register.py"
+REGISTER = "tests/replication/test_spoken_peers.py"
 EMPTIED = f"{PLAYED}::test_a_voter_with_an_emptied_disk_does_not_vote_and_comes_back_as_a_newcomer"
 AWAY = f"{PLAYED}::test_a_voter_whom_only_the_one_that_is_away_has_heard_waits_for_its_word"
 BEGUN = f"{PLAYED}::test_a_new_cluster_begins_with_a_majority_and_the_others_whenever_they_come"
@@ -176,7 +176,7 @@ MUTANTS = (
         "            known.pop(change.node, None)\n            if change.incarnation:\n",
         "            if change.incarnation:\n",
         (
-            "tests/replication/test_membership.py::test_a_member_that_was_removed_has_no_journal_until_it_is_added_with_one",
+            "tests/replication/raft/test_membership.py::test_a_member_that_was_removed_has_no_journal_until_it_is_added_with_one",
         ),
     ),
     Mutant(
@@ -213,5 +213,46 @@ MUTANTS = (
         '            raise MembershipRefused("another change is running")\n',
         "            pass\n",
         (f"{PLAYED}::test_a_change_of_members_that_cannot_be_made_is_refused_and_changes_nothing",),
+    ),
+    Mutant(
+        "two_changes_of_members_at_once",
+        "a cut-off leader removes its peers one by one and is its own majority",
+        "        if self._SyncObj__raftLastApplied < self.change_index:\n            return False\n",
+        "",
+        ("tests/replication/raft/test_consensus.py::test_a_second_change_of_members_waits_for_the_first",),
+    ),
+    Mutant(
+        "a_newcomer_counts_before_it_has_learnt",
+        "a majority waits for an empty disk",
+        "while lag > core.settings.learner_lag_max or core.consensus.match_index(node) == 0:",
+        "while False:",
+        (
+            "tests/simulation/test_state_and_members.py::test_every_member_is_replaced_one_by_one_and_nothing_is_lost",
+        ),
+    ),
+    Mutant(
+        "leaving_is_answered_without_a_barrier",
+        "an older removal passes for this one, and the node votes on as a member",
+        "        await core.read_barrier()  # a leader of before may not know that it was added again since\n",
+        "",
+        ("tests/simulation/test_state_and_members.py::test_only_a_leader_knows_that_a_node_has_left",),
+    ),
+    Mutant(
+        "leaving_is_answered_before_it_is_applied",
+        "a node that has lost its data is told it has left, and has not",
+        "while any(index > core.applied for index, _ in core.journal.membership_changes):",
+        "while False:",
+        (
+            "tests/simulation/test_state_and_members.py::test_nobody_is_told_to_have_left_before_it_is_committed",
+        ),
+    ),
+    Mutant(
+        "a_change_counts_when_applied",
+        "a restarted node counts majorities of members long gone",
+        "        for index, payload in journal.membership_changes:  # effective once in the log, not once applied (S19)\n            self._raft.change_cluster(payload)\n",
+        "        for index, _payload in journal.membership_changes:\n",
+        (
+            "tests/replication/raft/test_consensus.py::test_a_change_of_members_counts_from_the_log_also_after_a_restart",
+        ),
     ),
 )

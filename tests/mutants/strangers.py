@@ -26,14 +26,18 @@ PEERS = (
         "a stranger is given tickets and the state",
         "        if not self.admits(claimed):\n",
         "        if False:\n",
-        ("tests/replication/test_peer_gate.py::test_nobody_speaks_for_another_and_no_stranger_speaks",),
+        (
+            "tests/replication/transport/test_peer_gate.py::test_nobody_speaks_for_another_and_no_stranger_speaks",
+        ),
     ),
     Mutant(
         "a_certificate_speaks_for_any_node",
         "a client's certificate speaks for a node",
         "if names is not None and claimed not in names:",
         "if False:",
-        ("tests/replication/test_peer_gate.py::test_nobody_speaks_for_another_and_no_stranger_speaks",),
+        (
+            "tests/replication/transport/test_peer_gate.py::test_nobody_speaks_for_another_and_no_stranger_speaks",
+        ),
     ),
     Mutant(
         "who_left_to_come_back_is_a_stranger",
@@ -41,7 +45,7 @@ PEERS = (
         "return frozenset((*self.named(), *returning, *self._configured))",
         "return frozenset((*self.named(), *self._configured))",
         (
-            "tests/replication/test_membership.py::test_peers_are_those_named_those_configured_and_those_who_have_left_to_come_back",
+            "tests/replication/raft/test_membership.py::test_peers_are_those_named_those_configured_and_those_who_have_left_to_come_back",
         ),
     ),
     Mutant(
@@ -50,7 +54,7 @@ PEERS = (
         "if not terms.is_plausible(terms.highest(message), self.term):",
         "if False:",
         (
-            "tests/replication/test_consensus.py::test_a_message_of_a_term_that_no_election_leads_to_counts_for_nothing",
+            "tests/replication/raft/test_consensus.py::test_a_message_of_a_term_that_no_election_leads_to_counts_for_nothing",
         ),
     ),
     Mutant(
@@ -59,7 +63,7 @@ PEERS = (
         "return term < TERM_END and (own == 0 or term <= own + TERM_STEP_MAX)",
         "return term < TERM_END",
         (
-            "tests/replication/test_consensus.py::test_a_message_of_a_term_that_no_election_leads_to_counts_for_nothing",
+            "tests/replication/raft/test_consensus.py::test_a_message_of_a_term_that_no_election_leads_to_counts_for_nothing",
         ),
     ),
     Mutant(
@@ -68,7 +72,7 @@ PEERS = (
         "    named.extend(entry.term for entry in message.append.entries)\n",
         "",
         (
-            "tests/replication/test_consensus.py::test_a_message_of_a_term_that_no_election_leads_to_counts_for_nothing",
+            "tests/replication/raft/test_consensus.py::test_a_message_of_a_term_that_no_election_leads_to_counts_for_nothing",
         ),
     ),
     Mutant(
@@ -77,7 +81,7 @@ PEERS = (
         "return position.index > consensus.commit_index and is_plausible(position.term, consensus.term)",
         "return position.index > consensus.commit_index",
         (
-            "tests/replication/test_installing.py::test_a_state_is_taken_only_if_it_is_ahead_and_of_a_term_that_elections_lead_to",
+            "tests/replication/driver/test_install_snapshot.py::test_a_state_is_taken_only_if_it_is_ahead_and_of_a_term_that_elections_lead_to",
         ),
     ),
     Mutant(
@@ -85,35 +89,39 @@ PEERS = (
         "who has overheard a ticket comes in with it",
         'return node if now < until else ""',
         "return node",
-        ("tests/replication/test_peer_listener.py::test_a_ticket_lets_in_once_and_for_a_while",),
+        ("tests/replication/transport/test_stream_listener.py::test_a_ticket_lets_in_once_and_for_a_while",),
     ),
     Mutant(
         "a_ticket_is_good_twice",
         "who has overheard a ticket comes in with it",
         "self._forget(ticket)",
         "pass",
-        ("tests/replication/test_peer_listener.py::test_a_ticket_lets_in_once_and_for_a_while",),
+        ("tests/replication/transport/test_stream_listener.py::test_a_ticket_lets_in_once_and_for_a_while",),
     ),
     Mutant(
         "a_ticket_speaks_for_any_node",
         "a node speaks as another one",
         "listener.inbound.open(frame, {self._peer})",
         "listener.inbound.open(frame)",
-        ("tests/replication/test_transport.py::test_garbage_ends_the_stream_and_no_other",),
+        ("tests/replication/transport/test_peer_transport.py::test_garbage_ends_the_stream_and_no_other",),
     ),
     Mutant(
         "any_token_meets",
         "who lacks the peers' token is given tickets",
         'if self._token and not hmac.compare_digest(f"Bearer {self._token}".encode(), str(shown).encode()):',
         "if False:",
-        ("tests/replication/test_transport.py::test_a_peer_without_the_clusters_token_is_not_listened_to",),
+        (
+            "tests/replication/transport/test_peer_transport.py::test_a_peer_without_the_clusters_token_is_not_listened_to",
+        ),
     ),
     Mutant(
         "nodes_of_another_cluster_meet",
         "a node of another cluster is given tickets",
         "        if request.cluster != register.cluster:\n",
         "        if False:\n",
-        ("tests/replication/test_transport.py::test_a_node_of_another_cluster_is_given_no_ticket",),
+        (
+            "tests/replication/transport/test_peer_transport.py::test_a_node_of_another_cluster_is_given_no_ticket",
+        ),
     ),
 )
 
@@ -137,7 +145,7 @@ CALLS = (
         "calls without a request are kept for ever",
         "async with asyncio.timeout(wait_ms / 1_000) as patience:",
         "async with asyncio.timeout(None) as patience:",
-        ("tests/node/test_entrance.py::test_a_silent_call_is_ended_when_its_time_is_over",),
+        ("tests/node/edge/test_call_admission.py::test_a_silent_call_is_ended_when_its_time_is_over",),
     ),
     Mutant(
         "silent_calls_have_no_bound",
@@ -145,7 +153,7 @@ CALLS = (
         "        if len(self._waiting) >= self._bounds.waiting_calls_max:\n",
         "        if False:\n",
         (
-            "tests/node/test_entrance.py::test_of_too_many_silent_calls_the_oldest_is_ended_unless_it_is_young",
+            "tests/node/edge/test_call_admission.py::test_of_too_many_silent_calls_the_oldest_is_ended_unless_it_is_young",
         ),
     ),
     Mutant(
@@ -153,7 +161,7 @@ CALLS = (
         "a large request is parsed on the event loop",
         "if bytes_max is not None and isinstance(request, bytes) and len(request) > bytes_max:",
         "if False:",
-        ("tests/node/test_entrance.py::test_a_request_is_taken_up_to_its_size",),
+        ("tests/node/edge/test_call_admission.py::test_a_request_is_taken_up_to_its_size",),
     ),
     Mutant(
         "anybody_operates",
@@ -199,7 +207,7 @@ CALLS = (
         "one request holds up the event loop",
         '        if count <= most:\n            return None\n        text = f"{count} offsets',
         '        if True:\n            return None\n        text = f"{count} offsets',
-        ("tests/node/test_many_offsets.py::test_offsets_are_taken_up_to_the_limit",),
+        ("tests/node/delivery/test_many_offsets.py::test_offsets_are_taken_up_to_the_limit",),
     ),
     Mutant(
         "a_resumption_names_any_number_of_queues",
@@ -207,7 +215,7 @@ CALLS = (
         "if len(request.holding) > QUEUES_HELD_MAX:",
         "if False:",
         (
-            "tests/node/test_many_offsets.py::test_what_a_consumer_holds_is_of_few_queues_and_its_offsets_count_together",
+            "tests/node/delivery/test_many_offsets.py::test_what_a_consumer_holds_is_of_few_queues_and_its_offsets_count_together",
         ),
     ),
     Mutant(
@@ -215,14 +223,14 @@ CALLS = (
         "one request holds up the event loop",
         "        if len(offsets) <= PIECE_OFFSETS:\n",
         "        if True:\n",
-        ("tests/node/test_many_offsets.py::test_each_piece_has_a_turn_of_its_own_whoever_asks",),
+        ("tests/node/delivery/test_many_offsets.py::test_each_piece_has_a_turn_of_its_own_whoever_asks",),
     ),
     Mutant(
         "pieces_of_work_share_a_turn",
         "many requests at once hold up the event loop",
         "            await asyncio.sleep(0)\n        return done",
         "        return done",
-        ("tests/node/test_many_offsets.py::test_each_piece_has_a_turn_of_its_own_whoever_asks",),
+        ("tests/node/delivery/test_many_offsets.py::test_each_piece_has_a_turn_of_its_own_whoever_asks",),
     ),
     Mutant(
         "an_entry_is_filled_by_bytes_alone",
@@ -230,7 +238,7 @@ CALLS = (
         "if commands and (len(command) > room_bytes or cost_us > room_us):",
         "if commands and len(command) > room_bytes:",
         (
-            "tests/replication/test_proposals.py::test_an_entry_costs_no_more_than_a_turn_may_but_for_one_command",
+            "tests/replication/driver/test_proposals.py::test_an_entry_costs_no_more_than_a_turn_may_but_for_one_command",
         ),
     ),
     Mutant(
@@ -238,35 +246,37 @@ CALLS = (
         "applying schedules of many hours holds up the event loop",
         "hours = HOUR_NS * _hours(command.due_ms or request.due_ms)",
         "hours = 0",
-        ("tests/replication/test_costs.py::test_a_schedule_costs_by_messages_and_hours",),
+        (
+            "tests/replication/state_machine/test_command_costs.py::test_a_schedule_costs_by_messages_and_hours",
+        ),
     ),
     Mutant(
         "any_token_of_a_client_is_good",
         "anybody calls what is for who has a token",
         "            if hmac.compare_digest(secret.encode(), given):\n",
         "            if True:\n",
-        ("tests/node/test_auth.py::test_who_shows_no_token_that_is_known_may_call_nothing",),
+        ("tests/node/edge/test_auth.py::test_who_shows_no_token_that_is_known_may_call_nothing",),
     ),
     Mutant(
         "a_right_for_a_topic_is_one_for_all_that_begin_alike",
         "a token reads another tenant's topic",
         'return topic.startswith(pattern[:-1]) if pattern.endswith("*") else topic == pattern',
         'return topic.startswith(pattern.rstrip("*"))',
-        ("tests/node/test_auth.py::test_a_right_is_for_a_topic_or_for_all_that_begin_as_it_says",),
+        ("tests/node/edge/test_auth.py::test_a_right_is_for_a_topic_or_for_all_that_begin_as_it_says",),
     ),
     Mutant(
         "who_may_operate_sees_no_topics",
         "an operator's status is empty",
         "if not self.on or (token is not None and token.operate):",
         "if not self.on:",
-        ("tests/node/test_auth.py::test_who_may_do_anything_with_a_topic_and_who_operates_knows_of_it",),
+        ("tests/node/edge/test_auth.py::test_who_may_do_anything_with_a_topic_and_who_operates_knows_of_it",),
     ),
     Mutant(
         "any_token_is_a_peers",
         "a stranger asks a node for what is for nodes",
         "    if not peer_token or hmac.compare_digest(peer_token.encode(), given):\n",
         "    if True:\n",
-        ("tests/node/test_auth.py::test_what_is_for_nodes_is_for_who_shows_their_token",),
+        ("tests/node/edge/test_auth.py::test_what_is_for_nodes_is_for_who_shows_their_token",),
     ),
     Mutant(
         "all_of_health_is_for_everybody",
@@ -274,7 +284,7 @@ CALLS = (
         "None if path == HEALTH_CHECK else authorizer.unknown(metadata)",
         "None",
         (
-            "tests/node/test_auth.py::test_everybody_may_ask_whether_a_node_serves_and_nothing_else_of_its_health",
+            "tests/node/edge/test_auth.py::test_everybody_may_ask_whether_a_node_serves_and_nothing_else_of_its_health",
         ),
     ),
     Mutant(
@@ -283,7 +293,7 @@ CALLS = (
         "None if path == HEALTH_CHECK else authorizer.unknown(metadata)",
         "authorizer.unknown(metadata)",
         (
-            "tests/node/test_auth.py::test_everybody_may_ask_whether_a_node_serves_and_nothing_else_of_its_health",
+            "tests/node/edge/test_auth.py::test_everybody_may_ask_whether_a_node_serves_and_nothing_else_of_its_health",
         ),
     ),
     Mutant(
@@ -291,21 +301,27 @@ CALLS = (
         "a node refuses every call in time",
         "            self.calls -= 1\n",
         "            pass\n",
-        ("tests/node/test_entrance.py::test_calls_of_each_kind_are_counted_while_they_are_under_way",),
+        (
+            "tests/node/edge/test_call_admission.py::test_calls_of_each_kind_are_counted_while_they_are_under_way",
+        ),
     ),
     Mutant(
         "calls_of_streams_are_not_counted",
         "anybody with a token takes all memory by streams",
         "            with self._counted():\n                async with aclosing(",
         "            if True:\n                async with aclosing(",
-        ("tests/node/test_entrance.py::test_calls_of_each_kind_are_counted_while_they_are_under_way",),
+        (
+            "tests/node/edge/test_call_admission.py::test_calls_of_each_kind_are_counted_while_they_are_under_way",
+        ),
     ),
     Mutant(
         "one_call_more_than_there_may_be",
         "the bound of calls is overrun",
         "if refusal is None and self.calls >= self._bounds.calls_max:",
         "if refusal is None and self.calls > self._bounds.calls_max:",
-        ("tests/node/test_entrance.py::test_calls_of_each_kind_are_counted_while_they_are_under_way",),
+        (
+            "tests/node/edge/test_call_admission.py::test_calls_of_each_kind_are_counted_while_they_are_under_way",
+        ),
     ),
     Mutant(
         "young_calls_are_ended_for_others",
@@ -313,7 +329,7 @@ CALLS = (
         "            if now - since >= GRACE_S:\n",
         "            if True:\n",
         (
-            "tests/node/test_entrance.py::test_of_too_many_silent_calls_the_oldest_is_ended_unless_it_is_young",
+            "tests/node/edge/test_call_admission.py::test_of_too_many_silent_calls_the_oldest_is_ended_unless_it_is_young",
         ),
     ),
     Mutant(
@@ -321,7 +337,9 @@ CALLS = (
         "calls that work are ended for silent ones",
         "                    self._waiting.pop(patience, None)\n",
         "                    pass\n",
-        ("tests/node/test_entrance.py::test_calls_of_each_kind_are_counted_while_they_are_under_way",),
+        (
+            "tests/node/edge/test_call_admission.py::test_calls_of_each_kind_are_counted_while_they_are_under_way",
+        ),
     ),
     Mutant(
         "later_requests_of_a_stream_have_any_size",
@@ -329,7 +347,7 @@ CALLS = (
         "        async for request in requests:\n            await _check(request, context, bytes_max)\n",
         "        async for request in requests:\n",
         (
-            "tests/node/test_entrance.py::test_each_request_of_a_stream_is_taken_up_to_its_size_and_a_call_needs_one",
+            "tests/node/edge/test_call_admission.py::test_each_request_of_a_stream_is_taken_up_to_its_size_and_a_call_needs_one",
         ),
     ),
     Mutant(
@@ -338,7 +356,7 @@ CALLS = (
         "            if first is None:\n                await abort",
         "            if False:\n                await abort",
         (
-            "tests/node/test_entrance.py::test_each_request_of_a_stream_is_taken_up_to_its_size_and_a_call_needs_one",
+            "tests/node/edge/test_call_admission.py::test_each_request_of_a_stream_is_taken_up_to_its_size_and_a_call_needs_one",
         ),
     ),
     Mutant(
@@ -346,7 +364,9 @@ CALLS = (
         "silent consumers take all calls",
         "wait_ms = self._bounds.subscribe_ms if path == SUBSCRIBING else self._bounds.request_ms",
         "wait_ms = self._bounds.request_ms",
-        ("tests/node/test_entrance.py::test_a_consumer_is_to_say_sooner_than_others_what_it_wants",),
+        (
+            "tests/node/edge/test_call_admission.py::test_a_consumer_is_to_say_sooner_than_others_what_it_wants",
+        ),
     ),
     Mutant(
         "connections_have_no_bound",
@@ -360,21 +380,25 @@ CALLS = (
         "connections keep a node from opening its files",
         "min(bounds.connections_max, files // 2)",
         "bounds.connections_max",
-        ("tests/node/test_entrance.py::test_connections_leave_half_of_the_descriptors_to_files",),
+        ("tests/node/edge/test_call_admission.py::test_connections_leave_half_of_the_descriptors_to_files",),
     ),
     Mutant(
         "idle_connections_stay",
         "idle connections take all places",
         '        ("grpc.max_connection_idle_ms", bounds.idle_ms),\n',
         "",
-        ("tests/node/test_entrance.py::test_grpc_holds_connections_to_the_bounds_of_the_configuration",),
+        (
+            "tests/node/edge/test_call_admission.py::test_grpc_holds_connections_to_the_bounds_of_the_configuration",
+        ),
     ),
     Mutant(
         "a_connection_may_begin_without_end",
         "connections that never begin take all places",
         '        ("grpc.server_handshake_timeout_ms", bounds.handshake_ms),\n',
         "",
-        ("tests/node/test_entrance.py::test_grpc_holds_connections_to_the_bounds_of_the_configuration",),
+        (
+            "tests/node/edge/test_call_admission.py::test_grpc_holds_connections_to_the_bounds_of_the_configuration",
+        ),
     ),
 )
 
@@ -384,7 +408,7 @@ LOGGED = (
         "a request takes the table of producers to its end",
         "if request.sequence > SEQUENCE_MAX:",
         "if False:",
-        ("tests/node/test_intake.py::test_a_bad_batch_is_refused_by_its_reason",),
+        ("tests/node/services/test_schedule_request.py::test_a_bad_batch_is_refused_by_its_reason",),
     ),
     Mutant(
         "a_floor_may_run_over",
@@ -392,7 +416,7 @@ LOGGED = (
         "self.floor = max(self.floor, min(sequence + 1, FLOOR_MAX))",
         "self.floor = max(self.floor, sequence + 1)",
         (
-            "tests/replication/test_producers.py::test_the_greatest_sequence_that_0_1_0_took_goes_into_a_checkpoint_and_makes_room_like_any",
+            "tests/replication/state_machine/test_producer_answers.py::test_the_greatest_sequence_that_0_1_0_took_goes_into_a_checkpoint_and_makes_room_like_any",
         ),
     ),
     Mutant(
@@ -400,56 +424,60 @@ LOGGED = (
         "the ledger's columns run over while applying, on every node",
         "known = (attempt > 0) & (hour <= INT32_MAX)",
         "known = attempt > 0",
-        ("tests/replication/test_events.py",),
+        ("tests/replication/state_machine/test_events.py",),
     ),
     Mutant(
         "producers_may_use_reserved_names",
         "a producer forges a dead letter",
         "            if name.startswith(RESERVED):\n",
         "            if False:\n",
-        ("tests/node/test_intake.py::test_a_bad_batch_is_refused_by_its_reason",),
+        ("tests/node/services/test_schedule_request.py::test_a_bad_batch_is_refused_by_its_reason",),
     ),
     Mutant(
         "producers_may_write_dead_letters",
         "a producer forges a dead letter",
         "if not topic.startswith(DEAD_LETTERS):",
         "if True:",
-        ("tests/node/test_intake.py::test_a_bad_batch_is_refused_by_its_reason",),
+        ("tests/node/services/test_schedule_request.py::test_a_bad_batch_is_refused_by_its_reason",),
     ),
     Mutant(
         "a_letter_of_another_group_is_believed",
         "a forged letter takes a message to a group of another tenant",
         "    if queue.topic != DEAD_LETTER_TOPIC.format(group=letter.group, topic=letter.topic):\n        return False\n",
         "",
-        ("tests/node/test_redrive.py::test_a_letter_in_a_topic_that_is_not_its_groups_is_passed_over",),
+        (
+            "tests/node/delivery/test_redrive.py::test_a_letter_in_a_topic_that_is_not_its_groups_is_passed_over",
+        ),
     ),
     Mutant(
         "a_letter_of_no_message_is_believed",
         "a forged letter makes a message that nobody scheduled",
         "return origin.hour < wheel.floor_hour and not wheel.units_in_hour(origin.hour)",
         "return True",
-        ("tests/node/test_redrive.py::test_a_letter_that_the_log_does_not_bear_out_is_passed_over",),
+        ("tests/node/delivery/test_redrive.py::test_a_letter_that_the_log_does_not_bear_out_is_passed_over",),
     ),
     Mutant(
         "a_letter_names_any_time",
         "a forged letter ends every redrive of its topic",
         "    if not 0 <= due_ms <= DUE_MS_MAX:\n        return None\n",
         "",
-        ("tests/node/test_redrive.py::test_a_letter_that_the_log_does_not_bear_out_is_passed_over",),
+        ("tests/node/delivery/test_redrive.py::test_a_letter_that_the_log_does_not_bear_out_is_passed_over",),
     ),
     Mutant(
         "an_entry_may_have_half_a_value",
         "every replica ends, again at each start",
         "        if len(getattr(command, name)) % width:\n",
         "        if False:\n",
-        ("tests/replication/test_validity.py",),
+        ("tests/replication/state_machine/test_command_validity.py",),
     ),
     Mutant(
         "an_entry_may_have_any_time",
         "every replica ends, again at each start",
         "if not 0 <= command.now_ms <= DUE_MS_MAX:",
         "if False:",
-        ("tests/replication/test_validity.py::test_a_time_is_one_that_a_cluster_can_have",),
+        (
+            "tests/replication/state_machine/test_command_validity.py::test_a_time_is_one_that_a_cluster_can_have",
+        ),
     ),
 )
 

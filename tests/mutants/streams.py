@@ -18,7 +18,7 @@ MUTANTS = (
         "        listener = self._listener\n        self._heard = self._loop.time()\n        try:",
         "        listener = self._listener\n        try:",
         (
-            "tests/replication/test_peer_listener.py::test_a_frame_may_take_as_long_as_the_slowest_link_needs_for_it_and_no_byte_may_stay_away",
+            "tests/replication/transport/test_stream_listener.py::test_a_frame_may_take_as_long_as_the_slowest_link_needs_for_it_and_no_byte_may_stay_away",
         ),
     ),
     Mutant(
@@ -27,7 +27,7 @@ MUTANTS = (
         "allowed_s = self._silence_s + self._unframing.begun_bytes / SLOWEST_BYTES_PER_S",
         "allowed_s = self._silence_s",
         (
-            "tests/replication/test_peer_listener.py::test_a_frame_may_take_as_long_as_the_slowest_link_needs_for_it_and_no_byte_may_stay_away",
+            "tests/replication/transport/test_stream_listener.py::test_a_frame_may_take_as_long_as_the_slowest_link_needs_for_it_and_no_byte_may_stay_away",
         ),
     ),
     Mutant(
@@ -36,7 +36,7 @@ MUTANTS = (
         "self._unframing.begun_bytes > 0 and now - self._whole >= allowed_s",
         "False",
         (
-            "tests/replication/test_peer_listener.py::test_a_frame_may_take_as_long_as_the_slowest_link_needs_for_it_and_no_byte_may_stay_away",
+            "tests/replication/transport/test_stream_listener.py::test_a_frame_may_take_as_long_as_the_slowest_link_needs_for_it_and_no_byte_may_stay_away",
         ),
     ),
     Mutant(
@@ -45,7 +45,7 @@ MUTANTS = (
         "if mark != _MARK or size > self._frame_bytes_max:",
         "if mark != _MARK:",
         (
-            "tests/replication/test_peer_frames.py::test_a_frame_of_the_largest_size_fits_and_a_larger_one_does_not",
+            "tests/replication/transport/test_framing.py::test_a_frame_of_the_largest_size_fits_and_a_larger_one_does_not",
         ),
     ),
     Mutant(
@@ -53,14 +53,14 @@ MUTANTS = (
         "a peer takes all memory by pieces",
         "if sum(map(len, pieces)) > self._message_bytes_max:",
         "if False:",
-        ("tests/replication/test_wire.py::test_a_message_without_end_is_refused_at_its_limit",),
+        ("tests/replication/transport/test_envelope.py::test_a_message_without_end_is_refused_at_its_limit",),
     ),
     Mutant(
         "pieces_with_a_hole_are_joined",
         "what was lost in the middle of a message goes unnoticed",
         "        if frame.sequence > before + 1:\n            heard.pieces[frame.bulk].clear()\n",
         "",
-        ("tests/replication/test_wire.py::test_a_message_in_pieces_comes_whole_or_not_at_all",),
+        ("tests/replication/transport/test_envelope.py::test_a_message_in_pieces_comes_whole_or_not_at_all",),
     ),
     Mutant(
         "one_order_for_both_streams",
@@ -68,7 +68,7 @@ MUTANTS = (
         "before = heard.sequences[frame.bulk]",
         "before = max(heard.sequences.values())",
         (
-            "tests/replication/test_wire.py::test_each_of_two_streams_has_its_own_order_and_waits_for_no_other",
+            "tests/replication/transport/test_envelope.py::test_each_of_two_streams_has_its_own_order_and_waits_for_no_other",
         ),
     ),
     Mutant(
@@ -76,21 +76,27 @@ MUTANTS = (
         "the queue of a slow link grows without end",
         "            self._shrink(int(self.window_bytes * wanted_s / taken_s))\n",
         "            pass\n",
-        ("tests/replication/test_guard_flow.py::test_the_window_follows_a_link_that_becomes_slower",),
+        (
+            "tests/replication/raft/guard/test_flow_control.py::test_the_window_follows_a_link_that_becomes_slower",
+        ),
     ),
     Mutant(
         "patience_regardless_of_size",
         "what a slow link still carries is sent again, and again",
         "patience_s = self.patience_s + self.under_way_bytes / _SLOWEST_BYTES_PER_S",
         "patience_s = self.patience_s",
-        ("tests/replication/test_guard_flow.py::test_what_could_still_come_on_a_slow_way_is_not_lost",),
+        (
+            "tests/replication/raft/guard/test_flow_control.py::test_what_could_still_come_on_a_slow_way_is_not_lost",
+        ),
     ),
     Mutant(
         "strangers_have_no_bound",
         "silent connections take all descriptors",
         "        if len(self._strangers) >= STRANGERS_MAX:\n",
         "        if False:\n",
-        ("tests/replication/test_peer_listener.py::test_hundreds_who_say_nothing_keep_no_peer_out",),
+        (
+            "tests/replication/transport/test_stream_listener.py::test_hundreds_who_say_nothing_keep_no_peer_out",
+        ),
     ),
     Mutant(
         "a_handshake_with_anybody",
@@ -98,7 +104,7 @@ MUTANTS = (
         "if not self._announce(shown, loop.time()):",
         "if not shown:",
         (
-            "tests/replication/test_peer_listener.py::test_a_handshake_is_begun_with_nobody_who_shows_no_ticket",
+            "tests/replication/transport/test_stream_listener.py::test_a_handshake_is_begun_with_nobody_who_shows_no_ticket",
         ),
     ),
     Mutant(
@@ -107,7 +113,7 @@ MUTANTS = (
         'self._passes.pop(shown, b"")',
         'self._passes.get(shown, b"")',
         (
-            "tests/replication/test_peer_listener.py::test_a_pass_is_shown_once_and_as_long_as_its_ticket_is_good",
+            "tests/replication/transport/test_stream_listener.py::test_a_pass_is_shown_once_and_as_long_as_its_ticket_is_good",
         ),
     ),
     Mutant(
@@ -116,7 +122,7 @@ MUTANTS = (
         "            del self._strangers[task]\n            self._announced.add(task)\n",
         "            pass\n",
         (
-            "tests/replication/test_peer_listener.py::test_who_is_in_its_handshake_with_a_ticket_is_not_ended_for_hundreds_without",
+            "tests/replication/transport/test_stream_listener.py::test_who_is_in_its_handshake_with_a_ticket_is_not_ended_for_hundreds_without",
         ),
     ),
     Mutant(
@@ -125,7 +131,7 @@ MUTANTS = (
         "async with asyncio.timeout(self._deadline_s) as patience:",
         "async with asyncio.timeout(None) as patience:",
         (
-            "tests/replication/test_peer_listener.py::test_who_shows_no_ticket_in_time_is_closed_and_a_peer_is_not",
+            "tests/replication/transport/test_stream_listener.py::test_who_shows_no_ticket_in_time_is_closed_and_a_peer_is_not",
         ),
     ),
     Mutant(
@@ -133,14 +139,16 @@ MUTANTS = (
         "one peer takes all descriptors",
         "for other in own[: max(0, len(own) + 1 - STREAMS_OF_A_PEER_MAX)]:",
         "for other in own[:0]:",
-        ("tests/replication/test_peer_listener.py::test_hundreds_who_say_nothing_keep_no_peer_out",),
+        (
+            "tests/replication/transport/test_stream_listener.py::test_hundreds_who_say_nothing_keep_no_peer_out",
+        ),
     ),
     Mutant(
         "a_frame_that_came_before_counts_again",
         "a repeated frame counts twice",
         "if start < heard.start or frame.sequence <= before:",
         "if start < heard.start or frame.sequence < before:",
-        ("tests/replication/test_wire.py::test_a_repeated_or_overtaken_frame_brings_nothing",),
+        ("tests/replication/transport/test_envelope.py::test_a_repeated_or_overtaken_frame_brings_nothing",),
     ),
     Mutant(
         "a_piece_without_its_beginning_is_joined",
@@ -148,7 +156,7 @@ MUTANTS = (
         "        elif not pieces:\n            return []\n",
         "",
         (
-            "tests/replication/test_wire.py"
+            "tests/replication/transport/test_envelope.py"
             "::test_pieces_of_an_earlier_pair_of_streams_are_not_joined_with_those_of_the_next",
         ),
     ),
@@ -158,7 +166,7 @@ MUTANTS = (
         "        if not frame.continued:\n            pieces.clear()\n        elif not pieces:",
         "        if frame.continued and not pieces:",
         (
-            "tests/replication/test_wire.py"
+            "tests/replication/transport/test_envelope.py"
             "::test_a_message_that_was_begun_and_not_ended_is_not_joined_with_the_next",
         ),
     ),
@@ -168,7 +176,7 @@ MUTANTS = (
         "        self.sequences = {False: 0, True: 0}\n        self.pieces = {False: [], True: []}\n",
         "        self.sequences = {False: 0, True: 0}\n        self.pieces = self.pieces or {False: [], True: []}\n",
         (
-            "tests/replication/test_wire.py"
+            "tests/replication/transport/test_envelope.py"
             "::test_pieces_of_an_earlier_pair_of_streams_are_not_joined_with_those_of_the_next",
         ),
     ),
@@ -177,7 +185,9 @@ MUTANTS = (
         "a peer that comes back is not heard",
         "        self.epoch = next(self.epochs)\n",
         "        self.epoch = 1\n",
-        ("tests/replication/test_wire.py::test_a_receiver_that_was_left_and_found_again_hears_the_sender",),
+        (
+            "tests/replication/transport/test_envelope.py::test_a_receiver_that_was_left_and_found_again_hears_the_sender",
+        ),
     ),
     Mutant(
         "a_queue_takes_any_number_of_bytes",
@@ -185,7 +195,7 @@ MUTANTS = (
         "if full or size_bytes > self._settings.peer_queue_bytes_max:",
         "if full:",
         (
-            "tests/replication/test_peer_queue.py::test_a_queue_takes_so_many_messages_and_bytes_and_more_once_some_have_left",
+            "tests/replication/transport/test_send_queue.py::test_a_queue_takes_so_many_messages_and_bytes_and_more_once_some_have_left",
         ),
     ),
     Mutant(
@@ -194,7 +204,7 @@ MUTANTS = (
         "if full or size_bytes > self._settings.peer_queue_bytes_max:",
         "if size_bytes > self._settings.peer_queue_bytes_max:",
         (
-            "tests/replication/test_peer_queue.py::test_a_queue_takes_so_many_messages_and_bytes_and_more_once_some_have_left",
+            "tests/replication/transport/test_send_queue.py::test_a_queue_takes_so_many_messages_and_bytes_and_more_once_some_have_left",
         ),
     ),
     Mutant(
@@ -203,7 +213,7 @@ MUTANTS = (
         "        self._waiting_bytes -= len(piece)\n",
         "",
         (
-            "tests/replication/test_peer_queue.py::test_a_queue_takes_so_many_messages_and_bytes_and_more_once_some_have_left",
+            "tests/replication/transport/test_send_queue.py::test_a_queue_takes_so_many_messages_and_bytes_and_more_once_some_have_left",
         ),
     ),
     Mutant(
@@ -211,21 +221,25 @@ MUTANTS = (
         "what a peer hears is old",
         "            for queue in self._queues.values():\n                queue.clear()\n",
         "",
-        ("tests/replication/test_transport.py::test_what_waited_for_a_stream_is_not_said_on_the_next",),
+        (
+            "tests/replication/transport/test_peer_transport.py::test_what_waited_for_a_stream_is_not_said_on_the_next",
+        ),
     ),
     Mutant(
         "a_stream_is_written_though_it_takes_nothing",
         "memory grows with a peer that reads nothing",
         "        while queue and stream.takes:\n",
         "        while queue:\n",
-        ("tests/replication/test_transport.py::test_a_peer_that_stops_reading_fills_the_queue_and_no_more",),
+        (
+            "tests/replication/transport/test_peer_transport.py::test_a_peer_that_stops_reading_fills_the_queue_and_no_more",
+        ),
     ),
     Mutant(
         "one_stream_goes_on_without_the_other",
         "a peer is sent heartbeats and no appends for ever",
         "        while not any(end.done() for end in ends):\n",
         "        while not all(end.done() for end in ends):\n",
-        ("tests/replication/test_transport.py::test_with_one_stream_the_other_ends",),
+        ("tests/replication/transport/test_peer_transport.py::test_with_one_stream_the_other_ends",),
     ),
     Mutant(
         "an_idle_stream_says_nothing",
@@ -233,7 +247,7 @@ MUTANTS = (
         "                if not stream.spoke():  # so that",
         "                if False:  # so that",
         (
-            "tests/replication/test_transport.py"
+            "tests/replication/transport/test_peer_transport.py"
             "::test_a_silent_stream_is_closed_and_a_stream_with_nothing_to_say_is_not",
         ),
     ),
@@ -243,7 +257,7 @@ MUTANTS = (
         "return now - self._heard >= self._silence_s or (",
         "return False or (",
         (
-            "tests/replication/test_transport.py"
+            "tests/replication/transport/test_peer_transport.py"
             "::test_a_silent_stream_is_closed_and_a_stream_with_nothing_to_say_is_not",
         ),
     ),
@@ -252,7 +266,9 @@ MUTANTS = (
         "a stream that lost bytes is read at the wrong place",
         "if mark != _MARK or size > self._frame_bytes_max:",
         "if size > self._frame_bytes_max:",
-        ("tests/replication/test_peer_frames.py::test_a_stream_that_lost_bytes_is_known_at_the_next_frame",),
+        (
+            "tests/replication/transport/test_framing.py::test_a_stream_that_lost_bytes_is_known_at_the_next_frame",
+        ),
     ),
     Mutant(
         "a_frame_of_the_largest_size_is_refused",
@@ -260,7 +276,7 @@ MUTANTS = (
         "if mark != _MARK or size > self._frame_bytes_max:",
         "if mark != _MARK or size >= self._frame_bytes_max:",
         (
-            "tests/replication/test_peer_frames.py::test_a_frame_of_the_largest_size_fits_and_a_larger_one_does_not",
+            "tests/replication/transport/test_framing.py::test_a_frame_of_the_largest_size_fits_and_a_larger_one_does_not",
         ),
     ),
     Mutant(
@@ -268,7 +284,9 @@ MUTANTS = (
         "memory grows with who asks for tickets",
         "        while len(self._given) >= TICKETS_MAX:\n",
         "        while False:\n",
-        ("tests/replication/test_peer_frames.py::test_the_oldest_ticket_goes_where_there_are_too_many",),
+        (
+            "tests/replication/transport/test_framing.py::test_the_oldest_ticket_goes_where_there_are_too_many",
+        ),
     ),
     Mutant(
         "a_ticket_opens_a_connection_that_is_being_ended",
@@ -276,7 +294,7 @@ MUTANTS = (
         "if ticket is not None and (not peer or self.entered.done()):",
         "if ticket is not None and not peer:",
         (
-            "tests/replication/test_peer_listener.py"
+            "tests/replication/transport/test_stream_listener.py"
             "::test_a_ticket_that_comes_while_its_connection_is_being_ended_fails_nothing",
         ),
     ),
@@ -285,34 +303,44 @@ MUTANTS = (
         "memory grows with a quick peer",
         "self.window_bytes = min(self.window_bytes_max, self.window_bytes + grown_bytes)",
         "self.window_bytes = self.window_bytes + grown_bytes",
-        ("tests/replication/test_guard_flow.py::test_a_long_and_wide_link_gets_the_whole_window",),
+        (
+            "tests/replication/raft/guard/test_flow_control.py::test_a_long_and_wide_link_gets_the_whole_window",
+        ),
     ),
     Mutant(
         "an_empty_way_is_measured_once",
         "on a way that has become longer the window stays the smallest",
         "        if now >= self._empty_until:  # with",
         "        if self._empty_until == 0.0:  # with",
-        ("tests/replication/test_guard_flow.py::test_a_way_that_has_become_longer_is_measured_anew",),
+        (
+            "tests/replication/raft/guard/test_flow_control.py::test_a_way_that_has_become_longer_is_measured_anew",
+        ),
     ),
     Mutant(
         "each_late_answer_shrinks_the_window_again",
         "after one slow append the window is the smallest",
         "        elif latest.number <= self._shrunk_at:\n            return  # sent by an earlier window\n",
         "",
-        ("tests/replication/test_guard_flow.py::test_the_window_follows_a_link_that_becomes_slower",),
+        (
+            "tests/replication/raft/guard/test_flow_control.py::test_the_window_follows_a_link_that_becomes_slower",
+        ),
     ),
     Mutant(
         "a_window_that_is_not_filled_grows",
         "a burst after a quiet time fills a slow link's queue",
         "self._adapt(latest, size_bytes if filled else 0, now)",
         "self._adapt(latest, size_bytes, now)",
-        ("tests/replication/test_guard_flow.py::test_a_slow_link_is_used_and_its_queue_stays_short",),
+        (
+            "tests/replication/raft/guard/test_flow_control.py::test_a_slow_link_is_used_and_its_queue_stays_short",
+        ),
     ),
     Mutant(
         "a_peer_that_is_left_is_still_spoken_to",
         "a node that has moved is sent to where it was",
         "            if addresses.get(peer) != way.address:\n",
         "            if peer not in addresses:\n",
-        ("tests/replication/test_transport.py::test_a_peer_that_listens_elsewhere_is_left_where_it_was",),
+        (
+            "tests/replication/transport/test_peer_transport.py::test_a_peer_that_listens_elsewhere_is_left_where_it_was",
+        ),
     ),
 )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-MANY = "tests/replication/test_many_producers.py"
+MANY = "tests/replication/state_machine/test_many_producers.py"
 SILENT = f"{MANY}::test_who_is_silent_for_longer_makes_room_and_nobody_else"
 FULL = f"{MANY}::test_new_producers_are_refused_at_the_limit_until_one_has_been_silent"
 AGAIN = f"{MANY}::test_a_replica_that_started_again_forgets_and_refuses_the_same"
-TABLE = "tests/replication/test_producers.py"
-COSTS = "tests/replication/test_costs.py"
+TABLE = "tests/replication/state_machine/test_producer_answers.py"
+COSTS = "tests/replication/state_machine/test_command_costs.py"
 
 PRODUCERS = (
     Mutant(
@@ -130,7 +130,7 @@ PRODUCERS = (
         "            command.producers_max = self.limits.producers_max\n",
         "",
         (
-            "tests/node/test_intake.py"
+            "tests/node/services/test_schedule_request.py"
             "::test_a_producer_s_command_has_the_leader_s_bounds_and_one_without_a_name_none",
         ),
     ),
@@ -201,7 +201,7 @@ COST = (
         "if commands and (len(command) > room_bytes or cost_us > room_us):",
         "if commands and (len(command) > room_bytes or cost_us >= room_us):",
         (
-            "tests/replication/test_proposals.py"
+            "tests/replication/driver/test_proposals.py"
             "::test_an_entry_costs_no_more_than_a_turn_may_but_for_one_command",
         ),
     ),
@@ -211,10 +211,8 @@ UNTIL = (
     "tests/wheel/test_times.py"
     "::test_a_time_by_which_so_many_hours_have_messages_is_the_last_before_the_next_of_them"
 )
-SIZE = "tests/node/test_group_size.py"
-HOURS = (
-    "tests/node/test_dispatcher.py::test_a_backlog_over_thousands_of_hours_is_released_some_hours_a_commit"
-)
+SIZE = "tests/node/delivery/test_group_size.py"
+HOURS = "tests/node/leader/test_dispatcher.py::test_a_backlog_over_thousands_of_hours_is_released_some_hours_a_commit"
 
 PIECES = (
     Mutant(
@@ -223,7 +221,7 @@ PIECES = (
         "if proposed_bytes and proposed_bytes + len(self._waiting[0][0]) > self._settings.turn_bytes_max:",
         "if False:",
         (
-            "tests/replication/test_proposals.py::test_a_turn_proposes_no_more_bytes_than_it_may_but_for_one_command",
+            "tests/replication/driver/test_proposals.py::test_a_turn_proposes_no_more_bytes_than_it_may_but_for_one_command",
         ),
     ),
     Mutant(
@@ -232,7 +230,7 @@ PIECES = (
         "few_bytes = self._under_way_bytes < self._settings.entries_in_flight_bytes",
         "few_bytes = True",
         (
-            "tests/replication/test_proposals.py::test_nothing_is_proposed_while_as_many_bytes_are_under_way_as_may_be",
+            "tests/replication/driver/test_proposals.py::test_nothing_is_proposed_while_as_many_bytes_are_under_way_as_may_be",
         ),
     ),
     Mutant(
@@ -296,7 +294,7 @@ PIECES = (
         "two requests together hold up the event loop",
         "        async with self._turn:\n            done = work()\n            await asyncio.sleep(0)\n",
         "        if True:\n            done = work()\n            await asyncio.sleep(0)\n",
-        ("tests/node/test_many_offsets.py::test_each_piece_has_a_turn_of_its_own_whoever_asks",),
+        ("tests/node/delivery/test_many_offsets.py::test_each_piece_has_a_turn_of_its_own_whoever_asks",),
     ),
     Mutant(
         "a_repeated_request_is_answered_in_one_turn",
@@ -313,14 +311,16 @@ PIECES = (
         "a producer that repeats a request late is told of an error for ever",
         "            due_ms = hour.astype(np.int64) * HOUR_MS\n        return response",
         "            raise\n        return response",
-        ("tests/node/test_repeats.py::test_where_an_hour_is_deleted_the_starts_of_the_hours_are_told",),
+        (
+            "tests/node/services/test_repeated_schedules.py::test_where_an_hour_is_deleted_the_starts_of_the_hours_are_told",
+        ),
     ),
     Mutant(
         "offsets_named_twice_count_twice",
         "a message is retried twice",
         "return np.unique(np.array(offsets, dtype=np.uint64))",
         "return np.array(offsets, dtype=np.uint64)",
-        ("tests/node/test_many_offsets.py::test_an_offset_that_is_named_twice_is_worked_on_once",),
+        ("tests/node/delivery/test_many_offsets.py::test_an_offset_that_is_named_twice_is_worked_on_once",),
     ),
     Mutant(
         "a_hand_over_reads_from_any_number_of_hours",
@@ -356,7 +356,7 @@ PIECES = (
         "    for start in range(0, len(queues) + len(hours), TRIMMED_MAX):\n        end = start + TRIMMED_MAX\n",
         "    for start in range(0, min(1, len(queues) + len(hours))):\n        end = len(queues) + len(hours)\n",
         (
-            "tests/node/test_retention.py::test_thousands_of_hours_go_some_with_each_command_and_after_the_offsets",
+            "tests/node/leader/test_retention.py::test_thousands_of_hours_go_some_with_each_command_and_after_the_offsets",
         ),
     ),
     Mutant(
@@ -364,28 +364,30 @@ PIECES = (
         "looking at many queues holds up the event loop",
         "            for _ in self._read(queue, cut):\n                await asyncio.sleep(0)\n",
         "            for _ in self._read(queue, cut):\n                pass\n",
-        ("tests/node/test_retention.py::test_what_is_kept_is_read_once_and_in_bounded_steps",),
+        ("tests/node/leader/test_retention.py::test_what_is_kept_is_read_once_and_in_bounded_steps",),
     ),
     Mutant(
         "many_queues_are_looked_at_in_one_turn",
         "looking at many queues holds up the event loop",
         "            await asyncio.sleep(0)\n            cut = self._cut(queue, now_ms)\n",
         "            cut = self._cut(queue, now_ms)\n",
-        ("tests/node/test_retention.py::test_many_queues_are_looked_at_over_many_turns",),
+        ("tests/node/leader/test_retention.py::test_many_queues_are_looked_at_over_many_turns",),
     ),
     Mutant(
         "a_group_that_goes_back_meanwhile_is_not_seen",
         "a group finds what it has gone back for deleted",
         "            if self._floor(machine.queues[number], cut) < cut:\n",
         "            if False:\n",
-        ("tests/node/test_retention.py::test_nothing_is_cut_where_a_group_goes_back_during_the_planning",),
+        (
+            "tests/node/leader/test_retention.py::test_nothing_is_cut_where_a_group_goes_back_during_the_planning",
+        ),
     ),
     Mutant(
         "a_block_that_has_grown_is_not_read_again",
         "an hour that a message points into is deleted",
         "            if known.end < end:\n",
         "            if known.end < begin + 1:\n",
-        ("tests/node/test_retention.py::test_an_hour_goes_whole_once_nothing_points_into_it",),
+        ("tests/node/leader/test_retention.py::test_an_hour_goes_whole_once_nothing_points_into_it",),
     ),
 )
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tarry.replication.machine import Machine
+from tarry.replication.state_machine.machine import Machine
 from tarry.wheel.delay_log import UNIT
 from tarry.wheel.hour_partition import folder_name
 

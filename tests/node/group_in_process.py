@@ -18,23 +18,24 @@ from typing import Any
 import numpy as np
 from google.protobuf.message import Message
 
-from tarry.node.clock import ClusterTime
+from tarry.node.clock.cluster_time import ClusterTime
 from tarry.node.config import Delivery as DeliverySettings
 from tarry.node.config import LedgerSettings, NodeConfig
-from tarry.node.consumers import Consumer
-from tarry.node.damage import Damage
-from tarry.node.delivery import Context, Delivery
-from tarry.node.group_delivery import GroupDelivery
-from tarry.node.intake import Intake
+from tarry.node.delivery.consumer import Consumer
+from tarry.node.delivery.context import Context
+from tarry.node.delivery.delivery import Delivery
+from tarry.node.delivery.group import GroupDelivery
 from tarry.node.ledger.ledger import Ledger
+from tarry.node.repair.records import Damage
+from tarry.node.services.schedule_request import Intake
 from tarry.proto import tarry_consumer_pb2 as pb
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto import tarry_producer_pb2 as producer_pb
 from tarry.proto.tarry_message_pb2 import Record, Retried
-from tarry.replication import command as command_codec
-from tarry.replication.lanes import queue_of
-from tarry.replication.machine import Machine, MachineSettings
-from tarry.replication.refusal import Reason, Refusal
+from tarry.replication.state_machine import commands as command_codec
+from tarry.replication.state_machine.machine import Machine, MachineSettings
+from tarry.replication.state_machine.ordering import queue_of
+from tarry.replication.state_machine.refusal import Reason, Refusal
 from tarry.wheel.state import MessageState
 
 TOPIC, GROUP = "t", "g"

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 
-from tarry.node.consumers import Consumer
+from tarry.node.delivery.consumer import Consumer
 from tests.node.group_in_process import GROUP, SETTINGS, TOPIC, Group
 from tests.simulation import virtual_loop
 

@@ -13,18 +13,18 @@ from typing import Any
 import numpy as np
 
 from tarry.node.app import Node
-from tarry.node.auth import Authorizer
 from tarry.node.config import NodeConfig
-from tarry.node.group_delivery import GroupDelivery
-from tarry.node.long_holds import Collections
+from tarry.node.delivery.group import GroupDelivery
+from tarry.node.edge.auth import Authorizer
+from tarry.node.loop_watchdog import Collections
 from tarry.node.services.operator import OperatorService
 from tarry.proto import tarry_consumer_pb2 as consumer_pb
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto import tarry_operator_pb2 as operator_pb
 from tarry.proto.tarry_message_pb2 import Record
 from tarry.proto.tarry_producer_pb2 import ScheduleBatchRequest
-from tarry.replication import command as command_codec
-from tarry.replication.holds import Holds
+from tarry.replication.loop_holds import Holds
+from tarry.replication.state_machine import commands as command_codec
 from tests import turns as cost
 from tests.simulation.edge import Context, Edge
 from tests.simulation.processor import Processor

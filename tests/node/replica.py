@@ -7,7 +7,7 @@ from typing import Any
 
 from tarry.node.config import LedgerSettings, NodeConfig
 from tarry.node.ledger.ledger import Ledger
-from tarry.replication.machine import Machine, MachineSettings
+from tarry.replication.state_machine.machine import Machine, MachineSettings
 from tests.replication.commands import NOW_MS
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tarry.chaos.toxiproxy import VERSION
+from tarry.chaos.cluster.toxiproxy import VERSION
 from tarry.node.config import NodeConfig, load
 from tests.cluster.command_line import NAME, parsed_command
 

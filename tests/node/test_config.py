@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 from typer.testing import CliRunner
 
-from tarry.client.local_cluster import LocalCluster
+from tarry.client.local.cluster import LocalCluster
 from tarry.client.settings import Settings, Tls
 from tarry.node.__main__ import app
 from tarry.node.config import Token, load

@@ -13,20 +13,20 @@ import grpc
 import pytest
 from structlog.testing import capture_logs
 
-from tarry.node.auth import Authorizer
-from tarry.node.calls import ServiceHandler
 from tarry.node.config import Connections, Limits
-from tarry.node.consumers import Consumer
+from tarry.node.delivery.consumer import Consumer
+from tarry.node.edge.auth import Authorizer
+from tarry.node.edge.call_admission import Entrance
+from tarry.node.edge.grpc_types import ServiceHandler
 from tarry.node.failures import Failures
-from tarry.node.intake import Intake
-from tarry.node.joining import Joining
 from tarry.node.services.consumer import ConsumerService
-from tarry.node.services.entrance import Entrance
 from tarry.node.services.producer import ProducerService
+from tarry.node.services.schedule_request import Intake
+from tarry.node.services.subscribing import Joining
 from tarry.proto import tarry_consumer_pb2 as pb
 from tarry.proto import tarry_log_pb2 as log_pb
-from tarry.replication.holds import Holds
-from tarry.replication.refusal import Reason, Refusal
+from tarry.replication.loop_holds import Holds
+from tarry.replication.state_machine.refusal import Reason, Refusal
 from tests.node.group_in_process import GROUP, TOPIC, Group
 from tests.node.group_play import pass_ms, play
 

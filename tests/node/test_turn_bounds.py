@@ -10,8 +10,8 @@ import pytest
 from numpy.typing import NDArray
 
 from tarry.node.config import Delivery, Limits
-from tarry.node.redrive import redrive
-from tarry.node.retries import DEAD_LETTER_TOPIC
+from tarry.node.delivery.redrive import redrive
+from tarry.node.delivery.retries import DEAD_LETTER_TOPIC
 from tarry.proto import tarry_consumer_pb2 as pb
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto import tarry_operator_pb2 as operator_pb
@@ -25,8 +25,8 @@ from tarry.proto.tarry_producer_pb2 import (
     GetRequest,
     ScheduleBatchRequest,
 )
-from tarry.replication import command as command_codec
-from tarry.replication.refusal import Refusal
+from tarry.replication.state_machine import commands as command_codec
+from tarry.replication.state_machine.refusal import Refusal
 from tarry.wheel.state import HOUR_MS
 from tarry.wheel.wheel import Wheel
 from tests import turns as cost

@@ -11,13 +11,13 @@ from pathlib import Path
 import google_crc32c
 import grpc.aio
 
-from tarry.replication.driver import Driver
-from tarry.replication.journal import Journal
-from tarry.replication.journal_lmdb import LmdbStorage
+from tarry.replication.driver.driver import Driver
+from tarry.replication.journal.journal import Journal
+from tarry.replication.journal.lmdb_storage import LmdbStorage
 from tarry.replication.settings import ReplicationSettings
-from tarry.replication.snapshot import Manifest, SnapshotFile
+from tarry.replication.snapshot.transfer import Manifest, SnapshotFile
 from tarry.replication.status import Role
-from tarry.replication.transport import PeerTransport, server_options
+from tarry.replication.transport.peer_transport import PeerTransport, server_options
 
 
 class RealClock:

@@ -9,7 +9,7 @@ from google.protobuf.message import Message
 
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.tarry_message_pb2 import Record
-from tarry.replication import command
+from tarry.replication.state_machine import commands
 
 NOW_MS = 1_795_000_000_000
 
@@ -33,7 +33,7 @@ def schedule(
     bodies: Sequence[bytes] | None = None,
 ) -> bytes:
     bodies = bodies or [b"%d" % due for due in due_ms]
-    return command.encode(
+    return commands.encode(
         log_pb.ScheduleCommand(
             now_ms=now_ms,
             request=log_pb.ScheduleColumns(
@@ -48,16 +48,16 @@ def schedule(
 
 
 def release(until_ms: int, count: int = 10_000, now_ms: int = NOW_MS) -> bytes:
-    return command.encode(log_pb.ReleaseCommand(until_ms=until_ms, count=count, now_ms=now_ms))
+    return commands.encode(log_pb.ReleaseCommand(until_ms=until_ms, count=count, now_ms=now_ms))
 
 
 def subscribe(topic: str = "t", group: str = "g") -> bytes:
-    return command.encode(log_pb.SubscribeCommand(topic=topic, group=group))
+    return commands.encode(log_pb.SubscribeCommand(topic=topic, group=group))
 
 
 def ack(offsets: Sequence[int], *, group: str = "g", queue: int = 0) -> bytes:
     column = np.array(offsets, dtype="<u8").tobytes()
-    return command.encode(log_pb.AckCommand(group=group, queue=queue, offset=column))
+    return commands.encode(log_pb.AckCommand(group=group, queue=queue, offset=column))
 
 
 def retry(
@@ -71,7 +71,7 @@ def retry(
     now_ms: int = NOW_MS,
 ) -> bytes:
     n = len(offsets)
-    return command.encode(
+    return commands.encode(
         log_pb.RetryCommand(
             group=group,
             queue=queue,
@@ -88,11 +88,11 @@ def retry(
 
 
 def admin(payload: Message) -> bytes:
-    return command.encode(payload)
+    return commands.encode(payload)
 
 
 def cancel(ids: Sequence[tuple[int, int]]) -> bytes:
-    return command.encode(
+    return commands.encode(
         log_pb.CancelCommand(
             hour=np.array([hour for hour, _ in ids], dtype="<u4").tobytes(),
             global_index=np.array([index for _, index in ids], dtype="<u4").tobytes(),
@@ -101,7 +101,7 @@ def cancel(ids: Sequence[tuple[int, int]]) -> bytes:
 
 
 def trim(queues: Sequence[int], offsets: Sequence[int], hours: Sequence[int] = ()) -> bytes:
-    return command.encode(
+    return commands.encode(
         log_pb.TrimCommand(
             queue=np.array(queues, dtype="<u4").tobytes(),
             offset=np.array(offsets, dtype="<u8").tobytes(),

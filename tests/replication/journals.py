@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tarry.replication.journal import Journal
-from tarry.replication.journal_records import StorageFull
+from tarry.replication.journal.journal import Journal
+from tarry.replication.journal.records import StorageFull
 
 
 def sync(journal: Journal) -> None:

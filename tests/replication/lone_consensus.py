@@ -14,10 +14,10 @@ from tarry.proto.tarry_peer_pb2 import (
     Vote,
     VoteRequest,
 )
-from tarry.replication.consensus import Consensus
-from tarry.replication.journal import Journal
-from tarry.replication.membership import Membership
-from tarry.replication.payload import entry_payload
+from tarry.replication.journal.journal import Journal
+from tarry.replication.journal.records import entry_payload
+from tarry.replication.raft.consensus import Consensus
+from tarry.replication.raft.membership import Membership
 from tarry.replication.settings import ReplicationSettings
 from tarry.replication.status import Role
 from tests.simulation.disk import SimDisk

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tarry.replication.status import MembershipRefused, NotLeader, Role, TransferRefused
+from tarry.replication.errors import MembershipRefused, NotLeader, TransferRefused
+from tarry.replication.status import Role
 from tests.replication.cluster_in_process import Cluster
 
 

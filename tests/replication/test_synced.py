@@ -12,13 +12,13 @@ from pathlib import Path
 import lmdb
 import pytest
 
-from tarry.node.checkpoints import Checkpoints
 from tarry.node.config import Dispatch
+from tarry.node.recovery.checkpoints import Checkpoints
 from tarry.proto import tarry_log_pb2 as log_pb
-from tarry.replication.journal_lmdb import LmdbStorage
-from tarry.replication.machine import Machine, MachineSettings
-from tarry.replication.state_folder import StateFolder
-from tarry.replication.state_store import CheckpointRefused, StateStore
+from tarry.replication.journal.lmdb_storage import LmdbStorage
+from tarry.replication.state_machine.checkpoint import CheckpointRefused, StateStore
+from tarry.replication.state_machine.machine import Machine, MachineSettings
+from tarry.replication.state_machine.state_folder import StateFolder
 from tarry.wheel import durability
 from tarry.wheel.state import HOUR_MS
 from tests.replication.commands import NOW_MS, release, schedule

@@ -11,26 +11,29 @@ import google_crc32c
 import numpy as np
 from pysyncobj import SyncObj
 
-from tarry.node.lanes import Lanes
-from tarry.node.reserve import Reserve
+from tarry.node.delivery.ordering import Lanes
+from tarry.node.delivery.reservation import Reserve
 from tarry.proto.tarry_peer_pb2 import Append, PeerMessage
-from tarry.replication import applying, elections, founding, observed, queues, sending, state_transfer
-from tarry.replication.driver import Driver
-from tarry.replication.elections import Elections
-from tarry.replication.engine import GuardedSyncObj
-from tarry.replication.guard import appends, flow, lease, transfer, votes
-from tarry.replication.guard.appends import Log, Plan
-from tarry.replication.installing import Installing
-from tarry.replication.joining import Joining
-from tarry.replication.leading import Leading
-from tarry.replication.membership import Membership
-from tarry.replication.misfires import Parts
-from tarry.replication.queue_proof import UNIT_BYTES, Stretch
-from tarry.replication.queues import Queues
-from tarry.replication.raft import Engine
-from tarry.replication.state_proof import StateDamage
+from tarry.replication.driver import apply, first_start, send_barrier
+from tarry.replication.driver.driver import Driver
+from tarry.replication.driver.install_snapshot import Installing
+from tarry.replication.driver.membership_change import Joining
+from tarry.replication.raft import elections
+from tarry.replication.raft.elections import Elections
+from tarry.replication.raft.engine import Engine
+from tarry.replication.raft.guard import appends, flow_control, lease, transfer, votes
+from tarry.replication.raft.guard.appends import Log, Plan
+from tarry.replication.raft.guarded_syncobj import GuardedSyncObj
+from tarry.replication.raft.heartbeats import Leading
+from tarry.replication.raft.membership import Membership, Origin
+from tarry.replication.snapshot import state_files
+from tarry.replication.snapshot.state_damage import StateDamage
+from tarry.replication.state_machine import event_details, queues
+from tarry.replication.state_machine.misfires import Parts
+from tarry.replication.state_machine.queue_checksums import UNIT_BYTES, Stretch
+from tarry.replication.state_machine.queues import Queues
 from tarry.replication.status import Role
-from tarry.replication.wire import Inbound, Origin
+from tarry.replication.transport.envelope import Inbound
 from tarry.wheel.hour_partition import HourPartition
 from tests.simulation.disk import SimDisk
 
@@ -58,12 +61,12 @@ def _slow_plan(append: Append, log: Log, commit_index: int) -> Plan:
 appends_plan = appends.plan
 
 
-def _apply_all(self: applying.Applying) -> None:
+def _apply_all(self: apply.Applying) -> None:
     while self._core.applied < min(self._core.consensus.commit_index, self._core.journal.durable_index):
         apply_for_a_while(self)
 
 
-apply_for_a_while = applying.Applying.apply
+apply_for_a_while = apply.Applying.apply
 
 
 def _trim_all_that_is_applied(self: Driver, index: int) -> None:
@@ -113,8 +116,8 @@ ABLATIONS: dict[str, tuple[Replaced, ...]] = {
         UNFILTERED,
     ),
     "ack term": ((Elections, "is_of_this_leadership", lambda self, term: self._engine.role is Role.LEADER),),
-    "window": ((flow.Flow, "open", lambda self, now: True),),
-    "resets of one gap": ((flow.Flow, "accepts_reset", lambda self, sequence: True),),
+    "window": ((flow_control.Flow, "open", lambda self, now: True),),
+    "resets of one gap": ((flow_control.Flow, "accepts_reset", lambda self, sequence: True),),
     "pre-vote": ((votes.PreVotes, "won", lambda self, voters: self.open),),
     "stickiness": ((votes.Contact, "fresh", lambda self, now: False),),
     "patience": (
@@ -149,26 +152,26 @@ ABLATIONS: dict[str, tuple[Replaced, ...]] = {
         (google_crc32c, "extend", lambda crc, data: 0),
     ),
     "snapshot ahead of the log": ((Installing, "_is_ahead", lambda self, position: True),),
-    "write before saying": ((sending.Sending, "split", lambda self, outbox: (outbox, [])),),
-    "urgent stream": ((sending, "BULK", frozenset()),),
-    "journal lost": ((founding, "may_begin", lambda node, members, answers: True),),
+    "write before saying": ((send_barrier.Sending, "split", lambda self, outbox: (outbox, [])),),
+    "urgent stream": ((send_barrier, "BULK", frozenset()),),
+    "journal lost": ((first_start, "may_begin", lambda node, members, answers: True),),
     "another journal": (
         (Driver, "_is_expected", lambda self, peer, origin: True),
         (Membership, "votes", lambda self, node: node in self.current()),
     ),
     "strangers": ((Driver, "_receive", _hear_anybody),),
-    "apply budget": ((applying.Applying, "apply", _apply_all),),
+    "apply budget": ((apply.Applying, "apply", _apply_all),),
     "checkpoint before trimming": ((Driver, "compact", _trim_all_that_is_applied),),
-    "own disk before applying": ((applying, "min", lambda committed, durable: committed),),
+    "own disk before applying": ((apply, "min", lambda committed, durable: committed),),
     "lanes": ((Lanes, "take", lambda self, queue, units: np.ones(len(units), dtype=np.bool_)),),
     "retries close their lane": ((Queues, "block", lambda self, queue, lanes, placed: None),),
     "misfires": ((queues, "apart", lambda units, settings, now_ms: Parts(units, units[:0], units[:0])),),
-    "rows of retries": ((observed, "of_origins", lambda wheel, queues, event: event),),
+    "rows of retries": ((event_details, "of_origins", lambda wheel, queues, event: event),),
     "checksums of ready queues": (
         (Stretch, "is_proven_by", lambda self, units: len(units) == UNIT_BYTES * (self.end - self.first)),
     ),
     "checksums of indices": ((HourPartition, "prove", lambda self: None),),
-    "proof of a state": ((state_transfer, "damage_in", lambda root, written: StateDamage()),),
+    "proof of a state": ((state_files, "damage_in", lambda root, written: StateDamage()),),
     "reserve": ((Reserve, "hear", lambda self, confirmed_s: None),),
     "fsync": ((SimDisk, "syncs", False),),
 }

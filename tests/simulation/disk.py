@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-from tarry.replication.journal_records import Batch
+from tarry.replication.journal.records import Batch
 
 
 class DiskFailed(OSError):

@@ -9,14 +9,14 @@ from typing import Any, NoReturn
 
 import grpc
 
-from tarry.node.auth import Authorizer
+from tarry.node.assembly import Core
 from tarry.node.config import NodeConfig
-from tarry.node.core import Core
-from tarry.node.intake import Intake
-from tarry.node.joining import Joining
+from tarry.node.edge.auth import Authorizer
+from tarry.node.edge.leader_calls import Answer, LeaderCalls
 from tarry.node.services.consumer import ConsumerService
-from tarry.node.services.handlers import Answer, LeaderCalls
 from tarry.node.services.producer import ProducerService
+from tarry.node.services.schedule_request import Intake
+from tarry.node.services.subscribing import Joining
 from tarry.proto import tarry_consumer_pb2 as pb
 from tests.simulation.processor import BYTE_US, CALL_US, Processor
 

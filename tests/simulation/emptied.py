@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from tarry.node.rejoining import Phase
-from tarry.node.services.members import loses_quorum
-from tarry.replication.status import MembershipRefused, NotLeader, Unknown
+from tarry.node.recovery.rejoin import Phase
+from tarry.replication.errors import MembershipRefused, NotLeader, Unknown
+from tarry.replication.status import loses_quorum
 
 if TYPE_CHECKING:
     from tests.simulation.world import SimNode, World

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from tarry.replication.status import MembershipRefused, NotLeader, TransferRefused, Unknown
+from tarry.replication.errors import MembershipRefused, NotLeader, TransferRefused, Unknown
 from tests.simulation import hostile
 from tests.simulation.network import Weather
 from tests.simulation.world import SimNode, World

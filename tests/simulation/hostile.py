@@ -21,7 +21,7 @@ from tarry.proto.tarry_peer_pb2 import (
     Vote,
     VoteRequest,
 )
-from tarry.replication.wire import Identity, Outbound
+from tarry.replication.transport.envelope import Identity, Outbound
 from tests.simulation.world import SimNode, World
 
 STRANGER = "x1"

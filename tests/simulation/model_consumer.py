@@ -7,8 +7,8 @@ import random
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tarry.client.hand import AckOutcome, Hand, Verdict
-from tarry.node.names import DEAD_LETTERS
+from tarry.client.consumers.unsettled import AckOutcome, Hand, Verdict
+from tarry.node.edge.names import DEAD_LETTERS
 from tarry.proto import tarry_consumer_pb2 as pb
 from tarry.proto.tarry_message_pb2 import Record
 from tests.simulation.edge import StreamEnded

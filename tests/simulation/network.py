@@ -17,12 +17,13 @@ from tarry.proto.tarry_peer_pb2 import (
     RecallResponse,
     SnapshotFile,
 )
-from tarry.replication.peer_queue import PeerQueue
-from tarry.replication.register import Register
+from tarry.replication.raft.membership import Origin
 from tarry.replication.settings import ReplicationSettings
-from tarry.replication.snapshot import SnapshotFailed
-from tarry.replication.transport import ServeSnapshot
-from tarry.replication.wire import FrameRefused, Identity, Inbound, Origin, Outbound
+from tarry.replication.snapshot.transfer import SnapshotFailed
+from tarry.replication.spoken_peers import Register
+from tarry.replication.transport.envelope import FrameRefused, Identity, Inbound, Outbound
+from tarry.replication.transport.peer_transport import ServeSnapshot
+from tarry.replication.transport.send_queue import PeerQueue
 from tests.simulation.processor import Processor
 
 _FRAMES = ReplicationSettings(frame_bytes_max=64 << 10)

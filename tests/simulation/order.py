@@ -6,10 +6,10 @@ from collections import defaultdict
 
 import numpy as np
 
-from tarry.node.handover import HandoverBatch
-from tarry.proto.ledger_rows import Kind
-from tarry.replication.machine import Machine
-from tarry.replication.ready_queue import UnitsDamaged
+from tarry.node.delivery.batch import HandoverBatch
+from tarry.proto.ledger.schema import Kind
+from tarry.replication.state_machine.machine import Machine
+from tarry.replication.state_machine.ready_queue import UnitsDamaged
 from tests.simulation.checker import Violation
 from tests.simulation.ledger import UNKNOWN, Id
 

@@ -6,8 +6,8 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tarry.replication.machine import Machine
-from tarry.replication.ready_queue import scan
+from tarry.replication.state_machine.machine import Machine
+from tarry.replication.state_machine.ready_queue import scan
 from tarry.wheel.state import WheelDamaged
 from tests.simulation.checker import Violation
 from tests.simulation.ledger import demand

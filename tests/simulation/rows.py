@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tarry.node.handover import HandoverBatch
-from tarry.proto.ledger_rows import Kind
-from tarry.replication.events import Event
-from tarry.replication.machine import Machine
-from tarry.replication.queues import Queues
+from tarry.node.delivery.batch import HandoverBatch
+from tarry.proto.ledger.schema import Kind
+from tarry.replication.state_machine.events import Event
+from tarry.replication.state_machine.machine import Machine
+from tarry.replication.state_machine.queues import Queues
 from tests.simulation.checker import Violation
 from tests.simulation.ledger import UNKNOWN, Id, Ledger, demand
 from tests.simulation.order import Order

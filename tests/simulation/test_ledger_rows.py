@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from tarry.proto.ledger_rows import Kind
+from tarry.proto.ledger.schema import Kind
 from tests.simulation.model_consumer import ModelConsumer
 from tests.simulation.model_producer import ModelProducer
 from tests.simulation.whole_scenario import scenario, soon

@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 
 from tarry.proto.tarry_peer_pb2 import PeerFrame
-from tarry.replication.guard.transfer import Phase
-from tarry.replication.status import Role, TransferRefused
+from tarry.replication.errors import TransferRefused
+from tarry.replication.raft.guard.transfer import Phase
+from tarry.replication.status import Role
 from tests.simulation.network import Weather
 from tests.simulation.playing import EVERY_COMMAND_AN_ENTRY, elections, followers, isolate, scenario, write
 from tests.simulation.world import SETTINGS, World

@@ -8,10 +8,11 @@ from dataclasses import replace
 import pytest
 
 from tarry.proto.tarry_peer_pb2 import HeartbeatReply, PeerMessage, VoteRequest
-from tarry.replication import snapshot
-from tarry.replication.snapshot import SnapshotFailed
-from tarry.replication.status import Dropped, MembershipRefused, NotLeader
-from tarry.replication.wire import Origin
+from tarry.replication.driver.serve_snapshot import serve
+from tarry.replication.errors import MembershipRefused, NotLeader
+from tarry.replication.raft.membership import Origin
+from tarry.replication.snapshot.transfer import SnapshotFailed
+from tarry.replication.status import Dropped
 from tests.simulation import virtual_loop
 from tests.simulation.checker import Checker
 from tests.simulation.playing import elections, followers, isolate, scenario, write
@@ -447,7 +448,7 @@ def test_a_replica_without_a_source_refuses_to_serve_a_snapshot() -> None:
     async def play(world: World) -> None:
         leader = await world.until_led()
         with pytest.raises(SnapshotFailed):
-            async for _ in snapshot.serve(leader.driver._core, None):
+            async for _ in serve(leader.driver._core, None):
                 pass
 
     scenario(play)

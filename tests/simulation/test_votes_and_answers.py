@@ -8,9 +8,10 @@ import itertools
 import pytest
 
 from tarry.proto.tarry_peer_pb2 import Append, Heartbeat, PeerMessage, TermNotice, VoteRequest
-from tarry.replication.guard.transfer import Phase
-from tarry.replication.status import Dropped, Role, TransferRefused
-from tarry.replication.wire import Identity, Outbound
+from tarry.replication.errors import TransferRefused
+from tarry.replication.raft.guard.transfer import Phase
+from tarry.replication.status import Dropped, Role
+from tarry.replication.transport.envelope import Identity, Outbound
 from tests.simulation.network import Weather
 from tests.simulation.playing import EVERY_COMMAND_AN_ENTRY, elections, followers, isolate, scenario, write
 from tests.simulation.world import SimNode, World

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tarry.replication.ready_queue import ReadyQueue
-from tarry.replication.state_store import StateStore
+from tarry.replication.state_machine.checkpoint import StateStore
+from tarry.replication.state_machine.ready_queue import ReadyQueue
 from tests.simulation.disk import DiskFailed
 from tests.simulation.model_consumer import ModelConsumer
 from tests.simulation.model_producer import ModelProducer

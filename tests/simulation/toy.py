@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import google_crc32c
 
-from tarry.replication.snapshot import Manifest, SnapshotFile
+from tarry.replication.snapshot.transfer import Manifest, SnapshotFile
 
 Applied = Callable[[int, int, Sequence[bytes], bytes], None]
 

@@ -8,12 +8,12 @@ from typing import cast
 
 from google.protobuf.message import Message
 
-from tarry.node.redrive import redrive
+from tarry.node.delivery.redrive import redrive
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.tarry_operator_pb2 import RedriveRequest
-from tarry.replication.command import encode
-from tarry.replication.refusal import Refusal
-from tarry.replication.status import ProposalRefused
+from tarry.replication.errors import ProposalRefused
+from tarry.replication.state_machine.commands import encode
+from tarry.replication.state_machine.refusal import Refusal
 from tests.simulation import faults
 from tests.simulation.whole_node import WholeNode
 from tests.simulation.whole_world import HOUR_MS, WholeWorld

@@ -13,21 +13,21 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from tarry.node.assembly import Core
 from tarry.node.config import Delivery, Dispatch, LedgerSettings, NodeConfig
-from tarry.node.core import Core
-from tarry.node.damage import Numbers
-from tarry.node.handover import HandoverBatch
-from tarry.node.scrub import Scrub
-from tarry.node.services.records import index_units, ready_units, whole
-from tarry.node.serving import DAMAGED
-from tarry.replication.core import RunBlocking
-from tarry.replication.driver import Driver
-from tarry.replication.events import Event
-from tarry.replication.founding import JournalLost
-from tarry.replication.journal import Batch, Journal
-from tarry.replication.machine import Captured, Machine
-from tarry.replication.queues import Queues
-from tarry.replication.state_store import CheckpointRefused
+from tarry.node.delivery.batch import HandoverBatch
+from tarry.node.process import DAMAGED
+from tarry.node.repair.peer_records import index_units, ready_units, whole
+from tarry.node.repair.records import Numbers
+from tarry.node.repair.scrubber import Scrub
+from tarry.replication.blocking import RunBlocking
+from tarry.replication.driver.driver import Driver
+from tarry.replication.driver.first_start import JournalLost
+from tarry.replication.journal.journal import Batch, Journal
+from tarry.replication.state_machine.checkpoint import CheckpointRefused
+from tarry.replication.state_machine.events import Event
+from tarry.replication.state_machine.machine import Captured, Machine
+from tarry.replication.state_machine.queues import Queues
 from tarry.wheel.delay_log import UNIT_BYTES
 from tests.simulation.disk import DiskFailed
 from tests.simulation.edge import Edge

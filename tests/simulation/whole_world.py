@@ -17,17 +17,17 @@ import numpy as np
 from numpy.typing import NDArray
 from pyroaring import BitMap
 
-from tarry.node import redrive
-from tarry.node.serving import DAMAGED
+from tarry.node.delivery import redrive
+from tarry.node.process import DAMAGED
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.tarry_message_pb2 import Retried
 from tarry.proto.tarry_operator_pb2 import MisfirePolicy, TopicSettings
-from tarry.replication.command import encode
-from tarry.replication.groups import Acknowledged
-from tarry.replication.lanes import queue_of
-from tarry.replication.machine import Machine
-from tarry.replication.ready_queue import ReadyQueue
-from tarry.replication.status import ProposalRefused
+from tarry.replication.errors import ProposalRefused
+from tarry.replication.state_machine.acknowledged import Acknowledged
+from tarry.replication.state_machine.commands import encode
+from tarry.replication.state_machine.machine import Machine
+from tarry.replication.state_machine.ordering import queue_of
+from tarry.replication.state_machine.ready_queue import ReadyQueue
 from tarry.wheel.state import MessageState
 from tests.simulation.checker import Violation
 from tests.simulation.ledger import Ledger, demand

@@ -11,19 +11,13 @@ from functools import partial
 from typing import Any
 
 from tarry.node.failures import is_own
-from tarry.node.rejoining import Phase
-from tarry.replication.driver import Driver
-from tarry.replication.founding import JournalLost
-from tarry.replication.journal import Batch, Journal
+from tarry.node.recovery.rejoin import Phase
+from tarry.replication.driver.driver import Driver
+from tarry.replication.driver.first_start import JournalLost
+from tarry.replication.errors import MembershipRefused, NotLeader, Overloaded, ProposalRefused, Unknown
+from tarry.replication.journal.journal import Batch, Journal
 from tarry.replication.settings import ReplicationSettings
-from tarry.replication.status import (
-    MembershipRefused,
-    NotLeader,
-    Overloaded,
-    ProposalRefused,
-    Role,
-    Unknown,
-)
+from tarry.replication.status import Role
 from tests.simulation.checker import Checker, Violation
 from tests.simulation.disk import DiskFailed, SimDisk
 from tests.simulation.emptied import come_back

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tarry.chaos import ledgers
+from tarry.chaos import ledger_run
 from tarry.proto.message_id import MessageId
 from tarry.spark.reconcile import Options, Reconciliation
 
@@ -20,7 +20,7 @@ KINDS = ("acknowledged", "delivered_once", "duplicates", "missing", "early", "ca
 def test_after_a_leader_s_death_spark_counts_what_the_clients_saw(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    truth = asyncio.run(ledgers.run(tmp_path, messages=1_000, spread_ms=4_000, kills=1))
+    truth = asyncio.run(ledger_run.run(tmp_path, messages=1_000, spread_ms=4_000, kills=1))
     job = Reconciliation(spark, Options([str(tmp_path)], str(tmp_path / "out"), settle_ms=0))
     summary = job.run()
     assert {kind: summary[kind] for kind in KINDS} == {kind: truth[kind] for kind in KINDS}

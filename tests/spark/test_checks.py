@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tarry.proto.ledger_rows import COLUMNS, Kind
+from tarry.proto.ledger.schema import COLUMNS, Kind
 from tarry.spark.checks import duplicates, messages, order
 from tarry.spark.checks.lifecycle import always_before, never_after
 from tarry.spark.checks.messages import Span

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tarry.proto.ledger_rows import GroupMove, Kind
+from tarry.proto.ledger.schema import GroupMove, Kind
 from tarry.spark.checks import messages
 from tarry.spark.checks.messages import Span
 from tarry.spark.checks.timeline import timeline

@@ -17,7 +17,7 @@ import pyspark
 import pytest
 
 import tarry.spark.__main__ as program
-from tarry.client.free_ports import free_ports
+from tarry.client.local.free_ports import free_ports
 from tarry.spark.bundle import bundle
 from tarry.spark.generate import Generator, Plan
 from tarry.spark.session import LOG

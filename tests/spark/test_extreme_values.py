@@ -9,9 +9,9 @@ from pyspark.sql import SparkSession
 
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.tarry_message_pb2 import Record, Retried
-from tarry.replication.command import encode
-from tarry.replication.refusal import Refusal
-from tarry.replication.scheduling import DUE_MS_MAX
+from tarry.replication.state_machine.commands import encode
+from tarry.replication.state_machine.refusal import Refusal
+from tarry.replication.state_machine.schedule import DUE_MS_MAX
 from tarry.spark.reconcile import Options, Reconciliation
 from tests.fuzz.replicas import Replicas
 

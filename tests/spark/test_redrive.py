@@ -12,9 +12,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tarry.client.aio import connect
-from tarry.client.local_cluster import LocalCluster
-from tarry.client.redriving import REDRIVEN_FROM, Fate, missing, redrive
-from tarry.proto.ledger_segment import closed
+from tarry.client.cli.redrive_missing import REDRIVEN_FROM, Fate, missing, redrive
+from tarry.client.local.cluster import LocalCluster
+from tarry.proto.ledger.segment import closed
 from tarry.proto.message_id import MessageId
 from tarry.spark import segments
 from tarry.spark.reconcile import Options, Reconciliation

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-from tarry.spark.summary import write
 from tests.spark.conftest import Reconciled
 
 
@@ -12,7 +11,7 @@ def test_the_report_is_one_file_that_needs_nothing_else_and_runs_nothing_that_ta
     planted: Reconciled,
 ) -> None:
     summary = {**planted.summary, "remarks": {"<script>alert(1)</script>": 1}}
-    write(planted.job, summary)
+    planted.job.write(summary)
     assert json.loads((planted.out / "summary.json").read_text()) == summary
     page = (planted.out / "report.html").read_text()
     assert "Plotly.newPlot" in page

@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from tarry.client.console_ledger import Copy
-from tarry.client.ledger import LedgerPart
-from tarry.proto.ledger_batch import PLAIN, to_stream
-from tarry.proto.ledger_chunk import Chunk, pack
-from tarry.proto.ledger_closing import open_rows
-from tarry.proto.ledger_rows import Kind, Manifest
-from tarry.proto.ledger_segment import OpenSegment
+from tarry.client.cli.ledger import Copy
+from tarry.client.operators.ledger_export import LedgerPart
+from tarry.proto.ledger.arrow import PLAIN, to_stream
+from tarry.proto.ledger.chunk import Chunk, pack
+from tarry.proto.ledger.parquet import open_rows
+from tarry.proto.ledger.schema import Kind, Manifest
+from tarry.proto.ledger.segment import OpenSegment
 from tarry.spark import ledger
 from tarry.spark.checks import segments
 from tarry.spark.errors import LedgerDamaged, LedgerEmpty, LedgerFiltered, LedgerMissing

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import EqualTo, GreaterThan, LessThan
 
 from tarry.client.aio import connect
-from tarry.client.local_cluster import LocalCluster
+from tarry.client.local.cluster import LocalCluster
 from tarry.spark import monitor, source
 from tarry.spark.errors import LedgerMissing, NodeUnreachable, OptionInvalid
 from tarry.spark.live import Node

@@ -35,16 +35,20 @@ TIGHT = WheelSettings(
 # How seconds are collected is chosen by cost; here every way is taken with few messages.
 BY_COST: dict[str, int] = {}
 ALONG_CHAINS = {
-    "harvest.CHAIN_STEP_UNITS": 0,
-    "harvest.CHAIN_START_UNITS": 0,
+    "index_scan.CHAIN_STEP_UNITS": 0,
+    "index_scan.CHAIN_START_UNITS": 0,
     "bitmaps._SEARCHED": 0,
 }
-IN_SMALL_STEPS = {"release._AHEAD_UNITS_MAX": 8, "release._AHEAD_MESSAGES_MAX": 1, "harvest.BLOCK_UNITS": 4}
+IN_SMALL_STEPS = {
+    "release._AHEAD_UNITS_MAX": 8,
+    "release._AHEAD_MESSAGES_MAX": 1,
+    "index_scan.BLOCK_UNITS": 4,
+}
 SCATTERED = {
-    "harvest.CHAIN_STEP_UNITS": 1,
-    "harvest.CHAIN_START_UNITS": 0,
-    "harvest._SAMPLE_UNITS": 2,
-    "harvest._DENSE_UNITS": 0,
+    "index_scan.CHAIN_STEP_UNITS": 1,
+    "index_scan.CHAIN_START_UNITS": 0,
+    "index_scan._SAMPLE_UNITS": 2,
+    "index_scan._DENSE_UNITS": 0,
 }
 # Far hours get so many messages in few appends of thousands; here what is far goes to the far log.
 FAR = {"appending._DIRECT_HOURS": 0, "appending._DENSE_UNITS": 4, "far_log.SEGMENT_UNITS": 4}
@@ -251,7 +255,7 @@ def test_what_is_kept_in_memory_and_when_it_is_loaded_changes_no_answer(
 def test_a_pass_under_way_misses_nothing_that_happens_meanwhile(
     tmp_path: Path, request: pytest.FixtureRequest, near_messages_max: int, units_a_step: int
 ) -> None:
-    way = {"harvest.CHAIN_STEP_UNITS": 128, "harvest.CHAIN_START_UNITS": 0, "harvest.BLOCK_UNITS": 8}
+    way = {"index_scan.CHAIN_STEP_UNITS": 128, "index_scan.CHAIN_START_UNITS": 0, "index_scan.BLOCK_UNITS": 8}
     request.addfinalizer(collect_by({**way, "release._AHEAD_UNITS_MAX": units_a_step}).undo)
     random = np.random.default_rng(units_a_step)
     wheel, expected = Wheel(tmp_path, WheelSettings(near_messages_max=near_messages_max)), SortedList()

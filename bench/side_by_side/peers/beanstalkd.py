@@ -14,7 +14,7 @@ import numpy as np
 
 from tarry.bench.side_by_side.servers import Server, memory_bytes, program, stop_all, version_of
 from tarry.bench.side_by_side.system import DueMs, Durability, System, Take
-from tarry.client.free_ports import free_ports
+from tarry.client.local.free_ports import free_ports
 
 RESERVE_MAX = 500
 LEASE_S = 60

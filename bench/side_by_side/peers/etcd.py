@@ -11,7 +11,7 @@ from grpc import aio
 
 from tarry.bench.side_by_side.servers import Server, memory_bytes, program, stop_all, version_of
 from tarry.bench.side_by_side.system import DueMs, Durability, System
-from tarry.client.free_ports import free_ports
+from tarry.client.local.free_ports import free_ports
 
 LIMITS = [
     "--max-txn-ops=1000",

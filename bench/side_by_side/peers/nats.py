@@ -24,7 +24,7 @@ from nats.js.errors import APIError
 
 from tarry.bench.side_by_side.servers import Server, folder_bytes, memory_bytes, program, stop_all, version_of
 from tarry.bench.side_by_side.system import DueMs, Durability, System, Take
-from tarry.client.free_ports import free_ports
+from tarry.client.local.free_ports import free_ports
 
 FETCH = 1_000
 ASK_S = 2

@@ -12,7 +12,7 @@ import psycopg
 
 from tarry.bench.side_by_side.servers import Server, memory_bytes, program, stop_all, version_of
 from tarry.bench.side_by_side.system import DueMs, Durability, System, Take
-from tarry.client.free_ports import free_ports
+from tarry.client.local.free_ports import free_ports
 
 FOLDERS = [str(folder) for folder in sorted(Path("/usr/lib/postgresql").glob("*/bin"))]
 CONNECTIONS = 32

@@ -21,7 +21,7 @@ from tarry.bench.side_by_side.amqp import publishings
 from tarry.bench.side_by_side.confirms import Confirms
 from tarry.bench.side_by_side.servers import Server, folder_bytes, memory_bytes, program, stop_all, version_of
 from tarry.bench.side_by_side.system import DueMs, Durability, System, Take
-from tarry.client.free_ports import free_ports
+from tarry.client.local.free_ports import free_ports
 
 BIN = "/usr/lib/rabbitmq/bin"
 PREFETCH = 2_000  # the most that quorum queues take

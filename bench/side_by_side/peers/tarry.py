@@ -9,7 +9,7 @@ from pathlib import Path
 from tarry.bench.side_by_side.servers import folder_bytes, memory_bytes
 from tarry.bench.side_by_side.system import DueMs, Durability, System, Take
 from tarry.client.aio import CancelOutcome, Client, ClusterStatus, Producer, ScheduledBatch, connect
-from tarry.client.local_cluster import LocalCluster
+from tarry.client.local.cluster import LocalCluster
 
 CREDIT = 100_000
 

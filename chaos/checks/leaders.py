@@ -1,0 +1,120 @@
+"""Leaders, as consumers and nodes saw them: none hands over beside its successor; replicas stay the same."""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+
+from tarry.chaos.checks.frozen import moment_of
+from tarry.chaos.history import Delivered, History, Span
+
+ROUNDED_MS = 2  # what readings of two clocks, to whole milliseconds, may make of a moment
+
+
+def overlapping(
+    history: History, travel_ms: int, pulling: Collection[str] = (), tolerance_ms: int = 0
+) -> tuple[Delivered, ...]:
+    """Return deliveries of a leader from after its successor's first, by more than their way takes.
+
+    Of what became due only then, none is excused by its way; `tolerance_ms`: how exact due times are.
+    `pulling`: consumers whose calls any node may pass on; an answer is on its way for as long as a call may.
+    """
+    moment = moment_of(history, travel_ms)
+    begun: dict[int, int] = {}
+    for delivery in history.delivered:
+        begun[delivery.term] = min(
+            delivery.received_mono_ms, begun.get(delivery.term, delivery.received_mono_ms)
+        )
+    return tuple(
+        delivery
+        for delivery in history.delivered
+        if any(
+            term > delivery.term
+            and (
+                delivery.due_mono_ms > start_ms + tolerance_ms + ROUNDED_MS
+                or (delivery.consumer not in pulling and moment(delivery) > start_ms + travel_ms)
+            )
+            for term, start_ms in begun.items()
+        )
+    )
+
+
+def two_in_one_term(history: History) -> tuple[int, ...]:
+    """Return the terms in which more than one node led, by what nodes and deliveries say."""
+    leading: defaultdict[int, set[str]] = defaultdict(set)
+    for seen in history.nodes:
+        if seen.leads:
+            leading[seen.term].add(seen.node)
+    for delivery in history.delivered:
+        leading[delivery.term].add(delivery.node)
+    return tuple(sorted(term for term, nodes in leading.items() if len(nodes) > 1))
+
+
+def diverged(history: History) -> dict[int, dict[str, str]]:
+    """Return the applied indices at which states differed: a node with each, by digest."""
+    states: defaultdict[int, dict[str, str]] = defaultdict(dict)
+    for seen in history.nodes:
+        if seen.digest:
+            states[seen.applied_index].setdefault(seen.digest, seen.node)
+    return {index: digests for index, digests in sorted(states.items()) if len(digests) > 1}
+
+
+def compared(history: History) -> int:
+    """Return at how many applied indices the states of two or more nodes were seen."""
+    nodes: defaultdict[int, set[str]] = defaultdict(set)
+    for seen in history.nodes:
+        if seen.digest:
+            nodes[seen.applied_index].add(seen.node)
+    return sum(len(of_one) > 1 for of_one in nodes.values())
+
+
+def changes(history: History, recover_ms: int) -> list[Span]:
+    """Return, for each leader that another followed, the time from its last delivery to the next one's first.
+
+    `recover_ms`: until clients have found it.
+    """
+    of_term: dict[int, Span] = {}
+    for one in history.delivered:
+        start, end = of_term.get(one.term, (one.received_mono_ms, one.received_mono_ms))
+        of_term[one.term] = min(start, one.received_mono_ms), max(end, one.received_mono_ms)
+    terms = sorted(of_term)
+    return [
+        (min(of_term[old][1], of_term[new][0]), of_term[new][0] + recover_ms)
+        for old, new in itertools.pairwise(terms)
+    ]
+
+
+def last_moments(history: History, within_ms: int, known: Sequence[Span] = ()) -> list[Span]:
+    """Return for each leader that another followed the time before its last delivery.
+
+    `known`: the windows of faults that were injected; the end of a leader within a second of one is its.
+    """
+    last: dict[int, int] = {}
+    for delivery in history.delivered:
+        last[delivery.term] = max(delivery.received_mono_ms, last.get(delivery.term, 0))
+    return [
+        (last[term] - within_ms, last[term])
+        for term in sorted(last)[:-1]
+        if not any(start - 1_000 <= last[term] <= end + 1_000 for start, end in known)
+    ]
+
+
+def unavailable_ms(history: History) -> int:
+    """Return the longest time without an answer of success while a schedule was waiting for one."""
+    waiting = sorted((sent.sent_mono_ms, sent.answered_mono_ms) for sent in history.sent)
+    if not waiting:
+        return 0
+    longest, last_ms = 0, waiting[0][0]
+    successes = sorted(sent.answered_mono_ms for sent in history.acknowledged())
+    starts = [start for start, _ in waiting]
+    place = 0
+    for at_ms in successes:
+        while place < len(starts) and starts[place] <= last_ms:
+            place += 1
+        # what was sent before the last success may be answered already: begin with the next one sent
+        since_ms = starts[place] if place < len(starts) and starts[place] < at_ms else None
+        if since_ms is not None:
+            longest = max(longest, at_ms - since_ms)
+        last_ms = max(last_ms, at_ms)
+    return longest

@@ -1,0 +1,164 @@
+"""Faults as strokes: each befalls one node for some time and is undone; what scenarios combine and draw from.
+
+strike = STROKES["half open"].strike
+await strike(run, "n2", 0.8)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import random
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from tarry.chaos.cluster.proxies import Link
+from tarry.chaos.faults import clocks, disks
+from tarry.chaos.faults.network import deaf, isolated, mute
+from tarry.chaos.run import Run
+from tarry.client.local.cluster import LocalNode
+
+Strike = Callable[[Run, str, float], Coroutine[None, None, None]]
+"""What befalls a node for so many seconds."""
+
+Which = Callable[[str, Sequence[str]], list[Link]]
+LEASE_MS = 700
+ENDS_S = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Stroke:
+    """`need`: what the node must have been given before it was started: clock, disk, or nothing."""
+
+    strike: Strike
+    need: str = ""
+
+
+async def _crash(run: Run, name: str, seconds: float) -> None:
+    await run.crash(name, seconds)
+
+
+async def _crash_and_tear(run: Run, name: str, seconds: float) -> None:
+    """Files that nobody syncs lose their ends, and records decay while the node is down."""
+    async with run.disturbed("crash", name):
+        run.cluster.kill(name)
+        chance, node = random.Random(f"{run.seed} {name}"), run.cluster.local.nodes[name]
+        disks.tear(node, chance, "state-*/hours/*/slots")
+        disks.flip_bits(node, chance, "state-*/hours/*/delay.log", 3)
+        await run.during(seconds)
+        run.cluster.start(name)
+
+
+async def _freeze(run: Run, name: str, seconds: float) -> None:
+    async with run.disturbed("freeze", name):
+        run.cluster.pause(name)
+        await run.during(seconds)
+        run.cluster.resume(name)
+
+
+async def _cut(
+    links: Callable[[str, tuple[str, ...]], list[Link]], run: Run, name: str, seconds: float
+) -> None:
+    chosen = links(name, run.names)
+    async with run.disturbed(links.__name__, name, loose_ms=LEASE_MS):
+        run.cluster.links.cut(chosen)
+        await run.during(seconds)
+        run.cluster.links.mend(chosen)
+
+
+def _spoil(kind: str, **attributes: int) -> Strike:
+    async def strike(run: Run, name: str, seconds: float) -> None:
+        async with run.disturbed(kind, name, loose=True):
+            run.cluster.links.spoil(isolated(name, run.names, clients=True), kind, "", **attributes)
+            await run.during(seconds)
+            run.cluster.links.heal()
+
+    return strike
+
+
+async def _slow_sync(run: Run, name: str, seconds: float) -> None:
+    node = run.cluster.local.nodes[name]
+    async with run.disturbed("slow fsync", name, loose=True):
+        disks.set_disk(node, 100)
+        await run.during(seconds)
+        disks.set_disk(node)
+
+
+async def _failing_sync(run: Run, name: str, seconds: float) -> None:
+    node = run.cluster.local.nodes[name]
+    async with run.disturbed("fsync fails", name, loose=True):
+        disks.set_disk(node, error=errno.EIO)
+        ended = await run.ended(name, within_s=ENDS_S)
+        disks.set_disk(node)
+        run.expect(ended, f"{name} goes on although its disk does not sync")
+        if not ended:
+            run.cluster.kill(name)
+        await run.during(seconds / 2)
+        run.cluster.start(name)
+
+
+async def _clock(ahead_ms: int, run: Run, name: str, seconds: float) -> None:
+    node = run.cluster.local.nodes[name]
+    async with run.disturbed("clock", name):
+        clocks.set_clock(node, run.ahead_ms + ahead_ms)
+        await run.during(seconds + 1)  # it is read once a second
+        clocks.set_clock(node, run.ahead_ms)
+
+
+MINUTES_10: Final = 600_000
+STROKES: Final = {
+    "crash": Stroke(_crash),
+    "crash and damage": Stroke(_crash_and_tear),
+    "freeze": Stroke(_freeze),
+    "isolated": Stroke(partial(_cut, isolated)),
+    "mute": Stroke(partial(_cut, mute)),
+    "deaf": Stroke(partial(_cut, deaf)),
+    "latency": Stroke(_spoil("latency", latency=40, jitter=30)),
+    "bandwidth": Stroke(_spoil("bandwidth", rate=64)),
+    "slices": Stroke(_spoil("slicer", average_size=60, size_variation=30, delay=10)),
+    "resets": Stroke(_spoil("reset_peer", timeout=300)),
+    "half open": Stroke(_spoil("timeout", timeout=0)),
+    "slow fsync": Stroke(_slow_sync, "disk"),
+    "failing fsync": Stroke(_failing_sync, "disk"),
+    "clock ahead": Stroke(partial(_clock, MINUTES_10), "clock"),
+    "clock behind": Stroke(partial(_clock, -MINUTES_10), "clock"),
+}
+
+
+async def at_once(*doing: Coroutine[None, None, None]) -> None:
+    """Do it all at the same time; where one fails, the others end as well."""
+    tasks = [asyncio.create_task(one) for one in doing]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+def lacking() -> dict[str, str]:
+    """Return why nodes can be given no clock, or no disk, of their own here; empty: they can."""
+    return {
+        need: reason
+        for need, reason in (("clock", clocks.lacking()), ("disk", disks.no_compiler()))
+        if reason
+    }
+
+
+def equip(run: Run, *nodes: LocalNode) -> None:
+    """Give nodes, or all, what the strokes need, before they are started; say what this machine cannot do."""
+    reasons = lacking()
+    for reason in reasons.values():
+        run.say(f"left out: {reason}")
+    for node in nodes or run.cluster.local.nodes.values():
+        if "clock" not in reasons:
+            clocks.give_clock(node, run.ahead_ms)
+        if "disk" not in reasons:
+            disks.give_disk(node)
+
+
+def possible() -> dict[str, Strike]:
+    """Return the strokes that this machine can do, by name."""
+    reasons = lacking()
+    return {name: stroke.strike for name, stroke in STROKES.items() if stroke.need not in reasons}

@@ -1,0 +1,278 @@
+"""Leadership that changes hands again and again under load: what is repeated, and what is lost.
+
+    python -m tarry.chaos.leader_changes --rate 5000 --transfers 50 --kills 50
+
+A producer and two groups of two consumers each, one group with dedupe, write down every message in columns.
+A duplicate is a token that a group receives again, and belongs to the fault before that. Its bound after a
+transfer is none; after a kill, what the group received from 50 ms before it on, as long as it came from the
+leader that was killed; with dedupe, none. Each says that it may be one. Exit code 1 where a promise is
+broken. The last line is JSON.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+from rich.console import Console
+
+from tarry.chaos.cluster.cluster import Cluster, now_ms
+from tarry.client.aio import Client, connect
+
+TOPIC = "handover"
+BODY = np.dtype([("token", "<u8"), ("rest", "V92")])  # 100 bytes
+WINDOW_MS = 50
+DELAY_MS_MAX = 1_500
+TURN_S = 0.02
+STEADY_S = 1.0
+PATIENCE_S = 60.0
+
+console = Console(stderr=True)
+
+
+@dataclass(slots=True)
+class Receipts:
+    """What a group received, in columns, a batch each."""
+
+    tokens: list[NDArray[np.uint64]] = field(default_factory=list)
+    received_ms: list[NDArray[np.int64]] = field(default_factory=list)
+    due_ms: list[NDArray[np.int64]] = field(default_factory=list)
+    terms: list[NDArray[np.int64]] = field(default_factory=list)  # of the leader that handed over
+    marked: list[NDArray[np.bool_]] = field(default_factory=list)  # as what may be a repetition
+    dropped: int = 0  # kept back by dedupe
+
+    def distinct(self) -> NDArray[np.uint64]:
+        """Return the tokens received, each once."""
+        return np.unique(np.concatenate([np.empty(0, dtype=np.uint64), *self.tokens]))
+
+
+@dataclass(slots=True)
+class Record:
+    """What was sent, received and done."""
+
+    plain: Receipts = field(default_factory=Receipts)
+    dedupe: Receipts = field(default_factory=Receipts)
+    sent: list[range] = field(default_factory=list)  # acknowledged
+    faults_ms: list[int] = field(default_factory=list)
+    fault_terms: list[int] = field(default_factory=list)  # of the leader that each befell
+    pauses_ms: list[int] = field(default_factory=list)
+    failovers_ms: list[int] = field(default_factory=list)
+    stop: bool = False
+
+    @property
+    def told(self) -> str:
+        """Progress, in words."""
+        return f"{self.acknowledged():,} scheduled, {sum(map(len, self.plain.tokens)):,} received"
+
+    def acknowledged(self) -> int:
+        """Return how many were acknowledged to the producer."""
+        return sum(map(len, self.sent))
+
+    def complete(self) -> bool:
+        """Return whether both groups have received all that."""
+        return min(len(self.plain.distinct()), len(self.dedupe.distinct())) >= self.acknowledged()
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The last line."""
+
+    transfers: int
+    kills: int
+    acknowledged: int
+    received: int
+    lost: int
+    early: int
+    duplicates: int
+    duplicates_bound: int
+    duplicates_beyond: int  # their bound, fault by fault
+    unmarked: int
+    duplicates_with_dedupe: int
+    dropped_by_dedupe: int
+    transfer_pause_p50_ms: int
+    transfer_pause_max_ms: int
+    failover_p50_ms: int
+    failover_max_ms: int
+    seconds: float
+
+    @property
+    def kept(self) -> bool:
+        """Whether every promise was."""
+        return not (
+            self.lost or self.early or self.duplicates_beyond or self.unmarked or self.duplicates_with_dedupe
+        )
+
+
+async def produce(client: Client, record: Record, rate: int) -> None:
+    """Schedule so many a second, due within 1.5 s at random, until told to stop."""
+    producer = client.producer()
+    chance = np.random.default_rng(1)
+
+    async def send(tokens: range) -> None:
+        due_ms = now_ms() + chance.integers(0, DELAY_MS_MAX, len(tokens))
+        bodies = np.zeros(len(tokens), dtype=BODY)
+        bodies["token"] = tokens
+        await producer.schedule_batch(TOPIC, [body.tobytes() for body in bodies], due_ms=due_ms)
+        record.sent.append(tokens)
+
+    token, started = 0, time.monotonic()
+    async with asyncio.TaskGroup() as sending:
+        while not record.stop:
+            wanted = int((time.monotonic() - started) * rate)
+            if wanted > token:
+                sending.create_task(send(range(token, wanted)))
+                token = wanted
+            await asyncio.sleep(TURN_S)
+
+
+async def consume(client: Client, group: str, name: str, receipts: Receipts, *, dedupe: bool) -> None:
+    """Take batches and acknowledge them, until cancelled."""
+    async with client.consumer(TOPIC, group, name=name, credit=10_000, dedupe=dedupe) as consumer:
+        try:
+            async for batch in consumer.batches():
+                receipts.tokens.append(np.frombuffer(b"".join(batch.bodies), dtype=BODY)["token"])
+                receipts.received_ms.append(np.full(len(batch), batch.received_ms))
+                receipts.due_ms.append(batch.due_ms)
+                receipts.terms.append(np.full(len(batch), batch.stamp.term))
+                receipts.marked.append((batch.attempts > 1) | batch.maybe_duplicates)
+                batch.ack_soon()
+        finally:
+            receipts.dropped += consumer.duplicates_dropped
+
+
+async def transfer_often(cluster: Cluster, client: Client, record: Record, times: int) -> None:
+    """Hand leadership over so many times."""
+    operator = client.operator()
+    for number in range(times):
+        await asyncio.sleep(STEADY_S)
+        await cluster.serving(PATIENCE_S)
+        record.fault_terms.append(await cluster.term())
+        record.faults_ms.append(now_ms())
+        done = await operator.transfer()
+        record.pauses_ms.append(done.pause_ms)
+        console.print(f"transfer {number + 1} of {times}: {done.pause_ms} ms, {record.told}")
+
+
+async def kill_often(cluster: Cluster, record: Record, times: int) -> None:
+    """Kill the leader so many times; it comes back each time, and catches up, before the next."""
+    for number in range(times):
+        await asyncio.sleep(STEADY_S)
+        leader, term = await cluster.serving(PATIENCE_S), await cluster.term()
+        killed = cluster.kill(leader)
+        record.fault_terms.append(term)
+        record.faults_ms.append(killed.at_ms)
+        async with asyncio.timeout(PATIENCE_S):
+            while not (record.plain.terms and record.plain.terms[-1][0] > term):  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+        record.failovers_ms.append(int(record.plain.received_ms[-1][0]) - killed.at_ms)
+        cluster.start(leader)
+        console.print(f"kill {number + 1} of {times}: {record.failovers_ms[-1]} ms, {record.told}")
+
+
+def repeats(receipts: Receipts, faults_ms: list[int]) -> NDArray[np.int64]:
+    """Return how many tokens were received again after each fault, and before the next."""
+    tokens, received = np.concatenate(receipts.tokens), np.concatenate(receipts.received_ms)
+    first = np.zeros(len(tokens), dtype=np.bool_)
+    first[np.unique(tokens, return_index=True)[1]] = True
+    fault = np.searchsorted(np.array(faults_ms), received[~first], side="right") - 1
+    return np.bincount(np.maximum(fault, 0), minlength=len(faults_ms))
+
+
+def unmarked(receipts: Receipts) -> int:
+    """Return how many were received as if for the first time, and were not: see repeats.unmarked."""
+    tokens, marked = np.concatenate(receipts.tokens), np.concatenate(receipts.marked)
+    order = np.lexsort((marked, np.concatenate(receipts.terms), tokens))
+    again = np.diff(tokens[order]) == 0
+    return int((again & ~marked[order][1:]).sum())
+
+
+def bounds(record: Record, kills: int) -> NDArray[np.int64]:
+    """Return how many may be received again after each fault; the kills are the last of them."""
+    received, term = np.concatenate(record.plain.received_ms), np.concatenate(record.plain.terms)
+    faults = list(zip(record.faults_ms, record.fault_terms, strict=True))
+    transfers = len(faults) - kills
+    last = [int(((received >= at_ms - WINDOW_MS) & (term <= led)).sum()) for at_ms, led in faults[transfers:]]
+    return np.array([0] * transfers + last, dtype=np.int64)
+
+
+def judge(record: Record, kills: int, seconds: float) -> Result:
+    """Return what was kept and what was broken."""
+    sent = np.concatenate([np.arange(part.start, part.stop) for part in record.sent])
+    groups = (record.plain, record.dedupe)
+    again, bound = repeats(record.plain, record.faults_ms), bounds(record, kills)
+    pauses, failovers = record.pauses_ms or [0], record.failovers_ms or [0]
+    return Result(
+        transfers=len(record.pauses_ms),
+        kills=kills,
+        acknowledged=len(sent),
+        received=len(record.plain.distinct()),
+        lost=sum(len(np.setdiff1d(sent, group.distinct())) for group in groups),
+        early=sum(
+            int((np.concatenate(group.received_ms) < np.concatenate(group.due_ms)).sum()) for group in groups
+        ),
+        duplicates=int(again.sum()),
+        duplicates_bound=int(bound.sum()),
+        duplicates_beyond=int(np.maximum(again - bound, 0).sum()),
+        unmarked=sum(map(unmarked, groups)),
+        duplicates_with_dedupe=int(repeats(record.dedupe, record.faults_ms).sum()),
+        dropped_by_dedupe=record.dedupe.dropped,
+        transfer_pause_p50_ms=int(np.median(pauses)),
+        transfer_pause_max_ms=max(pauses),
+        failover_p50_ms=int(np.median(failovers)),
+        failover_max_ms=max(failovers),
+        seconds=round(seconds, 1),
+    )
+
+
+async def run(rate: int, transfers: int, kills: int, folder: Path) -> Result:
+    """Do it all on a cluster of three."""
+    record = Record()
+    started = time.monotonic()
+    async with (
+        Cluster(3, folder) as cluster,
+        connect(cluster.addresses) as client,
+        asyncio.TaskGroup() as tasks,  # whatever fails ends the run
+    ):
+        consumers = [
+            tasks.create_task(consume(client, group, name, receipts, dedupe=receipts is record.dedupe))
+            for group, receipts in (("plain", record.plain), ("dedupe", record.dedupe))
+            for name in "ab"
+        ]
+        producer = tasks.create_task(produce(client, record, rate))
+        await transfer_often(cluster, client, record, transfers)
+        await kill_often(cluster, record, kills)
+        await asyncio.sleep(STEADY_S)
+        record.stop = True
+        await producer
+        until = time.monotonic() + PATIENCE_S
+        while not record.complete() and time.monotonic() < until:  # noqa: ASYNC110
+            await asyncio.sleep(0.2)
+        await asyncio.sleep(STEADY_S)  # for a duplicate that is still on its way
+        for task in consumers:
+            task.cancel()
+    return judge(record, kills, time.monotonic() - started)
+
+
+def main(
+    rate: Annotated[int, typer.Option(min=1, help="Messages a second.")] = 5_000,
+    transfers: Annotated[int, typer.Option(min=0, help="Planned transfers, one after another.")] = 50,
+    kills: Annotated[int, typer.Option(min=0, help="SIGKILLs of the leader.")] = 50,
+) -> None:
+    """Change leaders under load; exit code 1 where a promise is broken."""
+    with tempfile.TemporaryDirectory(prefix="tarry-handover-") as folder:
+        result = asyncio.run(run(rate, transfers, kills, Path(folder)))
+    print(json.dumps({name: getattr(result, name) for name in Result.__slots__}))
+    sys.exit(0 if result.kept else 1)
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,234 @@
+"""Consumers of every temper, from one seed: brisk, nacking, slow, pulling, coming and going, crashing.
+
+Two groups get everything. BRISK has consumers that acknowledge at once and stay: on them lateness and
+duplicates are judged. ROUGH has all the others, who ask for much of it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+
+from grpc import aio
+
+from tarry.chaos.cluster.cluster import mono_ms, now_ms
+from tarry.chaos.history import Delivered, History
+from tarry.chaos.traffic.load import MASS
+from tarry.chaos.traffic.rate import QUICK
+from tarry.chaos.traffic.traffic import TOKEN
+from tarry.client.aio import AckOutcome, Client, Message
+from tarry.client.errors import OutcomeUnknown, Overloaded, TarryError, Unavailable
+from tarry.proto import tarry_consumer_pb2 as pb
+from tarry.proto.message_id import MessageId
+from tarry.proto.tarry_consumer_pb2_grpc import ConsumerServiceStub
+from tarry.proto.tarry_message_pb2 import Record
+
+BRISK, ROUGH = "brisk", "rough"
+PULLING = "pulling"
+LEASE_MS = 1_500  # of the rough group: what is dropped comes again soon
+AGAIN_S = 0.2
+
+
+class Consumers:
+    """Consumes until stopped."""
+
+    def __init__(
+        self,
+        client: Client,
+        dial: Mapping[str, str],
+        history: History,
+        topics: Sequence[str],
+        seed: int,
+        ahead_ms: int = 0,
+    ) -> None:
+        """`dial`, `ahead_ms`: as producers have them."""
+        self._ahead_ms = ahead_ms
+        self._client = client
+        self._addresses = list(dial.values())
+        self._history = history
+        self._topics = topics
+        self._seed = seed
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self, *, rough: bool = True) -> None:
+        for topic in (*self._topics, MASS):
+            work = [partial(self._brisk, topic, f"brisk-{number}") for number in range(2)]
+            if rough and topic != MASS:
+                chance = random.Random(f"{self._seed} {topic}")
+                kinds = (self._nacking, self._slow, self._pulling, self._coming_and_going, self._crashing)
+                work += [partial(kind, topic, chance) for kind in kinds]
+            self._tasks += [asyncio.create_task(self._lasting(one)) for one in work]
+
+    async def stop(self) -> None:
+        """End them; raises what ended one of them before."""
+        left = set(self._tasks)
+        while left:  # gRPC may answer a cancellation with an error of its own, which is taken for a node's
+            for task in left:
+                task.cancel()
+            _, left = await asyncio.wait(left, timeout=1)
+        self.check()
+
+    def check(self) -> None:
+        """Raise what has ended a consumer."""
+        for task in self._tasks:
+            if task.done() and not task.cancelled():
+                task.result()
+
+    def _received(self, message: Message, group: str, consumer: str) -> Delivered:
+        stamp = message.stamp
+        delivery = Delivered(
+            token=TOKEN.unpack_from(message.body)[0],
+            topic=message.topic,
+            group=group,
+            id=message.id,
+            due_ms=message.due_ms,
+            attempt=message.attempt,
+            maybe_duplicate=message.maybe_duplicate,
+            received_ms=now_ms() + self._ahead_ms,
+            received_mono_ms=mono_ms(),
+            consumer=consumer,
+            queue=message.queue,
+            offset=message.offset,
+            node=stamp.node,
+            term=stamp.term,
+        )
+        self._history.delivered.append(delivery)
+        return delivery
+
+    async def _lasting(self, consume: Callable[[], Awaitable[None]]) -> None:
+        """Consume, and try again where no node takes the subscription; a refusal is ours to hear of."""
+        while True:
+            try:
+                await consume()
+            except (Unavailable, OutcomeUnknown, Overloaded):
+                await asyncio.sleep(AGAIN_S)
+
+    async def _brisk(self, topic: str, name: str) -> None:
+        async with self._client.consumer(topic, BRISK, name=name) as consumer:
+            async for message in consumer:
+                self._received(message, BRISK, name)
+                message.ack_soon()
+
+    async def _nacking(self, topic: str, chance: random.Random) -> None:
+        async with self._client.consumer(
+            topic, ROUGH, name="nacking", credit=50, lease_ms=LEASE_MS
+        ) as consumer:
+            async for message in consumer:
+                self._received(message, ROUGH, "nacking")
+                if message.attempt == 1 and chance.random() < 0.3:
+                    message.nack(delay_ms=chance.randint(0, 1_000)).add_done_callback(_forget)
+                else:
+                    message.ack_soon()
+
+    async def _slow(self, topic: str, chance: random.Random) -> None:
+        """One message at a time, and its lease is over before some are done."""
+        async with self._client.consumer(topic, ROUGH, name="slow", credit=1, lease_ms=500) as consumer:
+            async for message in consumer:
+                self._received(message, ROUGH, "slow")
+                await asyncio.sleep(0.02 if message.attempt > 1 else chance.choice((0, 0.6)))
+                message.ack_soon()
+
+    async def _coming_and_going(self, topic: str, chance: random.Random) -> None:
+        while True:
+            async with self._client.consumer(
+                topic, ROUGH, name="guest", credit=20, lease_ms=LEASE_MS
+            ) as consumer:
+                try:
+                    async with asyncio.timeout(0.5 + chance.random()):
+                        async for message in consumer:
+                            self._received(message, ROUGH, "guest")
+                            message.ack_soon()
+                except TimeoutError:
+                    pass
+            await asyncio.sleep(chance.random())
+
+    async def _pulling(self, topic: str, chance: random.Random) -> None:
+        """Ask any node for what is due; have it longer, give it back or acknowledge it at any other."""
+        channels = [aio.insecure_channel(address, QUICK) for address in self._addresses]
+        stubs = [ConsumerServiceStub(channel) for channel in channels]
+        request = pb.ReceiveRequest(
+            topic=topic, group=ROUGH, consumer=PULLING, messages_max=10, wait_ms=500, lease_ms=LEASE_MS
+        )
+        try:
+            while True:
+                try:
+                    response = await chance.choice(stubs).Receive(request, timeout=3)
+                    for batch in response.deliveries:
+                        self._taken(batch, PULLING)
+                        named = {
+                            "topic": topic,
+                            "group": ROUGH,
+                            "consumer": PULLING,
+                            "queue": batch.queue,
+                            "offset": batch.offset,
+                        }
+                        if chance.random() < 0.2:
+                            extend = pb.ExtendRequest(**named, lease_ms=LEASE_MS)
+                            await chance.choice(stubs).Extend(extend, timeout=3)
+                        if chance.random() < 0.1:
+                            nack = pb.NackRequest(**named, delay_ms=chance.randint(0, 1_000))
+                            await chance.choice(stubs).Nack(nack, timeout=3)
+                        else:
+                            await chance.choice(stubs).Ack(pb.AckRequest(**named), timeout=3)
+                except aio.AioRpcError:
+                    await asyncio.sleep(AGAIN_S)
+        finally:
+            for channel in channels:
+                await channel.close(None)
+
+    async def _crashing(self, topic: str, chance: random.Random) -> None:
+        """Acknowledge some, then be gone with the rest in hand, and without a word; back as the same."""
+        while True:
+            address, left = chance.choice(self._addresses), chance.randint(5, 40)
+            async with aio.insecure_channel(address, QUICK) as channel:
+                stream = ConsumerServiceStub(channel).Consume(timeout=5)
+                subscribe = pb.Subscribe(
+                    topic=topic, group=ROUGH, consumer="crashing", credit=10, lease_ms=LEASE_MS
+                )
+                try:
+                    await stream.write(pb.ConsumeRequest(subscribe=subscribe))
+                    async for response in stream:
+                        batch = response.deliveries
+                        self._taken(batch, "crashing")
+                        left -= len(batch.offset)
+                        if left < 0:
+                            break
+                        if batch.offset:
+                            ack = pb.Ack(queue=batch.queue, offset=batch.offset)
+                            await stream.write(pb.ConsumeRequest(ack=ack))
+                            credit = pb.Credit(messages=len(batch.offset))
+                            await stream.write(pb.ConsumeRequest(credit=credit))
+                except (aio.AioRpcError, asyncio.InvalidStateError):
+                    pass  # it does not lead, or is away
+                stream.cancel()
+            await asyncio.sleep(AGAIN_S + chance.random() / 2)
+
+    def _taken(self, batch: pb.Deliveries, consumer: str) -> None:
+        at_ms, at_mono_ms = now_ms() + self._ahead_ms, mono_ms()
+        self._history.delivered += [
+            Delivered(
+                token=TOKEN.unpack_from(Record.FromString(record).body)[0],
+                topic=batch.topic,
+                group=ROUGH,
+                id=str(MessageId(batch.shard, batch.hour[place], batch.global_index[place])),
+                due_ms=batch.due_ms[place],
+                attempt=batch.attempt[place] if batch.attempt else 1,
+                maybe_duplicate=place in batch.maybe_duplicate,
+                received_ms=at_ms,
+                received_mono_ms=at_mono_ms,
+                consumer=consumer,
+                queue=batch.queue,
+                offset=batch.offset[place],
+                node=batch.stamp.node,
+                term=batch.stamp.term,
+            )
+            for place, record in enumerate(batch.records)
+        ]
+
+
+def _forget(outcome: asyncio.Future[AckOutcome]) -> None:
+    """A nack whose stream broke has no outcome; the message comes again all the same."""
+    if not outcome.cancelled() and not isinstance(error := outcome.exception(), TarryError | None):
+        raise error

@@ -1,0 +1,45 @@
+"""How much is sent, and what a message is on the wire, for producers that speak the protocol themselves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tarry.chaos.history import Sent
+from tarry.chaos.traffic.traffic import TOKEN
+from tarry.proto import tarry_producer_pb2 as pb
+from tarry.proto.message_id import MessageId
+from tarry.proto.tarry_message_pb2 import Record
+
+QUICK = [
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.max_reconnect_backoff_ms", 500),
+    ("grpc.use_local_subchannel_pool", 1),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How much is sent: messages a second of each kind, and how far ahead they are due."""
+
+    singles: float = 60
+    batched: float = 60
+    streamed: float = 20
+    repeated: float = 20
+    delay_ms_max: int = 2_400
+    keyed_share: float = 0.15  # of the singles have an ordering key
+    ask_share: float = 0.25  # of the messages are cancelled or looked up
+
+
+def request_of(producer: str, sequence: int, draft: Sent) -> pb.ScheduleBatchRequest:
+    record = Record(body=TOKEN.pack(draft.token)).SerializeToString()
+    return pb.ScheduleBatchRequest(
+        producer=producer, sequence=sequence, topics=[draft.topic], due_ms=[draft.due_ms], records=[record]
+    )
+
+
+def id_of(answer: pb.ScheduleBatchResponse) -> str:
+    return str(MessageId(answer.shard, answer.hour[0], answer.global_index[0]))
+
+
+def on_topic(topic: str, draft: Sent) -> Sent:
+    return Sent(draft.token, topic, draft.due_ms, draft.sent_ms, draft.sent_mono_ms, draft.answer, 0, 0)

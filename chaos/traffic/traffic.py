@@ -1,0 +1,207 @@
+"""Seeded producers and consumers that write down what they sent and saw.
+
+What is sent, and when, follows from the seed alone; the answers do not, so the plan is a value and the
+history another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import struct
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+
+from tarry.chaos.cluster.cluster import mono_ms, now_ms
+from tarry.chaos.history import Answer, Cancelled, Delivered, History, Sent
+from tarry.client.aio import CancelOutcome, Client, Producer, Scheduled
+from tarry.client.errors import Overloaded, Refused, TarryError, Unavailable
+
+TOKEN = struct.Struct("<Q")
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """How much of what is sent: `messages` evenly over `spread_ms`, each delayed by up to `delay_ms_max`.
+
+    `cancel_share` of those that are due after a second or more are cancelled again at once.
+    """
+
+    messages: int
+    topics: tuple[str, ...]
+    spread_ms: int
+    delay_ms_max: int
+    body_bytes: int = 100
+    cancel_share: float = 0.0
+    seed: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One message to be sent `at_ms` after the start."""
+
+    token: int
+    topic: str
+    at_ms: int
+    delay_ms: int
+    absolute: bool  # named by due time rather than by delay
+    cancel: bool  # as soon as it is acknowledged
+
+
+def plan(load: Load) -> tuple[Planned, ...]:
+    """Return the messages of a load, in the order of sending.
+
+    One in ten is due at once, two in ten within a second, one in ten together with others at the same
+    moment late in the run, the rest anywhere.
+    """
+    chance = random.Random(load.seed)
+    together_ms = load.spread_ms + load.delay_ms_max // 2
+
+    def delay_ms(at_ms: int) -> int:
+        kind = chance.randrange(10)
+        if kind == 0:
+            return 0
+        if kind <= 2:
+            return chance.randint(1, min(1_000, load.delay_ms_max))
+        if kind == 3:
+            return min(together_ms - at_ms, load.delay_ms_max)
+        return chance.randint(0, load.delay_ms_max)
+
+    moments = sorted(chance.randrange(max(1, load.spread_ms)) for _ in range(load.messages))
+
+    def planned(token: int, at_ms: int) -> Planned:
+        topic, delay = chance.choice(load.topics), delay_ms(at_ms)
+        absolute, cancel = chance.random() < 0.5, chance.random() < load.cancel_share
+        return Planned(token, topic, at_ms, delay, absolute, cancel and delay >= 1_000)
+
+    return tuple(planned(token, at_ms) for token, at_ms in enumerate(moments, 1))
+
+
+@dataclass(slots=True)
+class Traffic:
+    """Producers and consumers of one run, and what they saw."""
+
+    client: Client
+    body_bytes: int = 100
+    history: History = field(default_factory=History)
+
+    async def produce(self, planned: Sequence[Planned]) -> None:
+        """Send the plan at its moments and return when every message and cancel has an answer."""
+        start_ms = mono_ms()
+        async with self.client.producer() as producer, asyncio.TaskGroup() as cancels:
+            answers: list[asyncio.Future[Scheduled]] = []
+            for message in planned:
+                if (ahead_ms := message.at_ms - (mono_ms() - start_ms)) > 0:
+                    await asyncio.sleep(ahead_ms / 1_000)
+                body = TOKEN.pack(message.token).ljust(self.body_bytes, b"\0")
+                sent_mono_ms, sent_ms = mono_ms(), now_ms()  # in this order: else a wait seems shorter
+                due_ms = sent_ms + message.delay_ms
+                answer = producer.schedule(
+                    message.topic,
+                    body,
+                    due_ms=due_ms if message.absolute else None,
+                    delay_ms=None if message.absolute else message.delay_ms,
+                )
+                answer.add_done_callback(partial(self._answered, message, due_ms, sent_ms, sent_mono_ms))
+                answers.append(answer)
+                if message.cancel:
+                    cancels.create_task(self._cancel(producer, message.token, answer))
+            await asyncio.gather(*answers, return_exceptions=True)
+
+    def _answered(
+        self,
+        message: Planned,
+        due_ms: int,
+        sent_ms: int,
+        sent_mono_ms: int,
+        answer: asyncio.Future[Scheduled],
+    ) -> None:
+        error = answer.exception()
+        if error is not None and not isinstance(error, TarryError):
+            raise error
+        scheduled = None if error else answer.result()
+        self.history.sent.append(
+            Sent(
+                token=message.token,
+                topic=message.topic,
+                due_ms=due_ms,
+                sent_ms=sent_ms,
+                sent_mono_ms=sent_mono_ms,
+                answer=answer_of(error),
+                answered_ms=now_ms(),
+                answered_mono_ms=mono_ms(),
+                id=scheduled.id if scheduled else "",
+                acknowledged_due_ms=scheduled.due_ms if scheduled else 0,
+                reason=str(error) if error else "",
+            )
+        )
+
+    async def _cancel(self, producer: Producer, token: int, answer: asyncio.Future[Scheduled]) -> None:
+        try:
+            outcome = await producer.cancel((await answer).id)
+        except TarryError as error:
+            if answer_of(error) is Answer.UNKNOWN and answer.exception() is None:
+                self.history.cancelled.append(Cancelled(token, now_ms(), certain=False))
+            return
+        if outcome is CancelOutcome.CANCELLED:
+            self.history.cancelled.append(Cancelled(token, now_ms()))
+
+    async def consume(self, topic: str, group: str, name: str = "") -> None:
+        """Take what comes to one consumer of a group, until cancelled."""
+        async with self.client.consumer(topic, group, name=name) as consumer:
+            async for message in consumer:
+                self.history.delivered.append(
+                    Delivered(
+                        token=TOKEN.unpack_from(message.body)[0],
+                        topic=message.topic,
+                        group=group,
+                        id=message.id,
+                        due_ms=message.due_ms,
+                        attempt=message.attempt,
+                        maybe_duplicate=message.maybe_duplicate,
+                        received_ms=now_ms(),
+                        received_mono_ms=mono_ms(),
+                        consumer=name,
+                    )
+                )
+                message.ack_soon()
+
+    @asynccontextmanager
+    async def consuming(
+        self, topics: Sequence[str], group: str, names: Sequence[str] = ("",)
+    ) -> AsyncIterator[None]:
+        """Have these consumers on each topic named while the block lasts; an error in any ends the block."""
+        async with asyncio.TaskGroup() as tasks:
+            consumers = [
+                tasks.create_task(self.consume(topic, group, name)) for topic in topics for name in names
+            ]
+            yield
+            for consumer in consumers:
+                consumer.cancel()
+
+    def outstanding(self, groups: int = 1) -> int:
+        """Return how many acknowledged messages, not cancelled, all groups are still to get."""
+        gone = {cancel.token for cancel in self.history.cancelled}
+        expected = {sent.token for sent in self.history.acknowledged()} - gone
+        seen = {(delivery.group, delivery.token) for delivery in self.history.delivered}
+        return groups * len(expected) - sum(token in expected for _, token in seen)
+
+    async def settle(self, patience_s: float, groups: int = 1) -> bool:
+        """Wait until all that was acknowledged is delivered; False if nothing comes for `patience_s`."""
+        seen, since_ms = -1, mono_ms()
+        while self.outstanding(groups):
+            if len(self.history.delivered) != seen:
+                seen, since_ms = len(self.history.delivered), mono_ms()
+            elif mono_ms() - since_ms > patience_s * 1_000:
+                return False
+            await asyncio.sleep(0.2)
+        return True
+
+
+def answer_of(error: BaseException | None) -> Answer:
+    """Return what an outcome means to the producer: only some errors say that nothing was done."""
+    if error is None:
+        return Answer.ACKNOWLEDGED
+    return Answer.REFUSED if isinstance(error, Refused | Unavailable | Overloaded) else Answer.UNKNOWN

@@ -1,0 +1,182 @@
+"""The blocking consumer and its messages."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
+from typing import TypeVar
+
+from tarry.client.blocking.loop_thread import LoopThread
+from tarry.client.consumers.buffer import Buffer, Offsets
+from tarry.client.consumers.consumer import Consumer as AsyncConsumer
+from tarry.client.consumers.message import Message as AsyncMessage
+from tarry.client.consumers.message import MessageBatch as AsyncMessageBatch
+from tarry.client.consumers.message import View
+from tarry.client.consumers.unsettled import AckOutcome
+
+T = TypeVar("T")
+
+
+class Message(View):
+    """One delivered message."""
+
+    __slots__ = ("_message", "_thread")
+
+    def __init__(self, message: AsyncMessage, thread: LoopThread) -> None:
+        super().__init__(message._batch, message._position, message.offset)
+        self._message = message
+        self._thread = thread
+
+    def ack(self) -> AckOutcome:
+        """Acknowledge, and return the outcome: fsynced on a majority, or stale."""
+        return self._thread.run(_awaited(self._message.ack))
+
+    def ack_soon(self) -> None:
+        """Acknowledge without waiting."""
+        self._thread.soon(self._message.ack_soon)
+
+    def nack(self, delay_ms: int | None = None) -> AckOutcome:
+        """Have it delivered again after ``delay_ms``, or by the group's back-off table."""
+        return self._thread.run(_awaited(partial(self._message.nack, delay_ms)))
+
+    def extend(self, lease_ms: int) -> AckOutcome:
+        """Keep it in hand for ``lease_ms`` from now on; return whether it still was in hand."""
+        return self._thread.run(_awaited(partial(self._message.extend, lease_ms)))
+
+
+class MessageBatch:
+    """Messages of one queue that came together; iterating gives messages, ``columns`` their columns."""
+
+    def __init__(self, batch: AsyncMessageBatch, thread: LoopThread) -> None:
+        self.columns = batch
+        self._thread = thread
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    def __iter__(self) -> Iterator[Message]:
+        return (Message(message, self._thread) for message in self.columns)
+
+    @property
+    def bodies(self) -> list[bytes]:
+        """Bodies of all messages."""
+        return self.columns.bodies
+
+    @property
+    def ids(self) -> list[str]:
+        """Message ids; a retried message keeps its first id."""
+        return self.columns.ids
+
+    def ack(self) -> list[AckOutcome]:
+        """Acknowledge all, and return the outcomes, one a message, in order."""
+        return self._thread.run(_awaited(self.columns.ack))
+
+    def ack_soon(self) -> None:
+        """Acknowledge all without waiting."""
+        self._thread.soon(self.columns.ack_soon)
+
+    def nack(self, delay_ms: int | None = None) -> list[AckOutcome]:
+        """Have all delivered again after ``delay_ms``, or by the group's back-off table."""
+        return self._thread.run(_awaited(partial(self.columns.nack, delay_ms)))
+
+    def extend(self, lease_ms: int) -> list[AckOutcome]:
+        """Keep all in hand for ``lease_ms`` from now on; return whether each still was in hand."""
+        return self._thread.run(_awaited(partial(self.columns.extend, lease_ms)))
+
+
+class Consumer:
+    """Receives messages. Made by ``Client.consumer``; ``with`` subscribes and unsubscribes."""
+
+    def __init__(self, consumer: AsyncConsumer, thread: LoopThread) -> None:
+        self._consumer = consumer
+        self._thread = thread
+        self._ready = _Ready()
+        consumer.waiting.append(self._ready)
+
+    @property
+    def state(self) -> AsyncConsumer:
+        """The async twin, for its counters: received, in_hand, lost, reconnects, stale_acks, …"""
+        return self._consumer
+
+    def start(self) -> None:
+        """Subscribe. Raises Refused, or the last error at the client's deadline."""
+        self._thread.run(self._consumer.start())
+
+    def close(self) -> None:
+        """Unsubscribe: send the acks that are left, give back what is in hand, for others."""
+        self._thread.run(self._close())
+
+    def __enter__(self) -> Consumer:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __iter__(self) -> Iterator[Message]:
+        """Yield messages until the consumer is closed. Raises Refused when the cluster ends it."""
+        while (message := self.receive()) is not None:
+            yield message
+
+    def receive(self, timeout_ms: int | None = None) -> Message | None:
+        """Return the next message; None when none came in time, or the consumer is closed."""
+        while not self._consumer.closed:
+            message = self._ready.message(time.monotonic() - self._consumer.lease_ms / 1_000)
+            if self._ready.expired:
+                self._thread.soon(partial(self._consumer.forget_expired, self._ready))
+            if message is None:
+                if not self._thread.run(self._fetch(timeout_ms)):
+                    return None
+            elif self._consumer.holds(message):  # not lost in a reconnect since it came
+                return Message(message, self._thread)
+        return None
+
+    def batches(self) -> Iterator[MessageBatch]:
+        """Yield messages in the batches in which they came."""
+        while (batch := self._thread.run(self._next(None))) is not None:
+            yield MessageBatch(batch, self._thread)
+
+    async def _next(self, timeout_ms: int | None) -> AsyncMessageBatch | None:
+        try:
+            return await asyncio.wait_for(
+                self._consumer.next_batch(), None if timeout_ms is None else timeout_ms / 1_000
+            )
+        except TimeoutError:
+            return None
+
+    async def _fetch(self, timeout_ms: int | None) -> bool:
+        batch = await self._next(timeout_ms)
+        if batch is not None:
+            self._ready.put(batch)
+        return batch is not None
+
+    async def _close(self) -> None:
+        self._thread.drain()
+        await self._consumer.close()
+
+
+class _Ready(Buffer):
+    """A batch that was fetched from the loop's thread, which goes on extending its leases; for any thread."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lock = threading.Lock()
+
+    def put(self, batch: AsyncMessageBatch) -> None:
+        with self._lock:
+            super().put(batch)
+
+    def message(self, oldest_s: float) -> AsyncMessage | None:
+        with self._lock:
+            return super().message(oldest_s)
+
+    def renew(self, before_s: float, now_s: float) -> list[Offsets]:
+        with self._lock:
+            return super().renew(before_s, now_s)
+
+
+async def _awaited(settle: Callable[[], Awaitable[T]]) -> T:
+    return await settle()

@@ -1,0 +1,214 @@
+"""The blocking producer."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from numpy.typing import ArrayLike
+
+from tarry.client.blocking.loop_thread import LoopThread
+from tarry.client.errors import Overloaded, TarryError
+from tarry.client.producers.completions import OneWay
+from tarry.client.producers.producer import Producer as AsyncProducer
+from tarry.client.results import CancelOutcome, Scheduled, ScheduledBatch, StoredMessage
+from tarry.client.settings import Settings
+
+
+class Producer:
+    """Schedules messages. May be shared by any number of threads."""
+
+    def __init__(self, producer: AsyncProducer, thread: LoopThread, settings: Settings) -> None:
+        self._producer = producer
+        self._thread = thread
+        self._room = threading.Semaphore(settings.waiting_messages_max)
+        self._one_way = OneWay()
+
+    @property
+    def id(self) -> str:
+        """The producer's id, by which the cluster knows its retries."""
+        return self._producer.id
+
+    @property
+    def one_way_errors(self) -> int:
+        """Messages of ``schedule_one_way`` that were not scheduled, or perhaps not."""
+        return self._one_way.errors
+
+    @property
+    def one_way_last_error(self) -> BaseException | None:
+        """The last of these errors."""
+        return self._one_way.last_error
+
+    def schedule(
+        self,
+        topic: str,
+        body: bytes = b"",
+        *,
+        due_ms: int | None = None,
+        delay_ms: int | None = None,
+        delay_level: int | None = None,
+        jitter_ms: int = 0,
+        tags: Sequence[str] = (),
+        keys: Sequence[str] = (),
+        properties: Mapping[str, str] | None = None,
+        ordering_key: str = "",
+    ) -> Scheduled:
+        """Schedule one message and return once it is fsynced on a majority. Errors as of the async twin."""
+
+        async def work() -> Scheduled:
+            return await self._producer.schedule(
+                topic,
+                body,
+                due_ms=due_ms,
+                delay_ms=delay_ms,
+                delay_level=delay_level,
+                jitter_ms=jitter_ms,
+                tags=tags,
+                keys=keys,
+                properties=properties,
+                ordering_key=ordering_key,
+            )
+
+        return self._thread.run(work())
+
+    def schedule_soon(
+        self,
+        topic: str,
+        body: bytes = b"",
+        *,
+        on_done: Callable[[Scheduled | BaseException], None],
+        due_ms: int | None = None,
+        delay_ms: int | None = None,
+        delay_level: int | None = None,
+        jitter_ms: int = 0,
+        tags: Sequence[str] = (),
+        keys: Sequence[str] = (),
+        properties: Mapping[str, str] | None = None,
+        ordering_key: str = "",
+    ) -> None:
+        """Schedule one message without waiting.
+
+        ``on_done`` gets the answer or the error, in the client's thread.
+        Blocks while ``waiting_messages_max`` messages wait for their answer (in
+        a callback it raises Overloaded instead).
+        """
+        if not self._room.acquire(blocking=not self._thread.inside):
+            raise Overloaded("PRODUCER_FULL", "too many messages wait for their answer", {}, 10)
+
+        def done(outcome: Scheduled | BaseException) -> None:
+            self._room.release()
+            on_done(outcome)
+
+        def put() -> None:
+            try:
+                self._producer.schedule_soon(
+                    topic,
+                    body,
+                    on_done=done,
+                    due_ms=due_ms,
+                    delay_ms=delay_ms,
+                    delay_level=delay_level,
+                    jitter_ms=jitter_ms,
+                    tags=tags,
+                    keys=keys,
+                    properties=properties,
+                    ordering_key=ordering_key,
+                )
+            except (TarryError, TypeError, ValueError) as error:
+                done(error)  # not raised: the caller has gone on
+
+        self._thread.soon(put)
+
+    def schedule_one_way(
+        self,
+        topic: str,
+        body: bytes = b"",
+        *,
+        due_ms: int | None = None,
+        delay_ms: int | None = None,
+        delay_level: int | None = None,
+        jitter_ms: int = 0,
+        tags: Sequence[str] = (),
+        keys: Sequence[str] = (),
+        properties: Mapping[str, str] | None = None,
+        ordering_key: str = "",
+    ) -> None:
+        """Schedule one message and do not care: errors are only counted, in ``one_way_errors``."""
+        self.schedule_soon(
+            topic,
+            body,
+            on_done=self._one_way_done,
+            due_ms=due_ms,
+            delay_ms=delay_ms,
+            delay_level=delay_level,
+            jitter_ms=jitter_ms,
+            tags=tags,
+            keys=keys,
+            properties=properties,
+            ordering_key=ordering_key,
+        )
+
+    def schedule_batch(
+        self,
+        topic: str,
+        bodies: Sequence[bytes],
+        *,
+        due_ms: ArrayLike | None = None,
+        delay_ms: ArrayLike | None = None,
+        delay_level: ArrayLike | None = None,
+        jitter_ms: ArrayLike | None = None,
+        tags: Sequence[Sequence[str]] | None = None,
+        keys: Sequence[Sequence[str]] | None = None,
+        properties: Sequence[Mapping[str, str]] | None = None,
+        ordering_keys: Sequence[str] | None = None,
+    ) -> ScheduledBatch:
+        """Schedule n messages, all of them or none, as the async twin does."""
+        return self._thread.run(
+            self._producer.schedule_batch(
+                topic,
+                bodies,
+                due_ms=due_ms,
+                delay_ms=delay_ms,
+                delay_level=delay_level,
+                jitter_ms=jitter_ms,
+                tags=tags,
+                keys=keys,
+                properties=properties,
+                ordering_keys=ordering_keys,
+            )
+        )
+
+    def cancel(self, message_id: str) -> CancelOutcome:
+        """Cancel a pending message. The outcome is definite and linearizable."""
+        return self._thread.run(self._producer.cancel(message_id))
+
+    def cancel_many(self, message_ids: Iterable[str]) -> list[CancelOutcome]:
+        """Cancel pending messages; one outcome for each id, in order."""
+        return self._thread.run(self._producer.cancel_many(message_ids))
+
+    def get(self, message_id: str) -> StoredMessage:
+        """Return a message as of now (linearizable). Raises NotFound, InvalidId, Damaged."""
+        return self._thread.run(self._producer.get(message_id))
+
+    def flush(self) -> None:
+        """Return when every message given so far has its answer."""
+        self._thread.run(self._flush())
+
+    def close(self) -> None:
+        """Take no more, and return when what was given has its answer."""
+        self.flush()
+        self._thread.run(self._producer.close())
+
+    def __enter__(self) -> Producer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def _flush(self) -> None:
+        self._thread.drain()
+        await self._producer.flush()
+
+    def _one_way_done(self, outcome: Scheduled | BaseException) -> None:
+        if isinstance(outcome, BaseException):
+            self._one_way.set_exception(outcome)

@@ -1,0 +1,281 @@
+"""``tarry consume``, and ``receive``, ``ack``, ``nack``, ``extend``: consuming by stream and call by call."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Annotated, TypeAlias
+
+import typer
+from rich.text import Text
+
+from tarry.client.aio import AckOutcome, Client, Consumer
+from tarry.client.cli.options import OnCluster, on_cluster
+from tarry.client.cli.output import REFUSED, Output, body_fields, out, print_json, print_rows, words
+from tarry.client.cli.times import duration_text, parse_duration_ms, parse_start, time_text
+from tarry.client.consumers.message import View
+from tarry.client.consumers.unsettled import Verdict
+
+
+@on_cluster()
+def consume(
+    topic: Annotated[str, typer.Argument(help="What to receive.")],
+    group: Annotated[
+        str, typer.Option("--group", "-g", help="Each message goes to one consumer of each group.")
+    ] = "console",
+    tag: Annotated[list[str] | None, typer.Option(help="Only messages with any of these.")] = None,
+    most: Annotated[int | None, typer.Option("--max", min=1, help="End after so many messages.")] = None,
+    timeout_ms: Annotated[
+        int | None,
+        typer.Option(
+            "--timeout",
+            parser=parse_duration_ms,
+            metavar="DURATION",
+            help="End when nothing came for so long.",
+        ),
+    ] = None,
+    credit: Annotated[int, typer.Option(min=1, help="Messages in hand at once.")] = 100,
+    lease_ms: Annotated[
+        int,
+        typer.Option(
+            "--lease",
+            parser=parse_duration_ms,
+            metavar="DURATION",
+            help="How long a message may stay in hand.",
+            show_default="as the cluster has it",
+        ),
+    ] = 0,
+    start: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="WHERE",
+            help="Where a new group begins: earliest, latest, or a time.",
+        ),
+    ] = None,
+    keep: Annotated[
+        bool, typer.Option("--no-ack", help="Do not acknowledge: the messages will be delivered again.")
+    ] = False,
+    *,
+    cluster: OnCluster,
+) -> None:
+    """Print messages of a topic as they fall due, one a line, until Ctrl-C.
+
+    Each is acknowledged once it is printed. A failover is ridden out.
+    """
+
+    where = None if start is None else parse_start(start)
+
+    async def work(client: Client) -> None:
+        wanted = credit if most is None else min(credit, most)
+        async with client.consumer(
+            topic, group, tags=tag or (), credit=wanted, lease_ms=lease_ms, dedupe=True, start=where
+        ) as consumer:
+            printed = await _print_all(consumer, cluster.output, most, timeout_ms, acknowledge=not keep)
+        if cluster.output is Output.TABLE:
+            words().print(
+                f"{printed:,} messages" + (f", {consumer.reconnects} reconnects" * bool(consumer.reconnects))
+            )
+
+    try:
+        cluster.run(work)
+    except KeyboardInterrupt:
+        raise typer.Exit(0) from None
+
+
+async def _print_all(
+    consumer: Consumer, output: Output, most: int | None, timeout_ms: int | None, *, acknowledge: bool
+) -> int:
+    printed = 0
+    timeout_s = None if timeout_ms is None else timeout_ms / 1_000
+    while most is None or printed < most:
+        try:
+            message = await asyncio.wait_for(anext(consumer), timeout_s)
+        except (TimeoutError, StopAsyncIteration):
+            break
+        print_message(message, output)
+        printed += 1
+        if acknowledge:
+            message.ack_soon()
+    return printed
+
+
+def print_message(message: View, output: Output, ahead: str = "") -> None:
+    """Print a delivery as one line."""
+    late_ms = message.received_ms - message.due_ms
+    if output is Output.JSON:
+        print_json(
+            {
+                "id": message.id,
+                "topic": message.topic,
+                **body_fields(message.body),
+                "tags": list(message.tags),
+                "keys": list(message.keys),
+                "ordering_key": message.ordering_key,
+                "properties": dict(message.properties),
+                "due_ms": message.due_ms,
+                "released_ms": message.released_ms,
+                "received_ms": message.received_ms,
+                "attempt": message.attempt,
+                "maybe_duplicate": message.maybe_duplicate,
+                "queue": message.queue,
+                "offset": message.offset,
+                "node": message.stamp.node,
+            }
+        )
+        return
+    notes = [f"attempt {message.attempt}"] if message.attempt > 1 else []
+    notes += ["maybe a duplicate"] if message.maybe_duplicate else []
+    notes += [f"#{tag}" for tag in message.tags]
+    fields = body_fields(message.body)
+    line = Text.assemble(
+        ahead,
+        (message.id, "cyan"),
+        f"  {time_text(message.due_ms)}  ",
+        (f"{'+' if late_ms >= 0 else ''}{duration_text(late_ms)}", "green" if late_ms < 1_000 else "yellow"),
+        (f"  {' '.join(notes)}" if notes else "", "magenta"),
+        f"  {fields.get('body', '')}",
+        (f"base64 {fields['body_base64']}" if "body_base64" in fields else "", "dim"),
+    )
+    out().print(line, soft_wrap=True)
+
+
+Topic: TypeAlias = Annotated[str, typer.Argument(help="The topic.")]
+
+Handles: TypeAlias = Annotated[
+    list[str], typer.Argument(metavar="QUEUE:OFFSET...", help="As receive printed them.")
+]
+
+Group: TypeAlias = Annotated[str, typer.Option("--group", "-g", help="The consumer's group.")]
+
+Name: TypeAlias = Annotated[
+    str, typer.Option("--name", "-n", help="The consumer; who settles has the name of who received.")
+]
+
+
+@on_cluster()
+def receive(
+    topic: Topic,
+    group: Group = "console",
+    name: Name = "console",
+    most: Annotated[int, typer.Option("--max", min=1, help="At most so many messages.")] = 1,
+    wait_ms: Annotated[
+        int,
+        typer.Option(
+            "--wait",
+            parser=parse_duration_ms,
+            metavar="DURATION",
+            help="For the first of them, up to 30s.",
+            show_default="0s",
+        ),
+    ] = 0,
+    lease_ms: Annotated[
+        int,
+        typer.Option(
+            "--lease",
+            parser=parse_duration_ms,
+            metavar="DURATION",
+            help="How long they may stay in hand.",
+            show_default="as the cluster has it",
+        ),
+    ] = 0,
+    tag: Annotated[list[str] | None, typer.Option(help="Only messages with any of these.")] = None,
+    *,
+    cluster: OnCluster,
+) -> None:
+    """Take what is due, one a line, and keep it until its lease is over: ack it before.
+
+    Each line begins with the QUEUE:OFFSET that ack, nack and extend ask for.
+    """
+
+    async def work(client: Client) -> None:
+        puller = client.puller(topic, group, name=name, tags=tag or (), lease_ms=lease_ms)
+        messages = await puller.receive(most, wait_ms=wait_ms)
+        for message in messages:
+            print_message(message, cluster.output, f"{message.queue}:{message.offset}  ")
+        if cluster.output is Output.TABLE:
+            words().print(f"{len(messages):,} messages")
+
+    cluster.run(work)
+
+
+@on_cluster()
+def ack(
+    topic: Topic, handles: Handles, group: Group = "console", name: Name = "console", *, cluster: OnCluster
+) -> None:
+    """Acknowledge what receive took: it is done."""
+    _settle(topic, group, name, handles, Verdict, cluster)
+
+
+@on_cluster()
+def nack(
+    topic: Topic,
+    handles: Handles,
+    group: Group = "console",
+    name: Name = "console",
+    delay_ms: Annotated[
+        int | None,
+        typer.Option(
+            "--delay",
+            parser=parse_duration_ms,
+            metavar="DURATION",
+            help="Until it comes again.",
+            show_default="by the back-off table",
+        ),
+    ] = None,
+    *,
+    cluster: OnCluster,
+) -> None:
+    """Send what receive took round again, later."""
+    _settle(topic, group, name, handles, lambda queue: Verdict.nacking(queue, delay_ms), cluster)
+
+
+@on_cluster()
+def extend(
+    topic: Topic,
+    handles: Handles,
+    lease_ms: Annotated[
+        int,
+        typer.Option("--lease", parser=parse_duration_ms, metavar="DURATION", help="From now on."),
+    ],
+    group: Group = "console",
+    name: Name = "console",
+    *,
+    cluster: OnCluster,
+) -> None:
+    """Keep what receive took for longer."""
+    _settle(topic, group, name, handles, lambda queue: Verdict.extending(queue, lease_ms), cluster)
+
+
+def _settle(
+    topic: str,
+    group: str,
+    name: str,
+    handles: list[str],
+    verdict: Callable[[int], Verdict],
+    cluster: OnCluster,
+) -> None:
+    by_queue: dict[int, list[int]] = {}
+    for handle in handles:
+        queue, _, offset = handle.partition(":")
+        if not (queue.isdecimal() and offset.isdecimal()):
+            raise typer.BadParameter(f"{handle!r} is not QUEUE:OFFSET, as receive prints it")
+        by_queue.setdefault(int(queue), []).append(int(offset))
+
+    async def work(client: Client) -> None:
+        puller = client.puller(topic, group, name=name)
+        rows: list[dict[str, object]] = []
+        for queue, offsets in by_queue.items():
+            outcomes = await puller.settle(verdict(queue), offsets)
+            rows += [
+                {"handle": f"{queue}:{offset}", "outcome": outcome.value}
+                for offset, outcome in zip(offsets, outcomes, strict=True)
+            ]
+        if cluster.output is Output.JSON:
+            print_json(rows)
+        else:
+            print_rows("", rows, ["handle", "outcome"])
+        if any(row["outcome"] == AckOutcome.STALE for row in rows):
+            raise typer.Exit(REFUSED)
+
+    cluster.run(work)

@@ -1,0 +1,132 @@
+"""``tarry ledger``: what the nodes wrote down of all that they did."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tarry.client.aio import Client
+from tarry.client.cli.options import EXIT_CODES, OnCluster, on_cluster
+from tarry.client.cli.output import Output, print_json, print_rows, words
+from tarry.client.cli.times import parse_time_ms
+from tarry.client.errors import OutcomeUnknown, TarryError, Unavailable
+from tarry.client.operators.ledger_export import LedgerPart
+
+if TYPE_CHECKING:
+    from tarry.proto.ledger.segment import OpenSegment
+
+ledger_app = typer.Typer(no_args_is_help=True, help="Take out what the nodes wrote down.")
+COLUMNS = ("node", "address", "segments", "rows", "first_index", "last_index", "error")
+
+
+@ledger_app.command("export", epilog=EXIT_CODES)
+@on_cluster()
+def export(
+    to: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the copies.")],
+    from_: Annotated[
+        int | None,
+        typer.Option("--from", parser=parse_time_ms, metavar="TIME", help="Only rows of then or later."),
+    ] = None,
+    until: Annotated[
+        int | None, typer.Option("--until", parser=parse_time_ms, metavar="TIME", help="Only rows before.")
+    ] = None,
+    kind: Annotated[list[str] | None, typer.Option(help="Only rows of these kinds.")] = None,
+    closed: Annotated[bool, typer.Option("--closed", help="Leave out the open segment.")] = False,
+    *,
+    cluster: OnCluster,
+) -> None:
+    """Copy every node's ledger into a folder, a folder for each node, with manifests of its own.
+
+    A node that does not answer is left out and named; the exit code is then 3. A copy of only some rows is
+    marked so, and tarry reconcile refuses it.
+    """
+
+    async def work(client: Client) -> None:
+        operator = client.operator()
+        await operator.status()  # also learns the addresses of all members
+        rows: list[dict[str, object]] = []
+        unreached: TarryError | None = None
+        with words().status("exporting") as spinner:
+            for address in operator.addresses():
+                copy = Copy(to, filtered=bool(from_ or until or kind))
+                try:
+                    async for part in operator.export_ledger(
+                        address,
+                        from_ms=from_ or 0,
+                        to_ms=until or 0,
+                        kinds=kind or (),
+                        open=not closed,
+                    ):
+                        copy.add(part)
+                        spinner.update(f"exporting {address}: {copy.rows:,} rows")
+                except (Unavailable, OutcomeUnknown) as error:
+                    unreached = error
+                    rows.append({"address": address, "error": error.text})
+                    continue
+                copy.close()
+                rows.append({"address": address, **copy.told()})
+        if cluster.output is Output.JSON:
+            print_json(rows)
+        else:
+            print_rows("", rows, COLUMNS)
+        if unreached is not None:
+            raise unreached
+
+    cluster.run(work)
+
+
+class Copy:
+    """Writes the parts of one node's export as closed segments."""
+
+    def __init__(self, folder: Path, *, filtered: bool = False) -> None:
+        self.rows = 0
+        self._filtered = filtered
+        self._folder = folder
+        self._open: OpenSegment | None = None
+        self._segments = 0
+        self._first: LedgerPart | None = None
+        self._last: LedgerPart | None = None
+
+    def add(self, part: LedgerPart) -> None:
+        """Take a part in. Raises OSError."""
+        from tarry.proto.ledger.segment import OpenSegment
+
+        told = part.segment
+        if self._open is None or self._open.segment != told["segment"]:
+            self._finish()
+            ledger = self._folder / told["source"]
+            left = OpenSegment(
+                ledger, told["source"], told["run"], told["segment"], told["first_index"],
+                filtered=self._filtered,
+            )  # fmt: skip
+            left.path.unlink(missing_ok=True)  # of an export that was cut off
+            self._open = left
+            self._segments += 1
+        self._open.append(part.rows, part.count, told["last_index"])
+        self._first, self._last = self._first or part, part
+        self.rows += part.count
+
+    def close(self) -> None:
+        """Close the last segment. Raises OSError."""
+        self._finish()
+
+    def told(self) -> dict[str, object]:
+        """Return what there was, for the table."""
+        if self._first is None or self._last is None:
+            return {"segments": 0, "rows": 0}
+        return {
+            "node": self._last.segment["source"],
+            "segments": self._segments,
+            "rows": self.rows,
+            "first_index": self._first.segment["first_index"],
+            "last_index": self._last.segment["last_index"],
+        }
+
+    def _finish(self) -> None:
+        from tarry.proto.ledger.parquet import close
+
+        if self._open is not None:
+            close(self._open, 0)
+            self._open = None

@@ -1,0 +1,124 @@
+"""Prints what ``tarry status`` found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+
+from tarry.client.cli.output import Output, print_json, print_rows, words
+from tarry.client.cli.times import duration_text, time_text
+from tarry.client.errors import TarryError
+from tarry.client.operators.cluster_status import ClusterStatus, LedgerStatus, TopicStatus, TurnStatus
+
+
+def print_status(answers: Mapping[str, ClusterStatus | TarryError], output: Output) -> None:
+    """Print every node's answer, or why it gave none; then what the leader says of topics."""
+    if output is Output.JSON:
+        print_json(
+            {
+                address: asdict(answer)
+                if isinstance(answer, ClusterStatus)
+                else {"error": answer.reason, "text": answer.text}
+                for address, answer in answers.items()
+            }
+        )
+        return
+    told = {address: answer for address, answer in answers.items() if isinstance(answer, ClusterStatus)}
+    rows = [_node(address, answer) for address, answer in answers.items()]
+    print_rows(
+        "nodes", rows, [*NODE_COLUMNS, *(name for name in OPTIONAL if any(row.get(name) for row in rows))]
+    )
+    best = max(
+        told.values(), key=lambda answer: (answer.lease, answer.term, answer.applied_index), default=None
+    )
+    if best is None:
+        return
+    print_topics(best.topics)
+    behind_ms = max(0, best.now_ms - best.frontier_ms)
+    words().print(
+        f"{best.pending:,} pending, {best.ready:,} ready; released up to {time_text(best.frontier_ms)}"
+        + (f", {duration_text(behind_ms)} ago" if best.pending and behind_ms > 1_000 else "")
+    )
+
+
+def print_topics(topics: Iterable[TopicStatus]) -> None:
+    """Print a row for each group of each topic, and for a topic without any."""
+    rows: list[dict[str, object]] = []
+    for topic in sorted(topics, key=lambda topic: topic.topic):
+        rows += [
+            {
+                "topic": topic.topic,
+                "pending": topic.pending,
+                "released": topic.released,
+                "held_back": topic.held_back,
+                "group": group.group,
+                "acked": group.floor + group.acked_above_floor,
+                "retrying": group.retrying,
+                "consumers": group.consumers,
+                "in_hand": group.in_hand,
+            }
+            for group in sorted(topic.groups, key=lambda group: group.group)
+        ] or [
+            {
+                "topic": topic.topic,
+                "pending": topic.pending,
+                "released": topic.released,
+                "held_back": topic.held_back,
+            }
+        ]
+    if rows:
+        print_rows("topics", rows, GROUP_COLUMNS)
+
+
+NODE_COLUMNS = ("node", "address", "role", "term", "applied", "pending", "clock_ms", "version")
+OPTIONAL = ("digest", "damaged", "ledger", "longest_turn")
+"""Columns that are there only where they have something to say."""
+GROUP_COLUMNS = (
+    "topic", "pending", "released", "held_back", "group", "acked", "retrying", "consumers", "in_hand"
+)  # fmt: skip
+
+
+def _node(address: str, answer: ClusterStatus | TarryError) -> dict[str, object]:
+    if isinstance(answer, TarryError):
+        return {"address": address, "role": f"no answer: {answer.reason}"}
+    role = "leader" if answer.lease else "follower" if answer.leader else "no leader known"
+    if not answer.lease and answer.leader == answer.node:
+        role = "leader, not serving yet"
+    offsets = [abs(member.clock_offset_ms) for member in answer.members]
+    return {
+        "node": answer.node,
+        "address": address,
+        "role": role,
+        "term": answer.term,
+        "applied": answer.applied_index,
+        "pending": answer.pending,
+        "clock_ms": max(offsets, default=0),
+        "version": answer.version,
+        "digest": answer.state_digest,
+        "damaged": _damage(answer),
+        "ledger": _ledger(answer.ledger),
+        "longest_turn": _turns(answer.turns),
+    }
+
+
+def _damage(answer: ClusterStatus) -> str:
+    if not answer.damaged_found and not answer.damaged_left:
+        return ""
+    return (
+        f"{answer.damaged_left:,} left ({answer.damaged_found:,} found, {answer.damaged_repaired:,} repaired)"
+    )
+
+
+def _ledger(ledger: LedgerStatus) -> str:
+    dropped = f"{ledger.dropped:,} rows dropped" if ledger.dropped else ""
+    return "; ".join(filter(None, (dropped, ledger.failure)))
+
+
+def _turns(turns: TurnStatus) -> str:
+    if not turns.over_20_ms:
+        return ""
+    longest = turns.longest
+    return (
+        f"{longest.held_ms:.0f} ms by {longest.cause} at {time_text(longest.at_ms)}"
+        f" ({turns.over_20_ms:,} over 20 ms, {turns.over_100_ms:,} over 100)"
+    )

@@ -1,0 +1,195 @@
+"""Unary calls with retries: another node, after a pause, until the deadline."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Final, TypeVar
+
+import grpc
+from grpc import aio
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
+
+from tarry.client.cluster.nodes import Node, Nodes
+from tarry.client.errors import OutcomeUnknown, Overloaded, Refused, TarryError, Unavailable, error_of_call
+
+REDIRECTS_MAX: Final = 3
+"""Redirects followed without a pause: two nodes may name each other during an election."""
+PAUSE_MS_MAX: Final = 1_000
+LAST_ATTEMPT_MS: Final = 100
+"""An attempt with less time left is not begun: it would only turn "surely not done" into "who knows"."""
+
+RequestT = TypeVar("RequestT")
+ResponseT = TypeVar("ResponseT")
+
+
+def pause_s(error: BaseException | None, attempt: int, pace_ms: int) -> float:
+    """Return how long to wait after the attempt (from 1) that ended with this error.
+
+    None for a redirect; the server's own figure and up to half more where it
+    gave one; else full jitter up to pace * 2**attempt (AWS Architecture Blog,
+    "Exponential Backoff and Jitter").
+    """
+    if isinstance(error, TarryError):
+        if error.facts.get("leader") and attempt <= REDIRECTS_MAX:
+            return 0.0
+        if error.retry_ms is not None:
+            return error.retry_ms * random.uniform(1.0, 1.5) / 1_000
+    return random.uniform(0, min(PAUSE_MS_MAX, pace_ms * 2 ** min(attempt, 10))) / 1_000
+
+
+class Calls:
+    """Calls any unary method of the cluster."""
+
+    def __init__(self, nodes: Nodes) -> None:
+        self._nodes = nodes
+        self._settings = nodes.settings
+
+    async def call(
+        self,
+        method: Callable[[Node], aio.UnaryUnaryMultiCallable[RequestT, ResponseT]],
+        request: RequestT,
+        *,
+        deadline_ms: int | None = None,
+        changes: bool = True,
+        once: bool = False,
+        attempt_ms: int | None = None,
+    ) -> ResponseT:
+        """Return the answer. ``method`` names it on a node's stubs; ``attempt_ms``: for one that takes long.
+
+        Retries are safe only for requests that may be repeated; ``once`` never
+        repeats one that may have been done. Raises Refused at once; at the
+        deadline Unavailable or Overloaded if surely nothing was done, else
+        OutcomeUnknown (never for a request that changes nothing).
+        """
+        deadline = time.monotonic() + (deadline_ms or self._settings.deadline_ms) / 1_000
+        unknown: OutcomeUnknown | None = None
+        retrying = AsyncRetrying(
+            retry=retry_if_exception(lambda error: _worth_retrying(error, once)),
+            wait=self._pause_s,
+            stop=lambda state: time.monotonic() + state.upcoming_sleep + LAST_ATTEMPT_MS / 1_000 >= deadline,
+            reraise=True,
+        )
+        try:
+            async for attempt in retrying:
+                with attempt:
+                    try:
+                        return await self._attempt(method, request, deadline, attempt_ms, watched=not once)
+                    except OutcomeUnknown as error:
+                        unknown = error
+                        raise
+        except (Unavailable, Overloaded, OutcomeUnknown, Refused) as error:
+            raise _final(error, unknown, changes) from error
+        raise AssertionError("a retry ends with an answer or an error")
+
+    async def stream(
+        self,
+        method: Callable[[Node], aio.UnaryStreamMultiCallable[RequestT, ResponseT]],
+        request: RequestT,
+    ) -> AsyncIterator[ResponseT]:
+        """Yield the answers of a call that only the leader takes; retried until the first answer is there."""
+        deadline = time.monotonic() + self._settings.deadline_ms / 1_000
+        attempt = 0
+        while True:
+            attempt += 1
+            node = await self._nodes.pick(self._settings.deadline_ms)
+            begun = False
+            try:
+                async for response in method(node)(request, metadata=self._nodes.metadata):
+                    begun = True
+                    yield response
+                return
+            except grpc.aio.AioRpcError as failure:
+                error = error_of_call(failure)
+                self._nodes.learn(node.address, error)
+                pause = pause_s(error, attempt, self._settings.pace_ms)
+                if begun and isinstance(error, Unavailable):
+                    raise OutcomeUnknown(error.reason, error.text) from failure
+                if begun or not _worth_retrying(error, once=True) or time.monotonic() + pause > deadline:
+                    raise error from failure
+            await asyncio.sleep(pause)
+
+    async def _attempt(
+        self,
+        method: Callable[[Node], aio.UnaryUnaryMultiCallable[RequestT, ResponseT]],
+        request: RequestT,
+        deadline: float,
+        attempt_ms: int | None,
+        *,
+        watched: bool,
+    ) -> ResponseT:
+        nodes = self._nodes
+        # Half of what is left is for the search, so that a node may still say why there is no leader.
+        node = await nodes.pick(max(1.0, (deadline - time.monotonic()) * 500))
+        started = time.monotonic()
+        timeout_s = max(0.001, min((attempt_ms or self._settings.attempt_ms) / 1_000, deadline - started))
+        call = method(node)(request, timeout=timeout_s, metadata=nodes.metadata)
+        watch = _Watch(nodes, call, node.address) if watched else None
+        try:
+            response = await call
+        except grpc.aio.AioRpcError as failure:
+            error = error_of_call(failure)
+            nodes.learn(node.address, error)
+            raise error from failure
+        except asyncio.CancelledError:
+            if watch is None or not watch.gave_up:
+                raise
+            raise OutcomeUnknown("UNAVAILABLE", f"{node.address} leads no more") from None
+        finally:
+            if watch is not None:
+                watch.stop()
+        nodes.answered(node.address, (time.monotonic() - started) * 1_000)
+        return response
+
+    def _pause_s(self, state: RetryCallState) -> float:
+        error = state.outcome.exception() if state.outcome else None
+        return pause_s(error, state.attempt_number, self._settings.pace_ms)
+
+
+class _Watch:
+    """Gives up a call that takes long because its node leads no more: stopped, or cut off."""
+
+    __slots__ = ("_address", "_call", "_nodes", "_task", "_term", "_timer", "gave_up")
+
+    def __init__(self, nodes: Nodes, call: aio.Call, address: str) -> None:
+        self.gave_up = False
+        self._nodes = nodes
+        self._call = call
+        self._address = address
+        self._term = nodes.term
+        self._task: asyncio.Task[None] | None = None
+        self._timer = asyncio.get_running_loop().call_later(nodes.settings.watch_ms / 1_000, self._start)
+
+    def stop(self) -> None:
+        self._timer.cancel()
+        if self._task is not None:
+            self._task.cancel()
+
+    def _start(self) -> None:
+        self._task = asyncio.create_task(self._look())
+
+    async def _look(self) -> None:
+        while True:
+            if await self._nodes.replaced(self._address, self._term):
+                break
+            await asyncio.sleep(self._nodes.settings.watch_ms / 1_000)
+        self._nodes.leader_lost(self._address)
+        self.gave_up = not self._call.done()
+        self._call.cancel()
+
+
+def _worth_retrying(error: BaseException, once: bool) -> bool:
+    if isinstance(error, OutcomeUnknown):
+        return not once and error.reason != "SEQUENCE_TOO_OLD"
+    return isinstance(error, Unavailable | Overloaded)
+
+
+def _final(error: TarryError, unknown: OutcomeUnknown | None, changes: bool) -> TarryError:
+    # One attempt that may have been done outweighs a later one that surely was not.
+    if unknown is None:
+        return error
+    if changes:
+        return unknown if isinstance(error, OutcomeUnknown) else OutcomeUnknown(error.reason, error.text)
+    return Unavailable(error.reason, error.text) if isinstance(error, OutcomeUnknown) else error

@@ -1,0 +1,296 @@
+"""A consumer: an async iterator over due messages, on a stream that finds its way back to the leader.
+
+subscribe at the leader ──► deliveries into a buffer ──► async for
+        ▲                          │ acks, nacks, credit: sent as they gathered in a turn of the loop
+        └── the stream broke: list what is in hand, go on with what the new leader resumes
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from typing import Final, TypeVar
+
+from tarry.client.cluster.nodes import Nodes
+from tarry.client.consumers.buffer import Buffer
+from tarry.client.consumers.dedupe import Repeats
+from tarry.client.consumers.message import Message, MessageBatch, View
+from tarry.client.consumers.subscription import Subscription, followed
+from tarry.client.consumers.unsettled import AckOutcome, Hand, Verdict
+from tarry.client.errors import Closed, InvalidSubscription
+from tarry.client.integers import UINT64_MAX, whole
+from tarry.client.receipts import receipts
+from tarry.client.start_position import Start, group_start
+from tarry.proto import tarry_consumer_pb2 as consumer_pb
+
+REPEATS_WINDOW: Final = 65_536
+CLOSE_MS: Final = 3_000
+"""How long closing waits for the answers to the last acks."""
+
+T = TypeVar("T")
+
+
+class Consumer:
+    """Receives messages. Made by ``Client.consumer``; ``async with`` subscribes and unsubscribes.
+
+    Belongs to one event loop; several tasks may iterate over it, each message
+    goes to one of them.
+    """
+
+    def __init__(
+        self,
+        nodes: Nodes,
+        topic: str,
+        group: str,
+        *,
+        tags: Iterable[str] = (),
+        credit: int = 1_000,
+        lease_ms: int = 0,
+        name: str = "",
+        dedupe: bool = False,
+        start: Start | None = None,
+        broadcast: bool = False,
+        in_hand_bytes_max: int = 0,
+        on_closed: Callable[[Consumer], None] = lambda _: None,
+    ) -> None:
+        credit = whole("credit", credit, InvalidSubscription, "CREDIT_INVALID", lowest=1)
+        lease_ms = whole("lease_ms", lease_ms, InvalidSubscription, "LEASE_INVALID")
+        bytes_max = whole(
+            "in_hand_bytes_max", in_hand_bytes_max, InvalidSubscription, "CREDIT_INVALID", UINT64_MAX
+        )
+        self.topic = topic
+        self.group = group
+        self.name = name or f"consumer-{uuid.uuid4().hex[:16]}"
+        self.received = 0
+        """Messages handed out or waiting to be."""
+        self.duplicates_dropped = 0
+        """Repeated deliveries kept back (``dedupe`` only)."""
+        self._on_closed = on_closed
+        self._hand = Hand(credit)
+        self._receipts = receipts(nodes.settings, f"consumer:{self.name}", group)
+        self._hand.on_acked = self._receipts.acked if self._receipts is not None else None
+        self._repeats = Repeats(REPEATS_WINDOW) if dedupe else None
+        self._buffer = Buffer()
+        self.waiting = [self._buffer]
+        """Where messages wait to be handed out: their leases are extended."""
+        self._lost_seen = 0
+        self._renewal: asyncio.Task[None] | None = None
+        self._arrived = asyncio.Event()
+        self._error: BaseException | None = None
+        self._closed = False
+        self._ended = asyncio.Event()
+        subscribe = consumer_pb.Subscribe(
+            topic=topic,
+            group=group,
+            consumer=self.name,
+            lease_ms=lease_ms,
+            tags=tags,
+            start=None if start is None else group_start(start),
+            broadcast=broadcast,
+            in_hand_bytes_max=bytes_max,
+        )
+        self._subscription = Subscription(nodes, self._hand, subscribe, self._receive, self._fail)
+
+    @property
+    def in_hand(self) -> int:
+        """Messages received and not yet acked or nacked."""
+        return self._hand.in_hand
+
+    @property
+    def stale_acks(self) -> int:
+        """Acks and nacks that came to STALE."""
+        return self._hand.stale
+
+    @property
+    def lost(self) -> int:
+        """Deliveries that left its hand unsettled: not resumed, or their lease was over. They come again."""
+        return self._hand.lost
+
+    @property
+    def reconnects(self) -> int:
+        """Times that the stream was opened again."""
+        return max(0, self._subscription.opened - 1)
+
+    @property
+    def lease_ms(self) -> int:
+        """How long a message may stay in hand, as the cluster granted it."""
+        return self._subscription.lease_ms
+
+    @property
+    def closed(self) -> bool:
+        """Whether ``close`` was called: what still waits is others' now."""
+        return self._closed
+
+    async def start(self) -> None:
+        """Subscribe. Raises Refused, or the last error at the client's deadline."""
+        try:
+            await self._subscription.start()
+        except BaseException:
+            self._on_closed(self)
+            raise
+        self._renewal = followed(self._renew(), self._fail)
+
+    async def close(self) -> None:
+        """Unsubscribe: send the acks that are left, give back what is in hand, for others."""
+        if self._closed:
+            await self._ended.wait()  # the client must not take the connections from who is closing
+            return
+        self._closed = True
+        self._arrived.set()
+        if self._renewal is not None:
+            self._renewal.cancel()
+        try:
+            await self._subscription.close(CLOSE_MS)
+            if self._receipts is not None:
+                await self._receipts.close()
+            self._on_closed(self)
+        finally:
+            self._ended.set()
+
+    async def __aenter__(self) -> Consumer:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def __aiter__(self) -> Consumer:
+        return self
+
+    async def __anext__(self) -> Message:
+        """Return the next message; ends after ``close``. Raises Refused when the cluster ends it."""
+        if self._hand.lost == self._lost_seen and not self._closed:  # the short way, twice as fast
+            message = self._buffer.message(time.monotonic() - self._subscription.lease_ms / 1_000)
+            if message is not None:
+                return self._receipted(message)
+        message = await self._take(self._buffer.message)
+        if message is None:
+            raise StopAsyncIteration
+        return self._receipted(message)
+
+    def _receipted(self, message: Message) -> Message:
+        if self._receipts is not None:
+            batch = message.batch
+            self._receipts.received(batch.topic, batch.queue, batch.stamp.term, (message.place,))
+        return message
+
+    async def batches(self) -> AsyncIterator[MessageBatch]:
+        """Yield messages in the batches in which they came: for bulk, with an ack a batch."""
+        while (batch := await self.next_batch()) is not None:
+            yield batch
+
+    async def next_batch(self) -> MessageBatch | None:
+        """Return the next batch; None after ``close``. Raises Refused when the cluster ends it."""
+        batch = await self._take(self._buffer.batch)
+        if self._receipts is not None and batch is not None:
+            self._receipts.received(batch.topic, batch.queue, batch.stamp.term, batch.places)
+        return batch
+
+    def holds(self, message: View) -> bool:
+        """Return whether the message is in hand: not settled, and not lost."""
+        return self._hand.holds(message.queue, message.offset)
+
+    def settle_soon(self, verdict: Verdict, offset: int) -> None:
+        """Give a verdict without waiting (what ``Message.ack_soon`` calls)."""
+        self._note(verdict, (offset,))
+        self._hand.settle(verdict, offset)
+        self._subscription.wake_soon()
+
+    def settle(self, verdict: Verdict, offset: int) -> asyncio.Future[AckOutcome]:
+        """Give a verdict and return its outcome to come (what ``Message.ack`` calls)."""
+        self._check_open()
+        waiter: asyncio.Future[AckOutcome] = asyncio.get_running_loop().create_future()
+        self._note(verdict, (offset,))
+        self._hand.settle(verdict, offset, waiter)
+        self._subscription.wake()
+        return waiter
+
+    def settle_many_soon(self, verdict: Verdict, offsets: Sequence[int]) -> None:
+        """Give one verdict on many (what ``MessageBatch.ack_soon`` calls)."""
+        self._note(verdict, offsets)
+        self._hand.settle_many(verdict, offsets)
+        self._subscription.wake_soon()
+
+    def settle_many(self, verdict: Verdict, offsets: Sequence[int]) -> asyncio.Future[list[AckOutcome]]:
+        """Give one verdict on many and return the outcomes to come (what ``MessageBatch.ack`` calls)."""
+        self._check_open()
+        waiter: asyncio.Future[list[AckOutcome]] = asyncio.get_running_loop().create_future()
+        self._note(verdict, offsets)
+        self._hand.settle_many(verdict, offsets, waiter)
+        self._subscription.wake()
+        return waiter
+
+    def _receive(self, deliveries: consumer_pb.Deliveries) -> None:
+        batch = MessageBatch(deliveries, int(time.time() * 1_000), self, time.monotonic())
+        if self._repeats is not None:
+            self._drop_repeats(batch, self._repeats)
+        else:
+            self._hand.received(batch.queue, batch.offsets)
+        if len(batch):
+            self.received += len(batch)
+            self._buffer.put(batch)
+            self._arrived.set()
+
+    def _drop_repeats(self, batch: MessageBatch, repeats: Repeats) -> None:
+        queue, offsets = batch.queue, batch.offsets
+        held, acked = self._hand.among(queue, offsets), repeats.among(queue, offsets)
+        self._hand.received(queue, offsets)
+        if not held and not acked:
+            return
+        again = list(acked - held)
+        self._hand.settle_many(batch.ack_verdict, again)
+        self._subscription.wake()
+        self.duplicates_dropped += len(held | acked)
+        batch.keep([at for at, o in enumerate(offsets) if o not in held and o not in acked])
+
+    async def _take(self, take: Callable[[float], T | None]) -> T | None:
+        """Return what ``take`` finds in the buffer, as soon as it does; None after ``close``."""
+        while not self._closed:
+            if self._hand.lost != self._lost_seen:
+                self._lost_seen = self._hand.lost
+                self._buffer.keep(self.holds)
+            found = take(time.monotonic() - self.lease_ms / 1_000)
+            if self._buffer.expired:
+                self.forget_expired(self._buffer)
+                self._lost_seen = self._hand.lost
+            if found is not None:
+                return found
+            if self._error is not None:
+                raise self._error
+            self._arrived.clear()
+            await self._arrived.wait()
+        return None
+
+    def forget_expired(self, buffer: Buffer) -> None:
+        """Take out of hand what the buffer passed over."""
+        while buffer.expired:
+            self._hand.forget(*buffer.expired.pop())
+        self._subscription.wake()
+
+    async def _renew(self) -> None:
+        """Extend the leases of what waits here, from when a quarter of them is over."""
+        while True:
+            lease_s = self.lease_ms / 1_000
+            await asyncio.sleep(lease_s / 8)
+            now_s = time.monotonic()
+            for buffer in self.waiting:
+                for queue, offsets in buffer.renew(now_s - lease_s / 4, now_s):
+                    held = [offset for offset in offsets if self._hand.holds(queue, offset)]
+                    self._hand.settle_many(Verdict(queue, extend_ms=self.lease_ms), held)
+                    self._subscription.wake()
+
+    def _fail(self, error: BaseException) -> None:
+        self._error = error
+        self._arrived.set()
+
+    def _note(self, verdict: Verdict, offsets: Sequence[int]) -> None:
+        if self._repeats is not None and not verdict.nack and verdict.extend_ms is None:
+            self._repeats.note(verdict.queue, offsets)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Closed("consumer")
+        if self._error is not None:
+            raise self._error

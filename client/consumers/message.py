@@ -1,0 +1,284 @@
+"""Messages of a consumer, the columns in which they came, and the verdicts on them; read when asked for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import repeat
+from typing import NamedTuple, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tarry.client.consumers.unsettled import AckOutcome, Verdict
+from tarry.client.records import bodies_of, body_of
+from tarry.client.results import Place, ids_of
+from tarry.proto import tarry_consumer_pb2 as consumer_pb
+from tarry.proto.tarry_message_pb2 import Record
+
+Number = TypeVar("Number", bound=np.generic)
+
+
+class Stamp(NamedTuple):
+    """Which leader handed over, and where its wheel stood."""
+
+    node: str
+    term: int
+    tick: int
+    """Second since the epoch."""
+    local_index: int
+    """Messages of that second released so far."""
+
+
+class Columns:
+    """Messages of one queue that came together. Columns have shape (n,)."""
+
+    def __init__(self, deliveries: consumer_pb.Deliveries, received_ms: int) -> None:
+        self.topic = deliveries.topic
+        self.queue = deliveries.queue
+        self.offsets: list[int] = deliveries.offset[:]
+        """With the queue: what an ack names."""
+        self.received_ms = received_ms
+        """By this machine's clock."""
+        self.ack_verdict = Verdict(self.queue)
+        self._deliveries = deliveries
+        self._positions: list[int] | None = None
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def keep(self, positions: list[int]) -> None:
+        """Forget all messages but those at these positions. For before anyone has looked."""
+        of_all = range(len(self)) if self._positions is None else self._positions
+        self._positions = [of_all[position] for position in positions]
+        self.offsets = [self.offsets[position] for position in positions]
+
+    @cached_property
+    def records(self) -> list[bytes]:
+        """Serialized records, as the producer's client made them."""
+        records = self._deliveries.records
+        return records[:] if self._positions is None else [records[position] for position in self._positions]
+
+    @cached_property
+    def bodies(self) -> list[bytes]:
+        """Bodies of all messages."""
+        return bodies_of(self.records)
+
+    @cached_property
+    def ids(self) -> list[str]:
+        """Message ids; a retried message keeps its first id."""
+        hours, indices = self._column("hour", np.uint32), self._column("global_index", np.uint32)
+        return ids_of(self._deliveries.shard, hours, indices)
+
+    @cached_property
+    def due_ms(self) -> NDArray[np.int64]:
+        """When each delivery was due; a retry's is later than the message's."""
+        return self._column("due_ms", np.int64)
+
+    @cached_property
+    def released_ms(self) -> NDArray[np.int64]:
+        """When each was released into the ready queue, by the cluster's clock: ahead of its due time."""
+        return self._column("released_ms", np.int64)
+
+    @cached_property
+    def attempts(self) -> NDArray[np.uint32]:
+        """Number of the delivery, from 1."""
+        if not self._deliveries.attempt:
+            return np.ones(len(self), dtype=np.uint32)
+        return self._column("attempt", np.uint32)
+
+    @cached_property
+    def maybe_duplicates(self) -> NDArray[np.bool_]:
+        """Whether each was perhaps handed over before, ahead of a failover."""
+        marked = np.zeros(len(self._deliveries.offset), dtype=bool)
+        marked[np.array(self._deliveries.maybe_duplicate, dtype=np.uint32)] = True
+        return marked if self._positions is None else marked[self._positions]
+
+    @cached_property
+    def stamp(self) -> Stamp:
+        """Which leader handed over."""
+        stamp = self._deliveries.stamp
+        return Stamp(stamp.node, stamp.term, stamp.tick, stamp.local_index)
+
+    @cached_property
+    def places(self) -> list[Place]:
+        """Which messages and deliveries they are."""
+        columns = (self._column("hour", np.uint32), self._column("global_index", np.uint32), self.due_ms)
+        listed = [column.tolist() for column in columns]
+        marks = self.attempts.tolist(), self.maybe_duplicates.tolist()
+        return list(map(Place, *listed, self.offsets, *marks))
+
+    def _column(self, name: str, dtype: type[Number]) -> NDArray[Number]:
+        column = np.array(getattr(self._deliveries, name), dtype=dtype)
+        return column if self._positions is None else column[self._positions]
+
+
+class View:
+    """One message of the columns. Cheap until it is looked into."""
+
+    __slots__ = ("_batch", "_position", "_record", "offset")
+
+    def __init__(self, batch: Columns, position: int, offset: int) -> None:
+        self._batch = batch
+        self._position = position
+        self.offset = offset
+        """Position in its queue, in release order."""
+
+    @property
+    def id(self) -> str:
+        """The message's id; a retried message keeps its first."""
+        return self._batch.ids[self._position]
+
+    @property
+    def topic(self) -> str:
+        return self._batch.topic
+
+    @property
+    def batch(self) -> Columns:
+        """What it came with."""
+        return self._batch
+
+    @property
+    def place(self) -> Place:
+        """Which message and which delivery it is."""
+        return self._batch.places[self._position]
+
+    @property
+    def queue(self) -> int:
+        """The topic's ready queue, or the group's retry queue of it."""
+        return self._batch.queue
+
+    @property
+    def body(self) -> bytes:
+        return body_of(self._batch.records[self._position])
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        return tuple(self._parsed.tags)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return tuple(self._parsed.keys)
+
+    @property
+    def ordering_key(self) -> str:
+        """Messages of one key are handed over one after another; empty: in no order."""
+        return self._parsed.ordering_key
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        return dict(self._parsed.properties)
+
+    @property
+    def due_ms(self) -> int:
+        """When this delivery was due, ms since the epoch."""
+        return int(self._batch.due_ms[self._position])
+
+    @property
+    def released_ms(self) -> int:
+        """When it was released into the ready queue, by the cluster's clock."""
+        return int(self._batch.released_ms[self._position])
+
+    @property
+    def received_ms(self) -> int:
+        """When it was received, by this machine's clock."""
+        return self._batch.received_ms
+
+    @property
+    def attempt(self) -> int:
+        """Number of this delivery, from 1."""
+        return int(self._batch.attempts[self._position])
+
+    @property
+    def maybe_duplicate(self) -> bool:
+        """Whether it was perhaps handed over before, ahead of a failover."""
+        return bool(self._batch.maybe_duplicates[self._position])
+
+    @property
+    def stamp(self) -> Stamp:
+        """Which leader handed it over."""
+        return self._batch.stamp
+
+    @property
+    def _parsed(self) -> Record:
+        try:
+            return self._record
+        except AttributeError:
+            self._record: Record = Record.FromString(self._batch.records[self._position])
+            return self._record
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.id} of {self.topic}, attempt {self.attempt}>"
+
+
+class Settler(Protocol):
+    """Takes verdicts: the consumer that received the messages."""
+
+    def settle_soon(self, verdict: Verdict, offset: int) -> None: ...
+    def settle(self, verdict: Verdict, offset: int) -> asyncio.Future[AckOutcome]: ...
+    def settle_many_soon(self, verdict: Verdict, offsets: Sequence[int]) -> None: ...
+    def settle_many(self, verdict: Verdict, offsets: Sequence[int]) -> asyncio.Future[list[AckOutcome]]: ...
+
+
+class Message(View):
+    """One delivered message."""
+
+    __slots__ = ("_settler",)
+
+    def __init__(self, batch: Columns, position: int, offset: int, settler: Settler) -> None:
+        super().__init__(batch, position, offset)
+        self._settler = settler
+
+    def ack(self) -> asyncio.Future[AckOutcome]:
+        """Acknowledge; await the outcome: fsynced on a majority, or stale."""
+        return self._settler.settle(self._batch.ack_verdict, self.offset)
+
+    def ack_soon(self) -> None:
+        """Acknowledge without waiting: sent within ``Settings.ack_linger_ms``, again after a reconnect."""
+        self._settler.settle_soon(self._batch.ack_verdict, self.offset)
+
+    def nack(self, delay_ms: int | None = None) -> asyncio.Future[AckOutcome]:
+        """Have it delivered again after ``delay_ms``, or by the group's back-off table.
+
+        Raises InvalidTime for a delay out of range.
+        """
+        return self._settler.settle(Verdict.nacking(self._batch.queue, delay_ms), self.offset)
+
+    def extend(self, lease_ms: int) -> asyncio.Future[AckOutcome]:
+        """Keep it in hand for ``lease_ms`` from now on; await whether it still was in hand.
+
+        Raises InvalidSubscription for a lease out of range.
+        """
+        return self._settler.settle(Verdict.extending(self._batch.queue, lease_ms), self.offset)
+
+
+class MessageBatch(Columns):
+    """Messages of one queue that came together; iterating gives messages."""
+
+    def __init__(
+        self, deliveries: consumer_pb.Deliveries, received_ms: int, settler: Settler, leased_s: float
+    ) -> None:
+        super().__init__(deliveries, received_ms)
+        self.leased_s = leased_s
+        """From when the leases count, in monotonic seconds, of what was not handed out yet."""
+        self._settler = settler
+
+    def __iter__(self) -> Iterator[Message]:
+        return map(Message, repeat(self), range(len(self.offsets)), self.offsets, repeat(self._settler))
+
+    def ack(self) -> asyncio.Future[list[AckOutcome]]:
+        """Acknowledge all; await the outcomes, one a message, in order."""
+        return self._settler.settle_many(self.ack_verdict, self.offsets)
+
+    def ack_soon(self) -> None:
+        """Acknowledge all without waiting, like ``Message.ack_soon``."""
+        self._settler.settle_many_soon(self.ack_verdict, self.offsets)
+
+    def nack(self, delay_ms: int | None = None) -> asyncio.Future[list[AckOutcome]]:
+        """Have all delivered again after ``delay_ms``, or by the group's back-off table."""
+        return self._settler.settle_many(Verdict.nacking(self.queue, delay_ms), self.offsets)
+
+    def extend(self, lease_ms: int) -> asyncio.Future[list[AckOutcome]]:
+        """Keep all in hand for ``lease_ms`` from now on; await whether each still was in hand."""
+        return self._settler.settle_many(Verdict.extending(self.queue, lease_ms), self.offsets)

@@ -1,0 +1,125 @@
+"""A puller: the other way to consume, call by call. Takes what is due, and settles it by name.
+
+Any node answers; no stream is kept open, so that a script or a request handler may pull.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from tarry.client.cluster.calls import Calls
+from tarry.client.cluster.nodes import Nodes
+from tarry.client.consumers.message import Columns, View
+from tarry.client.consumers.unsettled import AckOutcome, Verdict
+from tarry.client.errors import InvalidSubscription
+from tarry.client.integers import UINT64_MAX, whole
+from tarry.client.start_position import Start, group_start
+from tarry.proto import tarry_consumer_pb2 as consumer_pb
+
+ANSWER_MS = 5_000
+"""Beyond its wait, how long an attempt to receive may take."""
+
+
+class Puller:
+    """One consumer of a group, by calls. Made by ``Client.puller``; may be shared by any number of tasks.
+
+    ``name``: whoever settles must have the name of who received; a program that
+    settles in a later run gives itself one.
+    """
+
+    def __init__(
+        self,
+        nodes: Nodes,
+        topic: str,
+        group: str,
+        *,
+        name: str = "",
+        tags: Iterable[str] = (),
+        lease_ms: int = 0,
+        start: Start | None = None,
+    ) -> None:
+        self.topic = topic
+        self.group = group
+        self.name = name or f"puller-{uuid.uuid4().hex[:16]}"
+        self._calls = Calls(nodes)
+        self._deadline_ms = nodes.settings.deadline_ms
+        self._tags = list(tags)
+        self._lease_ms = whole("lease_ms", lease_ms, InvalidSubscription, "LEASE_INVALID")
+        self._start = None if start is None else group_start(start)
+
+    async def receive(self, messages_max: int = 1, *, wait_ms: int = 0) -> list[View]:
+        """Return up to ``messages_max`` due messages, leased; wait for the first, up to 30 s.
+
+        Empty where nothing came due. An answer that is lost on its way leaves its
+        messages leased to nobody who knows: they come again, with a higher attempt.
+        Raises Refused, Overloaded or Unavailable.
+        """
+        wait_ms = whole("wait_ms", wait_ms, InvalidSubscription, "RECEIVE_INVALID")
+        request = consumer_pb.ReceiveRequest(
+            topic=self.topic,
+            group=self.group,
+            consumer=self.name,
+            messages_max=whole(
+                "messages_max", messages_max, InvalidSubscription, "RECEIVE_INVALID", lowest=1
+            ),
+            wait_ms=wait_ms,
+            lease_ms=self._lease_ms,
+            tags=self._tags,
+            start=self._start,
+        )
+        answer = await self._calls.call(
+            lambda node: node.consumer.Receive,
+            request,
+            deadline_ms=wait_ms + self._deadline_ms,
+            attempt_ms=wait_ms + ANSWER_MS,
+            changes=False,
+        )
+        received_ms = int(time.time() * 1_000)
+        batches = [Columns(deliveries, received_ms) for deliveries in answer.deliveries]
+        return [View(batch, n, offset) for batch in batches for n, offset in enumerate(batch.offsets)]
+
+    async def ack(self, messages: Sequence[View]) -> list[AckOutcome]:
+        """Acknowledge; return an outcome for each: fsynced on a majority, or stale."""
+        return await self._settle(messages, Verdict(0))
+
+    async def nack(self, messages: Sequence[View], delay_ms: int | None = None) -> list[AckOutcome]:
+        """Have them delivered again after ``delay_ms``, or by the group's back-off table."""
+        return await self._settle(messages, Verdict.nacking(0, delay_ms))
+
+    async def extend(self, messages: Sequence[View], lease_ms: int) -> list[AckOutcome]:
+        """Keep them for ``lease_ms`` from now on; return whether each still was in hand."""
+        return await self._settle(messages, Verdict.extending(0, lease_ms))
+
+    async def settle(self, verdict: Verdict, offsets: Sequence[int]) -> list[AckOutcome]:
+        """Give a verdict on what an earlier run received, by its queue and offsets."""
+        named: dict[str, Any] = {
+            "topic": self.topic,
+            "group": self.group,
+            "consumer": self.name,
+            "queue": whole("queue", verdict.queue, InvalidSubscription, "QUEUE_UNKNOWN"),
+            "offset": [
+                whole("offset", offset, InvalidSubscription, "OFFSET_NOT_DELIVERED", UINT64_MAX)
+                for offset in offsets
+            ],
+        }
+        if verdict.extend_ms is not None:
+            extend = consumer_pb.ExtendRequest(**named, lease_ms=verdict.extend_ms)
+            answer = await self._calls.call(lambda node: node.consumer.Extend, extend)
+        elif verdict.nack:
+            nack = consumer_pb.NackRequest(**named, delay_ms=verdict.delay_ms)
+            answer = await self._calls.call(lambda node: node.consumer.Nack, nack)
+        else:
+            answer = await self._calls.call(lambda node: node.consumer.Ack, consumer_pb.AckRequest(**named))
+        stale = set(answer.stale)
+        return [AckOutcome.STALE if offset in stale else AckOutcome.OK for offset in offsets]
+
+    async def _settle(self, messages: Sequence[View], verdict: Verdict) -> list[AckOutcome]:
+        outcomes: dict[tuple[int, int], AckOutcome] = {}
+        for queue in {message.queue for message in messages}:
+            offsets = [message.offset for message in messages if message.queue == queue]
+            answers = await self.settle(verdict._replace(queue=queue), offsets)
+            outcomes.update(zip(((queue, offset) for offset in offsets), answers, strict=True))
+        return [outcomes[message.queue, message.offset] for message in messages]

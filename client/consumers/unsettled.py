@@ -1,0 +1,290 @@
+"""What one consumer has in hand: deliveries, verdicts on their way, credit. No network, no clock.
+
+received ──► in hand ──verdict──► waiting ──outgoing──► sent ──answered──► done
+                ▲                                         │
+                └──── subscribed again: what is resumed goes on, the rest is lost ────┘
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from tarry.client.errors import InvalidSubscription, InvalidTime
+from tarry.client.integers import whole
+from tarry.proto import tarry_consumer_pb2 as consumer_pb
+
+SENT_PER_CREDIT_MAX: Final = 4
+"""Verdicts without an answer, per message of credit, above which no credit is due: the cluster is behind."""
+SENT_MIN: Final = 4_000
+
+
+class AckOutcome(StrEnum):
+    """What an ack, nack or extend came to."""
+
+    OK = "ok"
+    STALE = "stale"
+    """Not this consumer's any more: its lease was over, or it was acked before. It may come again."""
+    UNKNOWN = "unknown"
+    """The stream broke before the answer, and the delivery is in hand no more: most likely it had counted."""
+
+
+class Verdict(NamedTuple):
+    """What to do with messages of a queue: ack, nack or extend; equal verdicts go as one request."""
+
+    queue: int
+    nack: bool = False
+    delay_ms: int | None = None
+    extend_ms: int | None = None
+    """Not None: they stay in hand, with a lease of so long from now."""
+
+    @classmethod
+    def nacking(cls, queue: int, delay_ms: int | None) -> Verdict:
+        """Return a nack; raises InvalidTime for a delay that no request can carry."""
+        if delay_ms is not None:
+            delay_ms = whole("delay_ms", delay_ms, InvalidTime, "DELAY_INVALID")
+        return cls(queue, nack=True, delay_ms=delay_ms)
+
+    @classmethod
+    def extending(cls, queue: int, lease_ms: int) -> Verdict:
+        """Return an extension; raises InvalidSubscription for a lease that no request can carry."""
+        return cls(queue, extend_ms=whole("lease_ms", lease_ms, InvalidSubscription, "LEASE_INVALID"))
+
+
+@dataclass(slots=True)
+class _Group:
+    """Offsets of one verdict, and who waits for their outcome."""
+
+    offsets: list[int] = field(default_factory=list)
+    singles: list[tuple[int, asyncio.Future[AckOutcome]]] = field(default_factory=list)
+    many: list[tuple[Sequence[int], asyncio.Future[list[AckOutcome]]]] = field(default_factory=list)
+    outcomes: dict[int, AckOutcome] = field(default_factory=dict)
+    """Of those that are not OK."""
+
+    def tell(self) -> None:
+        """Resolve who waits; what has no outcome noted is OK."""
+        outcome = self.outcomes.get
+        for offset, single in self.singles:
+            if not single.done():
+                single.set_result(outcome(offset, AckOutcome.OK))
+        for offsets, many in self.many:
+            if not many.done():
+                many.set_result([outcome(offset, AckOutcome.OK) for offset in offsets])
+
+
+class Hand:
+    """The table of one consumer. ``credit`` is how many messages it may have in hand at once."""
+
+    def __init__(self, credit: int) -> None:
+        self.on_acked: Callable[[int, list[int]], None] | None = None
+        """Told the queue and offsets of acks that counted."""
+        self.credit = credit
+        self.stale = 0
+        """Verdicts that came to STALE."""
+        self.lost = 0
+        """Deliveries that were in hand no more before they were settled."""
+        self._in_hand: dict[int, set[int]] = {}
+        self._in_hand_count = 0
+        self._lost_last: dict[int, set[int]] = {}
+        self._server_credit = 0
+        self._waiting: dict[Verdict, _Group] = {}
+        self._sent: dict[int, tuple[Verdict, _Group]] = {}
+        self._sent_count = 0
+        self._request = 0
+
+    @property
+    def in_hand(self) -> int:
+        """Messages received and not yet acked or nacked."""
+        return self._in_hand_count
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether verdicts wait to be sent or answered."""
+        return bool(self._waiting or self._sent)
+
+    @property
+    def owes_credit(self) -> bool:
+        """Whether the cluster waits, or soon will, for leave to send more."""
+        return self._credit_owed() > 0
+
+    def holds(self, queue: int, offset: int) -> bool:
+        """Return whether the delivery is in hand."""
+        return offset in self._in_hand.get(queue, ())
+
+    def among(self, queue: int, offsets: Sequence[int]) -> set[int]:
+        """Return which offsets were handed out before and never settled: in hand, or lost the last time."""
+        held, lost = self._in_hand.get(queue, set()), self._lost_last.get(queue, set())
+        return held.intersection(offsets) | lost.intersection(offsets)
+
+    def received(self, queue: int, offsets: Sequence[int]) -> None:
+        """Take deliveries in hand; each uses one of the credit."""
+        held = self._in_hand.setdefault(queue, set())
+        if self._lost_last:
+            self._lost_last.get(queue, set()).difference_update(offsets)
+        before = len(held)
+        held.update(offsets)
+        self._in_hand_count += len(held) - before
+        self._server_credit -= len(offsets)
+
+    def settle(self, verdict: Verdict, offset: int, waiter: asyncio.Future[AckOutcome] | None = None) -> None:
+        """Give a verdict on one delivery. One that is not in hand is stale at once."""
+        held = self._in_hand.get(verdict.queue)
+        if held is None or offset not in held:
+            self.stale += 1
+            self._lost_last.get(verdict.queue, set()).discard(offset)
+            if waiter is not None:
+                waiter.set_result(AckOutcome.STALE)
+            return
+        if verdict.extend_ms is None:
+            held.remove(offset)
+            self._in_hand_count -= 1
+        group = self._waiting.get(verdict)
+        if group is None:
+            group = self._waiting[verdict] = _Group()
+        group.offsets.append(offset)
+        if waiter is not None:
+            group.singles.append((offset, waiter))
+
+    def settle_many(
+        self,
+        verdict: Verdict,
+        offsets: Sequence[int],
+        waiter: asyncio.Future[list[AckOutcome]] | None = None,
+    ) -> None:
+        """Give one verdict on many deliveries of its queue."""
+        held = self._in_hand.get(verdict.queue, set())
+        mine = held.intersection(offsets)
+        if verdict.extend_ms is None:
+            held -= mine
+            self._in_hand_count -= len(mine)
+        group = self._waiting.setdefault(verdict, _Group()) if mine else _Group()
+        group.offsets.extend(mine)
+        if len(mine) < len(offsets):
+            strange = set(offsets) - mine
+            self._lost_last.get(verdict.queue, set()).difference_update(strange)
+            self.stale += len(strange)
+            group.outcomes.update(dict.fromkeys(strange, AckOutcome.STALE))
+        if waiter is not None:
+            group.many.append((offsets, waiter))
+            if not mine:
+                group.tell()
+
+    def outgoing(self) -> list[consumer_pb.ConsumeRequest]:
+        """Return the requests to send now: verdicts that wait, and credit."""
+        requests = []
+        for verdict, group in self._waiting.items():
+            self._request += 1
+            self._sent[self._request] = (verdict, group)
+            self._sent_count += len(group.offsets)
+            requests.append(_request(self._request, verdict, group.offsets))
+        self._waiting = {}
+        owed = self._credit_owed()
+        if owed > 0:
+            self._server_credit += owed
+            requests.append(consumer_pb.ConsumeRequest(credit=consumer_pb.Credit(messages=owed)))
+        return requests
+
+    def answered(self, acked: consumer_pb.Acked) -> None:
+        """Take the answer to a request of ``outgoing``; an answer to an unknown one is passed over."""
+        if acked.request not in self._sent:
+            return
+        verdict, group = self._sent.pop(acked.request)
+        self._sent_count -= len(group.offsets)
+        if verdict.extend_ms is None:
+            self.stale += len(acked.stale)
+        else:
+            self.forget(verdict.queue, acked.stale)
+        if self.on_acked is not None and not verdict.nack and verdict.extend_ms is None:
+            self.on_acked(verdict.queue, [offset for offset in group.offsets if offset not in acked.stale])
+        group.outcomes.update(dict.fromkeys(acked.stale, AckOutcome.STALE))
+        group.tell()
+
+    def forget(self, queue: int, offsets: Iterable[int]) -> None:
+        """Take out of hand what is known to be leased no more."""
+        held = self._in_hand.get(queue, set())
+        gone = held.intersection(offsets)
+        held -= gone
+        self._in_hand_count -= len(gone)
+        self.lost += len(gone)
+
+    def holding(self) -> list[consumer_pb.Holding]:
+        """Return all that is in hand or whose verdict has no answer yet: what Subscribe has to list."""
+        offsets = {queue: set(held) for queue, held in self._in_hand.items() if held}
+        for verdict, group in [*self._sent.values(), *self._waiting.items()]:
+            offsets.setdefault(verdict.queue, set()).update(group.offsets)
+        return [consumer_pb.Holding(queue=queue, offset=sorted(held)) for queue, held in offsets.items()]
+
+    def credit_to_start(self) -> int:
+        """Return the credit of a new stream: what of it is not in hand."""
+        self._server_credit = max(0, self.credit - self._in_hand_count)
+        return self._server_credit
+
+    def subscribed(self, resumed: Mapping[int, frozenset[int]]) -> None:
+        """A new stream is open: keep what is resumed, send its verdicts again; the rest in hand is lost."""
+        self._lost_last = {
+            queue: held - resumed.get(queue, frozenset()) for queue, held in self._in_hand.items()
+        }
+        for queue, gone in self._lost_last.items():
+            self._in_hand[queue] -= gone
+        lost = sum(map(len, self._lost_last.values()))
+        self._in_hand_count -= lost
+        self.lost += lost
+        sent, waiting = self._sent, self._waiting
+        self._sent, self._waiting, self._sent_count = {}, {}, 0
+        for verdict, group in sent.values():
+            self._again(verdict, group, resumed, AckOutcome.UNKNOWN)
+        for verdict, group in waiting.items():
+            self._again(verdict, group, resumed, AckOutcome.STALE)
+
+    def abandon(self) -> None:
+        """No stream will follow: whoever waits for an outcome is told UNKNOWN."""
+        groups = [*(group for _, group in self._sent.values()), *self._waiting.values()]
+        self._sent, self._waiting, self._sent_count = {}, {}, 0
+        for group in groups:
+            group.outcomes.update(dict.fromkeys(group.offsets, AckOutcome.UNKNOWN))
+            group.tell()
+
+    def _again(
+        self, verdict: Verdict, group: _Group, resumed: Mapping[int, frozenset[int]], otherwise: AckOutcome
+    ) -> None:
+        kept = resumed.get(verdict.queue, frozenset())
+        gone = [offset for offset in group.offsets if offset not in kept]
+        group.outcomes.update(dict.fromkeys(gone, otherwise))
+        group.offsets = [offset for offset in group.offsets if offset in kept]
+        if otherwise is AckOutcome.STALE:
+            self.stale += len(gone)
+        if not group.offsets:
+            group.tell()
+            return
+        before = self._waiting.setdefault(verdict, group)
+        if before is not group:
+            before.offsets += group.offsets
+            before.singles += group.singles
+            before.many += group.many
+            before.outcomes |= group.outcomes
+
+    def _credit_owed(self) -> int:
+        # Given back in large steps: while the server has more than half left, nothing waits for it.
+        if self._server_credit > self.credit // 2:
+            return 0
+        if self._sent_count > max(SENT_MIN, SENT_PER_CREDIT_MAX * self.credit):
+            return 0
+        return self.credit - self._in_hand_count - self._server_credit
+
+
+def _request(request: int, verdict: Verdict, offsets: list[int]) -> consumer_pb.ConsumeRequest:
+    if verdict.extend_ms is not None:
+        extend = consumer_pb.Extend(
+            request=request, queue=verdict.queue, offset=offsets, lease_ms=verdict.extend_ms
+        )
+        return consumer_pb.ConsumeRequest(extend=extend)
+    if verdict.nack:
+        nack = consumer_pb.Nack(
+            request=request, queue=verdict.queue, offset=offsets, delay_ms=verdict.delay_ms
+        )
+        return consumer_pb.ConsumeRequest(nack=nack)
+    ack = consumer_pb.Ack(request=request, queue=verdict.queue, offset=offsets)
+    return consumer_pb.ConsumeRequest(ack=ack)

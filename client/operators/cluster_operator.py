@@ -1,0 +1,251 @@
+"""An operator: asks how the cluster is, moves leadership, looks after topics, groups and dead letters."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterable
+from dataclasses import dataclass
+from typing import Unpack
+
+from grpc import aio
+
+from tarry.client.cluster.calls import Calls
+from tarry.client.cluster.nodes import Nodes
+from tarry.client.errors import InvalidSetting, TarryError, error_of_call
+from tarry.client.integers import UINT32_MAX, UINT64_MAX, whole
+from tarry.client.operators.cluster_status import ClusterStatus, TopicStatus
+from tarry.client.operators.ledger_export import LedgerPart, Only, export
+from tarry.client.operators.topic_settings import TopicOptions, options_of, packed
+from tarry.client.start_position import Start, group_start
+from tarry.proto import tarry_operator_pb2 as operator_pb
+
+
+@dataclass(frozen=True, slots=True)
+class Transferred:
+    """Leadership has moved."""
+
+    leader: str
+    term: int
+    pause_ms: int
+    """How long no schedules were taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDescription:
+    """A topic and its settings."""
+
+    status: TopicStatus
+    settings: TopicOptions
+
+
+@dataclass(frozen=True, slots=True)
+class Sought:
+    """A group has moved, or in a dry run would move."""
+
+    from_offset: int
+    to_offset: int
+    delivered_again: int
+    skipped: int
+
+
+@dataclass(frozen=True, slots=True)
+class Redriven:
+    """How many dead letters were looked at, and given back to their groups."""
+
+    looked_at: int
+    redriven: int
+
+
+class Operator:
+    """Asks and moves. Made by ``Client.operator``."""
+
+    def __init__(self, nodes: Nodes) -> None:
+        self._nodes = nodes
+        self._calls = Calls(nodes)
+
+    async def status(self, *, digest: bool = False) -> ClusterStatus:
+        """Return the cluster as the leader sees it, or any node where none leads.
+
+        ``digest``: with that of its state, which costs the node some ms, and needs the right to operate.
+        """
+        request = operator_pb.ClusterStatusRequest(digest=digest)
+        return ClusterStatus.of(
+            await self._calls.call(lambda node: node.operator.ClusterStatus, request, changes=False)
+        )
+
+    async def status_of(
+        self, address: str, timeout_ms: int = 1_000, *, digest: bool = False
+    ) -> ClusterStatus:
+        """Return the cluster as the node at this address sees it. Raises TarryError where it is silent."""
+        try:
+            response = await self._nodes.node(address).operator.ClusterStatus(
+                operator_pb.ClusterStatusRequest(digest=digest),
+                timeout=timeout_ms / 1_000,
+                metadata=self._nodes.metadata,
+            )
+        except aio.AioRpcError as failure:
+            raise error_of_call(failure) from failure
+        return ClusterStatus.of(response)
+
+    async def status_of_all(
+        self, timeout_ms: int = 1_000, *, digest: bool = False
+    ) -> dict[str, ClusterStatus | TarryError]:
+        """Return what each node says, or why it says nothing, by address."""
+        addresses = sorted(self._nodes.addresses())
+        answers = await asyncio.gather(
+            *(self.status_of(address, timeout_ms, digest=digest) for address in addresses),
+            return_exceptions=True,
+        )
+        found: dict[str, ClusterStatus | TarryError] = {}
+        for address, answer in zip(addresses, answers, strict=True):
+            if not isinstance(answer, ClusterStatus | TarryError):
+                raise answer
+            found[address] = answer
+        return found
+
+    async def transfer(self, target: str = "", *, deadline_ms: int = 0) -> Transferred:
+        """Hand leadership to ``target``: a node's name; empty: the follower that has most.
+
+        Without duplicates. Raises TransferRefused where leadership stays, OutcomeUnknown where no
+        answer came: then ask ``status``. Tried once: a second try could move it on.
+        """
+        request = operator_pb.TransferLeadershipRequest(target=target, deadline_ms=deadline_ms)
+        response = await self._calls.call(
+            lambda node: node.operator.TransferLeadership,
+            request,
+            once=True,
+            attempt_ms=(deadline_ms or self._nodes.settings.deadline_ms) + 1_000,
+        )
+        return Transferred(response.leader, response.term, response.pause_ms)
+
+    async def add_member(self, node: str, address: str, *, deadline_ms: int = 60_000) -> list[str]:
+        """Make a running node, started with ``join``, a member; return the members' names.
+
+        It first learns everything there is, within the deadline. Raises Refused where it cannot.
+        """
+        deadline_ms = min(deadline_ms, UINT32_MAX)
+        request = operator_pb.AddMemberRequest(node=node, address=address, deadline_ms=deadline_ms)
+        response = await self._calls.call(
+            lambda at: at.operator.AddMember,
+            request,
+            once=True,
+            deadline_ms=deadline_ms + 2_000,
+            attempt_ms=deadline_ms + 1_000,
+        )
+        return [member.node for member in response.members]
+
+    async def remove_member(self, node: str) -> list[str]:
+        """Let a member go (a leader hands over first); return the names of those left."""
+        request = operator_pb.RemoveMemberRequest(node=node)
+        response = await self._calls.call(lambda at: at.operator.RemoveMember, request, once=True)
+        return [member.node for member in response.members]
+
+    async def create_topic(self, topic: str, **options: Unpack[TopicOptions]) -> TopicDescription:
+        """Make a topic, or give one that is there these settings and defaults else.
+
+        Raises InvalidSetting where they do not go together.
+        """
+        request = operator_pb.CreateTopicRequest(topic=topic, settings=packed(options))
+        return _described(await self._calls.call(lambda node: node.operator.CreateTopic, request))
+
+    async def change_topic(self, topic: str, **options: Unpack[TopicOptions]) -> TopicDescription:
+        """Change only these settings of a topic. Raises NotFound, InvalidSetting."""
+        known = (await self.describe_topic(topic)).settings
+        return await self.create_topic(topic, **(known | options))
+
+    async def describe_topic(self, topic: str) -> TopicDescription:
+        """Return a topic, its groups and settings. Raises NotFound."""
+        request = operator_pb.DescribeTopicRequest(topic=topic)
+        call = self._calls.call(lambda node: node.operator.DescribeTopic, request, changes=False)
+        return _described(await call)
+
+    async def delete_topic(self, topic: str) -> int:
+        """Delete a topic with all in it; return how many messages its ready queue held.
+
+        Messages still in the wheel are dropped when they come due. Raises NotFound.
+        """
+        request = operator_pb.DeleteTopicRequest(topic=topic)
+        response = await self._calls.call(lambda node: node.operator.DeleteTopic, request)
+        return int(response.released)
+
+    async def create_group(self, topic: str, group: str, start: Start = "earliest") -> int:
+        """Make a group for consumers to come; return the offset where it begins, or is if it was there."""
+        request = operator_pb.CreateGroupRequest(topic=topic, group=group, start=group_start(start))
+        response = await self._calls.call(lambda node: node.operator.CreateGroup, request)
+        return int(response.offset)
+
+    async def delete_group(self, topic: str, group: str) -> int:
+        """Delete a group; return how many messages it had yet to acknowledge. Raises NotFound."""
+        request = operator_pb.DeleteGroupRequest(topic=topic, group=group)
+        response = await self._calls.call(lambda node: node.operator.DeleteGroup, request)
+        return int(response.unacknowledged)
+
+    async def seek_group(
+        self,
+        topic: str,
+        group: str,
+        to: Start | None = None,
+        *,
+        offset: int | None = None,
+        dry_run: bool = False,
+    ) -> Sought:
+        """Move a group to a place in its topic: ``to``, or an offset. Raises NotFound, InvalidSetting.
+
+        What lies behind is delivered again, what is skipped is not delivered to
+        it any more; a dry run only counts both.
+        """
+        request = operator_pb.SeekGroupRequest(topic=topic, group=group, dry_run=dry_run)
+        if offset is not None and to is None:
+            request.offset = whole("offset", offset, InvalidSetting, "SEEK_INVALID", UINT64_MAX)
+        elif to is not None and offset is None:
+            request.start.CopyFrom(group_start(to))
+        else:
+            raise InvalidSetting("SEEK_INVALID", "give one of to and offset")
+        response = await self._calls.call(lambda node: node.operator.SeekGroup, request, changes=not dry_run)
+        return Sought(response.from_offset, response.to_offset, response.delivered_again, response.skipped)
+
+    async def redrive(
+        self,
+        topic: str,
+        *,
+        reason: str = "",
+        tags: Iterable[str] = (),
+        messages_max: int = 0,
+        dry_run: bool = False,
+        on_progress: Callable[[Redriven], None] | None = None,
+    ) -> Redriven:
+        """Give dead letters of a dead-letter topic to the groups that gave them up, once more.
+
+        ``reason``, ``tags``: only letters with these; ``messages_max`` 0: all.
+        Raises OutcomeUnknown where the leader is lost on the way: what was given
+        back by then is, and calling again goes on with the rest.
+        """
+        request = operator_pb.RedriveRequest(
+            topic=topic,
+            reason=reason,
+            tags=tags,
+            messages_max=whole("messages_max", messages_max, InvalidSetting, "SETTING_INVALID", UINT64_MAX),
+            dry_run=dry_run,
+        )
+        done = Redriven(0, 0)
+        async for response in self._calls.stream(lambda node: node.operator.Redrive, request):
+            done = Redriven(response.looked_at, response.redriven)
+            if on_progress is not None:
+                on_progress(done)
+        return done
+
+    def addresses(self) -> list[str]:
+        """Return the addresses of all nodes that are known so far; ``status`` learns them."""
+        return sorted(self._nodes.addresses())
+
+    def export_ledger(self, address: str, **only: Unpack[Only]) -> AsyncGenerator[LedgerPart]:
+        """Yield what the node at an address wrote down, oldest first, until now.
+
+        Raises NotPermitted, InvalidSetting, Overloaded, Unavailable; an export that is cut off goes on
+        with the ``resume`` of the last part.
+        """
+        return export(self._nodes, address, only)
+
+
+def _described(response: operator_pb.DescribeTopicResponse) -> TopicDescription:
+    return TopicDescription(TopicStatus.of(response.topic), options_of(response.settings))

@@ -1,0 +1,67 @@
+"""A topic's settings."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TypedDict
+
+from tarry.client.errors import InvalidSetting
+from tarry.client.integers import UINT32_MAX, UINT64_MAX, whole
+from tarry.proto import tarry_operator_pb2 as operator_pb
+
+
+class Misfire(StrEnum):
+    """What becomes of messages that are released too late: the cluster was down, or its clock behind."""
+
+    LATE = "late"
+    """Delivered late."""
+    DROP = "drop"
+    """Counted, and not delivered."""
+    DEAD_LETTER = "dead-letter"
+    """Delivered to consumers of the topic ``dlq.misfired.TOPIC``."""
+    CATCH_UP = "catch-up"
+    """Delivered late, ``catch_up_per_s_max`` a second, and before what is due later."""
+
+
+class TopicOptions(TypedDict, total=False):
+    """A topic's settings, each with a default."""
+
+    retention_ms: int
+    """How long released messages are kept at least; 0: the cluster's default."""
+    body_bytes_max: int
+    """0: the nodes' limit."""
+    release_per_s_max: int
+    """How many messages a second are opened for delivery; more wait; 0: no bound."""
+    pending_max: int
+    """How many messages may wait in the wheel; more are refused; 0: no bound."""
+    misfire: Misfire
+    misfire_after_ms: int
+    """Released later than this after its due time, a message has misfired; 0: never."""
+    catch_up_per_s_max: int
+    """For ``Misfire.CATCH_UP``."""
+
+
+_POLICIES = list(Misfire)
+
+
+def packed(options: TopicOptions) -> operator_pb.TopicSettings:
+    """Return settings as they are sent. Raises InvalidSetting for a number that none of them can be."""
+    numbers = {**options, "misfire": _POLICIES.index(options.get("misfire", Misfire.LATE))}
+    for name, value in options.items():
+        if name != "misfire":
+            highest = UINT32_MAX if name.endswith("per_s_max") else UINT64_MAX
+            whole(name, value, InvalidSetting, "SETTING_INVALID", highest)  # type: ignore[arg-type]
+    return operator_pb.TopicSettings(**numbers)  # type: ignore[arg-type]
+
+
+def options_of(settings: operator_pb.TopicSettings) -> TopicOptions:
+    """Return settings as they came."""
+    return TopicOptions(
+        retention_ms=settings.retention_ms,
+        body_bytes_max=settings.body_bytes_max,
+        release_per_s_max=settings.release_per_s_max,
+        pending_max=settings.pending_max,
+        misfire=_POLICIES[settings.misfire],
+        misfire_after_ms=settings.misfire_after_ms,
+        catch_up_per_s_max=settings.catch_up_per_s_max,
+    )

@@ -1,0 +1,147 @@
+"""Gathers single messages: what many tasks schedule in one turn of the loop leaves as one request.
+
+put ──► open, one for each way to name a time ──► sealed (full, or its turn came) ──► in flight
+                 ▲ stays open while enough requests are in flight: the busier, the larger
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from tarry.client.producers.batch import Batch, Time
+from tarry.client.producers.completions import Waiter
+from tarry.client.settings import Settings
+
+
+class Gathered:
+    """Messages with one way to name their time, and who waits for each."""
+
+    __slots__ = (
+        "jitters",
+        "masks",
+        "masks_any",
+        "record_bytes",
+        "records",
+        "time",
+        "times",
+        "topic",
+        "topics",
+        "waiters",
+    )
+
+    def __init__(self, time: Time) -> None:
+        self.time = time
+        self.topics: dict[str, int] = {}
+        self.topic: list[int] = []
+        self.times: list[int] = []
+        self.masks: list[int] = []
+        self.masks_any = 0
+        self.jitters: dict[int, int] = {}
+        self.records: list[bytes] = []
+        self.record_bytes = 0
+        self.waiters: list[Waiter] = []
+
+    def put(self, topic: str, time: int, mask: int, jitter_ms: int, record: bytes, waiter: Waiter) -> None:
+        """Add one message."""
+        if jitter_ms:
+            self.jitters[len(self.records)] = jitter_ms
+        self.topic.append(self.topics.setdefault(topic, len(self.topics)))
+        self.times.append(time)
+        self.masks.append(mask)
+        self.masks_any |= mask
+        self.records.append(record)
+        self.record_bytes += len(record)
+        self.waiters.append(waiter)
+
+    def batch(self) -> Batch:
+        """Return the messages as columns."""
+        jitter = None
+        if self.jitters:
+            jitter = np.zeros(len(self.records), "<u4")
+            jitter[list(self.jitters)] = list(self.jitters.values())
+        return Batch(
+            self.time,
+            np.array(self.times, dtype=self.time.dtype),
+            list(self.topics),
+            self.topic if len(self.topics) > 1 else None,
+            self.masks if self.masks_any else None,
+            self.records,
+            jitter,
+        )
+
+
+class Gathering:
+    """Collects, seals, and starts ``send`` for what is sealed, a few at a time."""
+
+    def __init__(self, settings: Settings, send: Callable[[Gathered], Coroutine[Any, Any, None]]) -> None:
+        self._settings = settings
+        self._send = send
+        self._open: dict[Time, Gathered] = {}
+        self._sealed: deque[Gathered] = deque()
+        self._in_flight: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.Handle | None = None
+        self.waiting = 0
+        """Messages put and not yet sent with an outcome."""
+
+    def put(
+        self, time: Time, topic: str, value: int, mask: int, jitter_ms: int, record: bytes, waiter: Waiter
+    ) -> None:
+        """Add one message; it leaves with the loop's next turn, or with the next free request."""
+        gathered = self._open.get(time)
+        if gathered is None:
+            gathered = self._open[time] = Gathered(time)
+        gathered.put(topic, value, mask, jitter_ms, record, waiter)
+        self.waiting += 1
+        settings = self._settings
+        if (
+            len(gathered.records) >= settings.batch_messages_max
+            or gathered.record_bytes >= settings.batch_bytes_max
+        ):
+            self._sealed.append(self._open.pop(time))
+        if self._timer is None:
+            loop = asyncio.get_running_loop()
+            if settings.linger_ms:
+                self._timer = loop.call_later(settings.linger_ms / 1_000, self._turn)
+            else:
+                self._timer = loop.call_soon(self._turn)
+
+    async def drain(self) -> None:
+        """Return when everything put so far has its outcome."""
+        self._start()
+        while self._in_flight:
+            await asyncio.wait(set(self._in_flight))
+            self._start()
+
+    def _turn(self) -> None:
+        self._timer = None
+        self._start()
+
+    def _start(self) -> None:
+        while len(self._in_flight) < self._settings.gather_in_flight_max:
+            if not self._sealed:
+                self._sealed.extend(self._open.values())
+                self._open.clear()
+                if not self._sealed:
+                    return
+            gathered = self._sealed.popleft()
+            task = asyncio.create_task(self._send(gathered))
+            self._in_flight.add(task)
+            task.add_done_callback(partial(self._ended, gathered))
+
+    def _ended(self, gathered: Gathered, task: asyncio.Task[None]) -> None:
+        self._in_flight.discard(task)
+        self.waiting -= len(gathered.records)
+        self._start()
+        fault = None if task.cancelled() else task.exception()
+        if fault is not None:
+            # `send` tells of every TarryError; this is a fault of the program: nobody may hang on it.
+            for waiter in gathered.waiters:
+                if not waiter.done():
+                    waiter.set_exception(fault)
+            raise fault

@@ -1,0 +1,61 @@
+"""Who is told what became of one message: a future, a callback, or the counter of one-way errors."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from tarry.client.errors import TarryError
+from tarry.client.results import Scheduled
+
+
+class Waiter(Protocol):
+    """What asyncio.Future has of it is enough."""
+
+    def done(self) -> bool: ...
+    def set_result(self, result: Scheduled, /) -> None: ...
+    def set_exception(self, exception: BaseException, /) -> None: ...
+
+
+class Callback:
+    """Calls back from the event loop, so that what the callback raises goes to the loop's handler."""
+
+    __slots__ = ("_on_done",)
+
+    def __init__(self, on_done: Callable[[Scheduled | BaseException], None]) -> None:
+        self._on_done = on_done
+
+    def done(self) -> bool:
+        return False
+
+    def set_result(self, result: Scheduled, /) -> None:
+        asyncio.get_running_loop().call_soon(self._on_done, result)
+
+    def set_exception(self, exception: BaseException, /) -> None:
+        asyncio.get_running_loop().call_soon(self._on_done, exception)
+
+
+class OneWay:
+    """Waits for all one-way messages of a producer: counts errors."""
+
+    def __init__(self) -> None:
+        self.errors = 0
+        self.last_error: BaseException | None = None
+
+    def done(self) -> bool:
+        return False
+
+    def set_result(self, result: Scheduled, /) -> None:
+        """A one-way message that is scheduled is of no interest."""
+
+    def set_exception(self, exception: BaseException, /) -> None:
+        self.errors += 1
+        self.last_error = exception
+
+
+def tell(waiters: Iterable[Waiter], error: TarryError) -> None:
+    """Tell all of an error: each its own copy, for one exception raised in many tasks mixes tracebacks."""
+    for waiter in waiters:
+        if not waiter.done():
+            waiter.set_exception(type(error)(error.reason, error.text, error.facts, error.retry_ms))

@@ -1,0 +1,320 @@
+"""A producer: schedules messages one by one or in bulk, cancels them, looks them up.
+
+Every request carries the producer's id and a sequence, kept over retries, so
+that a retry finds the answer to the first attempt instead of scheduling twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from numpy.typing import ArrayLike
+
+from tarry.client.cluster.calls import Calls
+from tarry.client.cluster.nodes import Nodes
+from tarry.client.errors import (
+    Closed,
+    InvalidTime,
+    Overloaded,
+    Refused,
+    TarryError,
+)
+from tarry.client.integers import whole
+from tarry.client.producers.accumulator import Gathered, Gathering
+from tarry.client.producers.batch import Batch, Time, batch_of, time_of
+from tarry.client.producers.completions import Callback, OneWay, Waiter, tell
+from tarry.client.producers.sequences import Sequences
+from tarry.client.producers.splitting import around, joined
+from tarry.client.receipts import receipts
+from tarry.client.records import record
+from tarry.client.results import CancelOutcome, Scheduled, ScheduledBatch, StoredMessage, rows_of
+from tarry.proto import tarry_producer_pb2 as producer_pb
+from tarry.proto.tags import tag_mask
+
+
+class Producer:
+    """Schedules messages. Made by ``Client.producer``; may be shared by any number of tasks."""
+
+    def __init__(self, nodes: Nodes, on_closed: Callable[[Producer], None] = lambda _: None) -> None:
+        self.id = uuid.uuid4().hex
+        self._on_closed = on_closed
+        self._receipts = receipts(nodes.settings, f"producer:{self.id}")
+        self._settings = nodes.settings
+        self._calls = Calls(nodes)
+        self._sequences = Sequences(nodes.settings.in_flight_max)
+        self._gathering = Gathering(nodes.settings, self._send_gathered)
+        self._one_way = OneWay()
+        self._closed = False
+
+    @property
+    def one_way_errors(self) -> int:
+        """Messages of ``schedule_one_way`` that were not scheduled, or perhaps not."""
+        return self._one_way.errors
+
+    @property
+    def one_way_last_error(self) -> BaseException | None:
+        """The last of these errors."""
+        return self._one_way.last_error
+
+    def schedule(
+        self,
+        topic: str,
+        body: bytes = b"",
+        *,
+        due_ms: int | None = None,
+        delay_ms: int | None = None,
+        delay_level: int | None = None,
+        jitter_ms: int = 0,
+        tags: Sequence[str] = (),
+        keys: Sequence[str] = (),
+        properties: Mapping[str, str] | None = None,
+        ordering_key: str = "",
+    ) -> asyncio.Future[Scheduled]:
+        """Schedule one message; await what is returned.
+
+        Give exactly one of ``due_ms`` (ms since the epoch, UTC), ``delay_ms``
+        (from the cluster's now) and ``delay_level`` (1 is the first of the
+        cluster's table). With ``jitter_ms`` it is due up to so much later, by
+        chance, so that what would be due at once is spread; never earlier. The
+        answer says when it is due. Messages scheduled in one turn of the event loop share
+        a request. Cancelling the future does not cancel the message.
+        Messages of one topic with one ``ordering_key`` are handed over one after
+        another, each once the one before is settled.
+
+        Raises (when awaited) Refused, Overloaded, Unavailable or OutcomeUnknown;
+        InvalidTime, Closed, and Overloaded for too many waiting, at once.
+        """
+        answer: asyncio.Future[Scheduled] = asyncio.get_running_loop().create_future()
+        self._put(
+            topic,
+            body,
+            due_ms,
+            delay_ms,
+            delay_level,
+            jitter_ms,
+            tags,
+            keys,
+            properties,
+            ordering_key,
+            answer,
+        )
+        return answer
+
+    def schedule_soon(
+        self,
+        topic: str,
+        body: bytes = b"",
+        *,
+        on_done: Callable[[Scheduled | BaseException], None],
+        due_ms: int | None = None,
+        delay_ms: int | None = None,
+        delay_level: int | None = None,
+        jitter_ms: int = 0,
+        tags: Sequence[str] = (),
+        keys: Sequence[str] = (),
+        properties: Mapping[str, str] | None = None,
+        ordering_key: str = "",
+    ) -> None:
+        """Schedule one message as ``schedule`` does; ``on_done`` is called with the answer or the error."""
+        waiter = Callback(on_done)
+        self._put(
+            topic,
+            body,
+            due_ms,
+            delay_ms,
+            delay_level,
+            jitter_ms,
+            tags,
+            keys,
+            properties,
+            ordering_key,
+            waiter,
+        )
+
+    def schedule_one_way(
+        self,
+        topic: str,
+        body: bytes = b"",
+        *,
+        due_ms: int | None = None,
+        delay_ms: int | None = None,
+        delay_level: int | None = None,
+        jitter_ms: int = 0,
+        tags: Sequence[str] = (),
+        keys: Sequence[str] = (),
+        properties: Mapping[str, str] | None = None,
+        ordering_key: str = "",
+    ) -> None:
+        """Schedule one message and do not care: errors are only counted, in ``one_way_errors``."""
+        waiter = self._one_way
+        try:
+            self._put(
+                topic,
+                body,
+                due_ms,
+                delay_ms,
+                delay_level,
+                jitter_ms,
+                tags,
+                keys,
+                properties,
+                ordering_key,
+                waiter,
+            )
+        except Closed:
+            raise
+        except TarryError as error:
+            self._one_way.set_exception(error)
+
+    async def schedule_batch(
+        self,
+        topic: str,
+        bodies: Sequence[bytes],
+        *,
+        due_ms: ArrayLike | None = None,
+        delay_ms: ArrayLike | None = None,
+        delay_level: ArrayLike | None = None,
+        jitter_ms: ArrayLike | None = None,
+        tags: Sequence[Sequence[str]] | None = None,
+        keys: Sequence[Sequence[str]] | None = None,
+        properties: Sequence[Mapping[str, str]] | None = None,
+        ordering_keys: Sequence[str] | None = None,
+    ) -> ScheduledBatch:
+        """Schedule n messages: all of them or none, up to ``batch_messages_max`` and ``batch_bytes_max``.
+
+        More are sent in pieces, several at a time, each of which is all or
+        none. A time is one number for all or a column of n (list or array);
+        the other columns have n or are None.
+
+        Raises what ``schedule`` does, and PartlyScheduled where some pieces of
+        several were taken and others were not.
+        """
+        self._check_open()
+        time, times = time_of(due_ms, delay_ms, delay_level)
+        batch = batch_of(topic, bodies, time, times, tags, keys, properties, jitter_ms, ordering_keys)
+        cuts = list(batch.cuts(self._settings.batch_messages_max, self._settings.batch_bytes_max))
+        if len(cuts) <= 1:
+            return ScheduledBatch.of(await self._send(batch))
+        pieces = await asyncio.gather(
+            *(self._send_piece(batch, start, stop) for start, stop in cuts), return_exceptions=True
+        )
+        return joined([start for start, _ in cuts], pieces)
+
+    async def cancel(self, message_id: str) -> CancelOutcome:
+        """Cancel a pending message. The outcome is definite and linearizable."""
+        return (await self.cancel_many([message_id]))[0]
+
+    async def cancel_many(self, message_ids: Iterable[str]) -> list[CancelOutcome]:
+        """Cancel pending messages; one outcome for each id, in order."""
+        ids = list(message_ids)
+        outcomes: list[CancelOutcome] = []
+        for start in range(0, len(ids), self._settings.batch_messages_max):
+            request = producer_pb.CancelRequest(ids=ids[start : start + self._settings.batch_messages_max])
+            response = await self._calls.call(lambda node: node.producer.Cancel, request)
+            outcomes += map(CancelOutcome.of, response.outcomes)
+        return outcomes
+
+    async def get(self, message_id: str) -> StoredMessage:
+        """Return a message as of now (linearizable). Raises NotFound, InvalidId, Damaged."""
+        request = producer_pb.GetRequest(id=message_id)
+        response = await self._calls.call(lambda node: node.producer.Get, request, changes=False)
+        return StoredMessage.of(response)
+
+    async def flush(self) -> None:
+        """Return when every single message given so far has its answer."""
+        await self._gathering.drain()
+
+    async def close(self) -> None:
+        """Take no more, and return when what was given has its answer."""
+        self._closed = True
+        await self.flush()
+        if self._receipts is not None:
+            await self._receipts.close()
+        self._on_closed(self)
+
+    async def __aenter__(self) -> Producer:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Closed("producer")
+
+    def _put(
+        self,
+        topic: str,
+        body: bytes,
+        due_ms: int | None,
+        delay_ms: int | None,
+        delay_level: int | None,
+        jitter_ms: int,
+        tags: Sequence[str],
+        keys: Sequence[str],
+        properties: Mapping[str, str] | None,
+        ordering_key: str,
+        waiter: Waiter,
+    ) -> None:
+        self._check_open()
+        if delay_ms is not None and due_ms is None and delay_level is None:
+            time, value = Time.DELAY_MS, delay_ms
+        else:
+            time, value = time_of(due_ms, delay_ms, delay_level)  # type: ignore[assignment]
+        if not isinstance(value, int) or not time.lowest <= value <= time.highest:
+            raise InvalidTime(
+                "DUE_INVALID", f"{time.name.lower()} must be an integer of its range, not {value!r}"
+            )
+        if jitter_ms:
+            whole("jitter_ms", jitter_ms, InvalidTime, "JITTER_TOO_LARGE")
+        if not isinstance(topic, str) or not isinstance(body, bytes | bytearray | memoryview):
+            raise TypeError("topic must be a str and body bytes")
+        topic.encode()  # raises here, not in a request shared with others
+        if self._gathering.waiting >= self._settings.waiting_messages_max:
+            raise Overloaded(
+                "PRODUCER_FULL", f"{self._gathering.waiting} messages wait for their answer", {}, 10
+            )
+        serialized = record(bytes(body), tags, keys, properties, ordering_key)
+        self._gathering.put(time, topic, value, tag_mask(tags) if tags else 0, jitter_ms, serialized, waiter)
+
+    async def _send(self, batch: Batch) -> producer_pb.ScheduleBatchResponse:
+        sequence = await self._sequences.take()
+        try:
+            request = batch.request(self.id, sequence)
+            response: producer_pb.ScheduleBatchResponse = await self._calls.call(
+                lambda node: node.producer.ScheduleBatch, request
+            )
+        finally:
+            self._sequences.answered(sequence)
+        if self._receipts is not None:
+            self._receipts.produced(batch.topics, batch.topic, response)
+        return response
+
+    async def _send_piece(self, batch: Batch, start: int, stop: int) -> ScheduledBatch:
+        return ScheduledBatch.of(await self._send(batch.part(start, stop)))
+
+    async def _send_gathered(self, gathered: Gathered) -> None:
+        await self._send_to_waiters(gathered.batch(), gathered.waiters)
+
+    async def _send_to_waiters(self, batch: Batch, waiters: list[Waiter]) -> None:
+        try:
+            response = await self._send(batch)
+        except Refused as error:
+            if len(batch) == 1:
+                tell(waiters, error)
+                return
+            # These messages share a request by chance: the bad one must not take the others with it.
+            await asyncio.gather(
+                *(
+                    self._send_to_waiters(batch.part(start, stop), waiters[start:stop])
+                    for start, stop in around(error, len(batch))
+                )
+            )
+        except TarryError as error:
+            tell(waiters, error)
+        else:
+            for waiter, scheduled in zip(waiters, rows_of(response), strict=True):
+                if not waiter.done():
+                    waiter.set_result(scheduled)

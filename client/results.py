@@ -1,0 +1,182 @@
+"""Answers of the cluster, as values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from itertools import repeat
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tarry.proto import tarry_message_pb2 as message_pb
+from tarry.proto import tarry_producer_pb2 as producer_pb
+from tarry.proto.message_id import MessageId, format_ids
+
+FEW: Final = 10
+"""Ids up to which one by one is quicker than columns (measured: 6 µs each against 80 µs at once)."""
+
+
+class Scheduled(NamedTuple):
+    """One message is scheduled: fsynced on a majority."""
+
+    id: str
+    due_ms: int
+    """As the cluster took it: where a delay was asked for, its clock's now plus the delay."""
+    overdue: bool
+    """The due time was not ahead any more: delivered at once."""
+    repeated: bool
+    """A retry found the answer to an earlier attempt: scheduled then, not again."""
+
+
+class ScheduledBatch:
+    """A batch is scheduled. Columns have shape (n,), in the messages' order; ids are made when asked for."""
+
+    def __init__(
+        self,
+        shard: int,
+        hour: NDArray[np.uint32],
+        global_index: NDArray[np.uint32],
+        due_ms: NDArray[np.int64],
+        overdue: NDArray[np.uint32],
+        repeated: bool,
+    ) -> None:
+        self.shard = shard
+        self.hour = hour
+        self.global_index = global_index
+        self.due_ms = due_ms
+        self.overdue = overdue
+        """Positions of those delivered at once: shape (m,), m <= n."""
+        self.repeated = repeated
+
+    def __len__(self) -> int:
+        return len(self.hour)
+
+    @cached_property
+    def ids(self) -> list[str]:
+        """The messages' ids."""
+        return ids_of(self.shard, self.hour, self.global_index)
+
+    @classmethod
+    def of(cls, response: producer_pb.ScheduleBatchResponse) -> ScheduledBatch:
+        """Return the answer to one request."""
+        return cls(
+            response.shard,
+            np.array(response.hour, dtype=np.uint32),
+            np.array(response.global_index, dtype=np.uint32),
+            np.array(response.due_ms, dtype=np.int64),
+            np.array(response.overdue, dtype=np.uint32),
+            response.repeated,
+        )
+
+    @classmethod
+    def joined(cls, pieces: list[ScheduledBatch]) -> ScheduledBatch:
+        """Return the answers to the pieces of one batch as one."""
+        if len(pieces) == 1:
+            return pieces[0]
+        starts = np.cumsum([0, *map(len, pieces[:-1])])
+        return cls(
+            pieces[0].shard,
+            np.concatenate([piece.hour for piece in pieces]),
+            np.concatenate([piece.global_index for piece in pieces]),
+            np.concatenate([piece.due_ms for piece in pieces]),
+            np.concatenate([piece.overdue + start for piece, start in zip(pieces, starts, strict=True)]),
+            any(piece.repeated for piece in pieces),
+        )
+
+
+def ids_of(shard: int, hour: NDArray[np.uint32], global_index: NDArray[np.uint32]) -> list[str]:
+    """Return the text form of many ids; columns have shape (n,)."""
+    if len(hour) > FEW:
+        return format_ids(shard, hour, global_index)
+    return list(map(str, map(MessageId, repeat(shard), hour.tolist(), global_index.tolist())))
+
+
+def rows_of(response: producer_pb.ScheduleBatchResponse) -> list[Scheduled]:
+    """Return one Scheduled a message."""
+    hour = np.array(response.hour, dtype=np.uint32)
+    global_index = np.array(response.global_index, dtype=np.uint32)
+    overdue = [False] * len(hour)
+    for position in response.overdue:
+        overdue[position] = True
+    ids = ids_of(response.shard, hour, global_index)
+    return list(map(Scheduled, ids, response.due_ms, overdue, repeat(response.repeated)))
+
+
+class CancelOutcome(StrEnum):
+    """What a cancel came to; definite and linearizable."""
+
+    CANCELLED = "cancelled"
+    """It will never be delivered; also when it had been cancelled before."""
+    ALREADY_RELEASED = "already_released"
+    NOT_FOUND = "not_found"
+
+    @classmethod
+    def of(cls, outcome: int) -> CancelOutcome:
+        """Return the outcome of its number on the wire."""
+        name = producer_pb.CancelOutcome.Name(outcome)
+        return cls[name.removeprefix("CANCEL_OUTCOME_")]
+
+
+class MessageState(StrEnum):
+    """Where a message is."""
+
+    PENDING = "pending"
+    """In the wheel, before its due time."""
+    RELEASED = "released"
+    """In its topic's ready queue: delivered, or about to be."""
+    CANCELLED = "cancelled"
+    UNSPECIFIED = "unspecified"
+    """A state this client does not know yet."""
+
+    @classmethod
+    def of(cls, state: int) -> MessageState:
+        """Return the state of its number on the wire."""
+        known = message_pb.MessageState.values()
+        name = message_pb.MessageState.Name(state) if state in known else "MESSAGE_STATE_UNSPECIFIED"
+        return cls[name.removeprefix("MESSAGE_STATE_")]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMessage:
+    """A message as the cluster has it now."""
+
+    id: str
+    topic: str
+    due_ms: int
+    state: MessageState
+    body: bytes
+    tags: tuple[str, ...]
+    keys: tuple[str, ...]
+    ordering_key: str
+    properties: Mapping[str, str]
+
+    @classmethod
+    def of(cls, response: producer_pb.GetResponse) -> StoredMessage:
+        """Return the answer to one request."""
+        record = response.record
+        return cls(
+            response.id,
+            response.topic,
+            response.due_ms,
+            MessageState.of(response.state),
+            record.body,
+            tuple(record.tags),
+            tuple(record.keys),
+            record.ordering_key,
+            dict(record.properties),
+        )
+
+
+class Place(NamedTuple):
+    """Which message it is, and which delivery of it; None where it is not delivered yet."""
+
+    hour: int
+    global_index: int
+    due_ms: int
+    offset: int | None = None
+    attempt: int | None = None
+    maybe_duplicate: bool | None = None

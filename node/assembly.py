@@ -1,0 +1,194 @@
+"""A node without its port: state, log, leadership and time, put together.
+
+`app` gives it a network and callers; a simulation gives it other clocks, disks and a network of its own.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+import structlog
+
+from tarry.node.clock.cluster_time import Clock, ClusterTime
+from tarry.node.config import NodeConfig
+from tarry.node.leader.leadership import Leadership
+from tarry.node.ledger.ledger import Ledger
+from tarry.node.ledger.writer import Close
+from tarry.node.recovery.checkpoints import Checkpoints
+from tarry.node.repair.records import Damage
+from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.proto.ledger.parquet import close
+from tarry.replication.blocking import RunBlocking, in_thread
+from tarry.replication.driver.driver import Driver
+from tarry.replication.journal.journal import Journal
+from tarry.replication.loop_holds import Holds
+from tarry.replication.settings import ReplicationSettings
+from tarry.replication.snapshot.state_damage import StateDamage
+from tarry.replication.snapshot.state_files import StateSink, StateSource
+from tarry.replication.state_machine.commands import kinds
+from tarry.replication.state_machine.machine import Machine, MachineSettings
+from tarry.replication.state_machine.outcomes import Outcome
+from tarry.replication.state_machine.state_folder import StateFolder
+from tarry.replication.status import Role
+from tarry.replication.transport.peer_transport import Transport
+
+log = structlog.get_logger()
+
+SOON_MS: Final = 15_000
+"""With something due so soon, the wheel loads ahead with each heartbeat: they come at their usual pace."""
+
+
+class Core:
+    """The parts of one start of a node; driver, leadership and checkpoints are to be run."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        clock: Clock,
+        journal: Journal,
+        transport: Transport,
+        settings: ReplicationSettings,
+        *,
+        rng: random.Random | None = None,
+        run_blocking: RunBlocking = in_thread,
+        write_journal: RunBlocking | None = None,
+        driver: type[Driver] = Driver,
+        closing: Close = close,
+        holds: Holds | None = None,
+    ) -> None:
+        """Open the data folder and recover.
+
+        Raises:
+            CheckpointDamaged, WheelDamaged, QueueDamaged: the node must not start with
+                this data; restore it from a peer.
+            StateMismatch: journal and checkpoint do not belong together.
+        """
+        self.time = ClusterTime(clock)
+        folder = StateFolder(config.data)
+        self.machine = Machine(
+            folder.path, MachineSettings(shard=config.shard), from_start=journal.first_index == 1
+        )
+        self._clock = clock
+        self.holds = holds or Holds()
+        self.ledger = Ledger(config, self.machine.applied_index, self.time.now_ms, run_blocking, closing)
+        self.machine.events.wanted = self.ledger.enabled
+        self.checkpoints = Checkpoints(
+            self.machine,
+            config.dispatch,
+            self._compact,
+            run_blocking,
+            partial(self.ledger.write, sync=True),
+            self.holds,
+        )
+        self.damage = Damage(self.machine, config.shard, run_blocking)
+        self.driver = driver(
+            node=config.node,
+            members=config.members,
+            journal=journal,
+            machine=_Observed(self),
+            transport=transport,
+            clock=_Seconds(clock),
+            rng=rng or random.Random(),
+            settings=settings,
+            heartbeat=self._heartbeat,
+            known=self._known,
+            on_heartbeat=self._hear,
+            on_role=self._on_role,
+            snapshot_source=StateSource(
+                self.machine, self.checkpoints.write, run_blocking, self.damage.report_state
+            ),
+            snapshot_sink=StateSink(self.machine, folder, self.checkpoints.writing, run_blocking, _refused),
+            run_blocking=run_blocking,
+            write_journal=write_journal,
+            holds=self.holds,
+        )
+        self.leadership = Leadership(
+            config, self.machine, self.driver, self.time, self.damage, self.ledger, self.holds
+        )
+
+    def _heartbeat(self, sent_s: float) -> bytes:
+        """Said by a leader: the moment to keep cluster time, and to notice that the lease came or went."""
+        with self.holds.by("heartbeat"):
+            return self._dispatch_state(sent_s)
+
+    def _dispatch_state(self, sent_s: float) -> bytes:
+        self.time.update(self.driver.consensus.clock_offsets_ms())
+        self.leadership.look()
+        self._watch_clock()
+        now_ms = self.time.now_ms()
+        self.machine.wheel.load_ahead(now_ms)
+        next_due_ms = self.machine.wheel.next_due_ms()
+        if next_due_ms is not None and next_due_ms < now_ms + SOON_MS:
+            self.driver.stir()
+        return self.leadership.dispatch_state(sent_s)
+
+    def _known(self) -> bytes:
+        """Said to whom this node elects."""
+        return self.leadership.known().SerializeToString()
+
+    def _hear(self, leader: str, payload: bytes) -> None:
+        with self.holds.by("heartbeat"):
+            self._take_in(payload)
+
+    def _take_in(self, payload: bytes) -> None:
+        state = log_pb.DispatchState.FromString(payload)
+        self.leadership.hear(state)
+        self._watch_clock()
+        if state.now_ms:
+            self.time.adopt(state.now_ms)
+            self.machine.wheel.load_ahead(state.now_ms)
+
+    def _watch_clock(self) -> None:
+        self.ledger.watch_clock(self._clock.wall_ms(), self._clock.monotonic_ms())
+
+    def _compact(self, index: int) -> None:
+        self.driver.compact(index)
+
+    def _on_role(self, role: Role) -> None:
+        log.info("role", role=role.value, term=self.driver.status().term)
+        self.leadership.look()
+
+
+def _refused(damage: StateDamage) -> None:
+    log.error("snapshot refused", damage=str(damage))
+
+
+class _Observed:
+    """The machine as the log drives it; the leadership hears of every entry."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    @property
+    def applied_index(self) -> int:
+        return self._core.machine.applied_index
+
+    def apply(self, index: int, term: int, commands: Sequence[bytes]) -> Sequence[Outcome]:
+        machine, holds = self._core.machine, self._core.holds
+        with holds.by(f"apply {kinds(commands)}"):
+            outcomes = machine.apply(index, term, commands)
+        while machine.queues.damaged:
+            self._core.damage.queues.report(machine.queues.damaged.pop())
+        with holds.by("ledger rows"):
+            self._core.ledger.applied(index, term, machine.take_events(), machine.queues)
+        if commands:
+            self._core.leadership.applied()
+        else:  # perhaps the leader's own first entry, with which it may serve
+            self._core.leadership.look()
+        return outcomes
+
+
+class _Seconds:
+    """The clock as consensus reads it."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def monotonic(self) -> float:
+        return self._clock.monotonic_ms() / 1000
+
+    def wall_ms(self) -> int:
+        return int(self._clock.wall_ms())

@@ -1,0 +1,129 @@
+"""The hand-over: due units become one columnar response, the stored records as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeAlias, cast
+
+import numpy as np
+from google.protobuf.message import DecodeError
+from numpy.typing import NDArray
+
+from tarry.proto import tarry_consumer_pb2 as consumer_pb
+from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.proto.tarry_message_pb2 import Record, Retried
+from tarry.replication.state_machine.misfires import DEAD_LETTER_TOPIC
+from tarry.replication.state_machine.ordering import queue_of
+from tarry.replication.state_machine.queues import Queues
+from tarry.replication.state_machine.ready_queue import ReadyQueue, released_ms
+from tarry.wheel.state import HOUR_MS
+
+Read: TypeAlias = Callable[[NDArray[np.uint32], NDArray[np.uint32]], Sequence[bytes | None]]
+
+
+class HandoverBatch(NamedTuple):
+    """What goes to one consumer at once; columns of shape (n,)."""
+
+    shard: int
+    queue: int
+    units: NDArray[np.void]  # dtype feed.WAITING
+    hour: NDArray[np.uint32]  # with global_index: of the first message, also for a retry
+    global_index: NDArray[np.uint32]
+    attempt: NDArray[np.uint32]
+    records: list[bytes]
+    passed: NDArray[np.uint64]  # offsets that the exact check of the filter left out
+    damaged: NDArray[np.void]  # units whose record does not match its checksum
+    size_bytes: int  # of the records
+
+
+def belongs(
+    queues: Queues, queue: ReadyQueue, units: NDArray[np.void], index: NDArray[np.void]
+) -> NDArray[np.bool_]:
+    """Return which units of a queue, shape (n,), are what the delay index says of the same messages.
+
+    Where the two differ, one of them is damaged: the message may be another topic's, or due at another time.
+    """
+    topic = queue_of(index["topic"])
+    same: NDArray[np.bool_] = topic == queue.queue
+    if not same.all():
+        for other in np.unique(topic[~same]).tolist():
+            if other < len(queues) and DEAD_LETTER_TOPIC.format(topic=queues[other].topic) == queue.topic:
+                same |= topic == other  # it has misfired
+    due_ms = units["hour"].astype(np.int64) * HOUR_MS + index["due_in_hour_ms"]
+    same &= due_ms == units["due_ms"]
+    return same
+
+
+def build(
+    shard: int, queue: ReadyQueue, units: NDArray[np.void], read: Read, tags: frozenset[str]
+) -> HandoverBatch:
+    """Read the records of the units; leave out what is damaged or does not match the tags."""
+    hour, global_index = units["hour"], units["global_index"]
+    records = read(hour, global_index)
+    attempt = np.ones(len(units), dtype=np.uint32)
+    passed = np.empty(0, dtype=np.uint64)
+    damaged = units[:0]
+    if None in records:
+        whole = np.array([record is not None for record in records], dtype=np.bool_)
+        damaged = units[~whole]
+        units, hour, global_index, attempt = units[whole], hour[whole], global_index[whole], attempt[whole]
+        records = [record for record in records if record is not None]
+    sound = cast("list[bytes]", records)
+    if queue.group:
+        copies = [Retried.FromString(record) for record in sound]
+        hour = np.array([copy.hour for copy in copies], dtype=np.uint32)
+        global_index = np.array([copy.global_index for copy in copies], dtype=np.uint32)
+        attempt = np.array([copy.attempt for copy in copies], dtype=np.uint32)
+        sound = [copy.record for copy in copies]
+    if tags:
+        matches = np.array([not tags.isdisjoint(_tags(record)) for record in sound], dtype=np.bool_)
+        passed = units["offset"][~matches]
+        units, hour, global_index, attempt = (
+            units[matches], hour[matches], global_index[matches], attempt[matches],
+        )  # fmt: skip
+        sound = [record for record, match in zip(sound, matches.tolist(), strict=True) if match]
+    return HandoverBatch(
+        shard,
+        queue.queue,
+        units,
+        hour,
+        global_index,
+        attempt,
+        sound,
+        passed,
+        damaged,
+        sum(map(len, sound)),
+    )
+
+
+def within(ends: NDArray[np.int64], bytes_max: int) -> int:
+    """Return how many records, shape (n,), go together: their bytes up to and with each; one at least."""
+    return min(len(ends), max(1, int(np.searchsorted(ends, bytes_max, side="right"))))
+
+
+def serialize(batch: HandoverBatch, topic: str, stamp: consumer_pb.DispatchStamp) -> bytes:
+    """Return the batch as a serialized ConsumeResponse."""
+    (duplicates,) = batch.units["maybe_duplicate"].nonzero()
+    columns = log_pb.DeliveriesColumns(
+        shard=batch.shard,
+        queue=batch.queue,
+        topic=topic,
+        offset=batch.units["offset"].tobytes(),
+        hour=batch.hour.astype("<u4", copy=False).tobytes(),
+        global_index=batch.global_index.astype("<u4", copy=False).tobytes(),
+        due_ms=batch.units["due_ms"].tobytes(),
+        released_ms=released_ms(batch.units).tobytes(),
+        attempt=batch.attempt.tobytes() if np.count_nonzero(batch.attempt != 1) else b"",
+        maybe_duplicate=duplicates.astype("<u4").tobytes(),
+        records=batch.records,
+        stamp=stamp,
+        ordered=bool(np.count_nonzero(batch.units["lane"])),
+    )
+    return log_pb.ConsumedColumns(deliveries=columns).SerializeToString()
+
+
+def _tags(record: bytes) -> Sequence[str]:
+    try:
+        return Record.FromString(record).tags
+    except DecodeError:
+        return ()

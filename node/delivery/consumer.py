@@ -1,0 +1,142 @@
+"""A consumer at the leader: its credit, its filter, and what is on the way to it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from tarry.replication.state_machine.refusal import Reason, Refusal
+
+OUTGOING_BYTES_MAX: Final = 4 << 20
+"""Of one call's answer; its last message may go beyond."""
+
+ANSWERS_BYTES_MAX: Final = 4 << 20
+"""Of what waits for a stream's consumer to read it, behind what is being written."""
+
+
+@dataclass(eq=False, slots=True)
+class Consumer:
+    """One consumer stream. The delivery puts responses in, the stream's writer takes them out."""
+
+    name: str
+    topic: str
+    group: str
+    lease_ms: int
+    credit: int
+    tags: frozenset[str] = frozenset()
+    in_hand_bytes_max: int = 64 << 20
+    streams: bool = False
+    """While a response waits for the one before to be written, nothing more is sent: what becomes due
+    goes together with the next."""
+    polls: bool = False
+    """It takes what is due once and goes again: it never comes back to say what it has in hand."""
+    outgoing_bytes: int = 0
+    ended: Refusal | None = None
+    _outgoing: deque[bytes] = field(default_factory=deque)
+    _readable: asyncio.Event = field(default_factory=asyncio.Event)
+    _throttled: bool = False
+    _writer_waits: bool = False  # the next response goes out at once
+
+    def wants(self) -> int:
+        """Return how many messages may be sent now."""
+        if self._full():
+            self._throttled = True
+            return 0
+        return 0 if self.ended else self.credit
+
+    def caught_up(self) -> bool:
+        """Return (once) that the consumer may be sent more, after it could not."""
+        if self._throttled and not self._full():
+            self._throttled = False
+            return True
+        return False
+
+    def _full(self) -> bool:
+        if self.streams:
+            return len(self._outgoing) > self._writer_waits
+        return self.outgoing_bytes >= OUTGOING_BYTES_MAX
+
+    def _behind_bytes(self) -> int:
+        return self.outgoing_bytes - len(self._outgoing[0])
+
+    def send(self, response: bytes) -> None:
+        """Queue a serialized ConsumeResponse; a stream whose consumer asks and asks and never reads ends."""
+        if self.ended is not None:
+            return
+        if self.streams and self._outgoing and self._behind_bytes() > ANSWERS_BYTES_MAX:
+            self.take_all()
+            text = (
+                f"{ANSWERS_BYTES_MAX} bytes of answers wait to be read: read the stream while writing to it"
+            )
+            self.end(Refusal(Reason.CONSUMER_TOO_SLOW, text))
+            return
+        self._outgoing.append(response)
+        self.outgoing_bytes += len(response)
+        self._readable.set()
+
+    def end(self, refusal: Refusal) -> None:
+        """End the stream with this status once the writer comes to it."""
+        self.ended = self.ended or refusal
+        self._readable.set()
+
+    async def readable(self) -> None:
+        """Return once there is a response, or the consumer has been ended."""
+        while not self._outgoing and self.ended is None:
+            self._readable.clear()
+            await self._readable.wait()
+
+    def take_all(self) -> list[bytes]:
+        """Return all responses that wait."""
+        responses = list(self._outgoing)
+        self._outgoing.clear()
+        self.outgoing_bytes = 0
+        return responses
+
+    async def next_response(self) -> bytes | None:
+        """Return the next response to write, None where the stream has been ended."""
+        self._writer_waits = True
+        await self.readable()
+        self._writer_waits = False
+        if self.ended is not None:
+            return None
+        response = self._outgoing.popleft()
+        self.outgoing_bytes -= len(response)
+        return response
+
+
+class PolledFilter:
+    """What a group's callers filter by: between two calls nobody is attached, and the filter still counts."""
+
+    def __init__(self, lease_ms: int) -> None:
+        self._lease_ms = lease_ms
+        self._tags: frozenset[str] | None = None
+        self._until_ms = 0
+
+    def note(self, consumer: Consumer, now_ms: int) -> None:
+        """The consumer is attached, or its call is over."""
+        if consumer.polls:
+            self._tags, self._until_ms = consumer.tags, now_ms + self._lease_ms
+        elif consumer.tags != self._tags:
+            self._tags = None
+
+    def differs(self, consumer: Consumer, now_ms: int, *, in_hand: bool) -> Refusal | None:
+        """Return why the consumer cannot join: another filter is in use, or messages are in hand under it."""
+        if self._tags is None or self._tags == consumer.tags or not (in_hand or now_ms < self._until_ms):
+            return None
+        text = (
+            f"the group was received from with the tags {sorted(self._tags)}: ask for the same, use another "
+            f"group, or wait until all is acknowledged and nobody has called for {self._lease_ms} ms"
+        )
+        return Refusal(Reason.FILTER_DIFFERS, text)
+
+
+def differs(consumer: Consumer, others: Iterable[Consumer]) -> Refusal | None:
+    """Return why the consumer cannot join the others: members of a group see the same messages."""
+    tags = [other.tags for other in others if other.name != consumer.name and other.tags != consumer.tags]
+    if not tags:
+        return None
+    text = f"the group's consumers ask for the tags {sorted(tags[0])}: ask for the same, or use another group"
+    return Refusal(Reason.FILTER_DIFFERS, text)

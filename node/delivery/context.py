@@ -1,0 +1,41 @@
+"""What the deliveries of all groups share: parts of the node, and callbacks of the leadership."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from google.protobuf.message import Message
+
+from tarry.node.clock.cluster_time import ClusterTime
+from tarry.node.config import NodeConfig
+from tarry.node.delivery.offset_pieces import Pieces
+from tarry.node.ledger.ledger import Ledger
+from tarry.node.repair.records import Damage
+from tarry.replication.loop_holds import Holds
+from tarry.replication.state_machine.machine import Machine
+
+Propose: TypeAlias = Callable[[Message], Awaitable[Any]]
+
+Spawn: TypeAlias = Callable[[Coroutine[Any, Any, None]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What delivery stands on."""
+
+    config: NodeConfig
+    machine: Machine
+    time: ClusterTime
+    propose: Propose
+    may_serve: Callable[[], bool]
+    confirmed_s: Callable[[], float]  # send time of the latest heartbeat that a majority has answered
+    beat: Callable[[], None]  # sends a heartbeat at once
+    stir: Callable[[], None]  # the next one has something to tell
+    spawn: Spawn  # runs a task that ends with the leadership
+    fail: Callable[[BaseException], None]  # ends the node
+    damage: Damage
+    ledger: Ledger
+    holds: Holds = field(default_factory=Holds)
+    pieces: Pieces = field(default_factory=Pieces)

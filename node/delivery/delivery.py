@@ -1,0 +1,134 @@
+"""Delivery at the leader: all groups, as long as it leads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from tarry.node.delivery.context import Context
+from tarry.node.delivery.failover_cursors import LEASES_TOLD_MAX
+from tarry.node.delivery.group import GroupDelivery
+from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.replication.state_machine.refusal import Reason, Refusal
+
+CLOSE_LOOK_MS: Final = 1_000
+"""How often to look for groups that nobody uses any more."""
+
+
+class Delivery:
+    """Hands released messages to consumers; made anew for each leadership."""
+
+    def __init__(self, context: Context, term: int, inherited: Iterable[log_pb.Cursor]) -> None:
+        self.term = term
+        self._context = context
+        self._inherited = {(c.group, c.queue): c for c in inherited}
+        self._inherited_told = b""
+        self._begun_ms = self._closes_at_ms = context.time.now_ms()
+        self._groups: dict[tuple[str, str], GroupDelivery] = {}
+        self._by_queue: dict[int, dict[GroupDelivery, None]] = {}  # in the order of their opening
+
+    @property
+    def consumers(self) -> int:
+        """How many consumer streams are open."""
+        return sum(len(group.consumers) for group in self._groups.values())
+
+    def now_ms(self) -> int:
+        """Return cluster time."""
+        return self._context.time.now_ms()
+
+    def group(self, topic: str, group: str, queue: int, retry_queue: int) -> GroupDelivery:
+        """Return the group of the topic, opened if it is not.
+
+        Raises UnitsDamaged: then it is not, and what is known of it from the leader before is kept.
+        """
+        known = self._groups.get((topic, group))
+        if known is None:
+            known = GroupDelivery(self._context, self.term, topic, group, (queue, retry_queue))
+            for number in (queue, retry_queue):
+                cursor = self._inherited.get((group, number))
+                if cursor is not None:
+                    known.inherit(cursor, self._begun_ms)
+            for number in (queue, retry_queue):  # the queues could be read
+                self._by_queue.setdefault(number, {})[known] = None
+                if self._inherited.pop((group, number), None) is not None:
+                    self._inherited_told = b""
+            self._groups[topic, group] = known
+            self._context.beat()
+        return known
+
+    def moved(self, topic: str, group: str) -> None:
+        """The group is at another offset, or gone."""
+        known = self._groups.get((topic, group))
+        if known is None or known.begin_again():
+            return
+        known.end(Refusal(Reason.GROUP_UNKNOWN, f"group {group!r} of topic {topic!r} has been deleted"))
+        self._forget(known)
+
+    def find(self, topic: str, group: str) -> GroupDelivery | None:
+        """Return the group of the topic if it is open."""
+        return self._groups.get((topic, group))
+
+    def released(self, queues: Iterable[int]) -> None:
+        """Hand over what is due of what was just released to these queues."""
+        for queue in queues:
+            for group in self._by_queue.get(queue, ()):
+                group.pump()
+
+    def look(self, now_ms: int) -> None:
+        """Cluster time may have run ahead of the groups' timers."""
+        for group in self._groups.values():
+            if group.wakes_at_ms is not None and now_ms >= group.wakes_at_ms:
+                group.pump()
+
+        if now_ms >= self._closes_at_ms:
+            self._closes_at_ms = now_ms + CLOSE_LOOK_MS
+            self._close(now_ms)
+
+    def _close(self, now_ms: int) -> None:
+        """Forget what the log says as well: else each heartbeat tells of every group that there ever was."""
+        acknowledged = self._context.machine.queues.acknowledged
+        for key, cursor in list(self._inherited.items()):
+            done = acknowledged.get(key)
+            if done is None or done.floor >= max(cursor.offset, cursor.doubtful):
+                del self._inherited[key]
+                self._inherited_told = b""
+        for group in [group for group in self._groups.values() if group.is_over(now_ms)]:
+            group.end(Refusal(Reason.NO_LEADER, "nobody has used the group for a while"))
+            self._forget(group)
+
+    def _forget(self, group: GroupDelivery) -> None:
+        del self._groups[group.topic, group.group]
+        for number in group.feeds:
+            del self._by_queue[number][group]
+
+    def pump(self) -> None:
+        """Hand over whatever is due, to every group."""
+        for group in self._groups.values():
+            group.pump()
+
+    def cursors(self, sent_s: float | None) -> list[log_pb.Cursor]:
+        """Return the cursors of all groups, for a heartbeat sent then; None: nothing more is handed over."""
+        leases_max = LEASES_TOLD_MAX // max(1, len(self._groups))
+        opened = [cursor for group in self._groups.values() for cursor in group.cursors(sent_s, leases_max)]
+        return [*self._inherited.values(), *opened]
+
+    def told(self, sent_s: float | None) -> bytes:
+        """Return the same as a part of a serialized DispatchState: of an idle group, what was told before."""
+        if sent_s is None:
+            return _told(self.cursors(None))
+        leases_max = LEASES_TOLD_MAX // max(1, len(self._groups))
+        parts = [self._inherited_told or _told(self._inherited.values())]
+        self._inherited_told = parts[0]
+        for group in self._groups.values():
+            parts.append(group.told or _told(group.cursors(sent_s, leases_max)))
+            group.told = b"" if any(feed.in_hand for feed in group.feeds.values()) else parts[-1]
+        return b"".join(parts)
+
+    def end(self, refusal: Refusal) -> None:
+        """End all consumer streams: leadership is gone, or the node stops."""
+        for group in self._groups.values():
+            group.end(refusal)
+
+
+def _told(cursors: Iterable[log_pb.Cursor]) -> bytes:
+    return log_pb.DispatchState(cursors=cursors).SerializeToString()

@@ -1,0 +1,103 @@
+"""Inheritance: what a leader tells the next one of a group's feeds, and what that one makes of it.
+
+below the cursor ─► may be in hand: held until its consumers are back, or for the default lease
+leases of consumers without a stream, who never come back and say ─► go on as they are
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tarry.node.delivery.feed import Feed
+from tarry.node.delivery.leases import Leases
+from tarry.proto import tarry_log_pb2 as log_pb
+
+LEASES_TOLD_MAX: Final = 1_024
+"""Messages in the hands of consumers without a stream that a heartbeat names, shared by the groups; others
+are held like what streams have."""
+
+
+def cursors(
+    group: str,
+    feeds: Mapping[int, Feed],
+    leases: Leases,
+    streams: Collection[str],
+    limits: Mapping[int, int],
+    room: int,
+) -> list[log_pb.Cursor]:
+    """Return the cursor of each feed.
+
+    Args:
+        streams: the consumers that have a stream, or may come back to one.
+        limits: offset by queue, below which messages may be handed over.
+        room: how many messages to name at most as leased by others.
+    """
+    told: dict[int, list[log_pb.Lease]] = {}
+    rest: set[str] = set()
+    if any(feed.hands.keys() - set(streams) for feed in feeds.values()):
+        told, rest = _told(leases, streams, room)
+    return [
+        log_pb.Cursor(
+            group=group,
+            queue=number,
+            offset=feed.cursor,
+            consumers=sorted(rest.union(streams)),
+            doubtful=max(feed.doubtful, limits.get(number, 0)),
+            leases=told.get(number),
+        )
+        for number, feed in feeds.items()
+    ]
+
+
+def limits(feeds: Mapping[int, Feed], sent_s: float | None, now_ms: int, most: int) -> dict[int, int]:
+    """Return what a heartbeat sent then reserves, by queue: ``most`` above what is needed; None: nothing."""
+    said = {}
+    for number, feed in feeds.items():
+        if sent_s is None:
+            feed.reserve.revoke()
+        else:
+            said[number] = feed.reserve.say(sent_s, feed.needs(now_ms) + most)
+    return said
+
+
+def take_over(feed: Feed, leases: Leases, cursor: log_pb.Cursor, until_ms: int) -> None:
+    """Hold what is below the cursor, and let the leases that it names go on."""
+    feed.hold(cursor.offset, until_ms, cursor.doubtful)
+    for lease in cursor.leases:
+        offsets, ends = np.frombuffer(lease.offset, "<u8"), np.frombuffer(lease.until_ms, "<i8")
+        for end_ms in np.unique(ends).tolist():
+            kept = feed.resume(lease.consumer, offsets[ends == end_ms], end_ms)
+            if kept:
+                leases.add(feed, kept)
+
+
+def _told(
+    leases: Leases, streams: Collection[str], room: int
+) -> tuple[dict[int, list[log_pb.Lease]], set[str]]:
+    """Return the leases of consumers without a stream, by queue, and who has more of them than told."""
+    rest: set[str] = set()
+    parts: defaultdict[tuple[int, str], list[tuple[int, NDArray[np.uint64]]]] = defaultdict(list)
+    for feed, batch in leases:
+        if not batch.left or batch.consumer in streams:
+            continue
+        if batch.left > room:
+            rest.add(batch.consumer)
+            continue
+        room -= batch.left
+        parts[feed.queue.queue, batch.consumer].append((batch.until_ms, feed.left_of(batch)))
+    told: defaultdict[int, list[log_pb.Lease]] = defaultdict(list)
+    for (queue, consumer), some in parts.items():
+        ends = np.repeat([until_ms for until_ms, _ in some], [len(offsets) for _, offsets in some])
+        told[queue].append(
+            log_pb.Lease(
+                consumer=consumer,
+                offset=np.concatenate([offsets for _, offsets in some]).astype("<u8").tobytes(),
+                until_ms=ends.astype("<i8").tobytes(),
+            )
+        )
+    return told, rest

@@ -1,0 +1,329 @@
+"""Feed: one group on one queue, at the leader. What waits, what is in whose hands.
+
+    queue ──load──► waiting, sorted by (due, offset) ──take──► in hand, leased ──► acked / retried
+                      ▲ │ ▲                                        │
+                      │ │ └───────── given back ───────────────────┘
+                      │ └─ its lane is closed ─► parked ─┐
+                      └──────── the lane is open ◄───────┘
+    after a failover: offsets below the old leader's cursor are held, for they may be in hand
+
+No clock, no network: times come as arguments, what is to be done goes back as values.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Collection
+from itertools import repeat
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tarry.node.delivery.in_flight import Batch, Hands
+from tarry.node.delivery.ordering import Lanes, Parked
+from tarry.node.delivery.reservation import Reserve
+from tarry.replication.state_machine.acknowledged import Acknowledged
+from tarry.replication.state_machine.ready_queue import UNIT, ReadyQueue, UnitsDamaged
+from tarry.wheel.grouping import starts_of
+
+WINDOW: Final = 8_192
+"""Units loaded ahead of what is handed over."""
+
+LOOK_UNITS_MAX: Final = 65_536
+"""Units of a group that one turn of the event loop looks at: a filter may pass over all of them."""
+
+PARKED_MAX: Final = 65_536
+"""Messages set aside because one of their key is under way; from here on the whole feed waits."""
+
+WAITING: Final = np.dtype([*UNIT.descr, ("offset", "<u8"), ("maybe_duplicate", "u1")])
+EMPTY: Final = np.empty(0, dtype=WAITING)
+NONE: Final = np.empty(0, dtype=np.uint64)
+
+
+class Feed:
+    """One group on one queue; lives as long as the group is open."""
+
+    def __init__(self, queue: ReadyQueue, acknowledged: Acknowledged, lanes: Lanes) -> None:
+        self.queue = queue
+        self.lanes = lanes
+        self.cursor = acknowledged.floor  # highest offset + 1 ever handed over
+        self.doubtful = 0  # offsets below may have been handed over, nobody knows
+        self.reserve = Reserve()
+        self.tag_mask = 0  # pass over what has none of these bits; 0: take all
+        self.held_until_ms: int | None = None
+        self.hands = Hands()
+        self.damage: UnitsDamaged | None = None  # met by ``load``, and not mended
+        self._acknowledged = acknowledged
+        self.next = acknowledged.floor  # offsets below have been looked at
+        self._waiting = EMPTY
+        self._parked = Parked()
+        self._in_hand: dict[int, Batch] = {}
+        self._ahead: set[int] = set()  # resumed though never loaded: the old leader handed them over
+        self._held: NDArray[np.uint64] = np.empty(0, dtype=np.uint64)
+
+    @property
+    def in_hand(self) -> int:
+        """How many messages are in consumers' hands."""
+        return len(self._in_hand)
+
+    def is_out(self) -> bool:
+        """Return whether something that may have been handed over is not acknowledged."""
+        return self._acknowledged.floor < max(self.cursor, self.doubtful)
+
+    def hold(self, cursor: int, until_ms: int, doubtful: int = 0) -> None:
+        """Hold what an earlier leader may have handed over, up to its cursor, for a lease.
+
+        What lies above, but below ``doubtful``, goes out at its time, marked.
+        """
+        self.cursor = max(self.cursor, cursor)
+        self.doubtful = doubtful
+        self._held = self._acknowledged.missing(self.next, min(cursor, self.queue.units))
+        self.next = max(self.next, cursor)
+        if len(self._held):
+            self.held_until_ms = until_ms
+            self.lanes.hold(self.queue.queue, self._held, self.queue.at(self._held)["lane"])
+
+    def end_hold(self) -> int:
+        """Give what is still held out again, marked; return how many."""
+        held = np.sort(self._held)
+        self._held = held[:0]
+        self.held_until_ms = None
+        self.lanes.end_hold(self.queue.queue, held.tolist())
+        self._wait(held[~self._acknowledged.contains(held)], maybe_duplicate=True)
+        return len(held)
+
+    def load(self, end: int | None = None) -> NDArray[np.uint64]:
+        """Fill the window from the queue, up to an offset; return the offsets passed over by the filter."""
+        passed = []
+        self._unpark()
+        end = self.queue.units if end is None else min(end, self.queue.units)
+        while self._has_room() and self.next < end and self.damage is None:
+            units = self._sound(min(WINDOW, end - self.next))
+            offsets = np.arange(self.next, self.next + len(units), dtype=np.uint64)
+            wanted = np.zeros(len(units), dtype=np.bool_)
+            wanted[self._acknowledged.missing(self.next, self.next + len(units)) - np.uint64(self.next)] = (
+                True
+            )
+            self.next += len(units)
+            if self._ahead:
+                wanted &= ~np.isin(offsets, np.array(sorted(self._ahead), dtype=np.uint64))
+                self._ahead = {offset for offset in self._ahead if offset >= self.next}
+            if self.tag_mask:
+                matches = (units["tag_mask"] & np.uint64(self.tag_mask)) != 0
+                passed.append(offsets[wanted & ~matches])
+                wanted &= matches
+            self._merge(units[wanted], offsets[wanted], offsets[wanted] < np.uint64(self.doubtful))
+        return np.concatenate(passed) if passed else NONE
+
+    def _sound(self, count: int) -> NDArray[np.void]:
+        """Return the next units, up to what is damaged: nothing goes past that until it is mended."""
+        try:
+            return self.queue.read(self.next, count)
+        except UnitsDamaged as damage:
+            self.damage = damage
+            return self.queue.read(self.next, damage.stretches[0].first - self.next)
+
+    def to_look(self) -> bool:
+        """Return whether there is more in the queue than ``load`` has looked at, and room for it."""
+        return self.next < self.queue.units and self._has_room() and self.damage is None
+
+    def _has_room(self) -> bool:
+        return len(self._waiting) < min(WINDOW, PARKED_MAX - self._parked.count)
+
+    def next_due_ms(self) -> int | None:
+        """Return when the first of what waits is due and, where the topic has a rate, open."""
+        if not len(self._waiting):
+            return None
+        return max(int(self._waiting["due_ms"][0]), self.queue.pace.opens_ms(int(self._waiting["offset"][0])))
+
+    def due(self, now_ms: int) -> int:
+        """Return how many of the window are due, open, and reserved."""
+        due = self._due_of_window(now_ms)
+        ends = [] if self.reserve.limit is None else [self.reserve.limit]
+        if due and self.queue.pace.bounded:
+            ends.append(self.queue.pace.opened(now_ms, self.queue.units))
+        if due and ends and min(ends) < self.next:
+            shut = self._waiting["offset"][:due] >= min(ends)
+            due = int(shut.argmax()) if shut.any() else due
+        return due
+
+    def needs(self, now_ms: int) -> int:
+        """Return the offset below which all is handed over already, or due: what has to be reserved."""
+        due = self._due_of_window(now_ms)
+        return max(self.cursor, int(self._waiting["offset"][:due].max()) + 1 if due else 0)
+
+    def _due_of_window(self, now_ms: int) -> int:
+        return bisect_right(self._waiting["due_ms"], now_ms)  # searchsorted copies a column of a table first
+
+    def within(self, count: int, hours: set[int], hours_max: int) -> int:
+        """Return how many of the next are of these hours, or of so many with them; adds their hours."""
+        column = self._waiting["hour"][:count]
+        for start in starts_of(column).tolist():
+            hour = int(column[start])
+            if hour not in hours and len(hours) >= hours_max:
+                return int(start)
+            hours.add(hour)
+        return len(column)
+
+    def take(self, now_ms: int, count: int) -> NDArray[np.void]:
+        """Return (and no longer hold as waiting) up to count due messages, shape (n,), dtype WAITING."""
+        n = min(count, self.due(now_ms))
+        taken, self._waiting = self._waiting[:n], self._waiting[n:]
+        if not np.count_nonzero(taken["lane"]):
+            return taken
+        admitted = self.lanes.take(self.queue.queue, taken)
+        self._parked.put(taken[~admitted])
+        return taken[admitted]
+
+    def hand(self, offsets: NDArray[np.uint64], consumer: str, until_ms: int, size_bytes: float = 0) -> Batch:
+        """Record that the consumer holds the offsets, size_bytes of records, until the lease is over."""
+        batch = Batch(consumer, offsets, until_ms, size_bytes / len(offsets))
+        self.hands.fill(batch)
+        listed = offsets.tolist()
+        self._in_hand.update(zip(listed, repeat(batch)))
+        self.cursor = max(self.cursor, max(listed) + 1)
+        return batch
+
+    def take_back(self, consumer: str, offsets: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """The consumer is done with the offsets: return which were its own, and are no longer in hand."""
+        held = np.isin(offsets, self._held)  # the old leader handed it over, perhaps to this one
+        if held.any():
+            self._held = np.setdiff1d(self._held, offsets)
+            self._claim(offsets[held])
+            self.lanes.end_hold(self.queue.queue, offsets[held].tolist())
+            rest = self.take_back(consumer, offsets[~held])
+            held[~held] = rest
+            return held
+        listed = offsets.tolist()
+        batches = list(map(self._in_hand.pop, listed, repeat(None)))
+        counts = Counter(batches)
+        own, strange = np.ones(len(listed), dtype=np.bool_), False
+        for batch, count in counts.items():
+            if batch is not None and batch.consumer == consumer:
+                self.hands.let_go(batch, count)
+                continue
+            strange = True
+        if strange:
+            for position, (offset, batch) in enumerate(zip(listed, batches, strict=True)):
+                own[position] = batch is not None and batch.consumer == consumer
+                if batch is not None and batch.consumer != consumer:
+                    self._in_hand[offset] = batch
+        return own
+
+    def expire(self, batch: Batch) -> NDArray[np.uint64]:
+        """The batch's lease is over: return what of it is still in hand, and is so no more."""
+        still = self.left_of(batch)
+        for offset in still.tolist():
+            del self._in_hand[offset]
+        self.hands.let_go(batch, len(still))
+        return still
+
+    def left_of(self, batch: Batch) -> NDArray[np.uint64]:
+        """Return what of the batch is still in hand."""
+        if batch.left in (0, len(batch.offsets)):
+            return batch.offsets[: batch.left]
+        still = [o for o in batch.offsets.tolist() if self._in_hand.get(o) is batch]
+        return np.array(still, dtype=np.uint64)
+
+    def extend(
+        self, consumer: str, offsets: NDArray[np.uint64], until_ms: int
+    ) -> tuple[Batch | None, NDArray[np.uint64]]:
+        """Renew a lease: return it, and the offsets that are not in the consumer's hand."""
+        held = [self._in_hand.get(offset) for offset in offsets.tolist()]
+        sizes = np.array([batch.bytes_each if batch else 0.0 for batch in held])
+        own = self.take_back(consumer, offsets)
+        if not own.any():
+            return None, offsets
+        size = float(sizes[own].sum())
+        return self.hand(offsets[own], consumer, until_ms, size), offsets[~own]
+
+    def of_consumer(self, consumer: str) -> NDArray[np.uint64]:
+        """Return the offsets that the consumer has in hand."""
+        parts = [self.left_of(batch) for batch in self.hands.batches(consumer)]
+        return np.sort(np.concatenate(parts)) if parts else NONE
+
+    def give_back(self, consumer: str, batches: Collection[Batch]) -> None:
+        """Let go what the consumer has left of these: it goes out again, marked."""
+        parts = [self.left_of(batch) for batch in batches]
+        lost = np.sort(np.concatenate(parts)) if parts else NONE
+        if len(lost):
+            self.take_back(consumer, lost)
+            self.lanes.leave(self.queue.queue, lost.tolist())
+            self._wait(lost, maybe_duplicate=True)
+
+    def resume(self, consumer: str, offsets: NDArray[np.uint64], until_ms: int) -> Batch | None:
+        """Let a reconnected consumer keep what it still has in hand; return what of it goes on.
+
+        Not kept: what is acknowledged, in another's hand by now, or never was in the queue.
+        """
+        offsets = np.unique(offsets)
+        offsets = offsets[offsets < np.uint64(self.queue.units)]
+        offsets = offsets[~self._acknowledged.contains(offsets)]
+        owners = list(map(self._in_hand.get, offsets.tolist()))
+        free = np.array([owner is None or owner.consumer == consumer for owner in owners], dtype=np.bool_)
+        mine = offsets[np.array([owner is not None for owner in owners], dtype=np.bool_) & free]
+        offsets = offsets[free]
+        offsets = offsets[self._claim(offsets)]
+        if not len(offsets):
+            return None
+        self._held = np.setdiff1d(self._held, offsets)
+        self.lanes.end_hold(self.queue.queue, offsets.tolist())
+        self._waiting = self._waiting[~np.isin(self._waiting["offset"], offsets)]
+        self._parked.forget(set(offsets.tolist()))
+        self._ahead.update(offsets[offsets >= np.uint64(self.next)].tolist())
+        mine = np.intersect1d(offsets, mine)
+        if len(mine):
+            self.take_back(consumer, mine)
+        return self.hand(offsets, consumer, until_ms)
+
+    def refuse(self, taken: NDArray[np.void]) -> None:
+        """Put back what ``take`` returned."""
+        self.lanes.leave(self.queue.queue, taken["offset"].tolist())
+        self._waiting = np.concatenate([taken, self._waiting])
+
+    def put_back(self, taken: NDArray[np.void]) -> None:
+        """Put back what ``take`` returned a while ago; not what has been settled or trimmed since."""
+        offsets = taken["offset"]
+        self.lanes.leave(self.queue.queue, offsets.tolist())
+        gone = self._acknowledged.contains(offsets) | (offsets < np.uint64(self.queue.first))
+        gone |= np.isin(offsets, self._waiting["offset"]) | np.isin(offsets, self._held)
+        gone |= np.fromiter(map(self._in_hand.__contains__, offsets.tolist()), np.bool_, len(offsets))
+        waiting = np.concatenate([taken[~gone], self._waiting])
+        self._waiting = waiting[np.lexsort((waiting["offset"], waiting["due_ms"]))]
+
+    def _claim(self, offsets: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """A consumer has had these in hand all along: return of which that can be true."""
+        return self.lanes.claim(self.queue.queue, offsets, self.queue.at(offsets)["lane"])
+
+    def _unpark(self) -> None:
+        """The first of each lane that is open again waits."""
+        opened = self.lanes.take_opened(self.queue.queue, self._parked.lanes())
+        if not opened:
+            return
+        first = self._parked.take_first(opened)
+        for marked in {mark for _, _, mark in first}:
+            offsets = np.array(sorted(o for _, o, mark in first if mark == marked), dtype=np.uint64)
+            self._wait(offsets, maybe_duplicate=bool(marked))
+
+    def _wait(self, offsets: NDArray[np.uint64], *, maybe_duplicate: bool) -> None:
+        marks = np.full(len(offsets), maybe_duplicate, dtype=np.bool_)
+        self._merge(self.queue.at(offsets), offsets, marks)
+
+    def _merge(
+        self, units: NDArray[np.void], offsets: NDArray[np.uint64], maybe_duplicate: NDArray[np.bool_]
+    ) -> None:
+        if not len(units):
+            return
+        more = np.empty(len(units), dtype=WAITING)
+        for name in UNIT.names or ():
+            more[name] = units[name]
+        more["offset"] = offsets
+        more["maybe_duplicate"] = maybe_duplicate
+        ordered = bool(np.all(np.diff(more["due_ms"]) >= 0))
+        if len(self._waiting):
+            ordered &= bool(self._waiting["due_ms"][-1] <= more["due_ms"][0])
+            ordered &= bool(self._waiting["offset"][-1] < more["offset"][0])
+            more = np.concatenate([self._waiting, more])
+        self._waiting = more if ordered else more[np.lexsort((more["offset"], more["due_ms"]))]

@@ -1,0 +1,427 @@
+"""One group of one topic at the leader: its consumers, its two feeds, its leases."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Collection
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tarry.node.delivery import batch as handover
+from tarry.node.delivery import failover_cursors
+from tarry.node.delivery.consumer import Consumer, PolledFilter, differs
+from tarry.node.delivery.feed import LOOK_UNITS_MAX, Feed
+from tarry.node.delivery.in_flight import Batch
+from tarry.node.delivery.leases import Leases
+from tarry.node.delivery.offset_pieces import PIECE_OFFSETS
+from tarry.node.delivery.ordering import Lanes
+from tarry.node.delivery.settlement import Settling
+from tarry.proto import tarry_consumer_pb2 as consumer_pb
+from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.proto.tags import tag_mask
+from tarry.proto.tarry_message_pb2 import RetryReason
+from tarry.replication.state_machine.ready_queue import UnitsDamaged
+from tarry.replication.state_machine.refusal import Reason, Refusal
+
+if TYPE_CHECKING:
+    from tarry.node.delivery.context import Context
+
+
+ANSWER_LOOK_MS: Final = 2
+LEASE_LOOK_S: Final = 0.05
+"""How often to look whether a majority has answered, while something due waits for that."""
+
+TURN_MESSAGES_MAX: Final = 4_000
+"""Handed over in one turn of the event loop: some 10 ms, in which nothing else of this node runs."""
+TURN_BYTES_MAX: Final = 4 << 20
+"""Of records read in one turn, from which no more are begun with: some 2 ms a MiB."""
+TURN_HOURS_MAX: Final = 64
+"""Read from in one turn: to open an hour takes some 0.1 ms."""
+
+
+class GroupDelivery:
+    """Spreads due messages over the group's consumers by free credit."""
+
+    def __init__(self, context: Context, term: int, topic: str, group: str, queues: tuple[int, int]) -> None:
+        self.topic = topic
+        self.group = group
+        self.consumers: list[Consumer] = []
+        self._context = context
+        self._term = term
+        self.feeds: dict[int, Feed] = {}
+        self._make_feeds(*queues)
+        self._missing: set[str] = set()  # consumers of the old leader that have not come back
+        self._waits_until_ms = 0  # for them, with what they may have in hand or not
+        self._leases = Leases()
+        self._polled = PolledFilter(context.config.delivery.lease_ms)
+        self._timer: asyncio.TimerHandle | None = None
+        self.wakes_at_ms: int | None = None  # by cluster time
+        self._turn = 0
+        self._read_bytes = 0  # of records, in this turn of the event loop
+        self._stopped: set[Feed] = set()  # at what is damaged
+        self._used_ms = context.time.now_ms()
+        self.told = b""  # its cursors in a serialized DispatchState, while nothing happens to them
+        self.settling = Settling(context, group, self.feeds, self.pump)
+
+    def _make_feeds(self, queue: int, retry_queue: int) -> None:
+        tables = self._context.machine.queues
+        lanes = Lanes(tables, queue, retry_queue)
+        for number in (queue, retry_queue):
+            self.feeds[number] = Feed(tables[number], tables.acknowledged[self.group, number], lanes)
+
+    def begin_again(self) -> bool:
+        """Go on from what the log now says is acknowledged; False where the group is gone.
+
+        What is in consumers' hands counts no more: their acks will be stale.
+        """
+        tables = self._context.machine.queues
+        if any((self.group, number) not in tables.acknowledged for number in self.feeds):
+            return False
+        self._make_feeds(*self.feeds)
+        self._leases.clear()
+        self._stir()
+        for consumer in self.consumers[:1]:
+            self._set_filter(consumer)
+        self._context.spawn(self._pump_later())
+        return True
+
+    def _stir(self) -> None:
+        self.told = b""
+        self._context.stir()
+
+    async def _pump_later(self) -> None:
+        self.pump()
+
+    def inherit(self, cursor: log_pb.Cursor, begun_ms: int) -> None:
+        """Take over the old leader's cursor: what is below may be in hand, and is held for a lease.
+
+        The leases that it names go on as they are. Nobody knows of what lies above, but below ``doubtful``:
+        its consumers get a moment to come back and say so, before anything is handed to others.
+        """
+        settings, feed = self._context.config.delivery, self.feeds[cursor.queue]
+        failover_cursors.take_over(feed, self._leases, cursor, begun_ms + settings.lease_ms)
+        self._missing.update(cursor.consumers)
+        if cursor.doubtful > cursor.offset:
+            self._waits_until_ms = begun_ms + settings.resume_ms
+
+    # -- consumers -----------------------------------------------------------------------
+
+    def resume(self, consumer: Consumer, queue: int, offsets: NDArray[np.uint64]) -> Batch | None:
+        """Let a consumer that is about to join keep what it says it has in hand; return what it keeps.
+
+        An open stream of the same name is ended: its consumer has come back.
+        """
+        self._replace(consumer)
+        feed = self.feeds.get(queue)
+        if feed is None:
+            return None
+        kept = feed.resume(consumer.name, offsets, self._context.time.now_ms() + consumer.lease_ms)
+        if kept:
+            self._leases.add(feed, kept)
+        return kept
+
+    def join(self, consumer: Consumer, resumed: Collection[Batch] = ()) -> None:
+        """Add a consumer, which keeps of what it had in hand what it has resumed."""
+        self._replace(consumer)
+        self._give_back(consumer.name, resumed)
+        self.attach(consumer)
+        if not self._missing:
+            self._end_hold()
+
+    def _replace(self, consumer: Consumer) -> None:
+        for other in [c for c in self.consumers if c.name == consumer.name]:
+            text = f"consumer {consumer.name!r} has connected again"
+            other.end(Refusal(Reason.CONSUMER_REPLACED, text))
+            self.consumers.remove(other)
+
+    def _give_back(self, consumer: str, keep: Collection[Batch] = ()) -> None:
+        """What the consumer has in hand goes out again, but for ``keep``: a piece now, the rest later."""
+        kept = set(keep)
+        lost = [
+            (feed, batch)
+            for feed in self.feeds.values()
+            for batch in feed.hands.batches(consumer)
+            if batch not in kept
+        ]
+        self._give_back_piece(consumer, lost)
+        if lost:
+            self._context.spawn(self._give_back_rest(consumer, lost))
+
+    def _give_back_piece(self, consumer: str, lost: list[tuple[Feed, Batch]]) -> None:
+        count, piece = 0, defaultdict[Feed, list[Batch]](list)
+        while lost and count < PIECE_OFFSETS:
+            feed, batch = lost.pop()
+            count += batch.left
+            piece[feed].append(batch)
+        for feed, batches in piece.items():
+            feed.give_back(consumer, batches)
+
+    async def _give_back_rest(self, consumer: str, lost: list[tuple[Feed, Batch]]) -> None:
+        while lost:
+            await self._context.pieces.alone(partial(self._give_back_piece, consumer, lost))
+        self.pump()
+
+    def differs(self, consumer: Consumer) -> Refusal | None:
+        """Return why the consumer's filter will not do beside the group's."""
+        in_hand = any(feed.in_hand for feed in self.feeds.values())
+        polled = self._polled.differs(consumer, self._context.time.now_ms(), in_hand=in_hand)
+        return differs(consumer, self.consumers) or polled
+
+    def attach(self, consumer: Consumer) -> None:
+        """Add one that takes what is due once and goes again; its leases go on without it."""
+        self._set_filter(consumer)
+        self._polled.note(consumer, self._context.time.now_ms())
+        self.consumers.append(consumer)
+        self._stir()
+        if not consumer.polls:
+            self._missing.discard(consumer.name)
+
+    def extend(
+        self, consumer: str, queue: int, offsets: NDArray[np.uint64], lease_ms: int
+    ) -> NDArray[np.uint64] | Refusal:
+        """Make leases end lease_ms from now; return the offsets that are not the consumer's."""
+        until_ms = self._context.time.now_ms() + lease_ms
+        extended = self.settling.extend(consumer, queue, offsets, until_ms)
+        if isinstance(extended, Refusal):
+            return extended
+        batch, stale = extended
+        if batch is not None:
+            self._leases.add(self.feeds[queue], batch)
+            self.pump_soon()
+        return stale
+
+    def _set_filter(self, consumer: Consumer) -> None:
+        for feed in self.feeds.values():
+            feed.tag_mask = tag_mask(sorted(consumer.tags))
+
+    def leave(self, consumer: Consumer, *, clean: bool) -> None:
+        """Remove a consumer. Left cleanly, what it has in hand goes out again at once; a
+        broken stream's leases go on, for it may come back."""
+        if consumer in self.consumers:
+            self.consumers.remove(consumer)
+            self._used_ms = self._context.time.now_ms()
+            self._polled.note(consumer, self._used_ms)
+            self._stir()
+            if clean:
+                try:
+                    self._give_back(consumer.name)
+                except UnitsDamaged as damage:
+                    self._context.fail(damage)
+                    return
+                self.pump()
+
+    def end(self, refusal: Refusal) -> None:
+        """End all streams and timers."""
+        self.settling.ended.set()
+        for consumer in self.consumers:
+            consumer.end(refusal)
+        self.consumers.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def is_over(self, now_ms: int) -> bool:
+        """Return whether nobody has been here for a lease, and all that there was to say is in the log."""
+        if self.consumers or self.settling.busy or any(feed.is_out() for feed in self.feeds.values()):
+            self._used_ms = now_ms
+        return now_ms >= self._used_ms + self._context.config.delivery.lease_ms
+
+    def cursors(self, sent_s: float | None, leases_max: int) -> list[log_pb.Cursor]:
+        """Return the cursor of each feed, for a heartbeat sent then; None: nothing more is handed over.
+
+        They name leases_max messages at most that are in the hands of consumers without a stream.
+        """
+        most, now_ms = self._context.config.delivery.reserved_messages_max, self._context.time.now_ms()
+        limits = failover_cursors.limits(self.feeds, sent_s, now_ms, most)
+        self.told = b""
+        streams = {consumer.name for consumer in self.consumers if not consumer.polls} | self._missing
+        return failover_cursors.cursors(self.group, self.feeds, self._leases, streams, limits, leases_max)
+
+    # -- handing over --------------------------------------------------------------------
+
+    def pump(self) -> None:
+        """Hand over what is due, end what has expired, and set the timer for what is next.
+
+        An error ends the node, whoever called: a timer, a task or a request; damaged units of a queue end all
+        hand-over until they are mended. What was taken from the feeds by then is neither waiting nor in hand,
+        so only another leader hands it over, or this one when it begins anew.
+        """
+        try:
+            with self._context.holds.by("hand-over"):
+                self._pump()
+        except UnitsDamaged as damage:
+            self._context.fail(damage)
+        except Exception as error:
+            self._context.fail(error)
+            raise
+
+    def _pump(self) -> None:
+        if self.settling.ended.is_set():
+            return
+        if not self._context.may_serve():
+            self._wake_in(LEASE_LOOK_S)  # a lease that is back before anybody notices wakes nobody
+            return
+        self._stir()
+        now_ms = self._context.time.now_ms()
+        self._expire(now_ms)
+        if self._waits(now_ms):
+            self._set_timer(now_ms)
+            return
+        confirmed_s = self._context.confirmed_s()
+        self._read_bytes = 0
+        left = TURN_MESSAGES_MAX  # what is due beyond goes with the next turn: the timer is set to now
+        hours: set[int] = set()
+        for _, feed in sorted(self.feeds.items(), reverse=True):  # retries first: they have waited
+            feed.reserve.hear(confirmed_s)
+            end = feed.next + max(0, LOOK_UNITS_MAX - self.settling.passing)
+            passed = [feed.load(end)]
+            due = feed.due(now_ms)
+            share = -(-due // max(1, sum(1 for c in self.consumers if self._wants(c)))) if due else 0
+            while due and left > 0 and (consumer := self._next_consumer()):
+                if self._read_bytes >= TURN_BYTES_MAX:
+                    break
+                most = min(share, consumer.credit, self._context.config.delivery.batch_messages_max)
+                most = feed.within(min(most, due), hours, TURN_HOURS_MAX)
+                if most == 0:
+                    left = 0
+                    break
+                left -= most
+                passed += [self._hand_over(feed, consumer, now_ms, most), feed.load(end)]
+                due = feed.due(now_ms)
+            if any(map(len, passed)):
+                self.settling.pass_over(feed, np.concatenate(passed))
+            if feed.damage is not None and feed not in self._stopped:
+                self._stopped.add(feed)
+                self._context.spawn(self._go_on_mended(feed, feed.damage))
+        most = self._context.config.delivery.reserved_messages_max
+        if any(feed.reserve.is_low(feed.needs(now_ms), most) for feed in self.feeds.values()):
+            self._context.beat()
+        self._set_timer(now_ms)
+
+    def pump_soon(self) -> None:
+        """Pump when there next is something to do, be it at once."""
+        self._set_timer(self._context.time.now_ms())
+
+    def _hand_over(self, feed: Feed, consumer: Consumer, now_ms: int, most: int) -> NDArray[np.uint64]:
+        taken = feed.take(now_ms, most)
+        index = self._index(taken)
+        sizes = np.cumsum(index["size"], dtype=np.int64)
+        count = handover.within(sizes, self._context.config.delivery.batch_bytes_max)
+        if count < len(taken):
+            feed.refuse(taken[count:])
+            taken, index = taken[:count], index[:count]
+        if count:
+            self._read_bytes += int(sizes[count - 1])
+        own = self._belongs(feed, taken, index)
+        if not own.all():
+            self._context.spawn(self._hand_over_proven(feed, taken[~own]))
+            taken = taken[own]
+        if not len(taken):
+            return taken["offset"]
+        wheel = self._context.machine.wheel
+        batch = handover.build(self._context.config.shard, feed.queue, taken, wheel.read, consumer.tags)
+        if len(batch.damaged):
+            self._context.spawn(self._hand_over_mended(feed, batch.damaged))
+        if len(batch.units):
+            until_ms = now_ms + consumer.lease_ms
+            lease = feed.hand(batch.units["offset"], consumer.name, until_ms, batch.size_bytes)
+            self._leases.add(feed, lease)
+            consumer.credit -= len(batch.units)
+            stamp = consumer_pb.DispatchStamp(
+                node=self._context.config.node,
+                term=self._term,
+                tick=wheel.tick,
+                local_index=wheel.local_index,
+            )
+            consumer.send(handover.serialize(batch, self.topic, stamp))
+            self._context.ledger.delivered(batch, self.topic, self.group, consumer.name, self._term)
+        feed.lanes.leave(feed.queue.queue, batch.passed.tolist())
+        return batch.passed
+
+    async def _go_on_mended(self, feed: Feed, damage: UnitsDamaged) -> None:
+        """Have damaged units of a queue mended, and go on with what lies behind."""
+        queues = self._context.damage.queues
+        queues.report(damage)
+        await queues.mended(damage.queue)
+        feed.damage = None
+        self._stopped.discard(feed)
+        self.pump()
+
+    def _index(self, units: NDArray[np.void]) -> NDArray[np.void]:
+        return self._context.machine.wheel.units(units["hour"], units["global_index"])
+
+    def _belongs(self, feed: Feed, units: NDArray[np.void], index: NDArray[np.void]) -> NDArray[np.bool_]:
+        return handover.belongs(self._context.machine.queues, feed.queue, units, index)
+
+    async def _hand_over_proven(self, feed: Feed, units: NDArray[np.void]) -> None:
+        """Have the indices mended that differ from the queue; a unit that still does is never handed over."""
+        damage = self._context.damage
+        for hour in np.unique(units["hour"]).tolist():
+            damage.indices.report(hour, f"it differs from the ready queue of {self.topic!r}")
+            await damage.indices.mended(hour)
+        own = self._belongs(feed, units, self._index(units))
+        feed.put_back(units[own])
+        damage.queues.report_unproven(feed.queue.queue, units["offset"][~own])
+        self.pump()
+
+    async def _hand_over_mended(self, feed: Feed, damaged: NDArray[np.void]) -> None:
+        """Have damaged records mended; each waits in its feed again as soon as it is."""
+        damage = self._context.damage
+        damage.report(damaged["hour"], damaged["global_index"])
+        while len(damaged):
+            mended = await damage.mended(damaged["hour"], damaged["global_index"])
+            feed.put_back(damaged[mended])
+            damaged = damaged[~mended]
+            self.pump()
+
+    def _waits(self, now_ms: int) -> bool:
+        return bool(self._missing) and now_ms < self._waits_until_ms
+
+    def _next_consumer(self) -> Consumer | None:
+        for _ in self.consumers:
+            self._turn = (self._turn + 1) % len(self.consumers)
+            if self._wants(self.consumers[self._turn]):
+                return self.consumers[self._turn]
+        return None
+
+    def _wants(self, consumer: Consumer) -> int:
+        in_hand_bytes = sum(feed.hands.record_bytes(consumer.name) for feed in self.feeds.values())
+        return 0 if in_hand_bytes >= consumer.in_hand_bytes_max else consumer.wants()
+
+    # -- leases --------------------------------------------------------------------------
+
+    def _expire(self, now_ms: int) -> None:
+        for feed, expired in self._leases.expire(now_ms, PIECE_OFFSETS):
+            reason = RetryReason.RETRY_REASON_LEASE_EXPIRED
+            self._context.spawn(self.settling.retry(feed, expired, reason, None))
+        if any(f.held_until_ms is not None and f.held_until_ms <= now_ms for f in self.feeds.values()):
+            self._end_hold()
+
+    def _end_hold(self) -> None:
+        for feed in self.feeds.values():
+            feed.end_hold()
+        self._missing.clear()
+
+    def _set_timer(self, now_ms: int) -> None:
+        ends = [self._leases.next_ms(), *(feed.held_until_ms for feed in self.feeds.values())]
+        times = [at_ms for at_ms in ends if at_ms is not None]
+        if self._waits(now_ms):
+            times.append(self._waits_until_ms)
+        elif any(self._wants(consumer) for consumer in self.consumers):
+            for feed in self.feeds.values():
+                if feed.to_look() and self.settling.passing < LOOK_UNITS_MAX:
+                    times.append(now_ms)
+                due_ms = feed.next_due_ms()
+                if due_ms is not None and due_ms <= now_ms and not feed.due(now_ms):
+                    due_ms = now_ms + ANSWER_LOOK_MS
+                times += [] if due_ms is None else [due_ms]
+        self.wakes_at_ms = at_ms = min(times, default=None)
+        self._wake_in(None if at_ms is None else self._context.time.seconds_until(at_ms))
+
+    def _wake_in(self, seconds: float | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None if seconds is None else asyncio.get_running_loop().call_later(seconds, self.pump)

@@ -1,0 +1,129 @@
+"""What becomes of a delivery that was not acknowledged: a retry later, or a dead letter.
+
+A retry is a message in the wheel, for its group alone; there is no second timer.
+The leader builds the copies, so that replicas need not read a record to apply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tarry.node.config import Delivery
+from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.proto.message_id import MessageId
+from tarry.proto.tarry_message_pb2 import Record, Retried, RetryReason
+from tarry.replication.state_machine.ready_queue import ReadyQueue
+
+DEAD_LETTER_TOPIC: Final = "dlq.{group}.{topic}"
+
+
+RETRY_BYTES: Final = 1 << 10
+"""What a copy takes beside its record, at most: names and a history."""
+
+HOURS_MAX: Final = 64
+"""Read from with one command, or in one turn: to open an hour takes some 0.05 ms, and so many stay open."""
+
+
+def fitting(sizes: NDArray[np.uint32], bytes_max: int) -> int:
+    """Return how many of the first records, sizes of shape (n,), to copy with one command; at least one."""
+    ends = np.cumsum(sizes.astype(np.int64) + RETRY_BYTES)
+    return max(1, int(np.searchsorted(ends, bytes_max, side="right")))
+
+
+def within_hours(hour: NDArray[np.uint32]) -> int:
+    """Return how many of the first messages, hours of shape (n,), are of no more than HOURS_MAX hours."""
+    first = np.sort(np.unique(hour, return_index=True)[1])
+    return int(first[HOURS_MAX]) if len(first) > HOURS_MAX else len(hour)
+
+
+def back_off_ms(attempt: int, table: Sequence[int]) -> int:
+    """Return the wait before the next delivery, after delivery number ``attempt`` (from 1)."""
+    return table[min(attempt, len(table)) - 1]
+
+
+def retried(queue: ReadyQueue, group: str, unit: np.void, record: bytes, reason: RetryReason) -> Retried:
+    """Return the copy of a delivery for its next attempt.
+
+    Args:
+        queue: where the delivery was handed over from, the topic's or the group's retry queue of it.
+        unit: its ready unit.
+        record: what the delay log holds: a Record, or in a retry queue a Retried.
+    """
+    if queue.group:
+        copy = Retried.FromString(record)
+        copy.attempt += 1
+        copy.reason = reason
+        return copy
+    return Retried(
+        record=record,
+        hour=int(unit["hour"]),
+        global_index=int(unit["global_index"]),
+        due_ms=int(unit["due_ms"]),
+        attempt=2,
+        topic=queue.topic,
+        group=group,
+        reason=reason,
+    )
+
+
+def dead_letter(shard: int, copy: Retried) -> bytes:
+    """Return the record that goes to the dead-letter topic: the first one, its history in properties."""
+    record = Record.FromString(copy.record)
+    record.properties["tarry.origin_id"] = str(MessageId(shard, copy.hour, copy.global_index))
+    record.properties["tarry.origin_topic"] = copy.topic
+    record.properties["tarry.origin_due_ms"] = str(copy.due_ms)
+    record.properties["tarry.group"] = copy.group
+    record.properties["tarry.attempts"] = str(copy.attempt - 1)
+    record.properties["tarry.reason"] = RetryReason.Name(copy.reason).removeprefix("RETRY_REASON_")
+    return record.SerializeToString(deterministic=True)
+
+
+def commands(
+    shard: int,
+    queue: ReadyQueue,
+    group: str,
+    offsets: NDArray[np.uint64],
+    records: Sequence[bytes],
+    reason: RetryReason,
+    delay_ms: int | None,
+    now_ms: int,
+    settings: Delivery,
+) -> list[log_pb.RetryCommand]:
+    """Return the commands that retry the deliveries, or bury those whose attempts are used up.
+
+    Args:
+        offsets: shape (n,); records has one for each.
+        delay_ms: until the next delivery; None: by the back-off table.
+    """
+    units = queue.at(offsets)
+    chosen: dict[bool, list[int]] = {False: [], True: []}
+    due: list[int] = []
+    bodies: list[bytes] = []
+    for position, (unit, record) in enumerate(zip(units, records, strict=True)):
+        copy = retried(queue, group, unit, record, reason)
+        dead = copy.attempt > settings.attempts_max
+        wait = back_off_ms(copy.attempt - 1, settings.back_off_ms) if delay_ms is None else delay_ms
+        chosen[dead].append(position)
+        due.append(now_ms if dead else now_ms + wait)
+        bodies.append(dead_letter(shard, copy) if dead else copy.SerializeToString())
+    return [
+        log_pb.RetryCommand(
+            group=group,
+            queue=queue.queue,
+            offset=offsets[positions].astype("<u8").tobytes(),
+            due_ms=np.array(due, dtype="<i8")[positions].tobytes(),
+            tag_mask=units["tag_mask"][positions].astype("<u8").tobytes(),
+            lane=units["lane"][positions].tobytes() if units["lane"].any() else b"",
+            records=[bodies[p] for p in positions],
+            target_topic=DEAD_LETTER_TOPIC.format(group=group, topic=queue.topic) if dead else queue.topic,
+            target_group="" if dead else group,
+            now_ms=now_ms,
+            reason=reason,
+        )
+        for dead, positions in chosen.items()
+        if positions
+    ]

@@ -1,0 +1,282 @@
+"""Settling: what consumers say of what they have in hand becomes entries of the log.
+
+Acks that arrive while one is being committed gather, and go as one command.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tarry.node.delivery import retries
+from tarry.node.delivery.feed import Feed
+from tarry.node.delivery.in_flight import Batch
+from tarry.node.edge.grpc_status import UNKNOWN_OUTCOME
+from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.proto.ledger.schema import Kind
+from tarry.proto.tarry_message_pb2 import RetryReason
+from tarry.replication.state_machine.event_details import settled
+from tarry.replication.state_machine.ready_queue import ReadyQueue, UnitsDamaged
+from tarry.replication.state_machine.refusal import Reason, Refusal
+
+if TYPE_CHECKING:
+    from tarry.node.delivery.context import Context
+
+ACK_OFFSETS_MAX: Final = 4_096
+"""In one command, however many are acknowledged at once: the log bounds a command's bytes."""
+FLIGHT_OFFSETS_MAX: Final = 8 * ACK_OFFSETS_MAX
+"""Acknowledged by a queue's commands under way; a request beyond goes with the next."""
+ACK_COPIES_MAX: Final = 2_048
+"""The same of a retry queue: the ledger has each copy read."""
+RETRIES_MAX: Final = 512
+"""In one command: its copies are made in one turn of the event loop."""
+
+Offsets: TypeAlias = NDArray[np.uint64]
+Stale: TypeAlias = "asyncio.Future[Offsets]"
+
+
+@dataclass(frozen=True, slots=True)
+class _WaitingAck:
+    own: Offsets
+    stale: Offsets
+    answer: Stale
+
+
+class Settling:
+    """Acks, nacks and extensions of one group."""
+
+    def __init__(
+        self, context: Context, group: str, feeds: Mapping[int, Feed], pump: Callable[[], None]
+    ) -> None:
+        self._context = context
+        self._group = group
+        self._feeds = feeds
+        self._pump = pump  # what is settled may let others out
+        self._acks: dict[Feed, list[_WaitingAck]] = {}
+        self._flying = False
+        self.passing = 0  # offsets being passed over, not committed
+        self.ended = asyncio.Event()  # nothing more is handed over
+
+    @property
+    def busy(self) -> bool:
+        """Whether somebody waits for an answer, or something for its commit."""
+        return self._flying or self.passing > 0
+
+    def ack(self, consumer: str, queue: int, offsets: Offsets) -> Stale | Refusal:
+        """Acknowledge: once it is committed, the answer is the offsets that were not the consumer's."""
+        feed = self._feeds.get(queue)
+        if feed is None:
+            return self._unknown(queue)
+        own = feed.take_back(consumer, offsets)
+        waiting = _WaitingAck(offsets[own], offsets[~own], asyncio.get_running_loop().create_future())
+        self._acks.setdefault(feed, []).append(waiting)
+        if not self._flying:
+            self._flying = True
+            self._context.spawn(self._fly())
+        return waiting.answer
+
+    def nack(self, consumer: str, queue: int, offsets: Offsets, delay_ms: int | None) -> Stale | Refusal:
+        """Send messages round again after a delay (None: by the back-off table); answer as ``ack``."""
+        feed = self._feeds.get(queue)
+        if feed is None:
+            return self._unknown(queue)
+        own = feed.take_back(consumer, offsets)
+        answer: Stale = asyncio.get_running_loop().create_future()
+        self._context.spawn(self._nack(consumer, feed, offsets[own], delay_ms, answer, offsets[~own]))
+        return answer
+
+    def extend(
+        self, consumer: str, queue: int, offsets: Offsets, until_ms: int
+    ) -> tuple[Batch | None, Offsets] | Refusal:
+        """Return the renewed lease of what is the consumer's, and the offsets that are not."""
+        feed = self._feeds.get(queue)
+        if feed is None:
+            return self._unknown(queue)
+        return feed.extend(consumer, offsets, until_ms)
+
+    def pass_over(self, feed: Feed, offsets: Offsets) -> None:
+        """Acknowledge for the group what its filter leaves out."""
+        self.passing += len(offsets)
+        self._context.spawn(self._pass_over(feed.queue, offsets))
+
+    async def until_end(self, pending: Stale) -> Offsets | Refusal:
+        """Return what settling answers, or why there will be no answer: the leadership is over."""
+        ended = asyncio.ensure_future(self.ended.wait())
+        try:
+            await asyncio.wait((pending, ended), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            ended.cancel()
+        return pending.result() if pending.done() else UNKNOWN_OUTCOME
+
+    async def _pass_over(self, queue: ReadyQueue, offsets: Offsets) -> None:
+        retries = queue.at(offsets)["lane"] if queue.group else offsets[:0]  # what their lanes waited for
+        await self._acknowledge(queue.queue, offsets)
+        self.passing -= len(offsets)
+        feed = self._feeds[queue.queue]
+        opened = np.unique(retries[retries != 0]).tolist()
+        feed.lanes.open(opened)
+        if opened or feed.to_look():
+            self._pump()
+
+    async def _acknowledge(self, queue: int, offsets: Offsets) -> Offsets:
+        """Commit that the group is done with the offsets; return which it had been before."""
+        of = self._context.machine.queues[queue]
+        if not of.group:
+            parts = np.split(offsets, range(ACK_OFFSETS_MAX, len(offsets), ACK_OFFSETS_MAX))
+            return np.concatenate(await asyncio.gather(*(self._acknowledged(queue, part) for part in parts)))
+        stale = [offsets[:0]]
+        while len(offsets):
+            count = _readable(of, offsets[:ACK_COPIES_MAX])
+            stale.append(await self._acknowledged(queue, offsets[:count]))
+            offsets = offsets[count:]
+        return np.concatenate(stale)
+
+    async def _acknowledged(self, queue: int, offsets: Offsets) -> Offsets:
+        outcome = await self._context.propose(
+            log_pb.AckCommand(
+                group=self._group,
+                queue=queue,
+                offset=offsets.astype("<u8").tobytes(),
+                now_ms=self._context.time.now_ms(),
+            )
+        )
+        if isinstance(outcome, Refusal):  # the group is gone
+            return offsets
+        stale: Offsets = outcome.stale
+        return stale
+
+    async def retry(self, feed: Feed, offsets: Offsets, reason: RetryReason, delay_ms: int | None) -> None:
+        """Put copies of the deliveries into the wheel; of those with a damaged record, once it is mended."""
+        units = feed.queue.at(offsets)
+        while len(offsets):
+            work = partial(self._copies, feed, offsets[:RETRIES_MAX], units[:RETRIES_MAX], reason, delay_ms)
+            whole, commands = await self._context.pieces.alone(work)
+            for command in commands:
+                await self._context.propose(command)
+            done, offsets, units = offsets[: len(whole)], offsets[len(whole) :], units[len(whole) :]
+            self._leave(feed, done[whole])
+            if not whole.all():
+                self._context.spawn(self._retry_mended(feed, done[~whole], reason, delay_ms))
+
+    def _copies(
+        self,
+        feed: Feed,
+        offsets: Offsets,
+        units: NDArray[np.void],
+        reason: RetryReason,
+        delay_ms: int | None,
+    ) -> tuple[NDArray[np.bool_], list[log_pb.RetryCommand]]:
+        """Return which records are whole, of as many as one turn reads, and the commands that retry these."""
+        wheel, bytes_max = self._context.machine.wheel, self._context.config.limits.retries_bytes_max
+        units = units[: retries.within_hours(units["hour"])]
+        sizes = wheel.units(units["hour"], units["global_index"])["size"]
+        units = units[: retries.fitting(sizes, bytes_max)]
+        records = wheel.read(units["hour"], units["global_index"])
+        whole = np.array([record is not None for record in records], dtype=np.bool_)
+        commands = retries.commands(
+            self._context.config.shard,
+            feed.queue,
+            self._group,
+            offsets[: len(whole)][whole],
+            [record for record in records if record is not None],
+            reason,
+            delay_ms,
+            self._context.time.latest_ms(),
+            self._context.config.delivery,
+        )
+        return whole, commands
+
+    async def _retry_mended(
+        self, feed: Feed, offsets: Offsets, reason: RetryReason, delay_ms: int | None
+    ) -> None:
+        damage, units = self._context.damage, feed.queue.at(offsets)
+        damage.report(units["hour"], units["global_index"])
+        while len(offsets):
+            mended = await damage.mended(units["hour"], units["global_index"])
+            if feed not in self._feeds.values():
+                return  # the group has been moved: it begins again with all that is not acknowledged
+            there = mended & (offsets >= np.uint64(feed.queue.first))
+            if there.any():
+                await self.retry(feed, offsets[there], reason, delay_ms)
+            offsets, units = offsets[~mended], units[~mended]
+
+    async def _fly(self) -> None:
+        await asyncio.sleep(0)
+        while self._acks:
+            waiting, self._acks = self._acks, {}
+            for feed, acks in waiting.items():
+                if later := _beyond(acks, FLIGHT_OFFSETS_MAX):
+                    self._acks[feed] = later + self._acks.get(feed, [])
+                offsets = np.sort(np.concatenate([ack.own for ack in acks]))
+                stale = offsets[:0]
+                if len(offsets):
+                    stale = await self._acknowledge(feed.queue.queue, offsets)
+                    self._leave(feed, offsets)
+                for ack in acks:
+                    late = np.concatenate([ack.stale, np.intersect1d(ack.own, stale)])
+                    _settle(ack.answer, late)
+        self._flying = False
+
+    async def _nack(
+        self,
+        consumer: str,
+        feed: Feed,
+        own: Offsets,
+        delay_ms: int | None,
+        answer: Stale,
+        stale: Offsets,
+    ) -> None:
+        if len(own):
+            await self._tell_nacked(consumer, feed.queue, own)
+            await self.retry(feed, own, RetryReason.RETRY_REASON_NACKED, delay_ms)
+        _settle(answer, stale)
+
+    async def _tell_nacked(self, consumer: str, queue: ReadyQueue, offsets: Offsets) -> None:
+        machine, ledger = self._context.machine, self._context.ledger
+        where = (machine.wheel, machine.queues, queue.queue, self._group)
+        now_ms = self._context.time.now_ms()
+        while ledger.enabled and len(offsets):
+            count = _readable(queue, offsets)
+            told = partial(settled, Kind.NACKED, *where, offsets[:count], now_ms)
+            ledger.nacked(await self._context.pieces.alone(told), consumer, machine.queues)
+            offsets = offsets[count:]
+
+    def _leave(self, feed: Feed, offsets: Offsets) -> None:
+        if feed.lanes.leave(feed.queue.queue, offsets.tolist()):
+            self._pump()
+
+    def _unknown(self, queue: int) -> Refusal:
+        return Refusal(Reason.QUEUE_UNKNOWN, f"queue {queue} is none of group {self._group!r}'s")
+
+
+def _readable(queue: ReadyQueue, offsets: Offsets) -> int:
+    """Return of how many of the first offsets one turn may tell: copies are read for it."""
+    if not queue.group:
+        return len(offsets)
+    try:
+        return retries.within_hours(queue.at(offsets)["hour"])
+    except UnitsDamaged:  # of them nothing is read
+        return len(offsets)
+
+
+def _settle(answer: Stale, stale: Offsets) -> None:
+    if not answer.done():
+        answer.set_result(stale)
+
+
+def _beyond(acks: list[_WaitingAck], most: int) -> list[_WaitingAck]:
+    """Take out, and return, the acks behind the first that fill ``most``."""
+    count = 0
+    for position, ack in enumerate(acks):
+        count += len(ack.own)
+        if count >= most:
+            later = acks[position + 1 :]
+            del acks[position + 1 :]
+            return later
+    return []

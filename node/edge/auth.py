@@ -1,0 +1,88 @@
+"""Bearer tokens and what each may do."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable, Iterable, Mapping
+from enum import StrEnum
+from typing import Any
+
+from tarry.node.config import Token
+from tarry.node.edge.grpc_types import CallContext, metadata_value
+from tarry.replication.state_machine.refusal import Reason, Refusal
+
+
+class Right(StrEnum):
+    """What a token may do; the first two by topic."""
+
+    PRODUCE = "produce"
+    CONSUME = "consume"
+    OPERATE = "operate"
+
+
+class Authorizer:
+    """Says who may do what. With no tokens configured everybody may do everything."""
+
+    def __init__(self, tokens: Mapping[str, Token]) -> None:
+        self._tokens = tokens
+
+    @property
+    def on(self) -> bool:
+        """Whether tokens are asked for."""
+        return bool(self._tokens)
+
+    def unknown(self, metadata: Any) -> Refusal | None:
+        """Return why one with this metadata may call nothing, None if it may call."""
+        if not self.on or self._token(metadata) is not None:
+            return None
+        text = "send metadata 'authorization: Bearer TOKEN' with a token that this cluster knows"
+        return Refusal(Reason.UNAUTHENTICATED, text)
+
+    def refusal(
+        self, context: CallContext, right: Right | None, topics: Iterable[str] = ()
+    ) -> Refusal | None:
+        """Return why the caller may not, None if it may; with no ``right`` any token will do."""
+        if not self.on:
+            return None
+        token = self._token(context.invocation_metadata())
+        if token is None or right is None:
+            return self.unknown(context.invocation_metadata())
+        if right is Right.OPERATE:
+            allowed = token.operate
+            what = "operate the cluster"
+        else:
+            patterns = token.produce if right is Right.PRODUCE else token.consume
+            refused = [topic for topic in topics if not any(_matches(p, topic) for p in patterns)]
+            allowed = not refused
+            what = f"{right.value} {', '.join(refused)}"
+        return None if allowed else Refusal(Reason.PERMISSION_DENIED, f"this token may not {what}")
+
+    def sees(self, context: CallContext) -> Callable[[str], bool]:
+        """Return which topics the caller may know of: those that it may do anything with."""
+        token = self._token(context.invocation_metadata())
+        if not self.on or (token is not None and token.operate):
+            return lambda topic: True
+        patterns = (*token.produce, *token.consume) if token is not None else ()
+        return lambda topic: any(_matches(pattern, topic) for pattern in patterns)
+
+    def _token(self, metadata: Any) -> Token | None:
+        shown = metadata_value(metadata, "authorization")
+        given = shown.removeprefix("Bearer ").encode() if isinstance(shown, str) else b""
+        found = None
+        for secret, token in self._tokens.items():  # all of them, in constant time each
+            if hmac.compare_digest(secret.encode(), given):
+                found = token
+        return found
+
+
+def unknown_node(peer_token: str, metadata: Any) -> Refusal | None:
+    """Return why one with this metadata may not call what is for nodes, None if it may try."""
+    shown = metadata_value(metadata, "authorization")
+    given = shown.removeprefix("Bearer ").encode() if isinstance(shown, str) else b""
+    if not peer_token or hmac.compare_digest(peer_token.encode(), given):
+        return None
+    return Refusal(Reason.UNAUTHENTICATED, "only nodes of the cluster are answered: show the peer token")
+
+
+def _matches(pattern: str, topic: str) -> bool:
+    return topic.startswith(pattern[:-1]) if pattern.endswith("*") else topic == pattern

@@ -1,0 +1,72 @@
+"""Forwarding: a follower passes a unary call on to the leader, bytes in, bytes out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import grpc
+
+from tarry.node.edge.grpc_status import DETAILS_KEY, refusal_in
+from tarry.node.edge.grpc_types import CallContext, metadata_value
+from tarry.replication.state_machine.refusal import Reason, Refusal
+
+FORWARDED_KEY: Final = "tarry-forwarded"
+"""Metadata of a forwarded call: it is not forwarded again."""
+DEADLINE_S: Final = 10.0
+"""Of a forwarded call whose client gave none."""
+
+
+class Forwarding:
+    """Channels to the other members, opened when needed."""
+
+    def __init__(
+        self,
+        credentials: grpc.ChannelCredentials | None,
+        options: list[tuple[str, int]],
+        dial: Mapping[str, str],
+    ) -> None:
+        self._credentials = credentials
+        self._dial = dial
+        self._options = options
+        self._channels: dict[str, grpc.aio.Channel] = {}
+
+    async def forward(
+        self, address: str, path: str, raw: bytes, context: CallContext, waits_s: float = 0.0
+    ) -> bytes | Refusal:
+        """Return the leader's answer, its refusals as it gave them; it may wait for ``waits_s`` first."""
+        call = self.channel(address).unary_unary(path, None, None)
+        shown = metadata_value(context.invocation_metadata(), "authorization")
+        passed = (("authorization", shown),) if shown else ()
+        remaining = context.time_remaining()
+        try:
+            answer: bytes = await call(
+                raw,
+                metadata=((FORWARDED_KEY, "1"), *passed),
+                timeout=DEADLINE_S + waits_s if remaining is None else remaining,
+            )
+            return answer
+        except grpc.aio.AioRpcError as error:
+            details = metadata_value(error.trailing_metadata(), DETAILS_KEY)
+            if isinstance(details, bytes) and (refusal := refusal_in(details)):
+                return refusal
+            text = f"the leader at {address} gave no answer: {error.code().name}, {error.details()}"
+            return Refusal(Reason.OUTCOME_UNKNOWN, text, retry_ms=100)
+
+    def channel(self, address: str) -> grpc.aio.Channel:
+        """Return the channel to a member, opened if it is not."""
+        channel = self._channels.get(address)
+        if channel is None:
+            target = self._dial.get(address, address)
+            channel = (
+                grpc.aio.insecure_channel(target, options=self._options)
+                if self._credentials is None
+                else grpc.aio.secure_channel(target, self._credentials, options=self._options)
+            )
+            self._channels[address] = channel
+        return channel
+
+    async def close(self) -> None:
+        """Close all channels."""
+        for channel in self._channels.values():
+            await channel.close(None)

@@ -1,0 +1,93 @@
+"""gRPC handlers over raw bytes, with the same edges for every call.
+
+Each call is authorized, counted against shutdown, forwarded if this node does
+not lead, and ends with an answer or a status with details: never hangs, never guesses.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeAlias
+
+import grpc
+
+from tarry.node.edge.forwarding import FORWARDED_KEY, Forwarding
+from tarry.node.edge.grpc_status import UNKNOWN_OUTCOME, abort
+from tarry.node.edge.grpc_types import CallContext, MethodHandler, metadata_value
+from tarry.replication.errors import NotLeader, Overloaded, Unknown
+from tarry.replication.state_machine.ready_queue import UnitsDamaged
+from tarry.replication.state_machine.refusal import Reason, Refusal
+
+Answer: TypeAlias = bytes | Refusal
+Local: TypeAlias = Callable[[bytes, CallContext], Awaitable[Answer]]
+
+HELD_S: Final = 0.1
+"""A call that comes while leadership moves waits so long for a leader, and half of its time at most."""
+
+
+def refusal_of(error: Overloaded | Unknown) -> Refusal:
+    """Return the refusal for what the log says to a proposal."""
+    if isinstance(error, Overloaded):
+        text = "too much waits to be replicated: try again later"
+        return Refusal(Reason.OVERLOADED, text, retry_ms=error.retry_ms)
+    return UNKNOWN_OUTCOME
+
+
+class LeaderCalls:
+    """Makes handlers for unary calls that only the leader can answer."""
+
+    def __init__(
+        self,
+        may_serve: Callable[[], bool],
+        not_leader: Callable[[], Refusal],
+        until_led: Callable[[float], Awaitable[bool]],
+        forwarding: Forwarding,
+        damaged: Callable[[UnitsDamaged], Refusal],
+    ) -> None:
+        """``damaged``: told what of a queue a call could not read, says what its caller is told."""
+        self._may_serve = may_serve
+        self._not_leader = not_leader
+        self._until_led = until_led
+        self._forwarding = forwarding
+        self.damaged = damaged
+
+    def unary(self, path: str, local: Local, waits_s: float = 0.0) -> MethodHandler:
+        """Return the handler of a call, answered here or by the leader, which may wait for so long."""
+
+        async def handle(raw: bytes, context: CallContext) -> bytes:
+            answer = await self.answer(path, raw, context, local, waits_s)
+            return await abort(context, answer) if isinstance(answer, Refusal) else answer
+
+        return grpc.unary_unary_rpc_method_handler(handle)
+
+    def not_here(self) -> Refusal | None:
+        """Return why this node cannot answer, None if it can."""
+        return None if self._may_serve() else self._not_leader()
+
+    async def answer(
+        self, path: str, raw: bytes, context: CallContext, local: Local, waits_s: float = 0.0
+    ) -> Answer:
+        """Return the answer of this node if it leads, else of the leader, waiting a moment for one."""
+        loop = asyncio.get_running_loop()
+        left_s = context.time_remaining()
+        until_s = loop.time() + (HELD_S if left_s is None else min(HELD_S, left_s / 2))
+        while True:
+            if self._may_serve():
+                try:
+                    return await local(raw, context)
+                except NotLeader:
+                    await asyncio.sleep(0)  # certainly not done: the new leader may be asked
+                except (Overloaded, Unknown) as error:
+                    return refusal_of(error)
+                except UnitsDamaged as damage:
+                    return self.damaged(damage)
+            refusal = self._not_leader()
+            if refusal.reason is Reason.NOT_LEADER:
+                forwarded = metadata_value(context.invocation_metadata(), FORWARDED_KEY)
+                leader = refusal.facts["leader"]
+                if forwarded:
+                    return refusal
+                return await self._forwarding.forward(leader, path, raw, context, waits_s)
+            if loop.time() >= until_s or not await self._until_led(until_s - loop.time()):
+                return refusal

@@ -1,0 +1,112 @@
+"""Who is a node: a name of the cluster's, and where TLS is mutual, a certificate that carries that name.
+
+Without it, whoever holds any certificate of the authority, a client's too, could speak for a node, or as one
+more, and with a node's voice vote.
+"""
+
+from __future__ import annotations
+
+import hmac
+import time
+from collections.abc import Callable, Mapping, Set
+from typing import Final, NoReturn
+
+import structlog
+
+from tarry.node.config import Tls
+from tarry.node.edge.grpc_status import abort
+from tarry.node.edge.grpc_types import CallContext, metadata_value
+from tarry.replication.state_machine.refusal import Reason, Refusal
+from tarry.replication.transport.interface import PeerGate
+
+log = structlog.get_logger()
+
+NAMES = ("x509_common_name", "x509_subject_alternative_name")
+LOG_PERIOD_S: Final = 5.0
+CLAIMED_CHARS_MAX: Final = 100
+"""Of a claimed name in refusals and the log."""
+
+
+def peer_gate(tls: Tls | None, admits: Callable[[str], bool]) -> PeerGate:
+    """Return the gate for nodes; certificates count where they are mutual, and are to be asked.
+
+    ``admits``: whether there is, or may be, a node of that name in the cluster.
+    """
+    asked = tls is not None and tls.authority is not None and tls.bind_peers
+    refuse = Refusing("peer refused", _not_certified).refuse
+    refuse_stranger = Refusing("stranger refused", _unknown).refuse
+    return PeerGate(certified_names if asked else _any_name, admits, refuse, refuse_stranger)
+
+
+class Refusing:
+    """Ends calls, and writes one of them to the log now and then: anybody may call as often as they like."""
+
+    def __init__(self, event: str, refusal: Callable[[CallContext, str], Refusal]) -> None:
+        """``refusal``: of a call that claims to be of a node."""
+        self._event = event
+        self._refusal = refusal
+        self._refused = 0
+        self._told_s = -LOG_PERIOD_S
+
+    async def refuse(self, context: CallContext, claimed: str) -> NoReturn:
+        """End the call of one who claimed to be a node."""
+        refusal = self._refusal(context, claimed[:CLAIMED_CHARS_MAX])
+        self._refused += 1
+        if time.monotonic() - self._told_s >= LOG_PERIOD_S:
+            self._told_s = time.monotonic()
+            log.warning(self._event, **refusal.facts, peer=context.peer(), so_far=self._refused)
+        await abort(context, refusal)
+        raise AssertionError("abort returned")
+
+
+def _unknown(_: CallContext, claimed: str) -> Refusal:
+    text = f"{claimed!r} is no node of this cluster: add it first, with `tarry member add`"
+    return Refusal(Reason.PEER_UNKNOWN, text, {"claimed": claimed})
+
+
+def _not_certified(context: CallContext, claimed: str) -> Refusal:
+    names = ", ".join(sorted(certified_names(context))) or "nobody"
+    text = (
+        f"the certificate is of {names}, not of {claimed}: give each node one with its name as common or "
+        f"alternative name, or set tls.bind_peers = false"
+    )
+    return Refusal(Reason.PEER_NOT_CERTIFIED, text, {"claimed": claimed, "certified": names})
+
+
+def _any_name(_: CallContext) -> Set[str] | None:
+    return None
+
+
+def tell_strangers(ended: Mapping[str, int]) -> None:
+    """Write to the log what became of connections to the nodes' port that were not of nodes."""
+    log.warning("connections to the nodes' port came to nothing", so_far=dict(ended))
+
+
+class Peers:
+    """Tells nodes from others, on calls of the node's own services."""
+
+    def __init__(self, token: str, gate: PeerGate) -> None:
+        self._token = token
+        self._gate = gate
+
+    async def check(self, context: CallContext, claimed: str) -> None:
+        """End the call of one who is not the node that it claims to be, or no node of the cluster."""
+        await self._check_token(context)
+        await self._gate.check(context, claimed)
+
+    async def check_name(self, context: CallContext, claimed: str) -> None:
+        """End the call of one who is not the node that it claims to be, of the cluster or not."""
+        await self._check_token(context)
+        await self._gate.check_name(context, claimed)
+
+    async def _check_token(self, context: CallContext) -> None:
+        shown = metadata_value(context.invocation_metadata(), "authorization")
+        given = shown.removeprefix("Bearer ") if isinstance(shown, str) else ""
+        if self._token and not hmac.compare_digest(self._token.encode(), given.encode()):
+            await abort(context, Refusal(Reason.UNAUTHENTICATED, "only nodes of the cluster are answered"))
+
+
+def certified_names(context: CallContext) -> frozenset[str]:
+    """Return the common name and the alternative names of the caller's certificate."""
+    shown = context.auth_context()
+    return frozenset(name.decode(errors="replace") for key in NAMES for name in shown.get(key, ()))

@@ -1,0 +1,288 @@
+"""Leadership: what runs only while this node may serve as leader.
+
+Begins when the node leads, holds the lease and has applied all that was
+committed before it; ends at once when any of that is over. Everything volatile
+(who has what in hand) is made anew each time and thrown away at the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any, Final
+
+import structlog
+from google.protobuf.message import Message
+
+from tarry.node.clock.cluster_time import ClusterTime
+from tarry.node.config import NodeConfig
+from tarry.node.delivery.context import Context
+from tarry.node.delivery.delivery import Delivery
+from tarry.node.leader.dispatcher import Dispatcher
+from tarry.node.leader.retention import Retention
+from tarry.node.leader.tasks import LeaderTasks
+from tarry.node.leader.wait import LeaderWait
+from tarry.node.ledger.ledger import Ledger
+from tarry.node.repair.records import Damage
+from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.replication.driver.driver import Driver
+from tarry.replication.errors import Overloaded
+from tarry.replication.loop_holds import Holds
+from tarry.replication.state_machine import commands as command_codec
+from tarry.replication.state_machine.command_costs import cost_us
+from tarry.replication.state_machine.machine import Machine
+from tarry.replication.state_machine.ready_queue import UnitsDamaged
+from tarry.replication.state_machine.refusal import Reason, Refusal
+
+log = structlog.get_logger()
+
+CLOCKS_WAIT_MS: Final = 300
+"""A member that says nothing for so long, though connected, is led without."""
+UNSURE_WAIT_MS: Final = 3_000
+"""For a third clock, where two differ: as long as a node takes to start."""
+CLOCKS_LOOK_MS: Final = 5
+MENDED_S: Final = 10.0
+"""A leader serves nobody for so long at most while a ready queue is mended; then its node ends."""
+
+
+class Leadership:
+    """Starts and stops the dispatcher and the delivery as leadership comes and goes."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        machine: Machine,
+        driver: Driver,
+        time: ClusterTime,
+        damage: Damage,
+        ledger: Ledger,
+        holds: Holds,
+    ) -> None:
+        self.delivery: Delivery | None = None
+        self._dispatcher: Dispatcher | None = None
+        self._config = config
+        self._machine = machine
+        self._driver = driver
+        self._time = time
+        self._damage = damage
+        self._ledger = ledger
+        self._holds = holds
+        self._changed = asyncio.Event()
+        self._lost = asyncio.Event()
+        self._led_term = 0
+        self._damaged: UnitsDamaged | None = None  # met by what hands over, which has ended for it
+        self._served = False
+        self.wait = LeaderWait(self._is_led)
+        self._heard = log_pb.DispatchState()
+        self._sequence = 0
+
+    def hear(self, state: log_pb.DispatchState) -> None:
+        """Keep what a leader says of its dispatch; a new leader starts from it."""
+        if (state.term, state.sequence) > (self._heard.term, self._heard.sequence):
+            self._heard = state
+        self.wait.tell()
+
+    def known(self) -> log_pb.DispatchState:
+        """Return the newest dispatch state that this node knows of, without a time."""
+        state = log_pb.DispatchState()
+        if self.delivery is None:
+            state.CopyFrom(self._heard)
+        else:
+            state.ParseFromString(self.dispatch_state(None))
+        state.ClearField("now_ms")
+        return state
+
+    def dispatch_state(self, sent_s: float | None) -> bytes:
+        """Return this leader's state, serialized, for a heartbeat sent then; None: it hands over no more."""
+        if self.delivery is None:
+            return self.known().SerializeToString()
+        wheel = self._machine.wheel
+        self._sequence += 1
+        hands_over = not self._driver.consensus.transfer.running
+        state = log_pb.DispatchState(
+            term=self.delivery.term,
+            sequence=self._sequence,
+            tick=wheel.tick,
+            local_index=wheel.local_index,
+            frontier_ms=self._machine.frontier_ms,
+            now_ms=self._time.now_ms(),
+        )
+        return state.SerializeToString() + self.delivery.told(sent_s if hands_over else None)
+
+    def look(self) -> None:
+        """Something about the role may have changed."""
+        self._changed.set()
+        self.wait.tell()
+        if self.delivery is None:
+            return
+        if not self._leads():
+            self._lost.set()
+            return
+        serves = self._driver.may_serve()
+        if serves and not self._served:  # the lease is back, or a transfer was given up
+            self.delivery.pump()
+        now_ms = self._time.now_ms()
+        self.delivery.look(now_ms)
+        if self._dispatcher is not None:
+            self._dispatcher.look(now_ms)
+        self._served = serves
+
+    def applied(self) -> None:
+        """An entry has been applied: hand over what it released, wake the dispatcher if need be."""
+        queues = self._machine.queues
+        changed: Iterable[int] = queues.take_changed()
+        moved = queues.take_moved()
+        if self.delivery is not None:
+            for topic, group in moved:
+                self.delivery.moved(topic, group)
+            self.delivery.released(changed)
+        if self._dispatcher is not None:
+            self._dispatcher.inserted()
+
+    def serves(self) -> bool:
+        """Whether this node answers as the leader, now."""
+        return self.delivery is not None and self._driver.may_serve()
+
+    def stop_for(self, damage: UnitsDamaged) -> Refusal:
+        """Units of a queue that a hand-over needs are damaged: end it, and begin anew once they are mended.
+
+        What it had half done is not known. Return what its callers are to be told.
+        """
+        refusal = Refusal(Reason.NO_LEADER, "a ready queue of the leader is being mended", retry_ms=100)
+        self._damage.queues.report(damage)
+        self._damaged = damage
+        self._end_delivery(refusal)
+        self._lost.set()
+        return refusal
+
+    async def run(self) -> None:
+        """Run until cancelled. Raises what a task of a leadership raised unexpectedly."""
+        while True:
+            if self._damaged is not None:
+                damage, self._damaged = self._damaged, None
+                await self._until_mended(damage)
+            self._changed.clear()
+            if self._driver.may_serve() and await self._hear_clocks():
+                await self._lead()
+            else:
+                await self._changed.wait()
+
+    async def _until_mended(self, damage: UnitsDamaged) -> None:
+        try:
+            async with asyncio.timeout(MENDED_S):
+                await self._damage.queues.mended(damage.queue)
+        except TimeoutError:
+            if self._driver.may_serve():
+                raise damage from None
+
+    async def _hear_clocks(self) -> bool:
+        """Wait until every member in reach has told its time; return whether this node still leads.
+
+        The lease rests on a majority, two of three; but of two clocks nobody can say which one is wrong. So
+        where they differ, and no leader has told the time yet, a member that is still to come is waited for.
+        """
+        for looks in range(UNSURE_WAIT_MS // CLOCKS_LOOK_MS):
+            untold = [p for p in self._driver.status().peers.values() if p.clock_offset_ms is None]
+            heard = looks * CLOCKS_LOOK_MS >= CLOCKS_WAIT_MS or not any(p.connected for p in untold)
+            sure = not untold or self._time.sure(self._driver.consensus.clock_offsets_ms())
+            if (heard and sure) or not self._driver.may_serve():
+                break
+            await asyncio.sleep(CLOCKS_LOOK_MS / 1000)
+        return self._driver.may_serve()
+
+    async def _lead(self) -> None:
+        term = self._driver.status().term
+        if term != self._led_term:  # under one leader time never runs back
+            self._time.lead(self._driver.consensus.clock_offsets_ms())
+        self._led_term = term
+        self._lost.clear()
+        tasks = LeaderTasks(self.look, self.stop_for)
+        context = Context(
+            config=self._config,
+            machine=self._machine,
+            time=self._time,
+            propose=self._propose,
+            may_serve=self._driver.may_serve,
+            confirmed_s=lambda: self._driver.consensus.confirmed_s,
+            beat=self._driver.beat,
+            stir=self._driver.stir,
+            spawn=tasks.spawn,
+            fail=tasks.fail,
+            damage=self._damage,
+            ledger=self._ledger,
+            holds=self._holds,
+        )
+        self.delivery = Delivery(context, term, self._inherited())
+        self._dispatcher = Dispatcher(self._machine, self._time, self._config.dispatch, self._propose)
+        self.wait.tell()
+        log.info("leading", term=term)
+        self._ledger.leadership("leader", term)
+        report = self._damage.queues.report
+        retention = Retention(self._machine, self._time, self._config.dispatch, self._propose, report)
+        tasks.spawn(self._holds.steps("dispatch", self._dispatcher.run()))
+        tasks.spawn(self._holds.steps("retention", retention.run()))
+        lost = asyncio.ensure_future(self._lost.wait())
+        failed: asyncio.Future[Any] = tasks.failed
+        try:
+            await asyncio.wait((lost, failed), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            lost.cancel()
+            self._end_delivery(self.not_leader())
+            tasks.end()
+            log.info("no longer leading", term=term)
+            self._ledger.leadership("follower", term)
+        if failed.done():
+            failed.result()
+
+    def _end_delivery(self, refusal: Refusal) -> None:
+        if self.delivery is not None:
+            self._heard = self.known()
+            delivery, self.delivery, self._dispatcher = self.delivery, None, None
+            delivery.end(refusal)
+
+    def _inherited(self) -> list[log_pb.Cursor]:
+        """Return where the leader before stood with each group.
+
+        Whoever elected this node said what it knew of that, and one of them knew all that a majority had
+        answered. Where one has heard nothing (it has just started, say), it may have been that one: then
+        anything released may have been handed over.
+        """
+        elected_by = map(log_pb.DispatchState.FromString, self._driver.consensus.elected_by)
+        states = [*elected_by, self._heard]
+        newest = max(states, key=lambda state: (state.term, state.sequence))
+        queues = self._machine.queues
+        cursors = {(cursor.group, cursor.queue): cursor for cursor in newest.cursors}
+        whole = all(state.term >= self._machine.term_before for state in states)
+        for key, done in queues.acknowledged.items():
+            cursor, units = cursors.get(key), queues[key[1]].units
+            if cursor is not None:
+                cursor.doubtful = min(cursor.doubtful, units) if whole else units
+            elif not whole and done.floor < units:
+                cursors[key] = log_pb.Cursor(group=key[0], queue=key[1], doubtful=units)
+        return list(cursors.values())
+
+    def not_leader(self) -> Refusal:
+        """Return the refusal that says who leads, as far as this node knows."""
+        status = self._driver.status()
+        if status.leader is None or status.leader == status.node:
+            return Refusal(Reason.NO_LEADER, "the cluster has no leader right now: try again", retry_ms=100)
+        address = status.members.get(status.leader, "")
+        text = f"{status.node} does not lead: {status.leader} at {address} does"
+        facts = {"leader": address, "leader_node": status.leader}
+        return Refusal(Reason.NOT_LEADER, text, facts, retry_ms=20)
+
+    def _is_led(self) -> bool:
+        return self.serves() or self.not_leader().reason is Reason.NOT_LEADER
+
+    def _leads(self) -> bool:
+        return self.delivery is not None and self._driver.consensus.leads(self.delivery.term)
+
+    async def _propose(self, payload: Message) -> Any:
+        """Propose what the leader itself decided; overload is waited out."""
+        copies = isinstance(payload, log_pb.AckCommand) and bool(self._machine.queues[payload.queue].group)
+        command, cost = command_codec.encode(payload), cost_us(payload, copies=copies)
+        while True:
+            try:
+                return await self._driver.propose(command, cost)
+            except Overloaded as overloaded:
+                await asyncio.sleep(overloaded.retry_ms / 1000)

@@ -1,0 +1,176 @@
+"""Retention: what every group is past, and has been kept for long enough, is deleted.
+
+Ready queues are cut at an offset. An hour partition goes whole, once the
+release is past it and no offset that is left points into it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import structlog
+
+from tarry.node.clock.cluster_time import ClusterTime
+from tarry.node.config import Dispatch
+from tarry.node.delivery import redrive
+from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.replication.state_machine.machine import Machine
+from tarry.replication.state_machine.ready_queue import ReadyQueue, UnitsDamaged
+from tarry.wheel.state import HOUR_MS
+
+log = structlog.get_logger()
+
+BLOCK_UNITS: Final = 65_536  # some 0.3 ms
+TRIMMED_MAX: Final = 1_024
+"""Queues and hours together in one command: to forget one takes a replica some 5 µs."""
+
+
+class _Block(NamedTuple):
+    """Offsets from ``first`` to ``end`` of a queue have been read: they point into these hours."""
+
+    first: int
+    end: int
+    hours: frozenset[int]
+
+
+class Kept:
+    """What may be forgotten, and which hours all the rest points into; of what has been read only once.
+
+    Units never change, so a block is read again only where the cut has come to lie within it.
+    """
+
+    def __init__(self, machine: Machine, retention_ms: int) -> None:
+        """``retention_ms``: of topics that say nothing else."""
+        self._machine = machine
+        self._retention_ms = retention_ms
+        self._blocks: dict[int, dict[int, _Block]] = {}  # by queue and offset // BLOCK_UNITS
+
+    async def plan(self, now_ms: int) -> list[log_pb.TrimCommand]:
+        """Return what may be forgotten now, as commands to be applied one after another.
+
+        A block is read a turn of the event loop. A queue's new unit points into an hour of which nothing was
+        pending only where a message came meanwhile: applying finds more units in the hour, and it stays.
+        """
+        machine, hours = self._machine, await self._passed()
+        cuts: dict[int, int] = {}
+        needed: set[int] = set()
+        for queue in list(machine.queues):
+            await asyncio.sleep(0)
+            cut = self._cut(queue, now_ms)
+            if cut > queue.first:
+                cuts[queue.queue] = cut
+            for _ in self._read(queue, cut):
+                await asyncio.sleep(0)
+            needed.update(*(block.hours for block in self._blocks[queue.queue].values()))
+        there = {queue.queue for queue in machine.queues}
+        for deleted in self._blocks.keys() - there:
+            del self._blocks[deleted]
+        cuts = {queue: cut for queue, cut in cuts.items() if queue in there}
+        for at, (number, cut) in enumerate(cuts.items()):
+            if at % TRIMMED_MAX == 0:
+                await asyncio.sleep(0)
+            if self._floor(machine.queues[number], cut) < cut:
+                return []  # a group has gone back meanwhile: next time
+        await asyncio.sleep(0)
+        return commands(cuts, {hour: hours[hour] for hour in hours.keys() - needed}, now_ms)
+
+    async def _passed(self) -> dict[int, int]:
+        """Return how many units there are in each of the hours that nothing is pending of any more."""
+        wheel, units = self._machine.wheel, {}
+        for at, hour in enumerate(wheel.hours(max(0, self._machine.frontier_ms // HOUR_MS - 1))):
+            if at % TRIMMED_MAX == 0:
+                await asyncio.sleep(0)
+            if not wheel.pending_in_hour(hour):
+                units[hour] = wheel.units_in_hour(hour)
+        return units
+
+    def _floor(self, queue: ReadyQueue, otherwise: int) -> int:
+        """Return the offset that all groups of a queue are past; `otherwise` where it has none."""
+        queues = self._machine.queues
+        groups = (group for group in queues.groups_of(queue.queue) if group != redrive.GROUP)
+        return min((queues.acknowledged[group, queue.queue].floor for group in groups), default=otherwise)
+
+    def _cut(self, queue: ReadyQueue, now_ms: int) -> int:
+        """Return the offset below which a queue may be forgotten.
+
+        A retry queue belongs to one group and is kept no longer than it needs it;
+        a topic without groups is kept for its retention.
+        """
+        if queue.group:
+            return max(queue.first, self._floor(queue, queue.first))
+        retention_ms = queue.settings.retention_ms or self._retention_ms
+        kept = queue.find_released(now_ms - retention_ms)
+        return max(queue.first, min(kept, self._floor(queue, queue.units)))
+
+    def _read(self, queue: ReadyQueue, cut: int) -> Iterator[None]:
+        """Read what is not known yet of the offsets from the cut on, a block a step."""
+        blocks = self._blocks.setdefault(queue.queue, {})
+        first = cut // BLOCK_UNITS
+        for passed in [number for number in blocks if number < first]:
+            del blocks[passed]
+        for number in range(first, -(-queue.units // BLOCK_UNITS)):
+            if queue.deleted:
+                return  # between two steps
+            begin, end = max(cut, number * BLOCK_UNITS), min(queue.units, (number + 1) * BLOCK_UNITS)
+            known = blocks.get(number)
+            if known is None or known.first != begin:
+                known = _Block(begin, begin, frozenset())
+            if known.end < end:
+                hours = queue.read(known.end, end - known.end)["hour"]
+                changes = np.flatnonzero(hours[1:] != hours[:-1])
+                fresh = np.unique(hours[np.append(changes, -1)]).tolist()
+                blocks[number] = _Block(begin, end, known.hours.union(fresh))
+                yield
+
+
+def commands(cuts: dict[int, int], units: dict[int, int], now_ms: int) -> list[log_pb.TrimCommand]:
+    """Return the commands that cut queues, then forget hours: what points into those is gone by then."""
+    queues, hours = list(cuts), sorted(units)
+    planned = []
+    for start in range(0, len(queues) + len(hours), TRIMMED_MAX):
+        end = start + TRIMMED_MAX
+        cut, gone = queues[start:end], hours[max(0, start - len(queues)) : max(0, end - len(queues))]
+        planned.append(
+            log_pb.TrimCommand(
+                queue=np.array(cut, dtype="<u4").tobytes(),
+                offset=np.array([cuts[queue] for queue in cut], dtype="<u8").tobytes(),
+                hour=np.array(gone, dtype="<u4").tobytes(),
+                units=np.array([units[hour] for hour in gone], dtype="<u8").tobytes(),
+                now_ms=now_ms,
+            )
+        )
+    return planned
+
+
+class Retention:
+    """Looks now and then, at the leader."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        time: ClusterTime,
+        settings: Dispatch,
+        propose: Callable[[log_pb.TrimCommand], Awaitable[Any]],
+        on_damage: Callable[[UnitsDamaged], None],
+    ) -> None:
+        self._kept = Kept(machine, settings.retention_ms)
+        self._time = time
+        self._settings = settings
+        self._propose = propose
+        self._on_damage = on_damage
+
+    async def run(self) -> None:
+        """Run until cancelled. Raises NotLeader, Unknown: the next leader goes on."""
+        while True:
+            await asyncio.sleep(self._settings.retention_check_ms / 1000)
+            try:
+                planned = await self._kept.plan(self._time.now_ms())
+            except UnitsDamaged as damage:  # whatever its units point into is not known: nothing goes
+                self._on_damage(damage)
+                continue
+            for command in planned:
+                await self._propose(command)
+                log.info("trimmed", queues=len(command.queue) // 4, hours=len(command.hour) // 4)

@@ -1,0 +1,156 @@
+"""A node's process: from its data, as it is found, to the end."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import gc
+import os
+import resource
+import signal
+import sys
+from functools import partial
+from typing import Final
+
+import structlog
+
+from tarry.node.app import Node
+from tarry.node.clock import precise_loop
+from tarry.node.config import NodeConfig
+from tarry.node.edge.forwarding import Forwarding
+from tarry.node.edge.tls import channel_credentials
+from tarry.node.file_modes import keep_private
+from tarry.node.loop_watchdog import Collections, LongHolds
+from tarry.node.recovery.rejoin import Phase, Rejoining, interrupted, phase, set_aside
+from tarry.replication.driver.first_start import JournalLost
+from tarry.replication.driver.install_snapshot import StateMismatch
+from tarry.replication.files import make_folder
+from tarry.replication.journal.records import JournalDamaged
+from tarry.replication.loop_holds import Holds
+from tarry.replication.state_machine.checkpoint import CheckpointDamaged
+from tarry.replication.state_machine.commands import AnotherVersion
+from tarry.replication.state_machine.ready_queue import QueueDamaged
+from tarry.replication.state_machine.state_folder import PointerDamaged
+from tarry.wheel.state import WheelDamaged
+
+log = structlog.get_logger()
+
+DAMAGED: Final = (
+    JournalDamaged,
+    CheckpointDamaged,
+    PointerDamaged,
+    WheelDamaged,
+    QueueDamaged,
+    StateMismatch,
+    JournalLost,
+)
+
+
+class DataDamaged(Exception):
+    """The data is not what was written, or not this version's; the message says what to do."""
+
+
+class DataInUse(Exception):
+    """The data folder cannot be had: another node runs with it, or this user may not write it."""
+
+
+def serve(config: NodeConfig, *, rejoin: bool = False) -> None:
+    """Run a node in this process until SIGTERM or SIGINT.
+
+    ``rejoin``: the data was lost, or is not to be trusted: take everything anew from the others.
+    Raises DataDamaged, DataInUse, CannotListen.
+    """
+    may_open_all()
+    keep_private(config.data)
+    try:
+        make_folder(config.data)
+        folder = os.open(config.data, os.O_RDONLY)
+    except OSError as error:
+        raise DataInUse(f"data: {error}; name a folder that this user may write") from None
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)  # until the process ends
+    except BlockingIOError:
+        raise DataInUse(f"{config.data} is another running node's: two at once would destroy it") from None
+    if rejoin:
+        _set_aside(config, "as asked")
+    elif interrupted(config.data):
+        _set_aside(config, "the rest, for it was interrupted")
+    try:
+        holds = Holds()
+        with asyncio.Runner(loop_factory=partial(precise_loop.new, holds)) as runner:
+            runner.run(_serve(config, holds))
+    except AnotherVersion as error:
+        raise DataDamaged(str(error)) from error
+    except DAMAGED as damage:
+        if config.damaged_data == "refuse" or len(config.members) < 2:
+            raise DataDamaged(_what_to_do(config, damage)) from damage
+        _set_aside(config, str(damage))
+        sys.stderr.flush()
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # nothing of the old data stays open
+
+
+def may_open_all() -> None:
+    """Let this process open as many files as the system allows it, rather than what a shell is given."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    log.info("open files", at_most=hard, at_start=soft)
+
+
+def _what_to_do(config: NodeConfig, damage: Exception) -> str:
+    lost = (
+        "its only copy: restore a backup"
+        if len(config.members) < 2
+        else (
+            'the others have it all: start the node once with --rejoin, or set damaged_data = "rejoin", '
+            "and it is set aside and taken anew from them"
+        )
+    )
+    return f"the data in {config.data} is damaged, and nothing of it is served: {damage}. This is {lost}"
+
+
+def _set_aside(config: NodeConfig, why: str) -> None:
+    aside = set_aside(config.data)
+    log.error("data set aside: rejoins the cluster without it", why=why, aside=str(aside))
+
+
+async def _serve(config: NodeConfig, holds: Holds) -> None:
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    if phase(config.data) is Phase.LEAVING and not await _leave(config, stopping):
+        return
+    node = Node(config, holds=holds)
+    gc.collect()
+    gc.freeze()  # what is here now stays: to look through it again held the event loop up for 30 to 90 ms
+    gc.callbacks.append(Collections(holds))
+    holds.on_long = LongHolds().tell
+    holds.forget()  # opening the data is no turn that anybody waits for
+    stop = asyncio.ensure_future(_stop(node, stopping))
+    try:
+        await node.run()
+    finally:
+        stop.cancel()
+
+
+async def _stop(node: Node, stopping: asyncio.Event) -> None:
+    await stopping.wait()
+    node.stop()
+
+
+async def _leave(config: NodeConfig, stopping: asyncio.Event) -> bool:
+    """Return whether it has left before it was told to stop."""
+    forwarding = Forwarding(channel_credentials(config.tls), [], config.dial)
+    leaving = asyncio.ensure_future(Rejoining(config, forwarding).leave())
+    told = asyncio.ensure_future(stopping.wait())
+    try:
+        await asyncio.wait((leaving, told), return_when=asyncio.FIRST_COMPLETED)
+        if leaving.done():
+            leaving.result()
+        return leaving.done()
+    finally:
+        leaving.cancel()
+        told.cancel()
+        await asyncio.wait((leaving, told))
+        await forwarding.close()

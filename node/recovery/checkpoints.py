@@ -1,0 +1,97 @@
+"""Checkpoints: now and then the state is made durable, so that a restart replays little."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Final
+
+import structlog
+
+from tarry.node.config import Dispatch
+from tarry.replication.blocking import RunBlocking, in_thread
+from tarry.replication.loop_holds import Holds
+from tarry.replication.state_machine.checkpoint import CheckpointRefused
+from tarry.replication.state_machine.machine import PREPARED_MAX, Machine
+
+log = structlog.get_logger()
+
+PREPARED_TURNS_MAX: Final = 1_000
+
+
+class Checkpoints:
+    """Writes a checkpoint every ``checkpoint_ms`` in which something was applied."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        settings: Dispatch,
+        compact: Callable[[int], None],
+        run_blocking: RunBlocking = in_thread,
+        before: Callable[[], Awaitable[None]] | None = None,
+        holds: Holds | None = None,
+    ) -> None:
+        """``before`` makes durable what only a replay could tell again; ``compact`` is then told the index
+        that need not be replayed any more."""
+        self._machine = machine
+        self._compact = compact
+        self._settings = settings
+        self._run_blocking = run_blocking
+        self._before = before
+        self._holds = holds or Holds()
+        self._written = machine.applied_index
+        self._failed = False
+        self.writing = asyncio.Lock()  # held while one is written
+
+    async def run(self) -> None:
+        """Write until cancelled. Raises OSError, CheckpointRefused: the process must end."""
+        while True:
+            await asyncio.sleep(self._settings.checkpoint_ms / 1000)
+            if self._machine.applied_index > self._written:
+                await self.write()
+
+    async def write(self) -> bytes:
+        """Write one now, captured on the loop, built and synced in a thread; return it.
+
+        It is written also where the caller is cancelled meanwhile: what it has to sync is told only once.
+        Raises OSError; CheckpointRefused: an entry was applied by half, or a checkpoint has failed before.
+        """
+        return await asyncio.shield(self._write())
+
+    async def close(self, *, write: bool) -> None:
+        """Let the one under way finish, and write a last one if asked."""
+        if write:
+            await self.write()
+        async with self.writing:
+            pass
+
+    async def _write(self) -> bytes:
+        async with self.writing:
+            if self._failed:  # what it was to sync is told no more, and a second fsync would lie
+                raise CheckpointRefused("a checkpoint could not be written")
+            await in_turns(self._machine.prepare, self._holds)
+            with self._holds.by("checkpoint capture"):
+                captured = self._machine.capture()
+            self._failed = True  # until it is written
+            if self._before is not None:
+                await self._before()
+            checkpoint: bytes = await self._run_blocking(partial(self._machine.write, captured))
+            self._failed = False
+            self._written = captured.applied_index
+            self._compact(captured.applied_index)
+            log.debug("checkpoint", applied_index=captured.applied_index, bytes=len(checkpoint))
+            return checkpoint
+
+
+async def in_turns(work: Callable[[], int], holds: Holds) -> None:
+    """Let the machine do what a capture in one turn would have to do, some in each of many turns.
+
+    ``work``: ``prepare`` of a machine, or ``build``.
+    """
+    for _ in range(PREPARED_TURNS_MAX):  # for what is done is to be done again where something has changed
+        with holds.by("checkpoint capture"):
+            some = work()
+        if some < PREPARED_MAX:
+            return
+        await asyncio.sleep(0)

@@ -1,0 +1,158 @@
+"""A node that lost its data: it leaves the cluster, and comes back as a newcomer.
+
+    data/damaged-1/   what was set aside, for whoever wants to look at it
+    data/rejoining    "leaving"  until the others have agreed that it is no member: nothing runs here
+                      "joining"  until it has learnt everything and is one again
+
+Whoever has forgotten its votes, and entries that it had acknowledged, must not vote on: two leaders of one
+term, or a leader without an acknowledged entry, could be the outcome. Once its removal is committed,
+no candidate that still counts its vote can win (see `Joining.leave`), and it is a newcomer like any other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+import grpc
+import structlog
+
+from tarry.node.config import NodeConfig
+from tarry.node.edge.forwarding import Forwarding
+from tarry.node.edge.grpc_status import DETAILS_KEY, refusal_in
+from tarry.node.edge.grpc_types import metadata_value
+from tarry.proto import tarry_peer_pb2 as pb
+from tarry.replication.files import make_folder, sync_path
+from tarry.replication.state_machine.state_folder import NAME, POINTER
+
+log = structlog.get_logger()
+
+SERVICE: Final = "tarry.v1.MembershipService"
+MARK: Final = "rejoining"
+ASIDE: Final = "damaged"
+LEAVE_S: Final = 10.0
+JOIN_S: Final = 70.0
+RETRY_S: Final = 1.0
+
+
+class Phase(StrEnum):
+    """How far a node has come back."""
+
+    LEAVING = "leaving"
+    JOINING = "joining"
+
+
+def phase(data: Path) -> Phase | None:
+    """Return how far the node has come back; None: it is a node as any other.
+
+    What was written there by anything else counts as the earlier phase.
+    """
+    mark = data / MARK
+    if not mark.exists():
+        return None
+    return Phase.JOINING if mark.read_bytes() == Phase.JOINING.encode() else Phase.LEAVING
+
+
+def set_aside(data: Path) -> Path:
+    """Move a node's data away, durably, so that the next start comes back as a newcomer; return where to.
+
+    Nothing of it may be open.
+    """
+    make_folder(data)
+    _mark(data, Phase.LEAVING)  # first: without data and without the mark it would vote
+    numbers = (path.name.removeprefix(f"{ASIDE}-") for path in data.glob(f"{ASIDE}-*"))
+    number = 1 + max((int(each) for each in numbers if each.isdecimal()), default=0)
+    aside = data / f"{ASIDE}-{number}"  # who has looked at an earlier one may have removed it
+    aside.mkdir()
+    for path in _left(data):
+        path.rename(aside / path.name)
+    sync_path(aside)
+    sync_path(data)
+    return aside
+
+
+def interrupted(data: Path) -> bool:
+    """Return whether setting the data aside has not come to its end: nothing of it may be used."""
+    return phase(data) is Phase.LEAVING and bool(_left(data))
+
+
+def _left(data: Path) -> list[Path]:
+    return sorted(
+        path
+        for path in data.iterdir()
+        if path.name in {"journal", POINTER} or NAME.fullmatch(path.name) is not None
+    )
+
+
+def left(data: Path) -> None:
+    """The others have agreed that this node is no member."""
+    _mark(data, Phase.JOINING)
+
+
+def joined(data: Path) -> None:
+    """The node is a member again."""
+    (data / MARK).unlink()
+    sync_path(data)
+
+
+def _mark(data: Path, reached: Phase) -> None:
+    fresh = data / f"{MARK}.new"
+    fresh.write_text(reached)
+    sync_path(fresh)
+    fresh.replace(data / MARK)
+    sync_path(data)
+
+
+class Rejoining:
+    """Asks the others, for as long as it takes."""
+
+    def __init__(self, config: NodeConfig, forwarding: Forwarding) -> None:
+        self._config = config
+        self._forwarding = forwarding
+        self._metadata = (("authorization", f"Bearer {config.peer_token}"),) if config.peer_token else ()
+        self._others = [address for node, address in config.members.items() if node != config.node]
+
+    async def leave(self) -> None:
+        """Return once this node is no member; its data may hold anything or nothing by now."""
+        request = pb.LeaveRequest(cluster=self._config.cluster, node=self._config.node)
+        await self._until_answered("Leave", request.SerializeToString(), LEAVE_S)
+        left(self._config.data)
+        log.warning("left the cluster: comes back as a newcomer")
+
+    async def join(self) -> None:
+        """Return once this node, which must be running, is a member."""
+        config = self._config
+        address = config.members.get(config.node, config.listen)
+        request = pb.JoinRequest(cluster=config.cluster, node=config.node, address=address)
+        await self._until_answered("Join", request.SerializeToString(), JOIN_S)
+        joined(config.data)
+        log.warning("a member again", address=address)
+
+    async def _until_answered(self, method: str, raw: bytes, timeout_s: float) -> None:
+        said = ""
+        while True:
+            hint: str | None = None
+            for address in self._others:
+                problem, hint = await self._ask(method, hint or address, raw, timeout_s)
+                if problem is None:
+                    return
+                if problem != said:
+                    said = problem
+                    log.warning("not yet", asked=method, peer=address, answer=problem)
+            await asyncio.sleep(RETRY_S)
+
+    async def _ask(
+        self, method: str, address: str, raw: bytes, timeout_s: float
+    ) -> tuple[str | None, str | None]:
+        """Return why not (None: done), and the leader's address where it was given."""
+        call = self._forwarding.channel(address).unary_unary(f"/{SERVICE}/{method}", None, None)
+        try:
+            await call(raw, metadata=self._metadata, timeout=timeout_s)
+        except grpc.aio.AioRpcError as error:
+            details = metadata_value(error.trailing_metadata(), DETAILS_KEY)
+            refusal = refusal_in(details) if isinstance(details, bytes) else None
+            problem = f"{error.code().name}: {error.details()}"
+            return problem, refusal.facts.get("leader") if refusal else None
+        return None, None

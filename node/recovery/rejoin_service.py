@@ -1,0 +1,85 @@
+"""MembershipService: nodes that lost their data leave and come back. Nodes alone may call it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import grpc
+
+from tarry.node.edge.grpc_status import abort
+from tarry.node.edge.grpc_types import CallContext, ServiceHandler, parse
+from tarry.node.edge.leader_calls import refusal_of
+from tarry.node.edge.peer_auth import Peers
+from tarry.node.recovery.rejoin import SERVICE
+from tarry.proto import tarry_peer_pb2 as pb
+from tarry.replication.driver.driver import Driver
+from tarry.replication.errors import MembershipRefused, NotLeader, Overloaded, Unknown
+from tarry.replication.state_machine.refusal import Reason, Refusal
+from tarry.replication.status import loses_quorum
+
+
+class MembershipService:
+    """Answers nodes, where this one leads."""
+
+    def __init__(
+        self,
+        driver: Driver,
+        cluster: str,
+        not_here: Callable[[], Refusal | None],
+        peers: Peers,
+    ) -> None:
+        self._driver = driver
+        self._cluster = cluster
+        self._not_here = not_here
+        self._peers = peers
+
+    def handlers(self) -> ServiceHandler:
+        """Return the service's handlers for a grpc.aio server."""
+        leave = grpc.unary_unary_rpc_method_handler(self._leave)
+        join = grpc.unary_unary_rpc_method_handler(self._join)
+        return grpc.method_handlers_generic_handler(SERVICE, {"Leave": leave, "Join": join})
+
+    async def _leave(self, raw: bytes, context: CallContext) -> bytes:
+        request = parse(pb.LeaveRequest, raw)
+        if isinstance(request, Refusal):
+            await abort(context, request)
+        await self._peers.check_name(context, request.node)  # who is no member may be told so
+        await self._check_here(context, request.cluster)
+        status = self._driver.status()
+        if request.node in status.members and loses_quorum(status, request.node):
+            text = f"without {request.node} too few of the members left can be reached: start them first"
+            await abort(context, Refusal(Reason.MEMBERSHIP_REFUSED, text, retry_ms=1_000))
+        await self._done(context, self._driver.remove(request.node, if_member=True))
+        return pb.LeaveResponse().SerializeToString()
+
+    async def _join(self, raw: bytes, context: CallContext) -> bytes:
+        request = parse(pb.JoinRequest, raw)
+        if isinstance(request, Refusal):
+            await abort(context, request)
+        await self._peers.check(context, request.node)
+        await self._check_here(context, request.cluster)
+        if self._driver.status().members.get(request.node) != request.address:
+            await self._done(context, self._driver.add(request.node, request.address, ADD_DEADLINE_MS))
+        return pb.JoinResponse().SerializeToString()
+
+    async def _check_here(self, context: CallContext, cluster: str) -> None:
+        if cluster != self._cluster:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"not of {cluster[:100]}")
+        refusal = self._not_here()
+        if refusal is not None:
+            await abort(context, refusal)
+
+    async def _done(self, context: CallContext, change: Awaitable[None]) -> None:
+        try:
+            await change
+        except MembershipRefused as refused:
+            await abort(context, Refusal(Reason.MEMBERSHIP_REFUSED, str(refused), retry_ms=1_000))
+        except NotLeader:
+            text = "leadership was lost meanwhile: ask again"
+            await abort(context, self._not_here() or Refusal(Reason.NO_LEADER, text, retry_ms=100))
+        except (Overloaded, Unknown) as error:
+            await abort(context, refusal_of(error))
+
+
+ADD_DEADLINE_MS: Final = 60_000

@@ -1,0 +1,173 @@
+"""RecordService: records for peers whose own copies are damaged. Nodes alone may call it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import grpc
+import numpy as np
+import structlog
+from google.protobuf.message import DecodeError, Message
+
+from tarry.node.edge.forwarding import Forwarding
+from tarry.node.edge.grpc_status import abort
+from tarry.node.edge.grpc_types import CallContext, M, ServiceHandler, parse
+from tarry.node.edge.peer_auth import Peers
+from tarry.node.repair.records import ASKED_BYTES_MAX, ASKED_RECORDS_MAX, Numbers
+from tarry.proto import tarry_peer_pb2 as pb
+from tarry.replication.state_machine.machine import Machine
+from tarry.replication.state_machine.queue_checksums import BLOCK_UNITS
+from tarry.replication.state_machine.queues import Queues
+from tarry.replication.state_machine.ready_queue import QueueDamaged
+from tarry.replication.state_machine.refusal import Refusal
+from tarry.wheel.delay_log import UNIT_BYTES
+from tarry.wheel.grouping import portions
+from tarry.wheel.wheel import Wheel
+
+log = structlog.get_logger()
+
+SERVICE: Final = "tarry.v1.RecordService"
+INDEX_UNITS_MAX: Final = ASKED_BYTES_MAX // UNIT_BYTES
+DEADLINE_S: Final = 5.0
+
+
+def whole(wheel: Wheel, hour: int, global_index: Numbers) -> tuple[list[int], list[bytes]]:
+    """Return which of the records are there and match their checksums, and they themselves.
+
+    No more than one call may answer: of more, what does not fit is left out.
+    """
+    known = global_index[global_index < wheel.units_in_hour(hour)]
+    if not len(known):
+        return [], []
+    hours = np.full(len(known), hour, dtype=np.uint32)
+    first = next(portions(wheel.units(hours, known)["size"], ASKED_BYTES_MAX))
+    records = wheel.read(hours[first], known[first])
+    sound = [
+        (number, record)
+        for number, record in zip(known.tolist(), records, strict=False)
+        if record is not None
+    ]
+    return [number for number, _ in sound], [record for _, record in sound]
+
+
+def index_units(wheel: Wheel, hour: int, first: int, count: int) -> bytes:
+    """Return units of an hour's index from one on, as many as one call may answer; nothing where it ends."""
+    state = wheel.whole_state(hour)
+    end = min(state.units if state else 0, first + min(count, INDEX_UNITS_MAX))
+    if first >= end:
+        return b""
+    numbers = np.arange(first, end, dtype=np.uint32)
+    return wheel.units(np.full(len(numbers), hour, dtype=np.uint32), numbers).tobytes()
+
+
+def ready_units(queues: Queues, number: int, first: int, count: int) -> bytes:
+    """Return units of a queue; nothing where they are not all there, sound, and of one block."""
+    if number >= len(queues) or not 0 < count <= BLOCK_UNITS:
+        return b""
+    queue = queues[number]
+    if queue.deleted or first < queue.proof.base or first + count > queue.units:
+        return b""
+    try:
+        return queue.read(first, count).tobytes()
+    except QueueDamaged:
+        return b""  # the scrub finds it, or whoever needs it here
+
+
+class RecordService:
+    """Answers peers."""
+
+    def __init__(self, machine: Machine, cluster: str, peers: Peers) -> None:
+        self._machine = machine
+        self._cluster = cluster
+        self._peers = peers
+
+    def handlers(self) -> ServiceHandler:
+        """Return the service's handlers for a grpc.aio server."""
+        fetch = grpc.unary_unary_rpc_method_handler(self._fetch_records)
+        index = grpc.unary_unary_rpc_method_handler(self._fetch_index)
+        ready = grpc.unary_unary_rpc_method_handler(self._fetch_ready)
+        methods = {"FetchRecords": fetch, "FetchIndex": index, "FetchReady": ready}
+        return grpc.method_handlers_generic_handler(SERVICE, methods)
+
+    async def _fetch_records(self, raw: bytes, context: CallContext) -> bytes:
+        request = parse(pb.FetchRecordsRequest, raw)
+        if isinstance(request, Refusal):
+            await abort(context, request)
+        await self._admit(context, request.cluster, request.node)
+        if len(request.global_index) > ASKED_RECORDS_MAX:
+            text = f"{len(request.global_index)} records: ask for {ASKED_RECORDS_MAX} at most"
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, text)
+        numbers = np.array(request.global_index, dtype=np.uint32)
+        there, records = whole(self._machine.wheel, request.hour, numbers)
+        return pb.FetchRecordsResponse(global_index=there, records=records).SerializeToString()
+
+    async def _fetch_index(self, raw: bytes, context: CallContext) -> bytes:
+        request = parse(pb.FetchIndexRequest, raw)
+        if isinstance(request, Refusal):
+            await abort(context, request)
+        await self._admit(context, request.cluster, request.node)
+        units = index_units(self._machine.wheel, request.hour, request.first, request.count)
+        return pb.FetchIndexResponse(units=units).SerializeToString()
+
+    async def _fetch_ready(self, raw: bytes, context: CallContext) -> bytes:
+        request = parse(pb.FetchReadyRequest, raw)
+        if isinstance(request, Refusal):
+            await abort(context, request)
+        await self._admit(context, request.cluster, request.node)
+        units = ready_units(self._machine.queues, request.queue, request.first, request.count)
+        return pb.FetchReadyResponse(units=units).SerializeToString()
+
+    async def _admit(self, context: CallContext, cluster: str, node: str) -> None:
+        await self._peers.check(context, node)
+        if cluster != self._cluster:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"not of {cluster[:100]}")
+
+
+class PeerRecords:
+    """Asks peers; ``fetch`` is what ``Damage.run`` wants."""
+
+    def __init__(self, forwarding: Forwarding, cluster: str, node: str, peer_token: str) -> None:
+        self._forwarding = forwarding
+        self._cluster = cluster
+        self._node = node
+        self._metadata = (("authorization", f"Bearer {peer_token}"),) if peer_token else ()
+
+    async def fetch(self, address: str, hour: int, global_index: Numbers) -> dict[int, bytes]:
+        """Return what the peer gave, nothing where it did not answer."""
+        request = pb.FetchRecordsRequest(
+            cluster=self._cluster, node=self._node, hour=hour, global_index=global_index.tolist()
+        )
+        answer = await self._ask(address, "FetchRecords", request, pb.FetchRecordsResponse)
+        return dict(zip(answer.global_index, answer.records, strict=False)) if answer else {}
+
+    async def fetch_index(self, address: str, hour: int, units: int) -> bytes:
+        """Return an hour's first units as the peer has them, nothing where it did not give them all."""
+        parts: list[bytes] = []
+        first = 0
+        while first < units:
+            request = pb.FetchIndexRequest(
+                cluster=self._cluster, node=self._node, hour=hour, first=first, count=units - first
+            )
+            answer = await self._ask(address, "FetchIndex", request, pb.FetchIndexResponse)
+            if answer is None or not answer.units:
+                return b""
+            parts.append(answer.units)
+            first += len(answer.units) // UNIT_BYTES
+        return b"".join(parts)
+
+    async def fetch_ready(self, address: str, queue: int, first: int, count: int) -> bytes:
+        """Return units of a ready queue from an offset on, nothing where the peer did not give them."""
+        request = pb.FetchReadyRequest(
+            cluster=self._cluster, node=self._node, queue=queue, first=first, count=count
+        )
+        answer = await self._ask(address, "FetchReady", request, pb.FetchReadyResponse)
+        return answer.units if answer else b""
+
+    async def _ask(self, address: str, method: str, request: Message, kind: type[M]) -> M | None:
+        call = self._forwarding.channel(address).unary_unary(f"/{SERVICE}/{method}", None, None)
+        try:
+            raw: bytes = await call(request.SerializeToString(), metadata=self._metadata, timeout=DEADLINE_S)
+            return kind.FromString(raw)
+        except (grpc.aio.AioRpcError, DecodeError) as error:
+            log.warning("peer gave nothing", asked=method, peer=address, error=str(error))
+            return None

@@ -1,0 +1,182 @@
+"""Joining: from what a consumer asks for to its group at the leader."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Final
+
+from tarry.node.config import NodeConfig
+from tarry.node.delivery.consumer import Consumer
+from tarry.node.delivery.delivery import Delivery
+from tarry.node.delivery.group import GroupDelivery
+from tarry.node.edge.auth import Authorizer, Right
+from tarry.node.edge.grpc_types import CallContext
+from tarry.node.edge.leader_calls import refusal_of
+from tarry.node.edge.names import check_group, check_name, check_topic, no_more_queues, unknown_topic
+from tarry.proto import tarry_consumer_pb2 as pb
+from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.replication.driver.driver import Driver
+from tarry.replication.errors import NotLeader, Overloaded, Unknown
+from tarry.replication.state_machine import commands as command_codec
+from tarry.replication.state_machine.outcomes import Subscribed
+from tarry.replication.state_machine.queues import Queues
+from tarry.replication.state_machine.refusal import Reason, Refusal
+
+NAME_CHARS_MAX: Final = 100
+QUEUES_HELD_MAX: Final = 16
+"""A group's two; more are named only by those who have it from before a topic was made anew."""
+
+
+class Joining:
+    """Checks consumers' requests and opens groups."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        driver: Driver,
+        authorizer: Authorizer,
+        delivery: Callable[[], Delivery | None],
+        not_leader: Callable[[], Refusal],
+        queues: Callable[[], Queues],
+    ) -> None:
+        self._config = config
+        self._driver = driver
+        self._authorizer = authorizer
+        self._delivery = delivery
+        self._not_leader = not_leader
+        self._queues = queues
+
+    def check(
+        self, context: CallContext, request: pb.Subscribe | pb.ReceiveRequest, broadcast: bool = False
+    ) -> Refusal | None:
+        """Return why the request will not do."""
+        limits = self._config.limits
+        group = request.group.rpartition("~")[0] if broadcast else request.group
+        return (
+            check_topic(request.topic, limits)
+            or check_group(group, limits)
+            or (
+                check_name(request.consumer, NAME_CHARS_MAX, Reason.CONSUMER_INVALID, "consumer")
+                if request.consumer
+                else None
+            )
+            or self._check_credit(request)
+            or self._check_holding(request)
+            or self.check_lease(request.lease_ms)
+            or self._check_filter(request.tags)
+            or self._authorizer.refusal(context, Right.CONSUME, [request.topic])
+        )
+
+    def _check_credit(self, request: pb.Subscribe | pb.ReceiveRequest) -> Refusal | None:
+        most = self._config.limits.credit_max
+        if isinstance(request, pb.ReceiveRequest):
+            credit, needed = request.messages_max, False  # 0: one message
+        else:
+            credit, needed = request.credit, not request.holding  # who resumes may have its hands full
+        if credit > most:
+            return Refusal(Reason.CREDIT_INVALID, f"credit {credit} is more than {most}: ask for less")
+        if needed and not credit:
+            return Refusal(Reason.CREDIT_INVALID, f"with credit 0 nothing comes: ask for 1 to {most}")
+        return None
+
+    def _check_holding(self, request: pb.Subscribe | pb.ReceiveRequest) -> Refusal | None:
+        if isinstance(request, pb.ReceiveRequest):
+            return None
+        if len(request.holding) > QUEUES_HELD_MAX:
+            text = f"holding names {len(request.holding)} queues: a group has two"
+            return Refusal(Reason.TOO_MANY_OFFSETS, text)
+        return self.check_offsets(sum(len(held.offset) for held in request.holding))
+
+    def check_offsets(self, count: int) -> Refusal | None:
+        """Return why a request that names so many offsets will not do."""
+        most = self._config.limits.offsets_max
+        if count <= most:
+            return None
+        text = f"{count} offsets, more than {most}: split the request"
+        return Refusal(Reason.TOO_MANY_OFFSETS, text, {"offsets_max": str(most)})
+
+    def _check_filter(self, tags: Collection[str]) -> Refusal | None:
+        most = self._config.limits.tags_max
+        if len(tags) > most:
+            return Refusal(Reason.TOO_MANY_TAGS, f"{len(tags)} tags to filter by, more than {most}")
+        if "" in tags:
+            return Refusal(
+                Reason.TAG_INVALID, "a tag to filter by is empty: leave it out to get all messages"
+            )
+        return None
+
+    def check_lease(self, lease_ms: int) -> Refusal | None:
+        """Return why a lease will not do; 0 is the default's."""
+        low, high = self._config.delivery.lease_ms_min, self._config.delivery.lease_ms_max
+        if lease_ms and not low <= lease_ms <= high:
+            return Refusal(Reason.LEASE_INVALID, f"lease_ms {lease_ms} is not within {low} to {high}")
+        return None
+
+    def consumer(self, request: pb.Subscribe | pb.ReceiveRequest, name: str, credit: int) -> Consumer:
+        """Return the consumer that the request describes."""
+        return Consumer(
+            name=name,
+            topic=request.topic,
+            group=request.group,
+            lease_ms=request.lease_ms or self._config.delivery.lease_ms,
+            credit=credit,
+            tags=frozenset(request.tags),
+            in_hand_bytes_max=self._config.delivery.in_hand_bytes_max,
+        )
+
+    async def group(self, consumer: Consumer, start: pb.GroupStart) -> GroupDelivery | Refusal:
+        """Return the consumer's group, made in the log where it is new."""
+        delivery = self._delivery()
+        if delivery is None:
+            return self._not_leader()
+        group = delivery.find(consumer.topic, consumer.group)
+        if group is None:
+            refusal = self._check_known(consumer)
+            if refusal is not None:
+                return refusal
+            command = log_pb.SubscribeCommand(
+                topic=consumer.topic, group=consumer.group, start=start, now_ms=delivery.now_ms()
+            )
+            try:
+                queues: Subscribed | Refusal = await self._driver.propose(command_codec.encode(command))
+            except NotLeader:
+                return self._not_leader()
+            except (Overloaded, Unknown) as error:
+                return refusal_of(error)
+            if isinstance(queues, Refusal):
+                return queues
+            if self._delivery() is not delivery:
+                return self._not_leader()
+            group = delivery.group(consumer.topic, consumer.group, queues.queue, queues.retry_queue)
+        return group.differs(consumer) or group
+
+    def _check_known(self, consumer: Consumer) -> Refusal | None:
+        queue = self._queues().find(consumer.topic)
+        if queue is None and not self._config.topics_auto_create:
+            return unknown_topic(consumer.topic)
+        known = queue is not None and (consumer.group, queue.queue) in self._queues().acknowledged
+        if not known and not self._config.groups_auto_create:
+            text = f"topic {consumer.topic!r} has no group {consumer.group!r}: create it"
+            return Refusal(Reason.GROUP_UNKNOWN, text)
+        return None if known else no_more_queues(self._queues(), self._config.limits)
+
+    def known(
+        self, context: CallContext, request: pb.AckRequest | pb.NackRequest | pb.ExtendRequest
+    ) -> GroupDelivery | Refusal:
+        """Return the group that the request names; it must be there."""
+        refusal = self._authorizer.refusal(context, Right.CONSUME, [request.topic])
+        if refusal is not None:
+            return refusal
+        delivery = self._delivery()
+        if delivery is None:
+            return self._not_leader()
+        group = delivery.find(request.topic, request.group)
+        if group is not None:
+            return group
+        queue = self._queues().find(request.topic)
+        retries = self._queues().find(request.topic, request.group)
+        there = self._queues().acknowledged  # a retry queue may outlive its group
+        if queue is None or retries is None or (request.group, retries.queue) not in there:
+            text = f"group {request.group!r} has never received from topic {request.topic!r}"
+            return Refusal(Reason.GROUP_UNKNOWN, text)
+        return delivery.group(request.topic, request.group, queue.queue, retries.queue)

@@ -1,0 +1,255 @@
+"""The part of OperatorService that looks after topics, groups and dead letters."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Final, TypeVar
+
+import grpc
+from google.protobuf.message import Message
+
+from tarry.node.clock.cluster_time import ClusterTime
+from tarry.node.config import Limits
+from tarry.node.delivery.redrive import redrive
+from tarry.node.edge.auth import Authorizer, Right
+from tarry.node.edge.grpc_status import abort
+from tarry.node.edge.grpc_types import CallContext, MethodHandler, parse
+from tarry.node.edge.leader_calls import Answer, LeaderCalls, refusal_of
+from tarry.node.edge.names import check_group, check_name, check_topic, no_more_queues, unknown_topic
+from tarry.node.repair.records import Damage
+from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.proto import tarry_operator_pb2 as pb
+from tarry.proto.tarry_consumer_pb2 import StartAt
+from tarry.replication.driver.driver import Driver
+from tarry.replication.errors import NotLeader, Overloaded, Unknown
+from tarry.replication.state_machine import commands as command_codec
+from tarry.replication.state_machine.administration import Changed
+from tarry.replication.state_machine.command_costs import cost_us
+from tarry.replication.state_machine.machine import Machine
+from tarry.replication.state_machine.ready_queue import ReadyQueue, UnitsDamaged
+from tarry.replication.state_machine.refusal import Reason, Refusal
+
+R = TypeVar("R", bound=Message)
+
+GROUPS_AT_ONCE: Final = 200
+"""Deleted in one turn of the event loop."""
+
+RETENTION_MS_MAX: Final = 100 * 365 * 86_400_000
+
+
+class TopicCalls:
+    """Answers operators about topics and groups."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        driver: Driver,
+        time: ClusterTime,
+        authorizer: Authorizer,
+        limits: Limits,
+        calls: LeaderCalls,
+        damage: Damage,
+        describe: Callable[[ReadyQueue], Awaitable[pb.TopicStatus]],
+    ) -> None:
+        self._machine = machine
+        self._driver = driver
+        self._time = time
+        self._authorizer = authorizer
+        self._limits = limits
+        self._calls = calls
+        self._damage = damage
+        self._describe = describe
+
+    def methods(self, service: str) -> dict[str, MethodHandler]:
+        """Return the handlers by method name."""
+        unary = {
+            "CreateTopic": self._unary(pb.CreateTopicRequest, self._create_topic),
+            "DescribeTopic": self._unary(pb.DescribeTopicRequest, self._describe_topic),
+            "DeleteTopic": self._unary(pb.DeleteTopicRequest, self._delete_topic),
+            "CreateGroup": self._unary(pb.CreateGroupRequest, self._create_group),
+            "DeleteGroup": self._unary(pb.DeleteGroupRequest, self._delete_group),
+            "SeekGroup": self._unary(pb.SeekGroupRequest, self._seek_group),
+        }
+        handlers = {name: self._calls.unary(f"/{service}/{name}", local) for name, local in unary.items()}
+        handlers["Redrive"] = grpc.unary_stream_rpc_method_handler(self._redrive)
+        return handlers
+
+    def _unary(
+        self, kind: type[R], answer: Callable[[R], Awaitable[Message | Refusal]]
+    ) -> Callable[[bytes, CallContext], Awaitable[Answer]]:
+        async def local(raw: bytes, context: CallContext) -> Answer:
+            request = parse(kind, raw)
+            if isinstance(request, Refusal):
+                return request
+            refusal = self._authorizer.refusal(context, Right.OPERATE) or self._names(request)
+            result = refusal or await answer(request)
+            return result if isinstance(result, Refusal) else result.SerializeToString()
+
+        return local
+
+    def _names(self, request: Message) -> Refusal | None:
+        refusal = check_topic(getattr(request, "topic"), self._limits)  # noqa: B009  every request has one
+        if refusal is None and "group" in request.DESCRIPTOR.fields_by_name:
+            group, _, member = getattr(request, "group").partition("~")  # noqa: B009
+            refusal = check_group(group, self._limits)
+            if refusal is None and member:
+                limit = self._limits.group_chars_max
+                refusal = check_name(member, limit, Reason.GROUP_INVALID, "broadcast consumer")
+        return refusal
+
+    async def _propose(self, payload: Message) -> Changed | Refusal:
+        outcome: Changed | Refusal = await self._driver.propose(
+            command_codec.encode(payload), cost_us(payload)
+        )
+        return outcome
+
+    async def _create_topic(self, request: pb.CreateTopicRequest) -> Message | Refusal:
+        settings = request.settings
+        if settings.retention_ms > RETENTION_MS_MAX or settings.body_bytes_max > self._limits.body_bytes_max:
+            text = f"at most retention_ms {RETENTION_MS_MAX}, body_bytes_max {self._limits.body_bytes_max}"
+            return Refusal(Reason.SETTING_INVALID, text)
+        if text := _misfire_fault(settings):
+            return Refusal(Reason.SETTING_INVALID, text)
+        queues = self._machine.queues
+        if queues.find(request.topic) is None and (full := no_more_queues(queues, self._limits)):
+            return full
+        now_ms = self._time.now_ms()
+        await self._propose(log_pb.TopicCommand(topic=request.topic, settings=settings, now_ms=now_ms))
+        return await self._describe_topic(pb.DescribeTopicRequest(topic=request.topic))
+
+    async def _describe_topic(self, request: pb.DescribeTopicRequest) -> Message | Refusal:
+        await self._driver.read_barrier()
+        queue = self._machine.queues.find(request.topic)
+        if queue is None:
+            return unknown_topic(request.topic)
+        return pb.DescribeTopicResponse(topic=await self._describe(queue), settings=queue.settings)
+
+    async def _delete_topic(self, request: pb.DeleteTopicRequest) -> Message | Refusal:
+        groups = await self._delete_groups(request.topic)
+        done = await self._propose(log_pb.DeleteTopicCommand(topic=request.topic, now_ms=self._time.now_ms()))
+        return (
+            done
+            if isinstance(done, Refusal)
+            else pb.DeleteTopicResponse(released=done.count, groups=groups + done.groups)
+        )
+
+    async def _delete_groups(self, topic: str) -> int:
+        """Delete what groups a topic has beyond those that go with it in one command; return how many."""
+        queue, deleted = self._machine.queues.find(topic), 0
+        groups = self._machine.queues.groups_of(queue.queue)[GROUPS_AT_ONCE:] if queue else []
+        for start in range(0, len(groups), GROUPS_AT_ONCE):
+            done = await asyncio.gather(
+                *(
+                    self._propose(
+                        log_pb.DeleteGroupCommand(topic=topic, group=group, now_ms=self._time.now_ms())
+                    )
+                    for group in groups[start : start + GROUPS_AT_ONCE]
+                )
+            )
+            deleted += sum(not isinstance(one, Refusal) for one in done)
+        return deleted
+
+    async def _create_group(self, request: pb.CreateGroupRequest) -> Message | Refusal:
+        queues = self._machine.queues
+        if queues.find(request.topic, request.group) is None and (
+            full := no_more_queues(queues, self._limits)
+        ):
+            return full
+        await self._propose(
+            log_pb.SubscribeCommand(
+                topic=request.topic, group=request.group, start=request.start, now_ms=self._time.now_ms()
+            )
+        )
+        queues = self._machine.queues
+        queue = queues.find(request.topic)
+        known = None if queue is None else queues.acknowledged.get((request.group, queue.queue))
+        if known is None:
+            return Refusal(
+                Reason.GROUP_UNKNOWN, f"group {request.group!r} has just been deleted: create it again"
+            )
+        return pb.CreateGroupResponse(offset=known.floor)
+
+    async def _delete_group(self, request: pb.DeleteGroupRequest) -> Message | Refusal:
+        done = await self._propose(
+            log_pb.DeleteGroupCommand(topic=request.topic, group=request.group, now_ms=self._time.now_ms())
+        )
+        return done if isinstance(done, Refusal) else pb.DeleteGroupResponse(unacknowledged=done.count)
+
+    async def _seek_group(self, request: pb.SeekGroupRequest) -> Message | Refusal:
+        await self._driver.read_barrier()
+        queue = self._machine.queues.find(request.topic)
+        if queue is None:
+            return unknown_topic(request.topic)
+        known = self._machine.queues.acknowledged.get((request.group, queue.queue))
+        if known is None:
+            return Refusal(Reason.GROUP_UNKNOWN, f"topic {request.topic!r} has no group {request.group!r}")
+        offset = _target(queue, request)
+        if isinstance(offset, Refusal):
+            return offset
+        above = known.acked.range_cardinality(known.floor, max(offset, known.floor))
+        response = pb.SeekGroupResponse(
+            from_offset=known.floor,
+            to_offset=offset,
+            delivered_again=max(0, known.floor - offset) + (len(known.acked) if offset < known.floor else 0),
+            skipped=max(0, offset - known.floor) - above,
+        )
+        if not request.dry_run:
+            done = await self._propose(
+                log_pb.SeekCommand(
+                    topic=request.topic, group=request.group, offset=offset, now_ms=self._time.now_ms()
+                )
+            )
+            if isinstance(done, Refusal):
+                return done
+        return response
+
+    async def _redrive(self, raw: bytes, context: CallContext) -> AsyncIterator[bytes]:
+        request = parse(pb.RedriveRequest, raw)
+        refusal = (
+            request if isinstance(request, Refusal) else self._authorizer.refusal(context, Right.OPERATE)
+        )
+        refusal = refusal or self._calls.not_here()
+        if refusal is not None or isinstance(request, Refusal):
+            await abort(context, refusal or request)  # type: ignore[arg-type]
+        try:
+            machine, most = self._machine, self._limits.retries_bytes_max
+            async for progress in redrive(
+                machine, self._damage, self._propose, self._time.now_ms, request, most
+            ):
+                if isinstance(progress, Refusal):
+                    await abort(context, progress)
+                yield progress.SerializeToString()
+        except NotLeader:
+            await abort(context, self._calls.not_here() or refusal_of(Overloaded(100)))
+        except (Overloaded, Unknown) as error:
+            await abort(context, refusal_of(error))
+        except UnitsDamaged as damage:
+            await abort(context, self._calls.damaged(damage))
+
+
+def _misfire_fault(settings: pb.TopicSettings) -> str:
+    catches_up = settings.misfire == pb.MisfirePolicy.MISFIRE_POLICY_CATCH_UP
+    if settings.misfire not in pb.MisfirePolicy.values():
+        return f"there is no misfire policy {settings.misfire}: use one of {pb.MisfirePolicy.keys()}"
+    if settings.misfire and not settings.misfire_after_ms:
+        return "a misfire policy needs misfire_after_ms: from when on a message counts as misfired"
+    if settings.misfire_after_ms > RETENTION_MS_MAX:
+        return f"misfire_after_ms is at most {RETENTION_MS_MAX}"
+    if catches_up != bool(settings.catch_up_per_s_max):
+        return "MISFIRE_POLICY_CATCH_UP and catch_up_per_s_max go together: give both or none"
+    return ""
+
+
+def _target(queue: ReadyQueue, request: pb.SeekGroupRequest) -> int | Refusal:
+    if request.WhichOneof("to") == "offset":
+        return max(queue.first, min(request.offset, queue.units))
+    match request.start.at:
+        case StartAt.START_AT_EARLIEST:
+            return queue.first
+        case StartAt.START_AT_LATEST:
+            return queue.units
+        case StartAt.START_AT_TIME:
+            return queue.find_released(request.start.time_ms)
+        case _:
+            return Refusal(Reason.SEEK_INVALID, "say where to: an offset, earliest, latest or a time")

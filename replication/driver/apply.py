@@ -1,0 +1,59 @@
+"""What is committed reaches the machine, in order, once, and whoever proposed it is answered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from tarry.proto.tarry_log_pb2 import LogEntry
+from tarry.replication.driver.proposals import Proposals
+from tarry.replication.journal.records import is_regular
+from tarry.replication.replica import Core
+
+
+class Machine(Protocol):
+    """What the log is for."""
+
+    @property
+    def applied_index(self) -> int:
+        """Of the state as recovered; entries up to it are skipped."""
+
+    def apply(self, index: int, term: int, commands: Sequence[bytes]) -> Sequence[Any]:
+        """The outcome of each command, in order. Called for every index; without commands where the entry
+        is not ours. Total: an exception ends the process."""
+
+
+class Applying:
+    def __init__(self, core: Core, machine: Machine, proposals: Proposals) -> None:
+        self._core = core
+        self._machine = machine
+        self._proposals = proposals
+
+    @property
+    def _limit(self) -> int:
+        return min(self._core.consensus.commit_index, self._core.journal.durable_index)
+
+    @property
+    def due(self) -> bool:
+        """Whether there is anything to apply."""
+        return self._core.applied < self._limit
+
+    def apply(self) -> None:
+        """Applies what is committed and durable here, for as long as the budget lasts (L14)."""
+        core, journal = self._core, self._core.journal
+        limit = self._limit
+        if core.applied >= limit:
+            return
+        stop = core.now() + core.settings.apply_budget_ms / 1000
+        while core.applied < limit:
+            entry = journal.entry(core.applied + 1)
+            payload, index, term = entry
+            commands = LogEntry.FromString(payload[1:]).commands if is_regular(entry) else ()
+            outcomes = self._machine.apply(index, term, commands)
+            core.applied = index
+            self._proposals.applied(index, term, outcomes)
+            if core.now() >= stop:
+                break
+        core.consensus.applied(core.applied)
+        if self._proposals.waiting:
+            core.wake.set()

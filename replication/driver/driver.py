@@ -1,0 +1,410 @@
+"""One replica's consensus on one asyncio event loop.
+
+    wait ─► inbound + proposals ─► tick ─► appends leave ─► journal.write in a thread ─► the rest leaves
+                                              apply what was durable before ┘   └─► apply ─► answer
+
+What rests on the journal (votes, answers, our own count towards a commit) leaves only after the write.
+A leader's appends may leave before: they promise nothing (dissertation §10.2.1).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence, Set
+from functools import partial
+from typing import Any
+
+from tarry.proto.tarry_peer_pb2 import PeerMessage
+from tarry.replication.blocking import RunBlocking, in_thread
+from tarry.replication.clock import Clock
+from tarry.replication.driver import first_start, leadership_transfer
+from tarry.replication.driver.apply import Applying, Machine
+from tarry.replication.driver.heartbeat_fast_path import BetweenTurns
+from tarry.replication.driver.install_snapshot import Installing, StateMismatch, finish_installing
+from tarry.replication.driver.membership_change import Joining
+from tarry.replication.driver.proposals import Proposals
+from tarry.replication.driver.send_barrier import Sending
+from tarry.replication.driver.serve_snapshot import serve
+from tarry.replication.journal.journal import Batch, Journal
+from tarry.replication.journal.records import StorageFull
+from tarry.replication.loop_holds import Holds
+from tarry.replication.raft.consensus import Consensus
+from tarry.replication.raft.guarded_syncobj import check_source
+from tarry.replication.raft.membership import Membership, Origin, counts
+from tarry.replication.replica import Core
+from tarry.replication.settings import ReplicationSettings
+from tarry.replication.snapshot.transfer import SnapshotSink, SnapshotSource
+from tarry.replication.spoken_peers import Register
+from tarry.replication.status import Dropped, ReplicationStatus, Role, Transferred
+from tarry.replication.transport.envelope import Identity
+from tarry.replication.transport.peer_transport import Transport
+
+__all__ = ["Driver", "Machine", "StateMismatch"]
+
+_ANSWERS = frozenset({"vote", "pre_vote", "appended", "heartbeat_reply"})
+"""What is counted. All else speaks for itself, whoever says it."""
+_TIMER_SLACK_S = 0.0001  # the engine's comparisons are strict: at its deadline it is not yet due
+
+
+class Driver:
+    def __init__(
+        self,
+        *,
+        node: str,
+        members: Mapping[str, str],
+        journal: Journal,
+        machine: Machine,
+        transport: Transport,
+        clock: Clock,
+        rng: random.Random,
+        settings: ReplicationSettings,
+        heartbeat: Callable[[float], bytes],
+        on_heartbeat: Callable[[str, bytes], None],
+        on_role: Callable[[Role], None],
+        snapshot_source: SnapshotSource | None = None,
+        snapshot_sink: SnapshotSink | None = None,
+        known: Callable[[], bytes] = bytes,
+        run_blocking: RunBlocking | None = None,
+        write_journal: RunBlocking | None = None,
+        holds: Holds | None = None,
+        allow_unaudited_engine: bool = False,
+    ) -> None:
+        """`members`: addresses by node, of the cluster's first start; afterwards the journal's count. A node
+        that is to join a running cluster is not among them.
+        `heartbeat`: what one sent then, by the monotonic clock, says of the dispatcher's state. `known`: what
+        this node knows of it, for whom it elects.
+        `run_blocking`: how disk work leaves the event loop, else a thread; `write_journal`: the journal's.
+
+        Raises StateMismatch, audit.NotAudited.
+        """
+        if not allow_unaudited_engine:
+            check_source()
+        self._journal = journal
+        self._machine = machine
+        self._transport = transport
+        self._clock = clock
+        self._rng = rng
+        self._settings = settings
+        self._heartbeat = heartbeat
+        self._known = known
+        self._on_role = on_role
+        self._run_blocking = run_blocking or in_thread
+        self._write_journal = write_journal or self._run_blocking
+        self._snapshot_source = snapshot_source
+        self._sending = Sending(journal, transport)
+        self._proposals = Proposals(settings)
+        self._inbound: deque[tuple[str, Origin, PeerMessage]] = deque()
+        self._leadership: tuple[Role, int] = (Role.FOLLOWER, 0)
+        self._compact_to = 0
+        self._writing: asyncio.Future[Any] | None = None
+        self._node = node
+        self._membership = Membership(journal, members)
+        if journal.empty and node not in members:
+            journal.join()
+        finish_installing(journal, machine.applied_index)
+        self._core = Core(
+            node=node,
+            journal=journal,
+            membership=self._membership,
+            consensus=self._new_consensus(),
+            clock=clock,
+            settings=settings,
+            run_blocking=self._run_blocking,
+            applied=machine.applied_index,
+            holds=holds or Holds(),
+        )
+        self._between_turns = BetweenTurns(self._core, self._sending, on_heartbeat)
+        self._applying = Applying(self._core, machine, self._proposals)
+        self._joining = Joining(self._core, self._set_peers)
+        self._known_peers = self._membership.peers()
+        self._voters = self._membership.voters()
+        self._peers_by = self._said_of_members()
+        self._members = members
+        self._unanswered: Set[str] = frozenset()  # of them, those not dialled before they speak
+        self._register = Register(self._core)
+        self._early: list[tuple[str, list[PeerMessage], Origin]] = []  # of nodes that are not noted yet
+        self._installing = Installing(self._core, transport, snapshot_sink)
+
+    async def run(self) -> None:
+        """Until stopped. Raises JournalLost, and on anything unexpected: the process must then end."""
+        core = self._core
+        self._transport.introduce(self._register)
+        try:
+            if self._journal.empty and self._node in self._membership.current():
+                await first_start.begin(core, self._transport)
+            if not core.stopping:
+                await self._begin()
+            while not core.stopping:
+                await self._wait()
+                await self._turn()
+            if core.failure is not None:
+                raise core.failure
+        finally:
+            core.stopping = True
+            self._installing.cancel()
+            self._proposals.lose_leadership(None)
+            await self._transport.stop()
+            if self._writing is not None:
+                await asyncio.wait([self._writing])  # the journal may be closed after this
+            core.end_turn()
+
+    async def _begin(self) -> None:
+        await self._write(self._journal.stage())  # the boot number is durable before anything is said with it
+        serve_snapshot = partial(serve, self._core, self._snapshot_source)
+        self._transport.start(self._identity(), self._receive, self._link, serve_snapshot, self._core.fail)
+        self._set_peers()
+
+    async def stop(self) -> None:  # returns at once; `run` ends after its turn
+        self._core.stopping = True
+        self._core.wake.set()
+
+    async def propose(self, command: bytes, cost_us: int = 0) -> Any:
+        """The machine's outcome of the command, once it is committed and applied here.
+
+        `cost_us`: what applying it is thought to take; entries are filled up to a bound of it.
+
+        Raises NotLeader, Unknown, Overloaded, CommandTooLarge. A cancelled call may still be applied.
+        """
+        if self._core.consensus.role is not Role.LEADER or self._core.stopping:
+            raise self._core.not_leader()
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._proposals.put(command, answer, cost_us)
+        self._core.wake.set()
+        return await answer
+
+    async def read_barrier(self) -> None:
+        """Until the state here has everything acknowledged before the call. Raises NotLeader."""
+        await self._core.read_barrier()
+
+    def may_serve(self) -> bool:
+        """Leads, nobody else can, and all committed before is applied here; true for this very moment."""
+        return self._core.consensus.may_serve(self._clock.monotonic())
+
+    async def transfer(self, target: str | None, deadline_ms: int) -> Transferred:
+        """Hands leadership over; `target` None: the member that has most. Raises TransferRefused."""
+        return await leadership_transfer.transfer(self._core, target, deadline_ms)
+
+    async def add(self, node: str, address: str, deadline_ms: int) -> None:
+        """Makes a node a member, once it has the log. Raises MembershipRefused, NotLeader, Unknown."""
+        await self._joining.add(node, address, deadline_ms)
+
+    async def remove(self, node: str, *, if_member: bool = False) -> None:
+        """`if_member`: being known to be none is as good. Raises MembershipRefused, NotLeader, Unknown."""
+        await (self._joining.leave if if_member else self._joining.remove)(node)
+
+    def compact(self, index: int) -> None:
+        """The machine's durable state contains all up to `index`. Some of it is kept for slow followers."""
+        self._compact_to = max(self._compact_to, index)
+
+    @property
+    def consensus(self) -> Consensus:
+        """To be asked, not told. Another object after a snapshot."""
+        return self._core.consensus
+
+    @property
+    def dropped(self) -> Mapping[tuple[str, Dropped], int]:
+        """How many messages counted for nothing: by who said them, and why."""
+        return self._core.dropped
+
+    @property
+    def waits_for(self) -> Sequence[str]:
+        """Members that have yet to say whether this node, which has no journal, has spoken before."""
+        return self._core.waits_for
+
+    def is_peer(self, node: str) -> bool:
+        """Whether a node of that name may speak here: a member, a newcomer, or a configured one."""
+        return node in self._known_peers
+
+    def beat(self) -> None:
+        """A leader's heartbeats go with the next turn."""
+        self._core.consensus.beat()
+        self._core.wake.set()
+
+    def stir(self) -> None:
+        """What a leader's heartbeats tell has changed, or soon will."""
+        if self._core.consensus.stir():
+            self._core.wake.set()
+
+    def status(self) -> ReplicationStatus:
+        return self._core.status(self._peers())
+
+    # The turn
+
+    async def _wait(self) -> None:
+        wake = self._core.wake
+        timeout_s = self._core.consensus.next_deadline() - self._clock.monotonic() + _TIMER_SLACK_S
+        if wake.is_set() or timeout_s <= _TIMER_SLACK_S:
+            await asyncio.sleep(0)  # others' turn, even under load
+            return
+        timer = asyncio.get_running_loop().call_later(timeout_s, wake.set)
+        await wake.wait()
+        timer.cancel()
+
+    async def _turn(self) -> None:
+        core, journal = self._core, self._journal
+        core.wake.clear()
+        if self._installing.ready:
+            await self._install()
+        consensus = core.consensus
+        for _ in range(min(len(self._inbound), self._settings.turn_messages_max)):
+            peer, origin, message = self._inbound.popleft()
+            if not self._counts(peer, origin, message):
+                core.dropped[peer, Dropped.JOURNAL] += 1
+            elif not consensus.receive(peer, message):
+                core.dropped[peer, Dropped.TERM] += 1
+        more = self._proposals.propose(consensus, self._clock.monotonic())
+        consensus.tick()
+        self._compact()
+        source = consensus.take_snapshot_source()
+        if source is not None:
+            self._installing.ask(source)
+        outbox = consensus.take_outbox()
+        batch = journal.stage()
+        if batch is None:
+            self._sending.send(outbox)
+            if self._applying.due:
+                await asyncio.sleep(0)  # a turn of the event loop may have one of both
+            self._applying.apply()
+        else:
+            early, late = self._sending.split(outbox)
+            writing = asyncio.ensure_future(self._write(batch))
+            try:
+                await asyncio.sleep(0)  # the write begins, and so does another turn of the event loop
+                self._sending.send(early)
+                self._applying.apply()  # what was durable before this turn
+            finally:
+                await writing
+            self._sending.send(late)
+        if self._said_of_members() != self._peers_by:
+            self._set_peers()
+        heard, self._early = self._early, []
+        for peer, messages, origin in heard:
+            self._receive(peer, messages, origin)
+        self._tell()
+        if more or self._inbound or self._applying.due:
+            core.wake.set()
+        core.end_turn()
+
+    async def _write(self, batch: Batch | None) -> None:
+        while batch is not None:
+            self._writing = asyncio.ensure_future(self._write_once(batch))
+            try:
+                await asyncio.shield(self._writing)  # a thread that writes cannot be cancelled
+            except StorageFull:
+                self._journal.grow()
+            else:
+                self._journal.mark_durable(batch)
+                return
+
+    async def _write_once(self, batch: Batch) -> None:
+        held = self._core.holds.steps("journal write", self._in_journal(partial(self._journal.write, batch)))
+        await held
+
+    async def _in_journal(self, write: Callable[[], Any]) -> None:
+        await self._write_journal(write)
+
+    def _compact(self) -> None:
+        index, self._compact_to = self._compact_to, 0
+        if self._journal.first_index < index <= self._core.applied:
+            first = self._core.journal_start(index)
+            self._journal.compact(first, self._membership.at(first))
+
+    def _tell(self) -> None:
+        """Everybody who wants to know what has changed."""
+        self._between_turns.tell_heard()
+        consensus = self._core.consensus
+        before, self._leadership = self._leadership, (consensus.role, consensus.term)
+        if before == self._leadership:
+            return
+        if before[0] is Role.LEADER:
+            self._proposals.lose_leadership(self._core.not_leader().leader)
+        if before[0] is not consensus.role:
+            self._on_role(consensus.role)
+
+    async def _install(self) -> None:
+        """A state has arrived: swaps it in, and starts consensus anew where it stands."""
+        if not await self._installing.install(self._write):
+            return
+        core, linked = self._core, [peer for peer in self._peers() if self._core.consensus.linked(peer)]
+        applied, installed = self._machine.applied_index, self._journal.first_index
+        if applied != installed:
+            raise StateMismatch(f"installed {installed}; applied {applied}")
+        core.applied, contact = applied, core.consensus.elections.contact
+        core.consensus = self._new_consensus()
+        core.consensus.elections.contact = contact  # what has been promised stays so
+        self._inbound.clear()
+        self._transport.restart(self._identity())
+        self._set_peers()
+        for peer in linked:
+            core.consensus.link(peer, True)
+
+    # Inside
+
+    def _new_consensus(self) -> Consensus:
+        return Consensus(
+            node=self._node,
+            membership=self._membership,
+            journal=self._journal,
+            clock=self._clock,
+            rng=self._rng,
+            settings=self._settings,
+            applied_index=self._machine.applied_index,
+            heartbeat=self._heartbeat,
+            known=self._known,
+        )
+
+    def _identity(self) -> Identity:
+        journal = self._journal
+        return Identity(self._settings.cluster, self._node, journal.incarnation, journal.boot, journal.joined)
+
+    def _receive(self, peer: str, messages: list[PeerMessage], origin: Origin) -> None:
+        if peer not in self._known_peers:
+            self._core.dropped[peer, Dropped.STRANGER] += len(messages)
+            return
+        if peer in self._unanswered:
+            self._membership.hear_of({peer: self._members[peer]})
+            self._set_peers()
+        if not self._register.noted(peer):
+            self._register.note(peer)
+            self._early.append((peer, messages, origin))
+            return
+        with self._core.holds.by("peers' messages"):
+            at_once = self._is_expected(peer, origin)
+            rest = self._between_turns.take(peer, messages) if at_once else messages
+            self._inbound.extend((peer, origin, message) for message in rest)
+        if self._inbound or self._proposals.waiting:
+            self._core.wake.set()
+
+    def _counts(self, peer: str, origin: Origin, message: PeerMessage) -> bool:
+        """Whether the message may be heeded. A newcomer is taught by what one journal of its answers."""
+        if peer in self._joining.newcomers and message.HasField("appended"):
+            self._joining.taught.setdefault(peer, origin.incarnation)
+        return self._is_expected(peer, origin) or message.WhichOneof("body") not in _ANSWERS
+
+    def _is_expected(self, peer: str, origin: Origin) -> bool:
+        """Whether it is the journal that the peer was added with, or is being taught into."""
+        if peer in self._joining.newcomers:
+            return self._joining.taught.get(peer, origin.incarnation) == origin.incarnation
+        return peer not in self._voters or counts(origin, self._voters[peer])
+
+    def _said_of_members(self) -> tuple[object, ...]:
+        """Of what `_set_peers` makes what the transport and this replica go by."""
+        return self._journal.membership_changes, len(self._membership.hearsay)
+
+    def _link(self, peer: str, up: bool) -> None:
+        self._core.consensus.link(peer, up)
+        self._core.wake.set()
+
+    def _set_peers(self) -> None:
+        self._peers_by = self._said_of_members()
+        self._voters = self._membership.voters()
+        self._known_peers = self._membership.peers() | self._joining.newcomers.keys()
+        peers = self._peers()
+        self._unanswered = self._members.keys() - peers.keys() - {self._node}
+        self._transport.set_peers(peers)
+
+    def _peers(self) -> dict[str, str]:
+        named = {**self._membership.named(), **self._joining.newcomers}
+        return {peer: address for peer, address in named.items() if peer != self._node}

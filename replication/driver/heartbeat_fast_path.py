@@ -1,0 +1,56 @@
+"""Heartbeats are taken the moment they arrive, not in a turn.
+
+They need neither the disk nor the engine's tick, and an idle cluster hears hardly anything else; and the
+lease of a leader whose disk is slow must not wait for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from tarry.proto.tarry_peer_pb2 import PeerMessage
+from tarry.replication.driver.send_barrier import Sending
+from tarry.replication.replica import Core
+from tarry.replication.status import Role
+
+
+class BetweenTurns:
+    def __init__(self, core: Core, sending: Sending, on_heartbeat: Callable[[str, bytes], None]) -> None:
+        self._core = core
+        self._sending = sending
+        self._on_heartbeat = on_heartbeat
+
+    def take(self, peer: str, messages: Iterable[PeerMessage]) -> list[PeerMessage]:
+        """Takes what may be taken at once; returns the rest, which is for a turn."""
+        rest = []
+        for message in messages:
+            if not self._may_take(peer, message):
+                rest.append(message)
+                continue
+            consensus = self._core.consensus
+            consensus.receive(peer, message)
+            self._sending.send(consensus.take_outbox())
+            self.tell_heard()
+        return rest
+
+    def tell_heard(self) -> None:
+        """The dispatcher's state goes to who wants to know it."""
+        for leader, state in self._core.consensus.take_heard():
+            self._on_heartbeat(leader, state)
+
+    def _may_take(self, peer: str, message: PeerMessage) -> bool:
+        """Whether nothing has to be written because of the message, and nobody waits for what it says.
+
+        So it must belong to the term that is led, and that term must be durable here.
+        """
+        core, consensus = self._core, self._core.consensus
+        if core.stopping or consensus.term != core.journal.durable_term:
+            return False
+        kind = message.WhichOneof("body")
+        if kind == "heartbeat":
+            follows = consensus.role is Role.FOLLOWER and consensus.leader == peer
+            return follows and message.heartbeat.term == consensus.term
+        if kind == "heartbeat_reply":
+            waited_for = consensus.transfer.running or core.awaited
+            return consensus.leads(message.heartbeat_reply.term) and not waited_for
+        return False

@@ -1,0 +1,92 @@
+"""A follower's way from "you need a snapshot" to a state that has been swapped in."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from tarry.proto.tarry_peer_pb2 import LogPosition
+from tarry.replication.journal.journal import Batch, Journal
+from tarry.replication.raft.guard.terms import is_plausible
+from tarry.replication.replica import Core
+from tarry.replication.snapshot import transfer
+from tarry.replication.snapshot.transfer import SnapshotFailed, SnapshotSink
+from tarry.replication.transport.peer_transport import Transport
+
+
+class StateMismatch(Exception):
+    """The machine's state and the journal do not belong together. The replica must not start."""
+
+
+def finish_installing(journal: Journal, applied: int) -> None:
+    """At the start: the process may have ended between the swap of the state and the journal's new start.
+
+    Raises StateMismatch.
+    """
+    if journal.installing is not None:
+        if applied >= journal.installing.index:
+            journal.reset()
+        else:
+            journal.abandon_reset()
+    if not journal.first_index - 1 <= applied <= journal.last_index:
+        raise StateMismatch(f"applied {applied}; journal {journal.first_index} … {journal.last_index}")
+
+
+class Installing:
+    """Fetches beside the turns; installs within one, while nothing else happens."""
+
+    def __init__(self, core: Core, transport: Transport, sink: SnapshotSink | None) -> None:
+        self._core = core
+        self._transport = transport
+        self._sink = sink
+        self._fetching: asyncio.Task[None] | None = None
+        self._arrived: LogPosition | None = None
+
+    @property
+    def ready(self) -> bool:
+        return self._arrived is not None
+
+    def ask(self, peer: str) -> None:
+        """The peer, a leader, says that we need its state. Asked again while it is on its way, waits."""
+        if self._sink is not None and self._fetching is None and self._arrived is None:
+            self._fetching = asyncio.get_running_loop().create_task(self._fetch(peer), name="snapshot")
+            self._fetching.add_done_callback(self._core.watch)
+
+    async def install(self, write: Callable[[Batch | None], Awaitable[None]]) -> bool:
+        """False: it is no longer needed, or could not be swapped in."""
+        position, self._arrived = self._arrived, None
+        journal, sink = self._core.journal, self._sink
+        if position is None or sink is None or not self._is_ahead(position):
+            return False
+        journal.prepare_reset(position)
+        await write(journal.stage())
+        try:
+            await self._core.run_blocking(sink.install)
+        except SnapshotFailed:
+            journal.abandon_reset()
+            return False
+        await sink.adopt()
+        journal.reset()
+        await write(journal.stage())
+        return True
+
+    def _is_ahead(self, position: LogPosition) -> bool:
+        """What is committed here is never taken back (S4); and no leader can have been in an absurd term."""
+        consensus = self._core.consensus
+        return position.index > consensus.commit_index and is_plausible(position.term, consensus.term)
+
+    def cancel(self) -> None:
+        if self._fetching is not None:
+            self._fetching.cancel()
+
+    async def _fetch(self, peer: str) -> None:
+        try:
+            if self._sink is not None:
+                ask = partial(self._transport.fetch_snapshot, peer)
+                self._arrived = await transfer.fetch(ask, self._sink, self._core.run_blocking)
+                self._core.wake.set()
+        except SnapshotFailed:
+            await asyncio.sleep(self._core.settings.snapshot_retry_ms / 1000)
+        finally:
+            self._fetching = None

@@ -1,0 +1,50 @@
+"""A planned transfer, seen from the leader that gives up; the rules are in guard/transfer.py."""
+
+from __future__ import annotations
+
+from tarry.replication.errors import TransferRefusal, TransferRefused
+from tarry.replication.replica import Core
+from tarry.replication.status import Role, Transferred
+
+
+async def transfer(core: Core, target: str | None, deadline_ms: int) -> Transferred:
+    """`target` None: the member that has applied most. Raises TransferRefused."""
+    term, deadline = core.consensus.term, core.now() + deadline_ms / 1000
+    chosen = _choose(core, target)
+    await _until_applied(core, chosen, term, deadline)
+    begun = core.now()
+    core.consensus.begin_transfer(chosen, deadline)
+    core.wake.set()
+    while core.leads(term):
+        if not core.consensus.transfer.running:
+            raise TransferRefused(TransferRefusal.TIMED_OUT, f"{chosen} did not take over")
+        await core.next_turn()
+    while core.consensus.leader is None or core.consensus.term == term:
+        if core.now() >= deadline or core.stopping:
+            raise TransferRefused(TransferRefusal.TIMED_OUT, "given up, and nobody leads yet")
+        await core.next_turn()
+    return Transferred(core.consensus.leader, core.consensus.term, round((core.now() - begun) * 1000))
+
+
+async def _until_applied(core: Core, target: str, term: int, deadline: float) -> None:
+    """This leader serves meanwhile: a target that has just started would first apply, and serve nobody."""
+    while (behind := core.applied - core.consensus.applied_by(target)) > core.settings.transfer_lag_max:
+        if not core.leads(term):
+            raise TransferRefused(TransferRefusal.NOT_LEADER, f"{core.consensus.leader} leads")
+        if core.now() >= deadline:
+            raise TransferRefused(TransferRefusal.TIMED_OUT, f"{target} has {behind} entries still to apply")
+        await core.next_turn()
+
+
+def _choose(core: Core, target: str | None) -> str:
+    consensus = core.consensus
+    if consensus.role is not Role.LEADER:
+        raise TransferRefused(TransferRefusal.NOT_LEADER, f"{consensus.leader} leads")
+    if consensus.transfer.running:
+        raise TransferRefused(TransferRefusal.BUSY, f"already going to {consensus.transfer.target}")
+    linked = [peer for peer in sorted(consensus.voters) if consensus.linked(peer)]
+    if target is None and linked:
+        return max(linked, key=lambda peer: (consensus.applied_by(peer), consensus.match_index(peer)))
+    if target is None or target not in linked:
+        raise TransferRefused(TransferRefusal.NO_TARGET, f"{target or 'no member'} is not connected")
+    return target

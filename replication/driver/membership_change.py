@@ -1,0 +1,106 @@
+"""Members that come and go, one at a time.
+
+A newcomer first learns: it is sent everything and counts for nothing, until it has (nearly) all of the log.
+Only then does an entry make it a member, so that no majority ever waits for an empty disk
+(dissertation §4.2.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tarry.proto.tarry_peer_pb2 import MembershipChange
+from tarry.replication.errors import MembershipRefused, Unknown
+from tarry.replication.replica import Core
+from tarry.replication.status import Role
+
+
+class Joining:
+    def __init__(self, core: Core, set_peers: Callable[[], None]) -> None:
+        """`set_peers`: tells the transport that `addresses` has changed."""
+        self._core = core
+        self._set_peers = set_peers
+        self._running = False
+        self.newcomers: dict[str, str] = {}
+        """Addresses by node, of learners that are not in the log yet."""
+        self.taught: dict[str, int] = {}
+        """Incarnations by node: of the journals that those of them have answered from first."""
+
+    async def add(self, node: str, address: str, deadline_ms: int) -> None:
+        """Returns once the node is a member. Raises MembershipRefused, NotLeader, Unknown."""
+        if node in self._core.membership.current():
+            raise MembershipRefused(f"{node} is a member")
+        self._begin()
+        self.newcomers[node] = address
+        self._set_peers()
+        try:
+            await self._teach(node, self._core.now() + deadline_ms / 1000)
+            await self._change(MembershipChange(node=node, address=address, incarnation=self.taught[node]))
+        finally:
+            self._running = False
+            del self.newcomers[node]
+            self.taught.pop(node, None)
+            self._core.consensus.drop_learner(node)
+            self._set_peers()
+
+    async def remove(self, node: str, *, returns: bool = False) -> None:
+        """Returns once the node is no member; `returns`: it may ask to be added again.
+
+        Raises MembershipRefused, NotLeader, Unknown.
+        """
+        if node == self._core.node:
+            raise MembershipRefused("a leader cannot remove itself; transfer leadership first")
+        if node not in self._core.membership.current():
+            raise MembershipRefused(f"{node} is no member")
+        self._begin()
+        try:
+            await self._change(MembershipChange(node=node, remove=True, returns=returns))
+        finally:
+            self._running = False
+
+    async def leave(self, node: str) -> None:
+        """Returns once it is committed that the node is no member. Raises as `remove` does.
+
+        From then on its vote is harmless: whoever lacks the removal needs, for a majority, one that has it.
+        """
+        core, term = self._core, self._core.consensus.term
+        await core.read_barrier()  # a leader of before may not know that it was added again since
+        if node in core.membership.current():
+            await self.remove(node, returns=True)
+        while any(index > core.applied for index, _ in core.journal.membership_changes):
+            if not core.leads(term):
+                raise Unknown("leadership was lost while the change was under way")
+            await core.next_turn()
+
+    def _begin(self) -> None:
+        if self._core.consensus.role is not Role.LEADER:
+            raise self._core.not_leader()
+        if self._running:
+            raise MembershipRefused("another change is running")
+        self._running = True
+
+    async def _teach(self, node: str, deadline: float) -> None:
+        core, term = self._core, self._core.consensus.term
+        core.consensus.add_learner(node)
+        core.wake.set()
+        lag = core.journal.last_index
+        while lag > core.settings.learner_lag_max or core.consensus.match_index(node) == 0:
+            if core.now() >= deadline:
+                raise MembershipRefused(f"{node} has not caught up: it lacks {lag} entries")
+            await core.next_turn()
+            if not core.leads(term):
+                raise core.not_leader()
+            lag = core.journal.last_index - core.consensus.match_index(node)
+
+    async def _change(self, change: MembershipChange) -> None:
+        core, term = self._core, self._core.consensus.term
+        if not core.leads(term):
+            raise core.not_leader()
+        index = core.consensus.change_membership(change)
+        if index is None:
+            raise MembershipRefused("an earlier change is not committed yet")
+        core.wake.set()
+        while core.applied < index:
+            if not core.leads(term):
+                raise Unknown("leadership was lost while the change was under way")
+            await core.next_turn()

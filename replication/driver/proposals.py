@@ -1,0 +1,122 @@
+"""Commands that wait to be proposed, and those under way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+from tarry.proto.tarry_log_pb2 import LogEntry
+from tarry.replication.errors import CommandTooLarge, NotLeader, Overloaded, Unknown
+from tarry.replication.journal.records import entry_payload
+from tarry.replication.raft.consensus import Consensus
+from tarry.replication.raft.elections import ConsensusViolated
+from tarry.replication.settings import ReplicationSettings
+
+Answers = list[asyncio.Future[Any]]
+
+
+class Proposals:
+    """Waiting commands become entries, as many as fit each; entries are answered when applied here."""
+
+    def __init__(self, settings: ReplicationSettings) -> None:
+        self._settings = settings
+        self._waiting: deque[tuple[bytes, int, asyncio.Future[Any]]] = deque()
+        self._waiting_bytes = self._waiting_cost_us = 0
+        self._under_way: dict[int, tuple[int, int, Answers]] = {}  # by index: term, size in bytes, answers
+        self._under_way_bytes = 0
+
+    @property
+    def waiting(self) -> int:
+        return len(self._waiting)
+
+    def put(self, command: bytes, answer: asyncio.Future[Any], cost_us: int = 0) -> None:
+        """`cost_us`: what applying it is thought to take. Raises CommandTooLarge, Overloaded."""
+        settings = self._settings
+        if len(command) > settings.command_bytes_max:
+            raise CommandTooLarge(f"{len(command)} bytes; at most {settings.command_bytes_max}")
+        full = self._waiting_bytes + len(command) > settings.waiting_bytes_max
+        if full or len(self._waiting) >= settings.waiting_commands_max:
+            raise Overloaded(settings.overload_retry_ms)
+        self._waiting.append((command, cost_us, answer))
+        self._waiting_bytes += len(command)
+        self._waiting_cost_us += cost_us
+
+    def take(self) -> tuple[bytes, Answers]:
+        """A serialized LogEntry of what has waited longest, and whom to answer. Something must wait."""
+        commands: list[bytes] = []
+        answers: Answers = []
+        room_bytes, room_us = self._settings.entry_bytes_max, self._settings.entry_cost_us_max
+        while self._waiting and len(commands) < self._settings.entry_commands_max:
+            command, cost_us, answer = self._waiting[0]
+            if commands and (len(command) > room_bytes or cost_us > room_us):
+                break
+            self._waiting.popleft()
+            self._waiting_bytes -= len(command)
+            self._waiting_cost_us -= cost_us
+            room_bytes -= len(command)
+            room_us -= cost_us
+            if not answer.cancelled():  # given up before it was proposed
+                commands.append(command)
+                answers.append(answer)
+        return LogEntry(commands=commands).SerializeToString(), answers
+
+    def _in_flight_max(self) -> int:
+        """Small entries cost as much as large ones: they wait for company while some are under way."""
+        settings = self._settings
+        enough = (
+            self._waiting_bytes >= settings.entry_bytes_worth
+            or self._waiting_cost_us >= settings.entry_cost_us_max
+        )
+        return settings.entries_in_flight_max if enough else settings.small_entries_in_flight_max
+
+    def _may_be_under_way(self) -> bool:
+        """Whether another entry may be."""
+        few_bytes = self._under_way_bytes < self._settings.entries_in_flight_bytes
+        return few_bytes and len(self._under_way) < self._in_flight_max()
+
+    def propose(self, consensus: Consensus, now: float) -> bool:
+        """Gives the engine as many entries as one turn and what is under way have room for, if this replica
+        may propose. Returns whether only the turn had none: then the next one goes on."""
+        proposed_bytes = 0
+        while self._waiting and self._may_be_under_way() and consensus.may_propose(now):
+            if proposed_bytes and proposed_bytes + len(self._waiting[0][0]) > self._settings.turn_bytes_max:
+                return True
+            commands, answers = self.take()
+            if not answers:
+                continue
+            index = consensus.append(entry_payload(commands))
+            if index is None:
+                raise ConsensusViolated("the engine refused a proposal while it leads")
+            self.proposed(index, consensus.term, answers, len(commands))
+            proposed_bytes += len(commands)
+        return False
+
+    def proposed(self, index: int, term: int, answers: Answers, size_bytes: int = 0) -> None:
+        self._under_way[index] = (term, size_bytes, answers)
+        self._under_way_bytes += size_bytes
+
+    def applied(self, index: int, term: int, outcomes: Sequence[Any]) -> None:
+        proposed_term, size_bytes, answers = self._under_way.pop(index, (term, 0, []))
+        self._under_way_bytes -= size_bytes
+        if proposed_term != term:  # another leader's entry took the place: ours can never be committed
+            _refuse(answers, NotLeader(None))
+            return
+        for answer, outcome in zip(answers, outcomes, strict=False):
+            if not answer.done():
+                answer.set_result(outcome)
+
+    def lose_leadership(self, leader: str | None) -> None:
+        waiting, self._waiting = self._waiting, deque()
+        self._waiting_bytes = self._waiting_cost_us = 0
+        under_way, self._under_way, self._under_way_bytes = self._under_way, {}, 0
+        _refuse([answer for _, _, answer in waiting], NotLeader(leader))
+        for _, _, answers in under_way.values():
+            _refuse(answers, Unknown("leadership was lost while the command was under way"))
+
+
+def _refuse(answers: Answers, refusal: Exception) -> None:
+    for answer in answers:
+        if not answer.done():
+            answer.set_exception(refusal)

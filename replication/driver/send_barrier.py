@@ -1,0 +1,48 @@
+"""What may leave before the journal is written, and what must wait for it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tarry.proto.tarry_peer_pb2 import PeerMessage
+from tarry.replication.journal.journal import Journal
+from tarry.replication.transport.peer_transport import Transport
+
+BULK: Final = frozenset({"append", "need_snapshot"})
+
+
+class Sending:
+    def __init__(self, journal: Journal, transport: Transport) -> None:
+        self._journal = journal
+        self._transport = transport
+
+    def split(
+        self, outbox: list[tuple[str, PeerMessage]]
+    ) -> tuple[list[tuple[str, PeerMessage]], list[tuple[str, PeerMessage]]]:
+        """What promises nothing that the next power loss could take back: see `_is_free`."""
+        early: list[tuple[str, PeerMessage]] = []
+        late: list[tuple[str, PeerMessage]] = []
+        for addressed in outbox:
+            (early if self._is_free(addressed[1]) else late).append(addressed)
+        return early, late
+
+    def _is_free(self, message: PeerMessage) -> bool:
+        """Appends with a commit index that is durable here; heartbeats and their answers, whose promise
+        ends with the process and is made good by electing nobody right after a start. All in a durable
+        term only."""
+        term, index = self._journal.durable_term, self._journal.durable_index
+        kind = message.WhichOneof("body")
+        if kind == "append":
+            return message.append.term == term and message.append.commit_index <= index
+        if kind == "heartbeat":
+            return message.heartbeat.term == term
+        return kind == "heartbeat_reply" and message.heartbeat_reply.term == term
+
+    def send(self, outbox: list[tuple[str, PeerMessage]]) -> None:
+        """Appends, and the NeedSnapshot that is numbered with them, go as bulk."""
+        by_stream: dict[tuple[str, bool], list[bytes]] = {}
+        for peer, message in outbox:
+            bulk = message.WhichOneof("body") in BULK
+            by_stream.setdefault((peer, bulk), []).append(message.SerializeToString())
+        for (peer, bulk), messages in by_stream.items():
+            self._transport.send(peer, messages, bulk=bulk)

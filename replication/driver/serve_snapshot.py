@@ -1,0 +1,69 @@
+"""Sends the leader's state to a follower that lacks entries which the journal no longer holds."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from functools import partial
+
+import google_crc32c
+
+from tarry.proto.tarry_peer_pb2 import FetchSnapshotResponse, LogPosition, SnapshotChunk, SnapshotManifest
+from tarry.proto.tarry_peer_pb2 import SnapshotFile as SnapshotFileProto
+from tarry.replication.replica import Core
+from tarry.replication.snapshot.transfer import (
+    CHUNK_BYTES,
+    Manifest,
+    OpenSnapshot,
+    SnapshotFailed,
+    SnapshotSource,
+)
+
+
+async def serve(
+    core: Core, source: SnapshotSource | None, kept: Sequence[SnapshotFileProto] = ()
+) -> AsyncIterator[FetchSnapshotResponse]:
+    """Raises SnapshotFailed."""
+    if source is None:
+        raise SnapshotFailed("this replica serves no snapshots")
+    core.given_away.add(core.applied)  # what comes behind it stays in the journal
+    opened = await source.open_snapshot()
+    try:
+        manifest = opened.manifest
+        yield FetchSnapshotResponse(manifest=_manifest_message(core, manifest))
+        left = {file.name: file for file in kept}
+        for place, file in enumerate(manifest.files):
+            begun = await core.run_blocking(partial(_begun, opened, place, left.get(file.name)))
+            for offset in range(begun, file.size_bytes, CHUNK_BYTES):
+                size_bytes = min(CHUNK_BYTES, file.size_bytes - offset)
+                data = await core.run_blocking(partial(opened.read, place, offset, size_bytes))
+                crc = google_crc32c.value(data)
+                yield FetchSnapshotResponse(
+                    chunk=SnapshotChunk(file=place, offset=offset, data=data, crc32c=crc)
+                )
+    finally:
+        opened.close()
+
+
+def _begun(opened: OpenSnapshot, place: int, kept: SnapshotFileProto | None) -> int:
+    """Return how much of a file need not be sent: all that is kept, if it is the same here, or nothing."""
+    if kept is None or kept.size_bytes > opened.manifest.files[place].size_bytes:
+        return 0
+    crc = 0
+    for offset in range(0, kept.size_bytes, CHUNK_BYTES):
+        size_bytes = min(CHUNK_BYTES, kept.size_bytes - offset)
+        crc = google_crc32c.extend(crc, opened.read(place, offset, size_bytes))
+    return kept.size_bytes if crc == kept.crc32c else 0
+
+
+def _manifest_message(core: Core, manifest: Manifest) -> SnapshotManifest:
+    journal, index = core.journal, manifest.index
+    term = journal.term_at(index)
+    if term is None or index > core.consensus.commit_index:
+        raise SnapshotFailed(f"entry {index} is not in the journal")
+    position = LogPosition(index=index, term=term, chain=journal.chain_at(index))
+    position.members.CopyFrom(core.membership.at(index))
+    files = [
+        SnapshotFileProto(name=file.name, size_bytes=file.size_bytes, crc32c=file.crc32c)
+        for file in manifest.files
+    ]
+    return SnapshotManifest(position=position, files=files)

@@ -1,0 +1,172 @@
+"""The format of a journal's records, and what a storage has to do for it.
+
+    entry   key: index   value: term u64, crc32c u32, chain u64, payload   (little-endian)
+    head    crc32c u32, JournalHead
+
+The chain is a hash over all entries so far: where two logs have equal chains they are equal up to there.
+A payload is a byte that says which kind of entry it is, and its message.
+"""
+
+from __future__ import annotations
+
+import bisect
+import hashlib
+import struct
+from array import array
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias
+
+import google_crc32c
+
+from tarry.proto.tarry_peer_pb2 import JournalHead, MembershipChange
+
+Entry: TypeAlias = tuple[bytes, int, int]
+"""Payload (kind byte first), index, term: the shape in which pysyncobj knows an entry."""
+
+MEMBERSHIP = 2
+NO_OP_PAYLOAD = b"\x01"
+
+_HEADER = struct.Struct("<QIQ")  # term, crc32c of the payload, chain
+_LINK = struct.Struct("<QQQI")  # chain before, index, term, crc32c
+_CRC = struct.Struct("<I")
+
+
+class StorageFull(Exception):
+    """`Storage.grow()`, then write again."""
+
+
+class JournalDamaged(Exception):
+    """A synced record is not what was written. The replica must not start: what it has promised may be
+    gone. Replace its disk and let it join anew as a learner."""
+
+
+class JournalMisused(Exception):
+    """A change that would lose committed entries, or the last two: a bug. The process must end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What one write makes durable, in this order: delete from, put, delete below, head."""
+
+    delete_from: int | None
+    puts: Sequence[tuple[int, bytes]]
+    delete_below: int | None
+    head: bytes
+    last_index: int
+    term: int
+    spoken: Set[str] = frozenset()
+
+
+@dataclass(slots=True)
+class Staged:
+    """Changes that wait for the next batch."""
+
+    delete_from: int | None = None
+    puts: dict[int, bytes] = field(default_factory=dict)
+    delete_below: int | None = None
+    head: bool = False
+
+    def any(self) -> bool:
+        return self.head or bool(self.puts) or self.delete_from is not None or self.delete_below is not None
+
+
+class Storage(Protocol):
+    """Where a journal rests. Any error other than those named is fatal to the process."""
+
+    def read_head(self) -> bytes | None: ...
+
+    def read(self, index: int) -> bytes | None: ...
+
+    def scan(self, first: int) -> Iterator[tuple[int, bytes]]:
+        """The records from index `first` on, in order, at least up to the first that is missing."""
+
+    def write(self, batch: Batch) -> None:
+        """All of the batch or none of it; durable on return. Raises StorageFull, nothing having changed."""
+
+    def grow(self) -> None:
+        """Makes room. Nobody may be reading or writing meanwhile."""
+
+    def close(self) -> None: ...
+
+
+class Sizes:
+    """Bytes up to and with each entry, at 8 bytes an entry: what compaction keeps is measured in them."""
+
+    def __init__(self) -> None:
+        self._ends = array("Q")
+
+    def push(self, size_bytes: int) -> None:
+        self._ends.append((self._ends[-1] if self._ends else 0) + size_bytes)
+
+    def cut(self, position: int) -> None:
+        del self._ends[position:]
+
+    def drop(self, count: int) -> None:
+        del self._ends[:count]
+
+    def start_retaining(self, first: int, index: int, bytes_max: int) -> int:
+        end = self._ends[index - first]
+        return first + bisect.bisect_left(self._ends, max(0, end - bytes_max), 0, index - first)
+
+
+def chain_after(before: int, index: int, term: int, crc: int) -> int:
+    digest = hashlib.blake2b(_LINK.pack(before, index, term, crc), digest_size=8).digest()
+    return int.from_bytes(digest, "little")
+
+
+def encode(payload: bytes, index: int, term: int, chain_before: int) -> tuple[bytes, int]:
+    """(stored form, chain)."""
+    crc = google_crc32c.value(payload)
+    chain = chain_after(chain_before, index, term, crc)
+    return _HEADER.pack(term, crc, chain) + payload, chain
+
+
+def mark(term: int, chain: int) -> bytes:
+    """The stored form of an entry that stands for all up to it; its chain is given."""
+    return _HEADER.pack(term, google_crc32c.value(NO_OP_PAYLOAD), chain) + NO_OP_PAYLOAD
+
+
+def follows(entry: Entry, chain: int, chain_before: int) -> bool:
+    payload, index, term = entry
+    return chain == chain_after(chain_before, index, term, google_crc32c.value(payload))
+
+
+def decode(index: int, value: bytes) -> tuple[Entry, int]:
+    """(entry, its chain). Raises JournalDamaged."""
+    if len(value) <= _HEADER.size:
+        raise JournalDamaged(f"entry {index} is cut short")
+    term, crc, chain = _HEADER.unpack_from(value)
+    payload = value[_HEADER.size :]
+    if google_crc32c.value(payload) != crc:
+        raise JournalDamaged(f"entry {index}: checksum")
+    return (payload, index, term), chain
+
+
+def seal(head: bytes) -> bytes:
+    return _CRC.pack(google_crc32c.value(head)) + head
+
+
+def read_head(storage: Storage) -> JournalHead:
+    sealed = storage.read_head()
+    if sealed is None:
+        return JournalHead()
+    if len(sealed) < _CRC.size or seal(sealed[_CRC.size :]) != sealed:
+        raise JournalDamaged("head: checksum")
+    return JournalHead.FromString(sealed[_CRC.size :])
+
+
+REGULAR = 0
+
+
+def entry_payload(commands: bytes) -> bytes:
+    """`commands`: a serialized LogEntry."""
+    return bytes((REGULAR,)) + commands
+
+
+def membership_payload(change: MembershipChange) -> bytes:
+    return bytes((MEMBERSHIP,)) + change.SerializeToString(deterministic=True)
+
+
+def is_regular(entry: Entry) -> bool:
+    return entry[0][0] == REGULAR

@@ -1,0 +1,218 @@
+"""One replica's Raft, told and asked by name: the engine without any of the guards."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tarry.replication.clock import Clock
+from tarry.replication.journal.journal import Journal
+from tarry.replication.raft.guarded_syncobj import GuardedSyncObj, Member, Seam, configuration, set_time
+from tarry.replication.settings import ReplicationSettings
+from tarry.replication.status import Role
+
+ROLES = (Role.FOLLOWER, Role.CANDIDATE, Role.LEADER)  # by the engine's numbers
+
+
+class Engine:
+    """Everything happens inside a call, at the clock's time of then."""
+
+    def __init__(
+        self,
+        *,
+        node: str,
+        members: Mapping[str, str],
+        journal: Journal,
+        clock: Clock,
+        rng: random.Random,
+        settings: ReplicationSettings,
+        applied_index: int,
+        on_send: Callable[[str, dict[str, Any]], None],
+    ) -> None:
+        """`members`: addresses by node as of the journal's first entry; later changes are in the journal."""
+        self._clock = clock
+        self._settings = settings
+        self._journal = journal
+        self.patience_s = settings.patience_ms / 1000
+        """How much longer than usual the leader may be silent."""
+        low, high = settings.election_min_ms / 1000, settings.election_max_ms / 1000
+        set_time(clock)
+        self._raft = GuardedSyncObj(
+            node,
+            [name for name in sorted(members) if name != node],
+            configuration(settings, journal),
+            Seam(on_send),
+            lambda: low + (high - low) * rng.random() + self.patience_s,
+            clock.monotonic(),
+            settings.append_bytes,
+        )
+        self._nodes: dict[str, Member] = {}
+        for index, payload in journal.membership_changes:  # effective once in the log, not once applied (S19)
+            self._raft.change_cluster(payload)
+            self._raft.change_index = index
+        self.advance_commit(applied_index)
+        self.applied(applied_index)
+
+    # State
+
+    @property
+    def role(self) -> Role:
+        return ROLES[self._raft._SyncObj__raftState]
+
+    @property
+    def term(self) -> int:
+        return int(self._raft._SyncObj__raftCurrentTerm)
+
+    @property
+    def leader(self) -> str | None:
+        leader = self._raft._SyncObj__raftLeader
+        return None if leader is None else str(leader.id)
+
+    @property
+    def commit_index(self) -> int:
+        return int(self._raft._SyncObj__raftCommitIndex)
+
+    @property
+    def no_op_index(self) -> int:
+        """Of this leadership. Until it is committed, nothing is known of what earlier leaders committed."""
+        return int(self._raft._SyncObj__noopIDx or 0)
+
+    @property
+    def voters(self) -> frozenset[str]:
+        """The other members."""
+        return frozenset(node.id for node in self._raft._SyncObj__otherNodes)
+
+    @property
+    def learners(self) -> frozenset[str]:
+        return frozenset(node.id for node in self._raft._SyncObj__readonlyNodes)
+
+    @property
+    def election_deadline(self) -> float:
+        return float(self._raft._SyncObj__raftElectionDeadline)
+
+    def match_index(self, peer: str) -> int:
+        return int(self._raft._SyncObj__raftMatchIndex.get(self._node(peer), 0))
+
+    def next_index(self, peer: str) -> int:
+        return int(self._raft._SyncObj__raftNextIndex.get(self._node(peer), 0))
+
+    # What happens
+
+    def deliver(self, peer: str, message: dict[str, Any]) -> None:
+        """A message that the guards have let through, in the engine's own form."""
+        self._enter()._SyncObj__onMessageReceived(self._node(peer), message)
+
+    def deliver_answer(self, peer: str, message: dict[str, Any]) -> None:
+        """One to an append: it takes back no patience."""
+        heard = self._raft._SyncObj__lastResponseTime
+        before = heard.get(self._node(peer), 0.0)
+        self.deliver(peer, message)
+        if self._node(peer) in heard:
+            heard[self._node(peer)] = max(before, heard[self._node(peer)])
+
+    def tick(self) -> None:
+        """Commits what a majority has, steps down without one, sends what is to be sent."""
+        self._enter()._onTick(0.0)
+
+    def campaign(self) -> None:
+        """Raises the term and asks for votes."""
+        raft = self._enter()
+        raft._SyncObj__raftElectionDeadline = 0.0
+        raft.may_campaign = True
+        raft._onTick(0.0)
+        raft.may_campaign = False
+
+    def append(self, payload: bytes) -> int | None:
+        """The entry's index; None: refused (not the leader, or a membership change while one is running)."""
+        if self.role is not Role.LEADER:
+            return None
+        before = self._journal.last_index
+        raft = self._enter()
+        raft._applyCommand(payload, None)
+        raft._checkCommandsToApply()
+        if self._journal.last_index == before:
+            return None
+        self.kick()
+        return before + 1
+
+    def kick(self) -> None:
+        """The next tick sends, due or not."""
+        self._raft._SyncObj__newAppendEntriesTime = 0.0
+
+    def kick_by(self, deadline: float) -> None:
+        self._raft._SyncObj__newAppendEntriesTime = min(self._raft._SyncObj__newAppendEntriesTime, deadline)
+
+    def rest_until(self, deadline: float) -> None:
+        """There is nothing to tell: heartbeats say that the leader lives."""
+        self._raft._SyncObj__newAppendEntriesTime = max(self._raft._SyncObj__newAppendEntriesTime, deadline)
+
+    @property
+    def append_deadline(self) -> float:
+        return float(self._raft._SyncObj__newAppendEntriesTime)
+
+    def postpone_election(self) -> None:
+        raft = self._enter()
+        raft._SyncObj__raftElectionDeadline = raft.now + raft.timeout()
+
+    def retry_election_at(self, deadline: float) -> None:
+        self._raft._SyncObj__raftElectionDeadline = deadline
+
+    def follow(self, term: int, leader: str | None = None) -> None:
+        """A higher term was seen: becomes a follower in it, having voted for nobody (L16)."""
+        raft = self._enter()
+        if term > self.term:
+            raft._SyncObj__setCurrentTerm(term, None)
+        raft._SyncObj__setState(0)
+        raft._SyncObj__raftLeader = None if leader is None else self._node(leader)
+
+    def applied(self, index: int) -> None:
+        self._raft._SyncObj__raftLastApplied = max(1, index)
+
+    def advance_commit(self, index: int) -> None:
+        """What has been applied here was committed, whatever the journal remembers of it."""
+        if index > self.commit_index:
+            self._raft._SyncObj__raftCommitIndex = min(index, self._journal.last_index)
+            self._journal.set_commit_index(self.commit_index)
+
+    def keep_next_index(self, peer: str, index: int) -> None:
+        """Pipelining: an answer to one append does not take back the sending of those after it."""
+        following = self._raft._SyncObj__raftNextIndex
+        node = self._node(peer)
+        following[node] = max(index, following[node])
+
+    def heard(self, peer: str, patience_s: float) -> None:
+        """A sign of life counts towards staying the leader, whatever it answers (L4)."""
+        self._raft._SyncObj__lastResponseTime[self._node(peer)] = self._clock.monotonic() + patience_s
+
+    # Who may be sent to
+
+    def reach(self, peer: str, reachable: bool) -> None:
+        nodes = self._raft._SyncObj__connectedNodes
+        (nodes.add if reachable else nodes.discard)(self._node(peer))
+
+    def reachable(self, peer: str) -> bool:
+        return self._node(peer) in self._raft._SyncObj__connectedNodes
+
+    def add_learner(self, peer: str) -> None:
+        self._enter()._SyncObj__readonlyNodes.add(self._node(peer))
+        self._raft._SyncObj__raftNextIndex[self._node(peer)] = self._journal.last_index + 1
+        self._raft._SyncObj__raftMatchIndex[self._node(peer)] = 0
+
+    def drop_learner(self, peer: str) -> None:
+        self._raft._SyncObj__readonlyNodes.discard(self._node(peer))
+        if peer not in self.voters:
+            self._raft._SyncObj__raftNextIndex.pop(self._node(peer), None)
+            self._raft._SyncObj__raftMatchIndex.pop(self._node(peer), None)
+
+    def _enter(self) -> GuardedSyncObj:
+        """The engine reads time from a global of its module; several engines may live in one process."""
+        set_time(self._clock)
+        self._raft.now = self._clock.monotonic()
+        return self._raft
+
+    def _node(self, peer: str) -> Member:
+        node = self._nodes.get(peer)
+        if node is None:
+            node = self._nodes[peer] = Member(peer)
+        return node

@@ -1,0 +1,198 @@
+"""pysyncobj behind a seam: the only file that knows it.
+
+Kept of it: terms, votes, log matching, commit, sending of entries. Not used: its sockets, threads, pickles,
+files, dumps, code versions, method registry, and its applying of commands. Everything it would send comes
+out through `on_send`; everything that it would do by itself is switched off or overridden below, each with
+its reason. The rules that make it safe are in guard/ and are applied in consensus.py.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pysyncobj.syncobj
+from pysyncobj import SyncObj, SyncObjConf
+from pysyncobj.node import Node
+from pysyncobj.transport import Transport
+
+from tarry.proto.tarry_peer_pb2 import MembershipChange
+from tarry.replication.clock import Clock
+from tarry.replication.journal.journal import Journal
+from tarry.replication.journal.records import MEMBERSHIP
+from tarry.replication.raft.guard import engine_audit
+from tarry.replication.raft.journal_view import JournalView
+from tarry.replication.settings import ReplicationSettings
+
+pysyncobj.syncobj.createJournal = lambda journal: journal  # the configuration carries ours
+
+
+class Member(Node):  # type: ignore[misc]
+    """The engine iterates over sets of these: their order must not depend on the process's hash seed."""
+
+    def __hash__(self) -> int:
+        return zlib.crc32(self.id.encode())
+
+
+class Seam(Transport):  # type: ignore[misc]
+    """The transport that the engine sees: always ready, connects nobody, hands every message out."""
+
+    ready = True
+
+    def __init__(self, on_send: Callable[[str, dict[str, Any]], None]) -> None:
+        super().__init__(None, None, [])
+        self._on_send = on_send
+
+    def send(self, node: Node, message: dict[str, Any]) -> bool:
+        self._on_send(node.id, message)
+        return True
+
+    def tryGetReady(self) -> None:  # noqa: N802
+        """Always is."""
+
+    def addNode(self, node: Node) -> None:  # noqa: N802
+        """Members come from the journal."""
+
+    def dropNode(self, node: Node) -> None:  # noqa: N802
+        """Members come from the journal."""
+
+    def destroy(self) -> None:
+        """Holds nothing."""
+
+
+class _NoPoller:
+    def poll(self, timeout: float) -> None:
+        """There are no sockets to poll."""
+
+
+class _NoDumps:
+    """The engine's snapshots are never made; a follower that needs one is told so by us."""
+
+    def getTransmissionData(self, transmission: object) -> None:  # noqa: N802
+        return None
+
+    def cancelTransmisstion(self, transmission: object) -> None:  # noqa: N802
+        return None
+
+
+class GuardedSyncObj(SyncObj):  # type: ignore[misc]
+    def __init__(
+        self,
+        node: str,
+        others: Sequence[str],
+        conf: SyncObjConf,
+        seam: Seam,
+        timeout: Callable[[], float],
+        now: float,
+        append_bytes: int,
+    ) -> None:
+        self.timeout = timeout
+        self._append_bytes = append_bytes
+        self.now = now
+        self.may_campaign = False
+        self.change_index = 0  # of the latest membership entry in the log
+        super().__init__(Member(node), [Member(other) for other in others], conf, transport=seam)
+        self._poller = _NoPoller()
+        self._SyncObj__serializer = _NoDumps()
+
+    def _SyncObj__generateRaftTimeout(self) -> float:  # noqa: N802
+        """Randomness is injected."""
+        return self.timeout()
+
+    def _SyncObj__getEntries(  # noqa: N802
+        self,
+        fromIDx: int,  # noqa: N803
+        count: int | None = None,
+        maxSizeBytes: int | None = None,  # noqa: N803
+    ) -> Sequence[Any]:
+        """Small appends: each is answered, and by its answers the window is set. The engine's own limit is
+        also the size from which it would pickle an entry, so it must exceed all of them."""
+        limit = None if maxSizeBytes is None else min(maxSizeBytes, self._append_bytes)
+        entries: Sequence[Any] = super()._SyncObj__getEntries(fromIDx, count, limit)
+        return entries
+
+    def _SyncObj__connectedToAnyone(self) -> bool:  # noqa: N802
+        """Asked only before it campaigns: the pre-vote decides, not the sockets (L1, L17)."""
+        return self.may_campaign
+
+    def _SyncObj__applyLogEntries(self) -> bool:  # noqa: N802
+        """The driver applies, within a budget, outside of the tick (S13, S14, L7, L13, L14)."""
+        return False
+
+    def _SyncObj__tryLogCompaction(self) -> None:  # noqa: N802
+        """The journal's start moves when the state machine says so (S9, S10, S12, S21)."""
+
+    def _SyncObj__loadDumpFile(self, clearJournal: bool) -> None:  # noqa: N802, N803
+        raise AssertionError("there are no dumps")
+
+    def _SyncObj__doApplyCommand(self, command: bytes) -> None:  # noqa: N802
+        raise AssertionError("the engine applies nothing")
+
+    def _SyncObj__parseChangeClusterRequest(self, command: bytes) -> tuple[str, str, Node] | None:  # noqa: N802
+        """Membership in our own encoding: nothing is ever unpickled (S20)."""
+        if command[0] != MEMBERSHIP:
+            return None
+        change = MembershipChange.FromString(command[1:])
+        return "rem" if change.remove else "add", change.node, Member(change.node)
+
+    def _SyncObj__changeCluster(self, request: tuple[str, str, Node]) -> bool:  # noqa: N802
+        """One change at a time: the engine checks the index of the running one but never sets it (S7)."""
+        if self._SyncObj__raftLastApplied < self.change_index:
+            return False
+        changed: bool = super()._SyncObj__changeCluster(request)
+        if changed:
+            self.change_index = self._SyncObj__getCurrentLogIndex() + 1
+        return changed
+
+    def _SyncObj__doChangeCluster(self, request: tuple[str, str, Node], reverse: bool = False) -> bool:  # noqa: N802
+        """A learner that becomes a member keeps what it already has."""
+        node = request[2]
+        match, following = self._SyncObj__raftMatchIndex.get(node), self._SyncObj__raftNextIndex.get(node)
+        changed: bool = super()._SyncObj__doChangeCluster(request, reverse)
+        if changed and node in self._SyncObj__otherNodes and match is not None:
+            self._SyncObj__raftMatchIndex[node], self._SyncObj__raftNextIndex[node] = match, following
+        self._SyncObj__readonlyNodes.discard(node)
+        return changed
+
+    def change_cluster(self, payload: bytes) -> None:
+        request = self._SyncObj__parseChangeClusterRequest(payload)
+        if request is not None:
+            self._SyncObj__doChangeCluster(request)
+
+    def _SyncObj__setState(self, state: int) -> None:  # noqa: N802
+        """Who steps down waits like everybody else before it asks to be elected (L17)."""
+        if self._SyncObj__raftState == 2 and state != 2:
+            self._SyncObj__raftElectionDeadline = self.now + self.timeout()
+        super()._SyncObj__setState(state)
+
+
+def set_time(clock: Clock) -> None:
+    """The engine reads time from a global of its module: to be set before each call, for several engines
+    may live in one process."""
+    pysyncobj.syncobj.monotonicTime = clock.monotonic
+
+
+def check_source() -> None:
+    """Raises audit.NotAudited unless the engine's source is the one that was read."""
+    engine_audit.check(Path(pysyncobj.syncobj.__file__).parent)
+
+
+def configuration(settings: ReplicationSettings, journal: Journal) -> SyncObjConf:
+    return SyncObjConf(
+        autoTick=False,
+        appendEntriesUseBatch=True,
+        appendEntriesPeriod=settings.heartbeat_ms / 1000,
+        appendEntriesBatchSizeBytes=settings.append_bytes_max,
+        raftMinTimeout=settings.election_min_ms / 1000,
+        raftMaxTimeout=settings.election_max_ms / 1000,
+        leaderFallbackTimeout=settings.fallback_ms / 1000,
+        connectionTimeout=max(3.5, settings.election_max_ms / 1000),
+        commandsWaitLeader=False,
+        useFork=False,
+        fullDumpFile=None,
+        logCompactionMinEntries=10**9,
+        dynamicMembershipChange=True,
+        journalFile=JournalView(journal),
+    )

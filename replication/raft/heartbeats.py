@@ -1,0 +1,175 @@
+"""What a leader says and relies on: heartbeats, lease, transfer; rules in guard/lease.py and transfer.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tarry.proto.tarry_peer_pb2 import Heartbeat, HeartbeatReply, TimeoutNow
+from tarry.replication.clock import Clock
+from tarry.replication.journal.journal import Journal
+from tarry.replication.raft.elections import Elections
+from tarry.replication.raft.engine import Engine
+from tarry.replication.raft.guard.lease import Lease
+from tarry.replication.raft.guard.peer_clock import PeerClock
+from tarry.replication.raft.guard.transfer import Phase, Transfer
+from tarry.replication.raft.outbox import Outbox
+from tarry.replication.settings import ReplicationSettings
+from tarry.replication.status import Role
+
+
+class Leading:
+    def __init__(
+        self,
+        *,
+        engine: Engine,
+        journal: Journal,
+        outbox: Outbox,
+        elections: Elections,
+        transfer: Transfer,
+        clock: Clock,
+        settings: ReplicationSettings,
+        applied_index: int,
+        heartbeat: Callable[[float], bytes],
+    ) -> None:
+        self._engine = engine
+        self._journal = journal
+        self._outbox = outbox
+        self._elections = elections
+        self.transfer = transfer
+        self._clock = clock
+        self._settings = settings
+        self._heartbeat = heartbeat
+        self._heard: list[tuple[str, bytes]] = []
+        self._lease = Lease()
+        self.peer_clocks: dict[str, PeerClock] = {}
+        self.applied = applied_index
+        self.applied_by: dict[str, int] = {}
+        self.heartbeat_at = 0.0
+        self.interval_s = settings.heartbeat_ms / 1000
+        self._beaten_at = 0.0
+        self._stirred_at = 0.0
+
+    def has_lease(self, now: float) -> bool:
+        """No other replica can have been elected by now. Whoever answers heartbeats promises nothing against
+        an election that this leader has asked for."""
+        handing_over = self.transfer.phase is Phase.HANDING_OVER
+        leads = self._engine.role is Role.LEADER and not handing_over
+        return leads and self._lease.valid(now, self._engine.voters)
+
+    def may_serve(self, now: float) -> bool:
+        return self.may_propose(now) and self.applied >= self._engine.no_op_index
+
+    def may_propose(self, now: float) -> bool:
+        """A leader without a lease takes nothing on: it may have been replaced."""
+        return self.has_lease(now) and not self.transfer.running
+
+    def knows_commits_by_lease(self, now: float) -> bool:
+        return self.has_lease(now) and self._engine.commit_index >= self._engine.no_op_index
+
+    def confirmed_since(self, since: float) -> bool:
+        """Whether a majority has answered a heartbeat sent at `since` or later, and earlier terms' commits
+        are known."""
+        leads = self._engine.role is Role.LEADER and self._engine.commit_index >= self._engine.no_op_index
+        return leads and self._lease.confirmed(self._engine.voters) >= since
+
+    @property
+    def confirmed_s(self) -> float:
+        """Send time of the latest heartbeats that a majority has answered, infinite where it is alone."""
+        return self._lease.confirmed(self._engine.voters)
+
+    def stir(self, now: float) -> bool:
+        """Something changes: heartbeats come at their usual pace. Whether the next comes sooner for that."""
+        self._stirred_at = now
+        usual = self._beaten_at + self._settings.heartbeat_ms / 1000
+        sooner = usual < self.heartbeat_at
+        self.heartbeat_at = min(usual, self.heartbeat_at)
+        return sooner
+
+    def send_heartbeats(self, now: float) -> None:
+        state = self._heartbeat(now)  # may stir
+        quiet = now - self._stirred_at >= self._settings.quiet_after_ms / 1000
+        patience_ms = self._settings.patience_ms if quiet else 0
+        self.interval_s = (self._settings.heartbeat_ms + patience_ms) / 1000
+        self._beaten_at, self.heartbeat_at = now, now + self.interval_s
+        beat = Heartbeat(
+            term=self._engine.term,
+            sent=now,
+            wall_ms=self._clock.wall_ms(),
+            transfer_number=self.transfer.number,
+            state=state,
+            patience_ms=patience_ms,
+        )
+        for peer in sorted(self._engine.voters | self._engine.learners):
+            self._outbox.say(peer, heartbeat=beat)
+
+    def on_heartbeat(self, peer: str, beat: Heartbeat) -> None:
+        if self._elections.is_stale(peer, beat.term):
+            return
+        self._elections.demand_one_leader(peer, beat.term)
+        if (
+            beat.term > self._engine.term
+            or self._engine.leader != peer
+            or self._engine.role is Role.CANDIDATE
+        ):
+            self._engine.follow(beat.term, peer)
+        patience_ms = min(beat.patience_ms, self._settings.patience_ms)
+        self._elections.hear_leader(peer, beat.term, patience_ms / 1000)
+        self._engine.patience_s = patience_ms / 1000
+        self._elections.contact.void_transfers_below(beat.transfer_number)
+        self._engine.postpone_election()
+        self._clock_of(peer).hear(self._clock, beat.wall_ms)
+        self._heard.append((peer, beat.state))
+        reply = HeartbeatReply(
+            term=self._engine.term,
+            sent=beat.sent,
+            wall_ms=self._clock.wall_ms(),
+            applied_index=self.applied,
+            patience_ms=patience_ms,
+        )
+        self._outbox.say(peer, heartbeat_reply=reply)
+
+    def on_heartbeat_reply(self, peer: str, reply: HeartbeatReply) -> None:
+        if self._elections.is_ahead(reply.term) or not self._elections.is_of_this_leadership(reply.term):
+            return
+        now = self._clock.monotonic()
+        self._lease.echo(peer, reply.sent, now, self._settings.lease_s(reply.patience_ms))
+        self.transfer.hears(peer, now)
+        self._clock_of(peer).answer(self._clock, reply.sent, reply.wall_ms)
+        self._engine.heard(peer, reply.patience_ms / 1000)
+        self.applied_by[peer] = reply.applied_index
+
+    def advance_transfer(self, now: float) -> None:
+        transfer = self.transfer
+        if not transfer.running:
+            return
+        self.stir(now)
+        if transfer.is_over(now, self._settings.transfer_silence_ms / 1000):
+            transfer.give_up()
+            self._lease.begin(now)
+            self.send_heartbeats(now)
+        elif transfer.phase is Phase.DRAINING:
+            last = self._journal.last_index
+            if self.applied >= last and self._engine.match_index(transfer.target) >= last:
+                transfer.tell(now)
+                self.send_heartbeats(now)
+        elif transfer.phase is Phase.TELLING and self._lease.has_echoed(transfer.target, transfer.told_at):
+            transfer.hand_over()
+        if transfer.phase is Phase.HANDING_OVER and now >= transfer.resend_at:
+            transfer.resend_at = now + self._settings.transfer_resend_ms / 1000
+            request = TimeoutNow(term=self._engine.term, transfer_number=transfer.number)
+            self._outbox.say(transfer.target, timeout_now=request)
+
+    def _clock_of(self, peer: str) -> PeerClock:
+        return self.peer_clocks.setdefault(peer, PeerClock())
+
+    def take_heard(self) -> list[tuple[str, bytes]]:
+        """(leader, dispatcher's state) of the heartbeats received."""
+        heard, self._heard = self._heard, []
+        return heard
+
+    def observe(self) -> None:
+        """The role or the term has changed."""
+        self._lease.begin(self._clock.monotonic())
+        self.transfer.lead()
+        self.stir(self._clock.monotonic())
+        self.heartbeat_at = 0.0

@@ -1,0 +1,184 @@
+"""Entries from the leader, and what the others answer; the rules are in guard/appends.py and flow.py."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tarry.proto.tarry_peer_pb2 import Append, Appended, NeedSnapshot, PeerMessage
+from tarry.replication.clock import Clock
+from tarry.replication.journal.journal import Journal
+from tarry.replication.raft.elections import Elections
+from tarry.replication.raft.engine import Engine
+from tarry.replication.raft.guard import appends
+from tarry.replication.raft.guard.flow_control import Flow
+from tarry.replication.raft.outbox import Outbox
+from tarry.replication.settings import ReplicationSettings
+
+
+class Appending:
+    def __init__(
+        self,
+        *,
+        engine: Engine,
+        journal: Journal,
+        outbox: Outbox,
+        elections: Elections,
+        clock: Clock,
+        settings: ReplicationSettings,
+    ) -> None:
+        self._engine = engine
+        self._journal = journal
+        self._outbox = outbox
+        self._elections = elections
+        self._clock = clock
+        self._settings = settings
+        self._linked: set[str] = set()
+        self._flows: dict[str, Flow] = {}
+        self._snapshot_source: str | None = None
+        self._told: dict[str, int] = {}  # the latest commit index, by peer
+        self.sent_at = 0.0
+
+    def linked(self, peer: str) -> bool:
+        return peer in self._linked
+
+    def link(self, peer: str, up: bool) -> None:
+        """The way to a peer has opened or broken."""
+        (self._linked.add if up else self._linked.discard)(peer)
+        self._flow(peer).forget()
+        self._told.pop(peer, None)
+        self._engine.reach(peer, up)
+        if up:
+            self._engine.kick()
+
+    def on_append(self, peer: str, append: Append) -> None:
+        if self._elections.is_stale(peer, append.term):
+            return
+        self._elections.demand_one_leader(peer, append.term)
+        self._elections.hear_leader(peer, append.term)
+        plan = appends.plan(append, self._journal, self._engine.commit_index)
+        first = plan.prev_index + 1
+        self._engine.deliver(
+            peer,
+            {
+                "type": "append_entries",
+                "term": append.term,
+                "commit_index": plan.commit_index,
+                "entries": [(entry.payload, first + i, entry.term) for i, entry in enumerate(plan.entries)],
+                "prevLogIdx": plan.prev_index,
+                "prevLogTerm": plan.prev_term,
+            },
+        )
+        self._outbox.say(
+            peer,
+            appended=Appended(
+                term=self._engine.term,
+                sequence=append.sequence,
+                next_index=plan.next_index,
+                success=plan.success,
+                reset=not plan.success,
+            ),
+        )
+
+    def on_appended(self, peer: str, answer: Appended) -> None:
+        if self._elections.is_ahead(answer.term) or not self._elections.is_of_this_leadership(answer.term):
+            return
+        if (
+            peer not in self._engine.voters | self._engine.learners
+            or answer.next_index > self._journal.last_index + 1
+        ):
+            return
+        flow, now = self._flow(peer), self._clock.monotonic()
+        flow.answered(answer.sequence, now)
+        if answer.reset and not flow.accepts_reset(answer.sequence):
+            return
+        following = self._engine.next_index(peer)
+        self._engine.deliver_answer(
+            peer,
+            {
+                "type": "next_node_idx",
+                "next_node_idx": answer.next_index,
+                "reset": answer.reset,
+                "success": answer.success,
+            },
+        )
+        if answer.success:
+            self._engine.keep_next_index(peer, following)
+        if self._engine.next_index(peer) <= self._journal.last_index:
+            self._engine.kick()
+
+    def on_need_snapshot(self, peer: str, need: NeedSnapshot) -> None:
+        """Unless there is one by now, which the leader cannot know: then it is told where to go on."""
+        if self._elections.is_stale(peer, need.term) or need.term != self._engine.term:
+            return
+        self._elections.hear_leader(peer, need.term)
+        if self._engine.commit_index < need.first_index:
+            self._snapshot_source = peer
+            return
+        following = self._engine.commit_index + 1
+        going_on = Appended(term=need.term, sequence=need.sequence, next_index=following, reset=True)
+        self._outbox.say(peer, appended=going_on)
+
+    def settled(self) -> bool:
+        """Whether every peer in reach has answered all it was sent, and been told what is committed."""
+        commit = self._engine.commit_index
+        return all(self._told.get(peer) == commit and not self._flow(peer).under_way for peer in self._linked)
+
+    def are_level(self) -> bool:
+        """Whether every peer in reach has, as far as it has answered, all there is."""
+        last = self._journal.last_index
+        return all(self._engine.match_index(peer) == last for peer in self._linked)
+
+    def take_snapshot_source(self) -> str | None:
+        """The leader that has said that this replica needs a snapshot."""
+        source, self._snapshot_source = self._snapshot_source, None
+        return source
+
+    def open_flows(self, now: float) -> None:
+        """The engine sends to whom it thinks connected: that is how it is held back (L3, L6)."""
+        for peer, flow in self._flows.items():
+            if flow.lost(now):
+                flow.forget()
+            self._engine.reach(peer, peer in self._linked and flow.open(now))
+
+    def send(self, peer: str, message: dict[str, Any]) -> None:
+        flow, now = self._flow(peer), self._clock.monotonic()
+        self.sent_at = now
+        if "serialized" in message:
+            first, number = self._journal.first_index, flow.sent(0, now)
+            need = NeedSnapshot(term=self._engine.term, first_index=first, sequence=number)
+            self._outbox.say(peer, need_snapshot=need)
+            flow.close_until(now + self._settings.heartbeat_ms / 1000)
+            self._engine.reach(peer, False)
+            return
+        entries = message["entries"]
+        size_bytes = sum(len(entry[0]) for entry in entries)
+        sent = PeerMessage()
+        append = sent.append  # filled in place: a copy of a megabyte costs as much as sending it
+        append.term = message["term"]
+        append.prev_index, append.prev_term = message["prevLogIdx"], message["prevLogTerm"]
+        if self._journal.first_index <= append.prev_index <= self._journal.last_index:
+            append.prev_chain = self._journal.chain_at(append.prev_index)
+        append.commit_index = self._told[peer] = message["commit_index"]
+        append.sequence = flow.sent(size_bytes, now)
+        for payload, _, term in entries:
+            append.entries.add(term=term, payload=payload)
+        self._outbox.put(peer, sent)
+        if not flow.open(now):
+            self._engine.reach(peer, False)
+
+    def _flow(self, peer: str) -> Flow:
+        if peer not in self._flows:
+            settings = self._settings
+            self._flows[peer] = Flow(
+                settings.window_bytes_max,
+                settings.window_bytes_min,
+                settings.window_delay_ms / 1000,
+                settings.fallback_ms / 1000,
+            )
+        return self._flows[peer]
+
+    def observe(self) -> None:
+        """The role or the term has changed."""
+        self._told.clear()
+        for flow in self._flows.values():
+            flow.forget()

@@ -1,0 +1,122 @@
+"""Who the members are: those of the journal's start, and every change in the log since, committed or not.
+
+A change counts as soon as it is in the log (Raft §6); cut from the log, it no longer does. Where a member
+listens is said by the entry that added it; of those a cluster was founded with, by the configuration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tarry.proto.tarry_peer_pb2 import MemberList, MembershipChange
+from tarry.replication.journal.journal import Journal
+
+
+def counts(origin: Origin, added: int) -> bool:
+    """Return whether a member's answers count; `added`: the incarnation that it was added with.
+
+    0: a founder, whom `driver.first_start` rules, or added before that was told: not who has begun as a
+    newcomer since.
+    """
+    return origin.incarnation == added if added else not origin.joined
+
+
+class Membership:
+    def __init__(self, journal: Journal, configured: Mapping[str, str]) -> None:
+        """`configured`: addresses by node. They say who the members are at a cluster's first start only;
+        later they only tell where its founders now listen."""
+        self._journal = journal
+        self._configured = configured
+        self.hearsay: dict[str, str] = {}
+        """Addresses by node, of members that others know of and this log has not: they may speak here and are
+        answered, or whoever missed the addition of a node could never hear it as its leader."""
+        if journal.members is None:
+            journal.set_members(configured)
+
+    def at(self, index: int) -> MemberList:
+        """As of an index not before the journal's start."""
+        addresses, added, returning = self._fold(index)
+        known = self.incarnations(index)
+        return MemberList(
+            addresses=addresses, added=sorted(added), returning=sorted(returning), incarnations=known
+        )
+
+    def incarnations(self, index: int | None = None) -> dict[str, int]:
+        """Of the members' journals, of those who were added since it is told; as of now, or of an index."""
+        known = dict(self._journal.incarnations)
+        for change in self._changes(self._journal.last_index if index is None else index):
+            known.pop(change.node, None)
+            if change.incarnation:
+                known[change.node] = change.incarnation
+        return known
+
+    def voters(self) -> dict[str, int]:
+        """The members, and the incarnations that they were added with, 0 where it is not told."""
+        known = self.incarnations()
+        return {node: known.get(node, 0) for node in self.current()}
+
+    def votes(self, node: str) -> bool:
+        """Whether this node, whose journal this is, votes: not a learner, nor removed (L12), nor one who was
+        added with another journal, which is lost."""
+        journal = self._journal
+        own = Origin(journal.incarnation, journal.joined)
+        added = self.voters().get(node)
+        return added is not None and counts(own, added)
+
+    def current(self) -> dict[str, str]:
+        """Addresses by node."""
+        addresses, added, _ = self._fold(self._journal.last_index)
+        return self._where(addresses, added)
+
+    def peers(self) -> frozenset[str]:
+        """Who may speak as a node: those named, those who have left to come back, and the configured ones."""
+        _, _, returning = self._fold(self._journal.last_index)
+        return frozenset((*self.named(), *returning, *self._configured))
+
+    def hear_of(self, members: Mapping[str, str]) -> None:
+        """Another member's word: it tells who may speak, not who votes."""
+        for node in members.keys() - self.named().keys():
+            self.hearsay[node] = members[node]
+
+    def named(self) -> dict[str, str]:
+        """Also those removed since the journal's start: one of them may yet be leader, and must be answered
+        (S23)."""
+        _, added, _ = self._fold(self._journal.last_index)
+        addresses = dict(self._journal.members or {})
+        for change in self._changes(self._journal.last_index):
+            if change.address or change.node not in addresses:
+                addresses[change.node] = change.address
+        return {**self.hearsay, **self._where(addresses, added)}
+
+    def _fold(self, index: int) -> tuple[dict[str, str], set[str], set[str]]:
+        """Addresses by node, who was added, and who has left to come back."""
+        journal = self._journal
+        addresses, added, returning = dict(journal.members or {}), set(journal.added), set(journal.returning)
+        for change in self._changes(index):
+            returning.discard(change.node)
+            if change.remove:
+                addresses.pop(change.node, None)
+                added.discard(change.node)
+                returning.update([change.node] if change.returns else [])
+            else:
+                addresses[change.node] = change.address
+                added.add(change.node)
+        return addresses, added, returning
+
+    def _changes(self, index: int) -> list[MembershipChange]:
+        changes = self._journal.membership_changes
+        return [MembershipChange.FromString(payload[1:]) for changed, payload in changes if changed <= index]
+
+    def _where(self, addresses: dict[str, str], added: set[str]) -> dict[str, str]:
+        configured = self._configured
+        return {n: a if n in added else configured.get(n, a) for n, a in addresses.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Which journal of a node's says something: an emptied folder begins another."""
+
+    incarnation: int
+    joined: bool = False
+    """It began as a newcomer's, not as a founder's."""

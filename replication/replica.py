@@ -1,0 +1,145 @@
+"""The state of one replica that its procedures share: its parts, and the turns in which they change."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tarry.replication.blocking import RunBlocking
+from tarry.replication.clock import Clock
+from tarry.replication.errors import NotLeader
+from tarry.replication.journal.journal import Journal
+from tarry.replication.loop_holds import Holds
+from tarry.replication.raft.consensus import Consensus
+from tarry.replication.raft.membership import Membership
+from tarry.replication.settings import ReplicationSettings
+from tarry.replication.status import Dropped, PeerStatus, ReplicationStatus, Role
+
+
+@dataclass(slots=True)
+class Core:
+    node: str
+    journal: Journal
+    membership: Membership
+    consensus: Consensus
+    """Another object after a snapshot: ask for it anew in every turn."""
+    clock: Clock
+    settings: ReplicationSettings
+    run_blocking: RunBlocking
+    applied: int
+    given_away: set[int] = field(default_factory=set)
+    """Indices of states that followers were given, and have not gone on from yet."""
+    dropped: Counter[tuple[str, Dropped]] = field(default_factory=Counter)
+    """Messages that count for nothing: by who said them, and why."""
+    waits_for: Sequence[str] = ()
+    """Members that have yet to say whether this node, which has no journal, has spoken before."""
+    stopping: bool = False
+    failure: BaseException | None = None
+    """Of something beside the turns; the next turn raises it."""
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
+    holds: Holds = field(default_factory=Holds)
+    _waiters: list[asyncio.Future[None]] = field(default_factory=list)
+
+    def fail(self, error: BaseException) -> None:
+        self.failure, self.stopping = error, True
+        self.wake.set()
+
+    def watch(self, task: asyncio.Task[None]) -> None:
+        """Done callback of a task that must not fail unseen."""
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self.fail(error)
+
+    def now(self) -> float:
+        return self.clock.monotonic()
+
+    def leads(self, term: int) -> bool:
+        """In that very term, so without a break."""
+        consensus = self.consensus
+        return consensus.role is Role.LEADER and consensus.term == term and not self.stopping
+
+    async def read_barrier(self) -> None:
+        """Return once the state here contains all that was acknowledged before the call (dissertation §6.4).
+
+        The commit index of the call is right if this replica led at some moment after it: by its lease, or by
+        a majority's answers to heartbeats sent since. Raises NotLeader.
+        """
+        since, term, floor = self.now(), self.consensus.term, self.consensus.commit_index
+        led = False
+        while self.leads(term):
+            consensus = self.consensus
+            led = led or consensus.confirmed_since(since) or consensus.knows_commits_by_lease(self.now())
+            if led and self.applied >= max(floor, consensus.no_op_index):
+                return
+            await self.next_turn()
+        raise self.not_leader()
+
+    def journal_start(self, index: int) -> int:
+        """Return where the journal may start once all up to ``index`` is in the machine's durable state.
+
+        Entries behind a state that was sent to a follower are retained until every follower has them, or the
+        byte limit is reached.
+        """
+        settings, consensus = self.settings, self.consensus
+        peers = consensus.peers if consensus.role is Role.LEADER else ()
+        behind = min(map(consensus.match_index, peers), default=index)
+        furthest = self.journal.start_retaining(index, settings.snapshot_retained_bytes_max)
+        self.given_away = {given for given in self.given_away if given >= max(behind + 1, furthest)}
+        usual = self.journal.start_retaining(index, settings.retained_bytes_max)
+        return min(self.given_away | {usual})
+
+    def status(self, peers: Mapping[str, str]) -> ReplicationStatus:
+        """Return the replica's status; `peers`: addresses by node."""
+        consensus, journal = self.consensus, self.journal
+        return ReplicationStatus(
+            node=self.node,
+            role=consensus.role,
+            leader=consensus.leader,
+            term=consensus.term,
+            commit_index=consensus.commit_index,
+            applied_index=self.applied,
+            first_index=journal.first_index,
+            last_index=journal.last_index,
+            members=self.membership.current(),
+            peers={peer: self._peer_status(peer, address) for peer, address in peers.items()},
+            may_serve=consensus.may_serve(self.now()),
+        )
+
+    def _peer_status(self, peer: str, address: str) -> PeerStatus:
+        consensus = self.consensus
+        clock = consensus.peer_clocks.get(peer)
+        heard = clock.heard if clock else None
+        offset_ms, error_ms = (clock.offset_ms(self.clock) if clock else None) or (None, 0.0)
+        return PeerStatus(
+            address=address,
+            connected=consensus.linked(peer),
+            voting=peer in consensus.voters,
+            match_index=consensus.match_index(peer) if consensus.role is Role.LEADER else 0,
+            clock_offset_ms=offset_ms,
+            clock_error_ms=error_ms,
+            rtt_ms=clock.rtt_ms if clock else None,
+            heard_ms_ago=None if heard is None else (self.now() - heard) * 1000,
+        )
+
+    def not_leader(self) -> NotLeader:
+        leader = self.consensus.leader
+        return NotLeader(None if leader == self.node else leader)
+
+    async def next_turn(self) -> None:
+        """Until the end of a turn."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        await waiter
+
+    @property
+    def awaited(self) -> bool:
+        """Whether somebody waits for the next turn."""
+        return bool(self._waiters)
+
+    def end_turn(self) -> None:
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)

@@ -1,0 +1,175 @@
+"""A whole state in place of a log that is no longer there.
+
+    follower                                      leader
+       │◄───────────── NeedSnapshot ─────────────────│  what it lacks is not in the journal any more
+       │── FetchSnapshot (what is here already) ────►│
+       │◄── manifest, chunks (each with checksum) ───│  SnapshotSource
+       │ SnapshotSink: side folder, proven, synced
+       │ journal: "installing" ─► sink.install(), adopt() ─► journal starts at the snapshot
+
+The engine's own snapshots are never used: they commit what they did not verify, load damage, and lower what
+was acknowledged (S2-S4, S9, S10, S17).
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+import google_crc32c
+
+from tarry.proto.tarry_peer_pb2 import (
+    FetchSnapshotResponse,
+    LogPosition,
+    SnapshotChunk,
+    SnapshotManifest,
+)
+from tarry.proto.tarry_peer_pb2 import SnapshotFile as SnapshotFileProto
+from tarry.replication.blocking import RunBlocking
+
+CHUNK_BYTES = 512 << 10
+
+
+class SnapshotFailed(Exception):
+    """The state could not be brought over. Nothing has changed here; it will be asked for again."""
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotFile:
+    name: str
+    size_bytes: int
+    crc32c: int
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    index: int
+    """Applied index of the state."""
+    files: Sequence[SnapshotFile]
+
+
+class OpenSnapshot(Protocol):
+    """A state that stays as it is while it is read, whatever happens to the machine."""
+
+    @property
+    def manifest(self) -> Manifest: ...
+
+    def read(self, file: int, offset: int, size_bytes: int) -> bytes:
+        """Blocks. `file`: its place in the manifest. Raises SnapshotFailed."""
+
+    def close(self) -> None: ...
+
+
+class SnapshotSource(Protocol):
+    async def open_snapshot(self) -> OpenSnapshot:
+        """Of the machine's latest durable state, whose index must still be in the journal."""
+
+
+class SnapshotSink(Protocol):
+    """Where a state arrives. All but `adopt` blocks."""
+
+    def kept(self) -> Sequence[SnapshotFile]:
+        """What is left of an arrival that was interrupted, as far as it came."""
+
+    def begin(self, manifest: Manifest) -> None:
+        """Keeps what is left of the manifest's files, and nothing else."""
+
+    def write(self, file: int, offset: int, data: bytes) -> None:
+        """What the file has beyond the offset is void."""
+
+    def prove(self) -> None:
+        """All has come: raises SnapshotFailed where it is not what its own checksums say."""
+
+    def install(self) -> None:
+        """Syncs the side folder and puts it in the place of the machine's, atomically also under a power
+        loss: the next start opens it. Raises SnapshotFailed only before anything has changed."""
+
+    async def adopt(self) -> None:
+        """After `install`: the machine goes over to it; its `applied_index` is the manifest's from now on."""
+
+
+Ask = Callable[[Sequence[SnapshotFileProto]], AsyncIterator[FetchSnapshotResponse]]
+"""Begins to fetch, given what is here already."""
+
+
+async def fetch(ask: Ask, sink: SnapshotSink, run_blocking: RunBlocking) -> LogPosition:
+    """Brings a state into the sink, checked byte by byte; it only has to be installed.
+
+    Raises SnapshotFailed where something is missing, doubled, out of order or damaged, there or on the way.
+    """
+    position: LogPosition | None = None
+    arrival: _Arrival | None = None
+    kept = await run_blocking(sink.kept)
+    asked = [SnapshotFileProto(name=k.name, size_bytes=k.size_bytes, crc32c=k.crc32c) for k in kept]
+    async for part in ask(asked):
+        if part.HasField("manifest"):
+            if arrival is not None:
+                raise SnapshotFailed("a second manifest")
+            position = part.manifest.position
+            arrival = _Arrival(part.manifest, {file.name: file for file in kept})
+            manifest = arrival.manifest
+            await run_blocking(partial(sink.begin, manifest))
+        elif arrival is None:
+            raise SnapshotFailed("no manifest")
+        else:
+            arrival.take(part.chunk)
+            chunk = part.chunk
+            await run_blocking(partial(sink.write, chunk.file, chunk.offset, chunk.data))
+    if arrival is None or position is None:
+        raise SnapshotFailed("nothing came")
+    arrival.check_complete()
+    await run_blocking(sink.prove)
+    return position
+
+
+class _Arrival:
+    """What must come next, and the checksum of what has come."""
+
+    def __init__(self, message: SnapshotManifest, kept: Mapping[str, SnapshotFile]) -> None:
+        files = [SnapshotFile(file.name, file.size_bytes, file.crc32c) for file in message.files]
+        self.manifest = Manifest(message.position.index, files)
+        self._kept = kept
+        self._goes_on = False
+        self._file = -1
+        self._next_file()
+
+    def take(self, chunk: SnapshotChunk) -> None:
+        if self._goes_on and (chunk.file, chunk.offset) == (self._file, 0):
+            self._offset = self._crc = 0  # what was kept of it is not what the peer has
+        self._goes_on = False
+        if (chunk.file, chunk.offset) != (self._file, self._offset) or not chunk.data:
+            raise SnapshotFailed(
+                f"file {chunk.file} at {chunk.offset} instead of {self._file} at {self._offset}"
+            )
+        if chunk.crc32c != google_crc32c.value(chunk.data):
+            raise SnapshotFailed(f"file {chunk.file} at {chunk.offset}: checksum")
+        self._crc = google_crc32c.extend(self._crc, chunk.data)
+        self._offset += len(chunk.data)
+        if self._offset == self.manifest.files[self._file].size_bytes:
+            self._next_file()
+
+    def check_complete(self) -> None:
+        if self._file < len(self.manifest.files):
+            raise SnapshotFailed(f"ended in {self.manifest.files[self._file].name} at {self._offset}")
+
+    def _next_file(self) -> None:
+        """The file is complete, and so may be the following ones."""
+        files = self.manifest.files
+        while self._file < 0 or self._offset == files[self._file].size_bytes:
+            if self._file >= 0 and self._crc != files[self._file].crc32c:
+                raise SnapshotFailed(f"{files[self._file].name}: checksum")
+            self._file, self._offset, self._crc = self._file + 1, 0, 0
+            if self._file == len(files):
+                return
+            kept = self._kept.get(files[self._file].name)
+            if kept is not None and self._may_go_on(kept, files[self._file]):
+                self._offset, self._crc, self._goes_on = kept.size_bytes, kept.crc32c, True
+
+    @staticmethod
+    def _may_go_on(kept: SnapshotFile, file: SnapshotFile) -> bool:
+        """What is kept may be the beginning of the file; if it is all of it, it is known whether it is."""
+        if kept.size_bytes == file.size_bytes:
+            return kept.crc32c == file.crc32c
+        return kept.size_bytes < file.size_bytes

@@ -1,0 +1,43 @@
+"""Which nodes have spoken to this one, over all its starts: in the journal's head, before it counts.
+
+Whoever has counted a node's vote or answer has noted it. So a node that has lost its journal, and with it
+what it has promised, can be told that it had one (`driver.first_start`).
+"""
+
+from __future__ import annotations
+
+from tarry.proto.tarry_peer_pb2 import RecallResponse
+from tarry.replication.replica import Core
+
+
+class Register:
+    """Of one replica."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    @property
+    def cluster(self) -> str:
+        """Whose nodes are told."""
+        return self._core.settings.cluster
+
+    @property
+    def node(self) -> str:
+        """Whose register it is."""
+        return self._core.node
+
+    def noted(self, node: str) -> bool:
+        """Whether it is on this disk that the node has spoken."""
+        return node in self._core.journal.durable_spoken
+
+    def note(self, node: str) -> None:
+        """The node is about to speak: durable with the next turn."""
+        self._core.journal.note_spoken(node)
+        self._core.wake.set()
+
+    def recall(self) -> RecallResponse:
+        """Return what a node without a journal asks for."""
+        core, journal = self._core, self._core.journal
+        members = core.membership.current()
+        fresh = core.node in members and journal.term == 0 and journal.last_index <= 1
+        return RecallResponse(fresh=fresh, spoken=sorted(journal.spoken), members=sorted(members))

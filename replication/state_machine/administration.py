@@ -1,0 +1,93 @@
+"""What operators change: topics, groups, and what retention lets go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.replication.state_machine.queues import Queues
+from tarry.replication.state_machine.ready_queue import ReadyQueue
+from tarry.replication.state_machine.refusal import Reason, Refusal
+from tarry.wheel.state import HOUR_MS
+from tarry.wheel.wheel import Wheel
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """Outcome of an operator's command: what was there before, in numbers."""
+
+    count: int = 0
+    groups: int = 0
+
+
+class Administration:
+    """Applies operators' commands."""
+
+    def __init__(self, wheel: Wheel, queues: Queues) -> None:
+        self._wheel = wheel
+        self._queues = queues
+
+    def topic(self, command: log_pb.TopicCommand) -> Changed:
+        """Make a topic or change its settings."""
+        self._queues.of(command.topic).shape(command.settings, command.now_ms)
+        return Changed()
+
+    def delete_topic(self, command: log_pb.DeleteTopicCommand) -> Changed | Refusal:
+        """Delete a topic and all in its ready queue."""
+        queue = self._queues.find(command.topic)
+        if queue is None:
+            return Refusal(Reason.TOPIC_UNKNOWN, f"there is no topic {command.topic!r}")
+        held = queue.units - queue.first
+        return Changed(held, self._queues.delete_topic(command.topic))
+
+    def delete_group(self, command: log_pb.DeleteGroupCommand) -> Changed | Refusal:
+        """Delete a group of a topic."""
+        queue = self._group(command.topic, command.group)
+        if isinstance(queue, Refusal):
+            return queue
+        done = self._queues.acknowledged[command.group, queue.queue]
+        left = queue.units - done.floor - len(done.acked)
+        self._queues.delete_group(command.topic, command.group)
+        return Changed(left)
+
+    def seek(self, command: log_pb.SeekCommand) -> Changed | Refusal:
+        """Move a group to an offset."""
+        queue = self._group(command.topic, command.group)
+        if isinstance(queue, Refusal):
+            return queue
+        before = self._queues.acknowledged[command.group, queue.queue].floor
+        self._queues.seek(command.topic, command.group, command.offset)
+        return Changed(before)
+
+    def trim(self, command: log_pb.TrimCommand) -> Changed | Refusal:
+        """Forget old offsets and hours."""
+        queues = np.frombuffer(command.queue, dtype="<u4").tolist()
+        offsets = np.frombuffer(command.offset, dtype="<u8").tolist()
+        hours = np.frombuffer(command.hour, dtype="<u4").tolist()
+        planned = np.frombuffer(command.units, dtype="<u8").tolist() or [None] * len(hours)
+        if (
+            len(queues) != len(offsets)
+            or len(hours) != len(planned)
+            or any(number >= len(self._queues) for number in queues)
+        ):
+            return Refusal(Reason.COLUMNS_DIFFER, "the command's columns do not fit")
+        for number, offset in zip(queues, offsets, strict=True):
+            if not self._queues[number].deleted:
+                self._queues.trim(number, offset)
+        released_ms = self._wheel.cut.due_ms
+        for hour, units in zip(hours, planned, strict=True):
+            there = self._wheel.units_in_hour(hour)
+            same = units in (there, None)  # None: of an entry from before they were told
+            if there and same and (hour + 1) * HOUR_MS <= released_ms:
+                self._wheel.drop_hour(hour)
+        return Changed(len(hours))
+
+    def _group(self, topic: str, group: str) -> ReadyQueue | Refusal:
+        queue = self._queues.find(topic)
+        if queue is None:
+            return Refusal(Reason.TOPIC_UNKNOWN, f"there is no topic {topic!r}")
+        if (group, queue.queue) not in self._queues.acknowledged:
+            return Refusal(Reason.GROUP_UNKNOWN, f"topic {topic!r} has no group {group!r}")
+        return queue

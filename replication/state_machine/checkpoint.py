@@ -1,0 +1,243 @@
+"""The format of a checkpoint, and the store that keeps the last one.
+
+    Checkpoint = wheel's part + one part for each queue, its checksums, and each group
+
+A part is a Checkpoint with that queue or group alone, serialized and kept until something of it changes.
+Laid end to end, parts are one Checkpoint. The store is one synced LMDB transaction, because a checkpoint is
+replaced whole or not at all, also when the power goes in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+import google_crc32c
+
+from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.replication.lmdb_environment import DAMAGE, open_environment
+from tarry.replication.state_machine.acknowledged import Acknowledged
+from tarry.replication.state_machine.commands import APPLY_VERSION, FAR_LOG_VERSION, AnotherVersion
+from tarry.replication.state_machine.queue_checksums import QueueProof
+from tarry.replication.state_machine.ready_queue import QueueDamaged, QueueState, ReadyQueue
+from tarry.wheel.state import Cut, FarState, HourState, SegmentState, WheelState
+
+CHECKPOINT_KEY: Final = b"checkpoint"
+
+
+class CheckpointDamaged(Exception):
+    """The stored checkpoint does not match its checksum: restore the node from a peer."""
+
+
+class CheckpointRefused(Exception):
+    """What this process holds in memory must not be made durable: restart it, and the log is replayed."""
+
+
+class StateStore:
+    """Holds one checkpoint. ``save`` may be called from a thread, one call at a time."""
+
+    def __init__(self, folder: Path, map_bytes: int = 4 << 30) -> None:
+        """Raises CheckpointDamaged."""
+        try:
+            self._env = open_environment(folder, map_size=map_bytes)
+        except DAMAGE as error:
+            raise CheckpointDamaged(f"{folder}: {error}") from error
+
+    def save(self, checkpoint: bytes) -> None:
+        """Replace the checkpoint and sync."""
+        with self._env.begin(write=True) as txn:
+            txn.put(CHECKPOINT_KEY, google_crc32c.value(checkpoint).to_bytes(4, "little") + checkpoint)
+
+    def load(self) -> bytes | None:
+        """Return the checkpoint, None where there has never been one.
+
+        Raises:
+            CheckpointDamaged: it is there, and wrong.
+        """
+        try:
+            with self._env.begin() as txn:
+                stored = txn.get(CHECKPOINT_KEY)
+        except DAMAGE as error:
+            raise CheckpointDamaged(f"{self._env.path()}: {error}") from error
+        if stored is None:
+            return None
+        if google_crc32c.value(stored[4:]).to_bytes(4, "little") != stored[:4]:
+            raise CheckpointDamaged(f"{self._env.path()}: checkpoint does not match its checksum")
+        return bytes(stored[4:])
+
+    def close(self) -> None:
+        """Close the environment."""
+        self._env.close()
+
+
+def queue_parts(queue: ReadyQueue) -> tuple[bytes, bytes]:
+    """Return the queue's part, and its checksums'."""
+    return _queue_part(queue), _checksums_part(queue)
+
+
+def _queue_part(queue: ReadyQueue) -> bytes:
+    state = queue.capture()
+    checkpoint = log_pb.QueueCheckpoint(
+        queue=queue.queue,
+        topic=queue.topic,
+        group=queue.group,
+        first=state.first,
+        units=state.units,
+        crc=state.proof.crc,
+        deleted=queue.deleted,
+        settings=queue.settings,
+        misfires_dropped=queue.misfires_dropped,
+        pace_anchor=queue.pace.anchor,
+        pace_at_us=queue.pace.at_us,
+        pace_catch_up_end=queue.pace.catch_up_end,
+    )
+    return log_pb.Checkpoint(queues=[checkpoint]).SerializeToString()
+
+
+def _checksums_part(queue: ReadyQueue) -> bytes:
+    """Return the checksums' part: replicas that began to note them at different times differ in it."""
+    if queue.deleted or not queue.units:
+        return b""
+    proof = log_pb.QueueProof(queue=queue.queue, base=queue.proof.base, crcs=queue.proof.serialize())
+    return log_pb.Checkpoint(queue_proofs=[proof]).SerializeToString()
+
+
+def queue_states(checkpoint: log_pb.Checkpoint) -> dict[int, QueueState]:
+    """Return what a checkpoint holds of each queue, by number. Raises QueueDamaged."""
+    proofs = {proof.queue: proof for proof in checkpoint.queue_proofs}
+    return {queue.queue: _queue_state(queue, proofs.get(queue.queue)) for queue in checkpoint.queues}
+
+
+def _queue_state(queue: log_pb.QueueCheckpoint, noted: log_pb.QueueProof | None) -> QueueState:
+    try:
+        proof = (
+            QueueProof(queue.units, queue.crc)  # of an earlier version: from here on
+            if noted is None
+            else QueueProof(queue.units, queue.crc, noted.base, noted.crcs)
+        )
+    except ValueError as error:
+        raise QueueDamaged(f"ready queue {queue.queue}: {error}") from error
+    return QueueState(queue.first, queue.units, proof)
+
+
+def group_part(group: str, queue: int, acknowledged: Acknowledged) -> bytes:
+    """Return the part of a group in a queue."""
+    checkpoint = log_pb.GroupCheckpoint(
+        group=group, queue=queue, floor=acknowledged.floor, acked=acknowledged.serialize()
+    )
+    return log_pb.Checkpoint(groups=[checkpoint]).SerializeToString()
+
+
+def wheel_state(checkpoint: log_pb.Checkpoint) -> WheelState:
+    """Return the wheel's state in a checkpoint; of an empty one, the empty wheel's."""
+    if not checkpoint.wheel:
+        return WheelState()
+    wheel = log_pb.WheelCheckpoint.FromString(checkpoint.wheel)
+    hours = (
+        HourState(
+            hour=h.hour,
+            log_bytes=h.log_bytes,
+            units=h.units,
+            index_crc=h.index_crc,
+            slots_crc=h.slots_crc if h.HasField("slots_crc") else None,
+            pending=h.pending,
+            cancelled=h.cancelled,
+            overtaken=h.overtaken,
+            message_sum=h.message_sum if h.HasField("message_sum") else None,
+        )
+        for h in wheel.hours
+    )
+    cut = Cut(wheel.cut_due_ms, wheel.cut_global_index)
+    far = _far_state(wheel.far)
+    return WheelState(tuple(hours), cut, wheel.local_index, wheel.floor_hour, tuple(wheel.topics), far)
+
+
+def _far_state(far: log_pb.FarCheckpoint) -> FarState:
+    segments = (SegmentState(s.number, s.log_bytes, s.units, s.index_crc, s.cancelled) for s in far.segments)
+    return FarState(far.first, tuple(segments), far.dropped_hours)
+
+
+class WheelCheckpoints:
+    """Writes the wheel's part; an hour that is as it was the last time is not built anew."""
+
+    def __init__(self) -> None:
+        self._written: dict[int, tuple[HourState, bytes]] = {}
+
+    def serialized(self, state: WheelState) -> bytes:
+        """Return a WheelCheckpoint, serialized. For any thread, one call at a time."""
+        wheel = log_pb.WheelCheckpoint(
+            cut_due_ms=state.cut.due_ms,
+            cut_global_index=state.cut.global_index,
+            local_index=state.local_index,
+            floor_hour=state.floor_hour,
+            topics=state.topics,
+            far=_far_serialized(state.far),
+        )
+        # messages laid end to end are one message: the fields of all
+        return b"".join((wheel.SerializeToString(), *self._hours(state.hours)))
+
+    def _hours(self, states: Iterable[HourState]) -> list[bytes]:
+        before, self._written = self._written, {}
+        for state in states:
+            known = before.get(state.hour)
+            if known is None or known[0] is not state:
+                known = state, _hour_part(state)
+            self._written[state.hour] = known
+        return [hour for _, hour in self._written.values()]
+
+
+def _far_serialized(far: FarState) -> log_pb.FarCheckpoint:
+    segments = [
+        log_pb.FarSegmentCheckpoint(
+            number=segment.number,
+            log_bytes=segment.log_bytes,
+            units=segment.units,
+            index_crc=segment.index_crc,
+            cancelled=segment.cancelled,
+        )
+        for segment in far.segments
+    ]
+    return log_pb.FarCheckpoint(first=far.first, segments=segments, dropped_hours=far.dropped_hours)
+
+
+def _hour_part(state: HourState) -> bytes:
+    hour = log_pb.HourCheckpoint(
+        hour=state.hour,
+        log_bytes=state.log_bytes,
+        units=state.units,
+        index_crc=state.index_crc,
+        slots_crc=state.slots_crc,
+        pending=state.pending,
+        cancelled=state.cancelled,
+        overtaken=state.overtaken,
+        message_sum=state.message_sum,
+    )
+    return log_pb.WheelCheckpoint(hours=[hour]).SerializeToString()
+
+
+def checkpoint_in(folder: Path, store: StateStore, *, from_start: bool) -> log_pb.Checkpoint:
+    """Return the checkpoint of a state folder; an empty one where there has never been one.
+
+    ``from_start``: the log that is replayed on it is there from its first entry.
+    Raises CheckpointDamaged, AnotherVersion.
+    """
+    stored = store.load()
+    if stored is None:
+        if not from_start and _holds_something(folder):
+            raise CheckpointDamaged(
+                f"{folder}: there are messages, but no checkpoint, nor a log from its start"
+            )
+        return log_pb.Checkpoint(apply_version=APPLY_VERSION)
+    checkpoint = log_pb.Checkpoint.FromString(stored)
+    if checkpoint.apply_version not in (APPLY_VERSION, FAR_LOG_VERSION):
+        raise AnotherVersion(
+            f"{folder} was written by a tarry of apply version {checkpoint.apply_version}, this one reads "
+            f"{APPLY_VERSION} and {FAR_LOG_VERSION}: start that one, or, where the other nodes run this one, "
+            "use --rejoin"
+        )
+    return checkpoint
+
+
+def _holds_something(folder: Path) -> bool:
+    return any(True for name in ("hours", "ready") for _ in (folder / name).glob("*"))

@@ -1,0 +1,49 @@
+"""What a command must hold to be applied at all: whatever a leader logged, every replica refuses the same.
+
+The checks of the API stand before the log (node/services); these catch what a leader's bug would put into it,
+which must not end every replica, again at each start.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from google.protobuf.message import Message
+
+from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.replication.state_machine.refusal import Reason, Refusal
+from tarry.replication.state_machine.schedule import DUE_MS_MAX
+
+WIDTHS: Final[dict[type[Message], dict[str, int]]] = {
+    log_pb.ScheduleCommand: {"due_ms": 8, "lane": 4},
+    log_pb.ReleaseCommand: {"hour": 4, "global_index": 4},
+    log_pb.AckCommand: {"offset": 8},
+    log_pb.RetryCommand: {"offset": 8, "due_ms": 8, "tag_mask": 8, "lane": 4},
+    log_pb.CancelCommand: {"hour": 4, "global_index": 4},
+    log_pb.TrimCommand: {"queue": 4, "offset": 8, "hour": 4, "units": 8},
+}
+"""Bytes of a value of each column."""
+COLUMNS_OF_REQUEST: Final = {"topic": 4, "due_ms": 8, "tag_mask": 8}
+
+
+def refusal(command: Any) -> Refusal | None:
+    """Return why a command cannot be applied, whatever the state is; None where the state decides."""
+    kind = type(command)
+    if not 0 <= command.now_ms <= DUE_MS_MAX:
+        return Refusal(Reason.DUE_INVALID, f"now_ms {command.now_ms} is no time that a cluster has")
+    if kind is log_pb.ReleaseCommand and not 0 <= command.until_ms <= DUE_MS_MAX:
+        return Refusal(Reason.DUE_INVALID, f"nothing can be due at {command.until_ms}")
+    if kind in (log_pb.SubscribeCommand, log_pb.DeleteGroupCommand) and not command.group:
+        return Refusal(Reason.GROUP_INVALID, "the group is empty")
+    for name, width in WIDTHS.get(kind, {}).items():
+        if len(getattr(command, name)) % width:
+            return _cut(name)
+    if kind is log_pb.ScheduleCommand:
+        for name, width in COLUMNS_OF_REQUEST.items():
+            if len(getattr(command.request, name)) % width:
+                return _cut(name)
+    return None
+
+
+def _cut(name: str) -> Refusal:
+    return Refusal(Reason.COLUMNS_DIFFER, f"the column {name} ends within a value")

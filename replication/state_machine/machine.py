@@ -1,0 +1,351 @@
+"""The replicated state machine: commands in, outcomes out.
+
+    apply(index, term, commands) -> outcomes
+
+Total and deterministic: no clock, no randomness, no exception for bad input. What a
+replica is after an entry depends on the entries alone. An exception here is a bug, a
+broken disk or a newer version's command, and ends the process: a replica must never
+skip an entry.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+from typing import Final, cast
+
+import numpy as np
+from google.protobuf.message import Message
+from numpy.typing import NDArray
+
+from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.proto.ledger.schema import Kind
+from tarry.replication.files import sync_path
+from tarry.replication.state_machine import command_validity, event_details
+from tarry.replication.state_machine import commands as command_codec
+from tarry.replication.state_machine.administration import Administration
+from tarry.replication.state_machine.checkpoint import (
+    CheckpointRefused,
+    StateStore,
+    WheelCheckpoints,
+    checkpoint_in,
+    wheel_state,
+)
+from tarry.replication.state_machine.events import Event, Events
+from tarry.replication.state_machine.outcomes import Acked, Cancelled, Outcome, Released, Subscribed
+from tarry.replication.state_machine.producer_answers import Producers
+from tarry.replication.state_machine.queues import Queues
+from tarry.replication.state_machine.ready_queue import FileChanges
+from tarry.replication.state_machine.refusal import Reason, Refusal
+from tarry.replication.state_machine.schedule import Scheduling, due_ms
+from tarry.wheel.state import CancelOutcome, Taken, WheelSettings, WheelState
+from tarry.wheel.wheel import Wheel
+
+FEW_FILES: Final = 64
+"""Of ready queues: so many are forced to disk one by one, more with all of the file system."""
+PREPARED_MAX: Final = 500
+"""In one turn of the event loop: some 5 ms."""
+
+
+@dataclass(frozen=True, slots=True)
+class MachineSettings:
+    """Equal on all nodes of a cluster: they decide what applying does."""
+
+    shard: int = 0
+    wheel: WheelSettings = field(default_factory=WheelSettings)
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """A checkpoint to be written: taken on the event loop, written by a thread."""
+
+    tables: Sequence[bytes]  # laid end to end a Checkpoint, serialized: all but the next two
+    producers: Sequence[bytes]
+    wheel: WheelState
+    queues: Sequence[FileChanges]
+    applied_index: int
+
+
+class Machine:
+    """State of one replica: wheel, ready queues, groups, producers."""
+
+    def __init__(self, folder: Path, settings: MachineSettings, *, from_start: bool = True) -> None:
+        """Open the folder and recover its last checkpoint; ``from_start``: where it has none, start empty.
+
+        Raises:
+            CheckpointDamaged, WheelDamaged, QueueDamaged: restore the node from a peer.
+            AnotherVersion: the state is not this version's.
+        """
+        self._settings = settings
+        self.events = Events()
+        self.snapshots = 0  # being given away: no file is deleted meanwhile
+        self._halfway = False  # through an entry: for good, where a disk failed in it
+        self._open(folder, from_start)
+
+    def _open(self, folder: Path, from_start: bool) -> None:
+        self.folder = folder
+        self._obsolete: list[Path] = []  # no durable checkpoint names them
+        self._store = StateStore(folder / "checkpoint")
+        checkpoint = checkpoint_in(folder, self._store, from_start=from_start)
+        self._wheel_checkpoints = WheelCheckpoints()
+        self.wheel = Wheel.recover(folder / "hours", self._settings.wheel, wheel_state(checkpoint))
+        (folder / "ready").mkdir(exist_ok=True)
+        sync_path(folder)  # both folders are there for good
+        self.queues = Queues(folder / "ready", self.events)
+        self.queues.recover(checkpoint)
+        self.producers = Producers()
+        self.producers.recover(checkpoint.producers)
+        self._scheduling = Scheduling(
+            self._settings.shard, self.wheel, self.queues, self.producers, self.events
+        )
+        self._administration = Administration(self.wheel, self.queues)
+        self.applied_index = checkpoint.applied_index
+        self.applied_term = checkpoint.applied_term
+        self.term_before = checkpoint.applied_term
+
+    def reopen(self, folder: Path) -> None:
+        """Become the state in another folder, which came from a peer."""
+        wheel, queues, store = self.wheel, self.queues, self._store
+        self._open(folder, from_start=False)
+        wheel.close()
+        queues.close()
+        store.close()
+
+    def apply(self, index: int, term: int, commands: Sequence[bytes]) -> list[Outcome]:
+        """Apply one log entry; return an outcome for each of its commands."""
+        self._halfway = True
+        outcomes: list[Outcome] = []
+        for is_schedule, run in groupby(commands, key=command_codec.is_schedule):
+            if is_schedule:
+                decoded = [cast(log_pb.ScheduleCommand, command_codec.decode(c)) for c in run]
+                outcomes.extend(self._scheduling.apply([command_validity.refusal(c) or c for c in decoded]))
+            else:
+                outcomes.extend(self._told(command_codec.decode(c)) for c in run)
+        if term != self.applied_term:
+            self.term_before = self.applied_term
+        self.applied_index, self.applied_term = index, term
+        self._halfway = False
+        return outcomes
+
+    def take_events(self) -> list[Event]:
+        """Return what has happened since the last call, in order; nothing unless ``events.wanted``."""
+        return [event_details.of_origins(self.wheel, self.queues, event) for event in self.events.take()]
+
+    def _told(self, payload: Message) -> Outcome:
+        before = len(self.queues.moved)
+        outcome = command_validity.refusal(payload) or self._one(payload)
+        if self.events.wanted:
+            for topic, group in self.queues.moved[before:]:
+                self.events.add(event_details.moved(payload, self.queues, topic, group))
+        return outcome
+
+    def _one(self, payload: Message) -> Outcome:
+        match payload:
+            case log_pb.ReleaseCommand():
+                return self._release(payload)
+            case log_pb.AckCommand():
+                return self._ack(payload)
+            case log_pb.RetryCommand():
+                return self._retry(payload)
+            case log_pb.CancelCommand():
+                return self._cancel(payload)
+            case log_pb.TopicCommand():
+                return self._administration.topic(payload)
+            case log_pb.DeleteTopicCommand():
+                return self._administration.delete_topic(payload)
+            case log_pb.DeleteGroupCommand():
+                return self._administration.delete_group(payload)
+            case log_pb.SeekCommand():
+                return self._administration.seek(payload)
+            case log_pb.TrimCommand():
+                return self._administration.trim(payload)
+            case log_pb.SubscribeCommand():
+                if self.queues.subscribe(payload.topic, payload.group, payload.start):
+                    self.events.add(event_details.moved(payload, self.queues, payload.topic, payload.group))
+                queue = self.queues.of(payload.topic).queue
+                return Subscribed(queue, self.queues.of(payload.topic, payload.group).queue)
+            case _:
+                raise AssertionError(f"nothing applies a {type(payload).__name__}")
+
+    def _release(self, command: log_pb.ReleaseCommand) -> Released | Refusal:
+        overtaking = _ids(command)
+        if isinstance(overtaking, Refusal):
+            return overtaking
+        if len(command.hour):
+            self._ready(self.wheel.overtake(*overtaking), command.now_ms)
+        taken = self.wheel.take(command.until_ms, command.count)
+        self._ready(taken, command.now_ms)
+        return Released(len(taken))
+
+    def _ready(self, taken: Taken, now_ms: int) -> None:
+        where = taken.hour, taken.global_index
+        self.queues.release(taken.topic, taken.due_ms, *where, taken.tag_mask, now_ms)
+
+    def _ack(self, command: log_pb.AckCommand) -> Acked | Refusal:
+        offsets = np.frombuffer(command.offset, dtype="<u8")
+        stale = self._settle(command.group, command.queue, offsets)
+        if isinstance(stale, Refusal):
+            return stale
+        if self.events.wanted:
+            where = (self.wheel, self.queues, command.queue, command.group)
+            self.events.add(event_details.settled(Kind.ACKED, *where, offsets[~stale], command.now_ms))
+        return Acked(offsets[stale])
+
+    def _settle(self, group: str, queue: int, offsets: NDArray[np.uint64]) -> NDArray[np.bool_] | Refusal:
+        acknowledged = self.queues.acknowledged.get((group, queue))
+        if acknowledged is None:
+            return Refusal(Reason.QUEUE_UNKNOWN, f"group {group!r} does not consume queue {queue}")
+        if len(offsets) and int(offsets.max()) >= self.queues[queue].units:
+            return Refusal(Reason.OFFSET_NOT_DELIVERED, "an offset is past the end of the queue")
+        stale = acknowledged.add(offsets)
+        self.queues.unblock(queue, offsets[~stale])
+        return stale
+
+    def _retry(self, command: log_pb.RetryCommand) -> Acked | Refusal:
+        offsets = np.frombuffer(command.offset, dtype="<u8")
+        due_ms = np.frombuffer(command.due_ms, dtype="<i8")
+        mask = np.frombuffer(command.tag_mask, dtype="<u8")
+        lane = np.frombuffer(command.lane, dtype="<u4") if command.lane else np.zeros(len(mask), np.uint32)
+        if not len(offsets) == len(due_ms) == len(mask) == len(lane) == len(command.records):
+            return Refusal(Reason.COLUMNS_DIFFER, "the command's columns differ in length")
+        stale = self._settle(command.group, command.queue, offsets)
+        if isinstance(stale, Refusal):
+            return stale
+        target = self.queues.of(command.target_topic, command.target_group)
+        keep = np.flatnonzero(~np.isin(offsets, offsets[stale]))
+        if len(keep):
+            due = np.maximum(due_ms[keep], command.now_ms)
+            if self.events.wanted:
+                for event in event_details.retried(self.wheel, self.queues, command, keep, due):
+                    self.events.add(event)
+            placed = self._scheduling.place(
+                due,
+                np.full(len(keep), target.queue, dtype=np.uint32),
+                mask[keep],
+                [command.records[i] for i in keep.tolist()],
+                command.now_ms,
+                lane=lane[keep] if command.lane else None,
+                told=not target.group,
+                detail="DEAD_LETTER",
+            )
+            if command.lane and target.group == command.group:  # not redriven: that comes after its key
+                self.queues.block(target.queue, lane[keep], placed)
+        return Acked(offsets[stale])
+
+    def _cancel(self, command: log_pb.CancelCommand) -> Cancelled | Refusal:
+        chosen = _ids(command)
+        if isinstance(chosen, Refusal):
+            return chosen
+        hour, global_index = chosen
+        before = self.wheel.cancelled(hour, global_index)
+        outcomes = self.wheel.cancel(hour, global_index)
+        if self.events.wanted:
+            fresh = (outcomes == CancelOutcome.CANCELLED) & ~before
+            for event in event_details.cancelled(
+                self.wheel, hour[fresh], global_index[fresh], command.now_ms
+            ):
+                self.events.add(event)
+        gone = outcomes == CancelOutcome.CANCELLED
+        self.queues.unblock_cancelled(hour[gone], global_index[gone])
+        return Cancelled(outcomes)
+
+    def build(self, most: int = PREPARED_MAX) -> int:
+        """Do some of what ``digested`` has left to do; return of how many queues, groups and producers."""
+        built = self.queues.build(most)
+        return built + self.producers.build(most - built)
+
+    def prepare(self, most: int = PREPARED_MAX) -> int:
+        """Do some of what ``capture`` has left to do; return likewise."""
+        built = self.build(most)
+        return built + self.queues.gather(most - built)
+
+    def capture(self) -> Captured:
+        """Return a checkpoint of now; ``write`` makes it durable.
+
+        Raises CheckpointRefused: an entry was applied by half, and would be lost by half.
+        """
+        if self._halfway:
+            raise CheckpointRefused(f"entry {self.applied_index + 1} was applied by half")
+        wheel = self.wheel.capture()
+        far = bool(wheel.far.segments)
+        applied = log_pb.Checkpoint(
+            applied_index=self.applied_index,
+            applied_term=self.applied_term,
+            apply_version=command_codec.FAR_LOG_VERSION if far else command_codec.APPLY_VERSION,
+        )
+        return Captured(
+            [applied.SerializeToString(), *self.queues.capture(), *self.queues.capture_proofs()],
+            self.producers.capture(),
+            wheel,
+            self.queues.take_files(),
+            self.applied_index,
+        )
+
+    def write(self, captured: Captured) -> bytes:
+        """Sync the files, then store the checkpoint, and return it. For a thread; one call at a time."""
+        self.wheel.sync(captured.wheel, keep=self.snapshots > 0)
+        touched = {path for changes in captured.queues for path in changes.write()}
+        if len(touched) < FEW_FILES or not self.wheel.sync_filesystem():
+            folders = {path.parent for path in touched}
+            for path in {*touched, *folders, *(folder.parent for folder in folders)}:
+                sync_path(path)
+        wheel = self._wheel_checkpoints.serialized(captured.wheel)
+        large = log_pb.Checkpoint(wheel=wheel, producers=captured.producers)
+        checkpoint = b"".join((*captured.tables, large.SerializeToString()))
+        self._store.save(checkpoint)
+        self._obsolete += [path for changes in captured.queues for path in changes.obsolete]
+        while self._obsolete and self.snapshots == 0:
+            path = self._obsolete.pop()
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+        return checkpoint
+
+    @property
+    def frontier_ms(self) -> int:
+        """The due time, ms since the epoch, up to which everything has been released."""
+        cut = self.wheel.cut
+        return cut.due_ms if cut.complete else cut.due_ms - 1
+
+    def due_ms(self, hour: NDArray[np.uint32], global_index: NDArray[np.uint32]) -> NDArray[np.int64]:
+        """Return messages' due times, shape (n,). Raises UnknownMessage."""
+        return due_ms(self.wheel, hour, global_index)
+
+    def digest(self) -> bytes:
+        """Return 16 bytes that are equal on replicas that applied the same entries."""
+        return self.digested()()
+
+    def digested(self) -> Callable[[], bytes]:
+        """Return what works out the digest of the state as it is now, in any thread."""
+        wheel, index = self.wheel.digest(), self.applied_index
+        known, queues = self.producers.capture(), self.queues.capture()
+
+        def digest() -> bytes:
+            tables = log_pb.Checkpoint(applied_index=index, producers=known)
+            return hashlib.blake2b(
+                b"".join((wheel, tables.SerializeToString(), *queues)), digest_size=16
+            ).digest()
+
+        return digest
+
+    def close(self) -> None:
+        """Close all files; nothing is written."""
+        self.wheel.close()
+        self.queues.close()
+        self._store.close()
+
+
+def _ids(
+    command: log_pb.ReleaseCommand | log_pb.CancelCommand,
+) -> tuple[NDArray[np.uint32], NDArray[np.uint32]] | Refusal:
+    """The messages that a command names."""
+    hour = np.frombuffer(command.hour, dtype="<u4")
+    global_index = np.frombuffer(command.global_index, dtype="<u4")
+    if len(hour) != len(global_index):
+        return Refusal(Reason.COLUMNS_DIFFER, "the command's columns differ in length")
+    return hour, global_index

@@ -1,0 +1,360 @@
+"""All ready queues and who has acknowledged what in them."""
+
+from __future__ import annotations
+
+import shutil
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.proto.ledger.schema import Kind
+from tarry.proto.tarry_consumer_pb2 import GroupStart, StartAt
+from tarry.replication.state_machine import ordering
+from tarry.replication.state_machine.acknowledged import Acknowledged, Key
+from tarry.replication.state_machine.checkpoint import group_part, queue_parts, queue_states
+from tarry.replication.state_machine.events import Event, Events
+from tarry.replication.state_machine.misfires import DEAD_LETTER_TOPIC, apart
+from tarry.replication.state_machine.ordering import Blocked
+from tarry.replication.state_machine.ready_queue import UNIT, Changes, FileChanges, ReadyQueue, UnitsDamaged
+from tarry.replication.state_machine.release_rate import Pace
+from tarry.replication.state_machine.segment_files import OpenFiles
+from tarry.wheel.state import Appended
+
+
+class Queues:
+    """Queue number -> ready queue, and (group, queue) -> what is acknowledged.
+
+    Numbers are given in the order of creation, which is the order of the log,
+    so they are equal on all replicas.
+    """
+
+    def __init__(self, folder: Path, events: Events | None = None) -> None:
+        self._folder = folder
+        self._events = events or Events()
+        self._files = OpenFiles()
+        self._queues: list[ReadyQueue] = []
+        self._changes = Changes()
+        self._gathered: list[FileChanges] = []
+        self._parts: list[bytes] = []  # of a checkpoint, by queue
+        self._proofs: list[bytes] = []  # the same of their checksums
+        self._group_parts: dict[Key, bytes] = {}
+        self._group_keys: list[Key] = []  # of those parts, ascending
+        self._groups_changed: set[Key] = set()  # whose parts are to be built anew
+        self._by_name: dict[tuple[str, str], int] = {}
+        self.acknowledged: dict[tuple[str, int], Acknowledged] = {}
+        self._groups: dict[int, set[str]] = {}  # by queue: one queue's cost what they are, not what all are
+        self.blocked = Blocked()
+        self.retries_cancelled = 0  # that something waited for, since the start
+        self._changed: set[int] = set()
+        self._moved: list[tuple[str, str]] = []
+        self.damaged: list[UnitsDamaged] = []  # met while applying, where nothing rests on them
+
+    def __len__(self) -> int:
+        return len(self._queues)
+
+    def __getitem__(self, queue: int) -> ReadyQueue:
+        return self._queues[queue]
+
+    def __iter__(self) -> Iterator[ReadyQueue]:
+        return (self._queues[number] for number in list(self._by_name.values()))
+
+    @property
+    def live(self) -> int:
+        """How many there are, without those that were deleted."""
+        return len(self._by_name)
+
+    def find(self, topic: str, group: str = "") -> ReadyQueue | None:
+        """Return the queue of the topic, or with a group its retry queue of it."""
+        queue = self._by_name.get((topic, group))
+        return None if queue is None else self._queues[queue]
+
+    def of(self, topic: str, group: str = "") -> ReadyQueue:
+        """Return that queue, made if it is new."""
+        known = self.find(topic, group)
+        if known is None:
+            known = self._add(topic, group)
+            self._by_name[topic, group] = known.queue
+        return known
+
+    def _add(self, topic: str, group: str) -> ReadyQueue:
+        queue = ReadyQueue(self._folder, len(self._queues), topic, group, self._files, self._changes)
+        self._queues.append(queue)
+        self._parts.append(b"")
+        self._proofs.append(b"")
+        return queue
+
+    def groups_of(self, queue: int) -> list[str]:
+        """Return the groups that consume a queue."""
+        return sorted(self._groups.get(queue, ()))
+
+    def delete_group(self, topic: str, group: str) -> None:
+        """Delete a group of a topic with its retry queue; it must be there."""
+        for known in (self.of(topic), self.of(topic, group)):
+            del self.acknowledged[group, known.queue]
+            self._groups_changed.add((group, known.queue))
+            self._groups[known.queue].remove(group)
+        self._delete(self.of(topic, group))
+        self._moved.append((topic, group))
+
+    def delete_topic(self, topic: str) -> int:
+        """Delete a topic with all its groups; it must be there. Return how many groups it had."""
+        queue = self.of(topic)
+        groups = self.groups_of(queue.queue)
+        for group in groups:
+            self.delete_group(topic, group)
+        self._delete(queue)
+        return len(groups)
+
+    def seek(self, topic: str, group: str, offset: int) -> None:
+        """Let the group go on at another offset of its topic; it must be there."""
+        queue = self.of(topic)
+        within = max(queue.first, min(offset, queue.units))
+        self.acknowledged[group, queue.queue].seek(within)
+        self._moved.append((topic, group))
+
+    @property
+    def moved(self) -> list[tuple[str, str]]:
+        """The (topic, group) that were deleted or moved and not yet taken."""
+        return self._moved
+
+    def take_moved(self) -> list[tuple[str, str]]:
+        """Return the (topic, group) that were deleted or moved since the last call."""
+        moved, self._moved = self._moved, []
+        return moved
+
+    def _delete(self, queue: ReadyQueue) -> None:
+        del self._by_name[queue.topic, queue.group]
+        queue.delete()
+        self.blocked.delete(queue.queue)
+
+    def subscribe(self, topic: str, group: str, start: GroupStart) -> bool:
+        """Make the group of the topic, and its retry queue; False where they are there."""
+        queue = self.of(topic)
+        if (group, queue.queue) in self.acknowledged:
+            return False
+        first = {StartAt.START_AT_LATEST: queue.units}.get(start.at, queue.first)
+        if start.at == StartAt.START_AT_TIME:
+            first = queue.find_released(start.time_ms)
+        self._consume(group, queue.queue, first)
+        self._consume(group, self.of(topic, group).queue)
+        return True
+
+    def _consume(self, group: str, queue: int, floor: int = 0, acked: bytes = b"") -> None:
+        key = group, queue
+        self.acknowledged[key] = Acknowledged(floor, acked, key, self._groups_changed)
+        self._groups.setdefault(queue, set()).add(group)
+
+    def release(
+        self,
+        topic: NDArray[np.uint32],
+        due_ms: NDArray[np.int64],
+        hour: NDArray[np.uint32],
+        global_index: NDArray[np.uint32],
+        tag_mask: NDArray[np.uint64],
+        now_ms: int,
+    ) -> None:
+        """Append messages, columns of shape (n,) as the wheel gives them, to their queues, in that order."""
+        if not len(topic):
+            return
+        queue, tag_mask, lane = ordering.unpack(topic, tag_mask)
+        units = np.empty(len(queue), dtype=UNIT)
+        units["due_ms"] = due_ms
+        units["released_after_ms"] = np.clip(now_ms - due_ms, -(2**31), 2**31 - 1)
+        units["lane"] = lane
+        units["hour"] = hour
+        units["global_index"] = global_index
+        units["tag_mask"] = tag_mask
+        if queue[0] == queue[-1] and bool(np.all(queue == queue[0])):
+            self._append(int(queue[0]), units, now_ms)
+            return
+        order = np.argsort(queue, kind="stable")
+        numbers, starts = np.unique(queue[order], return_index=True)
+        for number, part in zip(numbers.tolist(), np.split(units[order], starts[1:]), strict=True):
+            self._append(number, part, now_ms)
+
+    def trim(self, queue: int, offset: int) -> None:
+        """Forget a queue's offsets below; a group that is not past them is moved up."""
+        self._queues[queue].trim(offset)
+        first = self._queues[queue].first
+        for group in self.groups_of(queue):
+            if (acknowledged := self.acknowledged[group, queue]).floor < first:
+                acknowledged.seek(first)
+                self._moved.append((self._queues[queue].topic, group))
+
+    def block(self, queue: int, lane: NDArray[np.uint32], placed: Appended) -> None:
+        """Later messages of the lanes, shape (n,), wait for the retries that have been placed."""
+        for number, hour, index in zip(
+            lane.tolist(), placed.hour.tolist(), placed.global_index.tolist(), strict=True
+        ):
+            if number:
+                self.blocked.add(queue, number, (hour, index))
+
+    def unblock(self, queue: int, offsets: NDArray[np.uint64]) -> None:
+        """Retries that have just been settled are waited for no more. Raises UnitsDamaged."""
+        if not self.blocked.any_of(queue) or not len(offsets):
+            return
+        units = self._queues[queue].at(offsets)
+        units = units[units["lane"] != 0]
+        self.blocked.end(zip(units["hour"].tolist(), units["global_index"].tolist(), strict=True))
+
+    def unblock_cancelled(self, hour: NDArray[np.uint32], global_index: NDArray[np.uint32]) -> None:
+        """Neither are those that will never come."""
+        if not self.blocked:
+            return
+        for queue, _ in self.blocked.end(zip(hour.tolist(), global_index.tolist(), strict=True)):
+            self.retries_cancelled += 1
+            self._changed.add(queue)
+
+    def take_changed(self) -> set[int]:
+        """Return the queues that have had, since the last call, something that may be handed over."""
+        changed, self._changed = self._changed, set()
+        return changed
+
+    def unacknowledged(self) -> int:
+        """Return how many released messages some group has yet to acknowledge."""
+        return sum(
+            self._queues[queue].units - acknowledged.floor - len(acknowledged.acked)
+            for (_, queue), acknowledged in self.acknowledged.items()
+        )
+
+    def build(self, most: int) -> int:
+        """Build so many parts of a checkpoint anew, of those of which something has changed; return how many.
+
+        ``capture`` builds those that are left.
+        """
+        changed, groups = self._changes.parts, self._groups_changed
+        queues = min(most, len(changed))
+        for _ in range(queues):
+            number = changed.pop()
+            self._parts[number], self._proofs[number] = queue_parts(self._queues[number])
+        most = min(most - queues, len(groups))
+        for _ in range(most):
+            self._build_group(groups.pop())
+        return queues + most
+
+    def _build_group(self, key: Key) -> None:
+        known = self.acknowledged.get(key)
+        if known is not None:
+            if key not in self._group_parts:
+                insort(self._group_keys, key)
+            self._group_parts[key] = group_part(*key, known)
+        elif self._group_parts.pop(key, None) is not None:
+            del self._group_keys[bisect_left(self._group_keys, key)]
+
+    def capture(self) -> list[bytes]:
+        """Return the tables for a checkpoint, in parts: laid end to end they are a Checkpoint, serialized."""
+        self.build(len(self._changes.parts) + len(self._groups_changed))
+        blocked = log_pb.Checkpoint()
+        for (number, lane), (hour, index) in sorted(self.blocked.items()):
+            blocked.blocked.add(queue=number, lane=lane, hour=hour, global_index=index)
+        groups = map(self._group_parts.__getitem__, self._group_keys)
+        return [*self._parts, *groups, blocked.SerializeToString()]
+
+    def capture_proofs(self) -> list[bytes]:
+        """Return the queues' checksums, as ``capture`` has built them, in the same form; of no digest."""
+        return list(self._proofs)
+
+    def recover(self, checkpoint: log_pb.Checkpoint) -> None:
+        """Become what ``capture`` saw; files are cut back to it.
+
+        Raises:
+            QueueDamaged: a file is shorter than the checkpoint says.
+        """
+        states = queue_states(checkpoint)
+        for state in checkpoint.queues:
+            queue = self._add(state.topic, state.group)
+            queue.settings = state.settings
+            queue.misfires_dropped = state.misfires_dropped
+            queue.pace = Pace(
+                state.settings.release_per_s_max,
+                state.settings.catch_up_per_s_max,
+                state.pace_anchor,
+                state.pace_at_us,
+                state.pace_catch_up_end,
+            )
+            queue.recover(states[state.queue], deleted=state.deleted)
+            if not state.deleted:
+                self._by_name[state.topic, state.group] = state.queue
+            elif not queue.folder.exists():  # else the power went before it was removed
+                self._changes.files.discard(state.queue)
+        for group in checkpoint.groups:
+            self._consume(group.group, group.queue, group.floor, group.acked)
+        for blocked in checkpoint.blocked:
+            self.blocked.add(blocked.queue, blocked.lane, (blocked.hour, blocked.global_index))
+        for path in self._folder.iterdir() if self._folder.exists() else ():
+            if path.name.isdigit() and int(path.name) >= len(self._queues):
+                shutil.rmtree(path)  # made after the checkpoint: made again
+        self.capture()  # its parts are built now, not while the node serves
+
+    def gather(self, most: int) -> int:
+        """Note what has become of the files of so many queues, for the next checkpoint; return how many."""
+        changed = self._changes.files
+        most = min(most, len(changed))
+        self._gathered += [self._queues[changed.pop()].take_changes() for _ in range(most)]
+        return most
+
+    def take_files(self) -> list[FileChanges]:
+        """Return what has become of the queues' files since the last call."""
+        self.gather(len(self._changes.files))
+        gathered, self._gathered = self._gathered, []
+        return gathered
+
+    def close(self) -> None:
+        """Close all files."""
+        for queue in self._queues:
+            queue.close()
+
+    def _append(self, number: int, units: NDArray[np.void], now_ms: int) -> None:
+        queue = self._queues[number]
+        if queue.deleted:
+            self._expired(number, units, now_ms, "TOPIC_DELETED")
+            return
+        parts = apart(units, queue.settings, now_ms)
+        if len(parts.dropped):
+            queue.drop_misfired(len(parts.dropped))
+            self._expired(number, parts.dropped, now_ms, "MISFIRED")
+        if len(parts.dead):
+            target = self.of(DEAD_LETTER_TOPIC.format(topic=queue.topic)).queue
+            self._expired(number, parts.dead, now_ms, "MISFIRED")
+            self._tell(Kind.SCHEDULED, target, parts.dead, now_ms, detail="DEAD_LETTER")
+            self._append(target, parts.dead, now_ms)
+        if len(parts.kept) == 0:
+            return
+        if queue.pace.bounded or parts.catching_up:
+            queue.take_in(int(parts.kept["due_ms"][0]), now_ms, parts.catching_up)
+        first = queue.append(parts.kept)
+        self._changed.add(number)
+        offsets = np.arange(first, first + len(parts.kept))
+        self._tell(Kind.RELEASED, number, parts.kept, now_ms, offset=offsets)
+
+    def _expired(self, number: int, units: NDArray[np.void], now_ms: int, why: str) -> None:
+        self._tell(Kind.EXPIRED, number, units, now_ms, detail=why)
+
+    def _tell(
+        self,
+        kind: Kind,
+        number: int,
+        units: NDArray[np.void],
+        now_ms: int,
+        *,
+        offset: NDArray[np.int64] | None = None,
+        detail: str | None = None,
+    ) -> None:
+        if self._events.wanted:
+            self._events.add(
+                Event(
+                    kind,
+                    len(units),
+                    now_ms,
+                    number,
+                    hour=units["hour"],
+                    global_index=units["global_index"],
+                    due_ms=units["due_ms"],
+                    offset=offset,
+                    detail=detail,
+                )
+            )

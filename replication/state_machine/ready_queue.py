@@ -1,0 +1,455 @@
+"""Ready queue: released messages of one topic, in release order.
+
+Append-only segments of 32-byte units; a unit's number is its offset, for ever.
+
+    ready/<queue>/<first offset, 16 hex digits>.ready
+
+The last units are in memory alone until they are some dozens, or a checkpoint writes them in its thread: a
+release to thousands of queues makes and opens no file for each. The journal has what they came from.
+
+A queue with a group is that group's retry queue of the topic: same form, seen
+by nobody else (the idea of RocketMQ's %RETRY% topics).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tarry.proto.tarry_operator_pb2 import TopicSettings
+from tarry.replication.state_machine.queue_checksums import BLOCK_UNITS, UNIT_BYTES, QueueProof, Stretch
+from tarry.replication.state_machine.release_rate import Pace
+from tarry.replication.state_machine.segment_files import OpenFiles, open_segment
+
+UNIT: Final = np.dtype(
+    [
+        ("due_ms", "<i8"),  # when it may be handed over
+        ("hour", "<u4"),  # with global_index: where the message rests
+        ("global_index", "<u4"),
+        ("tag_mask", "<u8"),
+        ("released_after_ms", "<i4"),  # the leader's cluster time of the release, minus due_ms
+        ("lane", "<u4"),  # of its ordering key; 0: none
+    ]
+)
+assert UNIT.itemsize == UNIT_BYTES
+SCAN_BYTES: Final = 1 << 20
+SEGMENT_UNITS: Final = 1 << 20
+TAIL_UNITS: Final = 32
+"""Units in memory alone, at most: so many, and up to as many more by the queue's number. Queues that are all
+appended to alike are then not all written by the same entry."""
+NO_SETTINGS: Final = TopicSettings()
+"""Of every topic that was given none; never changed."""
+SEGMENT_NAME: Final = re.compile(r"[0-9a-f]{16}\.ready")
+
+
+@dataclass(frozen=True, slots=True)
+class QueueState:
+    """What a checkpoint holds of a queue."""
+
+    first: int
+    units: int
+    proof: QueueProof
+
+
+def segment_name(segment: int) -> str:
+    """Return the name of a segment's file."""
+    return f"{segment * SEGMENT_UNITS:016x}.ready"
+
+
+def released_ms(units: NDArray[np.void]) -> NDArray[np.int64]:
+    """Return when the units, shape (n,), were released, ms since the epoch."""
+    released: NDArray[np.int64] = units["due_ms"] + units["released_after_ms"]
+    return released
+
+
+class FileChanges(NamedTuple):
+    """What has become of a queue's files: taken on the event loop, written and synced by a thread."""
+
+    folder: Path
+    tail: bytes
+    """Units that are in memory alone."""
+    at: int
+    """The first one's offset."""
+    first: int
+    """Of the queue."""
+    touched: Sequence[int]
+    """Segments that have been written."""
+    obsolete: Sequence[Path]
+
+    @property
+    def units(self) -> int:
+        """How many are in memory alone."""
+        return len(self.tail) // UNIT_BYTES
+
+    def write(self) -> list[Path]:
+        """Write what is in memory alone; return the files to sync.
+
+        The queue may write the same bytes to the same places meanwhile. Raises OSError.
+        """
+        written = set(self.touched)
+        for segment, position, part in _by_segment(self.tail, self.at, self.first):
+            fd = open_segment(self.folder / segment_name(segment))
+            try:
+                _write_all(fd, part, position)
+            finally:
+                os.close(fd)
+            written.add(segment)
+        return [self.folder / segment_name(segment) for segment in sorted(written)]
+
+
+class Changes:
+    """The queues that have changed, by number: each taken from here by whoever looks at it."""
+
+    __slots__ = ("files", "parts")
+
+    def __init__(self) -> None:
+        self.parts: set[int] = set()
+        """Whose parts of a checkpoint are to be built anew."""
+        self.files: set[int] = set()
+        """Whose files are to be written and synced, or removed."""
+
+
+class QueueDamaged(Exception):
+    """A queue's files are not what the checkpoint says: restore the node from a peer."""
+
+
+class UnitsDamaged(QueueDamaged):
+    """Units of a queue do not match their checksums: a peer's copy may take their place."""
+
+    def __init__(self, queue: int, topic: str, stretches: Sequence[Stretch]) -> None:
+        where = ", ".join(f"{stretch.first} to {stretch.end - 1}" for stretch in stretches[:10])
+        super().__init__(f"ready queue {queue} ({topic!r}): offsets {where} do not match their checksums")
+        self.queue = queue
+        self.stretches = tuple(stretches)
+
+
+def scan(folder: Path, first: int, proof: QueueProof) -> Iterator[tuple[int, list[Stretch]]]:
+    """Look at the files of a queue's folder from an offset on, 1 MiB at a time.
+
+    Yield how many bytes that was, and which stretches are damaged; a file that is missing is. For a thread:
+    what lies below ``proof.end``, a copy, never changes. Raises OSError.
+    """
+    portion = SCAN_BYTES // UNIT_BYTES
+    for start in range(first - first % portion, proof.end, portion):
+        stretches = list(proof.stretches(max(first, start), min(start + portion, proof.end)))
+        if not stretches:
+            continue
+        low, end = stretches[0].first, stretches[-1].end
+        segment, within = divmod(low, SEGMENT_UNITS)
+        try:
+            with (folder / segment_name(segment)).open("rb", buffering=0) as file:
+                data = _whole(file.fileno(), (end - low) * UNIT_BYTES, within * UNIT_BYTES)
+        except FileNotFoundError:
+            data = b""
+        yield (end - low) * UNIT_BYTES, _flawed(stretches, low, data)
+
+
+def _flawed(stretches: Sequence[Stretch], low: int, data: bytes) -> list[Stretch]:
+    """Return which stretches the data, from offset low on, does not hold as they were."""
+    flawed = []
+    for stretch in stretches:
+        first, end = (stretch.first - low) * UNIT_BYTES, (stretch.end - low) * UNIT_BYTES
+        if not stretch.is_proven_by(data[first:end]):
+            flawed.append(stretch)
+    return flawed
+
+
+def _whole(fd: int, size_bytes: int, position: int) -> bytes:
+    """Read; where a sector cannot be read, nothing: no checksum matches that."""
+    try:
+        return os.pread(fd, size_bytes, position)
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+        return b""
+
+
+class ReadyQueue:
+    """One queue: ``append`` at the end, ``read`` anywhere."""
+
+    __slots__ = (
+        "_changes",
+        "_files",
+        "_obsolete",
+        "_root",
+        "_tail",
+        "_touched",
+        "deleted",
+        "first",
+        "group",
+        "misfires_dropped",
+        "pace",
+        "proof",
+        "queue",
+        "settings",
+        "topic",
+        "units",
+    )
+
+    def __init__(
+        self,
+        root: Path,
+        queue: int,
+        topic: str,
+        group: str = "",
+        files: OpenFiles | None = None,
+        changes: Changes | None = None,
+    ) -> None:
+        """``files``: shared with other queues, so that many of them do not open more; ``changes`` too."""
+        self.queue = queue
+        self.topic = topic
+        self.group = group
+        self._root = root
+        self._files = files or OpenFiles()
+        self._changes = changes or Changes()
+        self._changes.parts.add(queue)
+        self._tail = b""  # the last units, in memory alone
+        self._touched: set[int] = set()
+        self._obsolete: list[Path] = []
+        self.settings = NO_SETTINGS  # of a topic's queue
+        self.pace = Pace()
+        self.misfires_dropped = 0
+        self.deleted = False  # its number is taken for ever; nothing goes in any more
+        self.first = 0  # offsets below have been trimmed
+        self.units = 0
+        self.proof = QueueProof()
+
+    @property
+    def folder(self) -> Path:
+        """Where its files are, if it has any."""
+        return self._root / str(self.queue)
+
+    def append(self, units: NDArray[np.void]) -> int:
+        """Append units (shape (n,), dtype UNIT) and return the offset of the first."""
+        first = self.units
+        data = units.tobytes()
+        self.proof.extend(data)
+        self.units += len(units)
+        self._tail += data
+        self._note()
+        if len(self._tail) > (TAIL_UNITS + self.queue % TAIL_UNITS) * UNIT_BYTES:
+            self.flush()
+        return first
+
+    def flush(self) -> None:
+        """Write to the files what is in memory alone. Raises OSError."""
+        for segment, position, part in _by_segment(self._tail, self._written, self.first):
+            _write_all(self._fd(segment), part, position)
+            self._touched.add(segment)
+            self._note()
+        self._tail = b""
+
+    @property
+    def _written(self) -> int:
+        """The offset up to which the files have been written."""
+        return self.units - len(self._tail) // UNIT_BYTES
+
+    def shape(self, settings: TopicSettings, now_ms: int) -> None:
+        """Go on with other settings."""
+        self.settings = settings
+        rates = settings.release_per_s_max, settings.catch_up_per_s_max
+        self.pace.change(*rates, self.units, now_ms)
+        self._note()
+
+    def take_in(self, first_due_ms: int, now_ms: int, catching_up: int) -> None:
+        """Keep the topic's pace: units are about to be appended, the first of which catch up."""
+        self.pace.take_in(self.units, first_due_ms, now_ms, catching_up)
+        self._note()
+
+    def drop_misfired(self, count: int) -> None:
+        """Count messages that came too late and were dropped."""
+        self.misfires_dropped += count
+        self._note()
+
+    def _note(self) -> None:
+        self._changes.parts.add(self.queue)
+        self._changes.files.add(self.queue)
+
+    def read(self, offset: int, count: int) -> NDArray[np.void]:
+        """Return up to count units from offset on, fewer at the end; each block of them is proven.
+
+        Raises UnitsDamaged; QueueDamaged where a file has become too short.
+        """
+        end = min(offset + count, self.units)
+        if offset >= end:
+            return np.empty(0, dtype=UNIT)
+        stretches = list(self.proof.stretches(offset, end))
+        low = min(offset, stretches[0].first) if stretches else offset
+        data = self._bytes(low, max(end, stretches[-1].end) if stretches else end)
+        damaged = _flawed(stretches, low, data)
+        if damaged:
+            raise UnitsDamaged(self.queue, self.topic, damaged)
+        skipped = (offset - low) * UNIT_BYTES
+        if len(data) < skipped + (end - offset) * UNIT_BYTES:
+            raise QueueDamaged(f"{self.folder}: a file is too short for offsets {offset} to {end - 1}")
+        return np.frombuffer(data, dtype=UNIT, count=end - offset, offset=skipped)
+
+    def _bytes(self, first: int, end: int) -> bytes:
+        """Return what the files hold of the offsets first to end, and behind it what is in memory alone."""
+        parts, written = [], self._written
+        if end > written:
+            begin = max(0, first - written)
+            parts.append(self._tail[begin * UNIT_BYTES : (end - written) * UNIT_BYTES])
+            if begin == 0 and first < written:
+                parts.insert(0, self._read_files(first, written).ljust((written - first) * UNIT_BYTES, b"\0"))
+            return b"".join(parts)
+        return self._read_files(first, end)
+
+    def _read_files(self, first: int, end: int) -> bytes:
+        parts = []
+        while first < end:
+            segment, start = divmod(first, SEGMENT_UNITS)
+            here = min(end - first, SEGMENT_UNITS - start)
+            part = _whole(self._fd(segment), here * UNIT_BYTES, start * UNIT_BYTES)
+            parts.append(part.ljust(here * UNIT_BYTES, b"\0") if first + here < end else part)
+            first += here
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def at(self, offsets: NDArray[np.uint64]) -> NDArray[np.void]:
+        """Return the units at the given offsets, which must be below ``units``. Raises as ``read``."""
+        if len(offsets) == 0:
+            return np.empty(0, dtype=UNIT)
+        low, high = int(offsets.min()), int(offsets.max())
+        if high - low < max(4 * len(offsets) + 64, min(64 * len(offsets), 65_536)):
+            return self.read(low, high - low + 1)[(offsets - np.uint64(low)).astype(np.intp)]
+        units = np.empty(len(offsets), dtype=UNIT)
+        order = np.argsort(offsets, kind="stable")
+        _, starts = np.unique(offsets[order] // np.uint64(BLOCK_UNITS), return_index=True)
+        for rows in np.split(order, starts[1:]):  # a block is read once, for it is proven whole
+            low, high = int(offsets[rows[0]]), int(offsets[rows[-1]])
+            units[rows] = self.read(low, high - low + 1)[(offsets[rows] - np.uint64(low)).astype(np.intp)]
+        return units
+
+    def mend(self, stretch: Stretch, units: bytes) -> bool:
+        """Write damaged units again; False, and nothing done, where these are not they. Raises OSError."""
+        if not stretch.is_proven_by(units):
+            return False
+        self.flush()  # part of the stretch may be in memory alone, and files have no gaps
+        segment, start = divmod(stretch.first, SEGMENT_UNITS)
+        _write_all(self._fd(segment), memoryview(units), start * UNIT_BYTES)
+        self._touched.add(segment)
+        self._note()
+        return True
+
+    def is_damaged(self, stretch: Stretch) -> bool:
+        """Return whether the stretch, which is still wanted, is not what it was. Raises OSError."""
+        if self.deleted or stretch.end <= self.first:
+            return False
+        return not stretch.is_proven_by(self._bytes(stretch.first, stretch.end))
+
+    def find_released(self, time_ms: int) -> int:
+        """Return the first offset released at time_ms or later; ``units`` where none is."""
+        low, high = self.first, self.units
+        while low < high:
+            middle = (low + high) // 2
+            if int(released_ms(self.read(middle, 1))[0]) < time_ms:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def trim(self, offset: int) -> None:
+        """Forget what is below the offset: whole segments become obsolete, the rest is no longer read."""
+        before, self.first = self.first, max(self.first, min(offset, self.units))
+        for segment in range(before // SEGMENT_UNITS, self.first // SEGMENT_UNITS):
+            self._files.close(self.queue, segment)
+            self._touched.discard(segment)
+            self._obsolete.append(self._path(segment))
+        self.proof.forget(self.first)
+        self._note()
+
+    def capture(self) -> QueueState:
+        """Return what a checkpoint must hold."""
+        return QueueState(self.first, self.units, self.proof)
+
+    def take_changes(self) -> FileChanges:
+        """Return what has become of the files since the last call."""
+        touched, self._touched = self._touched, set()
+        obsolete, self._obsolete = self._obsolete, []
+        return FileChanges(self.folder, self._tail, self._written, self.first, tuple(touched), obsolete)
+
+    def recover(self, state: QueueState, *, deleted: bool = False) -> None:
+        """Cut the files back to the checkpoint's length; what is left of a deleted queue's is not looked at.
+
+        Raises:
+            QueueDamaged: the files hold less than the checkpoint says.
+        """
+        self.first, self.units, self.proof = state.first, state.units, state.proof
+        self._tail = b""
+        self.close()
+        if deleted:
+            self.delete()  # what a crash left of it goes with the next checkpoint
+            return
+        last, rest = divmod(state.units, SEGMENT_UNITS)
+        for path in self.folder.glob("*"):
+            if SEGMENT_NAME.fullmatch(path.name) is None:
+                continue
+            segment = int(path.name[:16], 16) // SEGMENT_UNITS
+            if (segment + 1) * SEGMENT_UNITS <= state.first:
+                path.unlink()
+                continue
+            wanted = SEGMENT_UNITS if segment < last else rest if segment == last else 0
+            size = path.stat().st_size
+            if size < wanted * UNIT_BYTES:
+                raise QueueDamaged(f"{path}: {size} bytes, checkpoint says {wanted * UNIT_BYTES}")
+            os.truncate(path, wanted * UNIT_BYTES)
+        if state.units > state.first:
+            first = (state.units - 1) // SEGMENT_UNITS
+            if not self._path(first).exists():
+                raise QueueDamaged(f"{self._path(first)} is missing")
+
+    def files(self, first: int, units: int) -> list[tuple[Path, int]]:
+        """Return (file, bytes in use) of every segment that proves a queue's offsets first to units.
+
+        The block in which the queue goes on is proven whole, also where all of it has been trimmed.
+        """
+        begin = first - first % BLOCK_UNITS
+        segments = range(begin // SEGMENT_UNITS, -(-units // SEGMENT_UNITS)) if begin < units else ()
+        return [(self._path(s), min(SEGMENT_UNITS, units - s * SEGMENT_UNITS) * UNIT_BYTES) for s in segments]
+
+    def delete(self) -> None:
+        """Close the files: the whole folder is obsolete, and nothing goes in any more."""
+        self.close()
+        self.deleted = True
+        self.first = self.units
+        self._tail = b""
+        self._touched.clear()
+        self._obsolete = [self.folder]
+        self._note()
+
+    def close(self) -> None:
+        """Close the files."""
+        self._files.close(self.queue)
+
+    def _path(self, segment: int) -> Path:
+        return self.folder / segment_name(segment)
+
+    def _fd(self, segment: int) -> int:
+        return self._files.fd(self.queue, segment, self._path)
+
+
+def _by_segment(tail: bytes, at: int, first: int) -> Iterator[tuple[int, int, memoryview]]:
+    """Yield (segment, position, bytes) of units from an offset on; none of segments below the first unit."""
+    left = memoryview(tail)
+    while left:
+        segment, start = divmod(at, SEGMENT_UNITS)
+        count = min(len(left) // UNIT_BYTES, SEGMENT_UNITS - start)
+        if segment >= first // SEGMENT_UNITS:
+            yield segment, start * UNIT_BYTES, left[: count * UNIT_BYTES]
+        left = left[count * UNIT_BYTES :]
+        at += count
+
+
+def _write_all(fd: int, data: memoryview, position: int) -> None:
+    while data:
+        written = os.pwrite(fd, data, position)
+        data = data[written:]
+        position += written

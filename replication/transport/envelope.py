@@ -1,0 +1,201 @@
+"""Frames between two replicas: sealed in order by the sender, let through at most once by the receiver.
+
+    Outbound.seal ─► PeerFrame {incarnation, boot, epoch, sequence, crc32c, messages} ─► Inbound.open
+
+Raft's engine cannot bear a message twice or late, and a broken stream's leftovers may arrive after its
+successor has begun. So a frame counts only if it is newer than every one let through before on its stream.
+
+A sender has two streams to a receiver, opened and closed together, in one epoch. What order holds:
+
+    appends and NeedSnapshot ─► bulk stream     in order among themselves
+    everything else          ─► urgent stream   in order among themselves; before or after any of the bulk
+
+Nothing that is decided by order lies across the two. A heartbeat says nothing of the log; an append that
+comes after a heartbeat, a vote or a notice sent later is judged by its term and its place in the log; a
+transfer's request to campaign follows its heartbeats on the same stream, and is made only once the log has
+been answered. A message that is larger than a frame travels in pieces, one a frame; a gap voids what came
+of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass, field
+
+import google_crc32c
+from google.protobuf.message import DecodeError
+
+from tarry.proto.tarry_peer_pb2 import PeerFrame, PeerMessage
+from tarry.replication.raft.membership import Origin
+
+RETIRED_MAX = 16
+
+
+class FrameRefused(Exception):
+    """Not a frame of ours for us. End the stream: what follows cannot be trusted either."""
+
+
+class SenderNotCertified(FrameRefused):
+    """The caller's certificate is not the sender's. Nothing that it says counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who seals: a node of a cluster, in one of its starts."""
+
+    cluster: str
+    node: str
+    incarnation: int
+    boot: int
+    joined: bool = False
+
+
+@dataclass(slots=True)
+class Outbound:
+    """One sender's way to one receiver."""
+
+    identity: Identity
+    receiver: str
+    epochs: Iterator[int]
+    """Of the sender's start, not of this way: a peer that was left and found again must take a later one."""
+    epoch: int = 0
+    _sequences: dict[bool, int] = field(default_factory=lambda: {False: 0, True: 0})
+
+    def begin(self) -> None:
+        """A new pair of streams: the frames of earlier ones are out of date."""
+        self.epoch = next(self.epochs)
+        self._sequences = {False: 0, True: 0}
+
+    def seal(
+        self,
+        messages: Sequence[bytes],
+        *,
+        bulk: bool = False,
+        continued: bool = False,
+        continues: bool = False,
+    ) -> bytes:
+        """`continued`, `continues`: `messages` is one piece of a message, not its first, not its last."""
+        self._sequences[bulk] += 1
+        return PeerFrame(
+            cluster=self.identity.cluster,
+            sender=self.identity.node,
+            receiver=self.receiver,
+            incarnation=self.identity.incarnation,
+            boot=self.identity.boot,
+            epoch=self.epoch,
+            sequence=self._sequences[bulk],
+            crc32c=_crc32c(messages),
+            messages=messages,
+            bulk=bulk,
+            continued=continued,
+            continues=continues,
+            joined=self.identity.joined,
+        ).SerializeToString()
+
+
+@dataclass(slots=True)
+class _Streams:
+    """What one sender has said: of its latest incarnation, boot and epoch."""
+
+    origin: Origin
+    start: tuple[int, int] = (-1, -1)  # boot, epoch
+    sequences: dict[bool, int] = field(default_factory=dict)
+    pieces: dict[bool, list[bytes]] = field(default_factory=dict)
+    """Of the message that is on its way on each stream."""
+    retired: list[int] = field(default_factory=list)
+
+    def begin(self, start: tuple[int, int]) -> None:
+        self.start = start
+        self.sequences = {False: 0, True: 0}
+        self.pieces = {False: [], True: []}
+
+
+class Inbound:
+    """What one receiver has let through, by sender."""
+
+    def __init__(self, cluster: str, node: str, message_bytes_max: int = 8 << 20) -> None:
+        self.cluster = cluster
+        self._node = node
+        self._message_bytes_max = message_bytes_max
+        self._heard: dict[str, _Streams] = {}
+        self.refused = 0
+        self.out_of_date = 0
+
+    def open(self, sealed: bytes, certified: Set[str] | None = None) -> tuple[str, list[PeerMessage]]:
+        """(sender, its messages that are whole); none if the frame is out of date. `certified`: whom the
+        caller has proven to be, None where nobody is asked. Raises FrameRefused."""
+        try:
+            frame = PeerFrame.FromString(sealed)
+            in_pieces = frame.continued or frame.continues
+            messages = [] if in_pieces else [PeerMessage.FromString(message) for message in frame.messages]
+        except DecodeError as error:
+            raise self._refusal("not a frame") from error
+        if (frame.cluster, frame.receiver) != (self.cluster, self._node) or not frame.sender:
+            raise self._refusal(f"from {frame.sender} for {frame.receiver} of {frame.cluster}")
+        if certified is not None and frame.sender not in certified:
+            self.refused += 1
+            raise SenderNotCertified(frame.sender)
+        if frame.crc32c != _crc32c(frame.messages):
+            raise self._refusal("checksum")
+        if not self._is_newer(frame):
+            self.out_of_date += 1
+            return frame.sender, []
+        if in_pieces:
+            messages = self._joined(frame, self._heard[frame.sender].pieces[frame.bulk])
+        return frame.sender, messages
+
+    def origin(self, sender: str) -> Origin:
+        """Of the frames that are let through now."""
+        return self._heard[sender].origin
+
+    def _joined(self, frame: PeerFrame, pieces: list[bytes]) -> list[PeerMessage]:
+        """Return the message whose last piece this is; none: it goes on, or its beginning was lost."""
+        if len(frame.messages) != 1 or not frame.messages[0]:
+            raise self._refusal("not one piece")
+        if not frame.continued:
+            pieces.clear()
+        elif not pieces:
+            return []
+        pieces += frame.messages
+        if sum(map(len, pieces)) > self._message_bytes_max:
+            raise self._refusal("a message without end")
+        if frame.continues:
+            return []
+        whole = b"".join(pieces)
+        pieces.clear()
+        try:
+            return [PeerMessage.FromString(whole)]
+        except DecodeError as error:
+            raise self._refusal("not a message") from error
+
+    def _refusal(self, text: str) -> FrameRefused:
+        self.refused += 1
+        return FrameRefused(text)
+
+    def _is_newer(self, frame: PeerFrame) -> bool:
+        start = frame.boot, frame.epoch
+        heard = self._heard.get(frame.sender)
+        if heard is None:
+            heard = self._heard[frame.sender] = _Streams(Origin(frame.incarnation, frame.joined))
+        if frame.incarnation in heard.retired:
+            return False
+        if frame.incarnation != heard.origin.incarnation:
+            heard.retired = [*heard.retired, heard.origin.incarnation][-RETIRED_MAX:]
+            heard.origin = Origin(frame.incarnation, frame.joined)
+            heard.begin(start)
+        elif start > heard.start:
+            heard.begin(start)
+        before = heard.sequences[frame.bulk]
+        if start < heard.start or frame.sequence <= before:
+            return False
+        if frame.sequence > before + 1:
+            heard.pieces[frame.bulk].clear()
+        heard.sequences[frame.bulk] = frame.sequence
+        return True
+
+
+def _crc32c(messages: Iterable[bytes]) -> int:
+    crc = 0
+    for message in messages:
+        crc = google_crc32c.extend(crc, message)
+    return crc

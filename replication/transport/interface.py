@@ -1,0 +1,92 @@
+"""What consensus asks of whatever carries its messages: gRPC, or a simulated network."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence, Set
+from dataclasses import dataclass
+from typing import Any, Final, NoReturn, Protocol, TypeAlias
+
+from tarry.proto.tarry_peer_pb2 import FetchSnapshotResponse, PeerMessage, RecallResponse, SnapshotFile
+from tarry.replication.raft.membership import Origin
+from tarry.replication.spoken_peers import Register
+from tarry.replication.transport.envelope import Identity
+
+ServeSnapshot: TypeAlias = Callable[[Sequence[SnapshotFile]], AsyncIterator[FetchSnapshotResponse]]
+"""Given what the receiver has already."""
+
+
+class Transport(Protocol):
+    """Carries messages to peers; at most once, perhaps not at all; in order what is urgent, and what is
+    bulk, in any order across the two (`envelope`)."""
+
+    def introduce(self, register: Register) -> None:
+        """From here on peers are told who has spoken to this node, which may yet say nothing itself."""
+
+    async def recall(self, peer: str, address: str) -> RecallResponse | None:
+        """Before `start`: who has spoken to a peer; None: it does not answer."""
+
+    def start(
+        self,
+        identity: Identity,
+        receive: Callable[[str, list[PeerMessage], Origin], None],
+        link: Callable[[str, bool], None],
+        serve_snapshot: ServeSnapshot,
+        fail: Callable[[BaseException], None],
+    ) -> None:
+        """All are called on the event loop: `receive(peer, messages, origin)`, `link(peer, up)`, and
+        `fail(error)` where something happened that never should."""
+
+    def restart(self, identity: Identity) -> None:
+        """From here on speaks as another start of the same node."""
+
+    def set_peers(self, addresses: Mapping[str, str]) -> None: ...
+
+    def send(self, peer: str, messages: Sequence[bytes], *, bulk: bool = False) -> bool:
+        """`bulk`: they may take their time, and what is not bulk does not wait for them. False: dropped."""
+
+    def fetch_snapshot(self, peer: str, kept: Sequence[SnapshotFile]) -> AsyncIterator[FetchSnapshotResponse]:
+        """`kept`: what is here already. Raises SnapshotFailed."""
+
+    async def stop(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class PeerTls:
+    """Of the streams between peers: what is shown and asked at either end."""
+
+    server: ssl.SSLContext
+    client: ssl.SSLContext
+
+
+@dataclass(frozen=True, slots=True)
+class PeerGate:
+    """Who may speak for which node, by what a call's context proves."""
+
+    names: Callable[[Any], Set[str] | None]
+    """The nodes that the caller may speak for; None: any."""
+    admits: Callable[[str], bool]
+    """Whether there is, or may be, a node of that name in the cluster."""
+    refuse: Callable[[Any, str], Awaitable[NoReturn]]
+    """Ends the call of one who claimed to be a node that it may not speak for."""
+    refuse_stranger: Callable[[Any, str], Awaitable[NoReturn]]
+    """Ends the call of one who is no node of the cluster."""
+
+    async def check(self, context: Any, claimed: str) -> None:
+        """End the call of one who is not the node that it claims to be, or no node of the cluster."""
+        await self.check_name(context, claimed)
+        if not self.admits(claimed):
+            await self.refuse_stranger(context, claimed)
+
+    async def check_name(self, context: Any, claimed: str) -> None:
+        """End the call of one who is not the node that it claims to be, of the cluster or not."""
+        names = self.names(context)
+        if names is not None and claimed not in names:
+            await self.refuse(context, claimed)
+
+
+async def _never(_: Any, claimed: str) -> NoReturn:
+    raise AssertionError(f"nobody was asked, and {claimed} refused")
+
+
+ANYBODY: Final = PeerGate(lambda _: None, lambda _: True, _never, _never)

@@ -1,0 +1,118 @@
+"""What a node answers its peers over gRPC: where to open a stream, and its state as a stream of files."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from typing import Any, TypeAlias, TypeVar
+
+import grpc
+import grpc.aio
+from google.protobuf.message import DecodeError
+
+from tarry.proto.tarry_peer_pb2 import (
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    MeetRequest,
+    MeetResponse,
+    RecallRequest,
+    RecallResponse,
+)
+from tarry.replication.snapshot.transfer import SnapshotFailed
+from tarry.replication.spoken_peers import Register
+from tarry.replication.transport.framing import STREAMS
+from tarry.replication.transport.interface import PeerGate, ServeSnapshot
+from tarry.replication.transport.stream_listener import PeerListener
+
+SERVICE = "tarry.v1.PeerService"
+Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
+R = TypeVar("R", MeetRequest, FetchSnapshotRequest, RecallRequest)
+
+
+class PeerServicer:
+    """The node adds `handler()` to its one server."""
+
+    def __init__(
+        self, listener: PeerListener, token: str, gate: PeerGate, met: Callable[[str], None]
+    ) -> None:
+        """`met`: hears who has asked where to open a stream, and was told."""
+        self._listener = listener
+        self._token = token
+        self._gate = gate
+        self._met = met
+        self._register: Register | None = None
+        self._serve_snapshot: ServeSnapshot | None = None
+
+    def introduce(self, register: Register) -> None:
+        self._register = register
+
+    def start(self, serve_snapshot: ServeSnapshot) -> None:
+        self._serve_snapshot = serve_snapshot
+
+    def handler(self) -> grpc.GenericRpcHandler[Any, Any]:
+        meet = grpc.unary_unary_rpc_method_handler(
+            self._meet,
+            request_deserializer=partial(_parsed, MeetRequest),
+            response_serializer=MeetResponse.SerializeToString,
+        )
+        fetch = grpc.unary_stream_rpc_method_handler(
+            self._fetch_snapshot,
+            request_deserializer=partial(_parsed, FetchSnapshotRequest),
+            response_serializer=FetchSnapshotResponse.SerializeToString,
+        )
+        recall = grpc.unary_unary_rpc_method_handler(
+            self._recall,
+            request_deserializer=partial(_parsed, RecallRequest),
+            response_serializer=RecallResponse.SerializeToString,
+        )
+        methods = {"Meet": meet, "Recall": recall, "FetchSnapshot": fetch}
+        return grpc.method_handlers_generic_handler(SERVICE, methods)
+
+    async def _check(
+        self, context: Context, request: MeetRequest | FetchSnapshotRequest | RecallRequest
+    ) -> Register:
+        """Return who has spoken to this node."""
+        shown = dict(context.invocation_metadata() or ()).get("authorization", "")
+        if self._token and not hmac.compare_digest(f"Bearer {self._token}".encode(), str(shown).encode()):
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, "show the cluster's peer token")
+        register = self._register
+        if register is None:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "the replica is not running")
+        if request.cluster != register.cluster:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"not of {request.cluster[:100]}")
+        await self._gate.check(context, request.node)
+        return register
+
+    async def _recall(self, request: RecallRequest, context: Context) -> RecallResponse:
+        return (await self._check(context, request)).recall()
+
+    async def _meet(self, request: MeetRequest, context: Context) -> MeetResponse:
+        await self._check(context, request)
+        if self._listener.inbound is None:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "the replica is not running")
+        self._met(request.node)
+        give, now = self._listener.tickets.give, asyncio.get_running_loop().time()
+        tickets = [give(request.node, now) for _ in range(STREAMS)]
+        return MeetResponse(port=self._listener.port, tickets=tickets)
+
+    async def _fetch_snapshot(
+        self, request: FetchSnapshotRequest, context: Context
+    ) -> AsyncIterator[FetchSnapshotResponse]:
+        await self._check(context, request)
+        if self._serve_snapshot is None:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "the replica is not running")
+        try:
+            async for part in self._serve_snapshot(request.kept):
+                yield part
+        except SnapshotFailed as failed:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, str(failed))
+
+
+def _parsed(kind: type[R], raw: bytes) -> R:
+    """Return the request; of bytes that are none an empty one, which names no cluster and is refused."""
+    try:
+        return kind.FromString(raw)
+    except DecodeError:
+        return kind()

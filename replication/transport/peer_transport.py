@@ -1,0 +1,208 @@
+"""Between peers: two streams of frames each way, on connections of their own; the rest over gRPC.
+
+A frame on a plain connection costs a fraction of one on a gRPC stream, and consensus is frames. Who may open
+a stream is settled over gRPC, with the same certificates and tokens as everything else (`stream_listener`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import itertools
+import random
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from types import MappingProxyType
+
+import grpc
+import grpc.aio
+
+from tarry.proto.tarry_peer_pb2 import (
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    MeetRequest,
+    MeetResponse,
+    PeerMessage,
+    RecallRequest,
+    RecallResponse,
+    SnapshotFile,
+)
+from tarry.replication.raft.membership import Origin
+from tarry.replication.settings import ReplicationSettings
+from tarry.replication.snapshot.transfer import SnapshotFailed
+from tarry.replication.spoken_peers import Register
+from tarry.replication.transport.acceptor import Tell, untold
+from tarry.replication.transport.envelope import Identity, Inbound, Outbound
+from tarry.replication.transport.grpc_options import channel_options, server_options
+from tarry.replication.transport.interface import ANYBODY, PeerGate, PeerTls, ServeSnapshot, Transport
+from tarry.replication.transport.peer_service import SERVICE, PeerServicer
+from tarry.replication.transport.stream_listener import PeerListener
+from tarry.replication.transport.stream_sender import STREAMS, Dialling, Door, PeerAway, PeerRefuses, Way
+
+__all__ = ["PeerTransport", "ServeSnapshot", "Transport", "channel_options", "server_options"]
+
+_MEET = f"/{SERVICE}/Meet"
+_RECALL = f"/{SERVICE}/Recall"
+_RECALL_S = 1.0
+_FETCH = f"/{SERVICE}/FetchSnapshot"
+_REFUSALS = (grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED)
+
+
+class PeerTransport:
+    def __init__(
+        self,
+        *,
+        settings: ReplicationSettings,
+        rng: random.Random,
+        credentials: grpc.ChannelCredentials | None = None,
+        tls: PeerTls | None = None,
+        token: str = "",
+        dial: Mapping[str, str] = MappingProxyType({}),
+        gate: PeerGate = ANYBODY,
+        tell_strangers: Tell = untold,
+    ) -> None:
+        """`credentials` (gRPC) and `tls` (streams) None: plain text.
+        `token`: what peers show each other; empty: none is asked for.
+        `dial`: a member's address -> where this node reaches it, for those that it reaches elsewhere.
+        `gate`: who may speak for which node.
+        `tell_strangers`: hears now and then of connections to the peers' port that came to nothing."""
+        self._dialling = Dialling(settings, rng, dial, tls.client if tls is not None else None)
+        self._credentials = credentials
+        self._identity = Identity("", "", 0, 0)
+        self._link: Callable[[str, bool], None] = lambda peer, up: None
+        self._fail: Callable[[BaseException], None] = lambda error: None
+        self._register: Register | None = None
+        self._epochs = itertools.count(1)
+        self._ways: dict[str, Way] = {}
+        self._channels: dict[str, grpc.aio.Channel] = {}
+        self._leaving: set[asyncio.Task[None]] = set()
+        self._metadata = (("authorization", f"Bearer {token}"),) if token else ()
+        self._listener = PeerListener(settings, tls.server if tls is not None else None, tell_strangers)
+        self.servicer = PeerServicer(self._listener, token, gate, self._met)
+        self.dropped = 0
+
+    async def listen(self, host: str, port: int = 0) -> None:
+        """For peers' streams, before `start`. Port 0: any that is free. Raises OSError."""
+        await self._listener.listen(host, port)
+
+    def introduce(self, register: Register) -> None:
+        self._register = register
+        self.servicer.introduce(register)
+
+    async def recall(self, peer: str, address: str) -> RecallResponse | None:
+        register = self._register
+        assert register is not None
+        request = RecallRequest(cluster=register.cluster, node=register.node)
+        async with self._channel(address) as channel:
+            ask = channel.unary_unary(_RECALL, RecallRequest.SerializeToString, RecallResponse.FromString)
+            try:
+                answer: RecallResponse = await ask(request, metadata=self._metadata, timeout=_RECALL_S)
+            except grpc.aio.AioRpcError:
+                return None
+        return answer
+
+    def start(
+        self,
+        identity: Identity,
+        receive: Callable[[str, list[PeerMessage], Origin], None],
+        link: Callable[[str, bool], None],
+        serve_snapshot: ServeSnapshot,
+        fail: Callable[[BaseException], None],
+    ) -> None:
+        self._identity = identity
+        self._link = link
+        self._fail = fail
+        inbound = Inbound(identity.cluster, identity.node, self._dialling.settings.message_bytes_max)
+        self._listener.start(inbound, receive)
+        self.servicer.start(serve_snapshot)
+
+    def restart(self, identity: Identity) -> None:
+        self._identity = identity
+        for way in self._ways.values():
+            way.outbound = Outbound(identity, way.outbound.receiver, self._epochs)
+            way.outbound.begin()
+
+    async def fetch_snapshot(
+        self, peer: str, kept: Sequence[SnapshotFile] = ()
+    ) -> AsyncIterator[FetchSnapshotResponse]:
+        if peer not in self._channels:
+            raise SnapshotFailed(f"{peer} is not a peer")
+        identity = self._identity
+        request = FetchSnapshotRequest(cluster=identity.cluster, node=identity.node, kept=kept)
+        fetch = self._channels[peer].unary_stream(
+            _FETCH, FetchSnapshotRequest.SerializeToString, FetchSnapshotResponse.FromString
+        )
+        try:
+            async for part in fetch(request, metadata=self._metadata):
+                yield part
+        except grpc.aio.AioRpcError as error:
+            raise SnapshotFailed(f"{peer}: {error.code().name} {error.details()}") from error
+
+    @property
+    def port(self) -> int:
+        """Where peers open their streams. 0: it does not listen."""
+        return self._listener.port
+
+    def set_peers(self, addresses: Mapping[str, str]) -> None:
+        for peer, way in list(self._ways.items()):
+            if addresses.get(peer) != way.address:
+                self._leave(peer)
+        for peer, address in addresses.items():
+            if peer not in self._ways:
+                self._channels[peer] = self._channel(address)
+                outbound = Outbound(self._identity, peer, self._epochs)
+                meet = functools.partial(self._meet, self._channels[peer])
+                way = self._ways[peer] = Way(peer, address, outbound, meet, self._link, self._dialling)
+                way.task.add_done_callback(self._watch)
+
+    def _leave(self, peer: str) -> asyncio.Task[None]:
+        channel, way = self._channels.pop(peer), self._ways.pop(peer)
+        way.task.cancel()
+
+        async def leave() -> None:
+            await asyncio.wait([way.task])
+            await channel.close(None)
+
+        task = asyncio.get_running_loop().create_task(leave())
+        self._leaving.add(task)
+        task.add_done_callback(self._leaving.discard)
+        return task
+
+    async def _meet(self, channel: grpc.aio.Channel) -> Door:
+        meet = channel.unary_unary(_MEET, MeetRequest.SerializeToString, MeetResponse.FromString)
+        request = MeetRequest(cluster=self._identity.cluster, node=self._identity.node)
+        try:
+            response = await meet(request, metadata=self._metadata)
+        except grpc.aio.AioRpcError as error:
+            raise (PeerRefuses if error.code() in _REFUSALS else PeerAway)(error.details()) from error
+        if len(response.tickets) != STREAMS:
+            raise PeerAway(f"{len(response.tickets)} tickets for {STREAMS} streams")
+        return Door(response.port, response.tickets)
+
+    def _met(self, peer: str) -> None:
+        if peer in self._ways:
+            self._ways[peer].retry()
+
+    def send(self, peer: str, messages: Sequence[bytes], *, bulk: bool = False) -> bool:
+        way = self._ways.get(peer)
+        if way is None or not way.put(messages, bulk=bulk):
+            self.dropped += len(messages)
+            return False
+        return True
+
+    async def stop(self) -> None:
+        self._listener.stop()
+        for peer in list(self._ways):
+            self._leave(peer)
+        await asyncio.gather(*self._leaving)
+
+    def _watch(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._fail(error)
+
+    def _channel(self, address: str) -> grpc.aio.Channel:
+        options = channel_options(self._dialling.settings)
+        address = self._dialling.dial.get(address, address)
+        if self._credentials is None:
+            return grpc.aio.insecure_channel(address, options=options)
+        return grpc.aio.secure_channel(address, self._credentials, options=options)

@@ -1,0 +1,195 @@
+"""The receiving side of the streams between peers: a port of its own, entered with a ticket.
+
+    Meet over gRPC (certificate, token) ─► ticket ─► stream ─► Inbound ─► receive
+
+A ticket is good once, for a short time, and for one node's name: who a stream is from was settled where
+the ticket was asked for. With TLS a handshake costs the event loop up to some ms, so it is begun only with
+who shows before it, in clear, that it has a ticket; the ticket itself comes encrypted.
+
+Any byte of a stream that is let in is a sign of life, for a frame may take as long as a slow link needs for
+it. A stream that is silent for a while is closed; its sender opens another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+from collections.abc import Callable
+from typing import Final
+
+from tarry.proto.tarry_peer_pb2 import PeerMessage
+from tarry.replication.clock import to_next
+from tarry.replication.raft.membership import Origin
+from tarry.replication.settings import ReplicationSettings
+from tarry.replication.transport.acceptor import Accepting, Entering, Tell, untold
+from tarry.replication.transport.envelope import FrameRefused, Inbound
+from tarry.replication.transport.framing import (
+    FRAME_OVERHEAD_BYTES,
+    TICKET_BYTES,
+    StreamBroken,
+    Unframing,
+    pass_of,
+)
+
+TICKETS_MAX: Final = 256
+TICKET_S: Final = 10.0
+STREAMS_OF_A_PEER_MAX: Final = 4
+SLOWEST_BYTES_PER_S: Final = 16 << 10
+
+Receive = Callable[[str, list[PeerMessage], Origin], None]
+
+
+class Tickets:
+    """Given to nodes that have shown who they are; each lets one stream in."""
+
+    def __init__(self) -> None:
+        self._given: dict[bytes, tuple[str, float]] = {}
+        self._passes: dict[bytes, bytes] = {}  # of tickets that have not been announced
+
+    def give(self, node: str, now: float) -> bytes:
+        """The oldest goes where there are too many: who was too slow asks again."""
+        while len(self._given) >= TICKETS_MAX:
+            self._forget(next(iter(self._given)))
+        ticket = os.urandom(TICKET_BYTES)
+        self._given[ticket] = node, now + TICKET_S
+        self._passes[pass_of(ticket)] = ticket
+        return ticket
+
+    def announce(self, shown: bytes, now: float) -> bool:
+        """Return whether it is the pass of a ticket that is good, the first time that it is shown."""
+        ticket = self._passes.pop(shown, b"")
+        _, until = self._given.get(ticket, ("", 0.0))
+        return now < until
+
+    def take(self, ticket: bytes, now: float) -> str:
+        """Return the node that the ticket was given to; empty: to nobody, or too long ago."""
+        node, until = self._given.get(ticket, ("", 0.0))
+        self._forget(ticket)
+        return node if now < until else ""
+
+    def _forget(self, ticket: bytes) -> None:
+        self._given.pop(ticket, None)
+        self._passes.pop(pass_of(ticket), None)
+
+
+class PeerListener:
+    """Listens for streams. `start` says who hears what they carry; else none is let in."""
+
+    def __init__(
+        self, settings: ReplicationSettings, tls: ssl.SSLContext | None, tell: Tell = untold
+    ) -> None:
+        self.tickets = Tickets()
+        self.settings = settings
+        deadline_s = settings.peer_ticket_ms / 1_000
+        self.accepting = Accepting(lambda: _Stream(self), tls, self.tickets.announce, deadline_s, tell)
+        self.inbound: Inbound | None = None
+        self.receive: Receive = lambda peer, messages, origin: None
+        self.streams: dict[_Stream, str] = {}
+        """Those that have come in: whose each is; the oldest first."""
+        self._looking: asyncio.TimerHandle | None = None
+
+    @property
+    def port(self) -> int:
+        """0: it does not listen."""
+        return self.accepting.port
+
+    async def listen(self, host: str, port: int) -> None:
+        """Port 0: any that is free. Raises OSError."""
+        await self.accepting.listen(host, port)
+
+    def start(self, inbound: Inbound, receive: Receive) -> None:
+        self.inbound, self.receive = inbound, receive
+
+    def stop(self) -> None:
+        self.inbound = None
+        self.accepting.stop()
+        for stream in list(self.streams):
+            stream.end()
+
+    def admit(self, stream: _Stream, peer: str) -> None:
+        """A peer has two streams, and may have left as many that ended without a word: the oldest goes."""
+        own = [other for other, whose in self.streams.items() if whose == peer]
+        for other in own[: max(0, len(own) + 1 - STREAMS_OF_A_PEER_MAX)]:
+            del self.streams[other]
+            other.end()
+        self.streams[stream] = peer
+        if self._looking is None:
+            self._look_later()
+
+    def _look_later(self) -> None:
+        """One timer for all streams, at whole multiples: an idle node does not wake up for it alone."""
+        loop = asyncio.get_running_loop()
+        self._looking = loop.call_later(to_next(self.settings.peer_ping_ms / 1_000, loop.time()), self._look)
+
+    def _look(self) -> None:
+        self._looking = None
+        now = asyncio.get_running_loop().time()
+        for stream in list(self.streams):
+            if stream.is_over(now):
+                stream.end()
+        if self.streams:
+            self._look_later()
+
+
+class _Stream(Entering):
+    """One peer's stream to us, once it has shown its ticket."""
+
+    def __init__(self, listener: PeerListener) -> None:
+        super().__init__()
+        self._listener = listener
+        self._unframing = Unframing(listener.settings.frame_bytes_max + FRAME_OVERHEAD_BYTES)
+        self._silence_s = listener.settings.peer_silence_ms / 1_000
+        self._peer = ""
+        self._loop = asyncio.get_running_loop()
+        self._heard = self._whole = self._loop.time()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        if self._listener.inbound is None:
+            self.end()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._listener.streams.pop(self, None)
+        self.entered.cancel()
+
+    def data_received(self, data: bytes) -> None:
+        listener = self._listener
+        self._heard = self._loop.time()
+        try:
+            self._unframing.put(data)
+            self._peer = self._peer or self._enter()
+            for frame in self._unframing.frames() if self._peer else ():
+                self._whole = self._heard
+                if listener.inbound is None:
+                    self.end()
+                    break
+                peer, messages = listener.inbound.open(frame, {self._peer})
+                if messages:
+                    listener.receive(peer, messages, listener.inbound.origin(peer))
+        except (StreamBroken, FrameRefused):
+            listener.accepting.count("no frames of a peer" if self._peer else "no good ticket")
+            self.end()
+
+    def _enter(self) -> str:
+        """Return whose ticket it is; empty: not all of it is there yet."""
+        ticket = self._unframing.ticket()
+        peer = self._listener.tickets.take(ticket, self._heard) if ticket is not None else ""
+        if ticket is not None and (not peer or self.entered.done()):  # done: it is being ended
+            raise StreamBroken("a ticket that is not good, or too late")
+        if peer:
+            self._whole = self._heard
+            self.entered.set_result(None)
+            self._listener.admit(self, peer)
+        return peer
+
+    def is_over(self, now: float) -> bool:
+        """Nothing has come for too long, or less of a frame than the slowest of links carries."""
+        allowed_s = self._silence_s + self._unframing.begun_bytes / SLOWEST_BYTES_PER_S
+        return now - self._heard >= self._silence_s or (
+            self._unframing.begun_bytes > 0 and now - self._whole >= allowed_s
+        )
+
+    def end(self) -> None:
+        self._transport.abort()

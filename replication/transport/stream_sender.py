@@ -1,0 +1,224 @@
+"""The way to one peer: asked for over gRPC, then two streams of frames on connections of their own.
+
+    put ─┬─► urgent queue ─► stream      heartbeats, votes, answers, notices
+         └─► bulk queue ───► stream      appends: those above never wait behind them
+
+A queue waits while its stream takes no more; what does not fit it is dropped, and Raft sends it again. A
+broken stream ends the other, too. Both are opened anew, with a capped back-off; what waited is dropped with
+them, so that nothing old is said late.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tarry.replication.clock import to_next
+from tarry.replication.settings import ReplicationSettings
+from tarry.replication.transport.envelope import Outbound
+from tarry.replication.transport.framing import STREAMS, framed, opening, pass_of
+from tarry.replication.transport.send_queue import PeerQueue
+
+_BACK_OFF_MIN_S: Final = 0.02
+_BACK_OFF_MAX_S: Final = 1.0
+_CONNECT_MAX_S: Final = 2.0
+_WRITE_AHEAD_BYTES: Final = 64 << 10  # of a stream, not taken by the system; beyond it, messages queue
+_UNSENT_BYTES_MAX: Final = 128 << 10  # taken by the system, and not yet under way
+
+__all__ = ["STREAMS", "Dialling", "Door", "PeerAway", "PeerRefuses", "Way"]
+
+
+class PeerAway(Exception):
+    """The peer is not there, or not now."""
+
+
+class PeerRefuses(PeerAway):
+    """The peer does not take this node for what it says it is: asking again soon is no use."""
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """Where streams are opened, and what lets each of them in."""
+
+    port: int
+    tickets: Sequence[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Dialling:
+    """How this node reaches others."""
+
+    settings: ReplicationSettings
+    rng: random.Random
+    dial: Mapping[str, str]
+    """A member's address -> where this node reaches it, for those that it reaches elsewhere."""
+    tls: ssl.SSLContext | None
+
+
+class Way:
+    """The streams to one peer and what waits for them."""
+
+    def __init__(
+        self,
+        peer: str,
+        address: str,
+        outbound: Outbound,
+        meet: Callable[[], Awaitable[Door]],
+        link: Callable[[str, bool], None],
+        dialling: Dialling,
+    ) -> None:
+        """`meet` raises PeerAway. `link(peer, up)` hears whether the streams stand."""
+        self.address = address
+        self.outbound = outbound
+        self._peer = peer
+        self._meet = meet
+        self._link = link
+        self._dialling = dialling
+        self._queues = {bulk: PeerQueue(dialling.settings, bulk=bulk) for bulk in (False, True)}
+        self._streams: dict[bool, _Stream] = {}
+        self._again = asyncio.Event()
+        self.task = asyncio.get_running_loop().create_task(self._run(), name=f"peer-{peer}")
+
+    def put(self, messages: Sequence[bytes], *, bulk: bool) -> bool:
+        stream = self._streams.get(bulk)
+        if stream is None or not self._queues[bulk].put(messages):
+            return False
+        self._flush(stream)
+        return True
+
+    def _flush(self, stream: _Stream) -> None:
+        queue = self._queues[stream.bulk]
+        while queue and stream.takes:
+            stream.write(queue.frame(self.outbound))
+
+    def retry(self) -> None:
+        """At once, if it waits: the peer is there, and takes this node for one."""
+        self._again.set()
+
+    async def _run(self) -> None:
+        back_off_s = _BACK_OFF_MIN_S
+        while True:
+            try:
+                await self._speak()
+                back_off_s = _BACK_OFF_MIN_S
+            except PeerRefuses:
+                back_off_s = _BACK_OFF_MAX_S
+            except (PeerAway, OSError, TimeoutError):
+                back_off_s = min(_BACK_OFF_MAX_S, back_off_s * 2)
+            self._again.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(back_off_s * (0.5 + self._dialling.rng.random())):
+                    await self._again.wait()
+
+    async def _speak(self) -> None:
+        """Until a stream ends. Raises PeerAway, OSError, TimeoutError where they do not come to be."""
+        streams: dict[bool, _Stream] = {}
+        try:
+            async with asyncio.timeout(_CONNECT_MAX_S):
+                door = await self._meet()
+                for bulk, ticket in zip((False, True), door.tickets, strict=True):
+                    streams[bulk] = await self._connect(door.port, ticket, bulk=bulk)
+            self.outbound.begin()
+            self._streams = streams
+            self._link(self._peer, True)
+            await self._until_one_ends(list(streams.values()))
+        finally:
+            linked, self._streams = bool(self._streams), {}
+            for stream in streams.values():
+                stream.end()
+            for queue in self._queues.values():
+                queue.clear()
+            if linked:
+                self._link(self._peer, False)
+
+    async def _until_one_ends(self, streams: Sequence[_Stream]) -> None:
+        loop, ping_s = asyncio.get_running_loop(), self._dialling.settings.peer_ping_ms / 1_000
+        ends = [stream.ended for stream in streams]
+        while not any(end.done() for end in ends):
+            for stream in streams:
+                if not stream.spoke():  # so that the peer knows the stream is whole
+                    stream.write(self.outbound.seal([], bulk=stream.bulk))
+            timeout_s = to_next(ping_s, loop.time())
+            await asyncio.wait(ends, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+
+    async def _connect(self, at_port: int, ticket: bytes, *, bulk: bool) -> _Stream:
+        dialling = self._dialling
+        home, _, _ = self.address.rpartition(":")
+        address = f"{home}:{at_port}"
+        host, _, port = dialling.dial.get(address, address).rpartition(":")
+        at = host.strip("[]"), int(port)
+        loop = asyncio.get_running_loop()
+        stream = _Stream(ticket, self._flush, dialling.settings.peer_silence_ms, bulk=bulk)
+        if dialling.tls is None:
+            await loop.create_connection(lambda: stream, *at)
+            return stream
+        clear, _ = await loop.create_connection(asyncio.Protocol, *at)
+        try:
+            clear.write(pass_of(ticket))
+            secured = await loop.start_tls(clear, stream, dialling.tls, server_hostname=home.strip("[]"))
+            if secured is None or secured.is_closing():
+                raise PeerAway("closed in the handshake, or right after it")
+        except BaseException:
+            clear.abort()
+            raise
+        stream.connection_made(secured)
+        return stream
+
+
+class _Stream(asyncio.Protocol):
+    """A connection to a peer, written to only."""
+
+    def __init__(
+        self, ticket: bytes, resume: Callable[[_Stream], None], silence_ms: int, *, bulk: bool
+    ) -> None:
+        self.bulk = bulk
+        self._ticket = ticket
+        self._silence_ms = silence_ms
+        self._resume = resume
+        self._spoke = True
+        self.takes = True
+        self.ended = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        transport.set_write_buffer_limits(high=_WRITE_AHEAD_BYTES)
+        peer_socket: socket.socket = transport.get_extra_info("socket")
+        if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux: a peer that vanished without a word
+            peer_socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, self._silence_ms)
+        if hasattr(socket, "TCP_NOTSENT_LOWAT"):  # what waits, waits here, where it goes with the stream
+            peer_socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT_BYTES_MAX)
+        transport.write(opening(self._ticket))
+
+    def write(self, sealed: bytes) -> None:
+        self._spoke = True
+        self._transport.write(framed(sealed))
+
+    def spoke(self) -> bool:
+        """Whether anything was written since this was asked last."""
+        spoke, self._spoke = self._spoke, False
+        return spoke
+
+    def pause_writing(self) -> None:
+        self.takes = False
+
+    def resume_writing(self) -> None:
+        self.takes = True
+        self._resume(self)
+
+    def eof_received(self) -> None:
+        """The peer wants no more: the transport closes."""
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.takes = False
+        if not self.ended.done():
+            self.ended.set_result(None)
+
+    def end(self) -> None:
+        self._transport.abort()

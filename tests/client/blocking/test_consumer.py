@@ -1,0 +1,84 @@
+"""The blocking consumer: what it has fetched from its loop and not handed out yet stays leased."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tarry.client import sync
+from tarry.client.blocking.consumer import Consumer, Message
+from tests.client.stand_in import ClusterStandIn, GroupStandIn, break_off
+
+
+async def receive(consumer: Consumer, timeout_ms: int = 10_000) -> Message:
+    message = await asyncio.to_thread(consumer.receive, timeout_ms)
+    assert message is not None
+    return message
+
+
+async def subscribed(servers: str, lease_ms: int = 0, credit: int = 1_000) -> tuple[sync.Client, Consumer]:
+    client = sync.connect(servers)
+    consumer = await asyncio.to_thread(client.consumer, "orders", "g", lease_ms=lease_ms, credit=credit)
+    await asyncio.to_thread(consumer.start)
+    return client, consumer
+
+
+async def test_leases_of_messages_that_wait_behind_a_slow_one_are_extended(
+    cluster: ClusterStandIn, group: GroupStandIn
+) -> None:
+    client, consumer = await subscribed(cluster.addresses, lease_ms=4_000)
+    try:
+        await group.deliver(range(3))
+        first = await receive(consumer)
+        assert first.offset == 0
+        await group.until(lambda: any(request.HasField("extend") for request in group.received))
+        (extend, *_) = [request.extend for request in group.received if request.HasField("extend")]
+        assert (sorted(extend.offset), extend.lease_ms) == ([1, 2], 4_000)
+    finally:
+        await asyncio.to_thread(client.close)
+
+
+async def test_what_waited_until_its_lease_was_over_is_passed_over(
+    cluster: ClusterStandIn, group: GroupStandIn
+) -> None:
+    client, consumer = await subscribed(cluster.addresses, lease_ms=600_000)
+    try:
+        await group.deliver(range(3))
+        first = await receive(consumer)
+        first._message.batch.leased_s -= 601  # type: ignore[attr-defined]  # as if the machine had slept
+        await group.deliver(range(3, 4))
+        assert (await receive(consumer)).offset == 3
+        assert consumer.state.lost == 2
+    finally:
+        await asyncio.to_thread(client.close)
+
+
+async def test_what_was_lost_in_a_reconnect_is_neither_handed_out_nor_extended(
+    cluster: ClusterStandIn, group: GroupStandIn
+) -> None:
+    group.resume = lambda _: []
+    client, consumer = await subscribed(cluster.addresses, lease_ms=4_000, credit=3)
+    try:
+        await group.deliver(range(3))
+        assert (await receive(consumer)).offset == 0
+        await group.end(break_off)
+        await group.until(lambda: group.credit() == 3)  # for what it knows to be lost
+        await group.deliver(range(3, 5), queue=7)
+        assert (await receive(consumer)).offset == 3
+        await group.until(lambda: any(r.extend.offset for r in group.received))
+        assert {(r.extend.queue, *r.extend.offset) for r in group.received if r.extend.offset} == {(7, 4)}
+        assert consumer.state.stale_acks == 0
+    finally:
+        await asyncio.to_thread(client.close)
+
+
+async def test_nothing_is_handed_out_after_closing_gave_it_back(
+    cluster: ClusterStandIn, group: GroupStandIn
+) -> None:
+    client, consumer = await subscribed(cluster.addresses)
+    try:
+        await group.deliver(range(3))
+        assert (await receive(consumer)).offset == 0
+        await asyncio.to_thread(consumer.close)
+        assert await asyncio.to_thread(consumer.receive) is None
+    finally:
+        await asyncio.to_thread(client.close)

@@ -1,0 +1,232 @@
+"""One group on one queue: whatever happens, every message is in exactly one place."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tarry.node.delivery.feed import Feed
+from tarry.node.delivery.leases import Leases
+from tarry.node.delivery.ordering import Lanes
+from tarry.replication.state_machine.acknowledged import Acknowledged
+from tarry.replication.state_machine.queues import Queues
+from tarry.replication.state_machine.ready_queue import UNIT, ReadyQueue
+
+
+def column(values: object) -> np.ndarray:
+    return np.array(values, dtype=np.uint64)
+
+
+def fill(queue: ReadyQueue, dues: list[int], masks: list[int] | None = None) -> None:
+    units = np.zeros(len(dues), dtype=UNIT)
+    units["due_ms"] = dues
+    units["tag_mask"] = masks or 0
+    queue.append(units)
+
+
+def feed_of(queue: ReadyQueue, acknowledged: Acknowledged) -> Feed:
+    return Feed(queue, acknowledged, Lanes(Queues(Path()), queue.queue, 1))
+
+
+@pytest.fixture
+def queue(tmp_path: Path) -> Iterator[ReadyQueue]:
+    opened = ReadyQueue(tmp_path, 0, "t")
+    yield opened
+    opened.close()
+
+
+def test_what_a_leader_nobody_heard_may_have_handed_over_goes_out_at_its_time_marked(
+    queue: ReadyQueue,
+) -> None:
+    fill(queue, [100, 110, 120, 130])
+    feed = feed_of(queue, Acknowledged(1))
+    feed.hold(0, 0, doubtful=3)
+    assert feed.held_until_ms is None
+    feed.load()
+    assert feed.take(105, 10)["offset"].tolist() == []
+    taken = feed.take(200, 10)
+    assert taken["offset"].tolist() == [1, 2, 3]
+    assert taken["maybe_duplicate"].tolist() == [1, 1, 0]
+
+
+def test_a_rate_holds_back_what_is_due_until_it_opens(queue: ReadyQueue) -> None:
+    queue.pace.change(10, 0, 0, 0)
+    queue.pace.take_in(0, 100, 50, 0)
+    fill(queue, [100, 100, 100, 900])
+    feed = feed_of(queue, Acknowledged())
+    feed.load()
+    assert feed.next_due_ms() == 100
+    assert feed.take(199, 10)["offset"].tolist() == [0]
+    assert feed.next_due_ms() == 200
+    assert feed.take(300, 10)["offset"].tolist() == [1, 2]
+    assert feed.next_due_ms() == 900
+    assert feed.take(899, 10)["offset"].tolist() == []
+    assert feed.take(900, 10)["offset"].tolist() == [3]
+
+
+def test_messages_go_out_in_due_order_though_a_late_one_was_released_after(queue: ReadyQueue) -> None:
+    fill(queue, [100, 120, 140, 110])
+    feed = feed_of(queue, Acknowledged())
+    feed.load()
+    assert feed.next_due_ms() == 100
+    assert feed.take(99, 10)["offset"].tolist() == []
+    assert feed.take(125, 10)["offset"].tolist() == [0, 3, 1]
+    assert feed.next_due_ms() == 140
+
+
+def test_an_ack_of_what_another_has_in_hand_is_not_taken(queue: ReadyQueue) -> None:
+    fill(queue, [1, 1, 1, 1])
+    feed = feed_of(queue, Acknowledged())
+    feed.load()
+    feed.hand(column(feed.take(5, 2)["offset"]), "a", 100)
+    other = feed.hand(column(feed.take(5, 2)["offset"]), "b", 100)
+    assert feed.take_back("a", column([2])).tolist() == [False]
+    assert feed.take_back("a", column([0, 2, 7])).tolist() == [True, False, False]
+    assert feed.expire(other).tolist() == [2, 3]
+    assert feed.in_hand == 1
+
+
+def test_what_is_still_in_hand_when_a_lease_ends_is_given_up(queue: ReadyQueue) -> None:
+    fill(queue, [1, 1])
+    feed, leases = feed_of(queue, Acknowledged()), Leases()
+    feed.load()
+    leases.add(feed, feed.hand(column(feed.take(5, 2)["offset"]), "a", 100))
+    feed.take_back("a", column([0]))
+    assert list(leases.expire(99, 10)) == []
+    [(_, given_up)] = leases.expire(100, 10)
+    assert given_up.tolist() == [1]
+
+
+def test_what_a_filter_passes_over_is_named_to_be_acknowledged(queue: ReadyQueue) -> None:
+    fill(queue, [1, 2, 3, 4], masks=[1, 2, 3, 4])
+    feed = feed_of(queue, Acknowledged())
+    feed.tag_mask = 2
+    assert feed.load().tolist() == [0, 3]
+    assert feed.take(9, 9)["offset"].tolist() == [1, 2]
+
+
+def test_after_a_failover_what_may_be_in_hand_is_held_then_goes_out_marked(queue: ReadyQueue) -> None:
+    fill(queue, [1, 2, 3, 4, 5])
+    acknowledged = Acknowledged()
+    acknowledged.add(column([1]))
+    feed = feed_of(queue, acknowledged)
+    feed.hold(cursor=3, until_ms=1_000)
+    feed.load()
+    assert feed.take(9, 9)["offset"].tolist() == [3, 4]
+    assert feed.held_until_ms == 1_000
+    acknowledged.add(column([2]))
+    feed.end_hold()
+    again = feed.take(9, 9)
+    assert again["offset"].tolist() == [0]
+    assert again["maybe_duplicate"].all()
+
+
+def test_a_resumed_consumer_keeps_what_it_holds_also_beyond_the_cursor(queue: ReadyQueue) -> None:
+    fill(queue, [1, 2, 3, 4, 5])
+    acknowledged = Acknowledged()
+    feed = feed_of(queue, acknowledged)
+    feed.hold(cursor=2, until_ms=1_000)
+    kept = feed.resume("a", column([1, 3, 99]), 2_000)
+    assert kept is not None
+    assert kept.offsets.tolist() == [1, 3]
+    feed.load()
+    assert feed.take(9, 9)["offset"].tolist() == [2, 4]
+    feed.end_hold()
+    assert feed.take(9, 9)["offset"].tolist() == [0]
+
+
+def test_what_another_took_meanwhile_is_not_resumed(queue: ReadyQueue) -> None:
+    fill(queue, [1, 2])
+    feed = feed_of(queue, Acknowledged())
+    feed.load()
+    feed.hand(column(feed.take(9, 1)["offset"]), "b", 100)
+    assert feed.resume("a", column([0]), 200) is None
+
+
+def test_what_is_put_back_later_goes_out_in_due_order_but_not_if_it_was_settled_meanwhile(
+    queue: ReadyQueue,
+) -> None:
+    fill(queue, [30, 20, 10, 40, 25])
+    acknowledged = Acknowledged()
+    feed = feed_of(queue, acknowledged)
+    feed.load()
+    taken = feed.take(30, 9)
+    assert taken["offset"].tolist() == [2, 1, 4, 0]
+    acknowledged.add(column([1]))
+    feed.hand(column([4]), "a", 100)
+    feed.put_back(taken)
+    feed.put_back(taken)
+    assert feed.take(99, 9)["offset"].tolist() == [2, 0, 3]
+
+
+ops = st.lists(
+    st.one_of(
+        st.tuples(st.just("release"), st.integers(1, 4)),
+        st.tuples(st.just("deliver"), st.sampled_from("ab"), st.integers(1, 4)),
+        st.tuples(st.just("ack"), st.sampled_from("ab"), st.sets(st.integers(0, 12), max_size=4)),
+        st.tuples(st.just("nack"), st.sampled_from("ab"), st.sets(st.integers(0, 12), max_size=4)),
+        st.tuples(st.just("expire"), st.integers(0, 3)),
+        st.tuples(st.just("leave"), st.sampled_from("ab")),
+        st.tuples(st.just("failover"), st.booleans()),
+        st.tuples(st.just("resume"), st.sampled_from("ab"), st.sets(st.integers(0, 12), max_size=4)),
+        st.tuples(st.just("end_hold"), st.none()),
+    ),
+    max_size=30,
+)
+
+
+@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@given(ops)
+def test_every_message_is_in_exactly_one_place(steps: list[tuple]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        queue = ReadyQueue(Path(folder), 0, "t")
+        acknowledged = Acknowledged()
+        feed = feed_of(queue, acknowledged)
+        batches = []
+        retried: set[int] = set()  # acknowledged for the group, and a copy is in the wheel
+        for step in steps:
+            if step[0] == "release":
+                fill(queue, list(range(queue.units, queue.units + step[1])))
+            elif step[0] == "deliver":
+                feed.load()
+                taken = column(feed.take(10**6, step[2])["offset"])
+                assert not acknowledged.contains(taken).any()
+                if len(taken):
+                    batches.append(feed.hand(taken, step[1], 0))
+            elif step[0] in ("ack", "nack"):
+                offsets = column(sorted(step[2]))
+                own = offsets[feed.take_back(step[1], offsets)]
+                assert not acknowledged.add(own).any()
+                retried |= set(own.tolist()) if step[0] == "nack" else set()
+            elif step[0] == "expire" and step[1] < len(batches):
+                gone = feed.expire(batches[step[1]])
+                assert not acknowledged.add(gone).any()
+                retried |= set(gone.tolist())
+            elif step[0] == "leave":
+                feed.give_back(step[1], feed.hands.batches(step[1]))
+            elif step[0] == "failover":
+                cursor = feed.cursor
+                feed, batches = feed_of(queue, acknowledged), []
+                if step[1]:
+                    feed.hold(cursor, 0)
+            elif step[0] == "resume":
+                kept = feed.resume(step[1], column(sorted(step[2])), 0)
+                if kept:
+                    batches.append(kept)
+            elif step[0] == "end_hold":
+                feed.end_hold()
+        feed.load()
+        in_hand = [o for name in "ab" for o in feed.of_consumer(name).tolist()]
+        assert len(in_hand) == feed.in_hand
+        feed.end_hold()
+        waiting = feed.take(10**6, 10**6)["offset"].tolist()
+        done = [o for o in range(queue.units) if acknowledged.contains(column([o]))[0]]
+        assert sorted([*in_hand, *waiting, *done]) == list(range(queue.units))
+        assert retried <= set(done)
+        queue.close()

@@ -1,0 +1,125 @@
+"""Which dead letters are believed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tarry.node.config import Delivery
+from tarry.node.delivery import retries
+from tarry.node.delivery.redrive import Letter, believed, read
+from tarry.proto.message_id import MessageId
+from tarry.proto.tarry_message_pb2 import Record, RetryReason
+from tarry.proto.tarry_operator_pb2 import RedriveRequest
+from tarry.replication.state_machine.commands import encode
+from tarry.replication.state_machine.machine import Machine, MachineSettings
+from tarry.wheel.state import HOUR_MS
+from tests.replication.commands import NOW_MS, release, schedule, subscribe, trim
+
+HOUR = NOW_MS // HOUR_MS
+LETTERS = "dlq.g.t"
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Iterator[Machine]:
+    """With groups of two topics, a message of each, and the dead letter that came of that in t."""
+    opened = Machine(tmp_path, MachineSettings())
+    apply(opened, subscribe("t"), subscribe("u"))
+    apply(opened, schedule([NOW_MS]), schedule([NOW_MS], topic="u"), release(NOW_MS))
+    apply(opened, *given_up(opened))
+    yield opened
+    opened.close()
+
+
+def apply(machine: Machine, *commands: bytes) -> None:
+    machine.apply(machine.applied_index + 1, 1, commands)
+
+
+def given_up(machine: Machine) -> list[bytes]:
+    queue, offset = machine.queues.of("t"), np.array([0], dtype=np.uint64)
+    unit = queue.at(offset)
+    (record,) = machine.wheel.read(unit["hour"], unit["global_index"])
+    assert record is not None
+    reason = RetryReason.RETRY_REASON_NACKED
+    made = retries.commands(0, queue, "g", offset, [record], reason, 0, NOW_MS, Delivery(attempts_max=1))
+    return [encode(command) for command in made]
+
+
+def letter(machine: Machine, queue: str = LETTERS, **forged: str) -> Letter | None:
+    """The letter at offset 0 of a queue, as far as it is believed; some of what it says is forged."""
+    of = machine.queues.of(queue)
+    (unit,) = of.read(0, 1)
+    at = np.array([unit["hour"]]), np.array([unit["global_index"]])
+    (stored,) = machine.wheel.read(*at)
+    assert stored is not None
+    record = Record.FromString(stored)
+    for name, value in forged.items():
+        record.properties[f"tarry.{name}"] = value
+    found = read(record.SerializeToString(), 0, unit, RedriveRequest(topic=queue))
+    return found if found is not None and believed(found, of, machine) else None
+
+
+def test_a_letter_that_applying_placed_is_believed_also_when_its_message_has_been_deleted(
+    machine: Machine,
+) -> None:
+    found = letter(machine)
+    assert found is not None
+    assert (found.topic, found.group, found.copy.hour, found.copy.due_ms) == ("t", "g", HOUR, NOW_MS)
+    assert not Record.FromString(found.copy.record).properties
+    later = NOW_MS + 2 * HOUR_MS
+    apply(machine, schedule([later], topic="v"), release(later), trim([], [], [HOUR - 1, HOUR]))
+    assert machine.wheel.hours() == (HOUR + 2,)
+    assert believed(found, machine.queues.of(LETTERS), machine)
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"origin_topic": "u"},
+        {"group": "other"},
+        {"origin_due_ms": "9" * 30},
+        {"origin_due_ms": "-1"},
+        {"origin_due_ms": "9" * 9_999},
+        {"origin_due_ms": "soon"},
+        {"origin_id": ""},
+        {"origin_id": str(MessageId(0, HOUR, 1))},
+        {"origin_id": str(MessageId(0, HOUR, 99))},
+        {"origin_id": str(MessageId(0, 2**32 - 1, 2**32 - 2))},
+        {"origin_id": str(MessageId(0, HOUR + 1, 0))},
+    ],
+)
+def test_a_letter_that_the_log_does_not_bear_out_is_passed_over(
+    machine: Machine, forged: dict[str, str]
+) -> None:
+    assert letter(machine, **forged) is None
+
+
+def test_a_letter_in_a_topic_that_is_not_its_groups_is_passed_over(machine: Machine) -> None:
+    said = {name: str(value) for name, value in origin().items()}
+    apply(machine, schedule([NOW_MS], topic="dlq.g.u"), release(NOW_MS))
+    assert letter(machine, "dlq.g.u", **said) is None
+    assert letter(machine, "dlq.g.u", **{**said, "origin_topic": "u"}) is None
+
+
+def origin() -> dict[str, object]:
+    return {
+        "origin_id": MessageId(0, HOUR, 0),
+        "origin_topic": "t",
+        "origin_due_ms": NOW_MS,
+        "group": "g",
+    }
+
+
+def test_a_letter_of_what_misfired_is_believed(machine: Machine) -> None:
+    """A group of the topic that misfired messages come in gives them up like any other."""
+    apply(machine, schedule([NOW_MS], topic="dlq.g.dlq.misfired.t"), release(NOW_MS))
+    said = {name: str(value) for name, value in origin().items()} | {"origin_topic": "dlq.misfired.t"}
+    assert letter(machine, "dlq.g.dlq.misfired.t", **said) is not None
+
+
+def test_bytes_that_are_no_record_are_no_letter(machine: Machine) -> None:
+    (unit,) = machine.queues.of(LETTERS).read(0, 1)
+    assert read(b"\xff", 0, unit, RedriveRequest()) is None

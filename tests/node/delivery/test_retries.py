@@ -1,0 +1,138 @@
+"""What becomes of a delivery that was not acknowledged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tarry.node.config import Delivery
+from tarry.node.delivery import batch as handover
+from tarry.node.delivery import retries
+from tarry.node.delivery.feed import WAITING
+from tarry.proto.tarry_consumer_pb2 import ConsumeResponse, DispatchStamp
+from tarry.proto.tarry_message_pb2 import Record, Retried, RetryReason
+from tarry.replication.state_machine.ready_queue import UNIT, ReadyQueue
+
+SETTINGS = Delivery(attempts_max=2, back_off_ms=(10, 70))
+FIRST = Record(body=b"hello", properties={"a": "b"}, tags=["red"]).SerializeToString()
+
+
+@pytest.fixture
+def queues(tmp_path: Path) -> Iterator[tuple[ReadyQueue, ReadyQueue]]:
+    main, again = ReadyQueue(tmp_path, 0, "t"), ReadyQueue(tmp_path, 1, "t", "g")
+    for queue in (main, again):
+        units = np.zeros(2, dtype=UNIT)
+        units["hour"] = 500_000 + queue.queue
+        units["global_index"] = [4, 5]
+        units["due_ms"] = [77, 78]
+        queue.append(units)
+    yield main, again
+    main.close()
+    again.close()
+
+
+def build(queue: ReadyQueue, record: bytes, delay_ms: int | None = None) -> list:
+    return retries.commands(
+        3,
+        queue,
+        "g",
+        np.array([1], dtype=np.uint64),
+        [record],
+        RetryReason.RETRY_REASON_NACKED,
+        delay_ms,
+        1_000,
+        SETTINGS,
+    )
+
+
+def test_the_first_retry_wraps_the_record_and_remembers_the_message(queues: tuple) -> None:
+    (command,) = build(queues[0], FIRST)
+    copy = Retried.FromString(command.records[0])
+    assert (copy.record, copy.attempt, copy.hour, copy.global_index) == (FIRST, 2, 500_000, 5)
+    assert (copy.topic, copy.group, copy.due_ms) == ("t", "g", 78)
+    assert (command.target_topic, command.target_group) == ("t", "g")
+    assert np.frombuffer(command.due_ms, "<i8").tolist() == [1_010]
+
+
+def test_a_nack_may_say_how_long(queues: tuple) -> None:
+    (command,) = build(queues[0], FIRST, delay_ms=5)
+    assert np.frombuffer(command.due_ms, "<i8").tolist() == [1_005]
+
+
+def test_after_the_last_attempt_it_is_a_dead_letter_with_its_history(queues: tuple) -> None:
+    (command,) = build(queues[0], FIRST)
+    (last,) = build(queues[1], command.records[0])
+    assert (last.target_topic, last.target_group) == ("dlq.g.t", "")
+    record = Record.FromString(last.records[0])
+    assert record.body == b"hello"
+    assert record.properties["a"] == "b"
+    assert record.properties["tarry.attempts"] == "2"
+    assert record.properties["tarry.origin_topic"] == "t"
+    assert record.properties["tarry.group"] == "g"
+    assert record.properties["tarry.reason"] == "NACKED"
+    assert record.properties["tarry.origin_due_ms"] == "78"
+
+
+def test_the_back_off_table_ends_in_its_last_row() -> None:
+    assert [retries.back_off_ms(n, (10, 70, 90)) for n in range(1, 6)] == [10, 70, 90, 90, 90]
+
+
+def waiting(queue: ReadyQueue) -> np.ndarray:
+    units = np.zeros(queue.units, dtype=WAITING)
+    for name in UNIT.names or ():
+        units[name] = queue.read(0, queue.units)[name]
+    units["offset"] = np.arange(queue.units)
+    return units
+
+
+def test_a_hand_over_is_what_the_client_parses(queues: tuple) -> None:
+    units = waiting(queues[0])
+    units["maybe_duplicate"] = [0, 1]
+    batch = handover.build(3, queues[0], units, lambda h, g: [FIRST, FIRST], frozenset())
+    raw = handover.serialize(batch, "t", DispatchStamp(node="n1", term=4))
+    deliveries = ConsumeResponse.FromString(raw).deliveries
+    assert list(deliveries.offset) == [0, 1]
+    assert list(deliveries.global_index) == [4, 5]
+    assert list(deliveries.due_ms) == [77, 78]
+    assert list(deliveries.maybe_duplicate) == [1]
+    assert list(deliveries.attempt) == []
+    assert deliveries.stamp.term == 4
+    assert list(deliveries.records) == [FIRST, FIRST]
+    assert not deliveries.ordered
+    units["lane"] = [0, 7]
+    batch = handover.build(3, queues[0], units, lambda h, g: [FIRST, FIRST], frozenset())
+    raw = handover.serialize(batch, "t", DispatchStamp(node="n1", term=4))
+    assert ConsumeResponse.FromString(raw).deliveries.ordered
+
+
+def test_a_retry_is_handed_over_under_the_first_messages_id(queues: tuple) -> None:
+    copies = [
+        Retried(record=FIRST, hour=9, global_index=8, attempt=attempt).SerializeToString()
+        for attempt in (2, 3)
+    ]
+    batch = handover.build(3, queues[1], waiting(queues[1]), lambda h, g: copies, frozenset())
+    assert (batch.hour.tolist(), batch.global_index.tolist()) == ([9, 9], [8, 8])
+    assert batch.attempt.tolist() == [2, 3]
+    assert batch.records == [FIRST, FIRST]
+
+
+def test_a_damaged_record_is_left_out_and_named(queues: tuple) -> None:
+    batch = handover.build(3, queues[0], waiting(queues[0]), lambda h, g: [None, FIRST], frozenset())
+    assert batch.units["offset"].tolist() == [1]
+    assert len(batch.damaged) == 1
+
+
+def test_a_tag_that_only_shares_its_bit_is_not_handed_over(queues: tuple) -> None:
+    blue = Record(tags=["blue"]).SerializeToString()
+    batch = handover.build(3, queues[0], waiting(queues[0]), lambda h, g: [FIRST, blue], frozenset({"red"}))
+    assert batch.units["offset"].tolist() == [0]
+    assert batch.passed.tolist() == [1]
+
+
+def test_a_batch_is_cut_at_its_bytes_but_never_to_nothing() -> None:
+    ends = np.array([10, 20])
+    assert [handover.within(ends, most) for most in (1, 10, 19, 20, 21)] == [1, 1, 1, 2, 2]
+    assert handover.within(ends[:0], 10) == 0

@@ -1,0 +1,56 @@
+"""A follower passes calls on to the leader."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import grpc
+import pytest
+
+from tarry.node.edge.forwarding import DEADLINE_S, Forwarding
+from tarry.node.edge.grpc_types import CallContext
+
+PATH = "/tarry.v1.ConsumerService/Receive"
+
+
+class Leader(grpc.GenericRpcHandler):  # type: ignore[misc]
+    """Answers each call with how much time it has left, s."""
+
+    def service(self, _: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
+        async def handle(_: bytes, context: CallContext) -> bytes:
+            return str(context.time_remaining()).encode()
+
+        return grpc.unary_unary_rpc_method_handler(handle)
+
+
+@pytest.fixture
+async def leader() -> AsyncIterator[str]:
+    server = grpc.aio.server(handlers=[Leader()])
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    yield f"127.0.0.1:{port}"
+    await server.stop(None)
+
+
+class Asked:
+    """What a follower's handler is given for a call."""
+
+    def __init__(self, left_s: float | None) -> None:
+        self._left_s = left_s
+
+    def invocation_metadata(self) -> tuple[()]:
+        return ()
+
+    def time_remaining(self) -> float | None:
+        return self._left_s
+
+
+@pytest.mark.parametrize(("left_s", "most_s"), [(None, DEADLINE_S + 30), (5.0, 5.0)])
+async def test_a_call_that_may_wait_has_that_much_more_time_unless_its_client_says_otherwise(
+    leader: str, left_s: float | None, most_s: float
+) -> None:
+    forwarding = Forwarding(None, [], {})
+    answer = await forwarding.forward(leader, PATH, b"", Asked(left_s), 30.0)  # type: ignore[arg-type]
+    assert isinstance(answer, bytes)
+    assert most_s - 2 < float(answer) <= most_s * 1.01  # gRPC rounds what is left up
+    await forwarding.close()

@@ -1,0 +1,276 @@
+"""What may be forgotten, and when."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tarry.node.leader.retention import BLOCK_UNITS, TRIMMED_MAX, Kept
+from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.proto.tarry_consumer_pb2 import GroupStart
+from tarry.proto.tarry_operator_pb2 import TopicSettings
+from tarry.replication.loop_holds import Holds
+from tarry.replication.state_machine import commands as command
+from tarry.replication.state_machine.machine import Machine, MachineSettings
+from tarry.replication.state_machine.ready_queue import UNIT, ReadyQueue
+from tests.replication.commands import NOW_MS, ack, admin, release, schedule, subscribe
+from tests.turns import Steps, bound_s, too_long
+
+HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
+RETENTION_MS = 3 * DAY_MS
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Iterator[Machine]:
+    opened = Machine(tmp_path, MachineSettings())
+    opened.apply(1, 1, [subscribe(), schedule([NOW_MS + i for i in range(4)]), release(NOW_MS + 10)])
+    yield opened
+    opened.close()
+
+
+def plan(machine: Machine, now_ms: int, retention_ms: int) -> log_pb.TrimCommand | None:
+    return only(asyncio.run(Kept(machine, retention_ms).plan(now_ms)))
+
+
+def only(planned: list[log_pb.TrimCommand]) -> log_pb.TrimCommand | None:
+    assert len(planned) <= 1
+    return planned[0] if planned else None
+
+
+def cuts(planned: log_pb.TrimCommand | None) -> dict[int, int]:
+    if planned is None:
+        return {}
+    numbers = np.frombuffer(planned.queue, "<u4").tolist()
+    return dict(zip(numbers, np.frombuffer(planned.offset, "<u8").tolist(), strict=True))
+
+
+def test_what_a_group_is_not_past_is_kept_for_ever(machine: Machine) -> None:
+    assert plan(machine, NOW_MS + 100 * DAY_MS, RETENTION_MS) is None
+
+
+def test_what_every_group_is_past_goes_when_its_time_is_over(machine: Machine) -> None:
+    machine.apply(2, 1, [ack([0, 1, 3])])
+    assert plan(machine, NOW_MS + RETENTION_MS - 1, RETENTION_MS) is None
+    assert cuts(plan(machine, NOW_MS + RETENTION_MS + 1, RETENTION_MS)) == {0: 2}
+
+
+def test_a_topic_may_say_how_long(machine: Machine) -> None:
+    settings = TopicSettings(retention_ms=5_000)
+    machine.apply(2, 1, [ack([0, 1]), admin(log_pb.TopicCommand(topic="t", settings=settings))])
+    assert cuts(plan(machine, NOW_MS + 5_001, RETENTION_MS)) == {0: 2}
+
+
+def test_an_hour_goes_whole_once_nothing_points_into_it(machine: Machine) -> None:
+    machine.apply(2, 1, [ack([0, 1, 2]), release(NOW_MS + 5 * DAY_MS)])
+    late = NOW_MS + 5 * DAY_MS
+    planned = plan(machine, late, RETENTION_MS)
+    assert planned is not None
+    assert planned.hour == b""
+    machine.apply(3, 1, [ack([3])])
+    planned = plan(machine, late, RETENTION_MS)
+    assert planned is not None
+    assert np.frombuffer(planned.hour, "<u4").tolist() == [NOW_MS // HOUR_MS]
+    machine.apply(4, 1, [command.encode(planned)])
+    assert machine.wheel.hours() == ()
+    assert plan(machine, late, RETENTION_MS) is None
+
+
+def test_an_hour_that_has_got_more_since_it_was_planned_stays(machine: Machine) -> None:
+    machine.apply(2, 1, [ack([0, 1, 2, 3]), release(LATE_MS)])
+    planned = plan(machine, LATE_MS, RETENTION_MS)
+    assert hours(planned) == [FIRST_HOUR]
+    assert planned is not None
+    machine.apply(3, 1, [schedule([NOW_MS + 2])])  # stamped before: it comes overdue
+    assert machine.wheel.units_in_hour(FIRST_HOUR) == 5
+    machine.apply(4, 1, [command.encode(planned)])
+    assert machine.wheel.units_in_hour(FIRST_HOUR) == 5
+    assert plan(machine, LATE_MS, RETENTION_MS) is None
+    machine.apply(5, 1, [ack([4])])
+    planned = plan(machine, LATE_MS + 2 * RETENTION_MS, RETENTION_MS)
+    assert planned is not None
+    machine.apply(6, 1, [command.encode(planned)])
+    assert machine.wheel.hours() == ()
+
+
+def test_an_hour_with_a_pending_message_stays(machine: Machine) -> None:
+    machine.apply(2, 1, [schedule([NOW_MS + 9 * DAY_MS]), ack([0, 1, 2, 3]), release(NOW_MS + 5 * DAY_MS)])
+    planned = plan(machine, NOW_MS + 5 * DAY_MS, RETENTION_MS)
+    assert planned is not None
+    assert np.frombuffer(planned.hour, "<u4").tolist() == [NOW_MS // HOUR_MS]
+
+
+LATE_MS = NOW_MS + 5 * DAY_MS
+FIRST_HOUR = NOW_MS // HOUR_MS
+
+
+def hours(planned: log_pb.TrimCommand | None) -> list[int]:
+    assert planned is not None
+    return np.frombuffer(planned.hour, "<u4").tolist()
+
+
+def fill(queue: ReadyQueue, units: int, hour: int) -> None:
+    """Put units that point into an hour at the end of a queue."""
+    released = np.zeros(units, UNIT)
+    released["due_ms"], released["hour"] = LATE_MS, hour
+    queue.append(released)
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """The (offset, count) of every read of more than one unit."""
+    seen = []
+    read = ReadyQueue.read
+
+    def counted(queue: ReadyQueue, offset: int, count: int) -> NDArray[np.void]:
+        if count > 1:
+            seen.append((offset, count))
+        return read(queue, offset, count)
+
+    monkeypatch.setattr(ReadyQueue, "read", counted)
+    return seen
+
+
+def test_what_is_kept_is_read_once_and_in_bounded_steps(
+    machine: Machine, reads: list[tuple[int, int]]
+) -> None:
+    queue = machine.queues[0]
+    fill(queue, 3 * BLOCK_UNITS, FIRST_HOUR)
+    kept = Kept(machine, RETENTION_MS)
+
+    async def turns() -> int:
+        """How many turns of the loop others got while it was planned."""
+        planning = asyncio.ensure_future(kept.plan(LATE_MS))
+        turns = 0
+        while not planning.done():
+            turns += 1
+            await asyncio.sleep(0)
+        return turns
+
+    assert asyncio.run(turns()) > 4
+    assert [count for _, count in reads] == [BLOCK_UNITS] * 3 + [4]
+    reads.clear()
+    asyncio.run(turns())
+    assert reads == []
+    fill(queue, 100, FIRST_HOUR)
+    asyncio.run(turns())
+    assert reads == [(3 * BLOCK_UNITS + 4, 100)]
+    reads.clear()
+    machine.apply(2, 1, [ack(range(BLOCK_UNITS + 1))])
+    asyncio.run(turns())
+    assert [count for _, count in reads] == [BLOCK_UNITS - 4]  # only the first four are old enough
+
+
+def test_an_hour_stays_that_something_released_during_the_planning_points_into(machine: Machine) -> None:
+    machine.apply(2, 1, [ack([0, 1, 2, 3]), release(LATE_MS)])
+    kept = Kept(machine, RETENTION_MS)
+    assert hours(only(asyncio.run(kept.plan(LATE_MS)))) == [FIRST_HOUR]
+
+    async def planned_while_released() -> log_pb.TrimCommand | None:
+        fill(machine.queues[0], 2 * BLOCK_UNITS, FIRST_HOUR + 1)
+        planning = asyncio.ensure_future(kept.plan(LATE_MS))
+        for _ in range(4):
+            await asyncio.sleep(0)  # its first block has been read
+        machine.apply(3, 1, [schedule([NOW_MS + 1])])
+        return only(await planning)
+
+    planned = asyncio.run(planned_while_released())
+    if planned is not None:
+        machine.apply(4, 1, [command.encode(planned)])
+    assert machine.wheel.hours() == (FIRST_HOUR,)
+    assert machine.queues[0].at(np.array([machine.queues[0].units - 1], np.uint64))["hour"] == [FIRST_HOUR]
+
+
+def test_thousands_of_hours_go_some_with_each_command_and_after_the_offsets(tmp_path: Path) -> None:
+    machine, many = Machine(tmp_path / "many", MachineSettings()), 3 * TRIMMED_MAX
+    machine.apply(1, 1, [subscribe(), schedule([NOW_MS + at * HOUR_MS for at in range(many)])])
+    for index in range(2, 2 + many // 256):
+        machine.apply(index, 1, [release(NOW_MS + (index - 1) * 256 * HOUR_MS - 1)])
+    machine.apply(machine.applied_index + 1, 1, [ack(range(many)), release(NOW_MS + (many + 5) * HOUR_MS)])
+    planned = asyncio.run(Kept(machine, RETENTION_MS).plan(NOW_MS + 2 * many * HOUR_MS))
+    assert [(len(one.queue) // 4, len(one.hour) // 4) for one in planned] == [
+        (1, TRIMMED_MAX - 1),
+        (0, TRIMMED_MAX),
+        (0, TRIMMED_MAX),
+        (0, 1),
+    ]
+    took_s = []
+    for one in planned:
+        began_s = time.thread_time()
+        machine.apply(machine.applied_index + 1, 1, [command.encode(one)])
+        took_s.append(time.thread_time() - began_s)
+    assert sorted(took_s)[1] <= bound_s()  # of three alike, and a small one
+    assert machine.wheel.hours() == ()
+    machine.close()
+
+
+def test_many_queues_are_looked_at_over_many_turns(tmp_path: Path) -> None:
+    machine = Machine(tmp_path / "many", MachineSettings())
+    machine.apply(1, 1, [subscribe(f"t{number}") for number in range(15_000)])
+
+    async def play(steps: Steps, holds: Holds) -> None:
+        async with steps.step("plan"):
+            assert await Kept(machine, RETENTION_MS).plan(LATE_MS) == []
+
+    assert too_long(play) == {}
+    machine.close()
+
+
+@pytest.mark.parametrize("back", ["seek", "subscribe"])
+def test_nothing_is_cut_where_a_group_goes_back_during_the_planning(machine: Machine, back: str) -> None:
+    machine.apply(2, 1, [ack([0, 1, 2, 3]), release(LATE_MS)])
+    moves = {
+        "seek": admin(log_pb.SeekCommand(topic="t", group="g", offset=1)),
+        "subscribe": subscribe("t", "h"),
+    }
+
+    async def planned_while_moved() -> log_pb.TrimCommand | None:
+        planning = asyncio.ensure_future(Kept(machine, RETENTION_MS).plan(LATE_MS))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        machine.apply(3, 1, [moves[back]])
+        return only(await planning)
+
+    assert asyncio.run(planned_while_moved()) is None
+
+
+def test_topics_that_come_and_go_during_the_planning_are_no_trouble(machine: Machine) -> None:
+    fill(machine.queues[0], 3 * BLOCK_UNITS, FIRST_HOUR)
+
+    async def planned_while_changed() -> log_pb.TrimCommand | None:
+        planning = asyncio.ensure_future(Kept(machine, RETENTION_MS).plan(LATE_MS))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        machine.apply(2, 1, [admin(log_pb.DeleteTopicCommand(topic="t")), subscribe("u")])
+        machine.write(machine.capture())
+        machine.apply(3, 1, [schedule([NOW_MS + 1], topic="u"), release(LATE_MS)])
+        return only(await planning)
+
+    assert asyncio.run(planned_while_changed()) is None  # its only hour is what the new topic points into
+    assert not (machine.folder / "ready/0").exists()  # reading would have made it again
+
+
+@pytest.mark.parametrize("topics", [10_000, 1])
+def test_all_queues_that_there_may_be_are_planned_for_and_each_turn_is_short(
+    machine: Machine, topics: int
+) -> None:
+    groups = 10_000
+    for number in range(groups):
+        machine.queues.subscribe(f"t{number % topics}", f"g{number}", GroupStart())
+    for queue in machine.queues:
+        queue.append(np.zeros(1, UNIT))
+    for known in machine.queues.acknowledged.values():
+        known.seek(1)
+
+    async def planned(steps: Steps, holds: Holds) -> None:
+        async with steps.step("plan"):
+            commands = await Kept(machine, 1).plan(NOW_MS + DAY_MS)
+        assert sum(len(command.queue) // 4 for command in commands) == len(list(machine.queues))
+
+    assert too_long(planned) == {}

@@ -1,0 +1,124 @@
+"""What a node does on disk when its data was lost, whenever the power goes."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tarry.node import process
+from tarry.node.config import NodeConfig
+from tarry.node.recovery import rejoin
+from tarry.node.recovery.rejoin import MARK, Phase, joined, left, phase, set_aside
+
+
+def fill(data: Path) -> None:
+    for name in ("journal", "state-3"):
+        (data / name).mkdir(parents=True)
+        (data / name / "data.mdb").write_bytes(name.encode())
+    (data / "current").write_text("state-3")
+
+
+def test_a_node_whose_data_is_whole_is_in_no_phase(tmp_path: Path) -> None:
+    fill(tmp_path)
+    assert phase(tmp_path) is None
+
+
+def test_what_is_set_aside_is_whole_and_out_of_the_way(tmp_path: Path) -> None:
+    fill(tmp_path)
+    aside = set_aside(tmp_path)
+    assert phase(tmp_path) is Phase.LEAVING
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["damaged-1", MARK]
+    assert (aside / "journal" / "data.mdb").read_bytes() == b"journal"
+    assert (aside / "state-3" / "data.mdb").read_bytes() == b"state-3"
+    assert (aside / "current").read_text() == "state-3"
+
+
+def test_data_set_aside_twice_is_kept_twice(tmp_path: Path) -> None:
+    fill(tmp_path)
+    first = set_aside(tmp_path)
+    fill(tmp_path)
+    second = set_aside(tmp_path)
+    assert first != second
+    assert (first / "current").exists()
+    assert (second / "current").exists()
+
+
+def test_data_is_set_aside_though_what_was_before_has_been_removed_or_renamed(tmp_path: Path) -> None:
+    for _ in range(3):
+        fill(tmp_path)
+        aside = set_aside(tmp_path)
+    for removed in ("damaged-1", "damaged-2"):
+        shutil.rmtree(tmp_path / removed)
+    (tmp_path / "damaged-old").mkdir()
+    fill(tmp_path)
+    assert set_aside(tmp_path).name == "damaged-4"
+    assert (aside / "current").exists()
+
+
+def test_a_node_goes_from_leaving_to_joining_to_being_one_as_any_other(tmp_path: Path) -> None:
+    set_aside(tmp_path)
+    left(tmp_path)
+    assert phase(tmp_path) is Phase.JOINING
+    joined(tmp_path)
+    assert phase(tmp_path) is None
+
+
+@pytest.mark.parametrize("mark", [b"", b"joinin", b"\xff\xfe"])
+def test_a_mark_that_nobody_can_read_counts_as_leaving(tmp_path: Path, mark: bytes) -> None:
+    (tmp_path / MARK).write_bytes(mark)
+    assert phase(tmp_path) is Phase.LEAVING
+
+
+@pytest.mark.parametrize("moves", range(3))
+def test_what_a_crash_in_the_middle_left_is_set_aside_at_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moves: int
+) -> None:
+    fill(tmp_path)
+    with monkeypatch.context() as power:
+        power.setattr(rejoin.Path, "rename", _that_fails_after(moves))
+        with pytest.raises(InterruptedError):
+            set_aside(tmp_path)
+    asked: list[Path] = []
+
+    def leaves(config: NodeConfig, stopping: object) -> object:
+        asked.extend(sorted(config.data.iterdir()))
+        return _not_left()
+
+    monkeypatch.setattr(process, "_leave", leaves)
+    config = NodeConfig(
+        node="n1", data=tmp_path, listen="127.0.0.1:1", members={"n1": "127.0.0.1:1", "n2": "127.0.0.1:2"}
+    )
+    process.serve(config)
+    assert [path.name for path in asked] == ["damaged-1", "damaged-2", MARK]
+    kept = {path.name for aside in asked[:2] for path in aside.iterdir()}
+    assert kept == {"journal", "state-3", "current"}
+
+
+async def _not_left() -> bool:
+    return False
+
+
+def _that_fails_after(moves: int) -> Callable[[Path, Path], Path]:
+    done, rename = iter(range(moves)), Path.rename
+
+    def until_the_power_goes(path: Path, target: Path) -> Path:
+        if next(done, None) is None:
+            raise InterruptedError
+        return rename(path, target)
+
+    return until_the_power_goes
+
+
+@pytest.mark.parametrize("moves", range(3))
+def test_a_crash_in_the_middle_never_leaves_a_node_without_data_and_without_the_mark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moves: int
+) -> None:
+    fill(tmp_path)
+    with monkeypatch.context() as power:
+        power.setattr(rejoin.Path, "rename", _that_fails_after(moves))
+        with pytest.raises(InterruptedError):
+            set_aside(tmp_path)
+    assert phase(tmp_path) is Phase.LEAVING

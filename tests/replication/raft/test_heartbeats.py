@@ -1,0 +1,235 @@
+"""When a leader may serve, and how it hands over."""
+
+from __future__ import annotations
+
+from tarry.proto.tarry_peer_pb2 import Heartbeat, PeerMessage, TimeoutNow
+from tarry.replication.journal.records import entry_payload
+from tarry.replication.raft.guard.transfer import Phase
+from tarry.replication.status import Role
+from tests.replication.lone_consensus import Lone, answer_heartbeats, commit_all, kinds, serving, vote_request
+
+
+def test_a_leader_serves_once_a_majority_has_answered_and_its_own_entry_is_applied() -> None:
+    lone = Lone()
+    lone.lead()
+    assert not lone.consensus.may_serve(lone.clock.now)
+    answer_heartbeats(lone, "n2")
+    assert not lone.consensus.may_serve(lone.clock.now)
+    commit_all(lone)
+    assert lone.consensus.may_serve(lone.clock.now)
+    assert lone.consensus.may_serve(lone.clock.now + 0.28)
+    assert not lone.consensus.may_serve(lone.clock.now + 0.29)
+
+
+def test_a_leader_confirms_no_read_before_its_own_entry_is_committed() -> None:
+    """It may not know yet what an earlier leader committed."""
+    lone = Lone()
+    since = lone.clock.now
+    lone.lead()
+    answer_heartbeats(lone, "n2", "n3")
+    assert lone.consensus.confirmed_s >= since
+    assert not lone.consensus.confirmed_since(since)
+    assert not lone.consensus.knows_commits_by_lease(lone.clock.now)
+    commit_all(lone)
+    assert lone.consensus.confirmed_since(since)
+    assert lone.consensus.knows_commits_by_lease(lone.clock.now)
+
+
+def test_a_lease_lasts_from_the_sending_however_late_the_answer_comes() -> None:
+    lone = Lone()
+    lone.lead()
+    commit_all(lone)
+    sent = lone.clock.now
+    lone.clock.now += 0.2
+    answer_heartbeats(lone, "n2")
+    assert lone.consensus.may_serve(sent + 0.28)
+    assert not lone.consensus.may_serve(sent + 0.29)
+
+
+def test_a_leader_without_answers_steps_down_before_another_can_be_elected() -> None:
+    lone = Lone()
+    lone.lead()
+    answer_heartbeats(lone, "n2", "n3")
+    lone.tick(after_s=0.26)
+    assert lone.role() is Role.FOLLOWER
+
+
+def quiet() -> Lone:
+    """It leads, and nothing has changed for long; its peers have just answered."""
+    lone = serving()
+    for _ in range(30):
+        lone.tick(after_s=0.05)
+        commit_all(lone)
+        answer_heartbeats(lone, "n2", "n3")
+    for _ in range(40):
+        if heartbeats(lone.tick(after_s=0.01)):
+            break
+    answer_heartbeats(lone, "n2", "n3")
+    return lone
+
+
+def heartbeats(said: list[tuple[str, PeerMessage]]) -> list[Heartbeat]:
+    return [message.heartbeat for peer, message in said if peer == "n2" and message.HasField("heartbeat")]
+
+
+def test_while_nothing_changes_heartbeats_are_rarer_and_ask_for_patience() -> None:
+    lone = quiet()
+    assert [beat.patience_ms for beat in heartbeats(lone.said)[-1:]] == [200]
+    assert heartbeats(lone.tick(after_s=0.24)) == []
+    assert len(heartbeats(lone.tick(after_s=0.01))) == 1
+
+
+def test_a_change_brings_the_usual_pace_back() -> None:
+    lone = quiet()
+    lone.tick(after_s=0.02)
+    assert lone.consensus.stir()
+    assert not lone.consensus.stir()
+    assert heartbeats(lone.tick(after_s=0.02)) == []
+    assert [beat.patience_ms for beat in heartbeats(lone.tick(after_s=0.01))] == [0]
+    lone = quiet()
+    lone.consensus.append(entry_payload(b"something"))
+    assert len(heartbeats(lone.tick(after_s=0.05))) == 1
+
+
+def test_a_quiet_leaders_lease_lasts_as_long_as_the_others_have_promised() -> None:
+    lone = quiet()
+    assert lone.consensus.may_serve(lone.clock.now + 0.47)
+    assert not lone.consensus.may_serve(lone.clock.now + 0.48)
+
+
+def test_a_quiet_leader_steps_down_later_whatever_is_answered_to_an_append() -> None:
+    lone = quiet()
+    commit_all(lone)
+    lone.tick(after_s=0.44)
+    assert lone.role() is Role.LEADER
+    lone.tick(after_s=0.02)
+    assert lone.role() is Role.FOLLOWER
+
+
+def test_a_follower_is_as_patient_as_it_is_asked_to_be_but_for_no_longer_than_is_agreed() -> None:
+    lone = Lone()
+    lone.follow("n2")
+    [(_, said)] = lone.receive("n2", heartbeat=Heartbeat(term=1, sent=1.0, patience_ms=9_000))
+    assert said.heartbeat_reply.patience_ms == 200
+    lone.clock.now += 0.49
+    assert lone.receive("n3", vote_request=vote_request(term=2)) == []
+    lone.tick()
+    assert lone.role() is Role.FOLLOWER
+    lone.clock.now += 0.011
+    assert kinds(lone.receive("n3", vote_request=vote_request(term=2))) == [("n3", "vote")]
+
+
+def begin_transfer(lone: Lone) -> TimeoutNow:
+    lone.consensus.begin_transfer("n2", deadline=lone.clock.now + 1)
+    lone.tick()
+    answer_heartbeats(lone, "n2", "n3")
+    said = lone.tick()
+    return next(message.timeout_now for _, message in said if message.HasField("timeout_now"))
+
+
+def test_who_has_stepped_down_waits_before_it_asks_to_be_elected() -> None:
+    lone = serving()
+    lone.tick(after_s=0.26)
+    assert lone.role() is Role.FOLLOWER
+    before = len(lone.said)
+    lone.tick(after_s=0.2)  # all others' timeouts are longer than that, and so is its own
+    assert lone.said[before:] == []
+
+
+def test_a_leader_that_hands_over_serves_no_more_and_lets_its_successor_be_elected() -> None:
+    lone = serving()
+    request = begin_transfer(lone)
+    answer_heartbeats(lone, "n2", "n3")
+    assert not lone.consensus.may_serve(lone.clock.now)
+    wish = vote_request(term=2, transfer=True, transfer_number=request.transfer_number)
+    assert kinds(lone.receive("n2", vote_request=wish)) == [("n2", "vote")]
+    assert lone.role() is Role.FOLLOWER
+
+
+def test_a_leader_serves_and_proposes_in_no_phase_of_a_transfer_however_fresh_its_lease() -> None:
+    lone = serving()
+    lone.consensus.begin_transfer("n2", deadline=lone.clock.now + 1)
+    phases = {lone.consensus.transfer.phase}
+    while lone.consensus.transfer.phase is not Phase.HANDING_OVER:
+        lone.tick(after_s=0.01)
+        answer_heartbeats(lone, "n2", "n3")
+        phases.add(lone.consensus.transfer.phase)
+        assert not lone.consensus.may_serve(lone.clock.now)
+        assert not lone.consensus.may_propose(lone.clock.now)
+    assert phases == {Phase.DRAINING, Phase.TELLING, Phase.HANDING_OVER}
+
+
+def test_a_transfer_that_was_given_up_cannot_come_true_later() -> None:
+    lone = serving()
+    request = begin_transfer(lone)
+    lone.tick(after_s=0.2)
+    commit_all(lone)
+    answer_heartbeats(lone, "n2", "n3")
+    lone.consensus.transfer.deadline = lone.clock.now
+    lone.tick()
+    assert not lone.consensus.may_serve(lone.clock.now)
+    answer_heartbeats(lone, "n2", "n3")
+    assert lone.consensus.may_serve(lone.clock.now)
+    wish = vote_request(term=2, transfer=True, transfer_number=request.transfer_number)
+    assert lone.receive("n2", vote_request=wish) == []
+    assert lone.role() is Role.LEADER
+
+
+def test_a_transfer_to_a_node_that_has_died_is_given_up_long_before_its_deadline() -> None:
+    lone = serving()
+    lone.consensus.begin_transfer("n2", deadline=lone.clock.now + 60)
+    silence = lone.settings.transfer_silence_ms / 1000
+    until = lone.clock.now + silence
+    while lone.clock.now < until - 0.1:
+        lone.tick(after_s=0.05)
+        answer_heartbeats(lone, "n3")
+        assert lone.consensus.transfer.running
+    for _ in range(3):
+        lone.tick(after_s=0.05)
+        answer_heartbeats(lone, "n3")
+    assert not lone.consensus.transfer.running
+    assert lone.consensus.may_propose(lone.clock.now)
+
+
+def test_a_follower_that_has_heard_that_a_transfer_is_over_takes_no_part_in_it() -> None:
+    lone = Lone()
+    lone.follow("n2")
+    lone.receive("n2", heartbeat=Heartbeat(term=1, sent=1.0, transfer_number=2))
+    lone.receive("n2", timeout_now=TimeoutNow(term=1, transfer_number=1))
+    assert lone.role() is Role.FOLLOWER
+    assert lone.receive("n3", vote_request=vote_request(term=2, transfer=True, transfer_number=1)) == []
+    lone.receive("n2", timeout_now=TimeoutNow(term=1, transfer_number=3))
+    assert lone.role() is Role.CANDIDATE
+
+
+def test_a_follower_that_has_restarted_takes_part_in_no_transfer_before_it_hears_the_leaders_number() -> None:
+    """It may have heard before that the transfer is over; an append says nothing of that."""
+    lone = Lone()
+    lone.follow("n2")
+    lone.receive("n2", heartbeat=Heartbeat(term=1, sent=1.0, transfer_number=2))
+    lone.start()
+    wish = vote_request(term=2, transfer=True, transfer_number=1)
+    assert lone.receive("n3", vote_request=wish) == []
+    lone.follow("n2", entries=2)
+    assert lone.receive("n3", vote_request=wish) == []
+    lone.receive("n2", heartbeat=Heartbeat(term=1, sent=1.0, transfer_number=3))
+    assert lone.receive("n3", vote_request=wish) == []
+    wish.transfer_number = 3
+    assert kinds(lone.receive("n3", vote_request=wish)) == [("n3", "vote")]
+
+
+def test_only_the_leader_can_ask_for_a_transfer() -> None:
+    lone = Lone()
+    lone.follow("n2")
+    lone.receive("n3", timeout_now=TimeoutNow(term=1, transfer_number=1))
+    assert lone.role() is Role.FOLLOWER
+
+
+def test_a_leader_that_led_before_cannot_ask_for_a_transfer_of_that_time() -> None:
+    lone = Lone()
+    lone.follow("n2", term=2)
+    lone.receive("n2", heartbeat=Heartbeat(term=2, sent=1.0))
+    lone.receive("n2", timeout_now=TimeoutNow(term=1, transfer_number=1))
+    assert lone.role() is Role.FOLLOWER
+    lone.receive("n2", timeout_now=TimeoutNow(term=2, transfer_number=1))
+    assert lone.role() is Role.CANDIDATE
