@@ -86,7 +86,7 @@ bench-quick: $(BENCH_READY) ## the same in two minutes: few rows, few systems, s
 	@$(PY) -m tarry.bench.side_by_side --quick $(ARGS)
 
 .PHONY: bench-readme
-bench-readme: $(READY) ## the newest figures of bench and bench-wheel into the README
+bench-readme: $(READY) ## the newest figures of bench and bench-wheel into README and bench/NOTES
 	@$(PY) -m tarry.bench.readme
 
 .PHONY: bench-parts

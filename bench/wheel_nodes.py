@@ -237,7 +237,7 @@ KEYS: Final = {
 
 
 def markdown(found: Mapping[str, Any]) -> str:
-    """Return the README's table of a run; an older run may not have every figure."""
+    """Return the table of a run; an older run may not have every figure."""
     lines = ["| what | aim | measured |", "| --- | --- | --- |"]
     lines += [f"| {said} | {aim} | {found[key]:,} |" for key, (said, aim) in KEYS.items() if key in found]
     return "\n".join([*lines, "", caption(found["machine"])])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -13,6 +13,8 @@ from tarry.bench.side_by_side.system import System
 from tarry.bench.side_by_side.turns import Results
 
 OURS: Final = "tarry"
+HIGHLIGHTS: Final = ("schedule_1000x100", "schedule_one", "lateness_1k", "mass_100k", "failover")
+"""The rows of the README; bench/NOTES.md has all."""
 # key -> row and figure, of tarry's median
 KEYS: Final = {
     "schedule_1000x100_per_s": ("schedule_1000x100", "per_s"),
@@ -126,13 +128,15 @@ def scaled_up(cell: Mapping[str, Any]) -> bool:
     return scaled is not None and scaled["max"] > 1
 
 
-def markdown(found: Mapping[str, Any]) -> str:
-    """Return the README's table: a line for each row, a column for each system, medians."""
+def markdown(found: Mapping[str, Any], only: Collection[str] = ()) -> str:
+    """Return a table: a line for each row, or for those named, a column for each system, medians."""
     names = list(found["systems"])
     table = [["work", *names], ["---"] * (len(names) + 1)]
     for title, key in (("version", "version"), ("missing against fsync on a majority of three", "mark")):
         table.append([title, *(found["systems"][name][key] for name in names)])
     for row, _ in lines(found):
+        if only and row.name not in only:
+            continue
         cells = found["rows"][row.name]
         table.append([row.title, *(_median(cells.get(name, {}), row.figure, row.unit) for name in names)])
         if row.name == "pending":
@@ -145,7 +149,8 @@ def markdown(found: Mapping[str, Any]) -> str:
             ]
     table.append(["lost, early, repeated, changed", *(_judged(found["systems"][name]) for name in names)])
     rows = [f"| {' | '.join(line)} |" for line in table]
-    left_out = [f"Left out: {name}, for {reason}" for name, reason in found["skipped"].items()]
+    skipped = {} if only else found["skipped"]
+    left_out = [f"Left out: {name}, for {reason}" for name, reason in skipped.items()]
     return "\n".join([*rows, "", caption(found["machine"]), *left_out])
 
 
