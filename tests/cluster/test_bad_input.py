@@ -89,7 +89,7 @@ REFUSED: list[tuple[str, Schedules, str]] = [
     ),
     (
         "a property as long as a body",
-        one(record=Record(properties={"k": "v" * 400_000}), delay_ms=1),
+        one(record=Record(properties={"k": "v" * 330_000}), delay_ms=1),
         "RECORD_TOO_LARGE",
     ),
     ("too many keys", one(record=Record(keys=["k"] * 17), delay_ms=1), "TOO_MANY_KEYS"),
