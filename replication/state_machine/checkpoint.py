@@ -1,8 +1,9 @@
 """The format of a checkpoint, and the store that keeps the last one.
 
-    Checkpoint = wheel's part + one part for each queue, its checksums, and each group
+    Checkpoint = wheel's part + one part for each queue, its checksums, each group, each few blocked lanes
 
-A part is a Checkpoint with that queue or group alone, serialized and kept until something of it changes.
+A part is a Checkpoint with that queue, group or lanes alone, serialized and kept until something of it
+changes.
 Laid end to end, parts are one Checkpoint. The store is one synced LMDB transaction, because a checkpoint is
 replaced whole or not at all, also when the power goes in between.
 """

@@ -254,7 +254,7 @@ class Machine:
         return Cancelled(outcomes)
 
     def build(self, most: int = PREPARED_MAX) -> int:
-        """Do some of what ``digested`` has left to do; return of how many queues, groups and producers."""
+        """Do some of what ``digested`` has left to do; return how many parts were built."""
         built = self.queues.build(most)
         return built + self.producers.build(most - built)
 

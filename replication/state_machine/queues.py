@@ -15,10 +15,10 @@ from tarry.proto.ledger.schema import Kind
 from tarry.proto.tarry_consumer_pb2 import GroupStart, StartAt
 from tarry.replication.state_machine import ordering
 from tarry.replication.state_machine.acknowledged import Acknowledged, Key
+from tarry.replication.state_machine.blocked_lanes import Blocked
 from tarry.replication.state_machine.checkpoint import group_part, queue_parts, queue_states
 from tarry.replication.state_machine.events import Event, Events
 from tarry.replication.state_machine.misfires import DEAD_LETTER_TOPIC, apart
-from tarry.replication.state_machine.ordering import Blocked
 from tarry.replication.state_machine.ready_queue import UNIT, Changes, FileChanges, ReadyQueue, UnitsDamaged
 from tarry.replication.state_machine.release_rate import Pace
 from tarry.replication.state_machine.segment_files import OpenFiles
@@ -231,10 +231,11 @@ class Queues:
         for _ in range(queues):
             number = changed.pop()
             self._parts[number], self._proofs[number] = queue_parts(self._queues[number])
-        most = min(most - queues, len(groups))
-        for _ in range(most):
+        of_groups = min(most - queues, len(groups))
+        for _ in range(of_groups):
             self._build_group(groups.pop())
-        return queues + most
+        built = queues + of_groups
+        return built + self.blocked.build(most - built)
 
     def _build_group(self, key: Key) -> None:
         known = self.acknowledged.get(key)
@@ -248,11 +249,8 @@ class Queues:
     def capture(self) -> list[bytes]:
         """Return the tables for a checkpoint, in parts: laid end to end they are a Checkpoint, serialized."""
         self.build(len(self._changes.parts) + len(self._groups_changed))
-        blocked = log_pb.Checkpoint()
-        for (number, lane), (hour, index) in sorted(self.blocked.items()):
-            blocked.blocked.add(queue=number, lane=lane, hour=hour, global_index=index)
         groups = map(self._group_parts.__getitem__, self._group_keys)
-        return [*self._parts, *groups, blocked.SerializeToString()]
+        return [*self._parts, *groups, *self.blocked.capture()]
 
     def capture_proofs(self) -> list[bytes]:
         """Return the queues' checksums, as ``capture`` has built them, in the same form; of no digest."""

@@ -171,3 +171,26 @@ def test_a_checkpoint_of_all_there_may_be_is_no_long_turn_when_all_of_it_has_cha
         gc.enable()
     assert min(longest_s) < cost.bound_s()
     machine.close()
+
+
+def test_a_checkpoint_while_many_ordering_keys_wait_for_their_retries_is_no_long_turn(tmp_path: Path) -> None:
+    lanes = 200_000
+    machine = Machine(tmp_path, MachineSettings())
+    machine.apply(1, 1, [subscribe()])
+    blocked, retries = machine.queues.blocked, machine.queues.of("t", "g").queue
+    gc.disable()
+    try:
+        longest_s = []
+        for attempt in range(cost.TRIES):
+            for number in range(lanes):
+                blocked.add(retries, number * 20_011 % 2**32 or 1, (attempt, number))
+            longest_s.append(max(turns_of(machine)))
+            if longest_s[-1] < cost.bound_s():
+                break
+            blocked.end([(attempt, number) for number in range(lanes)])
+    finally:
+        gc.enable()
+    assert min(longest_s) < cost.bound_s()
+    assert cost.cpu_s(machine.capture) < cost.bound_s()
+    assert cost.cpu_s(machine.digested) < cost.bound_s()
+    machine.close()

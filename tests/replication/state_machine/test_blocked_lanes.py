@@ -1,0 +1,67 @@
+"""Blocked lanes: their parts of a checkpoint depend on what is blocked, not on how it came to be."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.replication.state_machine.blocked_lanes import RANGE_LANES_MAX, Blocked, Lane
+
+lane = st.tuples(st.integers(0, 3), st.integers(1, 40))
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("add"), lane),
+        st.tuples(st.just("end"), lane),
+        st.tuples(st.just("delete"), st.integers(0, 3)),
+        st.tuples(st.just("build"), st.integers(0, 3)),
+    ),
+    max_size=300,
+)
+
+
+def retry_of(lane: Lane) -> tuple[int, int]:
+    return lane[0] + 100, lane[1]
+
+
+def serialized(lanes: set[Lane]) -> bytes:
+    """A checkpoint of the lanes, written at once."""
+    checkpoint = log_pb.Checkpoint()
+    for queue, number in sorted(lanes):
+        checkpoint.blocked.add(queue=queue, lane=number, hour=queue + 100, global_index=number)
+    return checkpoint.SerializeToString()
+
+
+@given(steps)
+def test_the_parts_are_one_checkpoint_of_all_lanes_in_order_whatever_came_and_went(taken: list) -> None:
+    blocked, lanes = Blocked(), set()
+    for step, of in taken:
+        if step == "add":
+            blocked.add(*of, retry_of(of))
+            lanes.add(of)
+        elif step == "end":
+            assert blocked.end([retry_of(of)]) == [of] * (of in lanes)
+            lanes.discard(of)
+        elif step == "delete":
+            blocked.delete(of)
+            lanes = {known for known in lanes if known[0] != of}
+        else:
+            blocked.build(of)
+    assert set(blocked) == lanes
+    assert b"".join(blocked.capture()) == serialized(lanes)
+    assert blocked.build(1) == 0
+
+
+def test_a_change_builds_the_part_of_a_few_lanes_anew_and_parts_without_lanes_go() -> None:
+    blocked, count = Blocked(), 40 * RANGE_LANES_MAX
+    for number in range(1, count + 1):
+        blocked.add(number % 2, number, (7, number))
+    before = blocked.capture()
+    assert len(before) >= count // RANGE_LANES_MAX
+    blocked.end([(7, count // 2)])
+    after = blocked.capture()
+    assert len(after) == len(before)
+    assert sum(new is not old for new, old in zip(after, before, strict=True)) == 1
+    blocked.delete(0)
+    blocked.end([(7, number) for number in range(count + 1)])
+    assert blocked.capture() == [b""]
