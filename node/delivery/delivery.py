@@ -8,6 +8,7 @@ from typing import Final
 from tarry.node.delivery.context import Context
 from tarry.node.delivery.failover_cursors import LEASES_TOLD_MAX
 from tarry.node.delivery.group import GroupDelivery
+from tarry.node.delivery.inherited import Inherited
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.replication.state_machine.refusal import Reason, Refusal
 
@@ -18,11 +19,10 @@ CLOSE_LOOK_MS: Final = 1_000
 class Delivery:
     """Hands released messages to consumers; made anew for each leadership."""
 
-    def __init__(self, context: Context, term: int, inherited: Iterable[log_pb.Cursor]) -> None:
+    def __init__(self, context: Context, term: int, inherited: Inherited) -> None:
         self.term = term
         self._context = context
-        self._inherited = {(c.group, c.queue): c for c in inherited}
-        self._inherited_told = b""
+        self._inherited = inherited
         self._begun_ms = self._closes_at_ms = context.time.now_ms()
         self._groups: dict[tuple[str, str], GroupDelivery] = {}
         self._by_queue: dict[int, dict[GroupDelivery, None]] = {}  # in the order of their opening
@@ -45,13 +45,12 @@ class Delivery:
         if known is None:
             known = GroupDelivery(self._context, self.term, topic, group, (queue, retry_queue))
             for number in (queue, retry_queue):
-                cursor = self._inherited.get((group, number))
+                cursor = self._inherited.find((group, number))
                 if cursor is not None:
                     known.inherit(cursor, self._begun_ms)
             for number in (queue, retry_queue):  # the queues could be read
                 self._by_queue.setdefault(number, {})[known] = None
-                if self._inherited.pop((group, number), None) is not None:
-                    self._inherited_told = b""
+                self._inherited.forget((group, number))
             self._groups[topic, group] = known
             self._context.beat()
         return known
@@ -79,19 +78,14 @@ class Delivery:
         for group in self._groups.values():
             if group.wakes_at_ms is not None and now_ms >= group.wakes_at_ms:
                 group.pump()
-
-        if now_ms >= self._closes_at_ms:
+        closes = now_ms >= self._closes_at_ms
+        # else each heartbeat tells of every group that there ever was
+        self._inherited.forget_acknowledged(self._context.machine.queues.acknowledged, again=closes)
+        if closes:
             self._closes_at_ms = now_ms + CLOSE_LOOK_MS
             self._close(now_ms)
 
     def _close(self, now_ms: int) -> None:
-        """Forget what the log says as well: else each heartbeat tells of every group that there ever was."""
-        acknowledged = self._context.machine.queues.acknowledged
-        for key, cursor in list(self._inherited.items()):
-            done = acknowledged.get(key)
-            if done is None or done.floor >= max(cursor.offset, cursor.doubtful):
-                del self._inherited[key]
-                self._inherited_told = b""
         for group in [group for group in self._groups.values() if group.is_over(now_ms)]:
             group.end(Refusal(Reason.NO_LEADER, "nobody has used the group for a while"))
             self._forget(group)
@@ -108,17 +102,18 @@ class Delivery:
 
     def cursors(self, sent_s: float | None) -> list[log_pb.Cursor]:
         """Return the cursors of all groups, for a heartbeat sent then; None: nothing more is handed over."""
+        return [*self._inherited.cursors(), *self._opened(sent_s)]
+
+    def _opened(self, sent_s: float | None) -> list[log_pb.Cursor]:
         leases_max = LEASES_TOLD_MAX // max(1, len(self._groups))
-        opened = [cursor for group in self._groups.values() for cursor in group.cursors(sent_s, leases_max)]
-        return [*self._inherited.values(), *opened]
+        return [cursor for group in self._groups.values() for cursor in group.cursors(sent_s, leases_max)]
 
     def told(self, sent_s: float | None) -> bytes:
         """Return the same as a part of a serialized DispatchState: of an idle group, what was told before."""
         if sent_s is None:
-            return _told(self.cursors(None))
+            return self._inherited.told() + _told(self._opened(None))
         leases_max = LEASES_TOLD_MAX // max(1, len(self._groups))
-        parts = [self._inherited_told or _told(self._inherited.values())]
-        self._inherited_told = parts[0]
+        parts = [self._inherited.told()]
         for group in self._groups.values():
             parts.append(group.told or _told(group.cursors(sent_s, leases_max)))
             group.told = b"" if any(feed.in_hand for feed in group.feeds.values()) else parts[-1]

@@ -18,6 +18,7 @@ from tarry.node.clock.cluster_time import ClusterTime
 from tarry.node.config import NodeConfig
 from tarry.node.delivery.context import Context
 from tarry.node.delivery.delivery import Delivery
+from tarry.node.delivery.inherited import Inherited, take_over
 from tarry.node.leader.dispatcher import Dispatcher
 from tarry.node.leader.retention import Retention
 from tarry.node.leader.tasks import LeaderTasks
@@ -195,6 +196,9 @@ class Leadership:
         if term != self._led_term:  # under one leader time never runs back
             self._time.lead(self._driver.consensus.clock_offsets_ms())
         self._led_term = term
+        inherited = await self._holds.steps("inherited cursors", self._inherit())
+        if self._driver.status().term != term or not self._driver.may_serve():
+            return
         self._lost.clear()
         tasks = LeaderTasks(self.look, self.stop_for)
         context = Context(
@@ -212,7 +216,7 @@ class Leadership:
             ledger=self._ledger,
             holds=self._holds,
         )
-        self.delivery = Delivery(context, term, self._inherited())
+        self.delivery = Delivery(context, term, inherited)
         self._dispatcher = Dispatcher(self._machine, self._time, self._config.dispatch, self._propose)
         self.wait.tell()
         log.info("leading", term=term)
@@ -240,26 +244,13 @@ class Leadership:
             delivery, self.delivery, self._dispatcher = self.delivery, None, None
             delivery.end(refusal)
 
-    def _inherited(self) -> list[log_pb.Cursor]:
-        """Return where the leader before stood with each group.
-
-        Whoever elected this node said what it knew of that, and one of them knew all that a majority had
-        answered. Where one has heard nothing (it has just started, say), it may have been that one: then
-        anything released may have been handed over.
-        """
+    async def _inherit(self) -> Inherited:
+        """Return where the leader before stood with each group, found out in turns of their own."""
         elected_by = map(log_pb.DispatchState.FromString, self._driver.consensus.elected_by)
-        states = [*elected_by, self._heard]
-        newest = max(states, key=lambda state: (state.term, state.sequence))
-        queues = self._machine.queues
-        cursors = {(cursor.group, cursor.queue): cursor for cursor in newest.cursors}
-        whole = all(state.term >= self._machine.term_before for state in states)
-        for key, done in queues.acknowledged.items():
-            cursor, units = cursors.get(key), queues[key[1]].units
-            if cursor is not None:
-                cursor.doubtful = min(cursor.doubtful, units) if whole else units
-            elif not whole and done.floor < units:
-                cursors[key] = log_pb.Cursor(group=key[0], queue=key[1], doubtful=units)
-        return list(cursors.values())
+        inherited = Inherited()
+        for _ in take_over(inherited, [*elected_by, self._heard], self._machine):
+            await asyncio.sleep(0)
+        return inherited
 
     def not_leader(self) -> Refusal:
         """Return the refusal that says who leads, as far as this node knows."""

@@ -25,6 +25,7 @@ from tarry.node.delivery.consumer import Consumer
 from tarry.node.delivery.context import Context
 from tarry.node.delivery.delivery import Delivery
 from tarry.node.delivery.group import GroupDelivery
+from tarry.node.delivery.inherited import Inherited
 from tarry.node.ledger.ledger import Ledger
 from tarry.node.repair.records import Damage
 from tarry.node.services.schedule_request import Intake
@@ -150,7 +151,7 @@ class Group:
             ledger=self._ledger,
         )
         self.damage = context.damage
-        self.delivery = Delivery(context, 1, inherited)
+        self.delivery = Delivery(context, 1, Inherited(inherited))
         assert self.group
 
     @property

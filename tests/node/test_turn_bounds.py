@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Callable
 
 import numpy as np
@@ -484,14 +485,37 @@ def test_a_status_of_many_topics_and_of_many_groups() -> None:
 
 def test_a_new_leader_that_knows_nothing_looks_at_as_many_groups_as_there_may_be() -> None:
     async def act(lead: Leader, steps: cost.Steps) -> None:
-        for number in range(LIMITS.queues_max):
+        leadership, groups = lead.node.leadership, LIMITS.queues_max
+        for number in range(groups):
             lead.machine.queues.subscribe(TOPIC, f"g{number}", GroupStart())
         lead.machine.term_before = 9  # of which nobody has heard anything
+        gc.collect()
+        gc.freeze()
+
+        async def lead_again() -> None:
+            before = leadership.delivery
+            leadership._lost.set()
+            await until(lambda: leadership.delivery not in (before, None))
+            leadership.dispatch_state(1.0)
+
         async with steps.step("nothing is left to hand over"):
-            assert lead.node.leadership._inherited() == []
+            await lead_again()
+        assert not leadership.known().cursors
         await lead.ready(3)
-        doubtful = [cursor.doubtful for cursor in lead.node.leadership._inherited()]
-        assert doubtful == [3] * LIMITS.queues_max
+        async with steps.step("all groups are behind"):
+            await lead_again()
+        assert [cursor.doubtful for cursor in leadership.known().cursors] == [3] * groups
+        async with steps.step("they have been told"):
+            await lead_again()
+        assert [cursor.doubtful for cursor in leadership.known().cursors] == [3] * groups
+        delivery, queues = leadership.delivery, lead.machine.queues
+        assert delivery is not None
+        async with steps.step("a group is opened"):
+            delivery.group(TOPIC, "g0", queues.of(TOPIC).queue, queues.of(TOPIC, "g0").queue)
+            leadership.dispatch_state(1.0)
+        async with steps.step("groups that are behind are looked for"):
+            delivery._closes_at_ms = 0
+            leadership.look()
 
     assert cost.too_long(play(act)) == {}
 
