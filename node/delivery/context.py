@@ -11,6 +11,7 @@ from google.protobuf.message import Message
 from tarry.node.clock.cluster_time import ClusterTime
 from tarry.node.config import NodeConfig
 from tarry.node.delivery.offset_pieces import Pieces
+from tarry.node.delivery.turn_share import TurnShare
 from tarry.node.ledger.ledger import Ledger
 from tarry.node.repair.records import Damage
 from tarry.replication.loop_holds import Holds
@@ -39,3 +40,4 @@ class Context:
     ledger: Ledger
     holds: Holds = field(default_factory=Holds)
     pieces: Pieces = field(default_factory=Pieces)
+    turn: TurnShare = field(default_factory=TurnShare)

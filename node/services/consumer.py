@@ -271,7 +271,7 @@ class ConsumerService:
         consumer.polls = True
         group.attach(consumer)
         try:
-            group.pump()
+            await group.pumped()
             async with asyncio.timeout(request.wait_ms / 1000):
                 await consumer.readable()
         except TimeoutError:

@@ -325,15 +325,15 @@ PIECES = (
     Mutant(
         "a_hand_over_reads_from_any_number_of_hours",
         "a hand-over holds up the event loop",
-        "most = feed.within(min(most, due), hours, TURN_HOURS_MAX)",
+        "most = feed.within(min(most, due), hours, opened + math.ceil(turn.left * TURN_HOURS_MAX))",
         "most = min(most, due)",
         (f"{SIZE}::test_a_turn_hands_over_so_much_and_the_next_ones_the_rest",),
     ),
     Mutant(
         "a_turn_reads_any_number_of_bytes",
         "handing over large messages holds up the event loop",
-        "                if self._read_bytes >= TURN_BYTES_MAX:\n",
-        "                if False:\n",
+        " + read_bytes / TURN_BYTES_MAX\n",
+        "\n",
         (f"{SIZE}::test_a_turn_hands_over_so_much_and_the_next_ones_the_rest",),
     ),
     Mutant(
@@ -346,9 +346,19 @@ PIECES = (
     Mutant(
         "a_turn_hands_over_any_number",
         "a hand-over holds up the event loop",
-        "                left -= most\n                passed +=",
-        "                passed +=",
+        "1 / TURN_RESPONSES_MAX + most / TURN_MESSAGES_MAX",
+        "1 / TURN_RESPONSES_MAX",
         (f"{SIZE}::test_a_turn_hands_over_so_much_and_the_next_ones_the_rest",),
+    ),
+    Mutant(
+        "groups_that_are_due_together_share_no_turn",
+        "a thousand groups that are due at once hold up the event loop",
+        "        self._context.turn.do(self._pump_now)\n",
+        "        self._pump_now()\n",
+        (
+            "tests/node/delivery/test_turn_share.py"
+            "::test_groups_whose_messages_are_due_at_once_go_one_after_the_other_some_in_each_turn",
+        ),
     ),
     Mutant(
         "a_trim_names_any_number_of_hours",
