@@ -19,6 +19,7 @@ from tarry.node.edge.leader_calls import Answer, LeaderCalls
 from tarry.node.edge.names import no_more_queues, unknown_topic
 from tarry.node.failures import CallErrors
 from tarry.node.repair.records import Damage
+from tarry.node.services.intake_turns import IntakeTurns
 from tarry.node.services.repeated_schedules import Repeats
 from tarry.node.services.schedule_request import Intake, body_too_large
 from tarry.proto import tarry_log_pb2 as log_pb
@@ -39,8 +40,13 @@ from tarry.wheel.state import CancelOutcome, UnknownMessage
 from tarry.wheel.state import MessageState as WheelMessageState
 
 SERVICE: Final = "tarry.v1.ProducerService"
-IDS_READ_MAX: Final = 1_024
-"""In one turn of the event loop: some 4 ms."""
+TURN_BYTES: Final = 1 << 20
+"""Of schedule requests looked at in one turn of the event loop: some 10 ms where their messages are small."""
+REQUEST_BYTES: Final = 8 << 10
+"""What a request takes beside, however small it is: as long as so many bytes of messages."""
+TURN_IDS: Final = 2_048
+IDS_READ_MAX: Final = TURN_IDS // 2
+"""Of a cancel, at once: some 4 ms."""
 CANCEL_NS_MAX: Final = 6_000_000
 """What one command's ids are thought to take; a request whose ids take more becomes several."""
 NOT_FOUND_TEXT: Final = (
@@ -88,6 +94,7 @@ class ProducerService:
         self._damage = damage
         self._holds = holds
         self._repeats = Repeats(shard, machine)
+        self._turns = IntakeTurns()
         self._errors = CallErrors()
 
     def handlers(self) -> ServiceHandler:
@@ -103,6 +110,7 @@ class ProducerService:
         return grpc.method_handlers_generic_handler(SERVICE, methods)
 
     async def _schedule(self, raw: bytes, context: CallContext) -> Answer:
+        await self._turns.enter(_part(raw))
         request = parse(pb.ScheduleRequest, raw)
         if isinstance(request, Refusal):
             return request
@@ -118,6 +126,7 @@ class ProducerService:
         ).SerializeToString()
 
     async def _schedule_batch(self, raw: bytes, context: CallContext) -> Answer:
+        await self._turns.enter(_part(raw))
         return await self._propose(self._intake.batch(raw, self._time.latest_ms()), context)
 
     async def _propose(self, command: log_pb.ScheduleCommand | Refusal, context: CallContext) -> Answer:
@@ -218,11 +227,12 @@ class ProducerService:
             return Refusal(reason, f"{len(request.ids)} ids: give 1 to {limit}")
         parsed: list[MessageId] = []
         for start in range(0, len(request.ids), IDS_READ_MAX):
-            some = self._ids(list(request.ids[start : start + IDS_READ_MAX]))
+            texts = list(request.ids[start : start + IDS_READ_MAX])
+            await self._turns.enter(len(texts) / TURN_IDS)
+            some = self._ids(texts)
             if isinstance(some, Refusal):
                 return some
             parsed += some
-            await asyncio.sleep(0)
         hour = np.array([i.hour for i in parsed], dtype="<u4")
         index = np.array([i.global_index for i in parsed], dtype="<u4")
         if self._authorizer.on:
@@ -310,3 +320,8 @@ class ProducerService:
         ]
         there[there] = np.array(allowed, dtype=np.bool_)[which]
         return there
+
+
+def _part(raw: bytes) -> float:
+    """Return what part of a turn a schedule request takes."""
+    return (len(raw) + REQUEST_BYTES) / TURN_BYTES

@@ -361,6 +361,25 @@ PIECES = (
         ),
     ),
     Mutant(
+        "requests_that_come_together_are_looked_at_in_one_turn",
+        "large requests that come together hold up the event loop",
+        "        if part <= self._left and not self._renews:\n",
+        "        if True:\n",
+        (
+            "tests/node/services/test_intake_turns.py"
+            "::test_requests_that_come_together_take_no_more_than_a_turn_each_time_and_keep_their_order",
+        ),
+    ),
+    Mutant(
+        "a_small_request_overtakes_large_ones",
+        "messages of one key are scheduled in another order than they were sent in",
+        "        if part <= self._left and not self._renews:\n",
+        "        if part <= self._left:\n",
+        (
+            "tests/node/services/test_intake_turns.py::test_a_request_that_comes_later_overtakes_none_however_small_it_is",
+        ),
+    ),
+    Mutant(
         "a_trim_names_any_number_of_hours",
         "deleting a year's hours holds up every replica",
         "    for start in range(0, len(queues) + len(hours), TRIMMED_MAX):\n        end = start + TRIMMED_MAX\n",

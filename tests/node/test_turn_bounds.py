@@ -228,6 +228,29 @@ def copies_of(
     )
 
 
+def test_large_requests_that_come_together_share_no_turn() -> None:
+    calls, most = 8, LIMITS.batch_messages_max
+    keyed = [
+        Record(body=bytes(200), ordering_key=f"k{n}", tags=["a", "b"], keys=[f"q{n}"]).SerializeToString()
+        for n in range(most)
+    ]
+    ids = [str(MessageId(0, 500_000, n)) for n in range(1_024)]
+
+    async def act(lead: Leader, steps: cost.Steps) -> None:
+        due_ms = np.full(most, lead.node.time.now_ms() + 24 * HOUR_MS)
+        await lead.edge.schedule(batch([TOPIC], due_ms[:1], [RECORD]))
+        request = batch([TOPIC], due_ms, keyed)
+        async with steps.step("schedule"):
+            answers = await asyncio.gather(*(lead.edge.schedule(request) for _ in range(calls)))
+        assert all(isinstance(answer, bytes) for answer in answers)
+        cancel = CancelRequest(ids=ids).SerializeToString()
+        async with steps.step("cancel"):
+            answers = await asyncio.gather(*(lead.edge.cancel(cancel) for _ in range(calls)))
+        assert all(isinstance(answer, bytes) for answer in answers)
+
+    assert cost.too_long(play(act)) == {}
+
+
 def test_scheduling_and_cancelling_as_much_as_a_request_may_over_as_many_hours() -> None:
     most = LIMITS.batch_messages_max
     large = Record(body=bytes(LIMITS.body_bytes_max)).SerializeToString()
