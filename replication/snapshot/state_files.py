@@ -182,13 +182,26 @@ class StateSink:
         self._folder.promote()
 
     async def adopt(self) -> None:
-        """Let the machine open it: on the event loop, where nobody else is in the middle of using it.
+        """Let the machine go over to it: a thread opens it, and one turn of the event loop swaps it in.
 
-        A checkpoint under way is let finish: later, it would take the place of the new state's.
+        The caller applies nothing meanwhile. A checkpoint under way is let finish: later, it would take the
+        place of the new state's.
         """
         async with self._writing:
-            self._machine.reopen(self._folder.path)
-        await self._run_blocking(self._folder.remove_old)
+            opened: list[Machine] = []
+            try:
+                await self._run_blocking(lambda: opened.append(self._machine.opened(self._folder.path)))
+            except BaseException:
+                for machine in opened:
+                    machine.close()
+                raise
+            self._machine.become(opened[0])
+        await self._run_blocking(partial(self._remove, opened))
+
+    def _remove(self, replaced: list[Machine]) -> None:
+        """Free the memory and the files of what the machine was before. For a thread: both take long."""
+        replaced.clear()
+        self._folder.remove_old()
 
 
 def _listed(written: bytes, root: Path, queues: Queues) -> tuple[Manifest, bytes]:

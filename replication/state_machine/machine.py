@@ -49,6 +49,8 @@ FEW_FILES: Final = 64
 """Of ready queues: so many are forced to disk one by one, more with all of the file system."""
 PREPARED_MAX: Final = 500
 """In one turn of the event loop: some 5 ms."""
+KEPT: Final = frozenset(("_settings", "events", "snapshots", "_halfway"))
+"""What of a machine is not of the state that it has opened."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,14 @@ class Captured:
 class Machine:
     """State of one replica: wheel, ready queues, groups, producers."""
 
-    def __init__(self, folder: Path, settings: MachineSettings, *, from_start: bool = True) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        settings: MachineSettings,
+        *,
+        from_start: bool = True,
+        events: Events | None = None,
+    ) -> None:
         """Open the folder and recover its last checkpoint; ``from_start``: where it has none, start empty.
 
         Raises:
@@ -81,7 +90,7 @@ class Machine:
             AnotherVersion: the state is not this version's.
         """
         self._settings = settings
-        self.events = Events()
+        self.events = Events() if events is None else events
         self.snapshots = 0  # being given away: no file is deleted meanwhile
         self._halfway = False  # through an entry: for good, where a disk failed in it
         self._open(folder, from_start)
@@ -107,13 +116,20 @@ class Machine:
         self.applied_term = checkpoint.applied_term
         self.term_before = checkpoint.applied_term
 
-    def reopen(self, folder: Path) -> None:
-        """Become the state in another folder, which came from a peer."""
-        wheel, queues, store = self.wheel, self.queues, self._store
-        self._open(folder, from_start=False)
-        wheel.close()
-        queues.close()
-        store.close()
+    def opened(self, folder: Path) -> Machine:
+        """Return a machine of the state in another folder, which came from a peer. For a thread.
+
+        Raises as the constructor does.
+        """
+        return Machine(folder, self._settings, from_start=False, events=self.events)
+
+    def become(self, other: Machine) -> None:
+        """Take the state that another machine has opened; it gets this one's, closed."""
+        for name in vars(other).keys() - KEPT:
+            mine = getattr(self, name)
+            setattr(self, name, getattr(other, name))
+            setattr(other, name, mine)
+        other.close()
 
     def apply(self, index: int, term: int, commands: Sequence[bytes]) -> list[Outcome]:
         """Apply one log entry; return an outcome for each of its commands."""

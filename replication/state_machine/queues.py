@@ -303,8 +303,7 @@ class Queues:
 
     def close(self) -> None:
         """Close all files."""
-        for queue in self._queues:
-            queue.close()
+        self._files.close_all()
 
     def _append(self, number: int, units: NDArray[np.void], now_ms: int) -> None:
         queue = self._queues[number]

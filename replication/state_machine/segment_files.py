@@ -39,6 +39,11 @@ class OpenFiles:
         for key in [key for key in self._fds if key[0] == queue and segment in (None, key[1])]:
             os.close(self._fds.pop(key))
 
+    def close_all(self) -> None:
+        """Close all files of all queues."""
+        while self._fds:
+            os.close(self._fds.popitem()[1])
+
 
 def open_segment(path: Path) -> int:
     """Return a descriptor of the file, made with its folder where it is missing. Raises OSError."""

@@ -152,16 +152,16 @@ class WholeNode(SimNode):
             world.on_apply(self, index, term, commands)
             return outcomes
 
-        reopen = self.core.machine.reopen
+        become = self.core.machine.become
 
-        def reopened(folder: Path) -> None:
-            reopen(folder)
+        def became(other: Machine) -> None:
+            become(other)
             if self is not world.rotting:
                 demand_sound_indices(self.core.machine)
             world.checker.sometimes["snapshot installed"] += 1
 
         setattr(self.core.machine, "apply", watched)  # noqa: B010 - a method of one object
-        setattr(self.core.machine, "reopen", reopened)  # noqa: B010
+        setattr(self.core.machine, "become", became)  # noqa: B010
         driver = self.core.driver
         assert isinstance(driver, WatchedDriver)
         self.driver = driver

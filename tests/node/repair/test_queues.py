@@ -100,7 +100,11 @@ async def test_what_another_state_has_replaced_is_not_mended(tmp_path: Path) -> 
     lose_unit(own, 5)
     good.write(good.capture())
     good.close()
-    damage = await mend(own, replica(tmp_path / "peer"), meanwhile=lambda: own.reopen(tmp_path / "good"))
+
+    def replace() -> None:
+        own.become(own.opened(tmp_path / "good"))
+
+    damage = await mend(own, replica(tmp_path / "peer"), meanwhile=replace)
     assert (damage.repaired, damage.left) == (0, 0)
 
 

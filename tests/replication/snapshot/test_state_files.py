@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import resource
 import shutil
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +13,10 @@ import google_crc32c
 import numpy as np
 import pytest
 
+from tarry.node.config import Limits
 from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.proto.tarry_consumer_pb2 import GroupStart
+from tarry.replication.loop_holds import Holds
 from tarry.replication.snapshot.state_damage import StateDamage
 from tarry.replication.snapshot.state_files import CHECKPOINT_NAME, FilesSnapshot, StateSink, StateSource
 from tarry.replication.snapshot.transfer import Manifest, SnapshotFailed, SnapshotFile
@@ -19,10 +24,13 @@ from tarry.replication.state_machine import commands
 from tarry.replication.state_machine.checkpoint import CheckpointDamaged
 from tarry.replication.state_machine.machine import Machine, MachineSettings
 from tarry.replication.state_machine.queue_checksums import QueueProof
+from tarry.replication.state_machine.ready_queue import UNIT
+from tarry.replication.state_machine.segment_files import OPEN_MAX
 from tarry.replication.state_machine.state_folder import PointerDamaged, StateFolder
 from tarry.wheel.far_segment import segment_name
 from tarry.wheel.hour_partition import folder_name
 from tarry.wheel.state import HOUR_MS
+from tests import turns as cost
 from tests.node.decay import turn_bit
 from tests.replication.commands import NOW_MS, ack, cancel, far_due, release, retry, schedule, subscribe
 
@@ -81,6 +89,86 @@ async def test_a_state_swapped_in_is_the_state_that_was_given(tmp_path: Path) ->
     assert sorted(p.name for p in (tmp_path / "b").iterdir()) == ["current", "state-2"]
     again.close()
     giver.close()
+
+
+def test_a_state_of_many_queues_is_opened_beside_the_event_loop(tmp_path: Path) -> None:
+    _, giver = replica(tmp_path / "a")
+    for number in range(Limits().queues_max // 2):
+        giver.queues.subscribe(f"t{number}", "g", GroupStart())
+    giver.apply(1, 1, [schedule([NOW_MS])])
+
+    async def act(steps: cost.Steps, _: Holds) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            state, taker = replica(Path(folder))
+            sink = StateSink(taker, state)
+            for replaced in ("an empty state", "a state of many queues"):
+                carry(await opened(giver), sink, chunk=1 << 20)
+                sink.install()
+                async with steps.step(f"replace {replaced}"):
+                    await sink.adopt()
+                assert taker.digest() == giver.digest()
+                for queue in list(taker.queues)[-OPEN_MAX:]:
+                    queue.append(np.zeros(64, UNIT))  # more than are kept in memory: it has an open file
+            taker.close()
+
+    assert cost.too_long(act) == {}
+    giver.close()
+
+
+async def test_nothing_of_the_old_state_is_missed_before_the_new_one_is_there(tmp_path: Path) -> None:
+    _, giver = replica(tmp_path / "a")
+    load(giver)
+    folder, taker = replica(tmp_path / "b")
+    taker.apply(1, 1, [subscribe(), schedule([NOW_MS + 1]), release(NOW_MS + 1)])
+    taker.events.wanted = True
+    before, events = taker.digest(), taker.events
+    seen = []
+
+    async def looked(work: Callable[[], object]) -> object:
+        done = work()
+        seen.append((taker.digest(), len(taker.queues.of("t").at(np.zeros(1, np.uint64)))))
+        return done
+
+    sink = StateSink(taker, folder, run_blocking=looked)
+    carry(await opened(giver), sink)
+    sink.install()
+    await sink.adopt()
+    assert seen == [(before, 1), (giver.digest(), 1)]
+    taker.apply(6, 1, [schedule([NOW_MS + 5_000_000])])
+    assert taker.events is events
+    assert len(taker.take_events()) == 1
+    giver.close()
+    taker.close()
+
+
+async def test_who_is_cancelled_while_a_state_is_opened_leaves_nothing_of_it_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, giver = replica(tmp_path / "a")
+    load(giver)
+    folder, taker = replica(tmp_path / "b")
+    before, open_other, others = taker.digest(), taker.opened, list[Machine]()
+
+    def noted(path: Path) -> Machine:
+        others.append(open_other(path))
+        return others[-1]
+
+    monkeypatch.setattr(taker, "opened", noted)
+
+    async def cancelled(work: Callable[[], object]) -> object:
+        work()
+        raise asyncio.CancelledError
+
+    sink = StateSink(taker, folder, run_blocking=cancelled)
+    carry(await opened(giver), sink)
+    sink.install()
+    with pytest.raises(asyncio.CancelledError):
+        await sink.adopt()
+    assert taker.digest() == before
+    again = Machine(folder.path, MachineSettings())  # LMDB refuses what is open already
+    assert again.digest() == giver.digest()
+    for machine in (giver, taker, again):
+        machine.close()
 
 
 async def test_a_state_with_far_messages_goes_on_where_it_was_taken(tmp_path: Path) -> None:
