@@ -10,6 +10,7 @@ from typing import Final
 
 from tarry.node.config import Limits
 from tarry.proto import message_id
+from tarry.replication.snapshot.transfer import KEPT_FILE_BYTES, KEPT_FILES_MAX
 
 OVERHEAD_BYTES: Final = 64 << 10
 """Of names, and what else there is few of; of most requests that is all."""
@@ -35,6 +36,7 @@ def of_clients(limits: Limits) -> Callable[[str], int]:
     return lambda path: more.get(path.rpartition("/")[2], 0) + OVERHEAD_BYTES
 
 
-def of_nodes(path: str) -> int | None:
-    """Return the bound of a method that nodes call: where much was received, much is named as received."""
-    return None if path.endswith("/FetchSnapshot") else OVERHEAD_BYTES
+def of_nodes(path: str) -> int:
+    """Return the bound of a method that nodes call."""
+    kept = KEPT_FILE_BYTES * KEPT_FILES_MAX if path.endswith("/FetchSnapshot") else 0
+    return kept + OVERHEAD_BYTES

@@ -16,6 +16,7 @@ from tarry.replication.snapshot.transfer import (
     OpenSnapshot,
     SnapshotFailed,
     SnapshotSource,
+    messages,
 )
 
 
@@ -29,7 +30,9 @@ async def serve(
     opened = await source.open_snapshot()
     try:
         manifest = opened.manifest
-        yield FetchSnapshotResponse(manifest=_manifest_message(core, manifest))
+        first = await core.run_blocking(partial(_listed, manifest))
+        first.manifest.position.CopyFrom(_position(core, manifest))
+        yield first
         left = {file.name: file for file in kept}
         for place, file in enumerate(manifest.files):
             begun = await core.run_blocking(partial(_begun, opened, place, left.get(file.name)))
@@ -55,15 +58,16 @@ def _begun(opened: OpenSnapshot, place: int, kept: SnapshotFileProto | None) -> 
     return kept.size_bytes if crc == kept.crc32c else 0
 
 
-def _manifest_message(core: Core, manifest: Manifest) -> SnapshotManifest:
+def _listed(manifest: Manifest) -> FetchSnapshotResponse:
+    """Return the files as the first message: of tens of thousands that takes longer than a turn may."""
+    return FetchSnapshotResponse(manifest=SnapshotManifest(files=messages(manifest.files)))
+
+
+def _position(core: Core, manifest: Manifest) -> LogPosition:
     journal, index = core.journal, manifest.index
     term = journal.term_at(index)
     if term is None or index > core.consensus.commit_index:
         raise SnapshotFailed(f"entry {index} is not in the journal")
     position = LogPosition(index=index, term=term, chain=journal.chain_at(index))
     position.members.CopyFrom(core.membership.at(index))
-    files = [
-        SnapshotFileProto(name=file.name, size_bytes=file.size_bytes, crc32c=file.crc32c)
-        for file in manifest.files
-    ]
-    return SnapshotManifest(position=position, files=files)
+    return position

@@ -13,9 +13,10 @@ was acknowledged (S2-S4, S9, S10, S17).
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from heapq import nlargest
 from typing import Protocol
 
 import google_crc32c
@@ -30,6 +31,10 @@ from tarry.proto.tarry_peer_pb2 import SnapshotFile as SnapshotFileProto
 from tarry.replication.blocking import RunBlocking
 
 CHUNK_BYTES = 512 << 10
+KEPT_FILES_MAX = 12_288
+"""Named in a request, which is read in one turn of the event loop; of more, the largest."""
+KEPT_FILE_BYTES = 64
+"""Of one in the request, at most."""
 
 
 class SnapshotFailed(Exception):
@@ -101,14 +106,14 @@ async def fetch(ask: Ask, sink: SnapshotSink, run_blocking: RunBlocking) -> LogP
     """
     position: LogPosition | None = None
     arrival: _Arrival | None = None
-    kept = await run_blocking(sink.kept)
-    asked = [SnapshotFileProto(name=k.name, size_bytes=k.size_bytes, crc32c=k.crc32c) for k in kept]
+    kept = await run_blocking(partial(_largest, sink))
+    asked = await run_blocking(partial(messages, kept.values()))
     async for part in ask(asked):
         if part.HasField("manifest"):
             if arrival is not None:
                 raise SnapshotFailed("a second manifest")
             position = part.manifest.position
-            arrival = _Arrival(part.manifest, {file.name: file for file in kept})
+            arrival = await run_blocking(partial(_Arrival, part.manifest, kept))
             manifest = arrival.manifest
             await run_blocking(partial(sink.begin, manifest))
         elif arrival is None:
@@ -122,6 +127,17 @@ async def fetch(ask: Ask, sink: SnapshotSink, run_blocking: RunBlocking) -> LogP
     arrival.check_complete()
     await run_blocking(sink.prove)
     return position
+
+
+def _largest(sink: SnapshotSink) -> dict[str, SnapshotFile]:
+    """Return by their names the kept files that are named to the peer. Blocks."""
+    some = (file for file in sink.kept() if file.size_bytes)
+    return {file.name: file for file in nlargest(KEPT_FILES_MAX, some, key=lambda file: file.size_bytes)}
+
+
+def messages(files: Iterable[SnapshotFile]) -> list[SnapshotFileProto]:
+    """Return the files for a request or a manifest."""
+    return [SnapshotFileProto(name=f.name, size_bytes=f.size_bytes, crc32c=f.crc32c) for f in files]
 
 
 class _Arrival:

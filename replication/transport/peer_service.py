@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hmac
 from collections.abc import AsyncIterator, Callable
-from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 import grpc
@@ -20,7 +19,7 @@ from tarry.proto.tarry_peer_pb2 import (
     RecallRequest,
     RecallResponse,
 )
-from tarry.replication.snapshot.transfer import SnapshotFailed
+from tarry.replication.snapshot.transfer import KEPT_FILES_MAX, SnapshotFailed
 from tarry.replication.spoken_peers import Register
 from tarry.replication.transport.framing import STREAMS
 from tarry.replication.transport.interface import PeerGate, ServeSnapshot
@@ -32,7 +31,7 @@ R = TypeVar("R", MeetRequest, FetchSnapshotRequest, RecallRequest)
 
 
 class PeerServicer:
-    """The node adds `handler()` to its one server."""
+    """The node adds `handler()` to its one server, which bounds the bytes of a request."""
 
     def __init__(
         self, listener: PeerListener, token: str, gate: PeerGate, met: Callable[[str], None]
@@ -53,19 +52,13 @@ class PeerServicer:
 
     def handler(self) -> grpc.GenericRpcHandler[Any, Any]:
         meet = grpc.unary_unary_rpc_method_handler(
-            self._meet,
-            request_deserializer=partial(_parsed, MeetRequest),
-            response_serializer=MeetResponse.SerializeToString,
+            self._meet, response_serializer=MeetResponse.SerializeToString
         )
         fetch = grpc.unary_stream_rpc_method_handler(
-            self._fetch_snapshot,
-            request_deserializer=partial(_parsed, FetchSnapshotRequest),
-            response_serializer=FetchSnapshotResponse.SerializeToString,
+            self._fetch_snapshot, response_serializer=FetchSnapshotResponse.SerializeToString
         )
         recall = grpc.unary_unary_rpc_method_handler(
-            self._recall,
-            request_deserializer=partial(_parsed, RecallRequest),
-            response_serializer=RecallResponse.SerializeToString,
+            self._recall, response_serializer=RecallResponse.SerializeToString
         )
         methods = {"Meet": meet, "Recall": recall, "FetchSnapshot": fetch}
         return grpc.method_handlers_generic_handler(SERVICE, methods)
@@ -85,10 +78,11 @@ class PeerServicer:
         await self._gate.check(context, request.node)
         return register
 
-    async def _recall(self, request: RecallRequest, context: Context) -> RecallResponse:
-        return (await self._check(context, request)).recall()
+    async def _recall(self, raw: bytes, context: Context) -> RecallResponse:
+        return (await self._check(context, _parsed(RecallRequest, raw))).recall()
 
-    async def _meet(self, request: MeetRequest, context: Context) -> MeetResponse:
+    async def _meet(self, raw: bytes, context: Context) -> MeetResponse:
+        request = _parsed(MeetRequest, raw)
         await self._check(context, request)
         if self._listener.inbound is None:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "the replica is not running")
@@ -97,10 +91,14 @@ class PeerServicer:
         tickets = [give(request.node, now) for _ in range(STREAMS)]
         return MeetResponse(port=self._listener.port, tickets=tickets)
 
-    async def _fetch_snapshot(
-        self, request: FetchSnapshotRequest, context: Context
-    ) -> AsyncIterator[FetchSnapshotResponse]:
+    async def _fetch_snapshot(self, raw: bytes, context: Context) -> AsyncIterator[FetchSnapshotResponse]:
+        request = _parsed(FetchSnapshotRequest, raw)
         await self._check(context, request)
+        if len(request.kept) > KEPT_FILES_MAX:
+            text = (
+                f"{len(request.kept)} files are kept: name {KEPT_FILES_MAX} at most, the others are sent anew"
+            )
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, text)
         if self._serve_snapshot is None:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "the replica is not running")
         try:

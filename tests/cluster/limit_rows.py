@@ -19,6 +19,7 @@ from tarry.proto import tarry_operator_pb2 as operator_pb
 from tarry.proto import tarry_peer_pb2 as peer_pb
 from tarry.proto import tarry_producer_pb2 as producer_pb
 from tarry.proto.tarry_message_pb2 import Record
+from tarry.replication.snapshot.transfer import KEPT_FILES_MAX
 from tarry.replication.state_machine.queue_checksums import BLOCK_UNITS
 from tests.cluster.floods import floods
 from tests.cluster.limit_play import LIMITS, PATIENCE_S, TINY, Play, hours_from, ids_of
@@ -63,8 +64,6 @@ CALLS: Final = {
 PLAIN: Final = {grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.INVALID_ARGUMENT}
 """What nodes are refused with."""
 CLIENTS: Final = request_bytes.of_clients(LIMITS)
-SNAPSHOT_BYTES: Final = 1 << 20
-"""Of a request for a snapshot, which only nodes send, and which names what was received of one."""
 
 
 def row(*calls: str) -> Callable[[Callable[[Play], None]], Callable[[Play], None]]:
@@ -374,7 +373,7 @@ def peers_that_meet(play: Play) -> None:
 
 @row("PeerService/FetchSnapshot")
 def a_whole_state_given_away(play: Play) -> None:
-    kept = [peer_pb.SnapshotFile(name=f"hours/{number}", size_bytes=1) for number in range(10_000)]
+    kept = [peer_pb.SnapshotFile(name=f"hours/{number}", size_bytes=1) for number in range(KEPT_FILES_MAX)]
     request = peer_pb.FetchSnapshotRequest(**PEER, kept=kept)
     assert play.call("PeerService/FetchSnapshot", request.SerializeToString())
 
@@ -397,7 +396,7 @@ def nothing_but_the_smallest_fields(play: Play) -> None:
         if path == "OperatorService/TransferLeadership":  # it names none, so whom it may
             continue
         nodes = path.startswith(("PeerService", "RecordService", "MembershipService"))
-        bytes_max = (request_bytes.of_nodes(path) if nodes else CLIENTS(path)) or SNAPSHOT_BYTES
+        bytes_max = request_bytes.of_nodes(path) if nodes else CLIENTS(path)
         for what, raw in floods(method.input_type, bytes_max):
             try:
                 play.call(path, raw)

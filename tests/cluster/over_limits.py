@@ -19,6 +19,7 @@ from tarry.proto import tarry_peer_pb2 as peer_pb
 from tarry.proto import tarry_producer_pb2 as producer_pb
 from tarry.proto.message_id import MessageId
 from tarry.proto.tarry_message_pb2 import Record
+from tarry.replication.snapshot.transfer import KEPT_FILES_MAX
 from tests.cluster.floods import delimited, tag
 from tests.cluster.limit_play import LIMITS, TINY
 from tests.cluster.limit_rows import CALLS
@@ -142,13 +143,15 @@ def _others() -> Iterator[Over]:
     numbers = range(ASKED_RECORDS_MAX + 1)
     fetch = peer_pb.FetchRecordsRequest(cluster="tarry", node="n2", hour=1, global_index=numbers)
     yield _over("RecordService/FetchRecords", "records", fetch, "", f"{ASKED_RECORDS_MAX} at most")
+    kept = [peer_pb.SnapshotFile(size_bytes=1)] * (KEPT_FILES_MAX + 1)
+    snapshot = peer_pb.FetchSnapshotRequest(cluster="tarry", node="n2", kept=kept)
+    yield _over("PeerService/FetchSnapshot", "files", snapshot, "", f"{KEPT_FILES_MAX} at most")
     clients = request_bytes.of_clients(LIMITS)
     for path in CALLS:
         client = path.startswith(("ProducerService", "ConsumerService", "OperatorService"))
         most = clients(path) if client else request_bytes.of_nodes(path)
-        if most is not None and not path.startswith("PeerService"):
-            unknown = delimited(1_000, bytes(most + 1 - len(tag(1_000, 2)) - 4))
-            yield Over(path, "bytes", unknown + bytes(4), "BATCH_TOO_LARGE", "split it")
+        unknown = delimited(1_000, bytes(most + 1 - len(tag(1_000, 2)) - 4))
+        yield Over(path, "bytes", unknown + bytes(4), "BATCH_TOO_LARGE", "split it")
 
 
 def _over(path: str, what: str, request: Message, reason: str, says: str) -> Over:

@@ -20,8 +20,6 @@ from tests.cluster.limit_rows import CALLS, ROWS, Row
 from tests.cluster.over_limits import OVER, Over
 from tests.cluster.wire import refusal
 
-NO_LIMIT = {"PeerService/Meet", "PeerService/Recall", "PeerService/FetchSnapshot"}
-"""They name a node, and what it has received."""
 REAL = 2
 """Of a real cluster, whose processes share the machine: a node's busiest turn is one of thousands, no best of
 several tries. A leader is lost by some 250 ms."""
@@ -71,7 +69,7 @@ def too_long(play: Play) -> list[str]:
 
 def test_every_call_has_a_row_and_a_request_beyond_its_limit() -> None:
     assert {call for row in ROWS for call in row.calls} == set(CALLS)
-    assert {over.path for over in OVER} == set(CALLS) - NO_LIMIT
+    assert {over.path for over in OVER} == set(CALLS)
 
 
 @pytest.mark.parametrize("row", [pytest.param(row, id=row.name) for row in ROWS])

@@ -380,6 +380,26 @@ PIECES = (
         ),
     ),
     Mutant(
+        "a_snapshot_is_asked_for_with_any_number_of_files",
+        "a peer's request holds up the event loop",
+        "        if len(request.kept) > KEPT_FILES_MAX:\n",
+        "        if False:\n",
+        (
+            "tests/replication/transport/test_peer_transport.py"
+            "::test_a_snapshot_is_asked_for_with_so_many_files_at_most",
+        ),
+    ),
+    Mutant(
+        "more_files_are_named_to_a_peer_than_it_takes",
+        "a follower never gets a state of very many files once an arrival was interrupted",
+        "nlargest(KEPT_FILES_MAX, some, key=lambda file: file.size_bytes)",
+        "some",
+        (
+            "tests/replication/snapshot/test_transfer.py"
+            "::test_of_more_files_than_a_request_may_name_the_largest_are_named",
+        ),
+    ),
+    Mutant(
         "a_trim_names_any_number_of_hours",
         "deleting a year's hours holds up every replica",
         "    for start in range(0, len(queues) + len(hours), TRIMMED_MAX):\n        end = start + TRIMMED_MAX\n",

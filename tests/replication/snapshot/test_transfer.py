@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import google_crc32c
@@ -63,13 +63,14 @@ class Sink:
     async def adopt(self) -> None: ...
 
 
+async def at_once(work: Callable[[], Any], /) -> Any:
+    return work()
+
+
 async def bring(said: list[FetchSnapshotResponse], sink: Sink) -> LogPosition:
     async def stream(kept: object) -> AsyncIterator[FetchSnapshotResponse]:
         for part in said:
             yield part
-
-    async def at_once(work: Callable[[], Any], /) -> Any:
-        return work()
 
     return await fetch(stream, sink, at_once)
 
@@ -92,6 +93,23 @@ async def test_what_is_here_already_is_not_sent_again() -> None:
     sink = Sink(b"", b"first fi", b"the second")
     said = [parts()[0], *(part for part in parts() if (part.chunk.file, part.chunk.offset) == (1, 8))]
     await bring(said, sink)
+    assert sink.data == {0: b"", 1: b"first file", 2: b"the second"}
+
+
+async def test_of_more_files_than_a_request_may_name_the_largest_are_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tarry.replication.snapshot.transfer.KEPT_FILES_MAX", 1)
+    sink, asked = Sink(b"", b"first", b"the second"), list[str]()
+    said = [part for part in parts() if not part.HasField("chunk") or part.chunk.file < 2]
+
+    async def stream(kept: Sequence[SnapshotFile]) -> AsyncIterator[FetchSnapshotResponse]:
+        asked.extend(file.name for file in kept)
+        for part in said:
+            yield part
+
+    await fetch(stream, sink, at_once)
+    assert asked == ["two"]
     assert sink.data == {0: b"", 1: b"first file", 2: b"the second"}
 
 

@@ -18,11 +18,12 @@ from tarry.proto.tarry_peer_pb2 import (
     MeetRequest,
     MeetResponse,
     PeerMessage,
+    SnapshotFile,
     Vote,
 )
 from tarry.replication.raft.membership import Origin
 from tarry.replication.settings import ReplicationSettings
-from tarry.replication.snapshot.transfer import SnapshotFailed
+from tarry.replication.snapshot.transfer import KEPT_FILES_MAX, SnapshotFailed
 from tarry.replication.spoken_peers import Register
 from tarry.replication.transport.envelope import Identity, Outbound
 from tarry.replication.transport.framing import framed, opening
@@ -351,6 +352,17 @@ async def test_a_snapshot_that_cannot_be_served_is_refused() -> None:
         with pytest.raises(SnapshotFailed):
             async for _ in one.transport.fetch_snapshot("n9"):
                 pass
+
+    await between(play)
+
+
+async def test_a_snapshot_is_asked_for_with_so_many_files_at_most() -> None:
+    async def play(one: End, other: End) -> None:
+        kept = [SnapshotFile(size_bytes=1)] * (KEPT_FILES_MAX + 1)
+        for count, said in ((KEPT_FILES_MAX, "none here"), (KEPT_FILES_MAX + 1, f"{KEPT_FILES_MAX} at most")):
+            with pytest.raises(SnapshotFailed, match=said):
+                async for _ in one.transport.fetch_snapshot("n2", kept[:count]):
+                    pass
 
     await between(play)
 
