@@ -5,8 +5,8 @@
             main ▒▒▒▒▒    main ▒▒▒▒▒▒   main ▒▒      on disk only
             late ░ ░      late          late ░
 
-Everything pending that is due before `end` is here. What a second held when it was loaded is its first run,
-sorted; what has come since are later runs, sorted some at a time. Messages of a millisecond follow those of
+Everything pending that is due before `end` is here. What a second held when it was loaded are its first runs,
+sorted; what has come since are later ones, sorted some at a time. Messages of a millisecond follow those of
 earlier runs, for their global indices are larger: a stable merge of the runs' heads is the order of release.
 """
 
@@ -25,7 +25,7 @@ from tarry.wheel.state import HOUR_MS, SECOND_MS, Rows, Taken
 ENTRY: Final = np.dtype(
     [("due_ms", "<i8"), ("global_index", "<u4"), ("topic", "<u4"), ("tag_mask", "<u8")],
 )
-_NOTHING: Final[Rows] = np.empty(0, ENTRY)
+NOTHING: Final[Rows] = np.empty(0, ENTRY)
 _RUN_MESSAGES: Final = 32_768
 """Of what has come for a second that is loaded: so many are sorted together, in some 2 ms."""
 _FRESH_PARTS_MAX: Final = 512
@@ -48,11 +48,11 @@ class _Second:
 
     __slots__ = ("_fresh", "_fresh_messages", "first_due_ms", "runs")
 
-    def __init__(self, main: Rows) -> None:
-        self.runs = [main]
+    def __init__(self, runs: list[Rows]) -> None:
+        self.runs = runs
         self._fresh: list[Rows] = []
         self._fresh_messages = 0
-        self.first_due_ms = _earliest(main)
+        self.first_due_ms = min(map(_earliest, runs))
 
     def add(self, part: Rows) -> None:
         """Take in what has come since, sorted by due time."""
@@ -72,8 +72,11 @@ class _Second:
     def head(self, until_ms: int, limit: int) -> tuple[Rows, Places | None]:
         """The first entries due by `until_ms`, at most `limit`; the run of each, where there are several."""
         self._sort_fresh()
+        first = _due_by(self.runs[0], until_ms, limit)
         if len(self.runs) == 1:
-            return _due_by(self.runs[0], until_ms, limit), None
+            return first, None
+        if len(first) == limit and int(first["due_ms"][-1]) <= min(map(_earliest, self.runs[1:])):
+            return first, np.zeros(limit, np.uint16)
         sizes = _shares([run["due_ms"].data for run in self.runs], until_ms, limit)
         parts = [run[:size] for run, size in zip(self.runs, sizes, strict=True)]
         places = np.repeat(np.arange(len(sizes), dtype=np.uint16), sizes)
@@ -110,17 +113,19 @@ class NearQueue:
         self._order: list[int] = []
         self._shown: Places | None = None  # the run of each that ``head`` has shown
 
-    def load(self, end: int, entries: Rows, *, in_order: bool = False) -> None:
-        """Take in everything pending from this end to the next, each second's by global index.
-
-        ``in_order``: and by due time.
-        """
-        one = end == self.end + 1 and len(entries) > 0
-        split = [(self.end, slice(None))] if one else groups(entries["due_ms"] // SECOND_MS)
-        for second, rows in split:
-            self._hold(second, entries[rows] if in_order else by_due(entries[rows]))
+    def load(self, end: int, entries: Rows) -> None:
+        """Take in everything pending from this end to the next, by global index."""
+        for second, rows in groups(entries["due_ms"] // SECOND_MS):
+            self._hold(second, [by_due(entries[rows] if isinstance(rows, slice) else entries.take(rows))])
         self.end = end
         self.count += len(entries)
+
+    def load_second(self, runs: list[Rows]) -> None:
+        """Take in everything pending of the next second: runs by due time, of ascending global indices."""
+        if runs:
+            self._hold(self.end, runs)
+        self.end += 1
+        self.count += sum(map(len, runs))
 
     def add(self, entries: Rows) -> None:
         """Take in new messages, as appended; those due from `end` on are left to the disk."""
@@ -131,13 +136,13 @@ class NearQueue:
             part = by_due(entries[rows] if isinstance(rows, slice) else entries.take(rows))
             held = self._seconds.get(second)
             if held is None:
-                self._hold(second, part)
+                self._hold(second, [part])
             else:
                 held.add(part)
         self.count += len(entries)
 
-    def _hold(self, second: int, entries: Rows) -> None:
-        self._seconds[second] = _Second(entries)
+    def _hold(self, second: int, runs: list[Rows]) -> None:
+        self._seconds[second] = _Second(runs)
         insort(self._order, second)
 
     def head(self, until_ms: int, limit: int) -> Rows:
@@ -145,7 +150,7 @@ class NearQueue:
         `limit`.
         """
         if not self._order:
-            return _NOTHING
+            return NOTHING
         entries, self._shown = self._seconds[self._order[0]].head(until_ms, limit)
         return entries
 
@@ -188,7 +193,7 @@ class NearQueue:
     def of_second(self, second: int) -> Rows:
         """Everything held of one second, in no order."""
         held = self._seconds.get(second)
-        return held.all() if held else _NOTHING
+        return held.all() if held else NOTHING
 
 
 def _due_by(entries: Rows, until_ms: int, limit: int) -> Rows:
@@ -231,7 +236,7 @@ def _earliest(entries: Rows) -> int:
 
 def taken(parts: list[Rows]) -> Taken:
     """Entries as columns, one part after another."""
-    entries = parts[0] if len(parts) == 1 else np.concatenate(parts or [_NOTHING])
+    entries = parts[0] if len(parts) == 1 else np.concatenate(parts or [NOTHING])
     due = np.ascontiguousarray(entries["due_ms"])
     return Taken(
         due,

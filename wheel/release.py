@@ -8,6 +8,7 @@ cut                near end
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import islice
 from typing import Final
 
@@ -16,8 +17,8 @@ import numpy as np
 from tarry.wheel.grouping import groups
 from tarry.wheel.hour_partition import HourPartition
 from tarry.wheel.hour_wheel import HourWheel
-from tarry.wheel.index_scan import Harvest, collect, plan
-from tarry.wheel.near_queue import NearQueue, taken
+from tarry.wheel.index_scan import Harvest, Plan, Walk, collect, plan
+from tarry.wheel.near_queue import NOTHING, NearQueue, taken
 from tarry.wheel.others import Others
 from tarry.wheel.state import (
     HOUR_MS,
@@ -35,10 +36,12 @@ from tarry.wheel.state import (
 )
 
 _SLICE: Final = 256  # entries looked at together at least, so that a run of those gone is passed quickly
-# What one take does ahead, so that none pays for ten seconds: some 3 ms at most, mostly nothing.
+# What one call does ahead, so that none pays for ten seconds: mostly nothing.
 _AHEAD_MESSAGES_MAX: Final = 2_048  # loaded along chains
-_AHEAD_UNITS_MAX: Final = 131_072  # passed over
+_AHEAD_COST: Final = 2_097_152  # of a pass, as its steps count it: some 7 ms
+_TAKE_COST: Final = 131_072  # of that by a take, of which a turn has several
 _AHEAD_WINDOW_MAX: Final = 32_768  # messages of a pass, loaded when it ends
+_CROWD_MESSAGES: Final = 8_192  # a second with more is loaded in steps, begun before there is room for it
 _OTHERS_HOURS_MAX: Final = 1_024  # of a backlog, in which others are looked for
 _FRONT_SECONDS_MAX: Final = 64  # of a backlog, that what is in front is looked for in
 _PEEK_MESSAGES_MAX: Final = 4_096  # a second with more gives its beginning as its first due time
@@ -64,7 +67,7 @@ class Release:
         self.cut = cut
         self.local_index = local_index
         self._near = NearQueue(cut.due_ms // SECOND_MS)
-        self._harvest: Harvest | None = None
+        self._harvest: Harvest | Walk | None = None
         self._others: Others | None = None  # while there is a backlog, of who leads
         # A time nothing beyond the near queue is due before; None: not known, or nothing.
         self._next_beyond: int | None = None
@@ -110,7 +113,11 @@ class Release:
         elif len(released):
             self._move(Cut(int(released.due_ms[-1]), int(released.global_index[-1])), released)
         self._next_beyond = None
-        self.load_ahead(self.cut.due_ms)
+        share = 0.0
+        if found is not None and self._near.end * SECOND_MS <= until_ms:
+            # In equal shares, a pass is over when all that is loaded before is taken.
+            share = len(released) / (len(released) + self._near.count)
+        self._load_ahead(self.cut.due_ms, _TAKE_COST, share)
         return released
 
     def until_of_hours(self, until_ms: int, hours_max: int) -> int:
@@ -165,10 +172,19 @@ class Release:
                 self._near.end = until_end
             else:
                 self._near.end = second
-                self._load(until_end, wanted, self._settings.near_messages_max // 2, units_max=NONE)
+                self._load(until_end, wanted)
 
-    def load_ahead(self, now_ms: int) -> None:
-        """Load what is due within `near_ms` of now, while there is room, a bounded amount a call."""
+    def load_ahead(self, now_ms: int) -> bool:
+        """Load what is due within `near_ms` of now, while there is room, a bounded amount a call.
+
+        Whether it did anything.
+        """
+        near, harvest = self._near, self._harvest
+        before = near.end, harvest and harvest.left
+        self._load_ahead(now_ms, _AHEAD_COST, 0.0)
+        return (near.end, self._harvest and self._harvest.left) != before
+
+    def _load_ahead(self, now_ms: int, cost_max: int, share: float) -> None:
         target = (now_ms + self._settings.near_ms) // SECOND_MS
         before, hour = self._near.count, None
         while self._near.end < target and self._near.count < before + _AHEAD_MESSAGES_MAX:
@@ -180,30 +196,63 @@ class Release:
             if hour is not None and second // HOUR_SECONDS != hour:
                 return  # to open one more, which may lie in the far log, is enough
             hour = second // HOUR_SECONDS
-            room = min(self._settings.near_messages_max // 2 - self._near.count, _AHEAD_WINDOW_MAX)
-            if not self._load(second + HOUR_SECONDS, room, room, _AHEAD_UNITS_MAX):
+            if not self._load_some(cost_max, share):
                 return
 
-    def _load(self, until_end: int, wanted: int, room: int, units_max: int) -> bool:
-        """Load from the near queue's end on; False: there is no room, or more steps of a pass are to come."""
-        near, begun = self._near, self._harvest
-        if room <= 0 and near.count:
-            return False
-        if begun is not None and not begun.holds(near.end):
-            begun = self._harvest = None
+    def _load(self, until_end: int, wanted: int) -> None:
+        """Load from the near queue's end on, whatever it takes."""
+        near, begun = self._near, self._begun()
         partition = self._hours.must(near.end // HOUR_SECONDS)
+        room = self._settings.near_messages_max // 2
         window = plan(partition, near.end, until_end, wanted, room, begun)
-        if not window.in_one_pass:
-            entries = collect(partition, near.end % HOUR_SECONDS)
-            near.load(window.end, self._pending_of(partition, entries, near.end))
-            return True
-        harvest = self._harvest = begun or Harvest(partition, window)
-        if not harvest.step(units_max):
+        way = self._way(partition, window, begun)
+        way.step()
+        self._take_in(way)
+
+    def _load_some(self, cost_max: int, share: float) -> bool:
+        """Load from the near queue's end on; False: there is no room, or a step was made."""
+        near, begun = self._near, self._begun()
+        partition = self._hours.must(near.end // HOUR_SECONDS)
+        crowded = partition.seconds.chain(near.end % HOUR_SECONDS)[1] > _CROWD_MESSAGES
+        room = min(self._settings.near_messages_max // 2 - near.count, _AHEAD_WINDOW_MAX)
+        has_room = room > 0 or near.count == 0
+        if not has_room and not crowded:
             return False
-        entries, in_order = harvest.entries(near.end)
-        near.load(harvest.end, self._pending_of(partition, entries, near.end), in_order=in_order)
-        self._harvest = None
-        return True
+        window = plan(partition, near.end, near.end + HOUR_SECONDS, max(room, 1), max(room, 1), begun)
+        way = self._way(partition, window, begun)
+        if not window.in_one_pass and not crowded:
+            way.step()
+            self._take_in(way)
+            return True
+        self._harvest = way
+        if way.step(max(cost_max, int(share * way.cost_left))) and has_room:
+            self._take_in(way)
+        return False
+
+    def _begun(self) -> Harvest | Walk | None:
+        """What is under way, where it is of the near queue's end. What is of a later second is kept, too."""
+        harvest = self._harvest
+        if harvest is not None and harvest.end <= self._near.end:
+            harvest = self._harvest = None
+        return harvest if harvest is not None and harvest.holds(self._near.end) else None
+
+    def _way(self, partition: HourPartition, window: Plan, begun: Harvest | Walk | None) -> Harvest | Walk:
+        """What is under way, or a new walk, where that costs less than the rest of a pass, or a new pass."""
+        if isinstance(begun, Walk) or (begun is not None and window.in_one_pass):
+            return begun
+        pending_of = partial(self._pending_of, partition, second=window.first)
+        return (Harvest if window.in_one_pass else Walk)(partition, window, pending_of)
+
+    def _take_in(self, way: Harvest | Walk) -> None:
+        """Load what was found, at the end."""
+        near = self._near
+        runs = way.runs(near.end)
+        if way.end == way.first + 1:
+            near.load_second(runs)
+        else:
+            near.load(way.end, runs[0] if runs else NOTHING)
+        if way is self._harvest:
+            self._harvest = None
 
     def _move(self, cut: Cut, taken: Taken) -> None:
         if len(taken):

@@ -19,6 +19,7 @@ from tarry.wheel.near_queue import ENTRY
 from tarry.wheel.second_wheel import SLOT, SLOTS_BYTES
 from tarry.wheel.state import HOUR_MS, Appended, Numbers, Rows, WheelSettings
 from tarry.wheel.wheel import Wheel
+from tests import turns
 from tests.wheel.sorted_list import START_MS
 
 
@@ -234,7 +235,7 @@ def test_a_slice_of_a_second_costs_the_same_however_large_the_second(tmp_path: P
         wheel.append(due, np.zeros(count, np.uint32), np.zeros(count, np.uint64), [b""] * count)
         wheel.take(START_MS, 1)
         lines.append([lines_run(lambda: wheel.take(START_MS, 100)) for _ in range(20)])  # noqa: B023
-    assert lines[0] == lines[1]
+    assert max(lines[1]) <= max(lines[0]) + 20  # there are more runs, of 32,768 messages each
 
 
 def test_a_crowded_second_is_loaded_once_and_ahead_however_much_comes_before_it(
@@ -347,3 +348,36 @@ def test_sizes_are_as_promised() -> None:
     assert SLOTS_BYTES == 57_600
     assert SLOT.itemsize == 16
     assert ENTRY.itemsize == 24
+
+
+def shed_and_grown(folder: Path, crowd: int) -> Wheel:
+    """A wheel with a backlog of 200,000 messages in memory, and behind it a crowded second that is not."""
+    wheel, random = Wheel(folder, WheelSettings()), np.random.default_rng(8)
+    wheel.load_ahead(START_MS)
+
+    def schedule(second: int, count: int) -> None:
+        due = START_MS + second * 1_000 + random.integers(0, 1_000, count)
+        wheel.append(due, np.zeros(count, np.uint32), np.zeros(count, np.uint64), [b""] * count)
+
+    for second in range(4):
+        schedule(second, 50_000)
+    for _ in range(crowd // 50_000):
+        schedule(5, 50_000)
+        schedule(600, 50_000)
+    return wheel
+
+
+def test_no_take_of_a_backlog_pays_for_a_whole_crowded_second_behind_it(tmp_path: Path) -> None:
+    crowd, most_s, slices = 600_000, [], 8  # of one turn
+    for attempt in range(turns.TRIES):
+        wheel = shed_and_grown(tmp_path / str(attempt), crowd)
+        took_s, parts = [time.thread_time()], []
+        while len(part := wheel.take(START_MS + 6_000, 10_000)):
+            took_s.append(time.thread_time())
+            parts.append(part.due_ms * (1 << 32) + part.global_index)
+        order = np.concatenate(parts)
+        assert len(order) == 200_000 + crowd
+        assert bool((order[1:] > order[:-1]).all())
+        most_s.append(float(np.convolve(np.diff(took_s), np.ones(slices)).max()))
+        wheel.close()
+    assert min(most_s) < turns.bound_s()

@@ -40,9 +40,19 @@ ALONG_CHAINS = {
     "bitmaps._SEARCHED": 0,
 }
 IN_SMALL_STEPS = {
-    "release._AHEAD_UNITS_MAX": 8,
+    "release._TAKE_COST": 8,
+    "release._AHEAD_COST": 8,
+    "release._CROWD_MESSAGES": 2,
+    "index_scan._RUN_MESSAGES": 2,
     "release._AHEAD_MESSAGES_MAX": 1,
     "index_scan.BLOCK_UNITS": 4,
+}
+ALONG_CHAINS_IN_SMALL_STEPS = {
+    **ALONG_CHAINS,
+    "release._TAKE_COST": 128,
+    "release._AHEAD_COST": 128,
+    "release._CROWD_MESSAGES": 2,
+    "index_scan._RUN_MESSAGES": 2,
 }
 SCATTERED = {
     "index_scan.CHAIN_STEP_UNITS": 1,
@@ -54,7 +64,7 @@ SCATTERED = {
 FAR = {"appending._DIRECT_HOURS": 0, "appending._DENSE_UNITS": 4, "far_log.SEGMENT_UNITS": 4}
 SOON_FULL = {**FAR, "appending._FULL_UNITS": 2, "far_log.SEGMENT_UNITS": 8, "far_log._CLEANED_MIN": 3}
 SOON_FULL |= {"far_log._CLEANED_BYTES": 40, "appending._MOVED_BYTES": 1}
-WAYS = [BY_COST, ALONG_CHAINS, IN_SMALL_STEPS, SCATTERED, FAR, SOON_FULL]
+WAYS = [BY_COST, ALONG_CHAINS, IN_SMALL_STEPS, ALONG_CHAINS_IN_SMALL_STEPS, SCATTERED, FAR, SOON_FULL]
 
 
 def collect_by(way: dict[str, int]) -> pytest.MonkeyPatch:
@@ -230,7 +240,9 @@ TestTheWheelIsASortedListAcrossAnyCalls.settings = settings(
 
 
 @pytest.mark.parametrize(
-    "way", WAYS, ids=["by cost", "along chains", "in small steps", "scattered", "far", "soon full"]
+    "way",
+    WAYS,
+    ids=["by cost", "along chains", "in steps", "along chains in steps", "scattered", "far", "soon full"],
 )
 def test_what_is_kept_in_memory_and_when_it_is_loaded_changes_no_answer(
     tmp_path: Path, way: dict[str, int], request: pytest.FixtureRequest
@@ -252,11 +264,18 @@ def test_what_is_kept_in_memory_and_when_it_is_loaded_changes_no_answer(
 
 @pytest.mark.parametrize("near_messages_max", [200, 400, 1_000, 3_000])
 @pytest.mark.parametrize("units_a_step", [50, 200, 1_000])
-def test_a_pass_under_way_misses_nothing_that_happens_meanwhile(
-    tmp_path: Path, request: pytest.FixtureRequest, near_messages_max: int, units_a_step: int
+@pytest.mark.parametrize("chain_step_units", [128, 0])
+def test_a_pass_or_walk_under_way_misses_nothing_that_happens_meanwhile(
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    near_messages_max: int,
+    units_a_step: int,
+    chain_step_units: int,
 ) -> None:
-    way = {"index_scan.CHAIN_STEP_UNITS": 128, "index_scan.CHAIN_START_UNITS": 0, "index_scan.BLOCK_UNITS": 8}
-    request.addfinalizer(collect_by({**way, "release._AHEAD_UNITS_MAX": units_a_step}).undo)
+    way = {"index_scan.CHAIN_STEP_UNITS": chain_step_units, "index_scan.CHAIN_START_UNITS": 0}
+    way |= {"index_scan.BLOCK_UNITS": 8, "index_scan._WALK_UNITS": 1, "index_scan._RUN_MESSAGES": 64}
+    way |= {"release._TAKE_COST": units_a_step, "release._CROWD_MESSAGES": 100}
+    request.addfinalizer(collect_by(way).undo)
     random = np.random.default_rng(units_a_step)
     wheel, expected = Wheel(tmp_path, WheelSettings(near_messages_max=near_messages_max)), SortedList()
     now = START_MS
