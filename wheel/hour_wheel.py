@@ -13,7 +13,9 @@ import os
 import shutil
 from collections import OrderedDict
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 
@@ -25,6 +27,10 @@ from tarry.wheel.hour_partition import HourPartition, folder_name, hour_of
 from tarry.wheel.page_budget import Residency
 from tarry.wheel.pending_topics import PendingTopics
 from tarry.wheel.state import HOUR_SECONDS, HourState, Numbers, WheelDamaged, WheelSettings, WheelState
+
+_LARGE_UNITS: Final = (
+    262_144  # with more, the first use of an hour takes more than 5 ms: it is made beforehand
+)
 
 
 class HourWheel:
@@ -93,6 +99,19 @@ class HourWheel:
         wheel = cls.__new__(cls)
         wheel._start(folder, settings, state)
         return wheel
+
+    def prepare(self) -> None:
+        """Prove the index and check the slots of every large hour; a damaged one is left to its first use."""
+        for hour, partition in self._partitions.items():
+            if self.is_large(hour):
+                self._use(partition)
+                with suppress(OSError, WheelDamaged):
+                    partition.seconds  # noqa: B018
+
+    def is_large(self, hour: int) -> bool:
+        """Whether the partition of an hour has so many units that its first use is made beforehand."""
+        partition = self._partitions.get(hour)
+        return partition is not None and partition.units > _LARGE_UNITS
 
     def hours(self, end: int | None = None) -> tuple[int, ...]:
         """The hours that have units, ascending; those before `end`, if it is told."""

@@ -85,6 +85,17 @@ class Wheel:
         wheel._begin(folder, settings, HourWheel.recover(folder, settings, state), state)
         return wheel
 
+    def prepare(self) -> None:
+        """Do what would hold up the first calls after `recover`, for as long as it takes; changes no answer.
+
+        Raises OSError and WheelDamaged where what is due next cannot be loaded; other damage is left to the
+        first call that needs the hour.
+        """
+        self._hours.prepare()
+        if self._hours.is_large(self.cut.due_ms // HOUR_MS):
+            while self._release.load_ahead(self.cut.due_ms):
+                pass
+
     # Changes
 
     def append(self, due_ms: Times, topic: Numbers, tag_mask: Masks, records: Sequence[bytes]) -> Appended:

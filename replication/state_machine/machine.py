@@ -94,6 +94,7 @@ class Machine:
         self.snapshots = 0  # being given away: no file is deleted meanwhile
         self._halfway = False  # through an entry: for good, where a disk failed in it
         self._open(folder, from_start)
+        self.wheel.prepare()
 
     def _open(self, folder: Path, from_start: bool) -> None:
         self.folder = folder

@@ -11,10 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tarry.wheel import durability
+from tarry.wheel import durability, hour_partition, hour_wheel
 from tarry.wheel.delay_log import DelayLog
 from tarry.wheel.hour_partition import folder_name
-from tarry.wheel.second_wheel import SLOTS_BYTES
+from tarry.wheel.index_checksum import prove_index
+from tarry.wheel.second_wheel import SLOTS_BYTES, SecondWheel
 from tarry.wheel.state import HOUR_MS, MessageState, WheelDamaged, WheelSettings, WheelState
 from tarry.wheel.wheel import Wheel
 from tests.wheel.sorted_list import START_MS, append, ids, rows
@@ -352,3 +353,61 @@ def test_slots_rebuilt_after_a_restart_are_in_the_next_checkpoint(tmp_path: Path
     assert again.capture() == sent
     again.pending_per_second(HOUR)
     assert again.capture() == state
+
+
+def test_no_call_after_the_preparation_proves_or_rebuilds_a_large_hour(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hour_wheel, "_LARGE_UNITS", 1_500)
+    settings = WheelSettings(hours_open_max=2)
+    wheel = Wheel(tmp_path, settings)
+    for hour in range(4):
+        append(wheel, [due + hour * HOUR_MS for due in spread(2_000, seed=hour)])
+    wheel.take(START_MS + HOUR_MS + 20_000, 10**6)
+    state = checkpoint(wheel)
+    append(wheel, [START_MS + 2 * HOUR_MS, START_MS + 3 * HOUR_MS])  # the slots run ahead of the checkpoint
+    wheel.close()
+    done: list[str] = []
+    rebuild, entries = SecondWheel.rebuild, hour_partition.HourPartition.entries
+    for name, of, whole in (
+        ("prove_index", hour_partition, prove_index),
+        ("rebuild", SecondWheel, rebuild),
+        ("entries", hour_partition.HourPartition, entries),
+    ):
+        monkeypatch.setattr(of, name, lambda *given, n=name, w=whole: done.append(n) or w(*given))
+    again = Wheel.recover(tmp_path, settings, state)
+    again.prepare()
+    assert (done.count("prove_index"), done.count("rebuild")) == (4, 2)
+    assert done.count("entries") > 0
+    done.clear()
+    again.take(again.cut.due_ms + 2_000, 3)
+    assert done == []
+    for hour in range(4):
+        again.cancel(*ids([(START_MS // HOUR_MS + hour, 7)]))
+        append(again, [START_MS + hour * HOUR_MS])
+        again.pending_per_second(START_MS // HOUR_MS + hour)
+    assert not {"prove_index", "rebuild"} & set(done)
+
+
+def test_a_large_hour_that_is_damaged_is_left_by_the_preparation_to_its_first_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hour_wheel, "_LARGE_UNITS", 50)
+    wheel = Wheel(tmp_path, SETTINGS)
+    append(wheel, spread(100))
+    state, digest = checkpoint(wheel), wheel.digest()
+    wheel.close()
+    index = tmp_path / FOLDER / "delay.index"
+    whole = index.read_bytes()
+    index.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    again = Wheel.recover(tmp_path, SETTINGS, state)
+    again.prepare()
+    with pytest.raises(WheelDamaged, match=r"delay\.index: crc32c"):
+        again.take(START_MS + HOUR_MS, 1)
+    mended = Wheel.recover(tmp_path, SETTINGS, state)
+    mended.prepare()
+    assert mended.mend_index(state.hours[0], whole)
+    mended.reread(HOUR)
+    assert len(mended.take(START_MS + HOUR_MS, 1_000)) == 100
+    assert mended.pending == 0
+    assert Wheel.recover(tmp_path, SETTINGS, state).digest() == digest

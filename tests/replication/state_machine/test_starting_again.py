@@ -13,6 +13,7 @@ from tarry.replication.state_machine.commands import AnotherVersion
 from tarry.replication.state_machine.machine import Machine, MachineSettings
 from tarry.replication.state_machine.outcomes import Released
 from tarry.replication.state_machine.ready_queue import TAIL_UNITS
+from tarry.wheel import hour_partition, hour_wheel
 from tests.replication.commands import NOW_MS, admin, far_due, release, schedule, subscribe
 from tests.replication.state_machine.test_machine import fresh, machine, run
 
@@ -111,3 +112,18 @@ def test_a_state_with_a_far_log_is_refused_by_versions_that_know_none(tmp_path: 
 def apply_version(machine: Machine) -> int:
     """The version in a checkpoint of now, which is written."""
     return log_pb.Checkpoint.FromString(machine.write(machine.capture())).apply_version
+
+
+def test_a_large_hour_is_proven_when_a_replica_starts_and_not_while_it_applies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hour_wheel, "_LARGE_UNITS", 1_500)
+    with machine(tmp_path) as before:
+        run(before, [subscribe(), schedule([NOW_MS + 5] * 2_000)])
+        before.write(before.capture())
+    proven: list[object] = []
+    monkeypatch.setattr(hour_partition, "prove_index", proven.append)
+    with machine(tmp_path) as again:
+        assert len(proven) == 1
+        assert again.apply(3, 1, [release(NOW_MS + 5)]) == [Released(2_000)]
+    assert len(proven) == 1
