@@ -1,7 +1,8 @@
 """Lanes that wait for a retry, and their parts of a checkpoint.
 
-    all lanes, ascending:   (1, 3) (1, 9) … (1, 70) │ (1, 71) … (2, 5) │ (2, 8) …
-                            one range, at most 16   │ next range       │
+    of one retry queue, ascending:   3 9 … 70 │ 71 … 80 │ 93 …
+                                     a range, │ the next range
+                                     at most 16
 
 A part has the lanes of one range and is kept until one of them changes. Where a range ends depends on the
 order of the changes; the parts laid end to end do not, so replicas agree.
@@ -11,6 +12,8 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+from operator import attrgetter
 from typing import Final
 
 from tarry.proto import tarry_log_pb2 as log_pb
@@ -24,115 +27,149 @@ Lane = tuple[int, int]
 Retry = tuple[int, int]
 """Hour and global index of the retry ahead."""
 
-LOWEST: Final[Lane] = (0, 0)
-"""Below every lane: none is 0."""
+LOWEST: Final = 0
+"""Below every lane."""
 
 
 class Blocked(Mapping[Lane, Retry]):
     """By lane, and by retry: what ends or goes costs what it touches, however many are blocked."""
 
     def __init__(self) -> None:
-        self._of_queue: dict[int, dict[int, Retry]] = {}
-        self._lanes: dict[Retry, Lane] = {}
-        self._lows: list[Lane] = [LOWEST]  # the lower bounds of the ranges, ascending
-        self._ranges: dict[Lane, list[Lane]] = {LOWEST: []}  # by lower bound, each ascending
-        self._parts: dict[Lane, bytes] = {LOWEST: b""}  # of a checkpoint, by lower bound
-        self._changed: set[Lane] = set()  # lower bounds of the ranges whose parts are to be built anew
+        self._queues: dict[int, _Queue] = {}
+        self._numbers: list[int] = []  # of those queues, ascending
+        self._lanes: dict[Retry, Lane] = {}  # of queues that were deleted as well, until ``build`` frees them
+        self._deleted: list[dict[int, Retry]] = []  # by lane, of those queues
+        self._changed: set[tuple[int, int]] = set()  # queue and lower bound of ranges to be built anew
 
     def __getitem__(self, key: Lane) -> Retry:
-        return self._of_queue[key[0]][key[1]]
+        return self._queues[key[0]].retries[key[1]]
 
     def __iter__(self) -> Iterator[Lane]:
-        return iter(self._lanes.values())
+        return ((number, lane) for number, queue in self._queues.items() for lane in queue.retries)
 
     def __len__(self) -> int:
-        return len(self._lanes)
+        return sum(len(queue.retries) for queue in self._queues.values())
+
+    def __bool__(self) -> bool:
+        return bool(self._queues)
 
     def any_of(self, queue: int) -> bool:
         """Return whether any lane of the retry queue is blocked."""
-        return bool(self._of_queue.get(queue))
+        return queue in self._queues
 
     def retry(self, queue: int, lane: int) -> Retry | None:
         """Return the retry that the lane waits for."""
-        of_queue = self._of_queue.get(queue)
-        return of_queue.get(lane) if of_queue else None
+        known = self._queues.get(queue)
+        return known.retries.get(lane) if known else None
 
     def add(self, queue: int, lane: int, retry: Retry) -> None:
         """The lane waits for the retry, unless it waits for one already."""
-        if self.retry(queue, lane) is None:
-            self._of_queue.setdefault(queue, {})[lane] = retry
-            self._lanes[retry] = blocked = queue, lane
-            self._put(blocked)
+        known = self._queues.get(queue)
+        if known is None:
+            known = self._queues[queue] = _Queue(queue)
+            insort(self._numbers, queue)
+        if lane not in known.retries:
+            self._lanes[retry] = queue, lane
+            for low in known.put(lane, retry):
+                self._changed.add((queue, low))
 
     def end(self, retries: Iterable[Retry]) -> list[Lane]:
         """Nothing waits for the retries any more; return the lanes that did."""
-        ended = [lane for retry in retries if (lane := self._lanes.pop(retry, None))]
-        for lane in ended:
-            del self._of_queue[lane[0]][lane[1]]
-            self._remove(lane)
+        named = [known for retry in retries if (known := self._lanes.pop(retry, None))]
+        ended = [known for known in named if known[0] in self._queues]
+        for number, lane in ended:
+            queue = self._queues[number]
+            self._changed.add((number, queue.remove(lane)))
+            if not queue.retries:
+                self._forget(number)
         return ended
 
     def delete(self, queue: int) -> None:
-        """The retry queue has been deleted."""
-        for retry in self._of_queue.pop(queue, {}).values():
-            del self._lanes[retry]
-        first = bisect_right(self._lows, (queue, 0)) - 1
-        end = bisect_left(self._lows, (queue + 1, 0))
-        for low in self._lows[first + 1 : end - 1]:  # the outer two may have others' lanes
-            self._ranges[low].clear()
-        for low in (self._lows[first], self._lows[end - 1]):
-            self._ranges[low] = [lane for lane in self._ranges[low] if lane[0] != queue]
-            self._changed.add(low)
-        self._lows[first:end] = [low for low in self._lows[first:end] if not self._dropped(low)]
+        """The retry queue has been deleted: its number is given to no other."""
+        if queue in self._queues:
+            self._deleted.append(self._forget(queue).retries)
+
+    def _forget(self, number: int) -> _Queue:
+        del self._numbers[bisect_left(self._numbers, number)]
+        return self._queues.pop(number)
 
     def build(self, most: int) -> int:
-        """Build so many parts of a checkpoint anew, of ranges that have changed; return how many."""
-        most = min(most, len(self._changed))
-        for _ in range(most):
-            low = self._changed.pop()
-            self._parts[low] = self._part(self._ranges[low])
-        return most
+        """Build so many parts of a checkpoint anew, of ranges that have changed; return how many.
+
+        Then some of what deleted queues have left is freed: it counts likewise.
+        """
+        built = min(most, len(self._changed))
+        for _ in range(built):
+            number, low = self._changed.pop()
+            if (queue := self._queues.get(number)) is not None:
+                queue.build(low)
+        return built + self._free(most - built)
+
+    def _free(self, most: int) -> int:
+        freed = 0
+        while self._deleted and freed < most:
+            retries = self._deleted[-1]
+            for _ in range(min(RANGE_LANES_MAX, len(retries))):
+                self._lanes.pop(retries.popitem()[1], None)
+            if not retries:
+                self._deleted.pop()
+            freed += 1
+        return freed
 
     def capture(self) -> list[bytes]:
         """Return the parts: laid end to end they are a Checkpoint with all lanes, ascending."""
         self.build(len(self._changed))
-        return list(map(self._parts.__getitem__, self._lows))
+        queues = map(self._queues.__getitem__, self._numbers)
+        return list(chain.from_iterable(map(attrgetter("parts"), queues)))
 
-    def _part(self, lanes: Iterable[Lane]) -> bytes:
-        checkpoint = log_pb.Checkpoint()
-        for queue, lane in lanes:
-            hour, index = self._of_queue[queue][lane]
-            checkpoint.blocked.add(queue=queue, lane=lane, hour=hour, global_index=index)
-        return checkpoint.SerializeToString()
 
-    def _low_of(self, lane: Lane) -> Lane:
-        return self._lows[bisect_right(self._lows, lane) - 1]
+class _Queue:
+    """The blocked lanes of one retry queue, in ranges."""
 
-    def _put(self, lane: Lane) -> None:
-        low = self._low_of(lane)
-        held = self._ranges[low]
+    __slots__ = ("_lows", "_number", "_ranges", "parts", "retries")
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+        self.retries: dict[int, Retry] = {}  # by lane
+        self._lows = [LOWEST]  # the lower bounds of the ranges, ascending
+        self._ranges: list[list[int]] = [[]]  # each range's lanes, ascending
+        self.parts = [b""]  # of a checkpoint, by range
+
+    def put(self, lane: int, retry: Retry) -> list[int]:
+        """Add a lane; return the lower bounds of the ranges that are to be built anew."""
+        self.retries[lane] = retry
+        place = self._place(lane)
+        held = self._ranges[place]
         insort(held, lane)
-        self._changed.add(low)
-        if len(held) > RANGE_LANES_MAX:
-            upper = held[len(held) // 2 :]
-            del held[len(held) // 2 :]
-            insort(self._lows, upper[0])
-            self._ranges[upper[0]] = upper
-            self._changed.add(upper[0])
+        if len(held) <= RANGE_LANES_MAX:
+            return [self._lows[place]]
+        upper = held[len(held) // 2 :]
+        del held[len(held) // 2 :]
+        self._lows.insert(place + 1, upper[0])
+        self._ranges.insert(place + 1, upper)
+        self.parts.insert(place + 1, b"")
+        return [self._lows[place], upper[0]]
 
-    def _remove(self, lane: Lane) -> None:
-        low = self._low_of(lane)
-        held = self._ranges[low]
+    def remove(self, lane: int) -> int:
+        """Remove a lane; return the lower bound of its range, which is dropped if it was the last there."""
+        del self.retries[lane]
+        place = self._place(lane)
+        low, held = self._lows[place], self._ranges[place]
         del held[bisect_left(held, lane)]
-        self._changed.add(low)
-        if self._dropped(low):
-            del self._lows[bisect_left(self._lows, low)]
+        if not held and place:
+            del self._lows[place], self._ranges[place], self.parts[place]
+        return low
 
-    def _dropped(self, low: Lane) -> bool:
-        """Drop a range without lanes, but for the lowest, which always is; return whether it was dropped."""
-        if self._ranges[low] or low == LOWEST:
-            return False
-        del self._ranges[low]
-        self._parts.pop(low, None)
-        self._changed.discard(low)
-        return True
+    def build(self, low: int) -> None:
+        """Build the part of a range anew, if there still is one with the lower bound."""
+        place = self._place(low)
+        if self._lows[place] != low:
+            return
+        checkpoint = log_pb.Checkpoint()
+        for lane in self._ranges[place]:
+            hour, index = self.retries[lane]
+            checkpoint.blocked.add(queue=self._number, lane=lane, hour=hour, global_index=index)
+        self.parts[place] = checkpoint.SerializeToString()
+
+    def _place(self, lane: int) -> int:
+        return bisect_right(self._lows, lane) - 1

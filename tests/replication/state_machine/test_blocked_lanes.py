@@ -34,9 +34,11 @@ def serialized(lanes: set[Lane]) -> bytes:
 
 @given(steps)
 def test_the_parts_are_one_checkpoint_of_all_lanes_in_order_whatever_came_and_went(taken: list) -> None:
-    blocked, lanes = Blocked(), set()
+    blocked, lanes, deleted = Blocked(), set[Lane](), set[int]()
     for step, of in taken:
         if step == "add":
+            if of[0] in deleted:  # its number is given to no other queue
+                continue
             blocked.add(*of, retry_of(of))
             lanes.add(of)
         elif step == "end":
@@ -44,12 +46,17 @@ def test_the_parts_are_one_checkpoint_of_all_lanes_in_order_whatever_came_and_we
             lanes.discard(of)
         elif step == "delete":
             blocked.delete(of)
+            deleted.add(of)
             lanes = {known for known in lanes if known[0] != of}
         else:
             blocked.build(of)
+        assert bool(blocked) == bool(lanes)
     assert set(blocked) == lanes
     assert b"".join(blocked.capture()) == serialized(lanes)
-    assert blocked.build(1) == 0
+    while blocked.build(1):
+        pass
+    assert b"".join(blocked.capture()) == serialized(lanes)
+    assert len(blocked._lanes) == len(blocked) == len(lanes)
 
 
 def test_a_change_builds_the_part_of_a_few_lanes_anew_and_parts_without_lanes_go() -> None:
@@ -64,4 +71,20 @@ def test_a_change_builds_the_part_of_a_few_lanes_anew_and_parts_without_lanes_go
     assert sum(new is not old for new, old in zip(after, before, strict=True)) == 1
     blocked.delete(0)
     blocked.end([(7, number) for number in range(count + 1)])
-    assert blocked.capture() == [b""]
+    assert blocked.capture() == []
+
+
+def test_what_a_deleted_queue_leaves_is_freed_some_at_a_time_whatever_has_ended_meanwhile() -> None:
+    blocked, count = Blocked(), 10 * RANGE_LANES_MAX
+    for number in range(1, count + 1):
+        blocked.add(1, number, (7, number))
+    blocked.add(2, 5, (8, 5))
+    blocked.capture()
+    blocked.delete(1)
+    assert (list(blocked), blocked.any_of(1)) == ([(2, 5)], False)
+    assert blocked.end([(7, number) for number in range(1, 50)]) == []
+    assert [blocked.build(4) for _ in range(4)] == [4, 4, 2, 0]
+    assert blocked.end([(7, number) for number in range(count + 1)]) == []
+    assert blocked.end([(8, 5)]) == [(2, 5)]
+    assert not blocked
+    assert blocked.capture() == []

@@ -193,4 +193,9 @@ def test_a_checkpoint_while_many_ordering_keys_wait_for_their_retries_is_no_long
     assert min(longest_s) < cost.bound_s()
     assert cost.cpu_s(machine.capture) < cost.bound_s()
     assert cost.cpu_s(machine.digested) < cost.bound_s()
+    began_s = time.thread_time()
+    machine.queues.delete_group("t", "g")
+    assert time.thread_time() - began_s < cost.bound_s()
+    assert not blocked
+    assert max(turns_of(machine)) < cost.bound_s()
     machine.close()
