@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.simulation.playing import EVERY_COMMAND_AN_ENTRY, elections, scenario, write
+import pytest
+
+from tests.simulation.playing import EVERY_COMMAND_AN_ENTRY, elections, followers, scenario, write
 from tests.simulation.world import LARGE, World
 
 
@@ -52,5 +54,22 @@ def test_bulk_over_slow_links_keeps_its_leader() -> None:
 
         await asyncio.gather(*map(client, range(4)))
         assert elections(world) == before
+
+    scenario(play, LARGE)
+
+
+def test_a_removal_that_waits_for_a_lost_answer_to_a_large_append_is_committed_in_the_end() -> None:
+    """The append is taken for lost only after the time that a slow link could need for it."""
+
+    async def play(world: World) -> None:
+        world.large = True
+        leader = await world.until_led()
+        lagging, removed = followers(world, leader)
+        world.network.cut(lagging.name, leader.name, noticed=False)
+        assert await leader.driver.propose(b"large" + bytes(500_000))
+        world.network.heal()
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(leader.driver.remove(removed.name), 0.5)
+        assert removed.name not in leader.driver.status().members
 
     scenario(play, LARGE)

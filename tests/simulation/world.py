@@ -391,25 +391,30 @@ class World:
             await asyncio.sleep(rng.uniform(0.001, 0.03))
 
     async def converge(self, timeout_s: float = 10.0) -> None:
-        """All faults are over: the cluster serves again, and its states become equal.
-
-        With large commands a leader gives a slow link up to half a minute before it takes what is under way
-        for lost; here a frame is lost without its stream.
-        """
+        """All faults are over: the cluster serves again, and its states become equal."""
         await self.mend()
         loop = asyncio.get_running_loop()
         begun = loop.time()
-        patience_s = 2.0 + (LOST_FRAME_S if self.large else 0.0)
+        patience_s = 2.0 + self._lost_frame_s
         while not await self.propose(await self.until_led(3.0)):
             if loop.time() - begun > patience_s:
                 raise Violation("V2: no write succeeds after the healing")
         begun = loop.time()
         while len({node.machine.applied_index for node in self.nodes}) > 1:
-            if loop.time() - begun > timeout_s + (LOST_FRAME_S if self.large else 0.0):
+            if loop.time() - begun > timeout_s + self._lost_frame_s:
                 where = {node.name: node.machine.applied_index for node in self.nodes}
                 raise Violation(f"V3: not converged: {where}")
             await asyncio.sleep(0.02)
         self.checker.at_the_end(self.nodes)
+
+    @property
+    def _lost_frame_s(self) -> float:
+        """How much longer everything may take after a frame was lost.
+
+        With large commands a leader gives a slow link up to half a minute before it takes what is under way
+        for lost; here a frame is lost without its stream.
+        """
+        return LOST_FRAME_S if self.large else 0.0
 
     async def mend(self) -> None:
         """All faults end."""
@@ -430,7 +435,7 @@ class World:
         loop = asyncio.get_running_loop()
         begun = loop.time()
         while not all(node.is_whole() for node in self.nodes):
-            if loop.time() - begun > timeout_s + (LOST_FRAME_S if self.large else 0.0):
+            if loop.time() - begun > timeout_s + self._lost_frame_s:
                 lacking = {node.name: node.phase for node in self.nodes if not node.is_whole()}
                 raise Violation(f"V6: {lacking} do not come back")
             await asyncio.sleep(0.02)
@@ -441,8 +446,14 @@ class World:
             node.processor.slowness = slowness
 
     async def _gather_members(self) -> None:
-        """Whoever was removed comes back."""
-        for _ in range(4 * len(self.nodes)):
+        """Whoever was removed comes back.
+
+        Tries do not count while the removal itself may be uncommitted because a frame was lost.
+        """
+        loop = asyncio.get_running_loop()
+        begun, tries = loop.time(), 0
+        while tries < 4 * len(self.nodes):
+            tries += loop.time() - begun >= self._lost_frame_s
             leader = await self.until_led(3.0)
             away = sorted(set(self.members) - set(leader.driver.status().members))
             if not away:
