@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tarry.wheel.delay_log import checksums, lengths
-from tarry.wheel.grouping import Selection, groups, pick, starts_of
+from tarry.wheel.grouping import Selection, distinct, groups, pick, starts_of
 from tarry.wheel.hour_counts import HOURS
 from tarry.wheel.hour_wheel import HourWheel
 from tarry.wheel.state import Flags, Masks, Numbers
@@ -134,8 +134,10 @@ def _append_far(hours: HourWheel, batch: Batch) -> Numbers:
         topic=batch.topic,
         tag_mask=batch.tag_mask,
     )
-    full, moved = batch.hour[hours.counts.far[batch.hour] >= _FULL_UNITS], 0
-    for at, _ in list(groups(full))[: min(_MOVED_HOURS, 1 + len(batch.hour) // _FULL_UNITS)]:
+    far, moved = hours.counts.far, 0
+    full = distinct(batch.hour[far[batch.hour] >= _FULL_UNITS])
+    fullest = full[np.argsort(far[full], kind="stable")[::-1]]  # so that no hour is left out for ever
+    for at in fullest[: min(_MOVED_HOURS, 1 + len(batch.hour) // _FULL_UNITS)].tolist():
         moved += hours.settle(at)
         if moved >= _MOVED_BYTES:
             break

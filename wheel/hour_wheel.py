@@ -29,7 +29,7 @@ from tarry.wheel.pending_topics import PendingTopics
 from tarry.wheel.state import HOUR_SECONDS, HourState, Numbers, WheelDamaged, WheelSettings, WheelState
 
 _LARGE_UNITS: Final = (
-    262_144  # with more, the first use of an hour takes more than 5 ms: it is made beforehand
+    16_384  # with more, an hour's first use takes more than a call counts: it is made beforehand
 )
 
 

@@ -57,7 +57,9 @@ class Checkpoints:
         It is written also where the caller is cancelled meanwhile: what it has to sync is told only once.
         Raises OSError; CheckpointRefused: an entry was applied by half, or a checkpoint has failed before.
         """
-        return await asyncio.shield(self._write())
+        writing = asyncio.ensure_future(self._write())
+        writing.add_done_callback(_heeded)
+        return await asyncio.shield(writing)
 
     async def close(self, *, write: bool) -> None:
         """Let the one under way finish, and write a last one if asked."""
@@ -82,6 +84,12 @@ class Checkpoints:
             self._compact(captured.applied_index)
             log.debug("checkpoint", applied_index=captured.applied_index, bytes=len(checkpoint))
             return checkpoint
+
+
+def _heeded(writing: asyncio.Task[bytes]) -> None:
+    """An error that no caller is left for: the next one to write is refused for it."""
+    if not writing.cancelled():
+        writing.exception()
 
 
 async def in_turns(work: Callable[[], int], holds: Holds) -> None:

@@ -188,12 +188,17 @@ MOVING = (
         (f"{FAR}::test_hours_beyond_those_that_are_counted_in_columns_have_files_of_their_own",),
     ),
     Mutant(
+        "the_lowest_full_hours_move_first",
+        "the chains of the highest hours grow without bound",
+        'fullest = full[np.argsort(far[full], kind="stable")[::-1]]',
+        "fullest = full",
+        (f"{FAR}::test_no_hour_is_left_in_the_far_log_while_others_move",),
+    ),
+    Mutant(
         "all_full_hours_move_at_once",
         "one append holds up the event loop",
-        "full, moved = batch.hour[hours.counts.far[batch.hour] >= _FULL_UNITS], 0\n"
-        "    for at, _ in list(groups(full))[: min(_MOVED_HOURS, 1 + len(batch.hour) // _FULL_UNITS)]:",
-        "full, moved = batch.hour[hours.counts.far[batch.hour] >= _FULL_UNITS], 0\n"
-        "    for at, _ in list(groups(full)):",
+        "for at in fullest[: min(_MOVED_HOURS, 1 + len(batch.hour) // _FULL_UNITS)].tolist():",
+        "for at in fullest.tolist():",
         (f"{FAR}::test_hours_with_enough_in_the_far_log_get_their_files_some_with_each_append",),
     ),
     Mutant(
