@@ -17,10 +17,19 @@ MUTANTS = (
     Mutant(
         "another_history_within_an_append",
         "replicas of two histories differ for good, and nobody is told",
-        "if held is not None and log.entry(index)[0] != entry.payload:",
+        "if held is not None and index > log.first_index and log.entry(index)[0] != entry.payload:",
         "if False:",
         (
             "tests/replication/raft/guard/test_appends.py::test_a_repeated_entry_of_another_content_stops_the_process",
+        ),
+    ),
+    Mutant(
+        "a_snapshots_mark_is_compared",
+        "a follower that has taken a snapshot ends, though nothing is wrong",
+        "if held is not None and index > log.first_index and log.entry(index)[0] != entry.payload:",
+        "if held is not None and log.entry(index)[0] != entry.payload:",
+        (
+            "tests/replication/raft/guard/test_appends.py::test_a_snapshots_mark_is_not_compared_with_the_leaders_entry_and_what_follows_it_is",
         ),
     ),
     Mutant(

@@ -89,7 +89,8 @@ def _first_new(append: Append, log: Log, commit_index: int) -> int:
             return index
         if held is None and index > commit_index:
             return index
-        if held is not None and log.entry(index)[0] != entry.payload:
+        # The first may be a snapshot's mark, which has no payload of its own.
+        if held is not None and index > log.first_index and log.entry(index)[0] != entry.payload:
             raise AnotherHistory(_text(index, held))
         index += 1
     return index

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tarry.proto.tarry_peer_pb2 import Append, LoggedEntry
+from tarry.proto.tarry_peer_pb2 import Append, LoggedEntry, LogPosition
+from tarry.replication.journal.journal import Journal
+from tarry.replication.journal.lmdb_storage import LmdbStorage
 from tarry.replication.raft.guard.appends import AnotherHistory, CommittedEntryConflict, plan
 
 
@@ -79,6 +82,21 @@ def test_a_repeated_entry_of_another_content_stops_the_process() -> None:
     repeated.entries[1].payload = b"another"
     with pytest.raises(AnotherHistory):
         plan(repeated, Terms([1, 1, 1]), commit_index=3)
+
+
+def test_a_snapshots_mark_is_not_compared_with_the_leaders_entry_and_what_follows_it_is(
+    tmp_path: Path,
+) -> None:
+    journal = Journal(LmdbStorage(tmp_path / "journal", map_bytes=1 << 20), incarnation=7)
+    journal.prepare_reset(LogPosition(index=4, term=1, chain=7))
+    journal.reset()
+    repeated = append(3, 1, [1, 1])
+    done = plan(repeated, journal, commit_index=4)
+    assert (done.success, done.prev_index, len(done.entries), done.next_index) == (True, 4, 1, 6)
+    journal.append(b"\0another", 5, 1)
+    with pytest.raises(AnotherHistory):
+        plan(repeated, journal, commit_index=4)
+    journal.close()
 
 
 def test_a_conflict_at_or_below_the_commit_index_stops_the_process() -> None:
