@@ -271,8 +271,9 @@ class Driver:
             early, late = self._sending.split(outbox)
             writing = asyncio.ensure_future(self._write(batch))
             try:
-                await asyncio.sleep(0)  # the write begins, and so does another turn of the event loop
+                await asyncio.sleep(0)  # another turn of the event loop begins
                 self._sending.send(early)
+                await asyncio.sleep(0)  # only now the write is under way
                 self._applying.apply()  # what was durable before this turn
             finally:
                 await writing

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -123,6 +125,33 @@ async def test_a_single_node_serves_alone(tmp_path: Path) -> None:
         leader = await cluster.leader()
         assert await leader.driver.propose(b"one") == 0
         await leader.driver.read_barrier()
+
+
+async def test_a_turn_applies_what_is_durable_while_its_own_entries_are_being_written(tmp_path: Path) -> None:
+    order: list[str] = []
+    async with Cluster(tmp_path, ["n1"]) as cluster:
+        leader = await cluster.leader()
+        await leader.driver.propose(b"before")
+        apply, write_journal = leader.machine.apply, leader.driver._write_journal
+        proposed: list[asyncio.Future[int]] = []
+
+        def noted(index: int, term: int, commands: Sequence[bytes]) -> Sequence[int]:
+            order.append("apply")
+            return apply(index, term, commands)
+
+        async def written(work: Callable[[], Any]) -> None:
+            order.append("write")
+            if len(proposed) == 1:  # is due when this turn's entry is to be applied
+                proposed.append(asyncio.ensure_future(leader.driver.propose(b"second")))
+            await write_journal(work)
+            order.append("written")
+
+        leader.machine.apply = noted  # type: ignore[method-assign]
+        leader.driver._write_journal = written  # type: ignore[assignment]
+        proposed.append(asyncio.ensure_future(leader.driver.propose(b"first")))
+        await proposed[0]
+        assert await proposed[1] == 2
+    assert order[:6] == ["write", "written", "write", "apply", "written", "apply"]
 
 
 async def test_a_newcomer_learns_first_and_then_votes(tmp_path: Path) -> None:
