@@ -38,7 +38,7 @@ class Blocked(Mapping[Lane, Retry]):
         self._queues: dict[int, _Queue] = {}
         self._numbers: list[int] = []  # of those queues, ascending
         self._lanes: dict[Retry, Lane] = {}  # of queues that were deleted as well, until ``build`` frees them
-        self._deleted: list[dict[int, Retry]] = []  # by lane, of those queues
+        self._deleted: list[_Queue] = []  # those queues, freed a range at a time
         self._changed: set[tuple[int, int]] = set()  # queue and lower bound of ranges to be built anew
 
     def __getitem__(self, key: Lane) -> Retry:
@@ -87,7 +87,7 @@ class Blocked(Mapping[Lane, Retry]):
     def delete(self, queue: int) -> None:
         """The retry queue has been deleted: its number is given to no other."""
         if queue in self._queues:
-            self._deleted.append(self._forget(queue).retries)
+            self._deleted.append(self._forget(queue))
 
     def _forget(self, number: int) -> _Queue:
         del self._numbers[bisect_left(self._numbers, number)]
@@ -108,10 +108,10 @@ class Blocked(Mapping[Lane, Retry]):
     def _free(self, most: int) -> int:
         freed = 0
         while self._deleted and freed < most:
-            retries = self._deleted[-1]
-            for _ in range(min(RANGE_LANES_MAX, len(retries))):
-                self._lanes.pop(retries.popitem()[1], None)
-            if not retries:
+            queue = self._deleted[-1]
+            for retry in queue.drop():
+                self._lanes.pop(retry, None)
+            if not queue.retries:
                 self._deleted.pop()
             freed += 1
         return freed
@@ -159,6 +159,11 @@ class _Queue:
         if not held and place:
             del self._lows[place], self._ranges[place], self.parts[place]
         return low
+
+    def drop(self) -> list[Retry]:
+        """Free the last range and its part; return the retries that its lanes waited for."""
+        del self._lows[-1], self.parts[-1]
+        return [self.retries.pop(lane) for lane in self._ranges.pop()]
 
     def build(self, low: int) -> None:
         """Build the part of a range anew, if there still is one with the lower bound."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -79,11 +81,21 @@ def test_what_a_deleted_queue_leaves_is_freed_some_at_a_time_whatever_has_ended_
     for number in range(1, count + 1):
         blocked.add(1, number, (7, number))
     blocked.add(2, 5, (8, 5))
-    blocked.capture()
+    parts = blocked.capture()
+
+    def held() -> int:
+        return sum(sys.getrefcount(parts[place]) > 2 for place in range(len(parts)))  # 2: here alone
+
+    ranges = held() - 1
     blocked.delete(1)
     assert (list(blocked), blocked.any_of(1)) == ([(2, 5)], False)
     assert blocked.end([(7, number) for number in range(1, 50)]) == []
-    assert [blocked.build(4) for _ in range(4)] == [4, 4, 2, 0]
+    assert held() == ranges + 1
+    freed = []
+    while built := blocked.build(4):
+        freed.append(built)
+        assert held() == ranges + 1 - sum(freed)
+    assert (sum(freed), max(freed), held()) == (ranges, 4, 1)
     assert blocked.end([(7, number) for number in range(count + 1)]) == []
     assert blocked.end([(8, 5)]) == [(2, 5)]
     assert not blocked
