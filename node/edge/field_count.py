@@ -10,6 +10,8 @@ from typing import Final
 
 FIXED_BYTES: Final = {1: 8, 5: 4}
 LENGTH_DELIMITED: Final = 2
+GROUP_ENDS: Final = 3, 4
+"""Begin and end of a group: tags with nothing behind them. Parsing goes on past a group that is not known."""
 
 
 def more_fields(raw: bytes, most: int) -> bool:
@@ -31,7 +33,7 @@ def fields(raw: bytes) -> Iterator[tuple[int, bytes]]:
             at += size
         elif wire_type in FIXED_BYTES:
             at += FIXED_BYTES[wire_type]
-        else:
+        elif wire_type not in GROUP_ENDS:
             return
         if at > len(raw):
             return

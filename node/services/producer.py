@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from tarry.node.clock.cluster_time import ClusterTime
 from tarry.node.edge.auth import Authorizer, Right
+from tarry.node.edge.field_count import more_fields
 from tarry.node.edge.grpc_status import abort, status_of
 from tarry.node.edge.grpc_types import CallContext, ServiceHandler, parse
 from tarry.node.edge.leader_calls import Answer, LeaderCalls
@@ -44,6 +45,8 @@ TURN_BYTES: Final = 1 << 20
 """Of schedule requests looked at in one turn of the event loop: some 10 ms where their messages are small."""
 REQUEST_BYTES: Final = 8 << 10
 """What a request takes beside, however small it is: as long as so many bytes of messages."""
+STREAM_FIELDS_MAX: Final = 64
+"""Of one request of a schedule stream, which has a number and a batch."""
 TURN_IDS: Final = 2_048
 IDS_READ_MAX: Final = TURN_IDS // 2
 """Of a cancel, at once: some 4 ms."""
@@ -176,7 +179,7 @@ class ProducerService:
         async def read() -> None:
             try:
                 async for raw in requests:
-                    request = parse(log_pb.StreamRequest, raw)
+                    request = _stream_request(raw)
                     if isinstance(request, Refusal):
                         flying.put_nowait(request)
                         return
@@ -325,3 +328,11 @@ class ProducerService:
 def _part(raw: bytes) -> float:
     """Return what part of a turn a schedule request takes."""
     return (len(raw) + REQUEST_BYTES) / TURN_BYTES
+
+
+def _stream_request(raw: bytes) -> log_pb.StreamRequest | Refusal:
+    """Return the request, unless it has so many fields that parsing it would take long."""
+    if more_fields(raw, STREAM_FIELDS_MAX):
+        text = f"a request of the stream has more than {STREAM_FIELDS_MAX} fields: give a number and a batch"
+        return Refusal(Reason.RECORD_INVALID, text)
+    return parse(log_pb.StreamRequest, raw)

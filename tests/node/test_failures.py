@@ -20,7 +20,7 @@ from tarry.node.edge.call_admission import Entrance
 from tarry.node.edge.grpc_types import ServiceHandler
 from tarry.node.failures import Failures
 from tarry.node.services.consumer import ConsumerService
-from tarry.node.services.producer import ProducerService
+from tarry.node.services.producer import STREAM_FIELDS_MAX, ProducerService
 from tarry.node.services.schedule_request import Intake
 from tarry.node.services.subscribing import Joining
 from tarry.proto import tarry_consumer_pb2 as pb
@@ -29,6 +29,7 @@ from tarry.replication.loop_holds import Holds
 from tarry.replication.state_machine.refusal import Reason, Refusal
 from tests.node.group_in_process import GROUP, TOPIC, Group
 from tests.node.group_play import pass_ms, play
+from tests.simulation.edge import Context, StreamEnded
 
 NO_FILES = OSError(errno.EMFILE, "too many open files")
 
@@ -162,6 +163,18 @@ async def test_a_schedule_stream_whose_reading_half_fails_ends_with_the_error() 
     with pytest.raises(OSError, match="too many open files"):
         async with asyncio.timeout(5):
             async for _ in stream(broken(), unused):
+                pass
+
+
+async def test_a_request_of_a_schedule_stream_with_too_many_fields_is_refused() -> None:
+    async def requests() -> AsyncIterator[bytes]:
+        yield b"\x12\0" * (STREAM_FIELDS_MAX + 1)
+
+    context: Any = Context()
+    stream = method(producer(UNARY).handlers(), "/tarry.v1.ProducerService/ScheduleStream")
+    with pytest.raises(StreamEnded, match="more than 64 fields"):
+        async with asyncio.timeout(5):
+            async for _ in stream(requests(), context):
                 pass
 
 

@@ -22,7 +22,7 @@ def test_fixed_fields_that_are_not_packed_are_fields() -> None:
     assert [number for number, _ in fields(b"\x11" + bytes(8) + b"\x1d" + bytes(4))] == [2, 3]
 
 
-@pytest.mark.parametrize("raw", [b"\x0a", b"\x0a\x05abc", b"\x80", b"\xff" * 20, b"\x0b", b"\x11abc"])
+@pytest.mark.parametrize("raw", [b"\x0a", b"\x0a\x05abc", b"\x80", b"\xff" * 20, b"\x0e", b"\x11abc"])
 def test_what_is_malformed_ends_it(raw: bytes) -> None:
     assert list(fields(b"\x08\x01" + raw)) == [(1, b"")]
 
@@ -30,3 +30,9 @@ def test_what_is_malformed_ends_it(raw: bytes) -> None:
 def test_more_fields_than_so_many() -> None:
     raw = b"\x0a\0" * 10
     assert [more_fields(raw, most) for most in (9, 10)] == [True, False]
+
+
+def test_fields_behind_a_group_and_within_it_are_counted() -> None:
+    for raw in (b"\x5b\x5c" + b"\x4a\0" * 10, b"\x5b" + b"\x4a\0" * 10 + b"\x5c"):
+        pb.Subscribe.FromString(raw)
+        assert [more_fields(raw, most) for most in (11, 12)] == [True, False]
