@@ -131,6 +131,7 @@ async def redrive(
         progress.looked_at += len(offsets)
         progress.redriven += len(letters)
         yield progress
+        offset = max(offset, queue.first)  # which retention has raised meanwhile
     progress.done = True
     yield progress
 

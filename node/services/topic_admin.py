@@ -83,10 +83,18 @@ class TopicCalls:
             if isinstance(request, Refusal):
                 return request
             refusal = self._authorizer.refusal(context, Right.OPERATE) or self._names(request)
-            result = refusal or await answer(request)
+            try:
+                result = refusal or await answer(request)
+            except UnitsDamaged as damage:
+                result = self._mends(damage)
             return result if isinstance(result, Refusal) else result.SerializeToString()
 
         return local
+
+    def _mends(self, damage: UnitsDamaged) -> Refusal:
+        """Have units mended that a call could not read; what is handed over meanwhile is not its concern."""
+        self._damage.queues.report(damage)
+        return Refusal(Reason.NO_LEADER, "a ready queue of the topic is being mended", retry_ms=1_000)
 
     def _names(self, request: Message) -> Refusal | None:
         refusal = check_topic(getattr(request, "topic"), self._limits)  # noqa: B009  every request has one
@@ -225,7 +233,7 @@ class TopicCalls:
         except (Overloaded, Unknown) as error:
             await abort(context, refusal_of(error))
         except UnitsDamaged as damage:
-            await abort(context, self._calls.damaged(damage))
+            await abort(context, self._mends(damage))
 
 
 def _misfire_fault(settings: pb.TopicSettings) -> str:

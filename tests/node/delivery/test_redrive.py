@@ -10,10 +10,11 @@ import pytest
 
 from tarry.node.config import Delivery
 from tarry.node.delivery import retries
-from tarry.node.delivery.redrive import Letter, believed, read
+from tarry.node.delivery.redrive import BATCH, Letter, believed, read, redrive
+from tarry.node.repair.records import Damage
 from tarry.proto.message_id import MessageId
 from tarry.proto.tarry_message_pb2 import Record, RetryReason
-from tarry.proto.tarry_operator_pb2 import RedriveRequest
+from tarry.proto.tarry_operator_pb2 import RedriveRequest, RedriveResponse
 from tarry.replication.state_machine.commands import encode
 from tarry.replication.state_machine.machine import Machine, MachineSettings
 from tarry.wheel.state import HOUR_MS
@@ -123,3 +124,25 @@ def test_a_letter_of_what_misfired_is_believed(machine: Machine) -> None:
 def test_bytes_that_are_no_record_are_no_letter(machine: Machine) -> None:
     (unit,) = machine.queues.of(LETTERS).read(0, 1)
     assert read(b"\xff", 0, unit, RedriveRequest()) is None
+
+
+async def test_a_redrive_goes_on_behind_what_retention_trims_meanwhile(machine: Machine) -> None:
+    later = NOW_MS + 2 * HOUR_MS
+    apply(machine, schedule([NOW_MS] * (BATCH + 9), topic=LETTERS), schedule([later] * 5, topic=LETTERS))
+    apply(machine, release(later))
+    queue = machine.queues.of(LETTERS)
+    assert queue.units == BATCH + 15
+
+    async def propose(_: object) -> None:
+        raise AssertionError
+
+    request = RedriveRequest(topic=LETTERS, dry_run=True)
+    steps = redrive(machine, Damage(machine, 0), propose, lambda: later, request, 1 << 20)
+    first = await anext(steps)
+    assert isinstance(first, RedriveResponse)
+    assert (first.looked_at, first.redriven) == (BATCH, 1)
+    apply(machine, trim([queue.queue, machine.queues.of("t").queue], [BATCH + 12, 1], []))
+    apply(machine, trim([], [], [HOUR]))
+    *_, last = [step async for step in steps]
+    assert isinstance(last, RedriveResponse)
+    assert (last.looked_at, last.done) == (BATCH + 3, True)
