@@ -380,6 +380,7 @@ class GroupDelivery:
         for hour in np.unique(units["hour"]).tolist():
             damage.indices.report(hour, f"it differs from the ready queue of {self.topic!r}")
             await damage.indices.mended(hour)
+        units = units[units["offset"] >= np.uint64(feed.queue.first)]  # the others' hours may be gone
         own = self._belongs(feed, units, self._index(units))
         feed.put_back(units[own])
         damage.queues.report_unproven(feed.queue.queue, units["offset"][~own])

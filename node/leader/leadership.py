@@ -114,16 +114,17 @@ class Leadership:
         """Something about the role may have changed."""
         self._changed.set()
         self.wait.tell()
-        if self.delivery is None:
+        delivery = self.delivery  # to hand over may end it
+        if delivery is None:
             return
         if not self._leads():
             self._lost.set()
             return
         serves = self._driver.may_serve()
         if serves and not self._served:  # the lease is back, or a transfer was given up
-            self.delivery.pump()
+            delivery.pump()
         now_ms = self._time.now_ms()
-        self.delivery.look(now_ms)
+        delivery.look(now_ms)
         if self._dispatcher is not None:
             self._dispatcher.look(now_ms)
         self._served = serves
@@ -200,6 +201,7 @@ class Leadership:
         if self._driver.status().term != term or not self._driver.may_serve():
             return
         self._lost.clear()
+        self._damaged = None  # what ended another leadership; this one finds it again
         tasks = LeaderTasks(self.look, self.stop_for)
         context = Context(
             config=self._config,

@@ -79,6 +79,8 @@ class IndexDamage:
             except OSError as error:
                 log.error("index not writable", hour=hour, error=str(error))
                 continue
+            if self._machine.wheel is not wheel:
+                return
             if mended:
                 wheel.reread(hour)
                 self.sound(hour)

@@ -53,11 +53,12 @@ class QueueDamage:
             self._queues = self._machine.queues
             self._left.clear()
             self._unproven.clear()
+            self._wake()
         for stretch in damage.stretches:
             if (damage.queue, stretch.first) not in self._left:
                 self.found += 1
                 self._left[damage.queue, stretch.first] = stretch
-                self._pauses.end()
+        self._pauses.end()  # also for what is known: somebody needs it now
         log.error("ready queue damaged", error=str(damage))
 
     def report_unproven(self, queue: int, offsets: NDArray[np.uint64]) -> None:
@@ -110,5 +111,8 @@ class QueueDamage:
 
     def _settle(self, key: tuple[int, int]) -> None:
         self._left.pop(key, None)
+        self._wake()
+
+    def _wake(self) -> None:
         self._moved.set()  # whoever waits now wakes; whoever comes waits for the next
         self._moved = asyncio.Event()

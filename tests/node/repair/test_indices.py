@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+from tarry.node.repair.indices import IndexDamage
 from tarry.node.repair.peer_records import INDEX_UNITS_MAX
 from tarry.node.repair.records import Damage
 from tarry.replication.state_machine.machine import Machine
@@ -75,3 +78,33 @@ async def test_where_no_peer_has_it_the_index_stays_counted(tmp_path: Path) -> N
     lose_index(bad, HOUR)
     damage = await mend(own, bad)
     assert (damage.found, damage.repaired, damage.left) == (1, 0, 1)
+
+
+async def test_a_state_that_takes_another_s_place_while_an_index_is_written_is_not_called_mended(
+    tmp_path: Path,
+) -> None:
+    own, other = replica(tmp_path / "own"), replica(tmp_path / "other")
+    index = (other.folder / "hours" / folder_name(HOUR) / "delay.index").read_bytes()
+    lose_index(own, HOUR)
+    lose_index(other, HOUR)
+    replaced = asyncio.Event()
+
+    async def write(job: Callable[[], Any]) -> Any:
+        done = job()
+        assert done
+        own.wheel = other.wheel
+        replaced.set()
+        return done
+
+    async def fetch(*_: object) -> bytes:
+        return index
+
+    damage = IndexDamage(own, write)
+    damage.report(HOUR, "as the scrub found")
+    task = asyncio.create_task(damage.run(lambda: ["peer"], fetch))
+    await replaced.wait()
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert (damage.left, damage.repaired, damage.missed) == ({HOUR}, 0, 0)
+    task.cancel()
+    await asyncio.wait([task])

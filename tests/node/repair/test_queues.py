@@ -12,6 +12,7 @@ import pytest
 from tarry.node.delivery.batch import belongs
 from tarry.node.leader.retention import Retention
 from tarry.node.repair.peer_records import ready_units
+from tarry.node.repair.queues import QueueDamage
 from tarry.node.repair.records import Damage
 from tarry.node.repair.scrubber import Scrub
 from tarry.proto import tarry_log_pb2 as log_pb
@@ -106,6 +107,48 @@ async def test_what_another_state_has_replaced_is_not_mended(tmp_path: Path) -> 
 
     damage = await mend(own, replica(tmp_path / "peer"), meanwhile=replace)
     assert (damage.repaired, damage.left) == (0, 0)
+
+
+async def some_turns() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def test_a_stretch_known_to_be_damaged_is_asked_for_again_at_once_when_it_is_reported_again(
+    tmp_path: Path,
+) -> None:
+    own, asked = replica(tmp_path), []
+    lose_unit(own, 5)
+    damage = QueueDamage(own)
+    damage.report(damage_of(own))
+
+    async def fetch(peer: str, *_: object) -> bytes:
+        asked.append(peer)
+        return b""
+
+    task = asyncio.create_task(damage.run(lambda: ["peer"], fetch))
+    await some_turns()
+    assert (asked, damage.missed) == (["peer"], 1)
+    damage.report(damage_of(own))
+    await some_turns()
+    assert (asked, damage.found) == (["peer"] * 2, 1)
+    task.cancel()
+    await asyncio.wait([task])
+
+
+async def test_who_waits_for_a_queue_goes_on_when_another_state_has_replaced_it(tmp_path: Path) -> None:
+    own, other = replica(tmp_path / "own"), replica(tmp_path / "other")
+    lose_unit(own, 5)
+    damage = QueueDamage(own)
+    damage.report(damage_of(own))
+    waiting = asyncio.create_task(damage.mended(0))
+    await some_turns()
+    own.become(other)
+    lose_unit(own, 5, queue=0)
+    elsewhere = damage_of(own)
+    damage.report(UnitsDamaged(1, "t", elsewhere.stretches))
+    await some_turns()
+    assert waiting.done()
 
 
 def test_a_peer_gives_only_units_that_are_proven_and_all_there(tmp_path: Path) -> None:
@@ -243,6 +286,29 @@ def test_a_unit_without_a_checksum_that_names_anothers_message_is_handed_to_nobo
         group.damage.indices.sound(HOUR)  # as the scrub finds
         assert await given_after(group, 0.1) == [labels[number] for number in (0, 1, 3, 4)]
         assert (group.damage.queues.left, group.damage.queues.repaired) == (1, 0)
+        await group.end()
+
+    virtual_loop.run(play())
+
+
+def test_what_is_trimmed_while_its_index_is_mended_is_handed_to_nobody(tmp_path: Path) -> None:
+    async def play() -> None:
+        group = Group(tmp_path)
+        group.schedule("", 10)
+        await asyncio.sleep(0.02)
+        group.release()
+        lose_index_unit(group.machine, 0, "topic")
+        group.join("c")
+        assert await given_after(group, 0.1) == []
+        (waits,) = group._tasks
+        later = group.time.now_ms() + 3 * 3_600_000
+        group.apply(log_pb.SeekCommand(topic="t", group="g", offset=1))
+        group.machine.apply(9, 1, [schedule([later], now_ms=START_MS), release(later, now_ms=later)])
+        group.machine.apply(10, 1, [trim([group.queue], [1], [HOUR])])
+        assert HOUR not in group.machine.wheel.hours()
+        group.damage.indices.sound(HOUR)  # as the mending finds
+        await waits
+        assert (group.given, group.damage.queues.left) == ([], 0)
         await group.end()
 
     virtual_loop.run(play())

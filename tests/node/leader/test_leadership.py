@@ -1,0 +1,71 @@
+"""A leadership ends for units that are damaged, and another begins."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tarry.node.delivery.inherited import Inherited
+from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.replication.loop_holds import Holds
+from tarry.replication.state_machine.queue_checksums import BLOCK_UNITS
+from tarry.replication.state_machine.ready_queue import UNIT, UnitsDamaged
+from tests.node.lone_leader import GROUP, TOPIC, Leader, leader, until
+from tests.node.repair.test_queues import damage_of, lose_unit
+
+
+async def damaged(lead: Leader) -> UnitsDamaged:
+    """Damage a queue of the leader, which has no peer to mend it from."""
+    await lead.propose(log_pb.SubscribeCommand(topic=TOPIC, group=GROUP))
+    queue = lead.machine.queues.of(TOPIC)
+    queue.append(np.zeros(BLOCK_UNITS, dtype=UNIT))
+    lose_unit(lead.machine, 5, queue.queue)
+    return damage_of(lead.machine, queue.queue)
+
+
+async def led_again(lead: Leader) -> None:
+    """End the leadership; return once there is another."""
+    before = lead.node.leadership.delivery
+    lead.node.leadership._lost.set()
+    async with asyncio.timeout(5):
+        await until(lambda: lead.node.leadership.delivery not in (before, None))
+
+
+async def test_damage_that_a_hand_over_meets_when_the_lease_is_back_ends_the_leadership(
+    tmp_path: Path,
+) -> None:
+    async with leader(tmp_path, Holds()) as lead:
+        damage = await damaged(lead)
+        leadership, queues = lead.node.leadership, lead.machine.queues
+        assert leadership.delivery is not None
+        numbers = queues.of(TOPIC).queue, queues.of(TOPIC, GROUP).queue
+        group = leadership.delivery.group(TOPIC, GROUP, *numbers)
+
+        def meet() -> Any:
+            raise damage
+
+        setattr(group, "_pump", meet)  # noqa: B010 - a method of one object
+        leadership._served = False
+        leadership.look()
+        assert leadership.delivery is None
+
+
+async def test_damage_told_before_a_leadership_begins_does_not_hold_up_the_one_behind_it(
+    tmp_path: Path,
+) -> None:
+    async with leader(tmp_path, Holds()) as lead:
+        damage, leadership = await damaged(lead), lead.node.leadership
+        inherit = leadership._inherit
+
+        async def told_late() -> Inherited:
+            leadership.stop_for(damage)
+            return await inherit()
+
+        setattr(leadership, "_inherit", told_late)  # noqa: B010
+        await led_again(lead)
+        setattr(leadership, "_inherit", inherit)  # noqa: B010
+        await led_again(lead)
+        assert leadership._damage.queues.left == 1
