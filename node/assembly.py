@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 import structlog
@@ -34,6 +35,8 @@ from tarry.replication.state_machine.outcomes import Outcome
 from tarry.replication.state_machine.state_folder import StateFolder
 from tarry.replication.status import Role
 from tarry.replication.transport.peer_transport import Transport
+from tarry.wheel.hour_partition import hour_of
+from tarry.wheel.state import WheelDamaged
 
 log = structlog.get_logger()
 
@@ -119,7 +122,7 @@ class Core:
         self.leadership.look()
         self._watch_clock()
         now_ms = self.time.now_ms()
-        self.machine.wheel.load_ahead(now_ms)
+        self._load_ahead(now_ms)
         next_due_ms = self.machine.wheel.next_due_ms()
         if next_due_ms is not None and next_due_ms < now_ms + SOON_MS:
             self.driver.stir()
@@ -139,7 +142,20 @@ class Core:
         self._watch_clock()
         if state.now_ms:
             self.time.adopt(state.now_ms)
-            self.machine.wheel.load_ahead(state.now_ms)
+            self._load_ahead(state.now_ms)
+
+    def _load_ahead(self, now_ms: int) -> None:
+        """Load what is due next; a damaged index is taken from a peer before an entry needs it."""
+        indices = self.damage.indices
+        if indices.left:
+            return
+        try:
+            self.machine.wheel.load_ahead(now_ms)
+        except WheelDamaged as damage:
+            hour = hour_of(Path(str(damage.path)).parent.name)
+            if hour is None:
+                raise
+            indices.report(hour, str(damage))
 
     def _watch_clock(self) -> None:
         self.ledger.watch_clock(self._clock.wall_ms(), self._clock.monotonic_ms())

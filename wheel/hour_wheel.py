@@ -172,6 +172,9 @@ class HourWheel:
         rows, units = self.far.rows_of(hour)
         gone = self.far.is_gone(rows)
         records = whole(*self.far.records(rows, units), units["size"])
+        known = self._partitions.get(hour)
+        if known is not None:
+            known.prove()  # before anything is changed, for it may raise
         self.far.forget(hour, rows, units)  # so that the partition is not asked to settle again
         partition = self.ensure(hour)
         first = partition.append(

@@ -68,7 +68,7 @@ PAIRS: dict[str, Callable[[], None]] = {
     "checksums of ready queues": (
         rot.test_a_new_leader_whose_ready_queues_have_rotted_has_them_mended_and_hands_over
     ),
-    "checksums of indices": rot.test_an_index_that_rots_while_its_node_is_stopped_decides_nothing,
+    "checksums of indices": rot.test_an_index_that_rots_while_its_node_is_stopped_is_mended,
     "proof of a state": rot.test_a_rotten_index_of_the_leader_is_given_to_nobody_while_none_can_mend_it,
     "reserve": whole.test_what_a_leader_hands_over_while_nobody_hears_it_is_marked_when_it_comes_again,
     "fsync": scenarios.test_r_a_power_loss_of_all_right_after_an_acknowledgement_loses_nothing,
