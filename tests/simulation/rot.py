@@ -34,7 +34,10 @@ async def rot(world: WholeWorld, until: float) -> None:
         await asyncio.sleep(rng.uniform(0.1, 1.5))
         # where there are two, there may be nobody to rejoin
         kinds = (*KINDS, far, far) if len(world.nodes) > 2 else (RECORDS,)
-        if len(world.nodes) > 1 and all(other.is_whole() for other in world.nodes):
+        gone = any(
+            len(other.driver.status().members) < len(world.nodes) for other in world.nodes if other.alive
+        )
+        if len(world.nodes) > 1 and not gone and all(other.is_whole() for other in world.nodes):
             turn_bit_of_some(world, node, rng.choice(kinds))
 
 

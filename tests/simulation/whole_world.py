@@ -121,9 +121,9 @@ class WholeWorld(World):
         return self.retention_ms < 10_000
 
     def may_remove(self, members: int) -> bool:
-        """A clock that is wrong must stay one of three."""
+        """A wrong clock must stay one of three, and so must a disk that rots: of two none can rejoin."""
         right = abs(self.wrong.wall.ahead_ms) <= self.ledger.early_ms
-        return super().may_remove(members) and (members > 3 or right)
+        return super().may_remove(members) and (members > 3 or (right and not self.counts["rotten"]))
 
     def may_empty(self) -> bool:
         """What one disk loses the others have whole."""
