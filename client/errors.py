@@ -14,6 +14,8 @@ from typing import Final
 import grpc
 from google.rpc import error_details_pb2, status_pb2
 
+from tarry.proto.reasons import Reason
+
 
 class TarryError(Exception):
     """Base of all errors of the client. ``str()`` is a sentence for people."""
@@ -133,58 +135,67 @@ class Closed(TarryError):
         super().__init__("CLOSED", f"the {what} is closed")
 
 
-_REASONS: Final[Mapping[type[TarryError], tuple[str, ...]]] = {
+_REASONS: Final[Mapping[type[TarryError], tuple[Reason, ...]]] = {
     InvalidTime: (
-        "DUE_MISSING",
-        "DUE_AMBIGUOUS",
-        "DUE_AND_DELAY",
-        "DUE_INVALID",
-        "DUE_TOO_FAR",
-        "DELAY_NEGATIVE",
-        "DELAY_LEVEL_UNKNOWN",
-        "JITTER_TOO_LARGE",
+        Reason.DUE_MISSING,
+        Reason.DUE_AMBIGUOUS,
+        Reason.DUE_INVALID,
+        Reason.DUE_TOO_FAR,
+        Reason.DELAY_NEGATIVE,
+        Reason.DELAY_LEVEL_UNKNOWN,
+        Reason.JITTER_TOO_LARGE,
     ),
     InvalidName: (
-        "TOPIC_INVALID",
-        "GROUP_INVALID",
-        "CONSUMER_INVALID",
-        "PRODUCER_INVALID",
-        "PROPERTY_RESERVED",
-        "TAG_INVALID",
+        Reason.TOPIC_INVALID,
+        Reason.GROUP_INVALID,
+        Reason.CONSUMER_INVALID,
+        Reason.PRODUCER_INVALID,
+        Reason.PROPERTY_RESERVED,
+        Reason.TAG_INVALID,
     ),
-    InvalidBatch: ("BATCH_EMPTY", "COLUMNS_DIFFER", "RECORD_INVALID", "REQUEST_EMPTY"),
+    InvalidBatch: (Reason.BATCH_EMPTY, Reason.COLUMNS_DIFFER, Reason.RECORD_INVALID, Reason.REQUEST_EMPTY),
     TooLarge: (
-        "BATCH_TOO_LARGE",
-        "BODY_TOO_LARGE",
-        "RECORD_TOO_LARGE",
-        "TOO_MANY_PROPERTIES",
-        "TOO_MANY_KEYS",
-        "TOO_MANY_TAGS",
-        "ORDERING_KEY_TOO_LONG",
-        "TOO_MANY_OFFSETS",
+        Reason.BATCH_TOO_LARGE,
+        Reason.RECORD_TOO_LARGE,
+        Reason.TOO_MANY_PROPERTIES,
+        Reason.TOO_MANY_KEYS,
+        Reason.TOO_MANY_TAGS,
+        Reason.ORDERING_KEY_TOO_LONG,
+        Reason.TOO_MANY_OFFSETS,
     ),
-    InvalidId: ("ID_MALFORMED",),
-    InvalidSetting: ("SETTING_INVALID", "SEEK_INVALID", "EXPORT_INVALID"),
-    NoRoom: ("SECOND_FULL", "TOPIC_FULL", "TOO_MANY_QUEUES", "TOO_MANY_PRODUCERS", "DISK_FULL"),
-    NotFound: ("MESSAGE_NOT_FOUND", "TOPIC_UNKNOWN", "GROUP_UNKNOWN"),
-    Damaged: ("MESSAGE_DAMAGED",),
-    NotPermitted: ("UNAUTHENTICATED", "PERMISSION_DENIED", "PEER_NOT_CERTIFIED", "PEER_UNKNOWN"),
+    InvalidId: (Reason.ID_MALFORMED,),
+    InvalidSetting: (Reason.SETTING_INVALID, Reason.SEEK_INVALID, Reason.EXPORT_INVALID),
+    NoRoom: (
+        Reason.SECOND_FULL,
+        Reason.TOPIC_FULL,
+        Reason.TOO_MANY_QUEUES,
+        Reason.TOO_MANY_PRODUCERS,
+        Reason.DISK_FULL,
+    ),
+    NotFound: (Reason.MESSAGE_NOT_FOUND, Reason.TOPIC_UNKNOWN, Reason.GROUP_UNKNOWN),
+    Damaged: (Reason.MESSAGE_DAMAGED,),
+    NotPermitted: (
+        Reason.UNAUTHENTICATED,
+        Reason.PERMISSION_DENIED,
+        Reason.PEER_NOT_CERTIFIED,
+        Reason.PEER_UNKNOWN,
+    ),
     InvalidSubscription: (
-        "FILTER_DIFFERS",
-        "RECEIVE_INVALID",
-        "SUBSCRIBE_FIRST",
-        "SUBSCRIBED_TWICE",
-        "CREDIT_INVALID",
-        "LEASE_INVALID",
-        "QUEUE_UNKNOWN",
-        "OFFSET_NOT_DELIVERED",
+        Reason.FILTER_DIFFERS,
+        Reason.RECEIVE_INVALID,
+        Reason.SUBSCRIBE_FIRST,
+        Reason.SUBSCRIBED_TWICE,
+        Reason.CREDIT_INVALID,
+        Reason.LEASE_INVALID,
+        Reason.QUEUE_UNKNOWN,
+        Reason.OFFSET_NOT_DELIVERED,
     ),
-    ConsumerReplaced: ("CONSUMER_REPLACED",),
-    MembershipRefused: ("MEMBER_INVALID", "MEMBERSHIP_REFUSED"),
-    TransferRefused: ("TRANSFER_REFUSED",),
-    Overloaded: ("OVERLOADED", "TOO_MANY_STREAMS", "CONSUMER_TOO_SLOW"),
-    Unavailable: ("NOT_LEADER", "NO_LEADER", "SHUTTING_DOWN"),
-    OutcomeUnknown: ("OUTCOME_UNKNOWN", "SEQUENCE_TOO_OLD"),
+    ConsumerReplaced: (Reason.CONSUMER_REPLACED,),
+    MembershipRefused: (Reason.MEMBER_INVALID, Reason.MEMBERSHIP_REFUSED),
+    TransferRefused: (Reason.TRANSFER_REFUSED,),
+    Overloaded: (Reason.OVERLOADED, Reason.TOO_MANY_STREAMS, Reason.CONSUMER_TOO_SLOW),
+    Unavailable: (Reason.NOT_LEADER, Reason.NO_LEADER, Reason.SHUTTING_DOWN),
+    OutcomeUnknown: (Reason.OUTCOME_UNKNOWN, Reason.SEQUENCE_TOO_OLD),
 }
 
 CLASS_OF_REASON: Final[Mapping[str, type[TarryError]]] = {

@@ -38,6 +38,7 @@ from tarry.node.services.producer import ProducerService
 from tarry.node.services.schedule_request import Intake
 from tarry.node.services.subscribing import Joining
 from tarry.proto.ledger.parquet import close_apart
+from tarry.proto.reasons import Reason
 from tarry.replication.blocking import in_thread
 from tarry.replication.clock import to_next
 from tarry.replication.driver.adaptive_writes import QuickDisk
@@ -47,7 +48,7 @@ from tarry.replication.journal.journal import Journal
 from tarry.replication.journal.lmdb_storage import LmdbStorage
 from tarry.replication.loop_holds import Holds
 from tarry.replication.settings import ReplicationSettings
-from tarry.replication.state_machine.refusal import Reason, Refusal
+from tarry.replication.state_machine.refusal import Refusal
 from tarry.replication.status import Dropped
 from tarry.replication.transport.peer_transport import PeerTransport, channel_options, server_options
 

@@ -15,14 +15,12 @@ from typing import Final
 from tarry.client.aio import Client, Producer
 from tarry.client.errors import NotFound
 from tarry.client.results import CancelOutcome, MessageState
+from tarry.proto.dead_letters import DEAD_LETTERS, RESERVED
 from tarry.proto.message_id import MessageId
 
 AT_ONCE: Final = 64
 REDRIVEN_FROM: Final = "redriven_from"
 """The property of a copy that names the message it is of."""
-DEAD_LETTERS: Final = "dlq."
-RESERVED: Final = "tarry."
-"""Properties that only the cluster sets; tarry 0.1.0 took them from producers too."""
 
 
 class Fate(StrEnum):

@@ -14,6 +14,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
 
 from tarry.client.cluster.nodes import Node, Nodes
 from tarry.client.errors import OutcomeUnknown, Overloaded, Refused, TarryError, Unavailable, error_of_call
+from tarry.proto.reasons import Reason
 
 REDIRECTS_MAX: Final = 3
 """Redirects followed without a pause: two nodes may name each other during an election."""
@@ -182,7 +183,7 @@ class _Watch:
 
 def _worth_retrying(error: BaseException, once: bool) -> bool:
     if isinstance(error, OutcomeUnknown):
-        return not once and error.reason != "SEQUENCE_TOO_OLD"
+        return not once and error.reason != Reason.SEQUENCE_TOO_OLD
     return isinstance(error, Unavailable | Overloaded)
 
 

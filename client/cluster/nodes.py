@@ -21,6 +21,7 @@ from tarry.client.cluster.fault_avoidance import Avoidance
 from tarry.client.errors import NotPermitted, OutcomeUnknown, TarryError, Unavailable, error_of_call
 from tarry.client.settings import Settings
 from tarry.proto import tarry_operator_pb2 as operator_pb
+from tarry.proto.reasons import Reason
 from tarry.proto.tarry_consumer_pb2_grpc import ConsumerServiceStub
 from tarry.proto.tarry_operator_pb2_grpc import OperatorServiceStub
 from tarry.proto.tarry_producer_pb2_grpc import ProducerServiceStub
@@ -139,7 +140,7 @@ class Nodes:
             return
         if isinstance(error, Unavailable | OutcomeUnknown):
             self.leader_lost(address)
-            if error.reason in {"UNREACHABLE", "UNAVAILABLE", "DEADLINE_EXCEEDED", "SHUTTING_DOWN"}:
+            if error.reason in {"UNREACHABLE", "UNAVAILABLE", "DEADLINE_EXCEEDED", Reason.SHUTTING_DOWN}:
                 self.avoidance.failed(address)
 
     async def close(self) -> None:

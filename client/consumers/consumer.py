@@ -24,6 +24,7 @@ from tarry.client.integers import UINT64_MAX, whole
 from tarry.client.receipts import receipts
 from tarry.client.start_position import Start, group_start
 from tarry.proto import tarry_consumer_pb2 as consumer_pb
+from tarry.proto.reasons import Reason
 
 REPEATS_WINDOW: Final = 65_536
 CLOSE_MS: Final = 3_000
@@ -55,10 +56,10 @@ class Consumer:
         in_hand_bytes_max: int = 0,
         on_closed: Callable[[Consumer], None] = lambda _: None,
     ) -> None:
-        credit = whole("credit", credit, InvalidSubscription, "CREDIT_INVALID", lowest=1)
-        lease_ms = whole("lease_ms", lease_ms, InvalidSubscription, "LEASE_INVALID")
+        credit = whole("credit", credit, InvalidSubscription, Reason.CREDIT_INVALID, lowest=1)
+        lease_ms = whole("lease_ms", lease_ms, InvalidSubscription, Reason.LEASE_INVALID)
         bytes_max = whole(
-            "in_hand_bytes_max", in_hand_bytes_max, InvalidSubscription, "CREDIT_INVALID", UINT64_MAX
+            "in_hand_bytes_max", in_hand_bytes_max, InvalidSubscription, Reason.CREDIT_INVALID, UINT64_MAX
         )
         self.topic = topic
         self.group = group

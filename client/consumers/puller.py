@@ -18,6 +18,7 @@ from tarry.client.errors import InvalidSubscription
 from tarry.client.integers import UINT64_MAX, whole
 from tarry.client.start_position import Start, group_start
 from tarry.proto import tarry_consumer_pb2 as consumer_pb
+from tarry.proto.reasons import Reason
 
 ANSWER_MS = 5_000
 """Beyond its wait, how long an attempt to receive may take."""
@@ -47,7 +48,7 @@ class Puller:
         self._calls = Calls(nodes)
         self._deadline_ms = nodes.settings.deadline_ms
         self._tags = list(tags)
-        self._lease_ms = whole("lease_ms", lease_ms, InvalidSubscription, "LEASE_INVALID")
+        self._lease_ms = whole("lease_ms", lease_ms, InvalidSubscription, Reason.LEASE_INVALID)
         self._start = None if start is None else group_start(start)
 
     async def receive(self, messages_max: int = 1, *, wait_ms: int = 0) -> list[View]:
@@ -57,13 +58,13 @@ class Puller:
         messages leased to nobody who knows: they come again, with a higher attempt.
         Raises Refused, Overloaded or Unavailable.
         """
-        wait_ms = whole("wait_ms", wait_ms, InvalidSubscription, "RECEIVE_INVALID")
+        wait_ms = whole("wait_ms", wait_ms, InvalidSubscription, Reason.RECEIVE_INVALID)
         request = consumer_pb.ReceiveRequest(
             topic=self.topic,
             group=self.group,
             consumer=self.name,
             messages_max=whole(
-                "messages_max", messages_max, InvalidSubscription, "RECEIVE_INVALID", lowest=1
+                "messages_max", messages_max, InvalidSubscription, Reason.RECEIVE_INVALID, lowest=1
             ),
             wait_ms=wait_ms,
             lease_ms=self._lease_ms,
@@ -99,9 +100,9 @@ class Puller:
             "topic": self.topic,
             "group": self.group,
             "consumer": self.name,
-            "queue": whole("queue", verdict.queue, InvalidSubscription, "QUEUE_UNKNOWN"),
+            "queue": whole("queue", verdict.queue, InvalidSubscription, Reason.QUEUE_UNKNOWN),
             "offset": [
-                whole("offset", offset, InvalidSubscription, "OFFSET_NOT_DELIVERED", UINT64_MAX)
+                whole("offset", offset, InvalidSubscription, Reason.OFFSET_NOT_DELIVERED, UINT64_MAX)
                 for offset in offsets
             ],
         }

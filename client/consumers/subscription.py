@@ -16,6 +16,7 @@ from tarry.client.cluster.nodes import Nodes
 from tarry.client.consumers.unsettled import Hand
 from tarry.client.errors import OutcomeUnknown, Overloaded, Refused, TarryError, Unavailable, error_of_call
 from tarry.proto import tarry_consumer_pb2 as consumer_pb
+from tarry.proto.reasons import Reason
 
 Stream = aio.StreamStreamCall[consumer_pb.ConsumeRequest, consumer_pb.ConsumeResponse]
 EOF: Final[Any] = aio.EOF  # type: ignore[attr-defined]
@@ -71,7 +72,7 @@ class Subscription:
                 await asyncio.shield(self._first)
         except TimeoutError:
             await self.close(0)
-            error = self._last_error or Unavailable("NO_LEADER", "no node took the subscription in time")
+            error = self._last_error or Unavailable(Reason.NO_LEADER, "no node took the subscription in time")
             raise error from None
         except (TarryError, asyncio.CancelledError):
             await self.close(0)
@@ -179,13 +180,13 @@ class Subscription:
         finally:
             stream.cancel()
         if not self._closing:
-            raise Unavailable("NOT_LEADER", f"{self._address} ended the stream")
+            raise Unavailable(Reason.NOT_LEADER, f"{self._address} ended the stream")
 
     async def _begin(self, stream: Stream, subscribe: consumer_pb.Subscribe) -> None:
         await stream.write(consumer_pb.ConsumeRequest(subscribe=subscribe))
         response: Any = await stream.read()
         if response is EOF or response.WhichOneof("response") != "subscribed":
-            raise Unavailable("NOT_LEADER", f"{self._address} did not take the subscription")
+            raise Unavailable(Reason.NOT_LEADER, f"{self._address} did not take the subscription")
         subscribed = response.subscribed
         self._heard = time.monotonic()
         self._term, self.lease_ms = subscribed.term, subscribed.lease_ms

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 from tarry.client.errors import InvalidSubscription, InvalidTime
 from tarry.client.integers import whole
 from tarry.proto import tarry_consumer_pb2 as consumer_pb
+from tarry.proto.reasons import Reason
 
 SENT_PER_CREDIT_MAX: Final = 4
 """Verdicts without an answer, per message of credit, above which no credit is due: the cluster is behind."""
@@ -51,7 +52,7 @@ class Verdict(NamedTuple):
     @classmethod
     def extending(cls, queue: int, lease_ms: int) -> Verdict:
         """Return an extension; raises InvalidSubscription for a lease that no request can carry."""
-        return cls(queue, extend_ms=whole("lease_ms", lease_ms, InvalidSubscription, "LEASE_INVALID"))
+        return cls(queue, extend_ms=whole("lease_ms", lease_ms, InvalidSubscription, Reason.LEASE_INVALID))
 
 
 @dataclass(slots=True)

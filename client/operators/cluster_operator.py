@@ -18,6 +18,7 @@ from tarry.client.operators.ledger_export import LedgerPart, Only, export
 from tarry.client.operators.topic_settings import TopicOptions, options_of, packed
 from tarry.client.start_position import Start, group_start
 from tarry.proto import tarry_operator_pb2 as operator_pb
+from tarry.proto.reasons import Reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,11 +197,11 @@ class Operator:
         """
         request = operator_pb.SeekGroupRequest(topic=topic, group=group, dry_run=dry_run)
         if offset is not None and to is None:
-            request.offset = whole("offset", offset, InvalidSetting, "SEEK_INVALID", UINT64_MAX)
+            request.offset = whole("offset", offset, InvalidSetting, Reason.SEEK_INVALID, UINT64_MAX)
         elif to is not None and offset is None:
             request.start.CopyFrom(group_start(to))
         else:
-            raise InvalidSetting("SEEK_INVALID", "give one of to and offset")
+            raise InvalidSetting(Reason.SEEK_INVALID, "give one of to and offset")
         response = await self._calls.call(lambda node: node.operator.SeekGroup, request, changes=not dry_run)
         return Sought(response.from_offset, response.to_offset, response.delivered_again, response.skipped)
 
@@ -224,7 +225,9 @@ class Operator:
             topic=topic,
             reason=reason,
             tags=tags,
-            messages_max=whole("messages_max", messages_max, InvalidSetting, "SETTING_INVALID", UINT64_MAX),
+            messages_max=whole(
+                "messages_max", messages_max, InvalidSetting, Reason.SETTING_INVALID, UINT64_MAX
+            ),
             dry_run=dry_run,
         )
         done = Redriven(0, 0)

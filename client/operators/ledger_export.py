@@ -12,6 +12,7 @@ from grpc import aio
 from tarry.client.cluster.nodes import Nodes
 from tarry.client.errors import InvalidSetting, error_of_call
 from tarry.proto.ledger.schema import Manifest
+from tarry.proto.reasons import Reason
 from tarry.proto.tarry_operator_pb2 import ExportLedgerRequest
 
 
@@ -44,7 +45,9 @@ async def export(nodes: Nodes, address: str, only: Only) -> AsyncGenerator[Ledge
     try:
         request = ExportLedgerRequest(**only)
     except ValueError as error:
-        raise InvalidSetting("EXPORT_INVALID", f"a bound is beyond what can be asked for: {error}") from None
+        raise InvalidSetting(
+            Reason.EXPORT_INVALID, f"a bound is beyond what can be asked for: {error}"
+        ) from None
     try:
         async for part in nodes.node(address).operator.ExportLedger(request, metadata=nodes.metadata):
             yield LedgerPart(json.loads(part.segment), part.rows, part.count, part.resume)

@@ -8,6 +8,7 @@ from typing import TypedDict
 from tarry.client.errors import InvalidSetting
 from tarry.client.integers import UINT32_MAX, UINT64_MAX, whole
 from tarry.proto import tarry_operator_pb2 as operator_pb
+from tarry.proto.reasons import Reason
 
 
 class Misfire(StrEnum):
@@ -50,7 +51,7 @@ def packed(options: TopicOptions) -> operator_pb.TopicSettings:
     for name, value in options.items():
         if name != "misfire":
             highest = UINT32_MAX if name.endswith("per_s_max") else UINT64_MAX
-            whole(name, value, InvalidSetting, "SETTING_INVALID", highest)  # type: ignore[arg-type]
+            whole(name, value, InvalidSetting, Reason.SETTING_INVALID, highest)  # type: ignore[arg-type]
     return operator_pb.TopicSettings(**numbers)  # type: ignore[arg-type]
 
 

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tarry.client.errors import InvalidBatch, InvalidTime
 from tarry.client.records import body_records, record, varint
+from tarry.proto.reasons import Reason
 from tarry.proto.tags import tag_mask
 from tarry.proto.tarry_producer_pb2 import ScheduleBatchRequest
 
@@ -108,8 +109,8 @@ def time_of(
     if delay_level is not None and due_ms is None and delay_ms is None:
         return Time.DELAY_LEVEL, delay_level
     if due_ms is None and delay_ms is None and delay_level is None:
-        raise InvalidTime("DUE_MISSING", "give one of due_ms, delay_ms and delay_level")
-    raise InvalidTime("DUE_AMBIGUOUS", "give only one of due_ms, delay_ms and delay_level")
+        raise InvalidTime(Reason.DUE_MISSING, "give one of due_ms, delay_ms and delay_level")
+    raise InvalidTime(Reason.DUE_AMBIGUOUS, "give only one of due_ms, delay_ms and delay_level")
 
 
 def time_column(time: Time, times: ArrayLike, count: int) -> NDArray[np.int64] | NDArray[np.uint32]:
@@ -121,17 +122,17 @@ def time_column(time: Time, times: ArrayLike, count: int) -> NDArray[np.int64] |
     try:
         given = np.asarray(times)
     except OverflowError as error:
-        raise InvalidTime("DUE_INVALID", f"a time does not fit 64 bits: {error}") from error
+        raise InvalidTime(Reason.DUE_INVALID, f"a time does not fit 64 bits: {error}") from error
     if given.dtype.kind not in "iu":
         raise InvalidTime(
-            "DUE_INVALID", f"times must be integers (milliseconds or levels), not {given.dtype}"
+            Reason.DUE_INVALID, f"times must be integers (milliseconds or levels), not {given.dtype}"
         )
     if given.ndim == 0:
         given = np.full(count, given)
     if given.shape != (count,):
-        raise InvalidBatch("COLUMNS_DIFFER", f"{count} messages but times of shape {given.shape}")
+        raise InvalidBatch(Reason.COLUMNS_DIFFER, f"{count} messages but times of shape {given.shape}")
     if count and (int(given.min()) < time.lowest or int(given.max()) > time.highest):
-        reason = "DELAY_LEVEL_UNKNOWN" if time is Time.DELAY_LEVEL else "DUE_INVALID"
+        reason = Reason.DELAY_LEVEL_UNKNOWN if time is Time.DELAY_LEVEL else Reason.DUE_INVALID
         raise InvalidTime(reason, f"a {time.name.lower()} is outside {time.lowest} to {time.highest}")
     return np.ascontiguousarray(given, dtype=time.dtype)
 
@@ -142,9 +143,11 @@ def jitter_column(jitter_ms: ArrayLike, count: int) -> NDArray[np.uint32]:
     if given.dtype.kind not in "iu" or (
         given.size and not 0 <= int(given.min()) <= int(given.max()) < 1 << 32
     ):
-        raise InvalidTime("JITTER_TOO_LARGE", "a jitter must be an integer of 0 to 2**32 - 1 milliseconds")
+        raise InvalidTime(
+            Reason.JITTER_TOO_LARGE, "a jitter must be an integer of 0 to 2**32 - 1 milliseconds"
+        )
     if given.ndim and given.shape != (count,):
-        raise InvalidBatch("COLUMNS_DIFFER", f"{count} messages but jitters of shape {given.shape}")
+        raise InvalidBatch(Reason.COLUMNS_DIFFER, f"{count} messages but jitters of shape {given.shape}")
     return np.ascontiguousarray(np.broadcast_to(given, count), dtype="<u4")
 
 
@@ -167,7 +170,7 @@ def batch_of(
     columns = {"tags": tags, "keys": keys, "properties": properties, "ordering_keys": ordering_keys}
     for name, column in columns.items():
         if column is not None and len(column) != count:
-            raise InvalidBatch("COLUMNS_DIFFER", f"{count} bodies but {len(column)} {name}")
+            raise InvalidBatch(Reason.COLUMNS_DIFFER, f"{count} bodies but {len(column)} {name}")
     if all(column is None for column in columns.values()):
         records = body_records(bodies)
     else:

@@ -31,6 +31,7 @@ from tarry.client.receipts import receipts
 from tarry.client.records import record
 from tarry.client.results import CancelOutcome, Scheduled, ScheduledBatch, StoredMessage, rows_of
 from tarry.proto import tarry_producer_pb2 as producer_pb
+from tarry.proto.reasons import Reason
 from tarry.proto.tags import tag_mask
 
 
@@ -265,10 +266,10 @@ class Producer:
             time, value = time_of(due_ms, delay_ms, delay_level)  # type: ignore[assignment]
         if not isinstance(value, int) or not time.lowest <= value <= time.highest:
             raise InvalidTime(
-                "DUE_INVALID", f"{time.name.lower()} must be an integer of its range, not {value!r}"
+                Reason.DUE_INVALID, f"{time.name.lower()} must be an integer of its range, not {value!r}"
             )
         if jitter_ms:
-            whole("jitter_ms", jitter_ms, InvalidTime, "JITTER_TOO_LARGE")
+            whole("jitter_ms", jitter_ms, InvalidTime, Reason.JITTER_TOO_LARGE)
         if not isinstance(topic, str) or not isinstance(body, bytes | bytearray | memoryview):
             raise TypeError("topic must be a str and body bytes")
         topic.encode()  # raises here, not in a request shared with others

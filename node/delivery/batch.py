@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from tarry.proto import tarry_consumer_pb2 as consumer_pb
 from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.proto.dead_letters import dead_letter_topic
 from tarry.proto.tarry_message_pb2 import Record, Retried
-from tarry.replication.state_machine.misfires import DEAD_LETTER_TOPIC
 from tarry.replication.state_machine.ordering import queue_of
 from tarry.replication.state_machine.queues import Queues
 from tarry.replication.state_machine.ready_queue import ReadyQueue, released_ms
@@ -47,7 +47,7 @@ def belongs(
     same: NDArray[np.bool_] = topic == queue.queue
     if not same.all():
         for other in np.unique(topic[~same]).tolist():
-            if other < len(queues) and DEAD_LETTER_TOPIC.format(topic=queues[other].topic) == queue.topic:
+            if other < len(queues) and dead_letter_topic(queues[other].topic) == queue.topic:
                 same |= topic == other  # it has misfired
     due_ms = units["hour"].astype(np.int64) * HOUR_MS + index["due_in_hour_ms"]
     same &= due_ms == units["due_ms"]

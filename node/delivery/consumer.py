@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from tarry.replication.state_machine.refusal import Reason, Refusal
+from tarry.proto.reasons import Reason
+from tarry.replication.state_machine.refusal import Refusal
 
 OUTGOING_BYTES_MAX: Final = 4 << 20
 """Of one call's answer; its last message may go beyond."""

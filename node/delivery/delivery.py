@@ -10,7 +10,8 @@ from tarry.node.delivery.failover_cursors import LEASES_TOLD_MAX
 from tarry.node.delivery.group import GroupDelivery
 from tarry.node.delivery.inherited import Inherited
 from tarry.proto import tarry_log_pb2 as log_pb
-from tarry.replication.state_machine.refusal import Reason, Refusal
+from tarry.proto.reasons import Reason
+from tarry.replication.state_machine.refusal import Refusal
 
 CLOSE_LOOK_MS: Final = 1_000
 """How often to look for groups that nobody uses any more."""

@@ -23,10 +23,11 @@ from tarry.node.delivery.ordering import Lanes
 from tarry.node.delivery.settlement import Settling
 from tarry.proto import tarry_consumer_pb2 as consumer_pb
 from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.proto.reasons import Reason
 from tarry.proto.tags import tag_mask
 from tarry.proto.tarry_message_pb2 import RetryReason
 from tarry.replication.state_machine.ready_queue import UnitsDamaged
-from tarry.replication.state_machine.refusal import Reason, Refusal
+from tarry.replication.state_machine.refusal import Refusal
 
 if TYPE_CHECKING:
     from tarry.node.delivery.context import Context

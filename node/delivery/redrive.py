@@ -17,18 +17,18 @@ from typing import Any, Final
 import numpy as np
 from google.protobuf.message import DecodeError, Message
 
-from tarry.node.delivery.retries import DEAD_LETTER_TOPIC, fitting, within_hours
-from tarry.node.edge.names import DEAD_LETTERS, RESERVED
+from tarry.node.delivery.retries import fitting, within_hours
 from tarry.node.repair.records import Damage
 from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.proto.dead_letters import DEAD_LETTERS, RESERVED, dead_letter_topic
 from tarry.proto.message_id import InvalidMessageId, MessageId
+from tarry.proto.reasons import Reason
 from tarry.proto.tarry_message_pb2 import Record, Retried
 from tarry.proto.tarry_operator_pb2 import RedriveRequest, RedriveResponse
-from tarry.replication.state_machine import misfires
 from tarry.replication.state_machine.machine import Machine
 from tarry.replication.state_machine.ordering import queue_of
 from tarry.replication.state_machine.ready_queue import ReadyQueue
-from tarry.replication.state_machine.refusal import Reason, Refusal
+from tarry.replication.state_machine.refusal import Refusal
 from tarry.replication.state_machine.schedule import DUE_MS_MAX
 from tarry.wheel.state import UnknownMessage
 
@@ -83,7 +83,7 @@ def read(record: bytes, offset: int, unit: np.void, request: RedriveRequest) -> 
 
 def believed(letter: Letter, queue: ReadyQueue, machine: Machine) -> bool:
     """Return whether applying can have placed the letter in the queue, rather than a producer."""
-    if queue.topic != DEAD_LETTER_TOPIC.format(group=letter.group, topic=letter.topic):
+    if queue.topic != dead_letter_topic(letter.topic, letter.group):
         return False
     wheel, origin = machine.wheel, letter.copy
     hour, global_index = np.array([[origin.hour], [origin.global_index]], dtype=np.uint32)
@@ -92,7 +92,7 @@ def believed(letter: Letter, queue: ReadyQueue, machine: Machine) -> bool:
     except UnknownMessage:
         return origin.hour < wheel.floor_hour and not wheel.units_in_hour(origin.hour)
     topic = machine.queues[int(queue_of(of)[0])].topic
-    return letter.topic in (topic, misfires.DEAD_LETTER_TOPIC.format(topic=topic))
+    return letter.topic in (topic, dead_letter_topic(topic))
 
 
 async def redrive(

@@ -14,12 +14,10 @@ from numpy.typing import NDArray
 
 from tarry.node.config import Delivery
 from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.proto.dead_letters import dead_letter_topic
 from tarry.proto.message_id import MessageId
 from tarry.proto.tarry_message_pb2 import Record, Retried, RetryReason
 from tarry.replication.state_machine.ready_queue import ReadyQueue
-
-DEAD_LETTER_TOPIC: Final = "dlq.{group}.{topic}"
-
 
 RETRY_BYTES: Final = 1 << 10
 """What a copy takes beside its record, at most: names and a history."""
@@ -119,7 +117,7 @@ def commands(
             tag_mask=units["tag_mask"][positions].astype("<u8").tobytes(),
             lane=units["lane"][positions].tobytes() if units["lane"].any() else b"",
             records=[bodies[p] for p in positions],
-            target_topic=DEAD_LETTER_TOPIC.format(group=group, topic=queue.topic) if dead else queue.topic,
+            target_topic=dead_letter_topic(queue.topic, group) if dead else queue.topic,
             target_group="" if dead else group,
             now_ms=now_ms,
             reason=reason,

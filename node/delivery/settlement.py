@@ -20,10 +20,11 @@ from tarry.node.delivery.in_flight import Batch
 from tarry.node.edge.grpc_status import UNKNOWN_OUTCOME
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.ledger.schema import Kind
+from tarry.proto.reasons import Reason
 from tarry.proto.tarry_message_pb2 import RetryReason
 from tarry.replication.state_machine.event_details import settled
 from tarry.replication.state_machine.ready_queue import ReadyQueue, UnitsDamaged
-from tarry.replication.state_machine.refusal import Reason, Refusal
+from tarry.replication.state_machine.refusal import Refusal
 
 if TYPE_CHECKING:
     from tarry.node.delivery.context import Context

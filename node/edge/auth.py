@@ -9,7 +9,8 @@ from typing import Any
 
 from tarry.node.config import Token
 from tarry.node.edge.grpc_types import CallContext, metadata_value
-from tarry.replication.state_machine.refusal import Reason, Refusal
+from tarry.proto.reasons import Reason
+from tarry.replication.state_machine.refusal import Refusal
 
 
 class Right(StrEnum):

@@ -20,7 +20,8 @@ from tarry.node.config import Connections
 from tarry.node.edge.grpc_status import abort
 from tarry.node.edge.grpc_types import CallContext, MethodHandler, ServiceHandler
 from tarry.node.failures import CallErrors
-from tarry.replication.state_machine.refusal import Reason, Refusal
+from tarry.proto.reasons import Reason
+from tarry.replication.state_machine.refusal import Refusal
 
 Admit: TypeAlias = Callable[[str, Any], Refusal | None]
 """From a method's path and the call's metadata: why the caller may not call."""

@@ -9,7 +9,8 @@ import grpc
 
 from tarry.node.edge.grpc_status import DETAILS_KEY, refusal_in
 from tarry.node.edge.grpc_types import CallContext, metadata_value
-from tarry.replication.state_machine.refusal import Reason, Refusal
+from tarry.proto.reasons import Reason
+from tarry.replication.state_machine.refusal import Refusal
 
 FORWARDED_KEY: Final = "tarry-forwarded"
 """Metadata of a forwarded call: it is not forwarded again."""

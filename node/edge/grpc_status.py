@@ -9,7 +9,8 @@ from google.protobuf import any_pb2, duration_pb2
 from google.rpc import error_details_pb2, status_pb2
 
 from tarry.node.edge.grpc_types import CallContext
-from tarry.replication.state_machine.refusal import Reason, Refusal
+from tarry.proto.reasons import Reason
+from tarry.replication.state_machine.refusal import Refusal
 
 DOMAIN: Final = "tarry"
 DETAILS_KEY: Final = "grpc-status-details-bin"

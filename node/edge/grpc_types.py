@@ -7,7 +7,8 @@ from typing import Any, TypeAlias, TypeVar
 import grpc
 from google.protobuf.message import DecodeError, Message
 
-from tarry.replication.state_machine.refusal import Reason, Refusal
+from tarry.proto.reasons import Reason
+from tarry.replication.state_machine.refusal import Refusal
 
 CallContext: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 MethodHandler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"

@@ -15,9 +15,10 @@ import grpc
 from tarry.node.edge.forwarding import FORWARDED_KEY, Forwarding
 from tarry.node.edge.grpc_status import UNKNOWN_OUTCOME, abort
 from tarry.node.edge.grpc_types import CallContext, MethodHandler, metadata_value
+from tarry.proto.reasons import Reason
 from tarry.replication.errors import NotLeader, Overloaded, Unknown
 from tarry.replication.state_machine.ready_queue import UnitsDamaged
-from tarry.replication.state_machine.refusal import Reason, Refusal
+from tarry.replication.state_machine.refusal import Refusal
 
 Answer: TypeAlias = bytes | Refusal
 Local: TypeAlias = Callable[[bytes, CallContext], Awaitable[Answer]]

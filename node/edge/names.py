@@ -7,15 +7,12 @@ from functools import lru_cache
 from typing import Final
 
 from tarry.node.config import Limits
+from tarry.proto.dead_letters import DEAD_LETTERS, MISFIRED
+from tarry.proto.reasons import Reason
 from tarry.replication.state_machine.queues import Queues
-from tarry.replication.state_machine.refusal import Reason, Refusal
+from tarry.replication.state_machine.refusal import Refusal
 
 NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
-DEAD_LETTERS: Final = "dlq."
-RESERVED: Final = "tarry."
-"""What the names of properties begin with that only the cluster sets."""
-MISFIRED: Final = "misfired"
-"""Stands for a group in the name of the topic that misfired messages go to."""
 
 
 @lru_cache(maxsize=4096)

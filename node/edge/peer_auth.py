@@ -16,7 +16,8 @@ import structlog
 from tarry.node.config import Tls
 from tarry.node.edge.grpc_status import abort
 from tarry.node.edge.grpc_types import CallContext, metadata_value
-from tarry.replication.state_machine.refusal import Reason, Refusal
+from tarry.proto.reasons import Reason
+from tarry.replication.state_machine.refusal import Refusal
 from tarry.replication.transport.interface import PeerGate
 
 log = structlog.get_logger()

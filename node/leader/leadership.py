@@ -26,6 +26,7 @@ from tarry.node.leader.wait import LeaderWait
 from tarry.node.ledger.ledger import Ledger
 from tarry.node.repair.records import Damage
 from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.proto.reasons import Reason
 from tarry.replication.driver.driver import Driver
 from tarry.replication.errors import Overloaded
 from tarry.replication.loop_holds import Holds
@@ -33,7 +34,7 @@ from tarry.replication.state_machine import commands as command_codec
 from tarry.replication.state_machine.command_costs import cost_us
 from tarry.replication.state_machine.machine import Machine
 from tarry.replication.state_machine.ready_queue import UnitsDamaged
-from tarry.replication.state_machine.refusal import Reason, Refusal
+from tarry.replication.state_machine.refusal import Refusal
 
 log = structlog.get_logger()
 

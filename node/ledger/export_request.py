@@ -8,8 +8,9 @@ from typing import Final
 from tarry.node.ledger.writer import Disk
 from tarry.proto.ledger.schema import Kind
 from tarry.proto.ledger.segment import Closed, OpenSegment
+from tarry.proto.reasons import Reason
 from tarry.proto.tarry_operator_pb2 import ExportLedgerRequest
-from tarry.replication.state_machine.refusal import Reason, Refusal
+from tarry.replication.state_machine.refusal import Refusal
 
 INDEX_MAX: Final = 2**63 - 1
 

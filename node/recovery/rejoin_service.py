@@ -13,9 +13,10 @@ from tarry.node.edge.leader_calls import refusal_of
 from tarry.node.edge.peer_auth import Peers
 from tarry.node.recovery.rejoin import SERVICE
 from tarry.proto import tarry_peer_pb2 as pb
+from tarry.proto.reasons import Reason
 from tarry.replication.driver.driver import Driver
 from tarry.replication.errors import MembershipRefused, NotLeader, Overloaded, Unknown
-from tarry.replication.state_machine.refusal import Reason, Refusal
+from tarry.replication.state_machine.refusal import Refusal
 from tarry.replication.status import loses_quorum
 
 

@@ -28,9 +28,10 @@ from tarry.node.edge.request_bytes import OVERHEAD_BYTES
 from tarry.node.services.subscribing import Joining
 from tarry.proto import tarry_consumer_pb2 as pb
 from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.proto.reasons import Reason
 from tarry.replication.loop_holds import Holds
 from tarry.replication.state_machine.ready_queue import UnitsDamaged
-from tarry.replication.state_machine.refusal import Reason, Refusal
+from tarry.replication.state_machine.refusal import Refusal
 
 SERVICE: Final = "tarry.v1.ConsumerService"
 SUBSCRIBE: Final = pb.ConsumeRequest.SUBSCRIBE_FIELD_NUMBER

@@ -14,8 +14,9 @@ from tarry.node.edge.grpc_types import CallContext, MethodHandler, parse
 from tarry.node.ledger.export_request import check, sources
 from tarry.node.ledger.ledger import Ledger
 from tarry.proto import tarry_operator_pb2 as pb
+from tarry.proto.reasons import Reason
 from tarry.replication.blocking import in_thread
-from tarry.replication.state_machine.refusal import Reason, Refusal
+from tarry.replication.state_machine.refusal import Refusal
 
 
 def _reader() -> Any:

@@ -11,9 +11,10 @@ from tarry.node.edge.grpc_types import CallContext, MethodHandler, parse
 from tarry.node.edge.leader_calls import Answer, LeaderCalls
 from tarry.node.recovery.rejoin_service import ADD_DEADLINE_MS
 from tarry.proto import tarry_operator_pb2 as pb
+from tarry.proto.reasons import Reason
 from tarry.replication.driver.driver import Driver
 from tarry.replication.errors import MembershipRefused, NotLeader, TransferRefused
-from tarry.replication.state_machine.refusal import Reason, Refusal
+from tarry.replication.state_machine.refusal import Refusal
 from tarry.replication.status import loses_quorum
 
 TRANSFER_DEADLINE_MS: Final = 5_000

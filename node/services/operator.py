@@ -24,12 +24,13 @@ from tarry.node.services.member_admin import MemberCalls
 from tarry.node.services.topic_admin import TopicCalls
 from tarry.node.services.topic_status import TopicStatuses
 from tarry.proto import tarry_operator_pb2 as pb
+from tarry.proto.reasons import Reason
 from tarry.replication.blocking import in_thread
 from tarry.replication.driver.driver import Driver
 from tarry.replication.errors import TransferRefused
 from tarry.replication.loop_holds import Holds
 from tarry.replication.state_machine.machine import Machine
-from tarry.replication.state_machine.refusal import Reason, Refusal
+from tarry.replication.state_machine.refusal import Refusal
 from tarry.replication.status import PeerStatus
 
 SERVICE: Final = "tarry.v1.OperatorService"

@@ -26,6 +26,7 @@ from tarry.node.services.schedule_request import Intake, body_too_large
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto import tarry_producer_pb2 as pb
 from tarry.proto.message_id import InvalidMessageId, MessageId
+from tarry.proto.reasons import Reason
 from tarry.proto.tarry_message_pb2 import MessageState, Record, Retried
 from tarry.replication.driver.driver import Driver
 from tarry.replication.loop_holds import Holds
@@ -34,7 +35,7 @@ from tarry.replication.state_machine.command_costs import cost_us
 from tarry.replication.state_machine.machine import Machine
 from tarry.replication.state_machine.ordering import queue_of
 from tarry.replication.state_machine.outcomes import Cancelled
-from tarry.replication.state_machine.refusal import Reason, Refusal
+from tarry.replication.state_machine.refusal import Refusal
 from tarry.replication.state_machine.schedule import Repeated, Scheduled
 from tarry.wheel.grouping import portions
 from tarry.wheel.state import CancelOutcome, UnknownMessage

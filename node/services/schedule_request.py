@@ -20,13 +20,15 @@ from numpy.typing import NDArray
 
 from tarry.node.config import Limits
 from tarry.node.edge.field_count import more_fields
-from tarry.node.edge.names import DEAD_LETTERS, RESERVED, check_topic
+from tarry.node.edge.names import check_topic
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto import tarry_producer_pb2 as producer_pb
+from tarry.proto.dead_letters import DEAD_LETTERS, RESERVED
+from tarry.proto.reasons import Reason
 from tarry.proto.tags import tag_mask
 from tarry.proto.tarry_message_pb2 import Record
 from tarry.replication.state_machine.ordering import lane_of
-from tarry.replication.state_machine.refusal import Reason, Refusal
+from tarry.replication.state_machine.refusal import Refusal
 from tarry.wheel.grouping import portions
 
 PRODUCER_CHARS_MAX: Final = 64

@@ -15,12 +15,13 @@ from tarry.node.edge.leader_calls import refusal_of
 from tarry.node.edge.names import check_group, check_name, check_topic, no_more_queues, unknown_topic
 from tarry.proto import tarry_consumer_pb2 as pb
 from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.proto.reasons import Reason
 from tarry.replication.driver.driver import Driver
 from tarry.replication.errors import NotLeader, Overloaded, Unknown
 from tarry.replication.state_machine import commands as command_codec
 from tarry.replication.state_machine.outcomes import Subscribed
 from tarry.replication.state_machine.queues import Queues
-from tarry.replication.state_machine.refusal import Reason, Refusal
+from tarry.replication.state_machine.refusal import Refusal
 
 NAME_CHARS_MAX: Final = 100
 QUEUES_HELD_MAX: Final = 16

@@ -20,6 +20,7 @@ from tarry.node.edge.names import check_group, check_name, check_topic, no_more_
 from tarry.node.repair.records import Damage
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto import tarry_operator_pb2 as pb
+from tarry.proto.reasons import Reason
 from tarry.proto.tarry_consumer_pb2 import StartAt
 from tarry.replication.driver.driver import Driver
 from tarry.replication.errors import NotLeader, Overloaded, Unknown
@@ -28,7 +29,7 @@ from tarry.replication.state_machine.administration import Changed
 from tarry.replication.state_machine.command_costs import cost_us
 from tarry.replication.state_machine.machine import Machine
 from tarry.replication.state_machine.ready_queue import ReadyQueue, UnitsDamaged
-from tarry.replication.state_machine.refusal import Reason, Refusal
+from tarry.replication.state_machine.refusal import Refusal
 
 R = TypeVar("R", bound=Message)
 

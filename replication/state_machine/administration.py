@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.proto.reasons import Reason
 from tarry.replication.state_machine.queues import Queues
 from tarry.replication.state_machine.ready_queue import ReadyQueue
-from tarry.replication.state_machine.refusal import Reason, Refusal
+from tarry.replication.state_machine.refusal import Refusal
 from tarry.wheel.state import HOUR_MS
 from tarry.wheel.wheel import Wheel
 

@@ -11,9 +11,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from tarry.proto.reasons import Reason
 from tarry.replication.state_machine.producer_answers import Bounds
 from tarry.replication.state_machine.queues import Queues
-from tarry.replication.state_machine.refusal import Reason, Refusal
+from tarry.replication.state_machine.refusal import Refusal
 from tarry.wheel.capacity import full_second
 from tarry.wheel.wheel import Wheel
 

@@ -11,7 +11,8 @@ from typing import Any, Final
 from google.protobuf.message import Message
 
 from tarry.proto import tarry_log_pb2 as log_pb
-from tarry.replication.state_machine.refusal import Reason, Refusal
+from tarry.proto.reasons import Reason
+from tarry.replication.state_machine.refusal import Refusal
 from tarry.replication.state_machine.schedule import DUE_MS_MAX
 
 WIDTHS: Final[dict[type[Message], dict[str, int]]] = {

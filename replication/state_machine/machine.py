@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.ledger.schema import Kind
+from tarry.proto.reasons import Reason
 from tarry.replication.files import sync_path
 from tarry.replication.state_machine import command_validity, event_details
 from tarry.replication.state_machine import commands as command_codec
@@ -40,7 +41,7 @@ from tarry.replication.state_machine.outcomes import Acked, Cancelled, Outcome, 
 from tarry.replication.state_machine.producer_answers import Producers
 from tarry.replication.state_machine.queues import Queues
 from tarry.replication.state_machine.ready_queue import FileChanges
-from tarry.replication.state_machine.refusal import Reason, Refusal
+from tarry.replication.state_machine.refusal import Refusal
 from tarry.replication.state_machine.schedule import Scheduling, due_ms
 from tarry.wheel.state import CancelOutcome, Taken, WheelSettings, WheelState
 from tarry.wheel.wheel import Wheel

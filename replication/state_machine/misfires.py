@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tarry.proto.tarry_operator_pb2 import MisfirePolicy, TopicSettings
-
-DEAD_LETTER_TOPIC: Final = "dlq.misfired.{topic}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

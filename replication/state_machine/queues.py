@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.proto.dead_letters import dead_letter_topic
 from tarry.proto.ledger.schema import Kind
 from tarry.proto.tarry_consumer_pb2 import GroupStart, StartAt
 from tarry.replication.state_machine import ordering
@@ -18,7 +19,7 @@ from tarry.replication.state_machine.acknowledged import Acknowledged, Key
 from tarry.replication.state_machine.blocked_lanes import Blocked
 from tarry.replication.state_machine.checkpoint import group_part, queue_parts, queue_states
 from tarry.replication.state_machine.events import Event, Events
-from tarry.replication.state_machine.misfires import DEAD_LETTER_TOPIC, apart
+from tarry.replication.state_machine.misfires import apart
 from tarry.replication.state_machine.ready_queue import UNIT, Changes, FileChanges, ReadyQueue, UnitsDamaged
 from tarry.replication.state_machine.release_rate import Pace
 from tarry.replication.state_machine.segment_files import OpenFiles
@@ -315,7 +316,7 @@ class Queues:
             queue.drop_misfired(len(parts.dropped))
             self._expired(number, parts.dropped, now_ms, "MISFIRED")
         if len(parts.dead):
-            target = self.of(DEAD_LETTER_TOPIC.format(topic=queue.topic)).queue
+            target = self.of(dead_letter_topic(queue.topic)).queue
             self._expired(number, parts.dead, now_ms, "MISFIRED")
             self._tell(Kind.SCHEDULED, target, parts.dead, now_ms, detail="DEAD_LETTER")
             self._append(target, parts.dead, now_ms)

@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.ledger.schema import Kind
+from tarry.proto.reasons import Reason
 from tarry.replication.state_machine import admission, ordering, producer_answers
 from tarry.replication.state_machine.events import Event, Events
 from tarry.replication.state_machine.queues import Queues
-from tarry.replication.state_machine.refusal import Reason, Refusal
+from tarry.replication.state_machine.refusal import Refusal
 from tarry.wheel.grouping import distinct
 from tarry.wheel.state import HOUR_MS, Appended
 from tarry.wheel.wheel import Wheel

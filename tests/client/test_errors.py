@@ -11,7 +11,7 @@ from grpc import aio
 from tarry.client import errors
 from tarry.client.cluster.calls import pause_s
 from tarry.client.errors import error_of_call, error_of_status
-from tarry.replication.state_machine.refusal import Reason
+from tarry.proto.reasons import Reason
 
 
 def status(

@@ -32,11 +32,12 @@ from tarry.node.services.schedule_request import Intake
 from tarry.proto import tarry_consumer_pb2 as pb
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto import tarry_producer_pb2 as producer_pb
+from tarry.proto.reasons import Reason
 from tarry.proto.tarry_message_pb2 import Record, Retried
 from tarry.replication.state_machine import commands as command_codec
 from tarry.replication.state_machine.machine import Machine, MachineSettings
 from tarry.replication.state_machine.ordering import queue_of
-from tarry.replication.state_machine.refusal import Reason, Refusal
+from tarry.replication.state_machine.refusal import Refusal
 from tarry.wheel.state import MessageState
 
 TOPIC, GROUP = "t", "g"

@@ -25,8 +25,9 @@ from tarry.node.services.schedule_request import Intake
 from tarry.node.services.subscribing import Joining
 from tarry.proto import tarry_consumer_pb2 as pb
 from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.proto.reasons import Reason
 from tarry.replication.loop_holds import Holds
-from tarry.replication.state_machine.refusal import Reason, Refusal
+from tarry.replication.state_machine.refusal import Refusal
 from tests.node.group_in_process import GROUP, TOPIC, Group
 from tests.node.group_play import pass_ms, play
 from tests.simulation.edge import Context, StreamEnded

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from tarry.node.config import Delivery, Limits
 from tarry.node.delivery.redrive import redrive
-from tarry.node.delivery.retries import DEAD_LETTER_TOPIC
 from tarry.proto import tarry_consumer_pb2 as pb
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto import tarry_operator_pb2 as operator_pb
+from tarry.proto.dead_letters import dead_letter_topic
 from tarry.proto.message_id import MessageId
 from tarry.proto.tarry_consumer_pb2 import GroupStart
 from tarry.proto.tarry_message_pb2 import Record, Retried
@@ -192,7 +192,7 @@ def test_redriving_letters_of_thousands_of_hours() -> None:
         await until(lambda: stream.received == hours)
         nack = pb.Nack(request=1, queue=queue.queue, offset=range(hours), delay_ms=0)
         await stream.asked(pb.ConsumeRequest(nack=nack))
-        letters = lead.machine.queues.of(DEAD_LETTER_TOPIC.format(group=GROUP, topic=TOPIC))
+        letters = lead.machine.queues.of(dead_letter_topic(TOPIC, GROUP))
         await until(lambda: letters.units == hours)
         request = operator_pb.RedriveRequest(topic=letters.topic)
         damage, now_ms = lead.node._core.damage, lead.node.time.now_ms

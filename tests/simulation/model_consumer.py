@@ -8,8 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tarry.client.consumers.unsettled import AckOutcome, Hand, Verdict
-from tarry.node.edge.names import DEAD_LETTERS
 from tarry.proto import tarry_consumer_pb2 as pb
+from tarry.proto.dead_letters import DEAD_LETTERS
 from tarry.proto.tarry_message_pb2 import Record
 from tests.simulation.edge import StreamEnded
 from tests.simulation.ledger import Given

@@ -12,9 +12,10 @@ from tarry.node.edge.leader_calls import Answer
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto import tarry_producer_pb2 as pb
 from tarry.proto.message_id import MessageId
+from tarry.proto.reasons import Reason
 from tarry.proto.tags import tag_mask
 from tarry.proto.tarry_message_pb2 import Record
-from tarry.replication.state_machine.refusal import Reason, Refusal
+from tarry.replication.state_machine.refusal import Refusal
 from tests.simulation.checker import Violation
 from tests.simulation.edge import StreamEnded
 from tests.simulation.ledger import Told, is_red

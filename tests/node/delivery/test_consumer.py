@@ -3,7 +3,8 @@
 import asyncio
 
 from tarry.node.delivery.consumer import ANSWERS_BYTES_MAX, OUTGOING_BYTES_MAX, Consumer, PolledFilter
-from tarry.replication.state_machine.refusal import Reason, Refusal
+from tarry.proto.reasons import Reason
+from tarry.replication.state_machine.refusal import Refusal
 
 
 def consumer() -> Consumer:

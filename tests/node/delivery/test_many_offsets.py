@@ -12,7 +12,8 @@ from tarry.node.config import NodeConfig
 from tarry.node.delivery.offset_pieces import PIECE_OFFSETS, Pieces
 from tarry.node.services.subscribing import QUEUES_HELD_MAX, Joining
 from tarry.proto import tarry_consumer_pb2 as pb
-from tarry.replication.state_machine.refusal import Reason, Refusal
+from tarry.proto.reasons import Reason
+from tarry.replication.state_machine.refusal import Refusal
 
 
 def joining() -> Joining:

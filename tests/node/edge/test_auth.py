@@ -9,7 +9,7 @@ import pytest
 from tarry.node.config import Token
 from tarry.node.edge.auth import Authorizer, Right, unknown_node
 from tarry.node.edge.connection_limits import HEALTH_CHECK, admits_health
-from tarry.replication.state_machine.refusal import Reason
+from tarry.proto.reasons import Reason
 
 TOKENS = {
     "shop": Token(produce=["orders", "mail.*"], consume=["bills"]),

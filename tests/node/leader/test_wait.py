@@ -13,8 +13,9 @@ from tarry.node.edge.forwarding import Forwarding
 from tarry.node.edge.grpc_types import CallContext
 from tarry.node.edge.leader_calls import Answer, LeaderCalls
 from tarry.node.leader.wait import LeaderWait
+from tarry.proto.reasons import Reason
 from tarry.replication.errors import NotLeader
-from tarry.replication.state_machine.refusal import Reason, Refusal
+from tarry.replication.state_machine.refusal import Refusal
 
 PATIENCE_S = 60
 NOBODY = Refusal(Reason.NO_LEADER, "nobody", retry_ms=100)

@@ -12,8 +12,9 @@ import pytest
 
 from tarry.node.ledger.export import export
 from tarry.node.ledger.export_request import Place, check, sources
+from tarry.proto.reasons import Reason
 from tarry.proto.tarry_operator_pb2 import ExportLedgerRequest, ExportLedgerResponse
-from tarry.replication.state_machine.refusal import Reason, Refusal
+from tarry.replication.state_machine.refusal import Refusal
 from tests.node.replica import Replica
 from tests.replication.commands import NOW_MS, ack, release, schedule
 

@@ -14,11 +14,12 @@ from tarry.node.config import CLASSIC_DELAY_LEVELS_MS, Limits
 from tarry.node.edge.names import no_more_queues
 from tarry.node.services.schedule_request import Intake, body_too_large
 from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.proto.reasons import Reason
 from tarry.proto.tarry_message_pb2 import Record
 from tarry.proto.tarry_producer_pb2 import ScheduleBatchRequest, ScheduleRequest
 from tarry.replication.state_machine.ordering import lane_of
 from tarry.replication.state_machine.queues import Queues
-from tarry.replication.state_machine.refusal import Reason, Refusal
+from tarry.replication.state_machine.refusal import Refusal
 
 NOW_MS = 1_795_000_000_000
 LIMITS = Limits(

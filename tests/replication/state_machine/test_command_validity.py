@@ -6,9 +6,9 @@ import pytest
 from google.protobuf.descriptor import FieldDescriptor
 
 from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.proto.reasons import Reason
 from tarry.replication.state_machine.command_validity import refusal
 from tarry.replication.state_machine.commands import PAYLOADS
-from tarry.replication.state_machine.refusal import Reason
 from tarry.replication.state_machine.schedule import DUE_MS_MAX
 
 COLUMNS = [

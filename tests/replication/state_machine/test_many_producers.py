@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.proto.reasons import Reason
 from tarry.replication.state_machine.machine import Machine, MachineSettings
 from tarry.replication.state_machine.producer_answers import FORGOTTEN_AT_ONCE_MAX, PRODUCERS_KEPT
-from tarry.replication.state_machine.refusal import Reason, Refusal
+from tarry.replication.state_machine.refusal import Refusal
 from tarry.replication.state_machine.schedule import Repeated, Scheduled
 from tests.replication.commands import NOW_MS, admin, schedule
 
