@@ -13,11 +13,11 @@ earlier runs, for their global indices are larger: a stable merge of the runs' h
 from __future__ import annotations
 
 from bisect import bisect_right, insort
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, TypeAlias
+from collections.abc import Iterator, Sequence
+from itertools import repeat
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tarry.wheel.grouping import groups
 from tarry.wheel.state import HOUR_MS, SECOND_MS, Rows, Taken
@@ -29,8 +29,9 @@ NOTHING: Final[Rows] = np.empty(0, ENTRY)
 _RUN_MESSAGES: Final = 32_768
 """Of what has come for a second that is loaded: so many are sorted together, in some 2 ms."""
 _FRESH_PARTS_MAX: Final = 512
-
-Places: TypeAlias = NDArray[np.uint16]
+_GATHERED_MESSAGES: Final = 512
+"""For each run, that are merged at once at least."""
+_BYTES: Final = np.dtype((np.void, ENTRY.itemsize))
 
 
 def by_due(entries: Rows) -> Rows:
@@ -69,25 +70,35 @@ class _Second:
         """All of them, in no order."""
         return np.concatenate((*self.runs, *self._fresh))
 
-    def head(self, until_ms: int, limit: int) -> tuple[Rows, Places | None]:
-        """The first entries due by `until_ms`, at most `limit`; the run of each, where there are several."""
+    def head(self, until_ms: int, limit: int) -> Rows:
+        """Return the first entries due by `until_ms`, at most `limit`; the first run begins with them."""
         self._sort_fresh()
-        first = _due_by(self.runs[0], until_ms, limit)
+        head = _due_by(self.runs[0], until_ms, limit)
         if len(self.runs) == 1:
-            return first, None
-        if len(first) == limit and int(first["due_ms"][-1]) <= min(map(_earliest, self.runs[1:])):
-            return first, np.zeros(limit, np.uint16)
-        sizes = _shares([run["due_ms"].data for run in self.runs], until_ms, limit)
-        parts = [run[:size] for run, size in zip(self.runs, sizes, strict=True)]
-        places = np.repeat(np.arange(len(sizes), dtype=np.uint16), sizes)
-        entries = np.concatenate(parts)
-        order = np.argsort(entries["due_ms"], kind="stable")
-        return entries.take(order), places[order]
+            return head
+        later_ms = min(map(_earliest, self.runs[1:]))
+        whole = len(head) == limit or later_ms > until_ms
+        if whole and (len(head) == 0 or int(head["due_ms"][-1]) <= later_ms):
+            return head
+        self._gather(max(limit, _GATHERED_MESSAGES * len(self.runs)))
+        return _due_by(self.runs[0], until_ms, limit)
 
-    def drop(self, counts: Iterable[int]) -> None:
-        """Forget so many of each run."""
-        rests = [run[count:] for run, count in zip(self.runs, counts, strict=True)]
-        self.runs = [run for run in rests if len(run)] or rests[:1]
+    def _gather(self, limit: int) -> None:
+        """Move the first `limit` entries of all runs to the first run.
+
+        Each run costs as much as some hundred messages, so several slices are merged at once.
+        """
+        sizes = _shares([run["due_ms"].data for run in self.runs], limit)
+        sizes[0] = len(self.runs[0])  # so that there are never more runs than before
+        first = by_due(_joined([run[:size] for run, size in zip(self.runs, sizes, strict=True) if size]))
+        rests = [run[size:] for run, size in zip(self.runs, sizes, strict=True) if size < len(run)]
+        self.runs = [first, *rests]
+
+    def drop(self, count: int) -> None:
+        """Forget the first `count` of what `head` last returned."""
+        self.runs[0] = self.runs[0][count:]
+        if len(self.runs[0]) == 0 and len(self.runs) > 1:
+            del self.runs[0]
         heads = [_earliest(part) for part in (*self.runs, *self._fresh) if len(part)]
         self.first_due_ms = min(heads, default=self.first_due_ms)
 
@@ -104,14 +115,13 @@ class _Second:
 class NearQueue:
     """Loaded seconds. `end` is the first second that is not."""
 
-    __slots__ = ("_order", "_seconds", "_shown", "count", "end")
+    __slots__ = ("_order", "_seconds", "count", "end")
 
     def __init__(self, end: int) -> None:
         self.end = end
         self.count = 0
         self._seconds: dict[int, _Second] = {}
         self._order: list[int] = []
-        self._shown: Places | None = None  # the run of each that ``head`` has shown
 
     def load(self, end: int, entries: Rows) -> None:
         """Take in everything pending from this end to the next, by global index."""
@@ -151,15 +161,14 @@ class NearQueue:
         """
         if not self._order:
             return NOTHING
-        entries, self._shown = self._seconds[self._order[0]].head(until_ms, limit)
-        return entries
+        return self._seconds[self._order[0]].head(until_ms, limit)
 
     def heads(self, until_ms: int, limit: int) -> Iterator[tuple[int, Rows]]:
         """The next entries due by `until_ms` in order of release, by seconds; together at most `limit`."""
         for second in self._order:
             if limit <= 0 or second * SECOND_MS > until_ms:
                 return
-            entries = self._seconds[second].head(until_ms, limit)[0]
+            entries = self._seconds[second].head(until_ms, limit)
             limit -= len(entries)
             yield second, entries
 
@@ -167,10 +176,7 @@ class NearQueue:
         """Forget the first `count` of what `head` last showed."""
         second = self._order[0]
         held = self._seconds[second]
-        if self._shown is None:
-            held.drop([count])
-        else:
-            held.drop(np.bincount(self._shown[:count], minlength=len(held.runs)).tolist())
+        held.drop(count)
         self.count -= count
         if len(held) == 0:
             del self._seconds[second], self._order[0]
@@ -201,20 +207,20 @@ def _due_by(entries: Rows, until_ms: int, limit: int) -> Rows:
     return entries[: bisect_right(entries["due_ms"].data, until_ms, 0, min(limit, len(entries)))]
 
 
-def _shares(due_ms: Sequence[memoryview], until_ms: int, limit: int) -> list[int]:
-    """How many of each run, sorted due times each, are among the first `limit` due by `until_ms`.
+def _shares(due_ms: Sequence[memoryview], limit: int) -> list[int]:
+    """Return how many of each run, sorted due times of one second, are among the first `limit` of all.
 
     Of a millisecond that not all have room of, those of the first runs.
     """
-    low = min((int(run[0]) for run in due_ms if len(run)), default=until_ms) - 1  # up to it there are too few
-    high = until_ms
-    ends = [bisect_right(run, high) for run in due_ms]
+    ends = list(map(len, due_ms))
     if sum(ends) <= limit:
         return ends
+    low = min(int(run[0]) for run in due_ms if len(run)) - 1  # up to it there are too few
+    high = low // SECOND_MS * SECOND_MS + 2 * SECOND_MS - 1
     before = [0] * len(due_ms)
     while high - low > 1:
         middle = (low + high) // 2
-        found = [bisect_right(run, middle) for run in due_ms]
+        found = list(map(bisect_right, due_ms, repeat(middle), before, ends))
         if sum(found) >= limit:
             high, ends = middle, found
         else:
@@ -224,6 +230,11 @@ def _shares(due_ms: Sequence[memoryview], until_ms: int, limit: int) -> list[int
         shares.append(first + min(left, end - first))
         left -= shares[-1] - first
     return shares
+
+
+def _joined(parts: list[Rows]) -> Rows:
+    """Concatenate entries as plain bytes: numpy compares the fields of each part otherwise, at some 5 us."""
+    return np.concatenate([part.view(_BYTES) for part in parts]).view(ENTRY)
 
 
 def _few(run: Rows, later: Rows) -> bool:

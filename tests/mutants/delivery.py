@@ -45,8 +45,8 @@ MUTANTS = (
     Mutant(
         "messages_arrive_unsorted",
         "messages are released out of the order of their due times",
-        '        order = np.argsort(entries["due_ms"], kind="stable")\n        return entries.take(order), places[order]',
-        "        order = np.arange(len(entries))\n        return entries.take(order), places[order]",
+        "        first = by_due(_joined(",
+        "        first = (_joined(",
         ("tests/wheel/test_order.py::test_many_messages_of_few_seconds_come_out_sorted_in_slices",),
     ),
     Mutant(

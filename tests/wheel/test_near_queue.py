@@ -72,3 +72,29 @@ def longest_s(crowd: Rows) -> float:
         queue.drop(len(queue.head(SECOND * 1_000 + 999, 10_000)))
         took_s.append(time.thread_time())
     return float(np.diff(took_s).max())
+
+
+def test_the_slices_of_one_commit_cost_no_more_for_the_size_of_their_second() -> None:
+    runs, slices = crowd_in_runs(120), 8  # 4 million messages
+    assert min(slices_s(runs, slices) for _ in range(turns.TRIES)) < turns.bound_s() / 2
+
+
+def crowd_in_runs(count: int) -> list[Rows]:
+    """Return a second's messages in so many runs, as a pass over the index finds them."""
+    rng, size = np.random.default_rng(4), 32_768
+    due_ms = np.sort(SECOND * 1_000 + rng.integers(0, 1_000, (count, size)))
+    return [entries(due_ms[run], run * size) for run in range(count)]
+
+
+def slices_s(runs: list[Rows], slices: int) -> float:
+    """Return the most CPU time of so many consecutive slices of 10,000, of 40."""
+    queue = NearQueue(SECOND)
+    queue.load_second(list(runs))
+    took_s, due_ms = [time.thread_time()], []
+    for _ in range(40):
+        head = queue.head(SECOND * 1_000 + 999, 10_000)
+        queue.drop(len(head))
+        took_s.append(time.thread_time())
+        due_ms.append(head["due_ms"].copy())
+    assert bool((np.diff(np.concatenate(due_ms)) >= 0).all())
+    return float(np.convolve(np.diff(took_s), np.ones(slices)).max())
