@@ -69,7 +69,6 @@ class Driver:
         run_blocking: RunBlocking | None = None,
         write_journal: RunBlocking | None = None,
         holds: Holds | None = None,
-        allow_unaudited_engine: bool = False,
     ) -> None:
         """`members`: addresses by node, of the cluster's first start; afterwards the journal's count. A node
         that is to join a running cluster is not among them.
@@ -77,10 +76,9 @@ class Driver:
         this node knows of it, for whom it elects.
         `run_blocking`: how disk work leaves the event loop, else a thread; `write_journal`: the journal's.
 
-        Raises StateMismatch, audit.NotAudited.
+        Raises StateMismatch, engine_audit.NotAudited.
         """
-        if not allow_unaudited_engine:
-            check_source()
+        check_source()
         self._journal = journal
         self._machine = machine
         self._transport = transport

@@ -175,7 +175,7 @@ def set_time(clock: Clock) -> None:
 
 
 def check_source() -> None:
-    """Raises audit.NotAudited unless the engine's source is the one that was read."""
+    """Raises engine_audit.NotAudited unless the installed engine is the audited one."""
     engine_audit.check(Path(pysyncobj.syncobj.__file__).parent)
 
 

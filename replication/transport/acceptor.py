@@ -14,6 +14,7 @@ import asyncio
 import errno
 import socket
 import ssl
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
@@ -40,16 +41,16 @@ def untold(_: Counter[str]) -> None:
     """Tell nobody."""
 
 
-class Entering(asyncio.Protocol):
-    """A connection that is to show its ticket."""
+class Entering(ABC, asyncio.Protocol):
+    """A connection that has not shown its ticket yet."""
 
     def __init__(self) -> None:
         self.entered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done once it has; cancelled where it never will."""
 
+    @abstractmethod
     def end(self) -> None:
         """Close the connection at once."""
-        raise NotImplementedError
 
 
 class Accepting:

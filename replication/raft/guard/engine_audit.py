@@ -1,4 +1,4 @@
-"""The engine is used only as the source that was read: its safety rests on details of it."""
+"""Refuses to run an engine whose source is not the audited one: the guards rest on its details."""
 
 from __future__ import annotations
 
@@ -21,12 +21,15 @@ AUDITED: Mapping[str, str] = {
 
 
 class NotAudited(Exception):
-    """Files of pysyncobj differ from those read. Install the exact version, or, knowing better, allow it
-    in the configuration (`allow_unaudited_engine`)."""
+    """Files of pysyncobj differ from the audited ones. Install exactly the version named."""
 
 
 def check(folder: Path, audited: Mapping[str, str] = AUDITED) -> None:
-    """Raises NotAudited."""
+    """Compare the files in the folder with the digests.
+
+    Raises:
+        NotAudited: a file differs, or is missing.
+    """
     differing = [name for name, digest in audited.items() if sha256(folder / name) != digest]
     if differing:
         raise NotAudited(f"pysyncobj {VERSION}: {', '.join(differing)}")
