@@ -37,13 +37,13 @@ from tarry.node.services.operator import OperatorService
 from tarry.node.services.producer import ProducerService
 from tarry.node.services.schedule_request import Intake
 from tarry.node.services.subscribing import Joining
+from tarry.proto.files import make_folder
 from tarry.proto.ledger.parquet import close_apart
 from tarry.proto.reasons import Reason
 from tarry.replication.blocking import in_thread
 from tarry.replication.clock import to_next
 from tarry.replication.driver.adaptive_writes import QuickDisk
 from tarry.replication.errors import TransferRefused
-from tarry.replication.files import make_folder
 from tarry.replication.journal.journal import Journal
 from tarry.replication.journal.lmdb_storage import LmdbStorage
 from tarry.replication.loop_holds import Holds

@@ -22,9 +22,9 @@ from tarry.node.edge.tls import channel_credentials
 from tarry.node.file_modes import keep_private
 from tarry.node.loop_watchdog import Collections, LongHolds
 from tarry.node.recovery.rejoin import Phase, Rejoining, interrupted, phase, set_aside
+from tarry.proto.files import make_folder
 from tarry.replication.driver.first_start import JournalLost
 from tarry.replication.driver.install_snapshot import StateMismatch
-from tarry.replication.files import make_folder
 from tarry.replication.journal.records import JournalDamaged
 from tarry.replication.loop_holds import Holds
 from tarry.replication.state_machine.checkpoint import CheckpointDamaged

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import lmdb
 
-from tarry.replication.files import make_folder, sync_path
+from tarry.proto.files import make_folder, sync_path
 
 DAMAGE: Final = (
     lmdb.BadTxnError,

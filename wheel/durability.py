@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
+from tarry.proto.files import sync_path
 from tarry.wheel.far_segment import segment_name
 from tarry.wheel.hour_partition import folder_name
 from tarry.wheel.state import WheelState
@@ -82,12 +83,12 @@ class Durability:
 
     def _sync_each(self, names: list[str], created: set[str]) -> None:
         for name in names:
-            _sync_path(self._folder / name / "delay.log")
-            _sync_path(self._folder / name / "delay.index")
+            sync_path(self._folder / name / "delay.log")
+            sync_path(self._folder / name / "delay.index")
             if name in created:
-                _sync_path(self._folder / name)
+                sync_path(self._folder / name)
         if created:
-            _sync_path(self._folder)
+            sync_path(self._folder)
 
     def sync_filesystem(self) -> bool:
         """Force the folder's whole file system to disk; False where this system cannot. Raises OSError."""
@@ -110,11 +111,3 @@ def _segments(state: WheelState) -> dict[int, int]:
 def _remove(dropped: list[int], deleted: set[int]) -> None:
     for one in deleted:
         dropped.remove(one)
-
-
-def _sync_path(path: Path) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

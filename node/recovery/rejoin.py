@@ -24,7 +24,7 @@ from tarry.node.edge.forwarding import Forwarding
 from tarry.node.edge.grpc_status import DETAILS_KEY, refusal_in
 from tarry.node.edge.grpc_types import metadata_value
 from tarry.proto import tarry_peer_pb2 as pb
-from tarry.replication.files import make_folder, sync_path
+from tarry.proto.files import make_folder, replace_file, sync_path
 from tarry.replication.state_machine.state_folder import NAME, POINTER
 
 log = structlog.get_logger()
@@ -98,11 +98,7 @@ def joined(data: Path) -> None:
 
 
 def _mark(data: Path, reached: Phase) -> None:
-    fresh = data / f"{MARK}.new"
-    fresh.write_text(reached)
-    sync_path(fresh)
-    fresh.replace(data / MARK)
-    sync_path(data)
+    replace_file(data / MARK, reached.encode())
 
 
 class Rejoining:

@@ -12,15 +12,15 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.abc import MetaPathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from tarry.proto.files import replace_file
 from tarry.proto.ledger.schema import STRINGS, VERSION, Manifest, stem
-from tarry.proto.ledger.segment import Closed, OpenSegment, sync_folder
+from tarry.proto.ledger.segment import Closed, OpenSegment
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -151,8 +151,8 @@ def _close(left: OpenSegment, now_ms: int) -> Closed:
         filtered=left.filtered,
     )
     folder.mkdir(parents=True, exist_ok=True)
-    _write(folder / f"{name}.parquet", data)
-    _write(folder / f"{name}.json", json.dumps(manifest).encode())
+    replace_file(folder / f"{name}.parquet", memoryview(data))
+    replace_file(folder / f"{name}.json", json.dumps(manifest).encode())
     left.path.unlink()
     return folder / f"{name}.parquet", manifest
 
@@ -174,21 +174,6 @@ def _row_groups(left: OpenSegment) -> Iterator[pa.Table]:
 
 def _date(at_ms: int) -> str:
     return datetime.fromtimestamp(at_ms / 1000, UTC).date().isoformat()
-
-
-def _write(path: Path, data: bytes | pa.Buffer) -> None:
-    side = path.with_name(f".{path.name}.tmp")
-    try:
-        with side.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        side.replace(path)
-    except OSError:
-        with suppress(OSError):
-            side.unlink(missing_ok=True)
-        raise
-    sync_folder(path.parent)
 
 
 if __name__ == "__main__":

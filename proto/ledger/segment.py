@@ -24,6 +24,7 @@ from typing import Final, TypeAlias
 
 import google_crc32c
 
+from tarry.proto.files import sync_path
 from tarry.proto.ledger.schema import Manifest
 
 _FRAME: Final = struct.Struct("<IIqI")
@@ -80,9 +81,8 @@ class OpenSegment:
     def sync(self) -> None:
         """Make what was written last over a power cut. Raises OSError."""
         if self.dirty:
-            with self.path.open("rb") as file:
-                os.fsync(file.fileno())
-            sync_folder(self.path.parent)
+            sync_path(self.path)
+            sync_path(self.path.parent)
             self.dirty = False
 
     def payloads(self) -> Iterator[bytes]:
@@ -148,12 +148,3 @@ def _frames(path: Path) -> Iterator[tuple[bytes, tuple[int, int], int]]:
             return
         at += size
         yield payload, (covered, rows), at
-
-
-def sync_folder(folder: Path) -> None:
-    """Make a folder's names last over a power cut."""
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -6,12 +6,8 @@ read: each is proven by its index unit whenever it is, so a damaged one is known
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
-
-import google_crc32c
 
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.replication.state_machine.checkpoint import queue_states
@@ -19,8 +15,7 @@ from tarry.replication.state_machine.ready_queue import UnitsDamaged, scan
 from tarry.wheel.delay_log import UNIT_BYTES
 from tarry.wheel.far_segment import FAR_UNIT_BYTES, segment_name
 from tarry.wheel.hour_partition import folder_name
-
-READ_BYTES: Final = 4 << 20
+from tarry.wheel.index_checksum import checksum
 
 
 @dataclass(slots=True)
@@ -63,13 +58,3 @@ def damage_in(root: Path, written: bytes) -> StateDamage:
         if found:
             damage.queues.append(UnitsDamaged(queue.queue, queue.topic, found))
     return damage
-
-
-def checksum(path: Path, size_bytes: int) -> int:
-    """Return the crc32c of the beginning of a file. Raises OSError."""
-    crc = 0
-    with path.open("rb", buffering=0) as file:
-        for offset in range(0, size_bytes, READ_BYTES):
-            part = os.pread(file.fileno(), min(READ_BYTES, size_bytes - offset), offset)
-            crc = google_crc32c.extend(crc, part)
-    return int(crc)

@@ -19,7 +19,7 @@ from google.protobuf.message import DecodeError
 
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.replication.blocking import RunBlocking, in_thread
-from tarry.replication.snapshot.state_damage import StateDamage, checksum, damage_in
+from tarry.replication.snapshot.state_damage import StateDamage, damage_in
 from tarry.replication.snapshot.transfer import Manifest, SnapshotFailed, SnapshotFile
 from tarry.replication.state_machine.checkpoint import StateStore
 from tarry.replication.state_machine.machine import Machine
@@ -29,6 +29,7 @@ from tarry.replication.state_machine.state_folder import StateFolder
 from tarry.wheel.delay_log import UNIT_BYTES
 from tarry.wheel.far_segment import FAR_UNIT_BYTES, segment_name
 from tarry.wheel.hour_partition import folder_name
+from tarry.wheel.index_checksum import checksum
 
 CHECKPOINT_NAME: Final = "checkpoint.bin"
 

@@ -23,9 +23,9 @@ from google.protobuf.message import Message
 from numpy.typing import NDArray
 
 from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.proto.files import sync_path
 from tarry.proto.ledger.schema import Kind
 from tarry.proto.reasons import Reason
-from tarry.replication.files import sync_path
 from tarry.replication.state_machine import command_validity, event_details
 from tarry.replication.state_machine import commands as command_codec
 from tarry.replication.state_machine.administration import Administration

@@ -12,7 +12,7 @@ import shutil
 from pathlib import Path
 from typing import Final
 
-from tarry.replication.files import make_folder, sync_path
+from tarry.proto.files import make_folder, replace_file, sync_path
 
 POINTER: Final = "current"
 NAME: Final = re.compile(r"state-(\d+)")
@@ -62,11 +62,7 @@ class StateFolder:
         self._point()
 
     def _point(self) -> None:
-        fresh = self._root / f"{POINTER}.new"
-        fresh.write_text(self.path.name)
-        sync_path(fresh)
-        fresh.replace(self._root / POINTER)
-        sync_path(self._root)
+        replace_file(self._root / POINTER, self.path.name.encode())
 
     def _remove_others(self) -> None:
         for path in self._root.iterdir():

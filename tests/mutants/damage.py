@@ -213,14 +213,14 @@ MUTANTS = (
     Mutant(
         "names_of_new_hours_are_not_synced",
         "an hour's folder goes with the power",
-        "        if created:\n            _sync_path(self._folder)\n",
+        "        if created:\n            sync_path(self._folder)\n",
         "",
         ("tests/wheel/test_recovery.py::test_where_all_cannot_be_forced_at_once_each_file_is",),
     ),
     Mutant(
         "names_of_new_files_are_not_synced",
         "an hour's files go with the power",
-        "                _sync_path(self._folder / name)\n",
+        "                sync_path(self._folder / name)\n",
         "                pass\n",
         ("tests/wheel/test_recovery.py::test_where_all_cannot_be_forced_at_once_each_file_is",),
     ),

@@ -210,8 +210,8 @@ MUTANTS = (
     Mutant(
         "the_swap_of_states_is_not_synced",
         "a power loss brings the old state back under the new journal",
-        "        fresh.replace(self._root / POINTER)\n        sync_path(self._root)",
-        "        fresh.replace(self._root / POINTER)",
+        "        fresh.replace(path)\n",
+        "        fresh.replace(path)\n        return\n",
         ("tests/simulation/test_torn_state.py::test_a_state_that_has_been_installed_outlasts_power_losses",),
     ),
     Mutant(
