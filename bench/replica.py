@@ -12,6 +12,7 @@ from pathlib import Path
 
 import grpc.aio
 
+from tarry.replication.clock import SystemClock
 from tarry.replication.driver.driver import Driver
 from tarry.replication.journal.journal import Batch, Journal
 from tarry.replication.journal.lmdb_storage import LmdbStorage
@@ -47,16 +48,6 @@ class Counted(LmdbStorage):
         super().write(batch)
 
 
-class Seconds:
-    """The clock as a node has it."""
-
-    def monotonic(self) -> float:
-        return time.clock_gettime(time.CLOCK_BOOTTIME)
-
-    def wall_ms(self) -> int:
-        return time.time_ns() // 1_000_000
-
-
 class Replica:
     """One replica in this process, which does what its standard input says, a JSON line each."""
 
@@ -73,7 +64,7 @@ class Replica:
             journal=Journal(self._storage, incarnation=random.getrandbits(63)),
             machine=Nothing(),
             transport=self._transport,
-            clock=Seconds(),
+            clock=SystemClock(),
             rng=random.Random(),
             settings=settings,
             heartbeat=lambda sent: b"",

@@ -16,7 +16,6 @@ from grpc_health.v1 import health_pb2
 from grpc_health.v1._async import HealthServicer
 
 from tarry.node.assembly import Core
-from tarry.node.clock.cluster_time import Clock, SystemClock
 from tarry.node.clock.guard import ClockGuard
 from tarry.node.config import NodeConfig
 from tarry.node.edge import connection_limits, request_bytes
@@ -41,7 +40,7 @@ from tarry.proto.files import make_folder
 from tarry.proto.ledger.parquet import close_apart
 from tarry.proto.reasons import Reason
 from tarry.replication.blocking import in_thread
-from tarry.replication.clock import to_next
+from tarry.replication.clock import Clock, SystemClock, to_next
 from tarry.replication.driver.adaptive_writes import QuickDisk
 from tarry.replication.errors import TransferRefused
 from tarry.replication.journal.journal import Journal

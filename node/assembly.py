@@ -13,7 +13,7 @@ from typing import Final
 
 import structlog
 
-from tarry.node.clock.cluster_time import Clock, ClusterTime
+from tarry.node.clock.cluster_time import ClusterTime
 from tarry.node.config import NodeConfig
 from tarry.node.leader.leadership import Leadership
 from tarry.node.ledger.ledger import Ledger
@@ -23,6 +23,7 @@ from tarry.node.repair.records import Damage
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.ledger.parquet import close
 from tarry.replication.blocking import RunBlocking, in_thread
+from tarry.replication.clock import Clock
 from tarry.replication.driver.driver import Driver
 from tarry.replication.journal.journal import Journal
 from tarry.replication.loop_holds import Holds
@@ -93,7 +94,7 @@ class Core:
             journal=journal,
             machine=_Observed(self),
             transport=transport,
-            clock=_Seconds(clock),
+            clock=clock,
             rng=rng or random.Random(),
             settings=settings,
             heartbeat=self._heartbeat,
@@ -158,7 +159,7 @@ class Core:
             indices.report(hour, str(damage))
 
     def _watch_clock(self) -> None:
-        self.ledger.watch_clock(self._clock.wall_ms(), self._clock.monotonic_ms())
+        self.ledger.watch_clock(self._clock.wall_ms(), self._clock.monotonic_s() * 1000)
 
     def _compact(self, index: int) -> None:
         self.driver.compact(index)
@@ -195,16 +196,3 @@ class _Observed:
         else:  # perhaps the leader's own first entry, with which it may serve
             self._core.leadership.look()
         return outcomes
-
-
-class _Seconds:
-    """The clock as consensus reads it."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-
-    def monotonic(self) -> float:
-        return self._clock.monotonic_ms() / 1000
-
-    def wall_ms(self) -> int:
-        return int(self._clock.wall_ms())

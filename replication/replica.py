@@ -53,7 +53,7 @@ class Core:
             self.fail(error)
 
     def now(self) -> float:
-        return self.clock.monotonic()
+        return self.clock.monotonic_s()
 
     def leads(self, term: int) -> bool:
         """In that very term, so without a break."""

@@ -14,35 +14,14 @@ lead serves nobody by its time, and takes over the leader's whichever way it lie
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterable
 from statistics import median, median_low
-from typing import Final, Protocol
+from typing import Final
+
+from tarry.replication.clock import Clock
 
 STEP_MS: Final = 5
 """Differences up to this are measuring noise, and are followed by at most 1 ms an update."""
-
-
-class Clock(Protocol):
-    """Where time comes from; the simulation has another one."""
-
-    def monotonic_ms(self) -> float:
-        """Return ms that never run back; the zero means nothing."""
-
-    def wall_ms(self) -> float:
-        """Return ms since the epoch, UTC, by this node's own clock; cut to whole ones it would lag by 0.5."""
-
-
-class SystemClock:
-    """The operating system's clocks."""
-
-    def monotonic_ms(self) -> float:
-        """Return CLOCK_BOOTTIME in ms: it goes on while the machine is suspended, as a lease does."""
-        return time.clock_gettime_ns(time.CLOCK_BOOTTIME) / 1e6
-
-    def wall_ms(self) -> float:
-        """Return CLOCK_REALTIME in ms."""
-        return time.time_ns() / 1e6
 
 
 class ClusterTime:
@@ -50,7 +29,7 @@ class ClusterTime:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._anchor_ms = clock.wall_ms() - clock.monotonic_ms()  # cluster time minus monotonic time
+        self._anchor_ms = clock.wall_ms() - self._monotonic_ms()  # cluster time minus monotonic time
         self._last_ms = 0
         self._behind_ms = 0.0  # what the clocks may show, minus cluster time
         self._adopted = False
@@ -58,7 +37,7 @@ class ClusterTime:
 
     def now_ms(self) -> int:
         """Return cluster time in ms since the epoch; never less than before under the same leader."""
-        now = int(self._clock.monotonic_ms() + self._anchor_ms)
+        now = int(self._monotonic_ms() + self._anchor_ms)
         self._last_ms = max(self._last_ms, now)
         return self._last_ms
 
@@ -68,14 +47,14 @@ class ClusterTime:
         A node whose own clock is wrong knows the time by the others' alone, and too early by as much as a
         message travels; the next leader may know better, and would hand over that much too soon.
         """
-        latest = self._clock.monotonic_ms() + self._anchor_ms + self._behind_ms
+        latest = self._monotonic_ms() + self._anchor_ms + self._behind_ms
         return max(self.now_ms(), math.ceil(latest))
 
     def seconds_until(self, at_ms: int) -> float:
         """Return how long it is until ``now_ms`` says so, to the fraction of a ms; 0 where it does."""
         if at_ms <= self._last_ms:
             return 0.0
-        return max(0.0, at_ms - self._clock.monotonic_ms() - self._anchor_ms) / 1000
+        return max(0.0, at_ms - self._monotonic_ms() - self._anchor_ms) / 1000
 
     def sure(self, offsets_ms: Iterable[tuple[float, float]]) -> bool:
         """Return whether it is known what time it is: from a leader, or since these clocks agree."""
@@ -91,7 +70,7 @@ class ClusterTime:
         self._last_ms = 0
         if not _agrees(clocks) and not self._adopted:
             least = median_low([0.0, *(offset - error for offset, error in clocks)])
-            self._anchor_ms = self._clock.wall_ms() + least - self._clock.monotonic_ms()
+            self._anchor_ms = self._clock.wall_ms() + least - self._monotonic_ms()
         self.update(clocks)
 
     def update(self, offsets_ms: Iterable[tuple[float, float]]) -> None:
@@ -106,7 +85,7 @@ class ClusterTime:
         if _agrees(clocks):
             self._follow(wall_ms, wall_ms)
             return
-        now = self._clock.monotonic_ms() + self._anchor_ms - wall_ms
+        now = self._monotonic_ms() + self._anchor_ms - wall_ms
         nearest = [min(max(now, offset - error), offset + error) for offset, error in clocks]
         latest = [offset + error for offset, error in clocks]
         self._follow(wall_ms + _middle([0.0, *nearest], now), wall_ms + _middle([0.0, *latest], now))
@@ -117,8 +96,11 @@ class ClusterTime:
         self._adopted = True
         self._follow(leader_now_ms, leader_now_ms)
 
+    def _monotonic_ms(self) -> float:
+        return self._clock.monotonic_s() * 1000
+
     def _follow(self, target_ms: float, latest_ms: float) -> None:
-        monotonic = self._clock.monotonic_ms()
+        monotonic = self._monotonic_ms()
         ahead = target_ms - (monotonic + self._anchor_ms)
         if abs(ahead) <= STEP_MS:
             ahead = max(-1.0, min(1.0, ahead))

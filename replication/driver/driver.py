@@ -178,7 +178,7 @@ class Driver:
 
     def may_serve(self) -> bool:
         """Leads, nobody else can, and all committed before is applied here; true for this very moment."""
-        return self._core.consensus.may_serve(self._clock.monotonic())
+        return self._core.consensus.may_serve(self._clock.monotonic_s())
 
     async def transfer(self, target: str | None, deadline_ms: int) -> Transferred:
         """Hands leadership over; `target` None: the member that has most. Raises TransferRefused."""
@@ -232,7 +232,7 @@ class Driver:
 
     async def _wait(self) -> None:
         wake = self._core.wake
-        timeout_s = self._core.consensus.next_deadline() - self._clock.monotonic() + _TIMER_SLACK_S
+        timeout_s = self._core.consensus.next_deadline() - self._clock.monotonic_s() + _TIMER_SLACK_S
         if wake.is_set() or timeout_s <= _TIMER_SLACK_S:
             await asyncio.sleep(0)  # others' turn, even under load
             return
@@ -252,7 +252,7 @@ class Driver:
                 core.dropped[peer, Dropped.JOURNAL] += 1
             elif not consensus.receive(peer, message):
                 core.dropped[peer, Dropped.TERM] += 1
-        more = self._proposals.propose(consensus, self._clock.monotonic())
+        more = self._proposals.propose(consensus, self._clock.monotonic_s())
         consensus.tick()
         self._compact()
         source = consensus.take_snapshot_source()

@@ -191,7 +191,7 @@ class Consensus:
 
     def stir(self) -> bool:
         """A leader has something to tell soon. Whether the next tick is to come sooner for that."""
-        return self.role is Role.LEADER and self._leading.stir(self._clock.monotonic())
+        return self.role is Role.LEADER and self._leading.stir(self._clock.monotonic_s())
 
     def next_deadline(self) -> float:
         """When to tick at the latest, by the monotonic clock."""
@@ -229,7 +229,7 @@ class Consensus:
         self._engine.drop_learner(node)
 
     def begin_transfer(self, target: str, deadline: float) -> None:
-        self.transfer.begin(target, deadline, self._clock.monotonic())
+        self.transfer.begin(target, deadline, self._clock.monotonic_s())
 
     def applied(self, index: int) -> None:
         self._leading.applied = index
@@ -240,7 +240,7 @@ class Consensus:
         self._appending.link(peer, up)
 
     def tick(self) -> None:
-        now = self._clock.monotonic()
+        now = self._clock.monotonic_s()
         if self.role is not Role.LEADER:
             self.elections.consider(now)
         self._appending.open_flows(now)

@@ -47,7 +47,7 @@ class Elections:
         self._clock = clock
         self._rng = rng
         self._settings = settings
-        promised_s = clock.monotonic() + settings.patience_ms / 1000
+        promised_s = clock.monotonic_s() + settings.patience_ms / 1000
         self.contact = Contact(settings.election_min_ms / 1000, heard=promised_s)
         self._pre_votes = PreVotes()
         self._ballot = Ballot()
@@ -86,7 +86,7 @@ class Elections:
         if request.term <= self._engine.term:
             self.notice(peer, members)
             return
-        refused = self._engine.role is Role.LEADER or self.contact.fresh(self._clock.monotonic())
+        refused = self._engine.role is Role.LEADER or self.contact.fresh(self._clock.monotonic_s())
         if not refused and up_to_date(request.last_term, request.last_index, last.last_term, last.last_index):
             self._outbox.say(peer, pre_vote=PreVote(round=request.round))
         elif behind:
@@ -130,7 +130,7 @@ class Elections:
                 return self._transfer.running and request.transfer_number == self._transfer.number
             if self.contact.allows_transfer(request.transfer_number):
                 return True
-        return self._engine.role is not Role.LEADER and not self.contact.fresh(self._clock.monotonic())
+        return self._engine.role is not Role.LEADER and not self.contact.fresh(self._clock.monotonic_s())
 
     def on_vote(self, peer: str, vote: Vote) -> None:
         if (
@@ -195,7 +195,7 @@ class Elections:
         return True
 
     def hear_leader(self, peer: str, term: int, patience_s: float = 0.0) -> None:
-        self.contact.hear(peer, term, self._clock.monotonic(), patience_s)
+        self.contact.hear(peer, term, self._clock.monotonic_s(), patience_s)
         self._pre_votes.cancel()
         self._pre_votes.rounds_lost = 0
 

@@ -44,7 +44,7 @@ class Engine:
             configuration(settings, journal),
             Seam(on_send),
             lambda: low + (high - low) * rng.random() + self.patience_s,
-            clock.monotonic(),
+            clock.monotonic_s(),
             settings.append_bytes,
         )
         self._nodes: dict[str, Member] = {}
@@ -183,7 +183,7 @@ class Engine:
 
     def heard(self, peer: str, patience_s: float) -> None:
         """A sign of life counts towards staying the leader, whatever it answers (L4)."""
-        self._raft._SyncObj__lastResponseTime[self._node(peer)] = self._clock.monotonic() + patience_s
+        self._raft._SyncObj__lastResponseTime[self._node(peer)] = self._clock.monotonic_s() + patience_s
 
     # Who may be sent to
 
@@ -208,7 +208,7 @@ class Engine:
     def _enter(self) -> GuardedSyncObj:
         """The engine reads time from a global of its module; several engines may live in one process."""
         set_time(self._clock)
-        self._raft.now = self._clock.monotonic()
+        self._raft.now = self._clock.monotonic_s()
         return self._raft
 
     def _node(self, peer: str) -> Member:

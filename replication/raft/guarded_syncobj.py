@@ -171,7 +171,7 @@ class GuardedSyncObj(SyncObj):  # type: ignore[misc]
 def set_time(clock: Clock) -> None:
     """The engine reads time from a global of its module: to be set before each call, for several engines
     may live in one process."""
-    pysyncobj.syncobj.monotonicTime = clock.monotonic
+    pysyncobj.syncobj.monotonicTime = clock.monotonic_s
 
 
 def check_source() -> None:

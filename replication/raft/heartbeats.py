@@ -94,7 +94,7 @@ class Leading:
         beat = Heartbeat(
             term=self._engine.term,
             sent=now,
-            wall_ms=self._clock.wall_ms(),
+            wall_ms=int(self._clock.wall_ms()),
             transfer_number=self.transfer.number,
             state=state,
             patience_ms=patience_ms,
@@ -122,7 +122,7 @@ class Leading:
         reply = HeartbeatReply(
             term=self._engine.term,
             sent=beat.sent,
-            wall_ms=self._clock.wall_ms(),
+            wall_ms=int(self._clock.wall_ms()),
             applied_index=self.applied,
             patience_ms=patience_ms,
         )
@@ -131,7 +131,7 @@ class Leading:
     def on_heartbeat_reply(self, peer: str, reply: HeartbeatReply) -> None:
         if self._elections.is_ahead(reply.term) or not self._elections.is_of_this_leadership(reply.term):
             return
-        now = self._clock.monotonic()
+        now = self._clock.monotonic_s()
         self._lease.echo(peer, reply.sent, now, self._settings.lease_s(reply.patience_ms))
         self.transfer.hears(peer, now)
         self._clock_of(peer).answer(self._clock, reply.sent, reply.wall_ms)
@@ -169,7 +169,7 @@ class Leading:
 
     def observe(self) -> None:
         """The role or the term has changed."""
-        self._lease.begin(self._clock.monotonic())
+        self._lease.begin(self._clock.monotonic_s())
         self.transfer.lead()
-        self.stir(self._clock.monotonic())
+        self.stir(self._clock.monotonic_s())
         self.heartbeat_at = 0.0

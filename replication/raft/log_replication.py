@@ -87,7 +87,7 @@ class Appending:
             or answer.next_index > self._journal.last_index + 1
         ):
             return
-        flow, now = self._flow(peer), self._clock.monotonic()
+        flow, now = self._flow(peer), self._clock.monotonic_s()
         flow.answered(answer.sequence, now)
         if answer.reset and not flow.accepts_reset(answer.sequence):
             return
@@ -141,7 +141,7 @@ class Appending:
             self._engine.reach(peer, peer in self._linked and flow.open(now))
 
     def send(self, peer: str, message: dict[str, Any]) -> None:
-        flow, now = self._flow(peer), self._clock.monotonic()
+        flow, now = self._flow(peer), self._clock.monotonic_s()
         self.sent_at = now
         if "serialized" in message:
             first, number = self._journal.first_index, flow.sent(0, now)

@@ -64,9 +64,10 @@ class _Log:
 class _Clock:
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms
+        self._began_ms = now_ms()
 
-    def monotonic_ms(self) -> float:
-        return self._now_ms()
+    def monotonic_s(self) -> float:
+        return (self._now_ms() - self._began_ms) / 1_000
 
     def wall_ms(self) -> float:
         return self._now_ms()

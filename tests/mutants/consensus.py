@@ -69,7 +69,7 @@ VOTES = (
     Mutant(
         "pre_vote_while_a_leader_is_heard",
         "a node that was cut off deposes a healthy leader",
-        "refused = self._engine.role is Role.LEADER or self.contact.fresh(self._clock.monotonic())",
+        "refused = self._engine.role is Role.LEADER or self.contact.fresh(self._clock.monotonic_s())",
         "refused = False",
         (
             "tests/replication/raft/test_consensus.py::test_a_replica_that_hears_its_leader_neither_elects_another_nor_raises_its_term",
@@ -78,15 +78,15 @@ VOTES = (
     Mutant(
         "vote_while_a_leader_is_heard",
         "another leader is elected within a lease",
-        "return self._engine.role is not Role.LEADER and not self.contact.fresh(self._clock.monotonic())",
+        "return self._engine.role is not Role.LEADER and not self.contact.fresh(self._clock.monotonic_s())",
         "return self._engine.role is not Role.LEADER",
         ("tests/replication/raft/test_consensus.py::test_a_replica_that_has_just_started_elects_nobody",),
     ),
     Mutant(
         "a_leader_votes_for_another",
         "a leader elects another one and goes on",
-        "return self._engine.role is not Role.LEADER and not self.contact.fresh(self._clock.monotonic())",
-        "return not self.contact.fresh(self._clock.monotonic())",
+        "return self._engine.role is not Role.LEADER and not self.contact.fresh(self._clock.monotonic_s())",
+        "return not self.contact.fresh(self._clock.monotonic_s())",
         ("tests/replication/raft/test_consensus.py::test_a_leader_with_a_lease_elects_nobody",),
         argued="a leader that votes steps down in the same call, and its lease ends with its role",
     ),
@@ -143,8 +143,8 @@ VOTES = (
     Mutant(
         "patience_is_not_counted_at_the_start",
         "a restarted follower elects while a quiet leader's lease runs",
-        "promised_s = clock.monotonic() + settings.patience_ms / 1000",
-        "promised_s = clock.monotonic()",
+        "promised_s = clock.monotonic_s() + settings.patience_ms / 1000",
+        "promised_s = clock.monotonic_s()",
         ("tests/replication/raft/test_consensus.py::test_a_replica_that_has_just_started_elects_nobody",),
     ),
     Mutant(

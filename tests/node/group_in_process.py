@@ -47,11 +47,11 @@ SETTINGS = DeliverySettings(lease_ms=1_000, attempts_max=3, back_off_ms=(20, 200
 
 
 class _Clock:
-    def monotonic_ms(self) -> float:
-        return asyncio.get_running_loop().time() * 1_000
+    def monotonic_s(self) -> float:
+        return asyncio.get_running_loop().time()
 
     def wall_ms(self) -> int:
-        return START_MS + int(self.monotonic_ms())
+        return START_MS + int(self.monotonic_s() * 1_000)
 
 
 @dataclass(slots=True)

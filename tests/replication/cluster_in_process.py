@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 import google_crc32c
 import grpc.aio
 
+from tarry.replication.clock import SystemClock
 from tarry.replication.driver.driver import Driver
 from tarry.replication.journal.journal import Journal
 from tarry.replication.journal.lmdb_storage import LmdbStorage
@@ -18,14 +18,6 @@ from tarry.replication.settings import ReplicationSettings
 from tarry.replication.snapshot.transfer import Manifest, SnapshotFile
 from tarry.replication.status import Role
 from tarry.replication.transport.peer_transport import PeerTransport, server_options
-
-
-class RealClock:
-    def monotonic(self) -> float:
-        return time.clock_gettime(time.CLOCK_BOOTTIME)
-
-    def wall_ms(self) -> int:
-        return time.time_ns() // 1_000_000
 
 
 class Recorder:
@@ -128,7 +120,7 @@ class Replica:
             journal=self.journal,
             machine=self.machine,
             transport=self.transport,
-            clock=RealClock(),
+            clock=SystemClock(),
             rng=random.Random(self.name),
             settings=self.settings,
             heartbeat=lambda sent: b"state of " + self.name.encode(),

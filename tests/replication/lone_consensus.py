@@ -27,7 +27,7 @@ class HandClock:
     def __init__(self) -> None:
         self.now = 100.0
 
-    def monotonic(self) -> float:
+    def monotonic_s(self) -> float:
         return self.now
 
     def wall_ms(self) -> int:

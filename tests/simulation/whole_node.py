@@ -74,8 +74,8 @@ class NodeClock:
         self._rate = rate
         self.ahead_ms = ahead_ms
 
-    def monotonic_ms(self) -> float:
-        return self._processor.now() * self._rate * 1000 + self._world.asleep_ms
+    def monotonic_s(self) -> float:
+        return (self._processor.now() * self._rate * 1000 + self._world.asleep_ms) / 1000
 
     def wall_ms(self) -> int:
         return self._world.true_ms(self._processor.now()) + self.ahead_ms

@@ -48,7 +48,7 @@ class SimClock:
         self.rate = rate
         self.ahead_ms = ahead_ms
 
-    def monotonic(self) -> float:
+    def monotonic_s(self) -> float:
         return self._processor.now() * self.rate
 
     def wall_ms(self) -> int:

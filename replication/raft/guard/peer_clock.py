@@ -11,14 +11,10 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Protocol
+
+from tarry.replication.clock import Clock
 
 READINGS = 8
-
-
-class Clock(Protocol):
-    def monotonic(self) -> float: ...
-    def wall_ms(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +42,7 @@ class PeerClock:
 
     def answer(self, clock: Clock, sent: float, wall_ms: int) -> None:
         """The peer's clock was read about half a round trip ago (Cristian's algorithm)."""
-        now = clock.monotonic()
+        now = clock.monotonic_s()
         self.heard = now
         self.rtt_ms = (now - sent) * 1000
         half_ms = self.rtt_ms / 2
@@ -56,7 +52,7 @@ class PeerClock:
 
     def hear(self, clock: Clock, wall_ms: int) -> None:
         """One way only: too low by the time the heartbeat travelled."""
-        self.heard = clock.monotonic()
+        self.heard = clock.monotonic_s()
         self.readings.append(Reading(wall_ms - self.heard * 1000, 0.0, float("inf")))
 
     def offset_ms(self, clock: Clock) -> tuple[float, float] | None:
@@ -64,4 +60,4 @@ class PeerClock:
         if not self.readings:
             return None
         best = min(reversed(self.readings), key=lambda reading: reading.travelled_ms)
-        return best.ahead_ms + clock.monotonic() * 1000 - clock.wall_ms(), best.error_ms
+        return best.ahead_ms + clock.monotonic_s() * 1000 - int(clock.wall_ms()), best.error_ms

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tarry.node.clock.cluster_time import ClusterTime, SystemClock
+from tarry.node.clock.cluster_time import ClusterTime
+from tarry.replication.clock import SystemClock
 
 DAY_MS = 86_400_000
 
@@ -16,8 +17,8 @@ class HandClock:
         self.monotonic = 0.0
         self.wall_offset = 1_000_000
 
-    def monotonic_ms(self) -> float:
-        return self.monotonic
+    def monotonic_s(self) -> float:
+        return self.monotonic / 1_000
 
     def wall_ms(self) -> float:
         return self.monotonic + self.wall_offset

@@ -27,8 +27,8 @@ class _Standing:
 
     now_ms = NOW_MS
 
-    def monotonic_ms(self) -> float:
-        return self.now_ms
+    def monotonic_s(self) -> float:
+        return (self.now_ms - NOW_MS) / 1_000
 
     def wall_ms(self) -> int:
         return self.now_ms

@@ -16,7 +16,7 @@ class Hands:
     now_ms: int = 5_000_000
     wrong_ms: int = 0
 
-    def monotonic(self) -> float:
+    def monotonic_s(self) -> float:
         return self.now_ms / 1000
 
     def wall_ms(self) -> int:
@@ -25,7 +25,7 @@ class Hands:
 
 def exchange(ours: Hands, peer: PeerClock, there_ms: int, back_ms: int, peer_wrong_ms: int = 0) -> None:
     """Let a heartbeat and its answer travel; the peer's clock differs from true time by peer_wrong_ms."""
-    sent = ours.monotonic()
+    sent = ours.monotonic_s()
     ours.now_ms += there_ms
     read = Hands(ours.now_ms, peer_wrong_ms).wall_ms()
     ours.now_ms += back_ms
