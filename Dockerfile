@@ -2,7 +2,7 @@
 FROM python:3.11-slim AS build
 WORKDIR /source
 COPY . .
-RUN python -m venv /opt/tarry && /opt/tarry/bin/pip install --no-cache-dir .
+RUN python -m venv /opt/tarry && /opt/tarry/bin/pip install --no-cache-dir ".[node]"
 
 FROM python:3.11-slim
 RUN useradd --system --uid 10001 --create-home --home-dir /var/lib/tarry tarry

@@ -1,5 +1,6 @@
 # Everything a contributor or a build machine runs. Needs Python 3.11 or newer.
-# `make demo` and `make test` build .venv themselves the first time and whenever pyproject.toml changes.
+# `make demo` and `make test` build .venv themselves the first time and whenever pyproject.toml changes:
+# the demo what nodes and clients need, everything else also Spark, chaos and the tools.
 
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -8,7 +9,8 @@ SHELL := bash
 PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
-READY := $(VENV)/ready-$(shell $(PYTHON) -c 'import hashlib; print(hashlib.sha256(open("pyproject.toml", "rb").read()).hexdigest()[:16])')
+NODE_READY := $(VENV)/node-ready-$(shell $(PYTHON) -c 'import hashlib; print(hashlib.sha256(open("pyproject.toml", "rb").read()).hexdigest()[:16])')
+READY := $(NODE_READY:$(VENV)/node-ready-%=$(VENV)/ready-%)
 PROTOS := $(wildcard proto/*.proto)
 PROTOC = $(PY) -m grpc_tools.protoc -Itarry/proto=proto \
 	-I"$$($(PY) -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
@@ -18,19 +20,27 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: venv
-venv: $(READY) ## the virtual environment in .venv, once for each version of pyproject.toml
+venv: $(NODE_READY) ## .venv with what nodes and clients need, once for each version of pyproject.toml
 
-$(READY):
+.PHONY: venv-all
+venv-all: $(READY) ## .venv with everything: Spark, chaos, and what tests and checks need
+
+$(NODE_READY):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "tarry needs Python 3.11 or newer; name one with: make PYTHON=/path/to/python3" >&2; exit 1; }
-	@echo "== building $(VENV) (once; some minutes at most)"
+	@echo "== building $(VENV) (once; a minute at most)"
 	@$(PY) -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)  # a half-made one too
-	$(PY) -m pip install --upgrade "pip>=25.1"
-	$(PY) -m pip install --group dev --editable ".[spark,chaos]"
+	$(PY) -m pip install --editable ".[node]"
+	@rm -f $(VENV)/node-ready-* && touch $@
+
+$(READY): $(NODE_READY)
+	@echo "== adding Spark, chaos and the tools to $(VENV) (once; some minutes at most)"
+	$(PY) -m pip install --upgrade "pip>=25.1"  # for --group
+	$(PY) -m pip install --group dev --editable ".[all]"
 	@rm -f $(VENV)/ready-* && touch $@
 
 .PHONY: demo
-demo: $(READY) ## three real nodes, 20,000 messages, a leader killed: what was lost, early or late
+demo: $(NODE_READY) ## three real nodes, 20,000 messages, a leader killed: what was lost, early or late
 	@$(PY) -m tarry.chaos.demo
 
 .PHONY: test

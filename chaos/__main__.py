@@ -20,6 +20,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from tarry.proto.extras import require
+
+require("chaos")
+
 from tarry.chaos.cluster.toxiproxy import NoToxiproxy
 from tarry.chaos.report.page import Report
 from tarry.chaos.report.summary import summary, table, too_slow

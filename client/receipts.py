@@ -21,6 +21,7 @@ import numpy as np
 
 from tarry.client.results import Place
 from tarry.client.settings import Settings
+from tarry.proto.extras import lacking
 from tarry.proto.ledger.chunk import Chunk, pack
 from tarry.proto.ledger.parquet import close
 from tarry.proto.ledger.schema import Kind, Missing, gap_detail, numbered
@@ -172,7 +173,11 @@ class Receipts:
 
 def receipts(settings: Settings, source: str, group: str | None = None) -> Receipts | None:
     """Return where a producer or consumer writes its receipts, None where nobody asked for any."""
-    return None if settings.receipts is None else Receipts(settings.receipts, source, group)
+    if settings.receipts is None:
+        return None
+    if text := lacking("spark", "pyarrow"):
+        raise ModuleNotFoundError(f"receipts: {text}", name="pyarrow")
+    return Receipts(settings.receipts, source, group)
 
 
 def finish(folder: str | Path) -> int:

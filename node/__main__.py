@@ -7,11 +7,10 @@ from tomllib import TOMLDecodeError
 from typing import Annotated, Any
 
 import typer
-from pydantic import ValidationError
 
 from tarry.client.cli import main as console
-from tarry.node import config as node_config
 from tarry.node.dev import dev
+from tarry.proto.extras import require
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
@@ -43,6 +42,10 @@ def node(
     Exit codes: 0 ended as asked, 1 failed while running, 2 the configuration is wrong, or its port or folder
     in use, 3 the data is damaged.
     """
+    require("node")
+    from pydantic import ValidationError
+
+    from tarry.node import config as node_config
     from tarry.node.app import CannotListen
     from tarry.node.log import configure
     from tarry.node.process import DataDamaged, DataInUse, serve

@@ -21,6 +21,7 @@ from rich.table import Table
 
 from tarry.client.local.cluster import LocalCluster, LocalClusterError, LocalNode
 from tarry.client.local.free_ports import free_ports
+from tarry.proto.extras import require
 
 WATCH_S = 0.2
 RESTART_AFTER_S = 2.0
@@ -42,6 +43,7 @@ def dev(
 
     Exit codes: 0 ended as asked, 2 usage, 3 the nodes did not come up.
     """
+    require("node")
     if output not in {"table", "json"}:
         raise typer.BadParameter(f"{output!r} is neither table nor json", param_hint="--output")
     ports = free_ports(nodes) if port == 0 else tuple(range(port, port + nodes))

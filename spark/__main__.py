@@ -16,6 +16,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from tarry.proto.extras import require
+
+require("spark")
+
 from tarry.spark import generate as making
 from tarry.spark import monitor as watching
 from tarry.spark.bundle import bundle

@@ -16,14 +16,14 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Final, Self
-
-from toxiproxy import Toxiproxy
-from toxiproxy.proxy import Proxy
+from typing import TYPE_CHECKING, Final, Self
 
 from tarry.chaos.cluster.toxiproxy import NoToxiproxy, install
 from tarry.client.local.cluster import LocalNode
 from tarry.client.local.free_ports import free_ports
+
+if TYPE_CHECKING:
+    from toxiproxy.proxy import Proxy
 
 CLIENT: Final = "client"
 START_S: Final = 10.0
@@ -45,6 +45,8 @@ class Proxies:
 
     def __init__(self, members: Iterable[LocalNode], log: Path) -> None:
         """Raises NoToxiproxy."""
+        from toxiproxy import Toxiproxy  # clusters without links do without the package
+
         self.server = Toxiproxy()
         self._process: subprocess.Popen[bytes] | None = None
         self._members: dict[str, LocalNode] = {}

@@ -13,6 +13,7 @@ from tarry.client.cli.output import Output, print_json, print_rows, words
 from tarry.client.cli.times import parse_time_ms
 from tarry.client.errors import OutcomeUnknown, TarryError, Unavailable
 from tarry.client.operators.ledger_export import LedgerPart
+from tarry.proto.extras import require
 
 if TYPE_CHECKING:
     from tarry.proto.ledger.segment import OpenSegment
@@ -42,6 +43,8 @@ def export(
     A node that does not answer is left out and named; the exit code is then 3. A copy of only some rows is
     marked so, and tarry reconcile refuses it.
     """
+
+    require("node", "pyarrow")
 
     async def work(client: Client) -> None:
         operator = client.operator()

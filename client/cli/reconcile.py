@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from tarry.client.aio import Client
 from tarry.client.cli.options import OnCluster, on_cluster
 from tarry.client.cli.output import Output, cell, print_json, print_rows, words
 from tarry.client.cli.redrive_missing import Fate, Redriven, redrive
+from tarry.proto.extras import lacking
 
 BROKEN, UNUSABLE = 1, 3
 EXIT_CODES = "Exit codes: 0 every promise kept, 1 one broken, 2 wrong usage, 3 nothing can be said (and why)."
@@ -76,8 +76,8 @@ def _unusable(why: str, output: Output) -> NoReturn:
 
 
 def _job(arguments: list[str], output: Output) -> int:
-    if importlib.util.find_spec("pyspark") is None:
-        _unusable("pyspark is missing: pip install 'tarry[spark]'", output)
+    if text := lacking("spark"):
+        _unusable(text, output)
     command = [sys.executable, "-m", "tarry.spark", "reconcile", *arguments]
     return subprocess.run(command, check=False).returncode
 
