@@ -51,6 +51,7 @@ class Feed:
         self.cursor = acknowledged.floor  # highest offset + 1 ever handed over
         self.doubtful = 0  # offsets below may have been handed over, nobody knows
         self.reserve = Reserve()
+        self.told = 0  # offsets below were told in a heartbeat as perhaps handed over
         self.tag_mask = 0  # pass over what has none of these bits; 0: take all
         self.held_until_ms: int | None = None
         self.hands = Hands()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -56,12 +56,22 @@ TURN_LOOKS_MAX: Final = 4 * LOOK_UNITS_MAX
 class GroupDelivery:
     """Spreads due messages over the group's consumers by free credit."""
 
-    def __init__(self, context: Context, term: int, topic: str, group: str, queues: tuple[int, int]) -> None:
+    def __init__(
+        self,
+        context: Context,
+        term: int,
+        topic: str,
+        group: str,
+        queues: tuple[int, int],
+        changed: Callable[[GroupDelivery], None],
+    ) -> None:
+        """``changed``: called when the cursors that a heartbeat tells of this group have changed."""
         self.topic = topic
         self.group = group
         self.consumers: list[Consumer] = []
         self._context = context
         self._term = term
+        self._changed = partial(changed, self)
         self.feeds: dict[int, Feed] = {}
         self._make_feeds(*queues)
         self._missing: set[str] = set()  # consumers of the old leader that have not come back
@@ -73,8 +83,9 @@ class GroupDelivery:
         self._turn = 0
         self._stopped: set[Feed] = set()  # at what is damaged
         self._used_ms = context.time.now_ms()
-        self.told = b""  # its cursors in a serialized DispatchState, while nothing happens to them
-        self.settling = Settling(context, group, self.feeds, self.pump)
+        self.told = b""  # its cursors in a serialized DispatchState, as a heartbeat told them last
+        self._told_leases = False  # they name leases
+        self.settling = Settling(context, group, self.feeds, self.pump, self._leases_changed)
 
     def _make_feeds(self, queue: int, retry_queue: int) -> None:
         tables = self._context.machine.queues
@@ -99,8 +110,12 @@ class GroupDelivery:
         return True
 
     def _stir(self) -> None:
-        self.told = b""
+        self._changed()
         self._context.stir()
+
+    def _leases_changed(self) -> None:
+        if self._told_leases:
+            self._changed()
 
     async def _pump_later(self) -> None:
         self.pump()
@@ -238,16 +253,23 @@ class GroupDelivery:
             self._used_ms = now_ms
         return now_ms >= self._used_ms + self._context.config.delivery.lease_ms
 
-    def cursors(self, sent_s: float | None, leases_max: int) -> list[log_pb.Cursor]:
-        """Return the cursor of each feed, for a heartbeat sent then; None: nothing more is handed over.
+    def tell(self, sent_s: float | None, leases_max: int) -> None:
+        """Set ``told`` for a heartbeat sent then; None: nothing more is handed over.
 
-        They name leases_max messages at most that are in the hands of consumers without a stream.
+        It names leases_max messages at most that are in the hands of consumers without a stream.
         """
         most, now_ms = self._context.config.delivery.reserved_messages_max, self._context.time.now_ms()
         limits = failover_cursors.limits(self.feeds, sent_s, now_ms, most)
-        self.told = b""
         streams = {consumer.name for consumer in self.consumers if not consumer.polls} | self._missing
-        return failover_cursors.cursors(self.group, self.feeds, self._leases, streams, limits, leases_max)
+        cursors = failover_cursors.cursors(self.group, self.feeds, self._leases, streams, limits, leases_max)
+        for cursor in cursors:
+            self.feeds[cursor.queue].told = max(cursor.offset, cursor.doubtful)
+        self._told_leases = any(cursor.leases for cursor in cursors)
+        self.told = log_pb.DispatchState(cursors=cursors).SerializeToString()
+
+    def is_covered(self) -> bool:
+        """Return whether a leader that knows only ``told`` would mark all that it hands over again."""
+        return all(feed.cursor <= feed.told for feed in self.feeds.values())
 
     # -- handing over --------------------------------------------------------------------
 

@@ -64,10 +64,6 @@ class Inherited:
         self._told = self._told or b"".join(self._parts.values())
         return self._told
 
-    def cursors(self) -> list[log_pb.Cursor]:
-        """Return all cursors."""
-        return list(log_pb.DispatchState.FromString(self.told()).cursors)
-
 
 def take_over(
     inherited: Inherited, states: Sequence[log_pb.DispatchState], machine: Machine

@@ -53,12 +53,18 @@ class Settling:
     """Acks, nacks and extensions of one group."""
 
     def __init__(
-        self, context: Context, group: str, feeds: Mapping[int, Feed], pump: Callable[[], None]
+        self,
+        context: Context,
+        group: str,
+        feeds: Mapping[int, Feed],
+        pump: Callable[[], None],
+        leases_changed: Callable[[], None],
     ) -> None:
         self._context = context
         self._group = group
         self._feeds = feeds
         self._pump = pump  # what is settled may let others out
+        self._leases_changed = leases_changed
         self._acks: dict[Feed, list[_WaitingAck]] = {}
         self._flying = False
         self.passing = 0  # offsets being passed over, not committed
@@ -75,6 +81,7 @@ class Settling:
         if feed is None:
             return self._unknown(queue)
         own = feed.take_back(consumer, offsets)
+        self._leases_changed()
         waiting = _WaitingAck(offsets[own], offsets[~own], asyncio.get_running_loop().create_future())
         self._acks.setdefault(feed, []).append(waiting)
         if not self._flying:
@@ -88,6 +95,7 @@ class Settling:
         if feed is None:
             return self._unknown(queue)
         own = feed.take_back(consumer, offsets)
+        self._leases_changed()
         answer: Stale = asyncio.get_running_loop().create_future()
         self._context.spawn(self._nack(consumer, feed, offsets[own], delay_ms, answer, offsets[~own]))
         return answer
@@ -99,6 +107,7 @@ class Settling:
         feed = self._feeds.get(queue)
         if feed is None:
             return self._unknown(queue)
+        self._leases_changed()
         return feed.extend(consumer, offsets, until_ms)
 
     def pass_over(self, feed: Feed, offsets: Offsets) -> None:

@@ -170,6 +170,10 @@ class Group:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    def cursors(self) -> list[log_pb.Cursor]:
+        """The cursors that the leader tells when it hands over no more."""
+        return list(log_pb.DispatchState.FromString(self.delivery.told(None)).cursors)
+
     async def fail_over(self, committed: int, cursors: Iterable[log_pb.Cursor]) -> None:
         """The leader dies; the next has ``committed`` of what was proposed, and the cursors it heard of."""
         await self.end()

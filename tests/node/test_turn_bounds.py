@@ -11,6 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tarry.node.config import Delivery, Limits
+from tarry.node.delivery.consumer import Consumer
 from tarry.node.delivery.redrive import redrive
 from tarry.proto import tarry_consumer_pb2 as pb
 from tarry.proto import tarry_log_pb2 as log_pb
@@ -539,6 +540,39 @@ def test_a_new_leader_that_knows_nothing_looks_at_as_many_groups_as_there_may_be
         async with steps.step("groups that are behind are looked for"):
             delivery._closes_at_ms = 0
             leadership.look()
+
+    assert cost.too_long(play(act)) == {}
+
+
+def test_heartbeats_of_thousands_of_groups_with_messages_in_hand() -> None:
+    many = 4_000
+
+    async def act(lead: Leader, steps: cost.Steps) -> None:
+        leadership, queues = lead.node.leadership, lead.machine.queues
+        await lead.ready(1)
+        delivery, queue = leadership.delivery, queues.of(TOPIC)
+        assert delivery is not None
+        for number in range(many):
+            name = f"g{number}"
+            queues.subscribe(TOPIC, name, GroupStart())
+            opened = delivery.group(TOPIC, name, queue.queue, queues.of(TOPIC, name).queue)
+            opened.join(Consumer("a", TOPIC, name, 60_000, 5))
+            opened.pump()
+            if number % 100 == 0:
+                await asyncio.sleep(0)
+        await until(lambda: all(group.feeds[queue.queue].in_hand for group in delivery._groups.values()))
+        gc.collect()
+        gc.freeze()
+        async with steps.step("heartbeat"):
+            leadership.dispatch_state(1.0)
+        async with steps.step("all have changed"):
+            delivery.pump()
+            leadership.dispatch_state(2.0)
+        async with steps.step("no more is handed over"):
+            leadership.dispatch_state(None)
+        async with steps.step("the leadership ends"):
+            leadership._lost.set()
+            await until(lambda: leadership.delivery not in (delivery, None))
 
     assert cost.too_long(play(act)) == {}
 

@@ -21,7 +21,7 @@ def test_a_caller_s_lease_goes_on_under_the_next_leaders_though_all_streams_are_
             poll(group, name, lease_ms=20 * SETTINGS.lease_ms, credit=1)
         assert labels(group) == ["m0", "m1", "m2"]
         for _ in range(2):
-            await group.fail_over(0, group.delivery.cursors(None))
+            await group.fail_over(0, group.cursors())
             group.join("a", credit=9)
             group.settle_first("a", 1, nack=False)
             await group.settle()
@@ -52,10 +52,10 @@ def test_callers_with_more_in_hand_than_a_heartbeat_names_are_waited_for_as_stre
         for name in "pq":
             poll(group, name, lease_ms=20 * SETTINGS.lease_ms, credit=1)
         assert len(group.given) == 2
-        (main, _) = group.delivery.cursors(None)
+        (main, _) = group.cursors()
         assert [len(lease.offset) // 8 for lease in main.leases] == [1]
         assert len(main.consumers) == 1
-        await group.fail_over(0, group.delivery.cursors(None))
+        await group.fail_over(0, group.cursors())
         group.join("a", credit=9)
         await pass_ms(group, SETTINGS.lease_ms - 100)
         assert len(group.given) == 2

@@ -77,7 +77,7 @@ async def take(  # noqa: PLR0912 - a table
         case ("leave", name, clean):
             group.leave(name, clean=clean)
         case ("heartbeat",):
-            heard[:] = group.delivery.cursors(None)
+            heard[:] = group.cursors()
         case ("rest", clean):
             await rest(group, clean=clean)
         case ("failover", committed):

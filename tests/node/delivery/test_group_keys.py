@@ -98,7 +98,7 @@ def test_what_may_be_in_hand_after_a_failover_holds_its_key_until_its_consumer_i
         group.schedule("k", 0)
         group.join("a")
         await pass_ms(group, 1)
-        await group.fail_over(0, group.delivery.cursors(None))
+        await group.fail_over(0, group.cursors())
         group.join("b")
         await pass_ms(group, 1)
         assert labels(group) == ["m0"]

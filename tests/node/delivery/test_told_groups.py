@@ -1,0 +1,104 @@
+"""A heartbeat tells some of the groups that have changed anew, and of the others what a new leader needs."""
+
+from __future__ import annotations
+
+import pytest
+
+from tarry.node.delivery import delivery
+from tarry.node.delivery.consumer import Consumer
+from tarry.proto import tarry_consumer_pb2 as pb
+from tarry.proto import tarry_log_pb2 as log_pb
+from tests.node.group_in_process import TOPIC, Group
+from tests.node.group_play import pass_ms, play
+
+
+def open_groups(group: Group, count: int) -> list[Consumer]:
+    """Open so many groups of one consumer each."""
+    consumers = []
+    for name in (f"g{number}" for number in range(count)):
+        made = group.apply(log_pb.SubscribeCommand(topic=TOPIC, group=name))
+        consumers.append(Consumer(name="a", topic=TOPIC, group=name, lease_ms=1_000, credit=5))
+        opened = group.delivery.group(TOPIC, name, made.queue, made.retry_queue)
+        opened.join(consumers[-1])
+        opened.pump()
+    return consumers
+
+
+def offsets(group: Group, raw: bytes) -> list[int]:
+    """Return the offset that is told of each group of ``open_groups``, in their order."""
+    told = log_pb.DispatchState.FromString(raw).cursors
+    return [one.offset for one in told if one.group.startswith("g") and one.queue == group.queue][1:]
+
+
+def test_groups_are_told_anew_in_the_order_of_their_changes_some_in_each_heartbeat(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def steps(group: Group) -> None:
+        open_groups(group, 5)
+        group.delivery.told(1.0)
+        monkeypatch.setattr(delivery, "GROUPS_TOLD_MAX", 2)
+        group.schedule("", 0)
+        await pass_ms(group, 1)
+        assert offsets(group, group.delivery.told(2.0)) == [1, 0, 0, 0, 0]  # with the group of the play
+        assert offsets(group, group.delivery.told(3.0)) == [1, 1, 1, 0, 0]
+        assert offsets(group, group.delivery.told(4.0)) == [1, 1, 1, 1, 1]
+        assert not group.delivery._changed
+
+    play(steps)
+
+
+def test_what_was_handed_over_since_it_was_told_is_marked_when_the_next_leader_hands_it_over_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def steps(group: Group) -> None:
+        before = open_groups(group, 5)
+        group.delivery.told(1.0)
+        monkeypatch.setattr(delivery, "GROUPS_TOLD_MAX", 1)
+        group.schedule("", 0)
+        await pass_ms(group, 1)
+        assert all(consumer.take_all() for consumer in before)
+        cursors = log_pb.DispatchState.FromString(group.delivery.told(2.0)).cursors
+        await group.fail_over(0, cursors)
+        again = open_groups(group, 5)
+        await pass_ms(group, 1_100)
+        for consumer in again:
+            (raw,) = consumer.take_all()
+            given = pb.ConsumeResponse.FromString(raw).deliveries
+            assert list(given.maybe_duplicate) == [0]
+
+    play(steps)
+
+
+def test_a_group_that_has_handed_over_more_than_was_told_is_told_whatever_its_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def steps(group: Group) -> None:
+        open_groups(group, 5)
+        monkeypatch.setattr(delivery, "GROUPS_TOLD_MAX", 0)
+        group.delivery.told(1.0)
+        group.schedule("", 0)
+        await pass_ms(group, 1)
+        assert offsets(group, group.delivery.told(2.0)) == [1] * 5
+
+    play(steps)
+
+
+def test_once_no_more_is_handed_over_and_once_it_is_again_every_group_is_told_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def steps(group: Group) -> None:
+        open_groups(group, 5)
+        group.delivery.told(1.0)
+        monkeypatch.setattr(delivery, "GROUPS_TOLD_MAX", 4)
+
+        def reserved(raw: bytes) -> list[bool]:
+            told = log_pb.DispatchState.FromString(raw).cursors
+            return [cursor.doubtful > 0 for cursor in told if cursor.queue == group.queue]
+
+        assert reserved(group.delivery.told(1.0)) == [True] * 6
+        assert reserved(group.delivery.told(None)) == [False] * 4 + [True] * 2
+        assert reserved(group.delivery.told(None)) == [False] * 6
+        assert reserved(group.delivery.told(2.0)) == [True] * 4 + [False] * 2
+        assert reserved(group.delivery.told(3.0)) == [True] * 6
+
+    play(steps)
