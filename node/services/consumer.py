@@ -25,6 +25,7 @@ from tarry.node.edge.grpc_status import abort
 from tarry.node.edge.grpc_types import CallContext, ServiceHandler, parse
 from tarry.node.edge.leader_calls import Answer, LeaderCalls
 from tarry.node.edge.request_bytes import OVERHEAD_BYTES
+from tarry.node.services.intake_turns import IntakeTurns
 from tarry.node.services.subscribing import Joining
 from tarry.proto import tarry_consumer_pb2 as pb
 from tarry.proto import tarry_log_pb2 as log_pb
@@ -37,6 +38,8 @@ SERVICE: Final = "tarry.v1.ConsumerService"
 SUBSCRIBE: Final = pb.ConsumeRequest.SUBSCRIBE_FIELD_NUMBER
 FIELDS_MAX: Final = 1_024
 """Of a request, and of its subscribe: not of offsets, which are within those."""
+ENDED_STREAMS: Final = 100
+"""Closed in one turn of the event loop, at some 0.05 ms each: all streams end with their leadership."""
 BREAK_NOTICE_S: Final = 0.05
 """A broken stream looks like one that was ended in order, until gRPC cancels the call."""
 
@@ -72,6 +75,7 @@ class ConsumerService:
         self._calls = calls
         self._holds = holds
         self._pieces = Pieces()
+        self._endings = IntakeTurns()
 
     def handlers(self) -> ServiceHandler:
         """Return the service's handlers for a grpc.aio server."""
@@ -101,6 +105,7 @@ class ConsumerService:
                 if session.consumer.caught_up():
                     session.group.pump_soon()  # while this one is written
                 yield response
+            await self._endings.enter(1 / ENDED_STREAMS)
         finally:
             reader.cancel()
             ended = session.consumer.ended
