@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from tarry.wheel.grouping import groups
+from tarry.wheel.columns import groups
 from tarry.wheel.state import HOUR_MS, HOUR_SECONDS, SECOND_MS, Numbers, Times
 
 LOOK_HOURS: Final = 24

@@ -26,9 +26,9 @@ from pyroaring import BitMap
 
 from tarry.wheel import message_sum
 from tarry.wheel.bitmaps import contains, loaded, serialized
+from tarry.wheel.columns import distinct, groups, starts_of
 from tarry.wheel.delay_log import Places, filled
 from tarry.wheel.far_segment import FAR_UNIT, FAR_UNIT_BYTES, Segment, are_sound, segment_name
-from tarry.wheel.grouping import distinct, groups, starts_of
 from tarry.wheel.hour_counts import HourCounts
 from tarry.wheel.page_budget import Residency
 from tarry.wheel.state import FarState, Flags, Masks, Numbers, Rows, WheelDamaged, WheelSettings

@@ -28,9 +28,8 @@ from tarry.wheel.page_budget import Residency
 from tarry.wheel.pending_topics import PendingTopics
 from tarry.wheel.state import HOUR_SECONDS, HourState, Numbers, WheelDamaged, WheelSettings, WheelState
 
-_LARGE_UNITS: Final = (
-    16_384  # with more, an hour's first use takes more than a call counts: it is made beforehand
-)
+_LARGE_UNITS: Final = 16_384
+"""An hour with more is prepared at a start: its first use costs more than its share of a command."""
 
 
 class HourWheel:

@@ -23,9 +23,7 @@ from tarry.wheel.state import HOUR_SECONDS, SECOND_MS, Numbers, Rows, WheelDamag
 CHAIN_STEP_UNITS: Final = 256  # a step of a scattered chain costs as much as a pass over so many units
 CHAIN_START_UNITS: Final = 8_192  # and to begin one, as much as over so many
 LOAD_UNITS: Final = 16  # to load a message, as much as over so many
-_WALK_UNITS: Final = (
-    64  # a step of a chain that does not wait for the disk, with what is done to load its unit
-)
+_WALK_UNITS: Final = 64  # a step of a chain that does not wait for the disk, and to load its unit
 _RUN_MESSAGES: Final = 32_768  # of a single second: so many are sorted together, in some 0.5 ms
 _SAMPLE_UNITS: Final = 256
 _DENSE_UNITS: Final = 16  # a chain whose units lie this close is walked from page to page

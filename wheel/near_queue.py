@@ -19,7 +19,7 @@ from typing import Final
 
 import numpy as np
 
-from tarry.wheel.grouping import groups
+from tarry.wheel.columns import groups
 from tarry.wheel.state import HOUR_MS, SECOND_MS, Rows, Taken
 
 ENTRY: Final = np.dtype(
@@ -36,9 +36,8 @@ _BYTES: Final = np.dtype((np.void, ENTRY.itemsize))
 
 def by_due(entries: Rows) -> Rows:
     """Entries of one second, in the order of their global indices, sorted by due time."""
-    in_second = (entries["due_ms"] % SECOND_MS).astype(
-        np.uint16
-    )  # 16 bits make numpy's stable sort a radix sort
+    # 16 bits make numpy's stable sort a radix sort.
+    in_second = (entries["due_ms"] % SECOND_MS).astype(np.uint16)
     if bool((in_second[1:] >= in_second[:-1]).all()):
         return entries
     return entries.take(np.argsort(in_second, kind="stable"))  # take, for indexing rows is ten times slower

@@ -14,12 +14,12 @@ from typing import Final
 
 import numpy as np
 
-from tarry.wheel.grouping import groups
+from tarry.wheel.columns import groups
 from tarry.wheel.hour_partition import HourPartition
 from tarry.wheel.hour_wheel import HourWheel
 from tarry.wheel.index_scan import Harvest, Plan, Walk, collect, plan
 from tarry.wheel.near_queue import NOTHING, NearQueue, taken
-from tarry.wheel.others import Others
+from tarry.wheel.overtaking_choice import OvertakingChoice
 from tarry.wheel.state import (
     HOUR_MS,
     HOUR_SECONDS,
@@ -51,11 +51,11 @@ class Release:
     """What has been released, and what comes next. `hours` counts the pending."""
 
     __slots__ = (
+        "_choice",
         "_harvest",
         "_hours",
         "_near",
         "_next_beyond",
-        "_others",
         "_settings",
         "cut",
         "local_index",
@@ -68,7 +68,7 @@ class Release:
         self.local_index = local_index
         self._near = NearQueue(cut.due_ms // SECOND_MS)
         self._harvest: Harvest | Walk | None = None
-        self._others: Others | None = None  # while there is a backlog, of who leads
+        self._choice: OvertakingChoice | None = None  # while there is a backlog, of who leads
         # A time nothing beyond the near queue is due before; None: not known, or nothing.
         self._next_beyond: int | None = None
 
@@ -109,7 +109,7 @@ class Release:
         released = taken(parts)
         if found is None:
             self._move(Cut(until_ms, NONE), released)
-            self._others = None
+            self._choice = None
         elif len(released):
             self._move(Cut(int(released.due_ms[-1]), int(released.global_index[-1])), released)
         self._next_beyond = None
@@ -141,9 +141,9 @@ class Release:
         """See `Wheel.overtaking`."""
         until_ms = self.until_of_hours(until_ms, _OTHERS_HOURS_MAX)
         front = self._near.head(until_ms, count)["topic"] & ~MARK
-        if self._others is None:
-            self._others = Others(self._hours)
-        return self._others.choose(front, self.cut, until_ms, quota)
+        if self._choice is None:
+            self._choice = OvertakingChoice(self._hours)
+        return self._choice.choose(front, self.cut, until_ms, quota)
 
     def _next_live(self, until_ms: int, limit: int) -> tuple[Rows, Flags | None] | None:
         """The next entries due by `until_ms`, and which, if not all, are live. None: there are none."""

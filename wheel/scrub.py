@@ -12,9 +12,9 @@ from typing import Final
 import google_crc32c
 import numpy as np
 
+from tarry.wheel.columns import portions
 from tarry.wheel.delay_log import UNIT_BYTES, DelayLog
 from tarry.wheel.far_segment import Segment
-from tarry.wheel.grouping import portions
 from tarry.wheel.index_checksum import prove_index
 from tarry.wheel.page_budget import Residency
 from tarry.wheel.state import HourState, Numbers, SegmentState, WheelDamaged

@@ -23,15 +23,13 @@ import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
-from tarry.wheel.grouping import starts_of
+from tarry.wheel.columns import starts_of
 from tarry.wheel.state import HOUR_SECONDS, SECOND_MS, Numbers
 
 SLOT: Final = np.dtype(
     [
-        (
-            "next_to_head",
-            "<i8",
-        ),  # global index of the second's newest unit, plus 1; 0: none, so a sparse file is empty
+        # Global index of the second's newest unit, plus 1; 0: none, so a sparse file is empty.
+        ("next_to_head", "<i8"),
         ("count", "<u4"),  # units of the second, whatever became of them
         ("gone", "<u4"),  # of those, cancelled or overtaken
     ]
@@ -158,7 +156,5 @@ class SecondWheel:
             count += np.bincount(second, minlength=HOUR_SECONDS)
         gone = np.bincount(gone_due // np.uint32(SECOND_MS), minlength=HOUR_SECONDS)
         for column, values in ((self._head, head), (self._count, count), (self._gone, gone)):
-            changed = np.flatnonzero(
-                column != values
-            )  # a store to an untouched page would give it disk space
+            changed = np.flatnonzero(column != values)  # a store to an untouched page would take disk space
             column[changed] = values[changed]

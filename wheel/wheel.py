@@ -22,16 +22,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tarry.wheel.appending import append_by_hour
-from tarry.wheel.cancelling import cancel, cancelled, state_of
 from tarry.wheel.durability import Durability
 from tarry.wheel.far_segment import segment_name
 from tarry.wheel.hour_partition import folder_name
 from tarry.wheel.hour_wheel import HourWheel
-from tarry.wheel.lookup_cost import costs_ns, known_of
+from tarry.wheel.messages import Messages
 from tarry.wheel.near_queue import ENTRY
-from tarry.wheel.overtaking import overtake
-from tarry.wheel.reading import known, parts, read, units
+from tarry.wheel.placement import append
 from tarry.wheel.release import Release
 from tarry.wheel.scrub import damaged, mend_index, mend_segment, walk, walk_segment
 from tarry.wheel.state import (
@@ -71,6 +68,7 @@ class Wheel:
         self._hours = hours
         self._floor_hour = state.floor_hour
         self._release = Release(hours, settings, state.cut, state.local_index)
+        self._messages = Messages(hours, settings.read_gap_bytes)
         self._durability = Durability(folder, state)
 
     @classmethod
@@ -108,7 +106,7 @@ class Wheel:
         due = np.maximum(due_ms, self._floor_hour * HOUR_MS)
         hour = (due // HOUR_MS).astype(np.uint32)
         overdue = self._release.overdue(due)
-        global_index = append_by_hour(
+        global_index = append(
             self._hours,
             self.cut.due_ms // HOUR_MS + 1,
             hour,
@@ -151,7 +149,7 @@ class Wheel:
 
         The cut stays, and passes them over when it gets there.
         """
-        return overtake(self._hours, self._release.cut, hour, global_index)
+        return self._messages.overtake(self._release.cut, hour, global_index)
 
     def overtaking(self, until_ms: int, count: int, quota: int) -> tuple[Numbers, Numbers]:
         """Which messages due by `until_ms` should overtake the next `count`: at most `quota` ids.
@@ -174,11 +172,11 @@ class Wheel:
 
     def cancel(self, hour: Numbers, global_index: Numbers) -> NDArray[np.uint8]:
         """Cancel messages, ids of shape (n,): a CancelOutcome each. To cancel twice is to have cancelled."""
-        return cancel(self._hours, self._release.cut, hour, global_index)
+        return self._messages.cancel(self._release.cut, hour, global_index)
 
     def cancelled(self, hour: Numbers, global_index: Numbers) -> Flags:
         """Which of messages, ids of shape (n,), are cancelled."""
-        return cancelled(self._hours, hour, global_index)
+        return self._messages.cancelled(hour, global_index)
 
     def drop_hour(self, hour: int) -> None:
         """Forget an hour. Raises ValueError where it does not lie wholly behind the cut."""
@@ -249,26 +247,26 @@ class Wheel:
 
     def costs_ns(self, hour: Numbers, global_index: Numbers) -> Numbers:
         """What a call that names messages is thought to take for each, ids of shape (n,) by hour, u4[n]."""
-        return costs_ns(self._hours, hour, global_index)
+        return self._messages.costs_ns(hour, global_index)
 
     def known(self, hour: Numbers, global_index: Numbers) -> Flags:
         """Which of messages, ids of shape (n,) by hour, there are, whatever became of them."""
-        return known_of(self._hours, hour, global_index)
+        return self._messages.known(hour, global_index)
 
     def state(self, hour: int, global_index: int) -> MessageState:
         """Where a message is in its life."""
-        return state_of(self._hours, self._release.cut, hour, global_index)
+        return self._messages.state(self._release.cut, hour, global_index)
 
     def units(self, hour: Numbers, global_index: Numbers) -> Rows:
         """The index units of messages, UNIT[n], in the order asked; due_ms = hour * HOUR_MS + due_in_hour_ms.
 
         Raises UnknownMessage where one does not exist.
         """
-        return units(self._hours, hour, global_index)
+        return self._messages.units(hour, global_index)
 
     def read(self, hour: Numbers, global_index: Numbers) -> list[bytes | None]:
         """The records of messages in the order asked; None where one is damaged. Raises UnknownMessage."""
-        return read(self._hours, hour, global_index, self._settings.read_gap_bytes)
+        return self._messages.read(hour, global_index)
 
     def parts(
         self, hour: Numbers, global_index: Numbers, start: NDArray[np.int64], bytes_max: int
@@ -277,7 +275,7 @@ class Wheel:
 
         Nothing proves it, and of a damaged one there may be less. Raises UnknownMessage.
         """
-        return parts(self._hours, hour, global_index, start, bytes_max, self._settings.read_gap_bytes)
+        return self._messages.parts(hour, global_index, start, bytes_max)
 
     def verify(self, state: HourState) -> Numbers:
         """The global indices of the damaged records of a captured hour, u4[k]; from any thread.
@@ -328,7 +326,7 @@ class Wheel:
 
     def repair(self, hour: int, global_index: int, record: bytes) -> bool:
         """Write a record again, from a peer's bytes; False, and nothing done, where they are not its own."""
-        return known(self._hours.find(hour), hour, global_index).log.repair(global_index, record)
+        return self._messages.repair(hour, global_index, record)
 
     def mend_index(self, state: HourState, index: bytes) -> bool:
         """Write a captured hour's index again, from a peer's bytes; then `reread` it. From any thread.

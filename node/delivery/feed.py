@@ -26,7 +26,7 @@ from tarry.node.delivery.ordering import Lanes, Parked
 from tarry.node.delivery.reservation import Reserve
 from tarry.replication.state_machine.acknowledged import Acknowledged
 from tarry.replication.state_machine.ready_queue import UNIT, ReadyQueue, UnitsDamaged
-from tarry.wheel.grouping import starts_of
+from tarry.wheel.columns import starts_of
 
 WINDOW: Final = 8_192
 """Units loaded ahead of what is handed over."""

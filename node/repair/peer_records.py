@@ -20,8 +20,8 @@ from tarry.replication.state_machine.queue_checksums import BLOCK_UNITS
 from tarry.replication.state_machine.queues import Queues
 from tarry.replication.state_machine.ready_queue import QueueDamaged
 from tarry.replication.state_machine.refusal import Refusal
+from tarry.wheel.columns import portions
 from tarry.wheel.delay_log import UNIT_BYTES
-from tarry.wheel.grouping import portions
 from tarry.wheel.wheel import Wheel
 
 log = structlog.get_logger()

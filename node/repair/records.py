@@ -27,7 +27,7 @@ from tarry.proto.message_id import MessageId
 from tarry.replication.blocking import RunBlocking, in_thread
 from tarry.replication.snapshot.state_damage import StateDamage
 from tarry.replication.state_machine.machine import Machine
-from tarry.wheel.grouping import groups, portions
+from tarry.wheel.columns import groups, portions
 from tarry.wheel.state import UnknownMessage, WheelDamaged
 
 log = structlog.get_logger()

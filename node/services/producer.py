@@ -37,7 +37,7 @@ from tarry.replication.state_machine.ordering import queue_of
 from tarry.replication.state_machine.outcomes import Cancelled
 from tarry.replication.state_machine.refusal import Refusal
 from tarry.replication.state_machine.schedule import Repeated, Scheduled
-from tarry.wheel.grouping import portions
+from tarry.wheel.columns import portions
 from tarry.wheel.state import CancelOutcome, UnknownMessage
 from tarry.wheel.state import MessageState as WheelMessageState
 

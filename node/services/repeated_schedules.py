@@ -14,7 +14,7 @@ from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.replication.state_machine import producer_answers
 from tarry.replication.state_machine.machine import Machine
 from tarry.replication.state_machine.schedule import response
-from tarry.wheel.grouping import portions
+from tarry.wheel.columns import portions
 from tarry.wheel.state import HOUR_MS, UnknownMessage
 
 R = TypeVar("R")

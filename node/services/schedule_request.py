@@ -29,7 +29,7 @@ from tarry.proto.tags import tag_mask
 from tarry.proto.tarry_message_pb2 import Record
 from tarry.replication.state_machine.ordering import lane_of
 from tarry.replication.state_machine.refusal import Refusal
-from tarry.wheel.grouping import portions
+from tarry.wheel.columns import portions
 
 PRODUCER_CHARS_MAX: Final = 64
 SEQUENCE_MAX: Final = 2**63 - 1

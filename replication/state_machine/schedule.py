@@ -20,7 +20,7 @@ from tarry.replication.state_machine import admission, ordering, producer_answer
 from tarry.replication.state_machine.events import Event, Events
 from tarry.replication.state_machine.queues import Queues
 from tarry.replication.state_machine.refusal import Refusal
-from tarry.wheel.grouping import distinct
+from tarry.wheel.columns import distinct
 from tarry.wheel.state import HOUR_MS, Appended
 from tarry.wheel.wheel import Wheel
 

@@ -24,7 +24,7 @@ MUTANTS = (
     Mutant(
         "a_released_message_is_cancelled",
         "a cancel is answered as done, and the message is delivered",
-        "pending = ~partition.is_gone(known) & ~are_released(partition, cut, known)",
+        "pending = ~partition.is_gone(known) & ~_are_released(partition, cut, known)",
         "pending = ~partition.is_gone(known)",
         ("tests/replication/state_machine/test_machine.py::test_a_cancelled_message_is_never_released",),
     ),

@@ -347,8 +347,8 @@ LASTING = (
     Mutant(
         "a_damaged_far_record_is_handed_over",
         "a consumer gets a rotten message",
-        "        records[damaged] = None\n    records += _read_written",
-        "        pass\n    records += _read_written",
+        "            records[damaged] = None\n        records += self._read_written",
+        "            pass\n        records += self._read_written",
         ("tests/node/repair/test_scrubber.py::test_damage_in_the_far_log_is_reported",),
     ),
     Mutant(

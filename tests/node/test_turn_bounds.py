@@ -303,7 +303,7 @@ def test_commands_as_large_as_they_may_be_that_wait_together() -> None:
 
 def chained(wheel: Wheel, due_ms: NDArray[np.int64], monkeypatch: pytest.MonkeyPatch) -> None:
     """One request after the other adds a message to each of as many hours as it may."""
-    monkeypatch.setattr("tarry.wheel.appending._FULL_UNITS", 10_000)
+    monkeypatch.setattr("tarry.wheel.placement._FULL_UNITS", 10_000)
     for _ in range(250):
         append(wheel, due_ms)
     assert wheel.partitions() == ()

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import structlog
 
 from tarry.proto.tarry_operator_pb2 import MisfirePolicy
-from tarry.wheel import appending, far_log
+from tarry.wheel import far_log, placement
 from tests.simulation import virtual_loop, whole_faults
 from tests.simulation.model_producer import ModelProducer
 from tests.simulation.outcome import Outcome, digest
@@ -30,7 +30,7 @@ ROTTING_SHARE = 0.5
 @contextlib.contextmanager
 def small_far_log() -> Iterator[None]:
     """The far log has small segments, and hours leave it early: both happen within a run."""
-    constants = (far_log, "SEGMENT_UNITS", 512), (far_log, "_CLEANED_MIN", 16), (appending, "_FULL_UNITS", 8)
+    constants = (far_log, "SEGMENT_UNITS", 512), (far_log, "_CLEANED_MIN", 16), (placement, "_FULL_UNITS", 8)
     before = [getattr(module, name) for module, name, _ in constants]
     for module, name, value in constants:
         setattr(module, name, value)

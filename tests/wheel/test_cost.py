@@ -154,7 +154,7 @@ def test_a_thousand_more_messages_a_far_hour_cost_each_append_no_more_than_25_ms
 def test_an_append_after_which_thousands_of_far_hours_are_full_costs_no_more_than_25_ms(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tarry.wheel.appending._FULL_UNITS", 30)
+    monkeypatch.setattr("tarry.wheel.placement._FULL_UNITS", 30)
     wheel = Wheel(tmp_path, WheelSettings())
     due = far_due(HOURS)
     for _ in range(29):

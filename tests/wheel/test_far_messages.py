@@ -166,7 +166,7 @@ def test_hours_with_enough_in_the_far_log_get_their_files_some_with_each_append(
         few_of_each(wheel, 16, 60)
         hours.append(len(wheel.partitions()))
     assert hours == [0, 0, 8, 16, 16]  # 1 + 960 // 128 of them at a time
-    monkeypatch.setattr("tarry.wheel.appending._MOVED_BYTES", 1_000)
+    monkeypatch.setattr("tarry.wheel.placement._MOVED_BYTES", 1_000)
     wheel = Wheel(tmp_path / "large", WheelSettings())
     for _ in range(3):
         few_of_each(wheel, 16, 60)

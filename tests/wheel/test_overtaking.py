@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tarry.wheel.delay_log import DelayLog
-from tarry.wheel.others import shares
+from tarry.wheel.overtaking_choice import shares
 from tarry.wheel.state import HOUR_MS, MARK, CancelOutcome, MessageState, Taken, WheelSettings
 from tarry.wheel.wheel import Wheel
 from tests.wheel.sorted_list import START_MS, u4
@@ -123,7 +123,7 @@ def test_others_are_found_wherever_they_are_in_a_backlog(tmp_path: Path) -> None
 def test_a_pass_is_made_in_steps_and_chooses_when_it_has_seen_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tarry.wheel.others._STEP_UNITS", 1_000)
+    monkeypatch.setattr("tarry.wheel.overtaking_choice._STEP_UNITS", 1_000)
     wheel = Wheel(tmp_path, QUIET)
     small = _put(wheel, SMALL, [START_MS + 900])
     _put(wheel, CROWD, [START_MS + 100] * 2_500)
@@ -136,7 +136,7 @@ def test_a_pass_is_made_in_steps_and_chooses_when_it_has_seen_all(
 def test_more_others_than_are_held_are_found_by_and_by(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, together: int
 ) -> None:
-    monkeypatch.setattr("tarry.wheel.others._FOUND_MAX", 100)
+    monkeypatch.setattr("tarry.wheel.overtaking_choice._FOUND_MAX", 100)
     wheel = Wheel(tmp_path, QUIET)
     _put(wheel, CROWD, [START_MS + 100] * 1_000)
     small = _put(wheel, SMALL, [START_MS + 200 + n // together for n in range(450)])
@@ -174,8 +174,8 @@ def _commit(wheel: Wheel, until_ms: int, slice_messages: int, quota: int) -> tup
 def test_a_small_topic_waits_for_a_few_commits_where_two_have_a_crowd(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tarry.wheel.others._STEP_UNITS", 1_000)
-    monkeypatch.setattr("tarry.wheel.others._FOUND_MAX", 300)
+    monkeypatch.setattr("tarry.wheel.overtaking_choice._STEP_UNITS", 1_000)
+    monkeypatch.setattr("tarry.wheel.overtaking_choice._FOUND_MAX", 300)
     wheel = Wheel(tmp_path, QUIET)
     _put(wheel, CROWD, [START_MS + 100] * 2_500)
     crowd = _put(wheel, OTHER, [START_MS + 200 + n % 50 for n in range(2_500)])
@@ -205,7 +205,7 @@ def test_what_may_overtake_is_shared_among_all_that_is_due(tmp_path: Path) -> No
 def test_a_pass_that_takes_longer_than_it_looks_ahead_is_still_of_use(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tarry.wheel.others._STEP_UNITS", 1_000)
+    monkeypatch.setattr("tarry.wheel.overtaking_choice._STEP_UNITS", 1_000)
     wheel = Wheel(tmp_path, QUIET)
     _put(wheel, CROWD, [START_MS + 100] * 4_500)
     _put(wheel, SMALL, [START_MS + 900] * 3)
@@ -217,7 +217,7 @@ def test_a_pass_that_takes_longer_than_it_looks_ahead_is_still_of_use(
 def test_who_is_known_goes_on_overtaking_while_another_pass_is_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tarry.wheel.others._STEP_UNITS", 1_000)
+    monkeypatch.setattr("tarry.wheel.overtaking_choice._STEP_UNITS", 1_000)
     wheel = Wheel(tmp_path, QUIET)
     _put(wheel, CROWD, [START_MS + 100] * 400 + [START_MS + 800] * 3_600)
     _put(wheel, OTHER, [START_MS + 200] * 4_000)
@@ -230,7 +230,7 @@ def test_who_is_known_goes_on_overtaking_while_another_pass_is_made(
 
 
 def test_two_crowds_in_front_cost_no_pass_a_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tarry.wheel.others._FOUND_MAX", 100)
+    monkeypatch.setattr("tarry.wheel.overtaking_choice._FOUND_MAX", 100)
     looked_at, block = [], DelayLog.block
     monkeypatch.setattr(DelayLog, "block", lambda *at: looked_at.append(at) or block(*at))
     wheel = Wheel(tmp_path, WheelSettings())
@@ -257,8 +257,8 @@ def test_whatever_is_held_and_seen_at_once_each_topic_goes_in_its_order_and_noth
 ) -> None:
     with (
         TemporaryDirectory() as folder,
-        patch("tarry.wheel.others._FOUND_MAX", found_max),
-        patch("tarry.wheel.others._STEP_UNITS", step_units),
+        patch("tarry.wheel.overtaking_choice._FOUND_MAX", found_max),
+        patch("tarry.wheel.overtaking_choice._STEP_UNITS", step_units),
     ):
         wheel = Wheel(Path(folder), WheelSettings())
         topic, due = (np.array(column) for column in zip(*messages, strict=True))

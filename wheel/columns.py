@@ -1,4 +1,4 @@
-"""Splitting columns into groups of equal keys, with one statement per group and none per row."""
+"""Columns split into groups of equal keys, with one statement per group and none per row."""
 
 from __future__ import annotations
 
@@ -51,13 +51,6 @@ def pick(items: Sequence[Item], rows: Selection) -> Sequence[Item]:
     if len(rows) == 1:
         return [items[rows[0]]]
     return itemgetter(*rows.tolist())(items)  # type: ignore[no-any-return]
-
-
-def the_only(rows: Selection) -> int | None:
-    """The row, where there is just one."""
-    if isinstance(rows, slice):
-        return rows.start if rows.stop - rows.start == 1 else None
-    return int(rows[0]) if len(rows) == 1 else None
 
 
 def portions(sizes: NDArray[np.uint32], bytes_max: int) -> Iterator[slice]:

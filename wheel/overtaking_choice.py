@@ -1,4 +1,4 @@
-"""Who is to overtake a backlog: what other topics have due behind its front.
+"""The messages of other topics that are to be released ahead of a backlog.
 
 Found by passes over the indices of the backlog's hours, in steps; a pass then goes on with what is appended,
 and serves until the next has seen all. What has been seen rests on when this was asked, so the choice is the
@@ -17,8 +17,8 @@ from typing import Final
 
 import numpy as np
 
+from tarry.wheel.columns import groups, starts_of
 from tarry.wheel.delay_log import BLOCK_UNITS
-from tarry.wheel.grouping import groups, starts_of
 from tarry.wheel.hour_partition import HourPartition
 from tarry.wheel.hour_wheel import HourWheel
 from tarry.wheel.near_queue import ENTRY
@@ -30,8 +30,8 @@ _AHEAD_MS: Final = 10_000  # how much later than asked for is looked for as well
 _FOUND_MAX: Final = 131_072  # held by a pass, 24 bytes each; found in one call, but for the rest of a block
 
 
-class Others:
-    """What topics but the one in front have due after the cut, as far as it has not been chosen."""
+class OvertakingChoice:
+    """Picks due messages of other topics than the one in front, each message once."""
 
     __slots__ = ("_hours", "_next", "_pass")
 
@@ -59,7 +59,7 @@ class Others:
 
 
 class _Pass:
-    """What topics but one have due from the cut to some time, of each up to some time."""
+    """One scan for messages of other topics than one, due from the cut to some time."""
 
     __slots__ = ("_end_ms", "_ends_ms", "_found", "_hours", "_level", "_seen", "_start_ms", "_topic")
 
@@ -82,7 +82,7 @@ class _Pass:
         return not bool(((self._ends_ms <= until_ms) & (2 * left < self._level)).any())
 
     def choose(self, cut: Cut, until_ms: int, quota: int) -> tuple[Numbers, Numbers]:
-        """See `Others.choose`."""
+        """See `OvertakingChoice.choose`."""
         self._found = self._found[~cut.has_passed(self._found["due_ms"], self._found["global_index"])]
         due = self._found[: bisect_right(self._found["due_ms"].data, until_ms)]
         starts = starts_of(due["due_ms"] // HOUR_MS)

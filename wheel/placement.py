@@ -1,4 +1,4 @@
-"""Laying new messages down: in the partitions of their hours, or in the far log."""
+"""The placement of new messages: in the partitions of their hours, or in the far log."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from tarry.wheel.columns import Selection, distinct, groups, pick, starts_of
 from tarry.wheel.delay_log import checksums, lengths
-from tarry.wheel.grouping import Selection, distinct, groups, pick, starts_of
 from tarry.wheel.hour_counts import HOURS
 from tarry.wheel.hour_wheel import HourWheel
 from tarry.wheel.state import Flags, Masks, Numbers
@@ -52,7 +52,7 @@ class Batch:
         )
 
 
-def append_by_hour(
+def append(
     hours: HourWheel,
     near_hour: int,
     hour: Numbers,

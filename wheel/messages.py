@@ -1,0 +1,252 @@
+"""Messages by their ids (hour and global index): reading, cancelling, releasing ahead of the cut.
+
+Those in the far log are handled together, of the others an hour's together.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tarry.wheel.columns import distinct, groups, starts_of
+from tarry.wheel.delay_log import UNIT, Places
+from tarry.wheel.hour_partition import HourPartition
+from tarry.wheel.hour_wheel import HourWheel
+from tarry.wheel.near_queue import taken
+from tarry.wheel.state import (
+    HOUR_MS,
+    NONE,
+    CancelOutcome,
+    Cut,
+    Flags,
+    MessageState,
+    Numbers,
+    Rows,
+    Taken,
+    UnknownMessage,
+)
+
+_SHARED: Final = ["size", "due_in_hour_ms", "topic", "crc32c", "tag_mask"]
+# CPU time, measured on the machine that the turns' bounds are set on.
+_CHAINED_NS: Final = 150
+"""For each unit of a chain of the far log that may have to be passed."""
+_PARTITION_NS: Final = 150_000
+"""Of a partition that has to be opened, and another closed for it."""
+_ABSENT_NS: Final = 2_000
+"""Of an hour that has none."""
+
+
+class Messages:
+    """The messages of all hours, by their ids: columns of shape (n,), in any order if not said otherwise."""
+
+    __slots__ = ("_gap_bytes", "_hours")
+
+    def __init__(self, hours: HourWheel, gap_bytes: int) -> None:
+        """`gap_bytes`: records this close to one another are read in one call."""
+        self._hours = hours
+        self._gap_bytes = gap_bytes
+
+    # Reading
+
+    def units(self, hour: Numbers, global_index: Numbers) -> Rows:
+        """Return the index units, UNIT[n], in the order asked. Raises UnknownMessage."""
+        rows = np.empty(len(hour), UNIT)
+        far = self._hours.far.find(hour, global_index)
+        is_far = np.flatnonzero(far >= 0)
+        if len(is_far):
+            rows[is_far] = _as_units(self._hours.far.units_at(far[is_far]))
+        left = np.flatnonzero(far < 0)
+        for at, chosen in groups(hour[left]):
+            of_hour = global_index[left[chosen]]
+            rows[left[chosen]] = self._partition(at, int(of_hour.max())).log.units_at(of_hour)
+        return rows
+
+    def read(self, hour: Numbers, global_index: Numbers) -> list[bytes | None]:
+        """Return the records in the order asked; None where one is damaged. Raises UnknownMessage."""
+        far = self._hours.far.find(hour, global_index) if self._hours.far.live else None
+        if far is None or not bool((far >= 0).any()):
+            return self._read_written(hour, global_index)
+        is_far, left = np.flatnonzero(far >= 0), np.flatnonzero(far < 0)
+        rows = far[is_far]
+        found, sound = self._hours.far.records(rows, self._hours.far.units_at(rows))
+        records: list[bytes | None] = list(found)
+        for damaged in np.flatnonzero(~sound).tolist():
+            records[damaged] = None
+        records += self._read_written(hour[left], global_index[left])
+        back = np.argsort(np.concatenate((is_far, left)))
+        return list(map(records.__getitem__, back.tolist()))
+
+    def _read_written(self, hour: Numbers, global_index: Numbers) -> list[bytes | None]:
+        if len(hour) == 1:
+            only = int(global_index[0])
+            return [self._partition(int(hour[0]), only).log.read_one(only)]
+        records: list[bytes | None] = []
+        order = []
+        for at, chosen in groups(hour):
+            of_hour = global_index[chosen]
+            records += self._partition(at, int(of_hour.max())).log.read(of_hour, self._gap_bytes)
+            if not isinstance(chosen, slice):
+                order.append(chosen)
+        if not order:
+            return records
+        back = np.argsort(np.concatenate(order))
+        return list(map(records.__getitem__, back.tolist()))
+
+    def parts(self, hour: Numbers, global_index: Numbers, start: Places, bytes_max: int) -> list[bytes]:
+        """Return the bytes of records from `start` on, `bytes_max` at most of each, in the order asked.
+
+        Nothing proves them, and of a damaged record there may be fewer. Raises UnknownMessage.
+        """
+        found = np.empty(len(hour), object)
+        far = self._hours.far.find(hour, global_index)
+        is_far = np.flatnonzero(far >= 0)
+        if len(is_far):
+            rows = far[is_far]
+            found[is_far] = self._hours.far.parts(
+                rows, self._hours.far.units_at(rows), start[is_far], bytes_max
+            )
+        left = np.flatnonzero(far < 0)
+        for at, chosen in groups(hour[left]):
+            asked = left[chosen]
+            of_hour = global_index[asked]
+            log = self._partition(at, int(of_hour.max())).log
+            found[asked] = log.parts(log.units_at(of_hour), start[asked], bytes_max, self._gap_bytes)
+        return found.tolist()
+
+    def repair(self, hour: int, global_index: int, record: bytes) -> bool:
+        """Write a record again; False, and nothing done, where the bytes are not its own."""
+        self._hours.find(hour)
+        return self._partition(hour, global_index).log.repair(global_index, record)
+
+    def _partition(self, hour: int, highest: int) -> HourPartition:
+        """Return the partition that has the messages up to a global index. Raises UnknownMessage."""
+        partition = self._hours.written(hour)
+        if partition is None or highest >= partition.units:
+            raise UnknownMessage(f"hour {hour} has no message {highest}")
+        return partition
+
+    # Changes
+
+    def cancel(self, cut: Cut, hour: Numbers, global_index: Numbers) -> NDArray[np.uint8]:
+        """Cancel messages; return a CancelOutcome each."""
+        hours = self._hours
+        outcomes = np.full(len(hour), CancelOutcome.NOT_FOUND, np.uint8)
+        far = hours.far.find(hour, global_index)
+        is_far = far >= 0
+        if bool(is_far.any()):
+            rows = distinct(far[is_far])
+            units = hours.far.lose(rows[~hours.far.is_gone(rows)])
+            hours.topics.add(units["topic"], -1)
+            outcomes[is_far] = CancelOutcome.CANCELLED  # nothing in the far log has been released
+        left = np.flatnonzero(~is_far)
+        for at, chosen in groups(hour[left]):
+            partition = hours.written(at)
+            if partition is not None:
+                rows_of_hour = left[chosen]
+                outcomes[rows_of_hour] = self._cancel_of(partition, cut, global_index[rows_of_hour])
+        return outcomes
+
+    def _cancel_of(self, partition: HourPartition, cut: Cut, chosen: Numbers) -> NDArray[np.uint8]:
+        outcomes = np.full(len(chosen), CancelOutcome.NOT_FOUND, np.uint8)
+        exists = chosen < partition.units
+        known = chosen[exists]
+        cancelled = partition.is_cancelled(known)
+        pending = ~partition.is_gone(known) & ~_are_released(partition, cut, known)
+        fresh = distinct(known[pending])
+        if len(fresh):
+            partition.lose(fresh)
+            self._hours.count(partition.hour, -len(fresh))
+            self._hours.topics.add(partition.log.units_at(fresh)["topic"], -1)
+        outcomes[exists] = np.where(
+            cancelled | pending, np.uint8(CancelOutcome.CANCELLED), np.uint8(CancelOutcome.ALREADY_RELEASED)
+        )
+        return outcomes
+
+    def overtake(self, cut: Cut, hour: Numbers, global_index: Numbers) -> Taken:
+        """Release pending messages ahead of the cut: hours in the order named, each hour's by due time."""
+        parts: list[Rows] = []
+        for at, rows in groups(hour):
+            partition = self._hours.find(at)
+            if partition is None:
+                continue
+            chosen = global_index[rows]
+            chosen = chosen[chosen < partition.units]
+            pending = ~partition.is_gone(chosen) & ~_are_released(partition, cut, chosen)
+            fresh = distinct(chosen[pending])
+            if len(fresh) == 0:
+                continue
+            partition.overtake(fresh)
+            entries = partition.entries(partition.log.units_at(fresh), fresh)
+            self._hours.count(at, -len(fresh))
+            self._hours.topics.add(entries["topic"], -1)
+            parts.append(entries.take(np.argsort(entries["due_ms"], kind="stable")))
+        return taken(parts)
+
+    # State
+
+    def cancelled(self, hour: Numbers, global_index: Numbers) -> Flags:
+        """Flag the messages that are cancelled."""
+        hours = self._hours
+        flags = np.zeros(len(hour), np.bool_)
+        far = hours.far.find(hour, global_index)
+        is_far = far >= 0
+        flags[is_far] = hours.far.is_gone(far[is_far])
+        left = np.flatnonzero(~is_far)
+        for at, chosen in groups(hour[left]):
+            partition = hours.written(at)
+            if partition is not None:
+                flags[left[chosen]] = partition.is_cancelled(global_index[left[chosen]])
+        return flags
+
+    def state(self, cut: Cut, hour: int, global_index: int) -> MessageState:
+        """Return the state of one message."""
+        one = np.array([hour]), np.array([global_index], np.uint32)
+        far = self._hours.far.find(*one)
+        if far[0] >= 0:
+            gone = bool(self._hours.far.is_gone(far)[0])
+            return MessageState.CANCELLED if gone else MessageState.PENDING
+        partition = self._hours.written(hour)
+        if partition is None or global_index >= partition.units:
+            return MessageState.NOT_FOUND
+        if global_index in partition.gone:
+            return MessageState.RELEASED if global_index in partition.overtaken else MessageState.CANCELLED
+        released = _are_released(partition, cut, one[1])
+        return MessageState.RELEASED if bool(released[0]) else MessageState.PENDING
+
+    # From memory alone
+
+    def costs_ns(self, hour: Numbers, global_index: Numbers) -> Numbers:
+        """Estimate each message's share of a call, CPU time, ids by hour; an hour's first has its opening."""
+        costs, counts = np.zeros(len(hour), np.uint32), self._hours.counts
+        at = np.where(hour < len(counts), hour, 0)
+        far = (at == hour) & (global_index >= counts.written[at]) & self.known(hour, global_index)
+        costs[far] = np.minimum(counts.far[at[far]], 1 << 20) * np.uint32(_CHAINED_NS)
+        near = np.flatnonzero(~far)
+        first = near[starts_of(hour[near])]
+        there = [self._hours.partition(one) is not None for one in hour[first].tolist()]
+        costs[first] = np.where(there, np.uint32(_PARTITION_NS), np.uint32(_ABSENT_NS))
+        return costs
+
+    def known(self, hour: Numbers, global_index: Numbers) -> Flags:
+        """Flag the messages, ids by hour, that were ever appended and whose hours have not been dropped."""
+        starts = starts_of(hour)
+        units = np.array(list(map(self._hours.units, hour[starts].tolist())), np.uint32)
+        flags: Flags = global_index < np.repeat(units, np.diff(np.append(starts, len(hour))))
+        return flags
+
+
+def _as_units(far: Rows) -> Rows:
+    units = np.zeros(len(far), UNIT)
+    for name in _SHARED:
+        units[name] = far[name]
+    units["pre_global_index"] = NONE
+    return units
+
+
+def _are_released(partition: HourPartition, cut: Cut, global_index: Numbers) -> Flags:
+    """Flag the units of an hour, shape (n,), that the cut has passed. Raises OSError and WheelDamaged."""
+    partition.prove()
+    due = partition.log.units_at(global_index)["due_in_hour_ms"] + np.int64(partition.hour * HOUR_MS)
+    return cut.has_passed(due, global_index)
