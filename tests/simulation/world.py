@@ -286,6 +286,7 @@ class World:
         """Whether a disk may be lost: all are there and members, so that what one had the others have.
 
         And all have taken part: an emptied one and one that never has are a majority that is new.
+        A member that was added comes back only through a leader, and one node of two elects nobody.
         """
         everybody = self.members.keys()
         return (
@@ -293,6 +294,7 @@ class World:
             and not self.changes_members
             and all(node.alive and node.is_whole() and node.journal.term > 0 for node in self.nodes)
             and all(node.driver.status().members.keys() == everybody for node in self.nodes)
+            and (len(everybody) > 2 or not any(self.nodes[0].driver._membership.voters().values()))
         )
 
     def rejoin(self, node: SimNode) -> None:
@@ -396,7 +398,7 @@ class World:
         loop = asyncio.get_running_loop()
         begun = loop.time()
         patience_s = 2.0 + self._lost_frame_s
-        while not await self.propose(await self.until_led(3.0)):
+        while not await self.propose(await self.until_led(3.0 + self._lost_frame_s)):
             if loop.time() - begun > patience_s:
                 raise Violation("V2: no write succeeds after the healing")
         begun = loop.time()
@@ -454,7 +456,7 @@ class World:
         begun, tries = loop.time(), 0
         while tries < 4 * len(self.nodes):
             tries += loop.time() - begun >= self._lost_frame_s
-            leader = await self.until_led(3.0)
+            leader = await self.until_led(3.0 + self._lost_frame_s)
             away = sorted(set(self.members) - set(leader.driver.status().members))
             if not away:
                 return
