@@ -34,6 +34,9 @@ WINDOW: Final = 8_192
 LOOK_UNITS_MAX: Final = 65_536
 """Units of a group that one turn of the event loop looks at: a filter may pass over all of them."""
 
+HELD_PIECE: Final = 8_192
+"""Messages that one turn of the event loop ends the hold of: some 4 ms."""
+
 PARKED_MAX: Final = 65_536
 """Messages set aside because one of their key is under way; from here on the whole feed waits."""
 
@@ -87,10 +90,13 @@ class Feed:
             self.lanes.hold(self.queue.queue, self._held, self.queue.at(self._held)["lane"])
 
     def end_hold(self) -> int:
-        """Give what is still held out again, marked; return how many."""
+        """Let the first HELD_PIECE of what is still held go out again, marked; return how many.
+
+        Where more is held, ``held_until_ms`` is over: call it again in another turn of the event loop.
+        """
         held = np.sort(self._held)
-        self._held = held[:0]
-        self.held_until_ms = None
+        held, self._held = held[:HELD_PIECE], held[HELD_PIECE:]
+        self.held_until_ms = 0 if len(self._held) else None
         self.lanes.end_hold(self.queue.queue, held.tolist())
         self._wait(held[~self._acknowledged.contains(held)], maybe_duplicate=True)
         return len(held)
@@ -240,11 +246,6 @@ class Feed:
         size = float(sizes[own].sum())
         return self.hand(offsets[own], consumer, until_ms, size), offsets[~own]
 
-    def of_consumer(self, consumer: str) -> NDArray[np.uint64]:
-        """Return the offsets that the consumer has in hand."""
-        parts = [self.left_of(batch) for batch in self.hands.batches(consumer)]
-        return np.sort(np.concatenate(parts)) if parts else NONE
-
     def give_back(self, consumer: str, batches: Collection[Batch]) -> None:
         """Let go what the consumer has left of these: it goes out again, marked."""
         parts = [self.left_of(batch) for batch in batches]
@@ -272,7 +273,7 @@ class Feed:
         self._held = np.setdiff1d(self._held, offsets)
         self.lanes.end_hold(self.queue.queue, offsets.tolist())
         self._waiting = self._waiting[~np.isin(self._waiting["offset"], offsets)]
-        self._parked.forget(set(offsets.tolist()))
+        self._parked.forget(set(offsets.tolist()), set(self.queue.at(offsets)["lane"].tolist()))
         self._ahead.update(offsets[offsets >= np.uint64(self.next)].tolist())
         mine = np.intersect1d(offsets, mine)
         if len(mine):

@@ -11,6 +11,7 @@ That a retry is waited for is in the log (``Queues.blocked``), so that every lea
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Collection, Iterable
 from typing import TypeAlias
 
@@ -31,8 +32,8 @@ class Lanes:
         self._retry_queue = retry_queue
         self._taken: dict[int, Place] = {}
         self._lane_at: dict[Place, int] = {}  # the same, the other way round
-        self._held: dict[int, int] = {}  # how many of the lane an earlier leader may have handed over
-        self._held_at: dict[Place, int] = {}  # the lane of each of them
+        self._held: Counter[int] = Counter()  # how many of the lane an earlier leader may have delivered
+        self._held_at: dict[int, dict[int, int]] = {queue: {}, retry_queue: {}}  # their lanes, by offset
         self._opened: dict[int, set[int]] = {queue: set(), retry_queue: set()}  # since it was last asked
         self._cancels = dict.fromkeys(self._opened, queues.retries_cancelled)
 
@@ -69,18 +70,18 @@ class Lanes:
         return bool(opened)
 
     def hold(self, queue: int, offsets: NDArray[np.uint64], lanes: NDArray[np.uint32]) -> None:
-        """Close the lanes of what may be in hand."""
+        """Close the lanes of what may be in flight; once for each queue."""
         ordered = np.flatnonzero(lanes)
-        for offset, lane in zip(offsets[ordered].tolist(), lanes[ordered].tolist(), strict=True):
-            if (queue, offset) not in self._held_at:
-                self._held_at[queue, offset] = lane
-                self._held[lane] = self._held.get(lane, 0) + 1
+        listed = lanes[ordered].tolist()
+        self._held_at[queue] = dict(zip(offsets[ordered].tolist(), listed, strict=True))
+        self._held.update(listed)
 
     def end_hold(self, queue: int, offsets: Iterable[int]) -> None:
         """It is known of these whether they are in hand."""
         if not self._held:
             return
-        known = [self._held_at.pop((queue, offset), 0) for offset in offsets]
+        held_at = self._held_at[queue]
+        known = [held_at.pop(offset, 0) for offset in offsets]
         ended = []
         for lane in filter(None, known):
             self._held[lane] -= 1
@@ -149,9 +150,10 @@ class Parked:
         self.count -= len(first)
         return first
 
-    def forget(self, offsets: Collection[int]) -> None:
-        """Take out what has these offsets."""
-        for lane, parked in list(self._lanes.items()):
+    def forget(self, offsets: Collection[int], lanes: Collection[int]) -> None:
+        """Take out what has these offsets, and one of these lanes."""
+        for lane in self._lanes.keys() & lanes:
+            parked = self._lanes[lane]
             left = [one for one in parked if one[1] not in offsets]
             self.count -= len(parked) - len(left)
             heapq.heapify(left)

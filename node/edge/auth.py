@@ -67,9 +67,7 @@ class Authorizer:
         return lambda topic: any(_matches(pattern, topic) for pattern in patterns)
 
     def _token(self, metadata: Any) -> Token | None:
-        shown = metadata_value(metadata, "authorization")
-        given = shown.removeprefix("Bearer ").encode() if isinstance(shown, str) else b""
-        found = None
+        given, found = _given(metadata), None
         for secret, token in self._tokens.items():  # all of them, in constant time each
             if hmac.compare_digest(secret.encode(), given):
                 found = token
@@ -78,11 +76,14 @@ class Authorizer:
 
 def unknown_node(peer_token: str, metadata: Any) -> Refusal | None:
     """Return why one with this metadata may not call what is for nodes, None if it may try."""
-    shown = metadata_value(metadata, "authorization")
-    given = shown.removeprefix("Bearer ").encode() if isinstance(shown, str) else b""
-    if not peer_token or hmac.compare_digest(peer_token.encode(), given):
+    if not peer_token or hmac.compare_digest(peer_token.encode(), _given(metadata)):
         return None
     return Refusal(Reason.UNAUTHENTICATED, "only nodes of the cluster are answered: show the peer token")
+
+
+def _given(metadata: Any) -> bytes:
+    shown = metadata_value(metadata, "authorization")
+    return shown.removeprefix("Bearer ").encode() if isinstance(shown, str) else b""
 
 
 def _matches(pattern: str, topic: str) -> bool:

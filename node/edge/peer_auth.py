@@ -6,7 +6,6 @@ more, and with a node's voice vote.
 
 from __future__ import annotations
 
-import hmac
 import time
 from collections.abc import Callable, Mapping, Set
 from typing import Final, NoReturn
@@ -14,8 +13,9 @@ from typing import Final, NoReturn
 import structlog
 
 from tarry.node.config import Tls
+from tarry.node.edge.auth import unknown_node
 from tarry.node.edge.grpc_status import abort
-from tarry.node.edge.grpc_types import CallContext, metadata_value
+from tarry.node.edge.grpc_types import CallContext
 from tarry.proto.reasons import Reason
 from tarry.replication.state_machine.refusal import Refusal
 from tarry.replication.transport.interface import PeerGate
@@ -101,10 +101,9 @@ class Peers:
         await self._gate.check_name(context, claimed)
 
     async def _check_token(self, context: CallContext) -> None:
-        shown = metadata_value(context.invocation_metadata(), "authorization")
-        given = shown.removeprefix("Bearer ") if isinstance(shown, str) else ""
-        if self._token and not hmac.compare_digest(self._token.encode(), given.encode()):
-            await abort(context, Refusal(Reason.UNAUTHENTICATED, "only nodes of the cluster are answered"))
+        refusal = unknown_node(self._token, context.invocation_metadata())
+        if refusal is not None:
+            await abort(context, refusal)
 
 
 def certified_names(context: CallContext) -> frozenset[str]:

@@ -274,7 +274,7 @@ CALLS = (
     Mutant(
         "any_token_is_a_peers",
         "a stranger asks a node for what is for nodes",
-        "    if not peer_token or hmac.compare_digest(peer_token.encode(), given):\n",
+        "    if not peer_token or hmac.compare_digest(peer_token.encode(), _given(metadata)):\n",
         "    if True:\n",
         ("tests/node/edge/test_auth.py::test_what_is_for_nodes_is_for_who_shows_their_token",),
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from tarry.node.delivery.ordering import Lanes
 from tarry.replication.state_machine.acknowledged import Acknowledged
 from tarry.replication.state_machine.queues import Queues
 from tarry.replication.state_machine.ready_queue import UNIT, ReadyQueue
+from tests.node.test_cost import counted
 
 
 def column(values: object) -> np.ndarray:
@@ -165,6 +167,51 @@ def test_what_is_put_back_later_goes_out_in_due_order_but_not_if_it_was_settled_
     assert feed.take(99, 9)["offset"].tolist() == [2, 0, 3]
 
 
+def test_a_hold_of_many_ends_by_pieces_and_closes_their_keys_until_its_end(
+    queue: ReadyQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tarry.node.delivery.feed.HELD_PIECE", 2)
+    units = np.zeros(6, dtype=UNIT)
+    units["due_ms"], units["lane"] = 100, [1, 2, 3, 1, 2, 4]
+    queue.append(units)
+    feed = feed_of(queue, Acknowledged())
+    feed.hold(cursor=5, until_ms=1_000)
+    out = []
+    for left in (True, True, False):
+        feed.end_hold()
+        assert (feed.held_until_ms == 0) == left
+        feed.load()
+        taken = feed.take(2_000, 9)
+        out.append(taken["offset"].tolist())
+    assert feed.held_until_ms is None
+    assert out == [[5], [0, 2], [1]]
+    feed.lanes.leave(0, [0, 1])
+    feed.load()
+    assert feed.take(2_000, 9)["offset"].tolist() == [3, 4]
+
+
+def lines_of_resuming(parked: int) -> int:
+    """Return how many lines it runs to resume one message while so many others are set aside."""
+    lines: Counter[str] = Counter()
+    with tempfile.TemporaryDirectory() as folder:
+        queue = ReadyQueue(Path(folder), 0, "t")
+        units = np.zeros(2 * parked + 1, dtype=UNIT)
+        units["lane"] = [*range(1, parked + 1), *range(1, parked + 1), parked + 1]
+        queue.append(units)
+        feed = feed_of(queue, Acknowledged())
+        feed.load()
+        taken = feed.take(1, 2 * parked)
+        assert len(taken) == parked
+        with counted(lines, "resume"):
+            assert feed.resume("a", column([2 * parked]), 1_000)
+        queue.close()
+    return lines["resume"]
+
+
+def test_to_resume_does_not_look_through_what_other_keys_have_set_aside() -> None:
+    assert lines_of_resuming(400) == lines_of_resuming(200)
+
+
 ops = st.lists(
     st.one_of(
         st.tuples(st.just("release"), st.integers(1, 4)),
@@ -222,7 +269,8 @@ def test_every_message_is_in_exactly_one_place(steps: list[tuple]) -> None:
             elif step[0] == "end_hold":
                 feed.end_hold()
         feed.load()
-        in_hand = [o for name in "ab" for o in feed.of_consumer(name).tolist()]
+        held = [batch for name in "ab" for batch in feed.hands.batches(name)]
+        in_hand = [offset for batch in held for offset in feed.left_of(batch).tolist()]
         assert len(in_hand) == feed.in_hand
         feed.end_hold()
         waiting = feed.take(10**6, 10**6)["offset"].tolist()
