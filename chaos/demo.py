@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from tarry.chaos.checks import deliveries
+from tarry.chaos.checks import deliveries, duplicates
 from tarry.chaos.cluster.cluster import Cluster, mono_ms, now_ms
 from tarry.chaos.traffic.traffic import Load, Traffic, plan
 from tarry.client.aio import connect
@@ -112,7 +112,7 @@ class Demo:
             letter = tasks.create_task(self.dead_letter())
             await self.traffic.produce(plan(self.load))
             await faults
-            await self.traffic.settle(PATIENCE_S)
+            await self.traffic.drained(PATIENCE_S)
             attempts = await letter
             progress.cancel()
         history = self.traffic.history
@@ -120,15 +120,14 @@ class Demo:
         steady = deliveries.lateness(
             history, outside=[(at_ms, at_ms + UNSTEADY_MS) for at_ms in self.faults_ms]
         )
-        duplicates = deliveries.duplicates(history)
         return Result(
             scheduled=len(history.sent),
             acknowledged=sum(1 for _ in history.acknowledged()),
             delivered=len(history.first_deliveries()),
             lost=len(deliveries.lost(history, groups)),
             early=len(deliveries.early(history)),
-            duplicates=duplicates.count,
-            unmarked_duplicates=len(duplicates.unmarked),
+            duplicates=len(history.later_deliveries()),
+            unmarked_duplicates=len(duplicates.unmarked(history)),
             unexpected=len(deliveries.unexpected(history)),
             lateness_p50_ms=late.p50_ms,
             lateness_p99_ms=late.p99_ms,

@@ -143,6 +143,11 @@ class History:
             first.setdefault((delivery.group, delivery.token), delivery)
         return first
 
+    def later_deliveries(self) -> tuple[Delivered, ...]:
+        """Return the deliveries after the first of each (group, token), retries included, as recorded."""
+        first = self.first_deliveries()
+        return tuple(one for one in self.delivered if first[one.group, one.token] is not one)
+
     def groups(self) -> set[tuple[str, str]]:
         """Return each (topic, group) that got anything."""
         return {(delivery.topic, delivery.group) for delivery in self.delivered}

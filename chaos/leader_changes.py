@@ -25,6 +25,7 @@ import typer
 from numpy.typing import NDArray
 from rich.console import Console
 
+from tarry.chaos.checks.duplicates import unmarked_rows
 from tarry.chaos.cluster.cluster import Cluster, now_ms
 from tarry.client.aio import Client, connect
 
@@ -188,11 +189,9 @@ def repeats(receipts: Receipts, faults_ms: list[int]) -> NDArray[np.int64]:
 
 
 def unmarked(receipts: Receipts) -> int:
-    """Return how many were received as if for the first time, and were not: see repeats.unmarked."""
-    tokens, marked = np.concatenate(receipts.tokens), np.concatenate(receipts.marked)
-    order = np.lexsort((marked, np.concatenate(receipts.terms), tokens))
-    again = np.diff(tokens[order]) == 0
-    return int((again & ~marked[order][1:]).sum())
+    """Return how many messages were repeated without a mark."""
+    tokens, terms = np.concatenate(receipts.tokens), np.concatenate(receipts.terms)
+    return len(unmarked_rows(tokens, terms, np.concatenate(receipts.marked)))
 
 
 def bounds(record: Record, kills: int) -> NDArray[np.int64]:

@@ -19,9 +19,9 @@ import typer
 from rich.console import Console
 
 from tarry.chaos.checks import deliveries
-from tarry.chaos.cluster.cluster import Cluster, mono_ms, now_ms
-from tarry.chaos.history import Delivered
+from tarry.chaos.cluster.cluster import Cluster, mono_ms
 from tarry.chaos.traffic.traffic import TOKEN, Load, Traffic, plan
+from tarry.client.aio import Message
 from tarry.client.receipts import finish
 
 GROUP: Final = "workers"
@@ -37,24 +37,13 @@ console = Console(stderr=True, highlight=False)
 class Careless(Traffic):
     """Traffic whose consumers do not acknowledge everything the first time."""
 
-    async def consume(self, topic: str, group: str, name: str = "") -> None:
-        name = name or f"{group}-{topic}"
-        async with self.client.consumer(topic, group, name=name, lease_ms=LEASE_MS) as consumer:
-            async for message in consumer:
-                token = TOKEN.unpack_from(message.body)[0]
-                self.history.delivered.append(
-                    Delivered(
-                        token=token, topic=message.topic, group=group, id=message.id, due_ms=message.due_ms,
-                        attempt=message.attempt, maybe_duplicate=message.maybe_duplicate,
-                        received_ms=now_ms(), received_mono_ms=mono_ms(),
-                        term=message.stamp.term, consumer=name,
-                    )
-                )  # fmt: skip
-                rest = token % OF if message.attempt == 1 else None
-                if rest == NACKED:
-                    await message.nack(delay_ms=100)
-                elif rest != HELD:
-                    message.ack_soon()
+    async def settle(self, message: Message) -> None:
+        """Acknowledge a delivery, nack it, or leave it until its lease is over."""
+        rest = TOKEN.unpack_from(message.body)[0] % OF if message.attempt == 1 else None
+        if rest == NACKED:
+            await message.nack(delay_ms=100)
+        elif rest != HELD:
+            message.ack_soon()
 
     def again(self) -> int:
         """Return how many messages are still to come a second time, for they were nacked or held."""
@@ -66,8 +55,12 @@ async def run(folder: Path, messages: int, spread_ms: int, kills: int) -> dict[s
     """Do it all; return the truth."""
     load = Load(messages, TOPICS, spread_ms, delay_ms_max=4_000, cancel_share=0.02)
     async with Cluster(3, folder) as cluster:
-        traffic = Careless(cluster.connect(receipts=folder / "receipts"))
-        async with traffic.client, traffic.consuming(load.topics, GROUP), asyncio.TaskGroup() as tasks:
+        traffic = Careless(cluster.connect(receipts=folder / "receipts"), lease_ms=LEASE_MS)
+        async with (
+            traffic.client,
+            traffic.consuming(load.topics, GROUP, ("worker",)),
+            asyncio.TaskGroup() as tasks,
+        ):
             producing = tasks.create_task(traffic.produce(plan(load)))
             for _ in range(kills):
                 await asyncio.sleep(spread_ms / 1_000 / (kills + 1))
@@ -77,7 +70,7 @@ async def run(folder: Path, messages: int, spread_ms: int, kills: int) -> dict[s
                 await cluster.leader()
                 cluster.start(leader)
             await producing
-            await traffic.settle(PATIENCE_S)
+            await traffic.drained(PATIENCE_S)
             until_ms = mono_ms() + PATIENCE_S * 1_000
             while traffic.again() and mono_ms() < until_ms:  # noqa: ASYNC110  others' processes
                 await asyncio.sleep(0.2)
@@ -86,13 +79,11 @@ async def run(folder: Path, messages: int, spread_ms: int, kills: int) -> dict[s
             await cluster.stop(name)
     history = traffic.history
     finish(folder / "receipts")
-    twice = deliveries.duplicates(history)
-    first = history.first_deliveries()
-    again = [one for one in history.delivered if first[one.group, one.token] is not one]
+    again = history.later_deliveries()
     truth = {
         "acknowledged": sum(1 for _ in history.acknowledged()),
-        "delivered_once": len(first) - len({(one.group, one.token) for one in again}),
-        "duplicates": twice.count,
+        "delivered_once": len(history.first_deliveries()) - len({(one.group, one.token) for one in again}),
+        "duplicates": len(again),
         "missing": len(deliveries.lost(history, [(topic, GROUP) for topic in TOPICS])),
         "early": len({one.token for one in deliveries.early(history)}),
         "cancelled_delivered": len({one.token for one in deliveries.delivered_after_cancel(history)}),

@@ -15,14 +15,6 @@ from tarry.chaos.history import Answer, Delivered, History, Sent
 
 
 @dataclass(frozen=True, slots=True)
-class Duplicates:
-    """Deliveries beyond the first to a group; `unmarked` are those that a consumer had no way to tell."""
-
-    count: int
-    unmarked: tuple[Delivered, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Lateness:
     """Milliseconds from due to received, of first deliveries that were acknowledged before they were due."""
 
@@ -72,14 +64,6 @@ def _is_early(message: Sent, delivery: Delivered, tolerance_ms: int) -> bool:
     )
 
 
-def duplicates(history: History) -> Duplicates:
-    """Return the deliveries beyond the first of each message to each group, wanted retries included."""
-    first = history.first_deliveries()
-    again = [one for one in history.delivered if first[one.group, one.token] is not one]
-    unmarked = tuple(one for one in again if one.attempt <= 1 and not one.maybe_duplicate)
-    return Duplicates(len(again), unmarked)
-
-
 def delivered_after_cancel(history: History) -> tuple[Delivered, ...]:
     """Return the deliveries of messages whose cancel was answered with CANCELLED, whenever they came."""
     gone = {cancel.token for cancel in history.cancelled if cancel.certain}
@@ -102,17 +86,6 @@ def ids_given_twice(history: History) -> tuple[str, ...]:
     """Return the ids that were answered for more than one message."""
     counts = Counter(sent.id for sent in history.acknowledged())
     return tuple(sorted(name for name, count in counts.items() if count > 1))
-
-
-def stuck(history: History, patience_ms: int) -> tuple[Delivered, ...]:
-    """Return the first deliveries more than `patience_ms` after their message was due and acknowledged."""
-    sent = {one.token: one for one in history.acknowledged()}
-    return tuple(
-        delivery
-        for delivery in history.first_deliveries().values()
-        if (message := sent.get(delivery.token)) is not None
-        and delivery.received_ms - max(message.acknowledged_due_ms, message.answered_ms) > patience_ms
-    )
 
 
 def lateness(history: History, outside: Sequence[tuple[int, int]] = ()) -> Lateness:

@@ -7,9 +7,11 @@ once, whatever happens.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
 
 from tarry.chaos.checks.frozen import moment_of
 from tarry.chaos.history import Delivered, History, Span
@@ -30,30 +32,37 @@ def repeats(history: History, group: str, windows: Sequence[Span], travel_ms: in
     """
     moment = moment_of(history, travel_ms)
     first = history.first_deliveries()
-    again = [one for one in history.delivered if one.group == group and first[group, one.token] is not one]
-    beyond = [
+    again = tuple(one for one in history.later_deliveries() if one.group == group)
+    beyond = tuple(
         one
         for one in again
         if not any(start <= moment(first[group, one.token]) <= end for start, end in windows)
-    ]
-    return Repeats(tuple(again), tuple(beyond))
+    )
+    return Repeats(again, beyond)
 
 
 def unmarked(history: History) -> tuple[Delivered, ...]:
-    """Return deliveries that say they are a message's first to their group, and are not.
+    """Return deliveries marked as the first of a message to their group that are not; see `unmarked_rows`."""
+    numbers: dict[tuple[str, str, str], int] = {}
+    messages = [numbers.setdefault((one.group, one.topic, one.id), len(numbers)) for one in history.delivered]
+    terms = [one.term for one in history.delivered]
+    marked = [one.attempt > 1 or one.maybe_duplicate for one in history.delivered]
+    rows = unmarked_rows(np.array(messages), np.array(terms), np.array(marked, dtype=np.bool_))
+    return tuple(history.delivered[row] for row in rows)
 
-    Which of two came first is told without a clock: a leader hands over a message of its predecessor's
-    marked, whenever that one's copy comes through; and of one leader's copies one alone may be unmarked.
+
+def unmarked_rows(
+    messages: NDArray[np.integer], terms: NDArray[np.integer], marked: NDArray[np.bool_]
+) -> NDArray[np.int64]:
+    """Return the rows of one group's deliveries that repeat a message without a mark, ascending.
+
+    No clock decides which of two deliveries came first: a leader marks a message that its predecessor may
+    have delivered, even if the predecessor's delivery arrives later; of one leader's deliveries of a message
+    only one may be unmarked. `messages` are numbers; `terms` are those of the leaders that delivered.
     """
-    given: defaultdict[tuple[str, str, str], list[Delivered]] = defaultdict(list)
-    for one in history.delivered:
-        given[one.group, one.topic, one.id].append(one)
-    found = []
-    for of_one in given.values():
-        first = min(one.term for one in of_one)
-        bare = [one for one in of_one if one.attempt <= 1 and not one.maybe_duplicate]
-        found += [one for one in bare if one.term > first] + [one for one in bare if one.term == first][1:]
-    return tuple(found)
+    order = np.lexsort((marked, terms, messages))
+    again = np.diff(messages[order]) == 0
+    return np.sort(order[1:][again & ~marked[order][1:]])
 
 
 def released_twice(history: History) -> tuple[Delivered, ...]:

@@ -98,7 +98,7 @@ def timeline(history: History) -> go.Figure:
         late = late[:: max(1, len(late) // DOTS_MAX)]
         xs, ys = zip(*late, strict=True) if late else ((), ())
         figure.add_scattergl(x=xs, y=ys, mode="markers", marker={"size": 3}, name=f"group {group}")
-    again = [one for one in history.delivered if one.group == BRISK and first[BRISK, one.token] is not one]
+    again = [one for one in history.later_deliveries() if one.group == BRISK]
     figure.add_scatter(
         x=[seconds(one.received_mono_ms) for one in again], y=[1] * len(again), mode="markers",
         marker={"symbol": "x", "color": "crimson", "size": 9}, name="duplicates",

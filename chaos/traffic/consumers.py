@@ -1,4 +1,4 @@
-"""Consumers of every temper, from one seed: brisk, nacking, slow, pulling, coming and going, crashing.
+"""Consumers of a run, from one seed: brisk, nacking, slow, pulling, coming and going, crashing.
 
 Two groups get everything. BRISK has consumers that acknowledge at once and stay: on them lateness and
 duplicates are judged. ROUGH has all the others, who ask for much of it again.
@@ -17,7 +17,7 @@ from tarry.chaos.cluster.cluster import mono_ms, now_ms
 from tarry.chaos.history import Delivered, History
 from tarry.chaos.traffic.load import MASS
 from tarry.chaos.traffic.rate import QUICK
-from tarry.chaos.traffic.traffic import TOKEN
+from tarry.chaos.traffic.traffic import TOKEN, received
 from tarry.client.aio import AckOutcome, Client, Message
 from tarry.client.errors import OutcomeUnknown, Overloaded, TarryError, Unavailable
 from tarry.proto import tarry_consumer_pb2 as pb
@@ -76,26 +76,8 @@ class Consumers:
             if task.done() and not task.cancelled():
                 task.result()
 
-    def _received(self, message: Message, group: str, consumer: str) -> Delivered:
-        stamp = message.stamp
-        delivery = Delivered(
-            token=TOKEN.unpack_from(message.body)[0],
-            topic=message.topic,
-            group=group,
-            id=message.id,
-            due_ms=message.due_ms,
-            attempt=message.attempt,
-            maybe_duplicate=message.maybe_duplicate,
-            received_ms=now_ms() + self._ahead_ms,
-            received_mono_ms=mono_ms(),
-            consumer=consumer,
-            queue=message.queue,
-            offset=message.offset,
-            node=stamp.node,
-            term=stamp.term,
-        )
-        self._history.delivered.append(delivery)
-        return delivery
+    def _record(self, message: Message, group: str, consumer: str) -> None:
+        self._history.delivered.append(received(message, group, consumer, self._ahead_ms))
 
     async def _lasting(self, consume: Callable[[], Awaitable[None]]) -> None:
         """Consume, and try again where no node takes the subscription; a refusal is ours to hear of."""
@@ -108,7 +90,7 @@ class Consumers:
     async def _brisk(self, topic: str, name: str) -> None:
         async with self._client.consumer(topic, BRISK, name=name) as consumer:
             async for message in consumer:
-                self._received(message, BRISK, name)
+                self._record(message, BRISK, name)
                 message.ack_soon()
 
     async def _nacking(self, topic: str, chance: random.Random) -> None:
@@ -116,7 +98,7 @@ class Consumers:
             topic, ROUGH, name="nacking", credit=50, lease_ms=LEASE_MS
         ) as consumer:
             async for message in consumer:
-                self._received(message, ROUGH, "nacking")
+                self._record(message, ROUGH, "nacking")
                 if message.attempt == 1 and chance.random() < 0.3:
                     message.nack(delay_ms=chance.randint(0, 1_000)).add_done_callback(_forget)
                 else:
@@ -126,7 +108,7 @@ class Consumers:
         """One message at a time, and its lease is over before some are done."""
         async with self._client.consumer(topic, ROUGH, name="slow", credit=1, lease_ms=500) as consumer:
             async for message in consumer:
-                self._received(message, ROUGH, "slow")
+                self._record(message, ROUGH, "slow")
                 await asyncio.sleep(0.02 if message.attempt > 1 else chance.choice((0, 0.6)))
                 message.ack_soon()
 
@@ -138,7 +120,7 @@ class Consumers:
                 try:
                     async with asyncio.timeout(0.5 + chance.random()):
                         async for message in consumer:
-                            self._received(message, ROUGH, "guest")
+                            self._record(message, ROUGH, "guest")
                             message.ack_soon()
                 except TimeoutError:
                     pass

@@ -16,7 +16,7 @@ from functools import partial
 
 from tarry.chaos.cluster.cluster import mono_ms, now_ms
 from tarry.chaos.history import Answer, Cancelled, Delivered, History, Sent
-from tarry.client.aio import CancelOutcome, Client, Producer, Scheduled
+from tarry.client.aio import CancelOutcome, Client, Message, Producer, Scheduled
 from tarry.client.errors import Overloaded, Refused, TarryError, Unavailable
 
 TOKEN = struct.Struct("<Q")
@@ -85,6 +85,7 @@ class Traffic:
 
     client: Client
     body_bytes: int = 100
+    lease_ms: int = 0  # of the consumers; 0: the cluster's default
     history: History = field(default_factory=History)
 
     async def produce(self, planned: Sequence[Planned]) -> None:
@@ -150,23 +151,14 @@ class Traffic:
 
     async def consume(self, topic: str, group: str, name: str = "") -> None:
         """Take what comes to one consumer of a group, until cancelled."""
-        async with self.client.consumer(topic, group, name=name) as consumer:
+        async with self.client.consumer(topic, group, name=name, lease_ms=self.lease_ms) as consumer:
             async for message in consumer:
-                self.history.delivered.append(
-                    Delivered(
-                        token=TOKEN.unpack_from(message.body)[0],
-                        topic=message.topic,
-                        group=group,
-                        id=message.id,
-                        due_ms=message.due_ms,
-                        attempt=message.attempt,
-                        maybe_duplicate=message.maybe_duplicate,
-                        received_ms=now_ms(),
-                        received_mono_ms=mono_ms(),
-                        consumer=name,
-                    )
-                )
-                message.ack_soon()
+                self.history.delivered.append(received(message, group, name))
+                await self.settle(message)
+
+    async def settle(self, message: Message) -> None:
+        """Acknowledge a delivery."""
+        message.ack_soon()
 
     @asynccontextmanager
     async def consuming(
@@ -188,7 +180,7 @@ class Traffic:
         seen = {(delivery.group, delivery.token) for delivery in self.history.delivered}
         return groups * len(expected) - sum(token in expected for _, token in seen)
 
-    async def settle(self, patience_s: float, groups: int = 1) -> bool:
+    async def drained(self, patience_s: float, groups: int = 1) -> bool:
         """Wait until all that was acknowledged is delivered; False if nothing comes for `patience_s`."""
         seen, since_ms = -1, mono_ms()
         while self.outstanding(groups):
@@ -198,6 +190,27 @@ class Traffic:
                 return False
             await asyncio.sleep(0.2)
         return True
+
+
+def received(message: Message, group: str, consumer: str, ahead_ms: int = 0) -> Delivered:
+    """Return a delivery as its consumer records it now, on a wall clock that is `ahead_ms` ahead."""
+    stamp = message.stamp
+    return Delivered(
+        token=TOKEN.unpack_from(message.body)[0],
+        topic=message.topic,
+        group=group,
+        id=message.id,
+        due_ms=message.due_ms,
+        attempt=message.attempt,
+        maybe_duplicate=message.maybe_duplicate,
+        received_ms=now_ms() + ahead_ms,
+        received_mono_ms=mono_ms(),
+        consumer=consumer,
+        queue=message.queue,
+        offset=message.offset,
+        node=stamp.node,
+        term=stamp.term,
+    )
 
 
 def answer_of(error: BaseException | None) -> Answer:

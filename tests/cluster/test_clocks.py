@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tarry.chaos.checks import deliveries
+from tarry.chaos.checks import deliveries, stuck
 from tarry.chaos.cluster.cluster import Cluster
 from tarry.chaos.faults.clocks import NoFakeTime, give_clock, library, set_clock
 from tarry.chaos.history import History
@@ -33,7 +33,7 @@ async def seen_under_load(cluster: Cluster, load: Load, *faults: asyncio.Task[No
     async with traffic.client, traffic.consuming(load.topics, GROUP):
         await traffic.produce(plan(load))
         await asyncio.gather(*faults)
-        await traffic.settle(patience_s=15)
+        await traffic.drained(patience_s=15)
     return traffic.history
 
 
@@ -52,7 +52,7 @@ async def test_a_cluster_whose_first_leader_has_a_wrong_clock(tmp_path: Path, ah
             await client.operator().transfer("n1")
         history = await seen_under_load(cluster, LOAD)
     promises_kept(history)
-    assert deliveries.stuck(history, patience_ms=10_000) == ()
+    assert stuck.stuck(history, {GROUP}, patience_ms=10_000) == ()
 
 
 async def test_a_node_that_wakes_up_in_the_future_and_leads_at_once(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ async def test_a_node_that_wakes_up_in_the_future_and_leads_at_once(tmp_path: Pa
             await client.operator().transfer("n1")
         history = await seen_under_load(cluster, LOAD)
     promises_kept(history)
-    assert deliveries.stuck(history, patience_ms=10_000) == ()
+    assert stuck.stuck(history, {GROUP}, patience_ms=10_000) == ()
 
 
 @pytest.mark.parametrize("jump_ms", [HOUR_MS, -HOUR_MS], ids=["forward", "back"])
@@ -88,7 +88,7 @@ async def test_a_leader_s_clock_that_jumps_under_load(tmp_path: Path, jump_ms: i
         load = replace(LOAD, seed=2)
         history = await seen_under_load(cluster, load, asyncio.create_task(jump()))
     promises_kept(history)
-    assert deliveries.stuck(history, patience_ms=10_000) == ()
+    assert stuck.stuck(history, {GROUP}, patience_ms=10_000) == ()
 
 
 async def test_a_leader_with_a_clock_from_the_future_dies(tmp_path: Path) -> None:

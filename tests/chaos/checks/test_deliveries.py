@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tarry.chaos.checks import deliveries
+from tarry.chaos.checks import deliveries, duplicates, stuck
 from tarry.chaos.history import Answer, Cancelled, Delivered, History, Sent, merged
 
 SOUND_GROUPS = [("orders", "mailer")]
@@ -51,11 +51,12 @@ def test_nothing_is_wrong_with_a_sound_history() -> None:
     history = sound()
     assert deliveries.lost(history, SOUND_GROUPS) == ()
     assert deliveries.early(history) == ()
-    assert deliveries.duplicates(history) == deliveries.Duplicates(0, ())
+    assert history.later_deliveries() == ()
+    assert duplicates.unmarked(history) == ()
     assert deliveries.delivered_after_cancel(history) == ()
     assert deliveries.unexpected(history) == ()
     assert deliveries.ids_given_twice(history) == ()
-    assert deliveries.stuck(history, patience_ms=100) == ()
+    assert stuck.stuck(history, {"mailer"}, patience_ms=100) == ()
 
 
 def test_an_acknowledged_message_that_never_came_is_lost() -> None:
@@ -119,20 +120,22 @@ def test_a_second_delivery_is_a_duplicate() -> None:
     history = sound()
     again = delivered(1, at_ms=5_040)
     history.delivered.insert(0, again)  # recorded first, received last
-    assert deliveries.duplicates(history) == deliveries.Duplicates(1, (again,))
+    assert history.later_deliveries() == (again,)
+    assert len(duplicates.unmarked(history)) == 1
 
 
 @pytest.mark.parametrize("mark", [{"attempt": 2}, {"maybe_duplicate": True}])
 def test_a_marked_duplicate_is_counted_but_not_unmarked(mark: dict[str, int]) -> None:
     history = sound()
     history.delivered.append(replace(delivered(1, at_ms=5_040), **mark))  # type: ignore[arg-type]
-    assert deliveries.duplicates(history) == deliveries.Duplicates(1, ())
+    assert len(history.later_deliveries()) == 1
+    assert duplicates.unmarked(history) == ()
 
 
 def test_the_same_message_in_two_groups_is_no_duplicate() -> None:
     history = sound()
     history.delivered.append(replace(delivered(1), group="audit"))
-    assert deliveries.duplicates(history).count == 0
+    assert history.later_deliveries() == ()
 
 
 def test_a_delivery_of_a_cancelled_message_is_found_even_before_the_cancel_was_answered() -> None:
@@ -176,13 +179,13 @@ def test_one_id_for_two_messages_is_found() -> None:
 def test_a_message_that_came_too_late_was_stuck() -> None:
     history = sound()
     history.delivered[2] = delivered(2, at_ms=5_101)
-    assert deliveries.stuck(history, patience_ms=100) == (history.delivered[2],)
+    assert stuck.stuck(history, {"mailer"}, patience_ms=100) == (history.delivered[2],)
 
 
 def test_a_message_overdue_on_arrival_is_stuck_only_from_its_acknowledgement_on() -> None:
     history = History(sent=[sent(0, due_ms=0)], delivered=[delivered(0, at_ms=1_050)])
-    assert deliveries.stuck(history, patience_ms=100) == ()
-    assert deliveries.stuck(history, patience_ms=30) == tuple(history.delivered)
+    assert stuck.stuck(history, {"mailer"}, patience_ms=100) == ()
+    assert stuck.stuck(history, {"mailer"}, patience_ms=30) == tuple(history.delivered)
 
 
 def test_lateness_counts_from_the_answered_due_time() -> None:
@@ -233,5 +236,5 @@ def test_an_outage_lasts_until_something_sent_in_it_is_acknowledged() -> None:
 
 def test_histories_of_several_recorders_make_one() -> None:
     whole = merged([sound(), History(delivered=[delivered(1, at_ms=6_000)])])
-    assert deliveries.duplicates(whole).count == 1
+    assert len(whole.later_deliveries()) == 1
     assert len(whole.sent) == 5
