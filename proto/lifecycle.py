@@ -1,7 +1,9 @@
 """The life of a message, as one table.
 
-The state machine keeps to it, the documents show it, and the reconciliation
-checks ledgers against it.
+A property test holds the events of the state machine to it
+(tests/replication/state_machine/test_lifecycle.py), and the reconciliation derives
+its checks from it (spark/checks/lifecycle.py). Moves of a group, redrives, misfires,
+the cancelling of a retry and the deletion of a topic are not in it.
 
     scheduled ─► PENDING ─► RELEASED ─► (each group) READY ─► IN_HAND ─► ACKED
                     └─► CANCELLED                    ▲ ▲         ├─► RETRYING ─► READY, in the retry queue
@@ -16,7 +18,7 @@ from typing import Final
 
 
 class State(StrEnum):
-    """Where a message is; from READY on, for one consumer group."""
+    """State of a message; from READY on, for one consumer group."""
 
     PENDING = "pending"
     CANCELLED = "cancelled"
@@ -29,7 +31,7 @@ class State(StrEnum):
 
 
 class Event(StrEnum):
-    """What moves it."""
+    """Cause of a transition."""
 
     SCHEDULE = "schedule"
     CANCEL = "cancel"
@@ -55,4 +57,4 @@ TRANSITIONS: Final[dict[tuple[State | None, Event], State]] = {
     (State.RETRYING, Event.RELEASE): State.READY,
 }
 """(state, event) -> next state; a pair that is not here does not happen.
-RELEASED is where every group's READY begins."""
+From RELEASED on, the message is READY for each group of its topic."""
