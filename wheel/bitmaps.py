@@ -13,12 +13,12 @@ _SEARCHED: Final = 16  # a bitmap of up to so many members for each that is look
 
 
 def members(bitmap: BitMap) -> Numbers:
-    """The members, ascending."""
+    """Return the members, ascending."""
     return np.frombuffer(bitmap.to_array(), np.uint32)
 
 
 def contains(bitmap: BitMap, numbers: Numbers) -> Flags:
-    """Which of some numbers, shape (n,), are members."""
+    """Flag the numbers, shape (n,), that are members."""
     if not bitmap:
         return np.zeros(len(numbers), np.bool_)
     if len(bitmap) > _SEARCHED * len(numbers):
@@ -29,10 +29,10 @@ def contains(bitmap: BitMap, numbers: Numbers) -> Flags:
 
 
 def loaded(serialized: bytes) -> BitMap:
-    """The set that `serialized` gave; no bytes are the empty one."""
+    """Return the set that `serialized` gave; no bytes are the empty one."""
     return BitMap.deserialize(serialized) if serialized else BitMap()
 
 
 def serialized(bitmap: BitMap) -> bytes:
-    """The set as bytes; none where it is empty."""
+    """Return the set as bytes; none where it is empty."""
     return bytes(bitmap.serialize()) if bitmap else b""

@@ -1,4 +1,4 @@
-"""Room: which second a batch would overfill, and which near it has room.
+"""Room for a batch: the second that it would overfill, and the nearest one with room.
 
 Everything is counted by the slots; no message is looked at but those that come.
 """
@@ -15,7 +15,7 @@ from tarry.wheel.columns import groups
 from tarry.wheel.state import HOUR_MS, HOUR_SECONDS, SECOND_MS, Numbers, Times
 
 LOOK_HOURS: Final = 24
-"""How far ahead room is looked for."""
+"""The hours ahead in which room is looked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ def full_second(
     messages_max: int,
     first_ms: int,
 ) -> Full | None:
-    """The first second (by time) that messages due then, shape (n,), would overfill; None where all fit.
+    """Return the first second that messages due then, shape (n,), would overfill; None where all fit.
 
     `first_ms` is the earliest time to offer instead.
     """
@@ -69,7 +69,7 @@ def _nearest(
     pending_max: int,
     first: int,
 ) -> int | None:
-    """The begin, in ms, of the second nearest to `second` with at most `pending_max`, from `first` on."""
+    """Return the begin, ms, of the second from `first` on nearest to `second`, with `pending_max` or less."""
     hour = second // HOUR_SECONDS
     blocks = [(hour - 1, hour + 2), *((at, at + 1) for at in range(hour + 2, hour + LOOK_HOURS))]
     for begin, end in blocks:

@@ -15,20 +15,20 @@ Number = TypeVar("Number", bound=np.integer[Any])
 
 
 def starts_of(column: NDArray[Any]) -> NDArray[np.intp]:
-    """Where each run of equal values begins in an array."""
+    """Return the positions at which runs of equal values begin."""
     begins = np.ones(len(column), np.bool_)
     np.not_equal(column[1:], column[:-1], out=begins[1:])
     return np.flatnonzero(begins)
 
 
 def distinct(numbers: NDArray[Number]) -> NDArray[Number]:
-    """Each number once, ascending; np.unique's first use costs 15 ms."""
+    """Return each number once, ascending; np.unique's first use costs 15 ms."""
     ascending = np.sort(numbers)
     return ascending[starts_of(ascending)] if len(ascending) else ascending
 
 
 def groups(keys: NDArray[Any]) -> Iterator[tuple[int, Selection]]:
-    """Each distinct key, ascending, with its rows in their order: a slice where they lie together."""
+    """Yield each distinct key, ascending, with its rows in their order: a slice where they lie together."""
     if len(keys) == 0:
         return
     if keys[0] == keys[-1] and bool((keys == keys[0]).all()):
@@ -45,7 +45,7 @@ def groups(keys: NDArray[Any]) -> Iterator[tuple[int, Selection]]:
 
 
 def pick(items: Sequence[Item], rows: Selection) -> Sequence[Item]:
-    """The items of some rows."""
+    """Return the items of some rows."""
     if isinstance(rows, slice):
         return items if rows == slice(0, len(items)) else items[rows]
     if len(rows) == 1:
@@ -54,7 +54,7 @@ def pick(items: Sequence[Item], rows: Selection) -> Sequence[Item]:
 
 
 def portions(sizes: NDArray[np.uint32], bytes_max: int) -> Iterator[slice]:
-    """Consecutive rows whose sizes add up to at most `bytes_max`; one row that is larger goes alone."""
+    """Yield consecutive rows whose sizes add up to at most `bytes_max`; one row that is larger goes alone."""
     ends = np.cumsum(sizes, dtype=np.int64)
     start, before = 0, 0
     while start < len(sizes):

@@ -47,17 +47,17 @@ Places: TypeAlias = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
 def checksums(records: Sequence[bytes]) -> Numbers:
-    """crc32c of each record."""
+    """Return crc32c of each record."""
     return np.fromiter(map(google_crc32c.value, records), np.uint32, len(records))
 
 
 def lengths(records: Sequence[bytes]) -> Numbers:
-    """Bytes of each record."""
+    """Return bytes of each record."""
     return np.fromiter(map(len, records), np.uint32, len(records))
 
 
 def offsets(sizes: Numbers, head_bytes: int, log_bytes: int) -> tuple[NDArray[np.uint64], int]:
-    """Where records come to lie behind `log_bytes`, each behind its head, shape (n,), and the end of all."""
+    """Return the offsets of records behind `log_bytes`, each behind its head, and the end of all."""
     ends = np.cumsum(sizes, dtype=np.uint64)
     ends += np.arange(1, len(sizes) + 1, dtype=np.uint64) * np.uint64(head_bytes) + np.uint64(log_bytes)
     return ends - sizes, int(ends[-1])
@@ -73,7 +73,7 @@ def filled(
     tag_mask: Masks,
     **others: Numbers,
 ) -> Rows:
-    """Units of n messages, columns of shape (n,); what is not given is not set."""
+    """Return units of n messages, columns of shape (n,); what is not given is not set."""
     rows = np.empty(len(sizes), unit)
     columns = {"size": sizes, "crc32c": crcs, "due_in_hour_ms": due_in_hour_ms, "topic": topic}
     for name, column in (columns | others).items():
@@ -177,11 +177,11 @@ class DelayLog:
         self.index_crc = google_crc32c.extend(self.index_crc, index)
 
     def heads(self, rows: Rows) -> list[bytes]:
-        """What stands before the record of each of some units, whose offsets are set."""
+        """Return the bytes before each unit's record in the log; the units' offsets are set."""
         return rows["size"].astype("<u4").view("V4").tolist()  # type: ignore[no-any-return]
 
     def index(self) -> Rows:
-        """All units, as a read-only view of the file. Raises WheelDamaged where the file is too short."""
+        """Return all units, a read-only view of the file. Raises WheelDamaged where the file is too short."""
         view = self._view
         if view is None or len(view) < self.units:
             self.open()
@@ -203,14 +203,14 @@ class DelayLog:
         self._view = self._map = None
 
     def units_at(self, global_index: Numbers) -> Rows:
-        """A copy of some units, shape (n,), in the order asked; each must exist."""
+        """Return a copy of some units, shape (n,), in the order asked; each must exist."""
         rows: Rows = self.index().take(global_index)
         if self._map is not None:
             self._residency.scattered(self._map, global_index, self.unit.itemsize)
         return rows
 
     def chain(self, last: int, count: int) -> Numbers:
-        """The `count` global indices of a second's chain that ends in `last`, ascending.
+        """Return the `count` global indices of a second's chain that ends in `last`, ascending.
 
         The walk is a list that feeds on itself: map reads each element as extend has just added it.
         """
@@ -225,34 +225,34 @@ class DelayLog:
         return np.array(walked[::-1], np.uint32)  # whoever follows it reads the units, which counts the pages
 
     def block(self, start: int, end: int) -> Rows:
-        """A view of the units from `start` to `end`, to be read at once."""
+        """Return a view of the units from `start` to `end`, to be read at once."""
         rows = self.index()[start:end]
         if self._map is not None:
             self._residency.consecutive(self._map, len(rows) * self.unit.itemsize)
         return rows
 
     def due_columns(self) -> Iterator[tuple[int, Numbers]]:
-        """Every unit's due_in_hour_ms, in blocks, each with the global index it begins at."""
+        """Yield every unit's due_in_hour_ms, in blocks, each with the global index it begins at."""
         for start in range(0, self.units, BLOCK_UNITS):
             block = self.block(start, min(start + BLOCK_UNITS, self.units))
             yield start, np.ascontiguousarray(block["due_in_hour_ms"])
 
     def read(self, global_index: Numbers, gap_bytes: int) -> list[bytes | None]:
-        """Records of shape (n,), in the order asked; None where one cannot be read or fails its checksum."""
+        """Read records of shape (n,), in the order asked; None where one is missing or fails its checksum."""
         records, sound = self.records(self.units_at(global_index), gap_bytes)
         if bool(sound.all()):
             return list(records)
         return [record if good else None for record, good in zip(records, sound.tolist(), strict=True)]
 
     def records(self, rows: Rows, gap_bytes: int) -> tuple[list[bytes], Flags]:
-        """The bytes there are of units' records, in their order, and which are as they were written."""
+        """Read units' records, in their order; flag those that have their checksum."""
         offset, inside = self._inside(rows)
         size = np.where(inside, rows["size"], 0).astype(np.int64)
         records = self._read(offset, size, gap_bytes)
         return records, (checksums(records) == rows["crc32c"]) & inside
 
     def parts(self, rows: Rows, start: Places, bytes_max: int, gap_bytes: int) -> list[bytes]:
-        """The bytes there are of units' records from `start` on, shape (n,): `bytes_max` at most of each.
+        """Read units' records from `start` on, shape (n,): `bytes_max` at most of each.
 
         They are compared with no checksum, for that is one of the whole record.
         """
@@ -261,7 +261,7 @@ class DelayLog:
         return self._read(offset + start, np.clip(left, 0, bytes_max), gap_bytes)
 
     def _read(self, offset: Places, size: Places, gap_bytes: int) -> list[bytes]:
-        """The bytes there are of places in the log, shape (n,), in their order."""
+        """Read places of the log, shape (n,), in their order; what is missing is left out."""
         if not bool((offset[1:] < offset[:-1]).any()):
             return self._read_runs(offset, size, gap_bytes)
         order = np.argsort(offset, kind="stable")
@@ -271,7 +271,7 @@ class DelayLog:
         return list(map(records.__getitem__, back.tolist()))
 
     def read_one(self, global_index: int) -> bytes | None:
-        """As `read`, for one: most of what is due is due alone."""
+        """Read one record, as `read` does: most of what is due is due alone."""
         self.index()
         assert self._map is not None
         offset, size, *_, crc, _ = _ONE_UNIT.unpack_from(self._map, global_index * UNIT_BYTES)
@@ -283,14 +283,14 @@ class DelayLog:
         return record if google_crc32c.value(record) == crc else None
 
     def _inside(self, rows: Rows) -> tuple[Places, Flags]:
-        """Offsets, and whether each record lies within the log, which a damaged unit may deny."""
+        """Return offsets; flag the records that lie within the log: those of a damaged unit may not."""
         bound = np.uint64(self.log_bytes)
         offset = np.minimum(rows["offset"], bound)
         inside: Flags = (rows["offset"] <= bound) & (rows["size"] <= bound - offset)
         return offset.astype(np.int64), inside
 
     def _read_runs(self, offset: Places, size: Places, gap_bytes: int) -> list[bytes]:
-        """Records by ascending offset. Neighbours are read in one call: a sequential slice costs one."""
+        """Read records by ascending offset, neighbours in one call: a sequential slice costs one."""
         self.open()
         if len(offset) <= _SINGLE_READS:
             return self._read_singly(offset.tolist(), size.tolist())
@@ -311,7 +311,7 @@ class DelayLog:
         return list(map(together.__getitem__, map(slice, begin.tolist(), (begin + size).tolist())))
 
     def _read_singly(self, offset: list[int], size: list[int]) -> list[bytes]:
-        """One call a record. After a call for many has failed: a bad sector costs only the records on it."""
+        """Read each record in a call of its own: a bad sector costs only the records on it."""
         records = []
         for start, length in zip(offset, size, strict=True):
             try:

@@ -1,4 +1,4 @@
-"""Making a captured state of the wheel durable, from any thread, while appends go on.
+"""Durability of a captured state of the wheel, made from any thread while appends go on.
 
 capture() ──► sync(state) ──► the caller commits the state ──► capture() ──► sync(state) …
 (in order)    fsync the files that grew since the last sync         └─ now the hours that the committed
@@ -25,7 +25,7 @@ _FEW: Final = 16  # folders, of three forced writes each
 
 
 def _tells_errors(release: str) -> bool:
-    """Whether this kernel's syncfs reports that a file written before could not be: Linux from 5.8 on."""
+    """Return whether this kernel's syncfs reports errors of earlier writes: Linux from 5.8 on."""
     version = re.match(r"(\d+)\.(\d+)", release)
     return version is not None and (int(version[1]), int(version[2])) >= (5, 8)
 
@@ -36,7 +36,7 @@ _syncfs: Final[Callable[[int], int] | None] = (
 
 
 class Durability:
-    """What is on disk for certain. Only `sync` uses it, one call at a time.
+    """The state that is certainly on disk. Only `sync` uses it, one call at a time.
 
     Its descriptor is open from before the first write: of an error in writing back, syncfs tells every
     descriptor once, but none that was opened after somebody, be it another process, had been told.

@@ -65,7 +65,7 @@ class FarLog:
     def __init__(
         self, folder: Path, residency: Residency, counts: HourCounts, settings: WheelSettings, state: FarState
     ) -> None:
-        """The log as it was when `state` was captured; the files have been cut to that.
+        """Open the log as it was when `state` was captured; the files have been cut to that.
 
         `counts` has what is written of each hour, and gets what is far. Raises OSError, WheelDamaged.
         """
@@ -123,7 +123,7 @@ class FarLog:
         topic: Numbers,
         tag_mask: Masks,
     ) -> Numbers:
-        """Append n messages, columns of shape (n,), n > 0; their global indices. Raises OSError."""
+        """Append n messages, columns of shape (n,), n > 0; return their global indices. Raises OSError."""
         units = filled(
             FAR_UNIT,
             sizes=sizes,
@@ -177,7 +177,7 @@ class FarLog:
         return self._used(number)
 
     def _used(self, number: int) -> Segment:
-        """A segment, whose files are open from now on; the least lately used are closed."""
+        """Return a segment, whose files are open from now on; the least lately used are closed."""
         segment = self._open[number] = self._segments[number]
         self._open.move_to_end(number)
         if len(self._open) > self._open_max:
@@ -187,7 +187,7 @@ class FarLog:
     # What there is
 
     def find(self, hour: Numbers, global_index: Numbers) -> FarRows:
-        """The rows of messages, ids of shape (n,); -1: not in the far log. Raises WheelDamaged."""
+        """Return the rows of messages, ids of shape (n,); -1: not in the far log. Raises WheelDamaged."""
         rows = np.full(len(hour), -1, np.int64)
         if self.live == 0:
             return rows
@@ -204,7 +204,7 @@ class FarLog:
         return rows
 
     def _walked_singly(self, heads: FarRows, wanted: Numbers) -> FarRows:
-        """As `_walked`, for few: a step of all together costs as much as a thousand of one."""
+        """Walk few chains, as `_walked` does: a step of all together costs as much as a thousand of one."""
         found = map(self._walked_one, heads.tolist(), *wanted.tolist())
         rows = np.fromiter(found, np.int64, len(heads))
         units = self._stored_at(rows)
@@ -225,7 +225,7 @@ class FarLog:
         raise WheelDamaged(self._folder, f"the far log lacks a unit of hour {hour}")
 
     def _walked(self, row: FarRows, wanted: Numbers) -> FarRows:
-        """The rows of messages that are there, hours and global indices of shape (2, n), from chains' heads.
+        """Walk from chains' heads to messages that exist, hours and global indices (2, n); return their rows.
 
         Of the units on the way only those found are proven: no damage before can lead to another's. Raises
         WheelDamaged.
@@ -243,7 +243,7 @@ class FarLog:
         return rows
 
     def _chained(self, row: FarRows, hour: Numbers) -> Rows:
-        """Units that chains lead to. Raises WheelDamaged where that is not one of its hour."""
+        """Return the units that chains lead to. Raises WheelDamaged where one is not of its hour."""
         if bool((row < self.first).any()):
             raise WheelDamaged(self._folder, "a chain of the far log ends too soon")
         units = self._stored_at(row)
@@ -252,7 +252,7 @@ class FarLog:
         return units
 
     def units_at(self, rows: FarRows) -> Rows:
-        """A copy of some units, FAR_UNIT[n], in the order asked; each must exist. Raises WheelDamaged."""
+        """Copy some units, FAR_UNIT[n], in the order asked; each must exist. Raises WheelDamaged."""
         units = self._stored_at(rows)
         sound = are_sound(units)
         if not bool(sound.all()):
@@ -269,7 +269,7 @@ class FarLog:
         return units
 
     def records(self, rows: FarRows, units: Rows) -> tuple[list[bytes], Flags]:
-        """The bytes there are of the records of rows and their units, and which are as they were written."""
+        """Read the records of rows and their units; flag those that have their checksum."""
         records, sound = np.empty(len(rows), object), np.empty(len(rows), np.bool_)
         for number, chosen in groups(rows // SEGMENT_UNITS):
             some = self._used(number).records(units[chosen], self._read_gap_bytes)
@@ -277,7 +277,7 @@ class FarLog:
         return records.tolist(), sound
 
     def parts(self, rows: FarRows, units: Rows, start: Places, bytes_max: int) -> list[bytes]:
-        """As `DelayLog.parts`, of the records of rows and their units."""
+        """Read parts of the records of rows and their units, as `DelayLog.parts` does."""
         parts = np.empty(len(rows), object)
         for number, chosen in groups(rows // SEGMENT_UNITS):
             segment = self._used(number)
@@ -297,7 +297,7 @@ class FarLog:
                 self._mend(number)
 
     def ids(self, number: int, places: Numbers) -> tuple[Numbers, Numbers]:
-        """Hours and global indices of rows of a segment, shape (n,): of those that are alive."""
+        """Return the hours and global indices of those rows of a segment, shape (n,), that are alive."""
         units = np.empty(0, FAR_UNIT)
         if number in self._segments:
             at = places.astype(np.int64) + number * SEGMENT_UNITS
@@ -306,7 +306,7 @@ class FarLog:
         return np.ascontiguousarray(units["hour"]), np.ascontiguousarray(units["global_index"])
 
     def is_gone(self, rows: FarRows) -> Flags:
-        """Which of some rows, shape (n,), are cancelled."""
+        """Flag the rows, shape (n,), that are cancelled."""
         gone = np.zeros(len(rows), np.bool_)
         for number, chosen in groups(rows // SEGMENT_UNITS):
             index = (rows[chosen] - number * SEGMENT_UNITS).astype(np.uint32)
@@ -314,7 +314,7 @@ class FarLog:
         return gone
 
     def lose(self, rows: FarRows) -> Rows:
-        """Cancel rows, which must be distinct and pending; their units."""
+        """Cancel rows, which must be distinct and pending; return their units."""
         units = self.units_at(rows)
         counts = self._counts
         self._mark(rows)
@@ -331,7 +331,7 @@ class FarLog:
             segment.captured = None
 
     def rows_of(self, hour: int) -> tuple[FarRows, Rows]:
-        """The rows of an hour and their units, by global index. Raises WheelDamaged."""
+        """Return the rows of an hour and their units, by global index. Raises WheelDamaged."""
         try:
             return self._rows_of(hour)
         except WheelDamaged:
@@ -369,7 +369,7 @@ class FarLog:
     # What goes
 
     def forget(self, hour: int, rows: FarRows, units: Rows) -> None:
-        """The units of an hour, those rows, are about to move to its partition, or are dropped."""
+        """Remove an hour's units from the counts: they move to its partition, or are dropped."""
         self._counts.message_sum.add(-_sum_of(units, self.is_gone(rows)))
         self.live -= self._counts.far_of(hour)
         self._counts.far[hour] = self._counts.head[hour] = self._counts.far_pending[hour] = 0
@@ -387,7 +387,7 @@ class FarLog:
         self.clean(dead)
 
     def clean(self, count: int) -> None:
-        """As so many came or died: where more rows are dead than alive, look at as many of the oldest."""
+        """Move the oldest living rows to the end, if more are dead than alive; `count` came or died."""
         dead = self.end - self.first - self.live
         if dead <= self.live + SEGMENT_UNITS:
             return
@@ -416,7 +416,7 @@ class FarLog:
         self._begin_at(start + until)
 
     def _begin_at(self, first: int) -> None:
-        """Have nothing before a row; segments that lie before it go."""
+        """Set the first row; segments that lie before it go."""
         self.first = first
         ends = {number: number * SEGMENT_UNITS + s.units for number, s in self._segments.items()}
         for number in [number for number, end in ends.items() if end <= first]:
@@ -431,14 +431,14 @@ class FarLog:
     # Lasting
 
     def capture(self) -> FarState:
-        """What a checkpoint must hold of it."""
+        """Return its checkpoint value."""
         if self._dropped_hours_bytes is None:
             self._dropped_hours_bytes = serialized(self._dropped_hours)
         segments = tuple(segment.capture(number) for number, segment in self._segments.items())
         return FarState(self.first, segments, self._dropped_hours_bytes)
 
     def disk_bytes(self) -> int:
-        """Bytes of its files."""
+        """Return bytes of its files."""
         return sum(s.log_bytes + s.units * FAR_UNIT_BYTES for s in self._segments.values())
 
     def close(self) -> None:
@@ -457,7 +457,7 @@ def _sum_of(units: Rows, gone: Flags | None = None) -> int:
 
 
 def whole(records: Sequence[bytes], sound: Flags, sizes: Numbers) -> Sequence[bytes]:
-    """Records at the lengths they have, also where what was read of one is too short: none moves for that."""
+    """Return records at their lengths, also where one was read too short: none moves for that."""
     if bool(sound.all()):
         return records
     return [

@@ -44,12 +44,12 @@ _READ_BYTES: Final = 1 << 20
 
 
 def segment_name(number: int) -> str:
-    """The name of a segment's folder."""
+    """Return the name of a segment's folder."""
     return f"far-{number:08x}"
 
 
 def segment_number(folder: str) -> int | None:
-    """The segment that a folder's name stands for; None where it is not the name of one."""
+    """Return the segment that a folder's name stands for; None where it is not the name of one."""
     try:
         number = int(folder.removeprefix("far-"), 16)
     except ValueError:
@@ -58,7 +58,7 @@ def segment_number(folder: str) -> int | None:
 
 
 def proofs(units: Rows) -> NDArray[np.uint64]:
-    """What proves each of some units, u8[n]: no change of a single word of one leaves it as it is."""
+    """Return each unit's proof, u8[n]; a change of a single word of a unit changes it."""
     words = np.ascontiguousarray(units).view("<u8").reshape(-1, _WORDS)
     found = np.full(len(units), _SEED)
     for place in range(_WORDS - 1):
@@ -69,7 +69,7 @@ def proofs(units: Rows) -> NDArray[np.uint64]:
 
 
 def are_sound(units: Rows) -> Flags:
-    """Which of some units are as they were written."""
+    """Flag the units that agree with their proofs."""
     sound: Flags = proofs(units) == units["proof"]
     return sound
 
@@ -90,24 +90,24 @@ class Segment(DelayLog):
         self.captured = state
 
     def capture(self, number: int) -> SegmentState:
-        """What a checkpoint must hold of it; the same value as long as nothing changes."""
+        """Return its checkpoint value, the same as long as nothing changes."""
         if self.captured is None:
             cancelled = serialized(self.gone)
             self.captured = SegmentState(number, self.log_bytes, self.units, self.index_crc, cancelled)
         return self.captured
 
     def heads(self, rows: Rows) -> list[bytes]:
-        """The units themselves, which are complete but for their proofs."""
+        """Return the units themselves, which are complete but for their proofs."""
         rows["proof"] = proofs(rows)
         return rows.view(f"V{FAR_UNIT_BYTES}").tolist()  # type: ignore[no-any-return]
 
     def is_whole(self) -> bool:
-        """Whether the index is as it was written. Raises OSError."""
+        """Return whether the index is as it was written. Raises OSError."""
         self.open()
         return bool(google_crc32c.value(self._stored_index()) == self.index_crc)
 
     def mend_index(self) -> bool:
-        """Write units of the index again from the log; whether it is whole then. Raises OSError."""
+        """Write damaged units of the index again from the log; return whether it is whole. Raises OSError."""
         self.open()
         units = np.frombuffer(self._stored_index(), FAR_UNIT).copy()
         for place in np.flatnonzero(~are_sound(units)).tolist():
@@ -126,7 +126,7 @@ class Segment(DelayLog):
             self._write(self._log_fd, units[place].tobytes(), int(units["offset"][place]) - FAR_UNIT_BYTES)
 
     def heads_differ(self, units: Rows) -> Flags:
-        """Of which units the log has others, where each of them should stand. Raises OSError."""
+        """Flag the units of which the log has a different copy. Raises OSError."""
         self.open()
         begins = (units["offset"].astype(np.int64) - FAR_UNIT_BYTES).tolist()
         heads = np.frombuffer(b"".join(map(self._head, begins)), "<u8").reshape(-1, _WORDS)
@@ -134,7 +134,7 @@ class Segment(DelayLog):
         return differ
 
     def _head(self, begin: int) -> bytes:
-        """The unit that begins at a place of the log; zeros where nothing can be read."""
+        """Return the unit that begins at a place of the log; zeros where nothing can be read."""
         try:
             head = os.pread(self._log_fd, FAR_UNIT_BYTES, begin) if begin < self.log_bytes else b""
         except OSError:
@@ -142,7 +142,7 @@ class Segment(DelayLog):
         return head.ljust(FAR_UNIT_BYTES, b"\0")
 
     def _stored_index(self) -> bytes:
-        """The index as it can be read; zeros where it cannot."""
+        """Return the index as it can be read; zeros where it cannot."""
         blocks = []
         for begin in range(0, self.units * FAR_UNIT_BYTES, _READ_BYTES):
             size = min(_READ_BYTES, self.units * FAR_UNIT_BYTES - begin)

@@ -1,4 +1,4 @@
-"""What is counted of every hour, in columns that have a place for each hour since the epoch.
+"""Counts of every hour, in columns that have a place for each hour since the epoch.
 
 A batch that is spread over thousands of hours changes them in a few array operations. Memory is taken only
 for pages of 4 KiB that hold an hour which has had a message: at most 24 bytes an hour.
@@ -58,7 +58,7 @@ class HourCounts:
             self._beyond.pop(hour, None)
 
     def of(self, hour: int) -> int:
-        """How many are pending in an hour."""
+        """Return the number of pending messages of an hour."""
         return int(self.pending[hour]) if hour < len(self) else self._beyond.get(hour, 0)
 
     def write(self, hour: int, units: int) -> None:
@@ -67,15 +67,15 @@ class HourCounts:
             self.written[hour] = units
 
     def far_of(self, hour: int) -> int:
-        """How many units of an hour are in the far log."""
+        """Return the number of an hour's units in the far log."""
         return int(self.far[hour]) if hour < len(self) else 0
 
     def far_pending_of(self, hour: int) -> int:
-        """How many of them are pending."""
+        """Return the number of an hour's pending units in the far log."""
         return int(self.far_pending[hour]) if hour < len(self) else 0
 
     def from_hour(self, hour: int) -> Iterator[int]:
-        """The hours with any pending, from `hour` on."""
+        """Yield the hours with pending messages, from `hour` on."""
         if self.total == 0:
             return
         start, size = hour, 64  # mostly one of the next
@@ -86,7 +86,7 @@ class HourCounts:
         yield from sorted(at for at in self._beyond if at >= hour)
 
     def counts(self) -> dict[int, int]:
-        """How many are pending in each hour that has any, in order."""
+        """Return the pending messages of each hour that has any, in order."""
         hours = np.flatnonzero(self.pending)
         columns = dict(zip(hours.tolist(), self.pending[hours].tolist(), strict=True))
         return columns | dict(sorted(self._beyond.items()))

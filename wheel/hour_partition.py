@@ -1,4 +1,4 @@
-"""One hour's messages: its delay log and index, its second wheel, and which of its messages are gone.
+"""One hour's messages: delay log and index, second wheel, cancelled and overtaken messages.
 
     2026112107/    delay.log    delay.index    slots
 
@@ -28,12 +28,12 @@ _UNMAPPED_UNITS_MAX: Final = 1_024  # up to so many, slots are rebuilt when they
 
 
 def folder_name(hour: int) -> str:
-    """The name of an hour's folder: its UTC date and hour."""
+    """Return the name of an hour's folder: its UTC date and hour."""
     return datetime.fromtimestamp(hour * 3_600, UTC).strftime("%Y%m%d%H")
 
 
 def hour_of(folder: str) -> int | None:
-    """The hour a folder's name stands for; None where it is not the name of an hour."""
+    """Return the hour that a folder's name stands for; None where it is not the name of an hour."""
     try:
         start = datetime.strptime(folder, "%Y%m%d%H").replace(tzinfo=UTC)
     except ValueError:
@@ -69,7 +69,7 @@ class HourPartition:
         total: MessageSum,
         state: HourState | None = None,
     ) -> None:
-        """An hour not there yet, or one whose files have been cut back to `state`.
+        """Open an hour that is not there yet, or one whose files have been cut back to `state`.
 
         `total` gets the sum of its messages, and every change of that.
         """
@@ -102,7 +102,7 @@ class HourPartition:
         self._total.add(some)
 
     def _sum(self) -> int:
-        """The sum of the messages there are, from the index. Raises OSError and WheelDamaged."""
+        """Return the sum of the messages there are, from the index. Raises OSError and WheelDamaged."""
         gone, overtaken = members(self.gone), members(self.overtaken)
         found = message_sum.of_gone(self.hour, gone) + message_sum.of_overtaken(self.hour, overtaken)
         for start in range(0, self.units, BLOCK_UNITS):
@@ -114,9 +114,9 @@ class HourPartition:
         return found % (1 << 64)
 
     def prove(self) -> None:
-        """Once before anything is decided by the index: what has rotted since it was written decides nothing.
+        """Prove the index once before anything is decided by it.
 
-        Once after each opening where the slots are made of the index: what comes next is chained to them.
+        Repeated after each opening where the slots are made of the index: what comes next is chained to them.
         Raises OSError, and WheelDamaged where the index is not what the checkpoint says.
         """
         if self._unproven:
@@ -125,7 +125,7 @@ class HourPartition:
 
     @property
     def units(self) -> int:
-        """How many messages the hour has ever got."""
+        """The number of messages that the hour has ever got."""
         return self.log.units
 
     @property
@@ -154,7 +154,7 @@ class HourPartition:
         self.log.close()
 
     def reread(self) -> None:
-        """The index was mended: what was rebuilt from it is rebuilt at the next use."""
+        """Forget what was built from the index, which was mended: the next use builds it again."""
         self._slots = self._captured = self._slots_crc = None
         self._unproven = False
         log = self.log
@@ -171,7 +171,7 @@ class HourPartition:
         topic: Numbers,
         tag_mask: Masks,
     ) -> int:
-        """Append n messages, columns of shape (n,); the first one's global index. Raises OSError."""
+        """Append n messages, columns of shape (n,); return the first one's global index. Raises OSError."""
         first = self.units
         if first + len(records) >= NONE:
             raise OverflowError(f"hour {self.hour} is full: {first} messages")
@@ -205,7 +205,7 @@ class HourPartition:
         return first
 
     def lose(self, global_index: Numbers) -> None:
-        """Have the cut pass units over; they must exist, be distinct and not be gone yet."""
+        """Mark units that the cut will pass over; they must exist, be distinct and not be gone yet."""
         if self._slots is not None or self.units > _UNMAPPED_UNITS_MAX:  # else they are rebuilt when used
             due_in_hour_ms = self.log.units_at(global_index)["due_in_hour_ms"]
             seconds = self.seconds  # before the set changes: mapping may rebuild the slots from it
@@ -215,26 +215,26 @@ class HourPartition:
         self._captured = self._slots_crc = self._gone_bytes = None
 
     def overtake(self, global_index: Numbers) -> None:
-        """As `lose`, for units that are released now."""
+        """Mark units that are released now, ahead of the cut; they must be as for `lose`."""
         self.lose(global_index)
         self.overtaken.update(global_index)
         self._add(message_sum.of_overtaken(self.hour, global_index))
 
     def is_gone(self, global_index: Numbers) -> Flags:
-        """Which of some units, shape (n,), are cancelled or have overtaken: the cut passes them over."""
+        """Flag the units, shape (n,), that are cancelled or have overtaken: the cut passes them over."""
         return contains(self.gone, global_index)
 
     def is_cancelled(self, global_index: Numbers) -> Flags:
-        """Which of some units are cancelled, shape (n,)."""
+        """Flag the units, shape (n,), that are cancelled."""
         return contains(self.gone, global_index) & ~contains(self.overtaken, global_index)
 
     def chain(self, second: int) -> Numbers:
-        """The global indices of a second's units, ascending. Raises WheelDamaged."""
+        """Return the global indices of a second's units, ascending. Raises WheelDamaged."""
         last, count = self.seconds.chain(second)
         return self.log.chain(last, count) if count else np.empty(0, np.uint32)
 
     def entries(self, units: Rows, global_index: Numbers) -> Rows:
-        """Units as near queue entries."""
+        """Return units as near queue entries."""
         entries = np.empty(len(units), ENTRY)
         entries["due_ms"] = units["due_in_hour_ms"]
         entries["due_ms"] += self.hour * HOUR_MS
@@ -244,7 +244,7 @@ class HourPartition:
         return entries
 
     def capture(self, pending: int) -> HourState:
-        """What a checkpoint must hold of this hour; the same value as long as nothing changes."""
+        """Return the hour's checkpoint value, the same as long as nothing changes."""
         captured = self._captured
         if captured is not None and captured.pending == pending:
             return captured
@@ -277,5 +277,5 @@ class HourPartition:
         self._add(-self.message_sum)
 
     def disk_bytes(self) -> int:
-        """Bytes of its files."""
+        """Return bytes of its files."""
         return self.log.log_bytes + self.units * UNIT_BYTES + SLOTS_BYTES

@@ -50,7 +50,7 @@ class HourWheel:
     )
 
     def __init__(self, folder: Path, settings: WheelSettings) -> None:
-        """An empty wheel. Raises WheelDamaged where the folder holds hours: `recover` is for those."""
+        """Make an empty wheel. Raises WheelDamaged where the folder holds hours: `recover` is for those."""
         folder.mkdir(parents=True, exist_ok=True)
         for name, _ in _folders(folder):
             raise WheelDamaged(folder / name, "is there already, and no state that says what it holds")
@@ -108,45 +108,45 @@ class HourWheel:
                     partition.seconds  # noqa: B018
 
     def is_large(self, hour: int) -> bool:
-        """Whether the partition of an hour has so many units that its first use is made beforehand."""
+        """Return whether an hour's partition has so many units that it is prepared at a start."""
         partition = self._partitions.get(hour)
         return partition is not None and partition.units > _LARGE_UNITS
 
     def hours(self, end: int | None = None) -> tuple[int, ...]:
-        """The hours that have units, ascending; those before `end`, if it is told."""
+        """Return the hours that have units, ascending; only those before `end`, if given."""
         some = set(self._partitions)
         if self.far.live:
             some.update(np.flatnonzero(self.counts.far[:end]).tolist())
         return tuple(sorted(hour for hour in some if end is None or hour < end))
 
     def partitions(self) -> tuple[int, ...]:
-        """The hours that have a partition, ascending."""
+        """Return the hours that have a partition, ascending."""
         return tuple(sorted(self._partitions))
 
     def units(self, hour: int) -> int:
-        """How many messages an hour has ever got."""
+        """Return the number of messages that an hour has ever got."""
         partition = self._partitions.get(hour)
         return self.counts.far_of(hour) + (partition.units if partition else 0)
 
     def find(self, hour: int) -> HourPartition | None:
-        """The partition of an hour, whole and open from now on; None where there is none."""
+        """Return the partition of an hour, whole and open from now on; None where there is none."""
         if self.counts.far_of(hour):
             self.settle(hour)
         return self.written(hour)
 
     def partition(self, hour: int) -> HourPartition | None:
-        """As `written`, not opened for it."""
+        """Return an hour's partition as `written` does, without opening it."""
         return self._partitions.get(hour)
 
     def written(self, hour: int) -> HourPartition | None:
-        """As `find`, without what is in the far log."""
+        """Return an hour's partition as `find` does, without what is in the far log."""
         partition = self._partitions.get(hour)
         if partition is not None:
             self._use(partition)
         return partition
 
     def ensure(self, hour: int) -> HourPartition:
-        """The partition of an hour, created where there is none, open from now on. Raises OSError."""
+        """Return the partition of an hour, created where there is none, open from now on. Raises OSError."""
         partition = self.find(hour)
         if partition is None:
             path = self._folder / folder_name(hour)
@@ -157,7 +157,7 @@ class HourWheel:
         return partition
 
     def grown(self, partition: HourPartition, pending: int) -> None:
-        """A partition has got units; so many of them are pending."""
+        """Count the units that a partition has got; `pending` of them are."""
         self.counts.write(partition.hour, partition.units)
         self.count(partition.hour, pending)
 
@@ -167,7 +167,7 @@ class HourWheel:
         self._changed.add(hour)
 
     def settle(self, hour: int) -> int:
-        """Move what the far log has of an hour behind its partition's units; the bytes of the records."""
+        """Move an hour's units from the far log behind its partition's; return the bytes of the records."""
         rows, units = self.far.rows_of(hour)
         gone = self.far.is_gone(rows)
         records = whole(*self.far.records(rows, units), units["size"])
@@ -207,7 +207,7 @@ class HourWheel:
         self._states[hour] = self._partitions[hour].capture(pending)
 
     def first_live_second(self, second: int) -> int | None:
-        """The first second (since the epoch) at or after `second` that may have something pending.
+        """Return the first second (since the epoch) at or after `second` that may have something pending.
 
         An hour counts if it has pending messages, a second of it if it has units that are not gone.
         """
@@ -218,7 +218,7 @@ class HourWheel:
         return None
 
     def live_ahead(self, second: int, seconds: int) -> Numbers:
-        """How many units of each of some seconds, from `second` (since the epoch) on, are not gone."""
+        """Count the units that are not gone, by second, from `second` (since the epoch) on, u4[seconds]."""
         live = np.zeros(seconds, np.uint32)
         for hour in range(second // HOUR_SECONDS, (second + seconds - 1) // HOUR_SECONDS + 1):
             begin, end = max(second, hour * HOUR_SECONDS), min(second + seconds, (hour + 1) * HOUR_SECONDS)
@@ -228,7 +228,7 @@ class HourWheel:
         return live
 
     def must(self, hour: int) -> HourPartition:
-        """The partition of an hour that is known to have units, whole and open from now on."""
+        """Return the partition of an hour that is known to have units, whole and open from now on."""
         partition = self.find(hour)
         assert partition is not None
         return partition
@@ -246,21 +246,21 @@ class HourWheel:
             self.dropped.append(hour)
 
     def state(self, hour: int) -> HourState | None:
-        """The state of an hour's partition; None where there is none."""
+        """Return the state of an hour's partition; None where there is none."""
         if self.written(hour) is None:
             return None
         self._note(hour)
         return self._states[hour]
 
     def capture(self) -> tuple[HourState, ...]:
-        """The state of every partition, in no order. Costs those that are open."""
+        """Return the state of every partition, in no order. Costs those that are open."""
         for hour in tuple(self._changed):
             self._note(hour)
         self._changed.update(self._open)
         return tuple(self._states.values())
 
     def disk_bytes(self) -> int:
-        """Bytes of all files."""
+        """Return bytes of all files."""
         return self.far.disk_bytes() + sum(map(HourPartition.disk_bytes, self._partitions.values()))
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Collecting seconds from the disk: along their chains, or by one pass over the hour's index.
+"""Collection of seconds from the disk: along their chains, or by one pass over the hour's index.
 
 A chain visits its units wherever they lie; a pass reads the index from end to end, at a three-hundredth of
 the cost per unit. Both can be made in steps, so that nobody waits for the whole of a crowded second.
@@ -42,7 +42,7 @@ class Plan:
 def plan(
     partition: HourPartition, first: int, until_end: int, wanted: int, room: int, begun: Harvest | Walk | None
 ) -> Plan:
-    """How to get the next `wanted` messages due before `until_end`, from second `first` on, which has some.
+    """Plan the loading of the next `wanted` messages due before `until_end`, from second `first` on.
 
     One second by its chain, or a window by a pass, where that costs less. The window then reaches further,
     up to `room` messages, as far as to load them costs about what the pass did.
@@ -91,11 +91,11 @@ class Harvest:
 
     @property
     def cost_left(self) -> int:
-        """What is still to be done, as `step` counts it."""
+        """The cost of the rest, as `step` counts it."""
         return self.left + LOAD_UNITS * max(0, int(self._expected().sum()) - int(self._counts.sum()))
 
     def holds(self, second: int) -> bool:
-        """Whether a second lies in the window."""
+        """Return whether a second lies in the window."""
         return self.first <= second < self.end
 
     def step(self, cost_max: int | None = None) -> bool:
@@ -130,7 +130,7 @@ class Harvest:
         self._fresh = []
 
     def runs(self, first: int) -> list[Rows]:
-        """What was found from second `first` on, at the end. Of one second: runs, each by due time, of
+        """Return the entries from second `first` on, at the end. Of one second: runs, each by due time, of
         ascending global indices; of several: one run at most, by (second, global index).
 
         Raises WheelDamaged where it is not what the slots count.
@@ -183,11 +183,11 @@ class Walk:
 
     @property
     def cost_left(self) -> int:
-        """What is still to be done, as `step` counts it."""
+        """The cost of the rest, as `step` counts it."""
         return self.left * _WALK_UNITS
 
     def holds(self, second: int) -> bool:
-        """Whether it is of a second."""
+        """Return whether the walk is along a second's chain."""
         return second == self.first
 
     def step(self, cost_max: int | None = None) -> bool:
@@ -220,13 +220,13 @@ class Walk:
         self._fresh = []
 
     def runs(self, first: int) -> list[Rows]:
-        """What was found of the second `first`, at the end, as `Harvest.runs`."""
+        """Return the entries of the second `first`, at the end, as `Harvest.runs`."""
         self._close_run()
         return self._runs
 
 
 def collect(partition: HourPartition, second: int) -> Rows:
-    """One second of an hour (0 to 3,599), cancelled or not: near queue entries in no order.
+    """Collect one second of an hour (0 to 3,599), cancelled or not: near queue entries in no order.
 
     Walks the second's chain, or makes a pass where the chain is long and scattered. Raises WheelDamaged where
     the index does not hold what the slot says.
@@ -245,7 +245,7 @@ def collect(partition: HourPartition, second: int) -> Rows:
 
 
 def _units_of(partition: HourPartition, second: int, global_index: Numbers, before: int) -> Rows:
-    """Units of a second's chain that so many come before. Raises WheelDamaged where they are not."""
+    """Return a second's units that `before` others precede. Raises WheelDamaged where they are not."""
     log = partition.log
     units = log.units_at(global_index)
     if bool((units["due_in_hour_ms"] // SECOND_MS != second).any()) or bool(

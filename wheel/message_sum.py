@@ -43,7 +43,7 @@ def of_stored(
     topic: Numbers,
     tag_mask: Masks,
 ) -> int:
-    """The sum of messages, columns of shape (n,); of one hour or of an hour each."""
+    """Return the sum of messages, columns of shape (n,); of one hour or of an hour each."""
     if len(global_index) == 1:
         at = int(hour if isinstance(hour, int) else hour[0])
         mixed = (at << 32 | int(global_index[0])) * _ID + _STORED
@@ -58,7 +58,7 @@ def of_stored(
 
 
 def of_units(hour: int | Numbers, global_index: Numbers, units: Rows) -> int:
-    """As `of_stored`, of units, rows of shape (n,)."""
+    """Return the sum of units, rows of shape (n,), as `of_stored`."""
     return of_stored(
         hour,
         global_index,
@@ -71,12 +71,12 @@ def of_units(hour: int | Numbers, global_index: Numbers, units: Rows) -> int:
 
 
 def of_gone(hour: int | Numbers, global_index: Numbers) -> int:
-    """What ids of shape (n,) add when the cut is to pass them over."""
+    """Return the addend of ids of shape (n,) that the cut is to pass over."""
     return _of_ids(hour, global_index, _GONE)
 
 
 def of_overtaken(hour: int | Numbers, global_index: Numbers) -> int:
-    """What ids of shape (n,) add when they have overtaken."""
+    """Return the addend of ids of shape (n,) that have overtaken."""
     return _of_ids(hour, global_index, _OVERTAKEN)
 
 

@@ -35,7 +35,7 @@ _BYTES: Final = np.dtype((np.void, ENTRY.itemsize))
 
 
 def by_due(entries: Rows) -> Rows:
-    """Entries of one second, in the order of their global indices, sorted by due time."""
+    """Return entries of one second, in the order of their global indices, sorted by due time."""
     # 16 bits make numpy's stable sort a radix sort.
     in_second = (entries["due_ms"] % SECOND_MS).astype(np.uint16)
     if bool((in_second[1:] >= in_second[:-1]).all()):
@@ -66,7 +66,7 @@ class _Second:
         return sum(map(len, self.runs)) + sum(map(len, self._fresh))
 
     def all(self) -> Rows:
-        """All of them, in no order."""
+        """Return all of them, in no order."""
         return np.concatenate((*self.runs, *self._fresh))
 
     def head(self, until_ms: int, limit: int) -> Rows:
@@ -155,15 +155,13 @@ class NearQueue:
         insort(self._order, second)
 
     def head(self, until_ms: int, limit: int) -> Rows:
-        """The next entries due by `until_ms` in order of release: at least one if there are any, at most
-        `limit`.
-        """
+        """Return the next entries due by `until_ms` in order of release: some, if any; at most `limit`."""
         if not self._order:
             return NOTHING
         return self._seconds[self._order[0]].head(until_ms, limit)
 
     def heads(self, until_ms: int, limit: int) -> Iterator[tuple[int, Rows]]:
-        """The next entries due by `until_ms` in order of release, by seconds; together at most `limit`."""
+        """Yield the next entries due by `until_ms` in order of release, by seconds; `limit` at most."""
         for second in self._order:
             if limit <= 0 or second * SECOND_MS > until_ms:
                 return
@@ -192,17 +190,17 @@ class NearQueue:
             self.count -= len(self._seconds.pop(self.end))
 
     def first_due_ms(self) -> int | None:
-        """The earliest due time held."""
+        """Return the earliest due time held."""
         return self._seconds[self._order[0]].first_due_ms if self._order else None
 
     def of_second(self, second: int) -> Rows:
-        """Everything held of one second, in no order."""
+        """Return everything held of one second, in no order."""
         held = self._seconds.get(second)
         return held.all() if held else NOTHING
 
 
 def _due_by(entries: Rows, until_ms: int, limit: int) -> Rows:
-    """The head of sorted entries; bisect reads the column in place, where searchsorted would copy it."""
+    """Return the head of sorted entries; bisect reads the column in place, searchsorted copies it."""
     return entries[: bisect_right(entries["due_ms"].data, until_ms, 0, min(limit, len(entries)))]
 
 
@@ -245,7 +243,7 @@ def _earliest(entries: Rows) -> int:
 
 
 def taken(parts: list[Rows]) -> Taken:
-    """Entries as columns, one part after another."""
+    """Return entries as columns, one part after another."""
     entries = parts[0] if len(parts) == 1 else np.concatenate(parts or [NOTHING])
     due = np.ascontiguousarray(entries["due_ms"])
     return Taken(

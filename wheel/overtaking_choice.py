@@ -41,7 +41,7 @@ class OvertakingChoice:
         self._next: _Pass | None = None
 
     def choose(self, front: Numbers, cut: Cut, until_ms: int, quota: int) -> tuple[Numbers, Numbers]:
-        """Hours and global indices, by due time; none before a pass has seen all, a step a call.
+        """Return hours and global indices, by due time; none before a pass has seen all, a step a call.
 
         Args:
             front: topics of what is released next, shape (n,).
@@ -74,7 +74,7 @@ class _Pass:
         self._found: Rows = np.empty(0, ENTRY)
 
     def serves(self, front: Numbers, until_ms: int) -> bool:
-        """Whether this is about the topic in front and all that is due by then, and no other runs short."""
+        """Return whether the pass covers the topic in front and the due time, and no other runs short."""
         if until_ms > self._end_ms or (len(front) and not bool((front == self._topic).any())):
             return False
         left = np.bincount(self._found["topic"] & ~MARK, minlength=len(self._ends_ms))[: len(self._ends_ms)]
@@ -82,7 +82,7 @@ class _Pass:
         return not bool(((self._ends_ms <= until_ms) & (2 * left < self._level)).any())
 
     def choose(self, cut: Cut, until_ms: int, quota: int) -> tuple[Numbers, Numbers]:
-        """See `OvertakingChoice.choose`."""
+        """Choose as `OvertakingChoice.choose` does."""
         self._found = self._found[~cut.has_passed(self._found["due_ms"], self._found["global_index"])]
         due = self._found[: bisect_right(self._found["due_ms"].data, until_ms)]
         starts = starts_of(due["due_ms"] // HOUR_MS)
@@ -94,7 +94,7 @@ class _Pass:
         return (chosen["due_ms"] // HOUR_MS).astype(np.uint32), np.ascontiguousarray(chosen["global_index"])
 
     def look(self) -> bool:
-        """Go on; whether everything has been seen."""
+        """Make a step; return whether everything has been seen."""
         left, room, hours, found = _STEP_UNITS, _FOUND_MAX, _STEP_HOURS, []
         whole = True
         for hour in self._hours.counts.from_hour(self._start_ms // HOUR_MS):
@@ -151,7 +151,7 @@ class _Pass:
 
 
 def shares(topic: Numbers, quota: int) -> Numbers:
-    """Which of messages in the order of their due times are chosen: positions, ascending, at most `quota`.
+    """Choose messages by fair shares of their topics: positions, ascending, at most `quota`.
 
     Args:
         topic: of each message, shape (n,).
@@ -167,7 +167,7 @@ def shares(topic: Numbers, quota: int) -> Numbers:
 
 
 def _level(counts: Numbers, quota: int) -> int:
-    """The most that each topic gets, so that all together get no more than the quota."""
+    """Return the most that each topic gets, so that all together get no more than the quota."""
     ascending = np.sort(counts)
     before = np.cumsum(ascending) - ascending
     level = (quota - before) // np.arange(len(counts), 0, -1)

@@ -1,4 +1,4 @@
-"""How much of the mapped indices may be resident in this process.
+"""A bound on the mapped index pages that are resident in this process.
 
 A page read through a mapping counts as this process's memory until it is unmapped, although the page cache
 could take it back. So that memory stays flat, however many messages are looked at, all mappings share one
@@ -30,22 +30,22 @@ class Residency:
         self._maps: set[mmap.mmap] = set()
 
     def scattered(self, pages: mmap.mmap, rows: Numbers, row_bytes: int) -> None:
-        """Some rows of a mapping have been read."""
+        """Count rows of a mapping that have been read."""
         if len(rows) == 0:
             return
         around = rows // np.uint32(_AROUND_BYTES // row_bytes)
         self.touch(pages, 1 + int(np.count_nonzero(around[1:] != around[:-1])))
 
     def consecutive(self, pages: mmap.mmap, length_bytes: int) -> None:
-        """A stretch of a mapping has been read."""
+        """Count a stretch of a mapping that has been read."""
         self.touch(pages, 1 + length_bytes // _AROUND_BYTES)
 
     def forget(self, pages: mmap.mmap) -> None:
-        """A mapping is going to be unmapped."""
+        """Forget a mapping that is going to be unmapped."""
         self._maps.discard(pages)
 
     def touch(self, pages: mmap.mmap, count: int) -> None:
-        """Some pages of a mapping, or what Linux maps around each, have been read."""
+        """Count pages of a mapping, or what Linux maps around each, that have been read."""
         self._maps.add(pages)
         self._touched += count
         if self._touched > self._max:

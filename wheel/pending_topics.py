@@ -1,4 +1,4 @@
-"""How many messages of each topic are pending."""
+"""Counts of pending messages by topic."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ class PendingTopics:
         np.add.at(self._counts, topic, sign)
 
     def of(self, topic: int) -> int:
-        """How many of a topic are pending."""
+        """Return the number of a topic's pending messages."""
         return int(self._counts[topic]) if topic < len(self._counts) else 0
 
     def of_all(self, topics: Numbers) -> int:
-        """How many of topics, shape (n,), are pending together."""
+        """Return the number of pending messages of topics, shape (n,), together."""
         return int(self._counts[topics[topics < len(self._counts)]].sum())
 
     @property
     def some(self) -> int:
-        """Of how many topics any are pending."""
+        """The number of topics with pending messages."""
         return int(np.count_nonzero(self._counts))
 
     def capture(self) -> tuple[int, ...]:
-        """All counts by topic, without the zeros at the end."""
+        """Return all counts by topic, without the zeros at the end."""
         some = np.flatnonzero(self._counts)
         return tuple(self._counts[: int(some[-1]) + 1].tolist()) if len(some) else ()

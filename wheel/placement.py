@@ -39,7 +39,7 @@ class Batch:
     crcs: Numbers
 
     def rows(self, chosen: Selection) -> Batch:
-        """Some of them."""
+        """Return some of them."""
         return Batch(
             self.hour[chosen],
             pick(self.records, chosen),
@@ -63,7 +63,7 @@ def append(
     topic: Numbers,
     tag_mask: Masks,
 ) -> Numbers:
-    """Append n messages, columns of shape (n,); their global indices. Raises OSError.
+    """Append n messages, columns of shape (n,); return their global indices. Raises OSError.
 
     Hours up to `near_hour` get theirs in their partitions. What others get a few of at a time goes to the far
     log, at the same cost for any number of hours.
@@ -88,7 +88,7 @@ def append(
 
 
 def _thin(hour: Numbers, sizes: Numbers, near_hour: int) -> Flags | None:
-    """Which messages go to the far log, of an hour all or none; None: none does."""
+    """Flag the messages that go to the far log, of an hour all or none; None: none does."""
     if len(hour) <= _DIRECT_HOURS:
         return None
     order = np.argsort(hour, kind="stable")
@@ -124,7 +124,7 @@ def _append_each(hours: HourWheel, batch: Batch, global_index: NDArray[np.uint32
 
 
 def _append_far(hours: HourWheel, batch: Batch) -> Numbers:
-    """None of them is overdue, for their hours begin after the cut's."""
+    """Append to the far log; none is overdue, for the hours begin after the cut's."""
     global_index = hours.far.append(
         batch.hour,
         batch.records,

@@ -1,4 +1,4 @@
-"""Releasing: the cut, and the near queue that runs ahead of it.
+"""The release of due messages: the cut, and the near queue that runs ahead of it.
 
 cut                near end
  │▒▒ ▒▒▒  ▒  ▒▒ ▒ ▒▒│   ░     ░░       ░      ░░░░░░░
@@ -48,7 +48,7 @@ _PEEK_MESSAGES_MAX: Final = 4_096  # a second with more gives its beginning as i
 
 
 class Release:
-    """What has been released, and what comes next. `hours` counts the pending."""
+    """The cut and the messages that come next. `hours` counts the pending."""
 
     __slots__ = (
         "_choice",
@@ -73,7 +73,7 @@ class Release:
         self._next_beyond: int | None = None
 
     def overdue(self, due_ms: Times) -> Flags:
-        """Which of new messages, shape (n,), come at or behind the cut."""
+        """Flag the new messages, shape (n,), that come at or behind the cut."""
         return due_ms <= self.cut.due_ms if self.cut.complete else due_ms < self.cut.due_ms
 
     def arrive(self, entries: Rows) -> None:
@@ -88,7 +88,7 @@ class Release:
         self._near.shed(self._settings.near_messages_max)
 
     def take(self, until_ms: int, count: int) -> Taken:
-        """See `Wheel.take`."""
+        """Release the next messages, as `Wheel.take` says."""
         if until_ms < self.cut.due_ms or (until_ms == self.cut.due_ms and self.cut.complete):
             return taken([])
         parts: list[Rows] = []
@@ -121,7 +121,7 @@ class Release:
         return released
 
     def until_of_hours(self, until_ms: int, hours_max: int) -> int:
-        """See `Wheel.until_of_hours`."""
+        """Return the bound that `Wheel.until_of_hours` describes."""
         first = self.cut.due_ms // HOUR_MS
         if until_ms // HOUR_MS - first < hours_max:
             return until_ms
@@ -129,7 +129,7 @@ class Release:
         return until_ms if beyond is None else min(until_ms, beyond * HOUR_MS - 1)
 
     def front(self, until_ms: int, count: int) -> Numbers:
-        """See `Wheel.front`."""
+        """Return the topics that `Wheel.front` describes."""
         parts = [np.empty(0, np.uint32)]
         for second, entries in islice(self._near.heads(until_ms, count), _FRONT_SECONDS_MAX):
             partition = self._hours.must(second // HOUR_SECONDS)
@@ -138,7 +138,7 @@ class Release:
         return topics
 
     def overtaking(self, until_ms: int, count: int, quota: int) -> tuple[Numbers, Numbers]:
-        """See `Wheel.overtaking`."""
+        """Choose messages, as `Wheel.overtaking` says."""
         until_ms = self.until_of_hours(until_ms, _OTHERS_HOURS_MAX)
         front = self._near.head(until_ms, count)["topic"] & ~MARK
         if self._choice is None:
@@ -146,7 +146,7 @@ class Release:
         return self._choice.choose(front, self.cut, until_ms, quota)
 
     def _next_live(self, until_ms: int, limit: int) -> tuple[Rows, Flags | None] | None:
-        """The next entries due by `until_ms`, and which, if not all, are live. None: there are none."""
+        """Return the next entries due by `until_ms`, and flags of the live if not all are; None: none."""
         while True:
             self._load_until(until_ms, limit)
             head = self._near.head(until_ms, limit)
@@ -210,7 +210,7 @@ class Release:
         self._take_in(way)
 
     def _load_some(self, cost_max: int, share: float) -> bool:
-        """Load from the near queue's end on; False: there is no room, or a step was made."""
+        """Load from the near queue's end on; return False where there is no room, or a step was made."""
         near, begun = self._near, self._begun()
         partition = self._hours.must(near.end // HOUR_SECONDS)
         crowded = partition.seconds.chain(near.end % HOUR_SECONDS)[1] > _CROWD_MESSAGES
@@ -230,14 +230,14 @@ class Release:
         return False
 
     def _begun(self) -> Harvest | Walk | None:
-        """What is under way, where it is of the near queue's end. What is of a later second is kept, too."""
+        """Return the pass or walk that covers the near queue's end; one of a later second is kept."""
         harvest = self._harvest
         if harvest is not None and harvest.end <= self._near.end:
             harvest = self._harvest = None
         return harvest if harvest is not None and harvest.holds(self._near.end) else None
 
     def _way(self, partition: HourPartition, window: Plan, begun: Harvest | Walk | None) -> Harvest | Walk:
-        """What is under way, or a new walk, where that costs less than the rest of a pass, or a new pass."""
+        """Return the pass or walk to go on with: the one begun, or a new one where that costs less."""
         if isinstance(begun, Walk) or (begun is not None and window.in_one_pass):
             return begun
         pending_of = partial(self._pending_of, partition, second=window.first)
@@ -266,14 +266,14 @@ class Release:
         self.cut = cut
 
     def pending_in(self, second: int) -> Rows:
-        """Everything pending of a second (since the epoch), in no order."""
+        """Return everything pending of a second (since the epoch), in no order."""
         partition = self._hours.must(second // HOUR_SECONDS)
         if second < self._near.end:
             return self._pending_of(partition, self._near.of_second(second), second)
         return self._pending_of(partition, collect(partition, second % HOUR_SECONDS), second)
 
     def _pending_of(self, partition: HourPartition, entries: Rows, second: int) -> Rows:
-        """Those entries of an hour, due from a second on, that are pending, in their order."""
+        """Return the pending ones of an hour's entries, due from a second on, in their order."""
         index, due = entries["global_index"], entries["due_ms"]
         if partition.gone:
             entries = entries[~partition.is_gone(index)]
@@ -284,7 +284,7 @@ class Release:
         return entries if bool(ahead.all()) else entries[ahead]
 
     def next_due_ms(self) -> int | None:
-        """See `Wheel.next_due_ms`."""
+        """Return the time that `Wheel.next_due_ms` describes."""
         if self._hours.counts.total == 0:
             return None
         near = self._near.first_due_ms()
@@ -295,7 +295,7 @@ class Release:
         return self._next_beyond
 
     def _peek(self) -> int | None:
-        """The first time anything on disk beyond the near queue is due."""
+        """Return the first time anything on disk beyond the near queue is due."""
         second = self._hours.first_live_second(self._near.end)
         while second is not None:
             partition = self._hours.must(second // HOUR_SECONDS)

@@ -1,4 +1,4 @@
-"""Looking for silent damage in hours and the far log, from any thread, and mending hours from a peer's bytes.
+"""The scan for silent damage in hours and the far log, from any thread, and mending from a peer's bytes.
 
 Only bytes below the captured lengths are looked at; those never change, so appends may go on meanwhile.
 """
@@ -24,7 +24,7 @@ _BLOCK_UNITS: Final = 1_024
 
 
 def damaged(folder: Path, state: HourState, gap_bytes: int) -> Numbers:
-    """The global indices of an hour's damaged records. Raises OSError, and WheelDamaged for its index."""
+    """Return the global indices of an hour's damaged records. Raises OSError, WheelDamaged for its index."""
     found = [damaged for _, damaged in walk(folder, state, gap_bytes)]
     return np.concatenate(found) if found else np.empty(0, np.uint32)
 
@@ -39,7 +39,7 @@ def walk(folder: Path, state: HourState, gap_bytes: int) -> Iterator[tuple[int, 
 
 
 def walk_segment(folder: Path, state: SegmentState, gap_bytes: int) -> Iterator[tuple[int, Numbers]]:
-    """As `walk`, of a segment of the far log; the damaged by their places in it.
+    """Look at a segment of the far log, as `walk` does; the damaged by their places in it.
 
     Raises WheelDamaged where its units differ in the log and in the index, as well.
     """

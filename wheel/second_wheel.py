@@ -39,7 +39,7 @@ SLOTS_BYTES: Final = SLOT.itemsize * HOUR_SECONDS
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Places:
-    """Where new units come in their seconds' chains; nothing is changed until `SecondWheel.link`."""
+    """The places of new units in their seconds' chains; nothing is changed until `SecondWheel.link`."""
 
     local_index: Numbers
     pre_global_index: Numbers
@@ -66,7 +66,7 @@ class SecondWheel:
 
     @classmethod
     def mapped(cls, path: str) -> SecondWheel:
-        """The slots of a file, created empty where it is missing or has a wrong size. Raises OSError."""
+        """Map the slots of a file, created empty where it is missing or has a wrong size. Raises OSError."""
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             if os.fstat(fd).st_size != SLOTS_BYTES:
@@ -77,7 +77,7 @@ class SecondWheel:
             os.close(fd)
 
     def moved_to(self, path: str) -> SecondWheel:
-        """The same slots in a file, whatever it held. Raises OSError."""
+        """Return the same slots in a file, whatever it held. Raises OSError."""
         moved = SecondWheel.mapped(path)
         moved._slots[:] = self._slots
         return moved
@@ -104,7 +104,7 @@ class SecondWheel:
         return Places(local_index, pre_global_index, distinct, chained[ends - 1], added)
 
     def _place_one(self, second: NDArray[np.uint16], first: int) -> Places:
-        """As `place` does: most hours get one message, where a batch is spread over months."""
+        """Chain one unit: most hours get one message, where a batch is spread over months."""
         before = self._head[second] - 1
         return Places(
             self._count[second],
@@ -124,26 +124,26 @@ class SecondWheel:
         np.add.at(self._gone, second, np.uint32(1))
 
     def chain(self, second: int) -> tuple[int, int]:
-        """The second's newest global index (-1: none) and how many units it has."""
+        """Return the second's newest global index (-1: none) and how many units it has."""
         return int(self._head[second]) - 1, int(self._count[second])
 
     def counts(self) -> Numbers:
-        """How many units each second has, whatever became of them, u4[3600]; a view."""
+        """Return the number of units of each second, whatever became of them, u4[3600]; a view."""
         return self._count
 
     def live(self, begin: int = 0, end: int = HOUR_SECONDS) -> Numbers:
-        """How many units of each second, or of some, are not gone, u4[end - begin]."""
+        """Count the units of each second, or of some, that are not gone, u4[end - begin]."""
         live: Numbers = self._count[begin:end] - self._gone[begin:end]
         return live
 
     def first_live(self, second: int) -> int | None:
-        """The first second at or after `second` with a unit that is not gone."""
+        """Return the first second at or after `second` with a unit that is not gone."""
         some = self._count[second:] > self._gone[second:]
         at = int(some.argmax())
         return second + at if at < len(some) and bool(some[at]) else None
 
     def checksum(self) -> int:
-        """crc32c of all slots."""
+        """Return crc32c of all slots."""
         return int(google_crc32c.value(self._slots.tobytes()))
 
     def rebuild(self, due_columns: Iterable[tuple[int, Numbers]], gone_due: Numbers) -> None:

@@ -1,4 +1,4 @@
-"""The values the wheel takes and gives."""
+"""The values that the wheel takes and gives."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class WheelSettings:
     """Bounds on what the wheel keeps in memory and open. None of them changes a result."""
 
     near_ms: int = 10_000
-    """How far past the cut the near queue is loaded at least, if there is room."""
+    """The near queue is loaded at least so far past the cut, if there is room."""
     near_messages_max: int = 262_144
-    """How many messages the near queue holds (24 bytes each); one second alone may exceed it."""
+    """Messages in the near queue (24 bytes each); one second alone may exceed it."""
     resident_bytes_max: int = 33_554_432
-    """How much of the mapped indices stays in this process's memory."""
+    """Mapped index pages that stay in this process's memory."""
     hours_open_max: int = 64
     """Hours whose files are open: 4 descriptors and 57,600 bytes of slots each, at most; and as many segments
     of the far log."""
@@ -49,11 +49,11 @@ class Cut(NamedTuple):
 
     @property
     def complete(self) -> bool:
-        """Whether nothing of `due_ms` is left."""
+        """True if nothing of `due_ms` is left."""
         return self.global_index == NONE
 
     def has_passed(self, due_ms: Times, global_index: Numbers) -> Flags:
-        """Which of some messages, shape (n,), are at or below."""
+        """Flag the messages, shape (n,), that are at or below."""
         passed: Flags = (due_ms < self.due_ms) | (
             (due_ms == self.due_ms) & (global_index <= self.global_index)
         )
@@ -64,7 +64,7 @@ NOTHING_RELEASED: Final = Cut(0, NONE)
 
 
 class MessageState(IntEnum):
-    """Where one message is in its life, as far as the wheel knows."""
+    """The state of one message, as far as the wheel knows."""
 
     PENDING = 1
     RELEASED = 2
@@ -82,7 +82,7 @@ class CancelOutcome(IntEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Appended:
-    """Where the messages of one append are, each array of shape (n,), in the order they were given."""
+    """The ids of the messages of one append, each array of shape (n,), in the order given."""
 
     hour: Numbers
     global_index: Numbers
@@ -106,7 +106,7 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class HourState:
-    """What a checkpoint holds of one hour partition."""
+    """Checkpoint value of one hour partition."""
 
     hour: int
     log_bytes: int
@@ -126,7 +126,7 @@ class HourState:
 
 @dataclass(frozen=True, slots=True)
 class SegmentState:
-    """What a checkpoint holds of one segment of the far log."""
+    """Checkpoint value of one segment of the far log."""
 
     number: int
     log_bytes: int
@@ -138,7 +138,7 @@ class SegmentState:
 
 @dataclass(frozen=True, slots=True)
 class FarState:
-    """What a checkpoint holds of the far log."""
+    """Checkpoint value of the far log."""
 
     first: int = 0
     """Rows below are not read any more."""
@@ -149,7 +149,7 @@ class FarState:
 
 @dataclass(frozen=True, slots=True)
 class WheelState:
-    """What a checkpoint holds of the wheel; its default is the empty wheel."""
+    """Checkpoint value of the wheel; its default is the empty wheel."""
 
     hours: tuple[HourState, ...] = ()
     """Of the hours that have a partition."""

@@ -59,7 +59,7 @@ class Wheel:
     """
 
     def __init__(self, folder: Path, settings: WheelSettings) -> None:
-        """An empty wheel in an empty or missing folder. Raises WheelDamaged where the folder holds hours."""
+        """Make an empty wheel in an empty or missing folder. Raises WheelDamaged where it holds hours."""
         self._begin(folder, settings, HourWheel(folder, settings), WheelState())
 
     def _begin(self, folder: Path, settings: WheelSettings, hours: HourWheel, state: WheelState) -> None:
@@ -73,7 +73,7 @@ class Wheel:
 
     @classmethod
     def recover(cls, folder: Path, settings: WheelSettings, state: WheelState) -> Wheel:
-        """The wheel as it was when `state` was captured; `WheelState()` is the empty one.
+        """Open the wheel as it was when `state` was captured; `WheelState()` is the empty one.
 
         Raises WheelDamaged where a file is missing or too short, OSError where it cannot be read or cut.
         Costs a look at two files per hour; slots are checked, and the index read, when an hour is first
@@ -152,7 +152,7 @@ class Wheel:
         return self._messages.overtake(self._release.cut, hour, global_index)
 
     def overtaking(self, until_ms: int, count: int, quota: int) -> tuple[Numbers, Numbers]:
-        """Which messages due by `until_ms` should overtake the next `count`: at most `quota` ids.
+        """Choose messages due by `until_ms` that should overtake the next `count`: at most `quota` ids.
 
         For each topic its first ones; none of the topic that has most of the next. What has been seen so far
         decides, so that wheels which got the same calls may answer differently: it is a leader's to ask.
@@ -160,22 +160,22 @@ class Wheel:
         return self._release.overtaking(until_ms, count, quota)
 
     def front(self, until_ms: int, count: int) -> Numbers:
-        """The topics of those of the next `count` messages due by `until_ms` that are in memory, in order.
+        """Return the topics of the next `count` messages due by `until_ms`, those in memory, in order.
 
         What is in memory rests on when this was asked: it is a leader's to ask.
         """
         return self._release.front(until_ms, count)
 
     def until_of_hours(self, until_ms: int, hours_max: int) -> int:
-        """The latest time up to `until_ms` by which at most so many hours have anything pending."""
+        """Return the latest time up to `until_ms` by which at most so many hours have anything pending."""
         return self._release.until_of_hours(until_ms, hours_max)
 
     def cancel(self, hour: Numbers, global_index: Numbers) -> NDArray[np.uint8]:
-        """Cancel messages, ids of shape (n,): a CancelOutcome each. To cancel twice is to have cancelled."""
+        """Cancel messages, ids of shape (n,); return a CancelOutcome each, of a repeated cancel CANCELLED."""
         return self._messages.cancel(self._release.cut, hour, global_index)
 
     def cancelled(self, hour: Numbers, global_index: Numbers) -> Flags:
-        """Which of messages, ids of shape (n,), are cancelled."""
+        """Flag the messages, ids of shape (n,), that are cancelled."""
         return self._messages.cancelled(hour, global_index)
 
     def drop_hour(self, hour: int) -> None:
@@ -199,7 +199,7 @@ class Wheel:
 
     @property
     def local_index(self) -> int:
-        """How many messages of the tick's second have been taken."""
+        """The number of messages of the tick's second that have been taken."""
         return self._release.local_index
 
     @property
@@ -213,23 +213,23 @@ class Wheel:
         return self._hours.counts.total
 
     def pending_in_hour(self, hour: int) -> int:
-        """How many messages of an hour are pending."""
+        """Return the number of pending messages of an hour."""
         return self._hours.counts.of(hour)
 
     def pending_of(self, topic: int) -> int:
-        """How many messages of a topic are pending."""
+        """Return the number of pending messages of a topic."""
         return self._hours.topics.of(topic)
 
     def pending_of_all(self, topics: Numbers) -> int:
-        """How many messages of topics, shape (n,), are pending together."""
+        """Return the number of pending messages of topics, shape (n,), together."""
         return self._hours.topics.of_all(topics)
 
     def topics_pending(self) -> int:
-        """Of how many topics any messages are pending."""
+        """Return the number of topics with pending messages."""
         return self._hours.topics.some
 
     def pending_ahead(self, second: int, seconds: int) -> Numbers:
-        """At most how many messages are pending in each second from `second` on, u4[seconds].
+        """Return an upper bound of the pending messages of each second from `second` on, u4[seconds].
 
         Exact, but for seconds behind the tick and for messages that came overdue.
         """
@@ -239,88 +239,88 @@ class Wheel:
         return pending
 
     def next_due_ms(self) -> int | None:
-        """A time nothing is due before; None where nothing is pending.
+        """Return a time before which nothing is due; None where nothing is pending.
 
         It is the earliest due time, but for cancelled messages and for seconds of more than 4,096 messages.
         """
         return self._release.next_due_ms()
 
     def costs_ns(self, hour: Numbers, global_index: Numbers) -> Numbers:
-        """What a call that names messages is thought to take for each, ids of shape (n,) by hour, u4[n]."""
+        """Estimate the CPU time of a call that names messages, for each, ids of shape (n,) by hour, u4[n]."""
         return self._messages.costs_ns(hour, global_index)
 
     def known(self, hour: Numbers, global_index: Numbers) -> Flags:
-        """Which of messages, ids of shape (n,) by hour, there are, whatever became of them."""
+        """Flag the messages, ids of shape (n,) by hour, that exist, whatever became of them."""
         return self._messages.known(hour, global_index)
 
     def state(self, hour: int, global_index: int) -> MessageState:
-        """Where a message is in its life."""
+        """Return the state of a message."""
         return self._messages.state(self._release.cut, hour, global_index)
 
     def units(self, hour: Numbers, global_index: Numbers) -> Rows:
-        """The index units of messages, UNIT[n], in the order asked; due_ms = hour * HOUR_MS + due_in_hour_ms.
+        """Return index units, UNIT[n], in the order asked; due_ms = hour * HOUR_MS + due_in_hour_ms.
 
         Raises UnknownMessage where one does not exist.
         """
         return self._messages.units(hour, global_index)
 
     def read(self, hour: Numbers, global_index: Numbers) -> list[bytes | None]:
-        """The records of messages in the order asked; None where one is damaged. Raises UnknownMessage."""
+        """Read records in the order asked; None where one is damaged. Raises UnknownMessage."""
         return self._messages.read(hour, global_index)
 
     def parts(
         self, hour: Numbers, global_index: Numbers, start: NDArray[np.int64], bytes_max: int
     ) -> list[bytes]:
-        """What records have from `start` on, `bytes_max` at most of each, shape (n,), in the order asked.
+        """Read records from `start` on, shape (n,), `bytes_max` at most of each, in the order asked.
 
         Nothing proves it, and of a damaged one there may be less. Raises UnknownMessage.
         """
         return self._messages.parts(hour, global_index, start, bytes_max)
 
     def verify(self, state: HourState) -> Numbers:
-        """The global indices of the damaged records of a captured hour, u4[k]; from any thread.
+        """Return the global indices of the damaged records of a captured hour, u4[k]; from any thread.
 
         Reads the hour's files whole. Raises WheelDamaged where the index itself is damaged.
         """
         return damaged(self._folder / folder_name(state.hour), state, self._settings.read_gap_bytes)
 
     def walk(self, state: HourState) -> Iterator[tuple[int, Numbers]]:
-        """As `verify`, a portion at a time: its bytes, and the damaged in it; the caller sets the pace."""
+        """Verify a portion at a time: yield its bytes, and the damaged in it; the caller sets the pace."""
         return walk(self._folder / folder_name(state.hour), state, self._settings.read_gap_bytes)
 
     def far_segments(self) -> tuple[SegmentState, ...]:
-        """The segments of the far log as `capture` gives them, ascending."""
+        """Return the segments of the far log as `capture` gives them, ascending."""
         return self._hours.far.capture().segments
 
     def walk_far(self, state: SegmentState) -> Iterator[tuple[int, Numbers]]:
-        """As `walk`, of a segment of the far log; the damaged by their places in it."""
+        """Look at a segment of the far log, as `walk` does; the damaged by their places in it."""
         return walk_segment(self._folder / segment_name(state.number), state, self._settings.read_gap_bytes)
 
     def mend_far(self, state: SegmentState) -> bool:
-        """Write again what is damaged of a segment's units; False where that needs a peer's whole state.
+        """Write a segment's damaged units again; return False where that needs a peer's whole state.
 
         From any thread. Raises OSError.
         """
         return mend_segment(self._folder / segment_name(state.number), state)
 
     def take_far_mended(self) -> list[int]:
-        """The segments of the far log that reading found damaged, and mended, since the last call."""
+        """Return the segments of the far log that reading found damaged, and mended, since the last call."""
         mended, self._hours.far.mended = self._hours.far.mended, []
         return mended
 
     def far_ids(self, segment: int, places: Numbers) -> tuple[Numbers, Numbers]:
-        """Hours and global indices of rows of a segment; of those only that are the place of a message."""
+        """Return the hours and global indices of those rows of a segment that are alive."""
         return self._hours.far.ids(segment, places)
 
     def hour_state(self, hour: int) -> HourState | None:
-        """One hour's partition as `capture` gives it, without the far log's part; None where there is none.
+        """Capture one hour's partition, without what is in the far log; None where there is none.
 
         What is far must not move behind an index that is looked at because it may be damaged.
         """
         return self._hours.state(hour)
 
     def whole_state(self, hour: int) -> HourState | None:
-        """As `hour_state`, once what is far has moved there."""
+        """Capture one hour's partition, once what is far has moved there; None where there is none."""
         self._hours.find(hour)
         return self._hours.state(hour)
 
@@ -343,7 +343,7 @@ class Wheel:
             self._release = Release(self._hours, self._settings, self.cut, self.local_index)
 
     def pending_per_second(self, hour: int) -> Numbers:
-        """How many messages of each second of an hour are pending, u4[3600]."""
+        """Return the number of pending messages of each second of an hour, u4[3600]."""
         partition = self._hours.find(hour)
         if partition is None or self._hours.counts.of(hour) == 0:
             return np.zeros(HOUR_SECONDS, np.uint32)
@@ -355,27 +355,27 @@ class Wheel:
         return live
 
     def pending_per_hour(self) -> dict[int, int]:
-        """How many messages are pending in each hour that has any, in order."""
+        """Return the pending messages of each hour that has any, in order."""
         return self._hours.counts.counts()
 
     def hours(self, end: int | None = None) -> tuple[int, ...]:
-        """The hours there are, ascending; those before `end`, if it is told."""
+        """Return the hours that have units, ascending; only those before `end`, if given."""
         return self._hours.hours(end)
 
     def partitions(self) -> tuple[int, ...]:
-        """Those of the hours that have files of their own, ascending."""
+        """Return the hours that have a partition, ascending."""
         return self._hours.partitions()
 
     def units_in_hour(self, hour: int) -> int:
-        """How many messages an hour has ever got; 0 where it was dropped."""
+        """Return the number of messages that an hour has ever got; 0 where it was dropped."""
         return self._hours.units(hour)
 
     def disk_bytes(self) -> int:
-        """Bytes of all files."""
+        """Return bytes of all files."""
         return self._hours.disk_bytes()
 
     def digest(self) -> bytes:
-        """32 bytes that are equal for wheels that got the same calls, and hardly ever otherwise."""
+        """Return 32 bytes that are equal for wheels that got the same calls, and hardly ever otherwise."""
         topics, counts = self._hours.topics.capture(), self._hours.counts
         told = self.cut, self.local_index, self._floor_hour, topics, counts.total, counts.message_sum.value
         return hashlib.blake2b(repr(told).encode(), digest_size=32).digest()
@@ -383,7 +383,7 @@ class Wheel:
     # Lasting
 
     def capture(self) -> WheelState:
-        """What a checkpoint must hold, beside the files, to recover the wheel as it is now."""
+        """Return the value from which, with the files, `recover` gives the wheel as it is now."""
         topics = self._hours.topics.capture()
         far = self._hours.far.capture()
         return WheelState(self._hours.capture(), self.cut, self.local_index, self._floor_hour, topics, far)
