@@ -30,6 +30,7 @@ class HandoverBatch(NamedTuple):
     hour: NDArray[np.uint32]  # with global_index: of the first message, also for a retry
     global_index: NDArray[np.uint32]
     attempt: NDArray[np.uint32]
+    order_key: NDArray[np.uint32] | None  # lanes, 0: none; None: retries, with offsets of their own queue
     records: list[bytes]
     passed: NDArray[np.uint64]  # offsets that the exact check of the filter left out
     damaged: NDArray[np.void]  # units whose record does not match its checksum
@@ -89,6 +90,7 @@ def build(
         hour,
         global_index,
         attempt,
+        None if queue.group else units["lane"],
         sound,
         passed,
         damaged,

@@ -55,6 +55,10 @@ class DeliveredBatch(Protocol):
     def attempt(self) -> NDArray[np.uint32]:
         """Return the numbers of the deliveries, from 1."""
 
+    @property
+    def order_key(self) -> NDArray[np.uint32] | None:
+        """Return the hashes of their ordering keys, 0 where a message has none; None for retries."""
+
 
 class Ledger:
     """Takes rows in on the event loop; ``run`` writes them."""
@@ -125,6 +129,7 @@ class Ledger:
                 batch.attempt,
                 units["maybe_duplicate"] != 0,
                 consumer,
+                batch.order_key,
             )
         )
 

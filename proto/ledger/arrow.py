@@ -34,7 +34,9 @@ def batch(chunks: Sequence[Chunk], source: str, run: str) -> pa.RecordBatch:
     counts = np.fromiter((chunk.rows for chunk in chunks), np.int64, len(chunks))
     starts = np.cumsum(counts) - counts
     columns = _Columns(chunks, counts, starts.tolist())
-    known = columns.known_messages()
+    hour, order_key = columns.filled("hour"), columns.filled("order_key")
+    known = (hour >= 0) & (hour < 2**31)
+    there = {"hour": known, "global_index": known, "order_key": order_key != 0}
     arrays: list[pa.Array] = []
     for name, of in COLUMNS.items():
         if name in {"source", "run"}:
@@ -45,9 +47,7 @@ def batch(chunks: Sequence[Chunk], source: str, run: str) -> pa.RecordBatch:
         elif of == "string":
             arrays.append(columns.strings(name))
         else:
-            arrays.append(
-                columns.numbers(name, _TYPES[of], known if name in {"hour", "global_index"} else None)
-            )
+            arrays.append(columns.numbers(name, _TYPES[of], there.get(name)))
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 
@@ -82,22 +82,20 @@ class _Columns:
         values = self._values[name]
         return np.array([value if isinstance(value, int) else 0 for value in values], dtype=np.int64)
 
-    def known_messages(self) -> NDArray[np.bool_] | None:
-        """Return which rows name a message, None where all do that have an hour."""
-        filled = np.repeat(self.scalars("hour"), self._counts)
-        self._fill(filled, self._values["hour"])
-        known: NDArray[np.bool_] = (filled >= 0) & (filled < 2**31)
-        return None if bool(known.all()) else known
+    def filled(self, name: str) -> NDArray[np.int64]:
+        """Return a column's values by row, 0 where there is none."""
+        filled = np.repeat(self.scalars(name), self._counts)
+        self._fill(filled, self._values[name])
+        return filled
 
     def numbers(self, name: str, of: pa.DataType, known: NDArray[np.bool_] | None) -> pa.Array:
         values = self._values[name]
         if all(value is None for value in values):
             return pa.nulls(int(self._counts.sum()), of)
-        out = np.repeat(self.scalars(name), self._counts).astype(of.to_pandas_dtype(), copy=False)
-        self._fill(out, values)
+        out = self.filled(name).astype(of.to_pandas_dtype(), copy=False)
         there = np.array([value is not None for value in values], dtype=np.bool_)
         mask = None if bool(there.all()) else np.repeat(~there, self._counts)
-        if known is not None:
+        if known is not None and not known.all():
             mask = ~known if mask is None else mask | ~known
         return pa.array(out, of, mask=mask)
 

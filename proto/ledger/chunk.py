@@ -40,7 +40,7 @@ class Chunk(NamedTuple):
     attempt: Numbers = None
     maybe_duplicate: NDArray[np.bool_] | None = None
     consumer: str | None = None
-    order_key: Numbers = None
+    order_key: Numbers = None  # 0 in an array: null
     detail: str | None = None
 
     @property

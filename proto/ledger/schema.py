@@ -29,7 +29,7 @@ class Kind(StrEnum):
     RETRIED = "retried"  # due_ms: of the next attempt; detail: NACKED, LEASE_EXPIRED or REDRIVEN
     DEAD = "dead"  # detail: as of retried
     CANCELLED = "cancelled"
-    RESCHEDULED = "rescheduled"  # due_ms: the new one
+    RESCHEDULED = "rescheduled"  # reserved: no command reschedules yet; due_ms: the new one
     EXPIRED = "expired"  # it came due in vain; detail: TOPIC_DELETED or MISFIRED
     GROUP_MOVED = "group_moved"  # from `offset` on the group goes on; no message; detail: a GroupMove
     LEADERSHIP = "leadership"  # detail: leader, follower or transfer
@@ -92,7 +92,7 @@ COLUMNS: Final = {
     "attempt": "int32",  # delivered, acked, nacked, retried, dead: which delivery it is about, from 1
     "maybe_duplicate": "bool",  # delivered, received: was it marked
     "consumer": "string",
-    "order_key": "int64",
+    "order_key": "int64",  # hash of the ordering key; only of what is delivered from the topic's ready queue
     "run": "string",  # of the source's process
     "detail": "string",
 }

@@ -155,10 +155,16 @@ def test_a_message_that_overtakes_another_of_its_key_is_found(spark: SparkSessio
     late = [delivered(1, 9, 7, maybe_duplicate=True), delivered(1, 9, 7, attempt=2)]
     moved = spark.createDataFrame([("t", "g", 5)], BEGINS)
     before = row(Kind.DELIVERED, 4, DUE_MS, 9, order_key=7)  # and then the group was moved back
-    assert order.out_of_order(frame(spark, [before, *right, *late]), moved).collect() == []
+    meanwhile = delivered(5, 4, 7, due_ms=DUE_MS - 1)  # scheduled when the next was released, and due before
+    ahead = delivered(4, 5, 7, due_ms=DUE_MS + 2)
+    sound = [before, *right, *late, meanwhile, ahead]
+    assert order.out_of_order(frame(spark, sound), moved).collect() == []
     rows = frame(spark, [*right, delivered(9, 4, 7), delivered(5, 5, 7)])
     wrong = order.out_of_order(rows, moved).collect()
     assert [(one["global_index"], one["detail"]) for one in wrong] == [(5, "offset 5 after 9 of key 7")]
+    rows = frame(spark, [delivered(2, 1, 7), delivered(9, 2, 7, due_ms=DUE_MS - 5), delivered(1, 3, 7)])
+    wrong = order.out_of_order(rows, moved).collect()
+    assert [(one["global_index"], one["detail"]) for one in wrong] == [(1, "offset 1 after 2 of key 7")]
 
 
 def test_consumers_whose_clocks_are_apart_do_not_turn_a_retry_round(spark: SparkSession) -> None:

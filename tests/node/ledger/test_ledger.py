@@ -18,6 +18,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tarry.node.delivery.batch import HandoverBatch
+from tarry.node.delivery.feed import WAITING
 from tarry.proto.ledger.arrow import SCHEMA, batch
 from tarry.proto.ledger.chunk import Chunk, pack, unpack
 from tarry.proto.ledger.parquet import close_apart
@@ -69,6 +71,21 @@ async def test_rows_of_a_node_s_own_are_written_also_behind_as_many_as_their_col
     assert [(row["detail"], row["position"]) for row in rows] == [
         ("a", 2**31 - 2), ("b", 2**31 - 1), ("c", 0),
     ]  # fmt: skip
+
+
+async def test_first_deliveries_are_written_with_the_hashes_of_their_ordering_keys(
+    make: Callable[..., Replica],
+) -> None:
+    replica = make()
+    units = np.zeros(3, dtype=WAITING)
+    units["lane"] = [0, 7, 2**32 - 1]
+    places = np.arange(3, dtype=np.uint32)
+    for lanes in (units["lane"], None):  # of the topic's queue, then of retries
+        first = HandoverBatch(0, 0, units, places, places, places + 1, lanes, [b""] * 3, places, units[:0], 0)
+        replica.ledger.delivered(first, "t", "g", "c", 1)
+    await replica.ledger.close()
+    rows = [row for _, rows in segments(replica) for row in rows if row["kind"] == Kind.DELIVERED]
+    assert [row["order_key"] for row in rows] == [None, 7, 2**32 - 1, None, None, None]
 
 
 @pytest.mark.parametrize(("made", "rows", "first"), [(2**31 - 3, 3, 2**31 - 3), (2**31 - 2, 3, 0), (0, 1, 0)])
