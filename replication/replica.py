@@ -109,18 +109,18 @@ class Core:
 
     def _peer_status(self, peer: str, address: str) -> PeerStatus:
         consensus = self.consensus
-        clock = consensus.peer_clocks.get(peer)
-        heard = clock.heard if clock else None
-        offset_ms, error_ms = (clock.offset_ms(self.clock) if clock else None) or (None, 0.0)
+        progress = consensus.progress[peer]
+        clock = progress.clock
+        offset_ms, error_ms = clock.offset_ms(self.clock) or (None, 0.0)
         return PeerStatus(
             address=address,
-            connected=consensus.linked(peer),
+            connected=progress.linked,
             voting=peer in consensus.voters,
             match_index=consensus.match_index(peer) if consensus.role is Role.LEADER else 0,
             clock_offset_ms=offset_ms,
             clock_error_ms=error_ms,
-            rtt_ms=clock.rtt_ms if clock else None,
-            heard_ms_ago=None if heard is None else (self.now() - heard) * 1000,
+            rtt_ms=clock.rtt_ms,
+            heard_ms_ago=None if clock.heard is None else (self.now() - clock.heard) * 1000,
         )
 
     def not_leader(self) -> NotLeader:

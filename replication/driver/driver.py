@@ -326,7 +326,10 @@ class Driver:
         """A state has arrived: swaps it in, and starts consensus anew where it stands."""
         if not await self._installing.install(self._write):
             return
-        core, linked = self._core, [peer for peer in self._peers() if self._core.consensus.linked(peer)]
+        core, linked = (
+            self._core,
+            [peer for peer in self._peers() if self._core.consensus.progress[peer].linked],
+        )
         applied, installed = self._machine.applied_index, self._journal.first_index
         if applied != installed:
             raise StateMismatch(f"installed {installed}; applied {applied}")

@@ -28,7 +28,8 @@ async def transfer(core: Core, target: str | None, deadline_ms: int) -> Transfer
 
 async def _until_applied(core: Core, target: str, term: int, deadline: float) -> None:
     """This leader serves meanwhile: a target that has just started would first apply, and serve nobody."""
-    while (behind := core.applied - core.consensus.applied_by(target)) > core.settings.transfer_lag_max:
+    lag_max = core.settings.transfer_lag_max
+    while (behind := core.applied - core.consensus.progress[target].applied_index) > lag_max:
         if not core.leads(term):
             raise TransferRefused(TransferRefusal.NOT_LEADER, f"{core.consensus.leader} leads")
         if core.now() >= deadline:
@@ -42,9 +43,11 @@ def _choose(core: Core, target: str | None) -> str:
         raise TransferRefused(TransferRefusal.NOT_LEADER, f"{consensus.leader} leads")
     if consensus.transfer.running:
         raise TransferRefused(TransferRefusal.BUSY, f"already going to {consensus.transfer.target}")
-    linked = [peer for peer in sorted(consensus.voters) if consensus.linked(peer)]
+    linked = [peer for peer in sorted(consensus.voters) if consensus.progress[peer].linked]
     if target is None and linked:
-        return max(linked, key=lambda peer: (consensus.applied_by(peer), consensus.match_index(peer)))
+        return max(
+            linked, key=lambda peer: (consensus.progress[peer].applied_index, consensus.match_index(peer))
+        )
     if target is None or target not in linked:
         raise TransferRefused(TransferRefusal.NO_TARGET, f"{target or 'no member'} is not connected")
     return target

@@ -25,6 +25,7 @@ from tarry.replication.raft.heartbeats import Leading
 from tarry.replication.raft.log_replication import Appending
 from tarry.replication.raft.membership import Membership
 from tarry.replication.raft.outbox import Outbox
+from tarry.replication.raft.progress import Peers
 from tarry.replication.settings import ReplicationSettings
 from tarry.replication.status import Role
 
@@ -49,6 +50,7 @@ class Consensus:
         self._clock = clock
         self._settings = settings
         self._outbox = Outbox()
+        self.progress = Peers(settings)
         self.transfer = Transfer()
         self._engine = Engine(
             node=node,
@@ -75,6 +77,7 @@ class Consensus:
         self._appending = Appending(
             engine=self._engine,
             journal=journal,
+            peers=self.progress,
             outbox=self._outbox,
             elections=self.elections,
             clock=clock,
@@ -83,6 +86,7 @@ class Consensus:
         self._leading = Leading(
             engine=self._engine,
             journal=journal,
+            peers=self.progress,
             outbox=self._outbox,
             elections=self.elections,
             transfer=self.transfer,
@@ -91,7 +95,6 @@ class Consensus:
             applied_index=applied_index,
             heartbeat=heartbeat,
         )
-        self.peer_clocks = self._leading.peer_clocks
         self._seen = (self._engine.role, self._engine.term)
         self._handlers: dict[str, Callable[[str, Any], None]] = {
             "append": self._appending.on_append,
@@ -146,19 +149,11 @@ class Consensus:
 
     def clock_offsets_ms(self) -> list[tuple[float, float]]:
         """The wall clock minus ours of each other member, and the error of that; as far as measured."""
-        clocks = (self.peer_clocks[peer] for peer in sorted(self.voters) if peer in self.peer_clocks)
-        offsets = (clock.offset_ms(self._clock) for clock in clocks)
+        offsets = (self.progress[peer].clock.offset_ms(self._clock) for peer in sorted(self.voters))
         return [offset for offset in offsets if offset is not None]
 
     def match_index(self, peer: str) -> int:
         return self._engine.match_index(peer)
-
-    def applied_by(self, peer: str) -> int:
-        """As its latest answer to a heartbeat says; 0: there was none."""
-        return self._leading.applied_by.get(peer, 0)
-
-    def linked(self, peer: str) -> bool:
-        return self._appending.linked(peer)
 
     def may_serve(self, now: float) -> bool:
         return self._leading.may_serve(now)
@@ -223,7 +218,7 @@ class Consensus:
 
     def add_learner(self, node: str) -> None:
         self._engine.add_learner(node)
-        self._engine.reach(node, self.linked(node))
+        self._engine.reach(node, self.progress[node].linked)
 
     def drop_learner(self, node: str) -> None:
         self._engine.drop_learner(node)

@@ -10,9 +10,9 @@ from tarry.replication.journal.journal import Journal
 from tarry.replication.raft.elections import Elections
 from tarry.replication.raft.engine import Engine
 from tarry.replication.raft.guard.lease import Lease
-from tarry.replication.raft.guard.peer_clock import PeerClock
 from tarry.replication.raft.guard.transfer import Phase, Transfer
 from tarry.replication.raft.outbox import Outbox
+from tarry.replication.raft.progress import Peers
 from tarry.replication.settings import ReplicationSettings
 from tarry.replication.status import Role
 
@@ -23,6 +23,7 @@ class Leading:
         *,
         engine: Engine,
         journal: Journal,
+        peers: Peers,
         outbox: Outbox,
         elections: Elections,
         transfer: Transfer,
@@ -33,6 +34,7 @@ class Leading:
     ) -> None:
         self._engine = engine
         self._journal = journal
+        self._peers = peers
         self._outbox = outbox
         self._elections = elections
         self.transfer = transfer
@@ -41,9 +43,7 @@ class Leading:
         self._heartbeat = heartbeat
         self._heard: list[tuple[str, bytes]] = []
         self._lease = Lease()
-        self.peer_clocks: dict[str, PeerClock] = {}
         self.applied = applied_index
-        self.applied_by: dict[str, int] = {}
         self.heartbeat_at = 0.0
         self.interval_s = settings.heartbeat_ms / 1000
         self._beaten_at = 0.0
@@ -117,7 +117,7 @@ class Leading:
         self._engine.patience_s = patience_ms / 1000
         self._elections.contact.void_transfers_below(beat.transfer_number)
         self._engine.postpone_election()
-        self._clock_of(peer).hear(self._clock, beat.wall_ms)
+        self._peers[peer].clock.hear(self._clock, beat.wall_ms)
         self._heard.append((peer, beat.state))
         reply = HeartbeatReply(
             term=self._engine.term,
@@ -134,9 +134,9 @@ class Leading:
         now = self._clock.monotonic_s()
         self._lease.echo(peer, reply.sent, now, self._settings.lease_s(reply.patience_ms))
         self.transfer.hears(peer, now)
-        self._clock_of(peer).answer(self._clock, reply.sent, reply.wall_ms)
+        self._peers[peer].clock.answer(self._clock, reply.sent, reply.wall_ms)
         self._engine.heard(peer, reply.patience_ms / 1000)
-        self.applied_by[peer] = reply.applied_index
+        self._peers[peer].applied_index = reply.applied_index
 
     def advance_transfer(self, now: float) -> None:
         transfer = self.transfer
@@ -158,9 +158,6 @@ class Leading:
             transfer.resend_at = now + self._settings.transfer_resend_ms / 1000
             request = TimeoutNow(term=self._engine.term, transfer_number=transfer.number)
             self._outbox.say(transfer.target, timeout_now=request)
-
-    def _clock_of(self, peer: str) -> PeerClock:
-        return self.peer_clocks.setdefault(peer, PeerClock())
 
     def take_heard(self) -> list[tuple[str, bytes]]:
         """(leader, dispatcher's state) of the heartbeats received."""

@@ -10,8 +10,8 @@ from tarry.replication.journal.journal import Journal
 from tarry.replication.raft.elections import Elections
 from tarry.replication.raft.engine import Engine
 from tarry.replication.raft.guard import appends
-from tarry.replication.raft.guard.flow_control import Flow
 from tarry.replication.raft.outbox import Outbox
+from tarry.replication.raft.progress import Peers
 from tarry.replication.settings import ReplicationSettings
 
 
@@ -21,6 +21,7 @@ class Appending:
         *,
         engine: Engine,
         journal: Journal,
+        peers: Peers,
         outbox: Outbox,
         elections: Elections,
         clock: Clock,
@@ -28,24 +29,20 @@ class Appending:
     ) -> None:
         self._engine = engine
         self._journal = journal
+        self._peers = peers
         self._outbox = outbox
         self._elections = elections
         self._clock = clock
         self._settings = settings
-        self._linked: set[str] = set()
-        self._flows: dict[str, Flow] = {}
         self._snapshot_source: str | None = None
-        self._told: dict[str, int] = {}  # the latest commit index, by peer
         self.sent_at = 0.0
-
-    def linked(self, peer: str) -> bool:
-        return peer in self._linked
 
     def link(self, peer: str, up: bool) -> None:
         """The way to a peer has opened or broken."""
-        (self._linked.add if up else self._linked.discard)(peer)
-        self._flow(peer).forget()
-        self._told.pop(peer, None)
+        progress = self._peers[peer]
+        progress.linked = up
+        progress.flow.forget()
+        progress.told_commit_index = None
         self._engine.reach(peer, up)
         if up:
             self._engine.kick()
@@ -87,7 +84,7 @@ class Appending:
             or answer.next_index > self._journal.last_index + 1
         ):
             return
-        flow, now = self._flow(peer), self._clock.monotonic_s()
+        flow, now = self._peers[peer].flow, self._clock.monotonic_s()
         flow.answered(answer.sequence, now)
         if answer.reset and not flow.accepts_reset(answer.sequence):
             return
@@ -121,12 +118,14 @@ class Appending:
     def settled(self) -> bool:
         """Whether every peer in reach has answered all it was sent, and been told what is committed."""
         commit = self._engine.commit_index
-        return all(self._told.get(peer) == commit and not self._flow(peer).under_way for peer in self._linked)
+        linked = (progress for progress in self._peers.values() if progress.linked)
+        return all(peer.told_commit_index == commit and not peer.flow.under_way for peer in linked)
 
     def are_level(self) -> bool:
         """Whether every peer in reach has, as far as it has answered, all there is."""
         last = self._journal.last_index
-        return all(self._engine.match_index(peer) == last for peer in self._linked)
+        linked = (peer for peer, progress in self._peers.items() if progress.linked)
+        return all(self._engine.match_index(peer) == last for peer in linked)
 
     def take_snapshot_source(self) -> str | None:
         """The leader that has said that this replica needs a snapshot."""
@@ -135,13 +134,14 @@ class Appending:
 
     def open_flows(self, now: float) -> None:
         """The engine sends to whom it thinks connected: that is how it is held back (L3, L6)."""
-        for peer, flow in self._flows.items():
-            if flow.lost(now):
-                flow.forget()
-            self._engine.reach(peer, peer in self._linked and flow.open(now))
+        for peer, progress in self._peers.items():
+            if progress.flow.lost(now):
+                progress.flow.forget()
+            self._engine.reach(peer, progress.linked and progress.flow.open(now))
 
     def send(self, peer: str, message: dict[str, Any]) -> None:
-        flow, now = self._flow(peer), self._clock.monotonic_s()
+        progress, now = self._peers[peer], self._clock.monotonic_s()
+        flow = progress.flow
         self.sent_at = now
         if "serialized" in message:
             first, number = self._journal.first_index, flow.sent(0, now)
@@ -158,7 +158,7 @@ class Appending:
         append.prev_index, append.prev_term = message["prevLogIdx"], message["prevLogTerm"]
         if self._journal.first_index <= append.prev_index <= self._journal.last_index:
             append.prev_chain = self._journal.chain_at(append.prev_index)
-        append.commit_index = self._told[peer] = message["commit_index"]
+        append.commit_index = progress.told_commit_index = message["commit_index"]
         append.sequence = flow.sent(size_bytes, now)
         for payload, _, term in entries:
             append.entries.add(term=term, payload=payload)
@@ -166,19 +166,8 @@ class Appending:
         if not flow.open(now):
             self._engine.reach(peer, False)
 
-    def _flow(self, peer: str) -> Flow:
-        if peer not in self._flows:
-            settings = self._settings
-            self._flows[peer] = Flow(
-                settings.window_bytes_max,
-                settings.window_bytes_min,
-                settings.window_delay_ms / 1000,
-                settings.fallback_ms / 1000,
-            )
-        return self._flows[peer]
-
     def observe(self) -> None:
         """The role or the term has changed."""
-        self._told.clear()
-        for flow in self._flows.values():
-            flow.forget()
+        for progress in self._peers.values():
+            progress.told_commit_index = None
+            progress.flow.forget()
