@@ -19,10 +19,10 @@ from tarry.wheel.wheel import Wheel
 from tests.wheel.sorted_list import START_MS, SortedList, append, ids, rows
 
 SMALL = {
-    "appending._DIRECT_HOURS": 0,
-    "appending._DENSE_UNITS": 5,
-    "appending._FULL_UNITS": 9,
-    "appending._MOVED_BYTES": 1,
+    "placement._DIRECT_HOURS": 0,
+    "placement._DENSE_UNITS": 5,
+    "placement._FULL_UNITS": 9,
+    "placement._MOVED_BYTES": 1,
     "far_log.SEGMENT_UNITS": 16,
     "far_log._CLEANED_MIN": 3,
     "far_log._CLEANED_BYTES": 60,

@@ -61,9 +61,9 @@ SCATTERED = {
     "index_scan._DENSE_UNITS": 0,
 }
 # Far hours get so many messages in few appends of thousands; here what is far goes to the far log.
-FAR = {"appending._DIRECT_HOURS": 0, "appending._DENSE_UNITS": 4, "far_log.SEGMENT_UNITS": 4}
-SOON_FULL = {**FAR, "appending._FULL_UNITS": 2, "far_log.SEGMENT_UNITS": 8, "far_log._CLEANED_MIN": 3}
-SOON_FULL |= {"far_log._CLEANED_BYTES": 40, "appending._MOVED_BYTES": 1}
+FAR = {"placement._DIRECT_HOURS": 0, "placement._DENSE_UNITS": 4, "far_log.SEGMENT_UNITS": 4}
+SOON_FULL = {**FAR, "placement._FULL_UNITS": 2, "far_log.SEGMENT_UNITS": 8, "far_log._CLEANED_MIN": 3}
+SOON_FULL |= {"far_log._CLEANED_BYTES": 40, "placement._MOVED_BYTES": 1}
 WAYS = [BY_COST, ALONG_CHAINS, IN_SMALL_STEPS, ALONG_CHAINS_IN_SMALL_STEPS, SCATTERED, FAR, SOON_FULL]
 
 
