@@ -62,7 +62,7 @@ async def measure(cluster: LocalCluster, messages: int, crowds: int) -> dict[str
 
 
 async def _take(client: Client) -> tuple[np.ndarray, np.ndarray]:
-    """When each message of the other topic came, ms, and when it was due."""
+    """Return the arrival times of the other topic's messages and their due times, ms since the epoch."""
     at_ms: list[float] = []
     due_ms: list[int] = []
     async with client.consumer("other", "bench") as consumer:

@@ -32,7 +32,7 @@ console = Console(stderr=True)
 
 @dataclass(frozen=True, slots=True)
 class Drained:
-    """What came of one group that took all messages of the topic."""
+    """Figures of one group that received all messages of the topic."""
 
     per_s: float
     client_us: float  # CPU of this process, a message

@@ -1,4 +1,4 @@
-"""What the ledger costs: a cluster with it and one without, in turns (A B A B), and the ratio of their rates.
+"""The ledger's cost: a cluster with it and one without, in turns (A B A B), and the ratio of their rates.
 
     python -m tarry.bench.ledger [--pairs 4]
 

@@ -1,4 +1,4 @@
-"""What figures were measured on."""
+"""The machine that figures were measured on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import psutil
 
 
 def machine() -> dict[str, Any]:
-    """Return what the figures were measured on."""
+    """Return a description of this machine."""
     cpu = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.exists():
@@ -31,13 +31,13 @@ def machine() -> dict[str, Any]:
 
 
 class Stolen:
-    """How much of the processors other guests of the same host took since this was made."""
+    """Processor time that other guests of the same host took since this was made."""
 
     def __init__(self) -> None:
         self._before = psutil.cpu_times()
 
     def percent(self) -> float | None:
-        """Return it of all cores' time; None where the system does not say."""
+        """Return its share of all cores' time; None where the system does not say."""
         now = psutil.cpu_times()
         if not hasattr(now, "steal"):
             return None

@@ -1,4 +1,4 @@
-"""What is measured on real nodes, from one client process on the same machine."""
+"""Measurements of real nodes, from one client process on the same machine."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def fill(client: Client, topic: str, due_ms: NDArray[np.int64]) -> None:
 
 
 async def lateness_ms(client: Client, rate: int, seconds: int) -> NDArray[np.float64]:
-    """Return due → in the consumer's hand, ms, of a steady stream of so many a second, scheduled before."""
+    """Return the lateness of deliveries, ms, of a steady stream of so many a second, scheduled before."""
     topic = f"steady-{rate}"
     count = rate * seconds
     producer = client.producer()

@@ -39,7 +39,7 @@ class Nothing:
 
 
 class Counted(LmdbStorage):
-    """Counts its commits."""
+    """A journal that counts its commits."""
 
     commits = 0
 

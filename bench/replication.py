@@ -1,4 +1,4 @@
-"""What replication costs: syncs, latency, the leader's work, and the stream of a whole state.
+"""The cost of replication: syncs, latency, the leader's work, and the stream of a whole state.
 
     python -m tarry.bench.replication
 
@@ -51,7 +51,7 @@ console = Console(stderr=True)
 
 
 class Replicas:
-    """Three of them, each in a process of its own."""
+    """Three replicas, each in a process of its own."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -1,4 +1,4 @@
-"""What the wheel costs, empty, with a million and with ten million messages pending.
+"""The cost of the wheel, empty, with a million and with ten million messages pending.
 
     python -m tarry.bench.wheel [--messages 10000000] [--folder DIR]
 

@@ -47,10 +47,12 @@ def play(
     runner: asyncio.Runner | None = None,
     load: str = "",
 ) -> Verdict:
-    """Play one scenario in a folder of its own and return the verdict; `load`: instead of the seed's.
+    """Play one scenario in `folder`, add it to the report if it was not skipped, and return the verdict.
 
-    What a broken one recorded stays in the folder, as `history.json`. gRPC wants one event loop in a
-    process: `runner` has it, for who plays several.
+    `load`: the name of a load that replaces the one drawn from the seed.
+
+    The history of a broken run stays in the folder, as `history.json`. gRPC needs one event loop for the
+    whole process: pass the same `runner` for every scenario.
     """
     folder.mkdir(parents=True, exist_ok=True)
     lacking = [reason for need in scenario.needs if (reason := need())]

@@ -33,7 +33,7 @@ from tarry.client.errors import TarryError
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """When what is done to the cluster, from the start of the load."""
+    """Moments of the faults, from the start of the load."""
 
     kill_s: float
     restart_s: float

@@ -1,4 +1,4 @@
-"""What producers, consumers and operators saw, as values: the material of every check.
+"""Observations of producers, consumers and operators, as values: the input of every check.
 
 A message is known by its token, a number that the producer makes up and puts into the body; so a message
 whose answer was lost can be told from one that never was. Times are read by whoever records: `*_ms` on the
@@ -13,7 +13,7 @@ from enum import StrEnum, auto
 
 
 class Answer(StrEnum):
-    """What a producer was told."""
+    """The outcome of a schedule as its producer knows it."""
 
     ACKNOWLEDGED = auto()
     REFUSED = auto()  # definitely not scheduled
@@ -59,12 +59,12 @@ class Delivered:
 
     @property
     def due_mono_ms(self) -> int:
-        """When it was due, on the monotonic clock."""
+        """The due time on the monotonic clock."""
         return self.received_mono_ms - (self.received_ms - self.due_ms)
 
 
 class Asked(StrEnum):
-    """What was asked about one message that its id was known of."""
+    """A request about a message whose id is known."""
 
     CANCEL = auto()
     GET = auto()
@@ -92,7 +92,7 @@ class Repeated:
 
 @dataclass(frozen=True, slots=True)
 class NodeSeen:
-    """What a node said about itself at a moment."""
+    """The status that a node reported at a moment."""
 
     node: str
     at_mono_ms: int

@@ -1,4 +1,4 @@
-"""Leadership that changes hands again and again under load: what is repeated, and what is lost.
+"""Repeated and lost messages while leadership changes again and again under load.
 
     python -m tarry.chaos.leader_changes --rate 5000 --transfers 50 --kills 50
 
@@ -42,14 +42,14 @@ console = Console(stderr=True)
 
 @dataclass(slots=True)
 class Receipts:
-    """What a group received, in columns, a batch each."""
+    """Deliveries to a group, in columns, an array a batch."""
 
     tokens: list[NDArray[np.uint64]] = field(default_factory=list)
     received_ms: list[NDArray[np.int64]] = field(default_factory=list)
     due_ms: list[NDArray[np.int64]] = field(default_factory=list)
-    terms: list[NDArray[np.int64]] = field(default_factory=list)  # of the leader that handed over
+    terms: list[NDArray[np.int64]] = field(default_factory=list)  # of the leader that delivered
     marked: list[NDArray[np.bool_]] = field(default_factory=list)  # as what may be a repetition
-    dropped: int = 0  # kept back by dedupe
+    dropped: int = 0  # withheld by dedupe
 
     def distinct(self) -> NDArray[np.uint64]:
         """Return the tokens received, each once."""
@@ -58,7 +58,7 @@ class Receipts:
 
 @dataclass(slots=True)
 class Record:
-    """What was sent, received and done."""
+    """Messages sent, messages received, and faults of a run."""
 
     plain: Receipts = field(default_factory=Receipts)
     dedupe: Receipts = field(default_factory=Receipts)
@@ -107,7 +107,7 @@ class Result:
 
     @property
     def kept(self) -> bool:
-        """Whether every promise was."""
+        """True if every promise was kept."""
         return not (
             self.lost or self.early or self.duplicates_beyond or self.unmarked or self.duplicates_with_dedupe
         )

@@ -1,4 +1,4 @@
-"""Ledgers of a real cluster under traffic whose leaders are killed: what the Spark job is held to.
+"""Ledgers of a real cluster whose leaders are killed under traffic: the truth for the Spark job.
 
     python -m tarry.chaos.ledger_run FOLDER --kills 2
 

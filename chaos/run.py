@@ -43,7 +43,7 @@ ASKED_S = 5.0
 
 
 class Run:
-    """What a scenario has in hand."""
+    """One run of a scenario: its cluster, traffic and record."""
 
     def __init__(
         self, scenario: Scenario, folder: Path, seed: int, say: Callable[[str], None], load: str = ""
@@ -120,7 +120,7 @@ class Run:
 
     @property
     def load(self) -> float:
-        """How many processes wanted each core, on average over the run."""
+        """Runnable processes a core (load average), averaged over the run."""
         return sum(self._loads) / len(self._loads) if self._loads else 0.0
 
     async def crash(self, name: str, away_s: float = 1.5) -> None:
@@ -262,7 +262,7 @@ class Run:
         await self._expect_later()
 
     async def _expect_later(self) -> None:
-        """What is due in days to years is still there: neither lost nor there twice."""
+        """Expect messages due in days to years to be pending, each once."""
         sent = [one for one in self.history.sent if one.topic == LATER]
         if not sent:
             return

@@ -25,7 +25,7 @@ SHORT_JOURNAL: Mapping[str, Setting] = {"dispatch": {"checkpoint_ms": 300, "jour
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """What is played, on what."""
+    """A scenario: its function, its cluster, and the limits for its checks."""
 
     name: str
     play: Play
@@ -37,23 +37,23 @@ class Scenario:
     prepare: Callable[[Any], None] = lambda run: None
     """Before the nodes are started."""
     ahead_ms: Callable[[], int] = lambda: 0
-    """How far the clocks of all nodes are set ahead; asked at the start."""
+    """Milliseconds by which the clocks of all nodes are ahead; called at the start."""
     wired: bool = False
     """Each node in a network namespace of its own, instead of links through proxies."""
     rough: bool = True
     """With the group of those who nack, are slow, pull, come and go."""
     patience_ms: int = 3_000
-    """After which what is due and can come is stuck."""
+    """Time after which a due message that can be delivered counts as stuck."""
     travel_ms: int = 100
-    """What a delivery may take on its way."""
+    """Greatest time of a delivery on its way."""
     tolerance_ms: int = 0
-    """How exact cluster time is while a leader's own clock is wrong: it then rests on round trips."""
+    """Error of cluster time while a leader's own clock is wrong: it then rests on round trips."""
     set_back_ms: int = 0
-    """How far all clocks are set back: what is due within that is released as soon as it is taken."""
+    """Time by which all clocks are set back: messages due within it are released at once."""
     unavailable_ms_max: int | None = None
     duplicates_max: int | None = None
     loads: tuple[str, ...] = tuple(LOADS)
-    """Which of the loads it is played under; a run's seed draws one."""
+    """Names of the loads; a run's seed draws one."""
     fast: bool = False
     """Part of `make test`."""
 

@@ -1,4 +1,4 @@
-"""What came of a run: every check on its history, and the figures."""
+"""The verdict on a run: every check on its history, and the figures."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tarry.chaos.traffic.consumers import BRISK, PULLING, ROUGH
 from tarry.chaos.traffic.load import MASS, Load
 
 LOST_MS = 700
-"""How long before its last delivery a leader may have handed over what nobody else knows of, at any load: a
-lease, for without an answer of a majority it hands over no more, and what receipts may be apart."""
+"""Time before its last delivery in which a leader may have made deliveries unknown to all other nodes, at any
+load: a lease, for without an answer of a majority it delivers no more, and the time between receipts."""
 BUSY = 3.0
 """Processes that want each core (load average): from there on, what took too long is told and not judged, and
 before, patience grows with it. A run alone on two cores has 1 to 2. Nothing else is excused by it."""
@@ -27,7 +27,7 @@ PLANNED_MS = 6_000  # in which they may move leadership
 
 @dataclass(slots=True)
 class Verdict:
-    """One run; `broken` says what was, in words."""
+    """The verdict on one run; `broken` names the broken promises, in words."""
 
     scenario: str
     seed: int
@@ -47,7 +47,7 @@ class Verdict:
     diverged: int = 0
     failovers_ms: list[int] = field(default_factory=list)
     failovers_from_majority_ms: list[int] = field(default_factory=list)
-    """Where the leader's death left no majority: see `Failovers`."""
+    """Failovers after which there was no majority: see `Failovers`."""
     unavailable_ms: int = 0
     lateness_p50_ms: int = 0
     lateness_p99_ms: int = 0
@@ -56,17 +56,17 @@ class Verdict:
     load: float = 0.0
     broken: list[str] = field(default_factory=list)
     unjudged: list[str] = field(default_factory=list)
-    """What took too long, on a machine that was too busy to tell; how often, in `not_judged`."""
+    """Findings of time that are excused, for the machine was too busy; `not_judged` counts them."""
     not_judged: int = 0
 
     @property
     def passed(self) -> bool:
-        """Whether it was played, and nothing was broken."""
+        """True if it was played and nothing was broken."""
         return not self.skipped and not self.broken
 
 
 class Played(Protocol):
-    """What a run leaves to be judged."""
+    """The record of a run that is judged."""
 
     scenario: Scenario
     seed: int
@@ -82,7 +82,7 @@ class Played(Protocol):
 
 
 class Timed(NamedTuple):
-    """What was later than it is promised to be, and what of that is judged however busy the machine was."""
+    """Deliveries later than promised, and those of them that are judged however busy the machine was."""
 
     beyond: Sequence[Delivered]
     judged: Sequence[Delivered]
@@ -94,7 +94,7 @@ class Timed(NamedTuple):
 
 
 def judge(run: Played, seconds: float) -> Verdict:
-    """Return what the history of a run shows."""
+    """Run every check on the history of a run."""
     scenario, history = run.scenario, run.history
     timed = _timed(run)
     late = deliveries.lateness(history)

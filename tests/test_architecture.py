@@ -80,13 +80,6 @@ LINES_MAX = 600
 BANNED_NAMES = {"utils", "util", "helpers", "helper", "common", "manager", "base", "misc"}
 NOUN_CLAUSE = re.compile(r"(What|Who|Whom|Whose|Whether|How|Which|Where|When|Why) ")
 NOUN_CLAUSES_STILL_IN = (  # folders, without those below them; take one off once its docstrings hold
-    "bench",
-    "bench/side_by_side",
-    "chaos",
-    "chaos/checks",
-    "chaos/cluster",
-    "chaos/scenarios",
-    "chaos/traffic",
     "client",
     "client/blocking",
     "client/cli",

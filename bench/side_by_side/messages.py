@@ -40,7 +40,7 @@ def _block(ids: NDArray[np.uint64], due_ms: NDArray[np.int64], size: int) -> NDA
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What came of messages: all zero is well."""
+    """Counts of lost, early, repeated and changed messages; all zero is well."""
 
     lost: int = 0
     early: int = 0
@@ -57,7 +57,7 @@ class Verdict:
 
 
 class Account:
-    """What was sent and what came, of one turn: ids from `first_id` on, all bodies of one size."""
+    """Messages sent and received in one turn: ids from `first_id` on, all bodies of one size."""
 
     def __init__(self, first_id: int, size: int) -> None:
         self.first_id = first_id

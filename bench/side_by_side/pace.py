@@ -1,4 +1,4 @@
-"""How long a run takes, and how much of each turn it can afford so that it ends in time.
+"""The length of a run, and the share of each turn with which it ends in time.
 
 A run that is slower than foreseen shortens all that is left, down to SHARE_MIN of a turn, and then takes
 fewer turns of a row. Nothing is left out.
@@ -19,7 +19,7 @@ SHARE_MIN: Final = 0.25
 FIXED: Final = 0.5
 """So much of a turn's time does not shorten with it: syncing, leads, restarts, counting."""
 TRUST: Final = 0.1
-"""What is foreseen for this part of a run weighs against what the first turns took."""
+"""Weight of the estimate against the measured turns: as much as this part of a run."""
 
 
 def _cost(share: float) -> float:

@@ -1,4 +1,4 @@
-"""Where the time goes: flame graphs of leader, follower and client under one row, and the cost of a message.
+"""A profile: flame graphs of leader, follower and client under one row, and the cost of a message.
 
     python -m tarry.bench.side_by_side.profiled --row schedule_1000x100 --out out
 

@@ -1,4 +1,4 @@
-"""The rows of the comparison: which work, for which systems, and which figure speaks for it."""
+"""The rows of the comparison: their work, their systems, and the main figure of each."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _batches(system: System) -> bool:
 
 
 def _keeps(system: System) -> bool:
-    """When Redis syncs makes no difference to what it keeps: it is measured once."""
+    """Leave out the second Redis: its sync interval does not change how much it keeps."""
     return _batches(system) and system.name != "redis_everysec"
 
 

@@ -17,7 +17,7 @@ from typing import Final
 import psutil
 
 BUILT: Final = Path(sys.prefix) / "peers" / "bin"
-"""Where `bench/side_by_side/install` puts what it builds."""
+"""The folder into which `bench/side_by_side/install` builds."""
 STOP_S: Final = 20.0
 
 

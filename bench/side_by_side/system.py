@@ -1,4 +1,4 @@
-"""What every system under measurement has to do: take messages, keep them, and hand them over when due."""
+"""The interface of a system under measurement: take messages, keep them, deliver them when due."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Take(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Durability:
-    """What an answer is worth."""
+    """The durability that an answer promises."""
 
     copies: int
     synced: bool  # on disk before the answer, on a majority where there are copies

@@ -32,7 +32,7 @@ class Spread:
 
 @dataclass(slots=True)
 class Cell:
-    """What one system did in one row; `failed` says why the last turn that failed did.
+    """Turns of one system in one row; `failed` is the reason of the last failed turn.
 
     `seconds`: that all its turns took, with what goes before and after them; `share`: the shortest turn's.
     """

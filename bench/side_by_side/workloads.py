@@ -17,7 +17,7 @@ from tarry.bench.side_by_side.system import System
 HOUR_MS = 3_600_000
 PEEK = 200
 SETTLE_S = 0.5
-"""What is compacted and trimmed in the background gets this long."""
+"""Time for compaction and trimming in the background."""
 MADE_AT_ONCE = 500
 SLOW_PER_S = 25_000
 """A system that takes fewer a second is slow, and gets less to do."""
@@ -27,17 +27,17 @@ SLOW_SHARE = 3
 """A slow system is filled for one part in so many of the time a fast one may have."""
 COUNTS_MAX = 20
 LEAD_MS = 1_000
-"""How far ahead of their due time messages of the steady rows are sent."""
+"""Time from the sending of a steady row's messages to their due time."""
 STEP_MS = 50
 BEHIND_MS_MAX = 1_000
-"""How much later than due a steady row's messages may be answered for; then the system does not keep up."""
+"""Greatest delay of a steady row's answers behind the due times; beyond it, the system does not keep up."""
 _numbers = itertools.count(1)
 _ids = itertools.count(1, 1 << 32)
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What one turn of one row on one system gave."""
+    """Result of one turn of one row on one system."""
 
     figures: dict[str, float]
     verdict: Verdict = field(default_factory=Verdict)

@@ -25,7 +25,7 @@ class Lateness:
 
 
 def lost(history: History, groups: Collection[tuple[str, str]]) -> tuple[tuple[str, Sent], ...]:
-    """Return (group, message) for each acknowledged message that a group never got, not cancelled perhaps.
+    """Return (group, message) for acknowledged messages that a group never got, unless perhaps cancelled.
 
     `groups` are the (topic, group) pairs that ought to have got everything of their topic, so that a
     group which got nothing at all is found as well.

@@ -1,8 +1,8 @@
-"""What came or was scheduled twice: how often, and what of it no bound allows.
+"""Checks for messages that were delivered, released or scheduled more than once.
 
-After a crash of a leader, only what it handed over in its last moments may be delivered again to a consumer
-that is still there; after a planned transfer, nothing. What does come again says so. A message is released
-once, whatever happens.
+After a crash of the leader, only the deliveries of its last moments may be repeated to a consumer that is
+still there; after a planned transfer, none. A repeated delivery is marked. A message is released once,
+whatever happens.
 """
 
 from __future__ import annotations

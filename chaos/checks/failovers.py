@@ -1,4 +1,4 @@
-"""How long consumers wait for a delivery after the leader was killed."""
+"""Time from a kill of the leader to the next delivery."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from tarry.chaos.history import Event, History
 _HEARD = "heard"
 _UP = frozenset({"resume", _HEARD})
 _STATES = frozenset({"start", "resume", "kill", "stop", "pause"})
-STROKE_MS = 100  # what is killed so shortly after is killed at the same stroke
+STROKE_MS = 100  # kills within this time count as one
 
 
 class Failovers(NamedTuple):
-    """To the first delivery of a killed leader's successor, ms.
+    """Times to the first delivery of a killed leader's successor, ms.
 
     `from_kill`: where a majority was up; `from_majority`: where it was not, from when it was again, that is
     when the node that completed it first answered (nodes are asked twice a second).
@@ -43,7 +43,7 @@ def failovers_ms(history: History) -> Failovers:
 
 
 def _majority_ms(history: History, stroke: Event) -> int | None:
-    """When a majority was up, at the stroke or after it; None: never seen.
+    """Return when a majority was up, at the kill or after it; None: never seen.
 
     A node is up once it has answered since it was started, or goes on after a pause.
     """
@@ -51,7 +51,7 @@ def _majority_ms(history: History, stroke: Event) -> int | None:
     members = {one.node for one in history.events if one.name == "start" and one.at_mono_ms <= first_ms}
     moments = [(one.at_mono_ms, one.node, one.name) for one in history.events if one.name in _STATES]
     moments += [(one.at_mono_ms, one.node, _HEARD) for one in history.nodes]
-    moments += [(stroke.at_mono_ms + STROKE_MS, "", "")]  # from here on it is asked whether one is up
+    moments += [(stroke.at_mono_ms + STROKE_MS, "", "")]  # from here on a majority counts
     state: dict[str, str] = {}
     for at_ms, node, name in sorted(moments):
         if name != _HEARD or state.get(node) == "start":

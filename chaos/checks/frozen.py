@@ -1,4 +1,4 @@
-"""When a delivery left its leader, where that differs much from when it came: the leader was frozen between.
+"""The moment at which a frozen leader made a delivery that arrived after it went on.
 
 A process that is stopped (SIGSTOP) may have handed a message over and not yet written it to its socket;
 nothing can call that back when it goes on. Such a delivery counts as of the moment of the stop.
@@ -11,8 +11,8 @@ from collections.abc import Callable
 from tarry.chaos.history import Delivered, History
 
 ON_ITS_WAY_MS = 2_000
-"""How long before the stop such a message was due at most, on a machine that is slow. What becomes due after
-the stop is never excused: a leader that goes on without its lease would hand that over as well."""
+"""Greatest time from such a message's due time to the stop, on a slow machine. A message due after the stop
+is never excused: a leader that goes on without its lease would deliver that as well."""
 
 
 def moment_of(history: History, travel_ms: int) -> Callable[[Delivered], int]:

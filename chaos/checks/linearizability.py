@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from tarry.chaos.history import Answer, Asked, History
 
 AHEAD_MS = 2_000
-"""How far ahead of its due time a message may be released: two periods, and what a commit may take."""
+"""Greatest time by which a message may be released before it is due: two periods and a commit."""
 
 EFFECTS = {
     ("schedule", "absent"): ("pending", ""),
@@ -33,7 +33,7 @@ EFFECTS = {
     ("get", "released"): ("released", "released"),
     ("get", "cancelled"): ("cancelled", "cancelled"),
 }
-"""What does, in which state -> the state after it, and what it is answered."""
+"""Operation and state -> the state after it and the answer."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What waited too long: messages that were due, with a consumer there and nothing broken."""
+"""Checks for messages that came too late or out of order."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from tarry.chaos.history import Delivered, History, Sent, Span
 
 AHEAD_MS = 500
-"""How long before its due time a message may be released; what is sent then comes after it."""
+"""Greatest time by which a message may be released before it is due; a message sent after that follows it."""
 
 
 def stuck(

@@ -93,7 +93,7 @@ class Cluster:
 
     @property
     def dial(self) -> dict[str, str]:
-        """Where clients reach each node: by the node's address."""
+        """Addresses at which clients reach each node, by the node's own address."""
         if self.proxies is None:
             return {node.address: node.address for node in self.local.nodes.values()}
         return self.proxies.dial(CLIENT)

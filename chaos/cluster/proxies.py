@@ -29,7 +29,7 @@ CLIENT: Final = "client"
 START_S: Final = 10.0
 
 Link = tuple[str, str]
-"""Who dials, and whom."""
+"""The dialling node (or client) and the dialled node."""
 
 # the server dies with this process (Linux), as nodes do
 LAUNCH = """

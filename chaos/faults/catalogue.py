@@ -21,7 +21,7 @@ from tarry.chaos.run import Run
 from tarry.client.local.cluster import LocalNode
 
 Strike = Callable[[Run, str, float], Coroutine[None, None, None]]
-"""What befalls a node for so many seconds."""
+"""Injures a node of a run for so many seconds."""
 
 Which = Callable[[str, Sequence[str]], list[Link]]
 LEASE_MS = 700

@@ -15,7 +15,7 @@ from tarry.client.local.cluster import LocalNode
 HOUR_MS = 3_600_000
 START_MS = 13_000
 INEXACT_MS = 50
-"""How exact cluster time is under a leader whose clock is wrong: it rests on round trips."""
+"""Error of cluster time under a leader whose clock is wrong: it rests on round trips."""
 
 
 class NoFakeTime(RuntimeError):

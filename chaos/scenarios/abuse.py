@@ -1,4 +1,4 @@
-"""What clients, strangers and ordinary bulk do to a cluster; no node is touched."""
+"""Abuse by clients and strangers, and large ordinary loads; no node is injured."""
 
 from __future__ import annotations
 

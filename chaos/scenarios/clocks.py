@@ -12,7 +12,7 @@ from tarry.chaos.scenario import scenario
 
 SECOND, MINUTE, DAY = 1_000, 60_000, 86_400_000
 TOLD_MS = 200
-"""How near the offset that operators are told has to be."""
+"""Greatest error of the offset that operators are told."""
 MOVES_S = 30
 
 

@@ -12,7 +12,7 @@ from tarry.chaos.scenario import scenario
 
 CATCH_UP_S = 60
 LEASE_MS = 700
-"""What a leader that is cut off may hand over before its lease is over, and what travels then."""
+"""Time in which a leader that is cut off may still deliver: its lease, and the way of a delivery."""
 
 
 async def _cut(run: Run, name: str, links: list[Link], seconds: float = 2) -> None:

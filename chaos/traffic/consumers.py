@@ -1,7 +1,7 @@
 """Consumers of a run, from one seed: brisk, nacking, slow, pulling, coming and going, crashing.
 
-Two groups get everything. BRISK has consumers that acknowledge at once and stay: on them lateness and
-duplicates are judged. ROUGH has all the others, who ask for much of it again.
+Two groups receive everything. BRISK has consumers that acknowledge at once and stay: on them lateness and
+duplicates are judged. ROUGH has all others, which cause many messages to be delivered again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ AGAIN_S = 0.2
 
 
 class Consumers:
-    """Consumes until stopped."""
+    """Consumers of both groups on every topic, which record each delivery in the history until stopped."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Consumers:
             self._tasks += [asyncio.create_task(self._lasting(one)) for one in work]
 
     async def stop(self) -> None:
-        """End them; raises what ended one of them before."""
+        """End the consumers; raises the error that ended one of them before."""
         left = set(self._tasks)
         while left:  # gRPC may answer a cancellation with an error of its own, which is taken for a node's
             for task in left:
@@ -71,7 +71,7 @@ class Consumers:
         self.check()
 
     def check(self) -> None:
-        """Raise what has ended a consumer."""
+        """Raise the error that has ended a consumer."""
         for task in self._tasks:
             if task.done() and not task.cancelled():
                 task.result()
@@ -80,7 +80,7 @@ class Consumers:
         self._history.delivered.append(received(message, group, consumer, self._ahead_ms))
 
     async def _lasting(self, consume: Callable[[], Awaitable[None]]) -> None:
-        """Consume, and try again where no node takes the subscription; a refusal is ours to hear of."""
+        """Consume, and subscribe again after an error that a fault explains; a refusal is raised."""
         while True:
             try:
                 await consume()
@@ -105,7 +105,7 @@ class Consumers:
                     message.ack_soon()
 
     async def _slow(self, topic: str, chance: random.Random) -> None:
-        """One message at a time, and its lease is over before some are done."""
+        """Take one message at a time, some of them for longer than their lease."""
         async with self._client.consumer(topic, ROUGH, name="slow", credit=1, lease_ms=500) as consumer:
             async for message in consumer:
                 self._record(message, ROUGH, "slow")
@@ -161,7 +161,7 @@ class Consumers:
                 await channel.close(None)
 
     async def _crashing(self, topic: str, chance: random.Random) -> None:
-        """Acknowledge some, then be gone with the rest in hand, and without a word; back as the same."""
+        """Acknowledge some, drop the connection with the rest in flight, come back under the same name."""
         while True:
             address, left = chance.choice(self._addresses), chance.randint(5, 40)
             async with aio.insecure_channel(address, QUICK) as channel:
@@ -211,6 +211,6 @@ class Consumers:
 
 
 def _forget(outcome: asyncio.Future[AckOutcome]) -> None:
-    """A nack whose stream broke has no outcome; the message comes again all the same."""
+    """Ignore a nack without an outcome, whose stream broke: the message is delivered again all the same."""
     if not outcome.cancelled() and not isinstance(error := outcome.exception(), TarryError | None):
         raise error

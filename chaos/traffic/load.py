@@ -1,4 +1,4 @@
-"""What is sent beside a scenario's own traffic: nothing, many single messages, or bulk.
+"""The load beside a scenario's own traffic: none, many single messages, or bulk.
 
 A fault meets a cluster that has little to do, or one whose log, disks and links are full. The load's messages
 go to topics of their own: what is due in the run to MASS, which one group consumes, the rest to LATER, which
@@ -18,7 +18,7 @@ LATER_MS = (2 * DAY_MS, 3_650 * DAY_MS)
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How much is sent a second, beside the traffic of each kind."""
+    """Rates and sizes of the messages beside the traffic of each kind."""
 
     name: str
     what: str

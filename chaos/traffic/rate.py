@@ -1,4 +1,4 @@
-"""How much is sent, and what a message is on the wire, for producers that speak the protocol themselves."""
+"""Rates of traffic, and messages on the wire for producers that speak the protocol themselves."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ QUICK = [
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How much is sent: messages a second of each kind, and how far ahead they are due."""
+    """Rates of traffic: messages a second of each kind, and their greatest delay."""
 
     singles: float = 60
     batched: float = 60

@@ -1,4 +1,4 @@
-"""Seeded producers and consumers that write down what they sent and saw.
+"""Seeded producers and consumers that record what they sent and received.
 
 What is sent, and when, follows from the seed alone; the answers do not, so the plan is a value and the
 history another.
@@ -24,7 +24,7 @@ TOKEN = struct.Struct("<Q")
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How much of what is sent: `messages` evenly over `spread_ms`, each delayed by up to `delay_ms_max`.
+    """A load: `messages` evenly over `spread_ms`, each delayed by up to `delay_ms_max`.
 
     `cancel_share` of those that are due after a second or more are cancelled again at once.
     """
@@ -81,7 +81,7 @@ def plan(load: Load) -> tuple[Planned, ...]:
 
 @dataclass(slots=True)
 class Traffic:
-    """Producers and consumers of one run, and what they saw."""
+    """Producers and consumers of one run, and their history."""
 
     client: Client
     body_bytes: int = 100
@@ -150,7 +150,7 @@ class Traffic:
             self.history.cancelled.append(Cancelled(token, now_ms()))
 
     async def consume(self, topic: str, group: str, name: str = "") -> None:
-        """Take what comes to one consumer of a group, until cancelled."""
+        """Receive as one consumer of a group and settle each delivery, until cancelled."""
         async with self.client.consumer(topic, group, name=name, lease_ms=self.lease_ms) as consumer:
             async for message in consumer:
                 self.history.delivered.append(received(message, group, name))
