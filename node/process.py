@@ -9,8 +9,9 @@ import os
 import resource
 import signal
 import sys
+from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Final
+from typing import Any, Final, NoReturn
 
 import structlog
 
@@ -21,7 +22,9 @@ from tarry.node.edge.forwarding import Forwarding
 from tarry.node.edge.tls import channel_credentials
 from tarry.node.file_modes import keep_private
 from tarry.node.loop_watchdog import Collections, LongHolds
+from tarry.node.recovery import state_replacement
 from tarry.node.recovery.rejoin import Phase, Rejoining, interrupted, phase, set_aside
+from tarry.node.recovery.state_replacement import StateReplacement
 from tarry.proto.files import make_folder
 from tarry.replication.driver.first_start import JournalLost
 from tarry.replication.driver.install_snapshot import StateMismatch
@@ -45,9 +48,16 @@ DAMAGED: Final = (
     JournalLost,
 )
 
+ANY_SIZE: Final = [("grpc.max_receive_message_length", -1)]
+"""For the list of a state's files."""
+
 
 class DataDamaged(Exception):
     """The data is not what was written, or not this version's; the message says what to do."""
+
+
+class _StateDamaged(Exception):
+    """The state is damaged, its journal not: this program starts anew, and takes the state from a peer."""
 
 
 class DataInUse(Exception):
@@ -81,12 +91,20 @@ def serve(config: NodeConfig, *, rejoin: bool = False) -> None:
             runner.run(_serve(config, holds))
     except AnotherVersion as error:
         raise DataDamaged(str(error)) from error
+    except _StateDamaged:
+        _start_anew()
     except DAMAGED as damage:
         if config.damaged_data == "refuse" or len(config.members) < 2:
             raise DataDamaged(_what_to_do(config, damage)) from damage
         _set_aside(config, str(damage))
-        sys.stderr.flush()
-        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # nothing of the old data stays open
+        _start_anew()
+
+
+def _start_anew() -> NoReturn:
+    """Replace this process by a new one, in which nothing of the old data is open."""
+    sys.stderr.flush()
+    arguments = (argument for argument in sys.orig_argv[1:] if argument != "--rejoin")
+    os.execv(sys.executable, [sys.executable, *arguments])
 
 
 def may_open_all() -> None:
@@ -119,7 +137,10 @@ async def _serve(config: NodeConfig, holds: Holds) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
-    if phase(config.data) is Phase.LEAVING and not await _leave(config, stopping):
+    if phase(config.data) is Phase.LEAVING and not await _until_stopped(config, stopping, _leave):
+        return
+    replaced = state_replacement.is_marked(config.data)
+    if replaced and not await _until_stopped(config, stopping, _replace_state):
         return
     node = Node(config, holds=holds)
     gc.collect()
@@ -130,6 +151,12 @@ async def _serve(config: NodeConfig, holds: Holds) -> None:
     stop = asyncio.ensure_future(_stop(node, stopping))
     try:
         await node.run()
+    except (WheelDamaged, QueueDamaged) as damage:
+        if replaced or len(config.members) < 2 or phase(config.data) is not None:
+            raise
+        state_replacement.mark(config.data)
+        log.error("state damaged: taken from a peer, the journal stays", damage=str(damage))
+        raise _StateDamaged from damage
     finally:
         stop.cancel()
 
@@ -139,18 +166,30 @@ async def _stop(node: Node, stopping: asyncio.Event) -> None:
     node.stop()
 
 
-async def _leave(config: NodeConfig, stopping: asyncio.Event) -> bool:
-    """Return whether it has left before it was told to stop."""
-    forwarding = Forwarding(channel_credentials(config.tls), [], config.dial)
-    leaving = asyncio.ensure_future(Rejoining(config, forwarding).leave())
+async def _leave(config: NodeConfig, forwarding: Forwarding) -> None:
+    await Rejoining(config, forwarding).leave()
+
+
+async def _replace_state(config: NodeConfig, forwarding: Forwarding) -> None:
+    await StateReplacement(config, forwarding).run()
+
+
+async def _until_stopped(
+    config: NodeConfig,
+    stopping: asyncio.Event,
+    do: Callable[[NodeConfig, Forwarding], Coroutine[Any, Any, None]],
+) -> bool:
+    """Return whether something that has to be done before the node runs ended before it was told to stop."""
+    forwarding = Forwarding(channel_credentials(config.tls), ANY_SIZE, config.dial)
+    doing = asyncio.ensure_future(do(config, forwarding))
     told = asyncio.ensure_future(stopping.wait())
     try:
-        await asyncio.wait((leaving, told), return_when=asyncio.FIRST_COMPLETED)
-        if leaving.done():
-            leaving.result()
-        return leaving.done()
+        await asyncio.wait((doing, told), return_when=asyncio.FIRST_COMPLETED)
+        if doing.done():
+            doing.result()
+        return doing.done()
     finally:
-        leaving.cancel()
+        doing.cancel()
         told.cancel()
-        await asyncio.wait((leaving, told))
+        await asyncio.wait((doing, told))
         await forwarding.close()

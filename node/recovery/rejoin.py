@@ -12,6 +12,7 @@ no candidate that still counts its vote can win (see `Joining.leave`), and it is
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
@@ -62,11 +63,16 @@ def set_aside(data: Path) -> Path:
     """
     make_folder(data)
     _mark(data, Phase.LEAVING)  # first: without data and without the mark it would vote
+    return move_aside(data, _left(data))
+
+
+def move_aside(data: Path, paths: Iterable[Path]) -> Path:
+    """Move parts of a node's data into a new folder ``damaged-<n>``, durably; return it."""
     numbers = (path.name.removeprefix(f"{ASIDE}-") for path in data.glob(f"{ASIDE}-*"))
     number = 1 + max((int(each) for each in numbers if each.isdecimal()), default=0)
     aside = data / f"{ASIDE}-{number}"  # who has looked at an earlier one may have removed it
     aside.mkdir()
-    for path in _left(data):
+    for path in paths:
         path.rename(aside / path.name)
     sync_path(aside)
     sync_path(data)

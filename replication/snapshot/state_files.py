@@ -109,14 +109,15 @@ class StateSink:
 
     def __init__(
         self,
-        machine: Machine,
+        machine: Machine | None,
         folder: StateFolder,
         writing: asyncio.Lock | None = None,
         run_blocking: RunBlocking = in_thread,
         on_damage: Callable[[StateDamage], None] = lambda _: None,
     ) -> None:
-        """``writing`` is held by whoever writes a checkpoint of the machine.
+        """``machine`` None: no state is open, and ``adopt`` is not called.
 
+        ``writing`` is held by whoever writes a checkpoint of the machine.
         ``on_damage`` hears, in a thread, why a state that came is not used.
         """
         self._machine = machine
@@ -188,15 +189,17 @@ class StateSink:
         The caller applies nothing meanwhile. A checkpoint under way is let finish: later, it would take the
         place of the new state's.
         """
+        running = self._machine
+        assert running is not None
         async with self._writing:
             opened: list[Machine] = []
             try:
-                await self._run_blocking(lambda: opened.append(self._machine.opened(self._folder.path)))
+                await self._run_blocking(lambda: opened.append(running.opened(self._folder.path)))
             except BaseException:
                 for machine in opened:
                     machine.close()
                 raise
-            self._machine.become(opened[0])
+            running.become(opened[0])
         await self._run_blocking(partial(self._remove, opened))
 
     def _remove(self, replaced: list[Machine]) -> None:

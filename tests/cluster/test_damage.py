@@ -197,6 +197,36 @@ async def test_a_far_index_that_decays_while_a_node_is_down_is_mended_by_its_sta
         await asyncio.to_thread(wait_until, lambda: len(digests(cluster)) == 1)
 
 
+@pytest.mark.parametrize("role", ["follower", "leader"])
+async def test_damage_that_applying_must_read_is_mended_with_a_state_of_a_peer_and_the_journal_stays(
+    cluster: LocalCluster, role: str
+) -> None:
+    leader = cluster.wait_for_leader()
+    node = leader if role == "leader" else follower(cluster)
+    async with connect(cluster.addresses, deadline_ms=30_000) as client:
+        ids = await schedule(client, delay_ms=0)
+        async with client.consumer(TOPIC, "g", credit=1_000) as consumer:
+            assert len(await receive(consumer, len(ids))) == len(ids)
+        (ready,) = cluster.nodes[node].folder.glob("state-*/ready/0/*.ready")
+        units = bytearray(ready.read_bytes())
+        assert len(units) >= 32 * 200
+        ready.write_bytes(bytes(byte ^ 0x10 for byte in units))
+        folder = cluster.nodes[node].folder
+        async with client.consumer(TOPIC, "later", start=time.time_ns() // 1_000_000):  # reads units
+            await asyncio.to_thread(wait_until, (folder / "damaged-1").exists)
+            await asyncio.to_thread(wait_until, lambda: told(cluster, node) == (0, 0, 0))
+            await asyncio.to_thread(wait_until, lambda: len(digests(cluster)) == 1)
+        assert [path.name for path in (folder / "damaged-1").iterdir()] == ["state-1"]
+        assert not (folder / "rejoining").exists()
+        assert not (folder / "state-damaged").exists()
+        assert "left the cluster" not in cluster.nodes[node].log_tail(1_000)
+        await stopped(cluster, node)
+        cluster.start(node)
+        await asyncio.to_thread(cluster.wait_until_serving)
+        assert (await client.operator().transfer(node)).leader == node
+        assert (await client.producer().get(ids[7])).body == BODIES[7]
+
+
 async def test_a_record_that_no_node_has_whole_is_counted_holds_up_nothing_and_comes_once_one_has_it(
     cluster: LocalCluster,
 ) -> None:

@@ -6,6 +6,13 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        "a_state_of_another_log_takes_the_place_of_a_damaged_one",
+        "a replica applies its journal to a state that this journal did not make",
+        "if (journal.term_at(index), journal.chain_at(index)) != (position.term, position.chain):",
+        "if False:",
+        ("tests/node/recovery/test_state_replacement.py::test_a_state_of_another_log_is_not_used",),
+    ),
+    Mutant(
         "another_history_before_an_append",
         "replicas of two histories differ for good, and nobody is told",
         "log.chain_at(prev) != append.prev_chain",
