@@ -45,7 +45,7 @@ demo: $(NODE_READY) ## three real nodes, 20,000 messages, a leader killed: what 
 
 .PHONY: test
 test: $(READY) ## all tests (ARGS="-m 'not cluster'" for the fast ones); those of Spark are skipped without Java 17
-	@$(PY) -m pytest $(ARGS)
+	@$(PY) -m tests $(ARGS)
 
 .PHONY: lint
 lint: $(READY) ## style of the code, its format, and the protocol's rules
