@@ -38,11 +38,6 @@ class _Prefixes(dict[int, bytes]):
 _PREFIXES: Final = _Prefixes()
 
 
-def body_record(body: bytes) -> bytes:
-    """Return the record of a message that is only a body."""
-    return _PREFIXES[len(body)] + body
-
-
 def body_records(bodies: Sequence[bytes]) -> list[bytes]:
     """Return one record a body, without a Python statement for each."""
     return list(map(add, map(_PREFIXES.__getitem__, map(len, bodies)), bodies))

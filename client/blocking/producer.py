@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Unpack
 
 from numpy.typing import ArrayLike
 
 from tarry.client.blocking.loop_thread import LoopThread
 from tarry.client.errors import Overloaded, TarryError
 from tarry.client.producers.completions import OneWay
+from tarry.client.producers.message_options import MessageOptions, check_options
 from tarry.client.producers.producer import Producer as AsyncProducer
 from tarry.client.results import CancelOutcome, Scheduled, ScheduledBatch, StoredMessage
 from tarry.client.settings import Settings
@@ -43,31 +45,12 @@ class Producer:
         self,
         topic: str,
         body: bytes = b"",
-        *,
-        due_ms: int | None = None,
-        delay_ms: int | None = None,
-        delay_level: int | None = None,
-        jitter_ms: int = 0,
-        tags: Sequence[str] = (),
-        keys: Sequence[str] = (),
-        properties: Mapping[str, str] | None = None,
-        ordering_key: str = "",
+        **options: Unpack[MessageOptions],
     ) -> Scheduled:
         """Schedule one message and return once it is fsynced on a majority. Errors as of the async twin."""
 
         async def work() -> Scheduled:
-            return await self._producer.schedule(
-                topic,
-                body,
-                due_ms=due_ms,
-                delay_ms=delay_ms,
-                delay_level=delay_level,
-                jitter_ms=jitter_ms,
-                tags=tags,
-                keys=keys,
-                properties=properties,
-                ordering_key=ordering_key,
-            )
+            return await self._producer.schedule(topic, body, **options)
 
         return self._thread.run(work())
 
@@ -77,14 +60,7 @@ class Producer:
         body: bytes = b"",
         *,
         on_done: Callable[[Scheduled | BaseException], None],
-        due_ms: int | None = None,
-        delay_ms: int | None = None,
-        delay_level: int | None = None,
-        jitter_ms: int = 0,
-        tags: Sequence[str] = (),
-        keys: Sequence[str] = (),
-        properties: Mapping[str, str] | None = None,
-        ordering_key: str = "",
+        **options: Unpack[MessageOptions],
     ) -> None:
         """Schedule one message without waiting.
 
@@ -92,6 +68,7 @@ class Producer:
         Blocks while ``waiting_messages_max`` messages wait for their answer (in
         a callback it raises Overloaded instead).
         """
+        check_options(options)
         if not self._room.acquire(blocking=not self._thread.inside):
             raise Overloaded("PRODUCER_FULL", "too many messages wait for their answer", {}, 10)
 
@@ -101,19 +78,7 @@ class Producer:
 
         def put() -> None:
             try:
-                self._producer.schedule_soon(
-                    topic,
-                    body,
-                    on_done=done,
-                    due_ms=due_ms,
-                    delay_ms=delay_ms,
-                    delay_level=delay_level,
-                    jitter_ms=jitter_ms,
-                    tags=tags,
-                    keys=keys,
-                    properties=properties,
-                    ordering_key=ordering_key,
-                )
+                self._producer.schedule_soon(topic, body, on_done=done, **options)
             except (TarryError, TypeError, ValueError) as error:
                 done(error)  # not raised: the caller has gone on
 
@@ -123,30 +88,10 @@ class Producer:
         self,
         topic: str,
         body: bytes = b"",
-        *,
-        due_ms: int | None = None,
-        delay_ms: int | None = None,
-        delay_level: int | None = None,
-        jitter_ms: int = 0,
-        tags: Sequence[str] = (),
-        keys: Sequence[str] = (),
-        properties: Mapping[str, str] | None = None,
-        ordering_key: str = "",
+        **options: Unpack[MessageOptions],
     ) -> None:
-        """Schedule one message and do not care: errors are only counted, in ``one_way_errors``."""
-        self.schedule_soon(
-            topic,
-            body,
-            on_done=self._one_way_done,
-            due_ms=due_ms,
-            delay_ms=delay_ms,
-            delay_level=delay_level,
-            jitter_ms=jitter_ms,
-            tags=tags,
-            keys=keys,
-            properties=properties,
-            ordering_key=ordering_key,
-        )
+        """Schedule one message without an answer: errors are only counted, in ``one_way_errors``."""
+        self.schedule_soon(topic, body, on_done=self._one_way_done, **options)
 
     def schedule_batch(
         self,

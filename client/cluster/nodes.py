@@ -1,10 +1,10 @@
-"""The nodes of the cluster as this client sees them: channels, who leads, whom to avoid.
+"""Nodes of the cluster as this client knows them: channels, the leader, nodes to avoid.
 
     find_leader: ask all ──► none leads: again 50 ms later ──► one says "I lead and may serve"
     redirected:  a node refused and named the leader
 
-Only a node's own word makes it the leader here: followers go on naming a dead
-leader until they elect another.
+A search accepts only a node that reports itself as leader with a lease: followers go on naming
+a dead leader until they elect another. A refused call accepts the leader that the refusal names.
 """
 
 from __future__ import annotations

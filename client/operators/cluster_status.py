@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tarry.proto import tarry_operator_pb2 as operator_pb
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+    from google.protobuf.message import Message
+
+Value = TypeVar("Value", bound="DataclassInstance")
+
+
+def _value(kind: type[Value], message: Message, **converted: Any) -> Value:
+    """Return a value with the fields of a message of the same names, except those given converted."""
+    names = {field.name for field in fields(kind)} - converted.keys()
+    return kind(**{name: getattr(message, name) for name in names}, **converted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,20 +68,7 @@ class TopicStatus:
     @classmethod
     def of(cls, topic: operator_pb.TopicStatus) -> TopicStatus:
         """Return the part of an answer."""
-        groups = tuple(
-            GroupStatus(g.group, g.floor, g.acked_above_floor, g.retrying, g.consumers, g.in_hand)
-            for g in topic.groups
-        )
-        return cls(
-            topic.topic,
-            topic.released,
-            topic.first_offset,
-            groups,
-            topic.pending,
-            topic.held_back,
-            topic.held_until_ms,
-            topic.misfires_dropped,
-        )
+        return _value(cls, topic, groups=tuple(_value(GroupStatus, group) for group in topic.groups))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,19 +89,6 @@ class LedgerStatus:
     last_segment: int
     """Number of the last that is closed; 0: none."""
 
-    @classmethod
-    def of(cls, ledger: operator_pb.LedgerStatus) -> LedgerStatus:
-        """Return the part of an answer."""
-        return cls(
-            ledger.enabled,
-            ledger.segments,
-            ledger.bytes,
-            ledger.dropped,
-            ledger.covered_index,
-            ledger.failure,
-            ledger.last_segment,
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class Hold:
@@ -117,7 +104,7 @@ class Hold:
     @classmethod
     def of(cls, hold: operator_pb.Hold) -> Hold:
         """Return the part of an answer."""
-        return cls(hold.cause, hold.held_us / 1000, hold.cpu_us / 1000, hold.at_ms)
+        return _value(cls, hold, held_ms=hold.held_us / 1000, cpu_ms=hold.cpu_us / 1000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,12 +123,12 @@ class TurnStatus:
     @classmethod
     def of(cls, turns: operator_pb.TurnStatus) -> TurnStatus:
         """Return the part of an answer."""
-        return cls(
-            Hold.of(turns.longest),
-            Hold.of(turns.busiest),
-            turns.over_20_ms,
-            turns.over_100_ms,
-            tuple(map(Hold.of, turns.causes)),
+        return _value(
+            cls,
+            turns,
+            longest=Hold.of(turns.longest),
+            busiest=Hold.of(turns.busiest),
+            causes=tuple(map(Hold.of, turns.causes)),
         )
 
 
@@ -182,29 +169,12 @@ class ClusterStatus:
     @classmethod
     def of(cls, response: operator_pb.ClusterStatusResponse) -> ClusterStatus:
         """Return the answer to one request."""
-        return cls(
-            node=response.node,
-            leader=response.leader,
-            term=response.term,
-            commit_index=response.commit_index,
-            applied_index=response.applied_index,
-            members=tuple(
-                Member(m.node, m.address, m.connected, m.match_index, m.clock_offset_ms)
-                for m in response.members
-            ),
-            pending=response.pending,
-            ready=response.ready,
-            frontier_ms=response.frontier_ms,
-            tick=response.tick,
-            local_index=response.local_index,
-            now_ms=response.now_ms,
+        return _value(
+            cls,
+            response,
+            members=tuple(_value(Member, member) for member in response.members),
             topics=tuple(map(TopicStatus.of, response.topics)),
-            version=response.version,
-            lease=response.lease,
             state_digest=response.state_digest.hex(),
-            damaged_found=response.damaged_found,
-            damaged_repaired=response.damaged_repaired,
-            damaged_left=response.damaged_left,
-            ledger=LedgerStatus.of(response.ledger),
+            ledger=_value(LedgerStatus, response.ledger),
             turns=TurnStatus.of(response.turns),
         )

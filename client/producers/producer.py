@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Unpack
 
 from numpy.typing import ArrayLike
 
@@ -25,6 +26,7 @@ from tarry.client.integers import whole
 from tarry.client.producers.accumulator import Gathered, Gathering
 from tarry.client.producers.batch import Batch, Time, batch_of, time_of
 from tarry.client.producers.completions import Callback, OneWay, Waiter, tell
+from tarry.client.producers.message_options import MessageOptions
 from tarry.client.producers.sequences import Sequences
 from tarry.client.producers.splitting import around, joined
 from tarry.client.receipts import receipts
@@ -63,44 +65,19 @@ class Producer:
         self,
         topic: str,
         body: bytes = b"",
-        *,
-        due_ms: int | None = None,
-        delay_ms: int | None = None,
-        delay_level: int | None = None,
-        jitter_ms: int = 0,
-        tags: Sequence[str] = (),
-        keys: Sequence[str] = (),
-        properties: Mapping[str, str] | None = None,
-        ordering_key: str = "",
+        **options: Unpack[MessageOptions],
     ) -> asyncio.Future[Scheduled]:
         """Schedule one message; await what is returned.
 
-        Give exactly one of ``due_ms`` (ms since the epoch, UTC), ``delay_ms``
-        (from the cluster's now) and ``delay_level`` (1 is the first of the
-        cluster's table). With ``jitter_ms`` it is due up to so much later, by
-        chance, so that what would be due at once is spread; never earlier. The
-        answer says when it is due. Messages scheduled in one turn of the event loop share
-        a request. Cancelling the future does not cancel the message.
-        Messages of one topic with one ``ordering_key`` are handed over one after
-        another, each once the one before is settled.
+        Give exactly one of ``due_ms``, ``delay_ms`` and ``delay_level``; the answer contains the
+        due time. Messages scheduled in one turn of the event loop share a request. Cancelling the
+        future does not cancel the message.
 
         Raises (when awaited) Refused, Overloaded, Unavailable or OutcomeUnknown;
         InvalidTime, Closed, and Overloaded for too many waiting, at once.
         """
         answer: asyncio.Future[Scheduled] = asyncio.get_running_loop().create_future()
-        self._put(
-            topic,
-            body,
-            due_ms,
-            delay_ms,
-            delay_level,
-            jitter_ms,
-            tags,
-            keys,
-            properties,
-            ordering_key,
-            answer,
-        )
+        self._put(topic, body, answer, **options)
         return answer
 
     def schedule_soon(
@@ -109,61 +86,20 @@ class Producer:
         body: bytes = b"",
         *,
         on_done: Callable[[Scheduled | BaseException], None],
-        due_ms: int | None = None,
-        delay_ms: int | None = None,
-        delay_level: int | None = None,
-        jitter_ms: int = 0,
-        tags: Sequence[str] = (),
-        keys: Sequence[str] = (),
-        properties: Mapping[str, str] | None = None,
-        ordering_key: str = "",
+        **options: Unpack[MessageOptions],
     ) -> None:
         """Schedule one message as ``schedule`` does; ``on_done`` is called with the answer or the error."""
-        waiter = Callback(on_done)
-        self._put(
-            topic,
-            body,
-            due_ms,
-            delay_ms,
-            delay_level,
-            jitter_ms,
-            tags,
-            keys,
-            properties,
-            ordering_key,
-            waiter,
-        )
+        self._put(topic, body, Callback(on_done), **options)
 
     def schedule_one_way(
         self,
         topic: str,
         body: bytes = b"",
-        *,
-        due_ms: int | None = None,
-        delay_ms: int | None = None,
-        delay_level: int | None = None,
-        jitter_ms: int = 0,
-        tags: Sequence[str] = (),
-        keys: Sequence[str] = (),
-        properties: Mapping[str, str] | None = None,
-        ordering_key: str = "",
+        **options: Unpack[MessageOptions],
     ) -> None:
-        """Schedule one message and do not care: errors are only counted, in ``one_way_errors``."""
-        waiter = self._one_way
+        """Schedule one message without an answer: errors are only counted, in ``one_way_errors``."""
         try:
-            self._put(
-                topic,
-                body,
-                due_ms,
-                delay_ms,
-                delay_level,
-                jitter_ms,
-                tags,
-                keys,
-                properties,
-                ordering_key,
-                waiter,
-            )
+            self._put(topic, body, self._one_way, **options)
         except Closed:
             raise
         except TarryError as error:
@@ -249,15 +185,16 @@ class Producer:
         self,
         topic: str,
         body: bytes,
-        due_ms: int | None,
-        delay_ms: int | None,
-        delay_level: int | None,
-        jitter_ms: int,
-        tags: Sequence[str],
-        keys: Sequence[str],
-        properties: Mapping[str, str] | None,
-        ordering_key: str,
         waiter: Waiter,
+        *,
+        due_ms: int | None = None,
+        delay_ms: int | None = None,
+        delay_level: int | None = None,
+        jitter_ms: int = 0,
+        tags: Sequence[str] = (),
+        keys: Sequence[str] = (),
+        properties: Mapping[str, str] | None = None,
+        ordering_key: str = "",
     ) -> None:
         self._check_open()
         if delay_ms is not None and due_ms is None and delay_level is None:

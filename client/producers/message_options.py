@@ -1,0 +1,30 @@
+"""Options of a single message."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypedDict
+
+
+class MessageOptions(TypedDict, total=False):
+    """When a message is due, and what it carries beside its body. Exactly one time is given."""
+
+    due_ms: int | None
+    """In milliseconds since the epoch, UTC."""
+    delay_ms: int | None
+    """From the cluster's current time."""
+    delay_level: int | None
+    """Entry of the cluster's table of delays; 1 is the first."""
+    jitter_ms: int
+    """Delay the message further by a random time of at most this; 0 is the default."""
+    tags: Sequence[str]
+    keys: Sequence[str]
+    properties: Mapping[str, str] | None
+    ordering_key: str
+    """Messages of a topic with the same key are delivered one after another, once the last is settled."""
+
+
+def check_options(options: MessageOptions) -> None:
+    """Raise TypeError for an option that no message has."""
+    for name in options.keys() - MessageOptions.__optional_keys__:
+        raise TypeError(f"schedule got an unexpected keyword argument {name!r}")
