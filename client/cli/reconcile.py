@@ -14,7 +14,7 @@ import typer
 from tarry.client.aio import Client
 from tarry.client.cli.options import OnCluster, on_cluster
 from tarry.client.cli.output import Output, cell, print_json, print_rows, words
-from tarry.client.cli.redrive_missing import Fate, Redriven, redrive
+from tarry.client.cli.redrive import Fate, Redriven, redrive
 from tarry.proto.extras import lacking
 
 BROKEN, UNUSABLE = 1, 3

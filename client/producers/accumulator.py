@@ -1,4 +1,4 @@
-"""Gathers single messages: what many tasks schedule in one turn of the loop leaves as one request.
+"""Accumulator of single messages: those scheduled in one turn of the event loop share a request.
 
 put ──► open, one for each way to name a time ──► sealed (full, or its turn came) ──► in flight
                  ▲ stays open while enough requests are in flight: the busier, the larger
@@ -19,8 +19,8 @@ from tarry.client.producers.completions import Waiter
 from tarry.client.settings import Settings
 
 
-class Gathered:
-    """Messages with one way to name their time, and who waits for each."""
+class SharedRequest:
+    """Messages that name their time in the same way, and the waiter of each."""
 
     __slots__ = (
         "jitters",
@@ -76,14 +76,16 @@ class Gathered:
         )
 
 
-class Gathering:
-    """Collects, seals, and starts ``send`` for what is sealed, a few at a time."""
+class Accumulator:
+    """Collects messages into requests, and starts ``send`` for full or due ones, a few at a time."""
 
-    def __init__(self, settings: Settings, send: Callable[[Gathered], Coroutine[Any, Any, None]]) -> None:
+    def __init__(
+        self, settings: Settings, send: Callable[[SharedRequest], Coroutine[Any, Any, None]]
+    ) -> None:
         self._settings = settings
         self._send = send
-        self._open: dict[Time, Gathered] = {}
-        self._sealed: deque[Gathered] = deque()
+        self._open: dict[Time, SharedRequest] = {}
+        self._sealed: deque[SharedRequest] = deque()
         self._in_flight: set[asyncio.Task[None]] = set()
         self._timer: asyncio.Handle | None = None
         self.waiting = 0
@@ -93,15 +95,15 @@ class Gathering:
         self, time: Time, topic: str, value: int, mask: int, jitter_ms: int, record: bytes, waiter: Waiter
     ) -> None:
         """Add one message; it leaves with the loop's next turn, or with the next free request."""
-        gathered = self._open.get(time)
-        if gathered is None:
-            gathered = self._open[time] = Gathered(time)
-        gathered.put(topic, value, mask, jitter_ms, record, waiter)
+        shared = self._open.get(time)
+        if shared is None:
+            shared = self._open[time] = SharedRequest(time)
+        shared.put(topic, value, mask, jitter_ms, record, waiter)
         self.waiting += 1
         settings = self._settings
         if (
-            len(gathered.records) >= settings.batch_messages_max
-            or gathered.record_bytes >= settings.batch_bytes_max
+            len(shared.records) >= settings.batch_messages_max
+            or shared.record_bytes >= settings.batch_bytes_max
         ):
             self._sealed.append(self._open.pop(time))
         if self._timer is None:
@@ -129,19 +131,20 @@ class Gathering:
                 self._open.clear()
                 if not self._sealed:
                     return
-            gathered = self._sealed.popleft()
-            task = asyncio.create_task(self._send(gathered))
+            shared = self._sealed.popleft()
+            task = asyncio.create_task(self._send(shared))
             self._in_flight.add(task)
-            task.add_done_callback(partial(self._ended, gathered))
+            task.add_done_callback(partial(self._ended, shared))
 
-    def _ended(self, gathered: Gathered, task: asyncio.Task[None]) -> None:
+    def _ended(self, shared: SharedRequest, task: asyncio.Task[None]) -> None:
         self._in_flight.discard(task)
-        self.waiting -= len(gathered.records)
+        self.waiting -= len(shared.records)
         self._start()
         fault = None if task.cancelled() else task.exception()
         if fault is not None:
-            # `send` tells of every TarryError; this is a fault of the program: nobody may hang on it.
-            for waiter in gathered.waiters:
+            # `send` passes on every TarryError. Any other exception is a fault of the program,
+            # from which no waiter may hang.
+            for waiter in shared.waiters:
                 if not waiter.done():
                     waiter.set_exception(fault)
             raise fault

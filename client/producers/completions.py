@@ -1,4 +1,4 @@
-"""Who is told what became of one message: a future, a callback, or the counter of one-way errors."""
+"""Receivers of the outcome of one message: a future, a callback, or a counter of one-way errors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tarry.client.results import Scheduled
 
 
 class Waiter(Protocol):
-    """What asyncio.Future has of it is enough."""
+    """Receiver of one outcome; an asyncio.Future is one."""
 
     def done(self) -> bool: ...
     def set_result(self, result: Scheduled, /) -> None: ...
@@ -54,8 +54,8 @@ class OneWay:
         self.last_error = exception
 
 
-def tell(waiters: Iterable[Waiter], error: TarryError) -> None:
-    """Tell all of an error: each its own copy, for one exception raised in many tasks mixes tracebacks."""
+def fail(waiters: Iterable[Waiter], error: TarryError) -> None:
+    """Give each waiter a copy of an error: one exception raised in many tasks mixes tracebacks."""
     for waiter in waiters:
         if not waiter.done():
             waiter.set_exception(type(error)(error.reason, error.text, error.facts, error.retry_ms))

@@ -23,12 +23,12 @@ from tarry.client.errors import (
     TarryError,
 )
 from tarry.client.integers import whole
-from tarry.client.producers.accumulator import Gathered, Gathering
+from tarry.client.producers.accumulator import Accumulator, SharedRequest
 from tarry.client.producers.batch import Batch, Time, batch_of, time_of
-from tarry.client.producers.completions import Callback, OneWay, Waiter, tell
+from tarry.client.producers.batch_split import joined, parts_around
+from tarry.client.producers.completions import Callback, OneWay, Waiter, fail
 from tarry.client.producers.message_options import MessageOptions
 from tarry.client.producers.sequences import Sequences
-from tarry.client.producers.splitting import around, joined
 from tarry.client.receipts import receipts
 from tarry.client.records import record
 from tarry.client.results import CancelOutcome, Scheduled, ScheduledBatch, StoredMessage, rows_of
@@ -47,7 +47,7 @@ class Producer:
         self._settings = nodes.settings
         self._calls = Calls(nodes)
         self._sequences = Sequences(nodes.settings.in_flight_max)
-        self._gathering = Gathering(nodes.settings, self._send_gathered)
+        self._accumulator = Accumulator(nodes.settings, self._send_shared)
         self._one_way = OneWay()
         self._closed = False
 
@@ -161,7 +161,7 @@ class Producer:
 
     async def flush(self) -> None:
         """Return when every single message given so far has its answer."""
-        await self._gathering.drain()
+        await self._accumulator.drain()
 
     async def close(self) -> None:
         """Take no more, and return when what was given has its answer."""
@@ -210,12 +210,14 @@ class Producer:
         if not isinstance(topic, str) or not isinstance(body, bytes | bytearray | memoryview):
             raise TypeError("topic must be a str and body bytes")
         topic.encode()  # raises here, not in a request shared with others
-        if self._gathering.waiting >= self._settings.waiting_messages_max:
+        if self._accumulator.waiting >= self._settings.waiting_messages_max:
             raise Overloaded(
-                "PRODUCER_FULL", f"{self._gathering.waiting} messages wait for their answer", {}, 10
+                "PRODUCER_FULL", f"{self._accumulator.waiting} messages wait for their answer", {}, 10
             )
         serialized = record(bytes(body), tags, keys, properties, ordering_key)
-        self._gathering.put(time, topic, value, tag_mask(tags) if tags else 0, jitter_ms, serialized, waiter)
+        self._accumulator.put(
+            time, topic, value, tag_mask(tags) if tags else 0, jitter_ms, serialized, waiter
+        )
 
     async def _send(self, batch: Batch) -> producer_pb.ScheduleBatchResponse:
         sequence = await self._sequences.take()
@@ -233,25 +235,25 @@ class Producer:
     async def _send_piece(self, batch: Batch, start: int, stop: int) -> ScheduledBatch:
         return ScheduledBatch.of(await self._send(batch.part(start, stop)))
 
-    async def _send_gathered(self, gathered: Gathered) -> None:
-        await self._send_to_waiters(gathered.batch(), gathered.waiters)
+    async def _send_shared(self, shared: SharedRequest) -> None:
+        await self._send_to_waiters(shared.batch(), shared.waiters)
 
     async def _send_to_waiters(self, batch: Batch, waiters: list[Waiter]) -> None:
         try:
             response = await self._send(batch)
         except Refused as error:
             if len(batch) == 1:
-                tell(waiters, error)
+                fail(waiters, error)
                 return
             # These messages share a request by chance: the bad one must not take the others with it.
             await asyncio.gather(
                 *(
                     self._send_to_waiters(batch.part(start, stop), waiters[start:stop])
-                    for start, stop in around(error, len(batch))
+                    for start, stop in parts_around(error, len(batch))
                 )
             )
         except TarryError as error:
-            tell(waiters, error)
+            fail(waiters, error)
         else:
             for waiter, scheduled in zip(waiters, rows_of(response), strict=True):
                 if not waiter.done():

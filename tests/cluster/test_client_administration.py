@@ -12,9 +12,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from tarry.client.aio import AckOutcome, Client, Message, connect
-from tarry.client.cli import redrive_missing
+from tarry.client.cli import redrive
 from tarry.client.cli.main import app
-from tarry.client.cli.redrive_missing import Fate
+from tarry.client.cli.redrive import Fate
 from tarry.client.consumers.consumer import Consumer
 from tarry.client.errors import InvalidSetting, NotFound
 from tarry.client.local.cluster import LocalCluster
@@ -242,7 +242,7 @@ def test_what_is_not_there_is_refused_and_what_makes_no_sense_is_wrong_usage(
     assert result.exit_code == code, result.output
 
 
-async def made_up_for(client: Client, out: Path, lost: Message) -> redrive_missing.Redriven:
+async def made_up_for(client: Client, out: Path, lost: Message) -> redrive.Redriven:
     """Say what a redrive of a reconciliation makes of one missing message."""
     name = MessageId.parse(lost.id)
     row = {"topic": lost.topic, "groups": ["g"], "check": "missing", "shard": name.shard}
@@ -250,7 +250,7 @@ async def made_up_for(client: Client, out: Path, lost: Message) -> redrive_missi
     (out / "missing" / "_SUCCESS").touch()
     row |= {"hour": name.hour, "global_index": name.global_index}
     (out / "missing" / "part-0.json").write_text(json.dumps(row))
-    (one,) = [one async for one in redrive_missing.redrive(client, out, dry_run=False)]
+    (one,) = [one async for one in redrive.redrive(client, out, dry_run=False)]
     return one
 
 

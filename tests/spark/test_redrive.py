@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tarry.client.aio import connect
-from tarry.client.cli.redrive_missing import REDRIVEN_FROM, Fate, missing, redrive
+from tarry.client.cli.redrive import REDRIVEN_FROM, Fate, missing, redrive
 from tarry.client.local.cluster import LocalCluster
 from tarry.proto.ledger.segment import closed
 from tarry.proto.message_id import MessageId

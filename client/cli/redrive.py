@@ -1,4 +1,4 @@
-"""Scheduling once more what a reconciliation found missing. See ``tarry reconcile --redrive``."""
+"""Redrive of the messages that a reconciliation found missing: ``tarry reconcile --redrive``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ REDRIVEN_FROM: Final = "redriven_from"
 
 
 class Fate(StrEnum):
-    """What became of a missing message."""
+    """Outcome for a missing message."""
 
     REDRIVEN = "redriven"
     """A copy is scheduled, for all groups of its topic; with a dry run: it would be."""
@@ -50,7 +50,7 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Redriven:
-    """What was done about one."""
+    """A missing message, its fate, and the id of its copy."""
 
     missing: Missing
     fate: Fate
@@ -58,9 +58,9 @@ class Redriven:
 
 
 def missing(out: Path) -> Iterator[Missing]:
-    """Yield what the reconciliation in a folder found missing, never more in memory than one.
+    """Yield the missing messages that a reconciliation wrote to a folder, one in memory at a time.
 
-    Raises FileNotFoundError where there is none.
+    Raises FileNotFoundError without a finished reconciliation.
     """
     parts = sorted((out / "missing").glob("part-*.json"))
     if not (out / "missing" / "_SUCCESS").exists():
@@ -74,7 +74,7 @@ def missing(out: Path) -> Iterator[Missing]:
 
 
 async def redrive(client: Client, out: Path, *, dry_run: bool) -> AsyncIterator[Redriven]:
-    """Schedule each missing message once more, due now; yield what became of each.
+    """Schedule each missing message once more, due now; yield the outcome of each.
 
     What is done stands in ``redriven.jsonl`` beside the tables and is not done again; after a crash in
     between, up to AT_ONCE messages can be. A message that is past due and still pending is cancelled

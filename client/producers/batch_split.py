@@ -1,4 +1,4 @@
-"""A request in pieces: cut around what was refused, answers joined."""
+"""Division of a refused batch into parts, and union of the answers to parts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tarry.client.errors import OutcomeUnknown, PartlyScheduled, Refused, TarryE
 from tarry.client.results import ScheduledBatch
 
 
-def around(error: Refused, count: int) -> list[tuple[int, int]]:
+def parts_around(error: Refused, count: int) -> list[tuple[int, int]]:
     """Return the parts in which to send a refused batch again: halves, and the bad message alone if named."""
     named = error.facts.get("position", "")
     bad = int(named) if named.isdecimal() and int(named) < count else 0
@@ -18,6 +18,10 @@ def around(error: Refused, count: int) -> list[tuple[int, int]]:
 
 
 def joined(starts: list[int], pieces: Sequence[ScheduledBatch | BaseException]) -> ScheduledBatch:
+    """Return the union of the answers to parts of one batch that begin at ``starts``.
+
+    Raises PartlyScheduled where some parts failed, and the first error where no message was scheduled.
+    """
     taken = [piece for piece in pieces if isinstance(piece, ScheduledBatch)]
     if len(taken) == len(pieces):
         return ScheduledBatch.joined(taken)
