@@ -21,7 +21,7 @@ from tarry.node.config import NodeConfig
 from tarry.node.edge import connection_limits, request_bytes
 from tarry.node.edge.auth import Authorizer, unknown_node
 from tarry.node.edge.call_admission import Entrance
-from tarry.node.edge.forwarding import Forwarding
+from tarry.node.edge.forwarder import Forwarder
 from tarry.node.edge.leader_calls import LeaderCalls
 from tarry.node.edge.measured_calls import Measured
 from tarry.node.edge.peer_auth import Peers, peer_gate, tell_strangers
@@ -35,7 +35,7 @@ from tarry.node.services.consumer import ConsumerService
 from tarry.node.services.operator import OperatorService
 from tarry.node.services.producer import ProducerService
 from tarry.node.services.schedule_request import Intake
-from tarry.node.services.subscribing import Joining
+from tarry.node.services.subscriptions import Subscriptions
 from tarry.proto.files import make_folder
 from tarry.proto.ledger.parquet import close_apart
 from tarry.proto.reasons import Reason
@@ -109,7 +109,7 @@ class Node:
         self.driver, self.leadership = core.driver, core.leadership
         self._settings = settings
         options = channel_options(settings)
-        self._forwarding = Forwarding(channel_credentials(config.tls), options, config.dial)
+        self._forwarder = Forwarder(channel_credentials(config.tls), options, config.dial)
         self._health = HealthServicer()
         self._server = self._make_server()
         self._stopping = asyncio.Event()
@@ -117,7 +117,7 @@ class Node:
     async def run(self) -> None:
         """Serve until ``stop``; raises what must end the process."""
         config, damage, failures = self.config, self._core.damage, Failures()
-        records = PeerRecords(self._forwarding, config.cluster, config.node, config.peer_token)
+        records = PeerRecords(self._forwarder, config.cluster, config.node, config.peer_token)
         host, _, port = (config.peer_listen or config.listen).rpartition(":")
         try:
             await self._transport.listen(host.strip("[]"), int(port) if config.peer_listen else 0)
@@ -165,7 +165,7 @@ class Node:
             self.leadership.serves,
             self.leadership.not_leader,
             self.leadership.wait.until_led,
-            self._forwarding,
+            self._forwarder,
             self.leadership.stop_for,
         )
         producer = ProducerService(
@@ -181,7 +181,7 @@ class Node:
             holds=core.holds,
         )
         leadership = self.leadership
-        joining = Joining(
+        subscriptions = Subscriptions(
             config,
             self.driver,
             authorizer,
@@ -190,7 +190,7 @@ class Node:
             lambda: self.machine.queues,
         )
         consumer = ConsumerService(
-            config, joining, lambda: leadership.delivery, leadership.not_leader, calls, core.holds
+            config, subscriptions, lambda: leadership.delivery, leadership.not_leader, calls, core.holds
         )
         operator = OperatorService(
             self.machine,
@@ -263,7 +263,7 @@ class Node:
         await asyncio.wait(others)
         if not consensus.done():
             await consensus
-        await self._forwarding.close()
+        await self._forwarder.close()
         failed = any(not task.cancelled() and task.exception() is not None for task in tasks)
         await self._core.checkpoints.close(write=not failed)
         await self._core.ledger.close()
@@ -274,7 +274,7 @@ class Node:
     async def _rejoin(self) -> None:
         """Become a member again after the data was lost; then nothing more."""
         if phase(self.config.data) is Phase.JOINING:
-            await Rejoining(self.config, self._forwarding).join()
+            await Rejoining(self.config, self._forwarder).join()
         await asyncio.Event().wait()
 
     def _is_peer(self, node: str) -> bool:

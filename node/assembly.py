@@ -139,7 +139,7 @@ class Core:
 
     def _take_in(self, payload: bytes) -> None:
         state = log_pb.DispatchState.FromString(payload)
-        self.leadership.hear(state)
+        self.leadership.receive_dispatch_state(state)
         self._watch_clock()
         if state.now_ms:
             self.time.adopt(state.now_ms)

@@ -50,7 +50,7 @@ class _Section(BaseModel):
 
 
 class Limits(_Section):
-    """What a request may ask for. Every refusal names the limit that it hit."""
+    """Limits of a request. Every refusal names the limit that it hit."""
 
     topic_chars_max: Count = 200
     group_chars_max: Count = 100
@@ -88,7 +88,7 @@ class Limits(_Section):
 
 
 class Delivery(_Section):
-    """Leases, retries and the hand-over."""
+    """Leases, retries and deliveries."""
 
     lease_ms: Count = 30_000
     lease_ms_min: Count = 100
@@ -99,7 +99,7 @@ class Delivery(_Section):
     resume_ms: Count = 1_000  # after a crash, for consumers to come back before others get what they may have
     in_hand_bytes_max: Count = 64 << 20  # of one consumer
     reserved_messages_max: Count = 8_192  # of a group and queue: what the crash of a leader may repeat
-    batch_messages_max: Count = 1_000  # handed over in one response
+    batch_messages_max: Count = 1_000  # delivered in one response
     batch_bytes_max: Count = 1 << 20
 
 
@@ -126,7 +126,7 @@ class Dispatch(_Section):
 
 
 class LedgerSettings(_Section):
-    """What the node writes down of all that it did, for the Spark job."""
+    """Ledger of the node's events, for the Spark job."""
 
     enabled: bool = True
     folder: Path | None = None  # none: ledger in the data folder
@@ -162,7 +162,7 @@ class Consensus(_Section):
 
 
 class Connections(_Section):
-    """What callers may hold of a node before it knows them, and each at most."""
+    """Bounds on what callers hold of a node, before it knows them and after."""
 
     connections_max: Count = (
         10_000  # of clients and nodes; never more than half of the files that may be open

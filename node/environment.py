@@ -18,7 +18,7 @@ OTHERS: Final = frozenset(
 SECRET: Final = "TARRY_TOKEN"
 """In a name that begins so, and is none, what follows may be a token."""
 _KUBERNETES: Final = re.compile(r"_(SERVICE_(HOST|PORT)|PORT)(_|$)")
-"""What it tells every container of a Service whose name begins with tarry."""
+"""Names of variables that Kubernetes sets in every container of a Service whose name begins with tarry."""
 
 
 def check(names: Iterable[str], fields: Iterable[str]) -> None:

@@ -3,7 +3,7 @@
 Those of a call end the call alone, and are written to the log: its caller may be gone.
 
 asyncio only logs them, and what the failed code was about to do is left half done: messages taken from a
-feed and not handed over, say.
+feed and not delivered, say.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class CallErrors:
 
 
 class Failures:
-    """What an event loop tells of errors that nobody awaits."""
+    """Errors that nobody awaits, as the event loop reports them."""
 
     def __init__(self) -> None:
         """Become the handler of the running event loop."""

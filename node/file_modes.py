@@ -1,4 +1,4 @@
-"""What a node writes is for its own user alone: messages, the log, checkpoints, the ledger."""
+"""Modes of a node's files: messages, log, checkpoints and ledger are for its own user alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is told of turns of the event loop that took too long: in the log, and in a node's status."""
+"""Reports of turns of the event loop that took too long, in the log and in a node's status."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ import structlog
 from tarry.node.app import Node
 from tarry.node.clock import precise_loop
 from tarry.node.config import NodeConfig
-from tarry.node.edge.forwarding import Forwarding
+from tarry.node.edge.forwarder import Forwarder
 from tarry.node.edge.tls import channel_credentials
 from tarry.node.file_modes import keep_private
 from tarry.node.loop_watchdog import Collections, LongHolds
@@ -166,22 +166,22 @@ async def _stop(node: Node, stopping: asyncio.Event) -> None:
     node.stop()
 
 
-async def _leave(config: NodeConfig, forwarding: Forwarding) -> None:
-    await Rejoining(config, forwarding).leave()
+async def _leave(config: NodeConfig, forwarder: Forwarder) -> None:
+    await Rejoining(config, forwarder).leave()
 
 
-async def _replace_state(config: NodeConfig, forwarding: Forwarding) -> None:
-    await StateReplacement(config, forwarding).run()
+async def _replace_state(config: NodeConfig, forwarder: Forwarder) -> None:
+    await StateReplacement(config, forwarder).run()
 
 
 async def _until_stopped(
     config: NodeConfig,
     stopping: asyncio.Event,
-    do: Callable[[NodeConfig, Forwarding], Coroutine[Any, Any, None]],
+    do: Callable[[NodeConfig, Forwarder], Coroutine[Any, Any, None]],
 ) -> bool:
     """Return whether something that has to be done before the node runs ended before it was told to stop."""
-    forwarding = Forwarding(channel_credentials(config.tls), ANY_SIZE, config.dial)
-    doing = asyncio.ensure_future(do(config, forwarding))
+    forwarder = Forwarder(channel_credentials(config.tls), ANY_SIZE, config.dial)
+    doing = asyncio.ensure_future(do(config, forwarder))
     told = asyncio.ensure_future(stopping.wait())
     try:
         await asyncio.wait((doing, told), return_when=asyncio.FIRST_COMPLETED)
@@ -192,4 +192,4 @@ async def _until_stopped(
         doing.cancel()
         told.cancel()
         await asyncio.wait((doing, told))
-        await forwarding.close()
+        await forwarder.close()

@@ -45,7 +45,7 @@ class ClusterTime:
         """Return the latest that the clocks may show, in whole ms: what a delay is counted from.
 
         A node whose own clock is wrong knows the time by the others' alone, and too early by as much as a
-        message travels; the next leader may know better, and would hand over that much too soon.
+        message travels; the next leader may know better, and would deliver that much too soon.
         """
         latest = self._monotonic_ms() + self._anchor_ms + self._behind_ms
         return max(self.now_ms(), math.ceil(latest))

@@ -52,9 +52,9 @@ class ClockGuard:
             log.warning("clock is wrong", offset_ms=offset_ms, limit_ms=limit_ms)
         self._wrong_s += LOOK_S
         if self._wrong_s * 1_000 >= self._config.clock_wrong_ms_max and self._driver.may_serve():
-            await self._hand_over(offset_ms)
+            await self._transfer_leadership(offset_ms)
 
-    async def _hand_over(self, offset_ms: int) -> None:
+    async def _transfer_leadership(self, offset_ms: int) -> None:
         target = trusted(self._driver.status().peers, offset_ms, self._config.clock_offset_ms_max)
         if target is None:
             return
@@ -63,7 +63,7 @@ class ClockGuard:
         except TransferRefused as refused:
             log.warning("leadership stays though the clock is wrong", why=str(refused))
         else:
-            log.warning("leadership handed over: the clock is wrong", target=target, offset_ms=offset_ms)
+            log.warning("leadership transferred: the clock is wrong", target=target, offset_ms=offset_ms)
 
 
 def trusted(peers: Mapping[str, PeerStatus], offset_ms: int, limit_ms: int) -> str | None:

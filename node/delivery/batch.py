@@ -1,4 +1,4 @@
-"""The hand-over: due units become one columnar response, the stored records as they are."""
+"""Responses to consumers: due units become one columnar response, the stored records as they are."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from tarry.wheel.state import HOUR_MS
 Read: TypeAlias = Callable[[NDArray[np.uint32], NDArray[np.uint32]], Sequence[bytes | None]]
 
 
-class HandoverBatch(NamedTuple):
-    """What goes to one consumer at once; columns of shape (n,)."""
+class DeliveryBatch(NamedTuple):
+    """One response's deliveries to one consumer; columns of shape (n,)."""
 
     shard: int
     queue: int
@@ -57,7 +57,7 @@ def belongs(
 
 def build(
     shard: int, queue: ReadyQueue, units: NDArray[np.void], read: Read, tags: frozenset[str]
-) -> HandoverBatch:
+) -> DeliveryBatch:
     """Read the records of the units; leave out what is damaged or does not match the tags."""
     hour, global_index = units["hour"], units["global_index"]
     records = read(hour, global_index)
@@ -83,7 +83,7 @@ def build(
             units[matches], hour[matches], global_index[matches], attempt[matches],
         )  # fmt: skip
         sound = [record for record, match in zip(sound, matches.tolist(), strict=True) if match]
-    return HandoverBatch(
+    return DeliveryBatch(
         shard,
         queue.queue,
         units,
@@ -103,7 +103,7 @@ def within(ends: NDArray[np.int64], bytes_max: int) -> int:
     return min(len(ends), max(1, int(np.searchsorted(ends, bytes_max, side="right"))))
 
 
-def serialize(batch: HandoverBatch, topic: str, stamp: consumer_pb.DispatchStamp) -> bytes:
+def serialize(batch: DeliveryBatch, topic: str, stamp: consumer_pb.DispatchStamp) -> bytes:
     """Return the batch as a serialized ConsumeResponse."""
     (duplicates,) = batch.units["maybe_duplicate"].nonzero()
     columns = log_pb.DeliveriesColumns(

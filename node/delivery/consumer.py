@@ -33,7 +33,7 @@ class Consumer:
     """While a response waits for the one before to be written, nothing more is sent: what becomes due
     goes together with the next."""
     polls: bool = False
-    """It takes what is due once and goes again: it never comes back to say what it has in hand."""
+    """It takes what is due once and goes again: it never comes back to say what is in flight to it."""
     outgoing_bytes: int = 0
     ended: Refusal | None = None
     _outgoing: deque[bytes] = field(default_factory=deque)
@@ -109,7 +109,7 @@ class Consumer:
 
 
 class PolledFilter:
-    """What a group's callers filter by: between two calls nobody is attached, and the filter still counts."""
+    """Filter of a group's callers: it counts between two calls too, while nobody is attached."""
 
     def __init__(self, lease_ms: int) -> None:
         self._lease_ms = lease_ms
@@ -123,9 +123,9 @@ class PolledFilter:
         elif consumer.tags != self._tags:
             self._tags = None
 
-    def differs(self, consumer: Consumer, now_ms: int, *, in_hand: bool) -> Refusal | None:
-        """Return why the consumer cannot join: another filter is in use, or messages are in hand under it."""
-        if self._tags is None or self._tags == consumer.tags or not (in_hand or now_ms < self._until_ms):
+    def differs(self, consumer: Consumer, now_ms: int, *, in_flight: bool) -> Refusal | None:
+        """Return why the consumer cannot join: another filter is in use, or has messages in flight."""
+        if self._tags is None or self._tags == consumer.tags or not (in_flight or now_ms < self._until_ms):
             return None
         text = (
             f"the group was received from with the tags {sorted(self._tags)}: ask for the same, use another "

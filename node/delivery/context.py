@@ -1,4 +1,4 @@
-"""What the deliveries of all groups share: parts of the node, and callbacks of the leadership."""
+"""Context that the deliveries of all groups share: parts of the node, and callbacks of the leadership."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Spawn: TypeAlias = Callable[[Coroutine[Any, Any, None]], None]
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What delivery stands on."""
+    """Parts and callbacks that delivery needs."""
 
     config: NodeConfig
     machine: Machine

@@ -6,21 +6,21 @@ from collections.abc import Iterable
 from typing import Final
 
 from tarry.node.delivery.context import Context
-from tarry.node.delivery.failover_cursors import LEASES_TOLD_MAX
+from tarry.node.delivery.failover_cursors import LEASES_NAMED_MAX
 from tarry.node.delivery.group import GroupDelivery
 from tarry.node.delivery.inherited import Inherited
 from tarry.proto.reasons import Reason
 from tarry.replication.state_machine.refusal import Refusal
 
-GROUPS_TOLD_MAX: Final = 500
-"""Whose cursors a heartbeat has anew, at some 0.015 ms each; others that have changed wait for the next."""
+GROUPS_SERIALIZED_MAX: Final = 500
+"""Changed groups whose cursors a heartbeat has anew, at some 0.015 ms each; others wait for the next."""
 
 CLOSE_LOOK_MS: Final = 1_000
-"""How often to look for groups that nobody uses any more."""
+"""Interval of the search for groups that nobody uses any more."""
 
 
 class Delivery:
-    """Hands released messages to consumers; made anew for each leadership."""
+    """Delivers released messages to consumers; made anew for each leadership."""
 
     def __init__(self, context: Context, term: int, inherited: Inherited) -> None:
         self.term = term
@@ -29,12 +29,12 @@ class Delivery:
         self._begun_ms = self._closes_at_ms = context.time.now_ms()
         self._groups: dict[tuple[str, str], GroupDelivery] = {}
         self._by_queue: dict[int, dict[GroupDelivery, None]] = {}  # in the order of their opening
-        self._changed: dict[GroupDelivery, None] = {}  # since they were told, in the order of their changes
-        self._reserves = True  # the heartbeat before reserved what may be handed over
+        self._changed: dict[GroupDelivery, None] = {}  # since they were sent, in the order of their changes
+        self._reserves = True  # the heartbeat before reserved what may be delivered
 
     @property
     def consumers(self) -> int:
-        """How many consumer streams are open."""
+        """Number of open consumer streams."""
         return sum(len(group.consumers) for group in self._groups.values())
 
     def now_ms(self) -> int:
@@ -58,7 +58,7 @@ class Delivery:
                 self._by_queue.setdefault(number, {})[known] = None
                 self._inherited.forget((group, number))
             self._groups[topic, group] = known
-            known.tell(None, self._leases_max())  # what was inherited; the next heartbeat reserves
+            known.serialize_cursors(None, self._leases_max())  # inherited; the next heartbeat reserves
             self._note_change(known)
             self._context.beat()
         return known
@@ -76,7 +76,7 @@ class Delivery:
         return self._groups.get((topic, group))
 
     def released(self, queues: Iterable[int]) -> None:
-        """Hand over what is due of what was just released to these queues."""
+        """Deliver what is due of what was just released to these queues."""
         for queue in queues:
             for group in self._by_queue.get(queue, ()):
                 group.pump()
@@ -105,35 +105,36 @@ class Delivery:
             del self._by_queue[number][group]
 
     def pump(self) -> None:
-        """Hand over whatever is due, to every group."""
+        """Deliver whatever is due, to every group."""
         for group in self._groups.values():
             group.pump()
 
-    def told(self, sent_s: float | None) -> bytes:
+    def cursors(self, sent_s: float | None) -> bytes:
         """Return the cursors of all groups, a part of a serialized DispatchState, for a heartbeat sent then.
 
-        None: nothing more is delivered. Of the groups that have changed, ``GROUPS_TOLD_MAX`` are told anew,
-        in the order of their changes; the others are repeated as they were told before, which reserved what
-        they have delivered since. Where it did not, as with no other voter, they are told anew nevertheless.
+        None: nothing more is delivered. Of the groups that have changed, ``GROUPS_SERIALIZED_MAX`` are
+        serialized anew, in the order of their changes; the others are repeated as they were sent before,
+        which reserved what they have delivered since. Where it did not, as with no other voter, they are
+        serialized anew nevertheless.
         """
         if self._reserves != (sent_s is not None):
             self._reserves = sent_s is not None
             self._changed.update(dict.fromkeys(self._groups.values()))
-        told, leases_max = 0, self._leases_max()
+        serialized, leases_max = 0, self._leases_max()
         for group in list(self._changed):
-            if told < GROUPS_TOLD_MAX or not group.is_covered():
-                group.tell(sent_s, leases_max)
+            if serialized < GROUPS_SERIALIZED_MAX or not group.is_covered():
+                group.serialize_cursors(sent_s, leases_max)
                 del self._changed[group]
-                told += 1
+                serialized += 1
         if self._changed:
             self._context.stir()
-        return b"".join((self._inherited.told(), *(group.told for group in self._groups.values())))
+        return b"".join((self._inherited.cursors(), *(group.cursors for group in self._groups.values())))
 
     def _note_change(self, group: GroupDelivery) -> None:
         self._changed[group] = None
 
     def _leases_max(self) -> int:
-        return LEASES_TOLD_MAX // max(1, len(self._groups))
+        return LEASES_NAMED_MAX // max(1, len(self._groups))
 
     def end(self, refusal: Refusal) -> None:
         """End all consumer streams: leadership is gone, or the node stops."""

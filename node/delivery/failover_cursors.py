@@ -1,6 +1,6 @@
 """Inheritance: what a leader tells the next one of a group's feeds, and what that one makes of it.
 
-below the cursor ─► may be in hand: held until its consumers are back, or for the default lease
+below the cursor ─► may be in flight: held until its consumers are back, or for the default lease
 leases of consumers without a stream, who never come back and say ─► go on as they are
 """
 
@@ -17,8 +17,8 @@ from tarry.node.delivery.feed import Feed
 from tarry.node.delivery.leases import Leases
 from tarry.proto import tarry_log_pb2 as log_pb
 
-LEASES_TOLD_MAX: Final = 1_024
-"""Messages in the hands of consumers without a stream that a heartbeat names, shared by the groups; others
+LEASES_NAMED_MAX: Final = 1_024
+"""Messages in flight to consumers without a stream that a heartbeat names, shared by the groups; others
 are held like what streams have."""
 
 
@@ -34,13 +34,13 @@ def cursors(
 
     Args:
         streams: the consumers that have a stream, or may come back to one.
-        limits: offset by queue, below which messages may be handed over.
+        limits: offset by queue, below which messages may be delivered.
         room: how many messages to name at most as leased by others.
     """
-    told: dict[int, list[log_pb.Lease]] = {}
+    named: dict[int, list[log_pb.Lease]] = {}
     rest: set[str] = set()
-    if any(feed.hands.keys() - set(streams) for feed in feeds.values()):
-        told, rest = _told(leases, streams, room)
+    if any(feed.in_flight.keys() - set(streams) for feed in feeds.values()):
+        named, rest = _leases_named(leases, streams, room)
     return [
         log_pb.Cursor(
             group=group,
@@ -48,7 +48,7 @@ def cursors(
             offset=feed.cursor,
             consumers=sorted(rest.union(streams)),
             doubtful=max(feed.doubtful, limits.get(number, 0)),
-            leases=told.get(number),
+            leases=named.get(number),
         )
         for number, feed in feeds.items()
     ]
@@ -56,13 +56,13 @@ def cursors(
 
 def limits(feeds: Mapping[int, Feed], sent_s: float | None, now_ms: int, most: int) -> dict[int, int]:
     """Return what a heartbeat sent then reserves, by queue: ``most`` above what is needed; None: nothing."""
-    said = {}
+    reserved = {}
     for number, feed in feeds.items():
         if sent_s is None:
-            feed.reserve.revoke()
+            feed.reservation.revoke()
         else:
-            said[number] = feed.reserve.say(sent_s, feed.needs(now_ms) + most)
-    return said
+            reserved[number] = feed.reservation.extend(sent_s, feed.needs(now_ms) + most)
+    return reserved
 
 
 def take_over(feed: Feed, leases: Leases, cursor: log_pb.Cursor, until_ms: int) -> None:
@@ -76,10 +76,10 @@ def take_over(feed: Feed, leases: Leases, cursor: log_pb.Cursor, until_ms: int) 
                 leases.add(feed, kept)
 
 
-def _told(
+def _leases_named(
     leases: Leases, streams: Collection[str], room: int
 ) -> tuple[dict[int, list[log_pb.Lease]], set[str]]:
-    """Return the leases of consumers without a stream, by queue, and who has more of them than told."""
+    """Return the leases of consumers without a stream, by queue, and who has more of them than named."""
     rest: set[str] = set()
     parts: defaultdict[tuple[int, str], list[tuple[int, NDArray[np.uint64]]]] = defaultdict(list)
     for feed, batch in leases:
@@ -90,14 +90,14 @@ def _told(
             continue
         room -= batch.left
         parts[feed.queue.queue, batch.consumer].append((batch.until_ms, feed.left_of(batch)))
-    told: defaultdict[int, list[log_pb.Lease]] = defaultdict(list)
+    named: defaultdict[int, list[log_pb.Lease]] = defaultdict(list)
     for (queue, consumer), some in parts.items():
         ends = np.repeat([until_ms for until_ms, _ in some], [len(offsets) for _, offsets in some])
-        told[queue].append(
+        named[queue].append(
             log_pb.Lease(
                 consumer=consumer,
                 offset=np.concatenate([offsets for _, offsets in some]).astype("<u8").tobytes(),
                 until_ms=ends.astype("<i8").tobytes(),
             )
         )
-    return told, rest
+    return named, rest

@@ -1,11 +1,11 @@
-"""Feed: one group on one queue, at the leader. What waits, what is in whose hands.
+"""Feed of one group on one queue, at the leader: messages that wait, are in flight or are held.
 
-    queue ──load──► waiting, sorted by (due, offset) ──take──► in hand, leased ──► acked / retried
+    queue ──load──► waiting, sorted by (due, offset) ──take──► in flight, leased ──► acked / retried
                       ▲ │ ▲                                        │
                       │ │ └───────── given back ───────────────────┘
                       │ └─ its lane is closed ─► parked ─┐
                       └──────── the lane is open ◄───────┘
-    after a failover: offsets below the old leader's cursor are held, for they may be in hand
+    after a failover: offsets below the old leader's cursor are held, for they may be in flight
 
 No clock, no network: times come as arguments, what is to be done goes back as values.
 """
@@ -21,15 +21,15 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tarry.node.delivery.in_flight import Batch, Hands
+from tarry.node.delivery.in_flight import Batch, InFlight
 from tarry.node.delivery.ordering import Lanes, Parked
-from tarry.node.delivery.reservation import Reserve
+from tarry.node.delivery.reservation import Reservation
 from tarry.replication.state_machine.acknowledged import Acknowledged
 from tarry.replication.state_machine.ready_queue import UNIT, ReadyQueue, UnitsDamaged
 from tarry.wheel.columns import starts_of
 
 WINDOW: Final = 8_192
-"""Units loaded ahead of what is handed over."""
+"""Units loaded ahead of what is delivered."""
 
 LOOK_UNITS_MAX: Final = 65_536
 """Units of a group that one turn of the event loop looks at: a filter may pass over all of them."""
@@ -51,33 +51,33 @@ class Feed:
     def __init__(self, queue: ReadyQueue, acknowledged: Acknowledged, lanes: Lanes) -> None:
         self.queue = queue
         self.lanes = lanes
-        self.cursor = acknowledged.floor  # highest offset + 1 ever handed over
-        self.doubtful = 0  # offsets below may have been handed over, nobody knows
-        self.reserve = Reserve()
-        self.told = 0  # offsets below were told in a heartbeat as perhaps handed over
+        self.cursor = acknowledged.floor  # highest offset + 1 ever delivered
+        self.doubtful = 0  # offsets below may have been delivered, nobody knows
+        self.reservation = Reservation()
+        self.announced = 0  # a heartbeat has said that offsets below may have been delivered
         self.tag_mask = 0  # pass over what has none of these bits; 0: take all
         self.held_until_ms: int | None = None
-        self.hands = Hands()
+        self.in_flight = InFlight()
         self.damage: UnitsDamaged | None = None  # met by ``load``, and not mended
         self._acknowledged = acknowledged
         self.next = acknowledged.floor  # offsets below have been looked at
         self._waiting = EMPTY
         self._parked = Parked()
-        self._in_hand: dict[int, Batch] = {}
-        self._ahead: set[int] = set()  # resumed though never loaded: the old leader handed them over
+        self._batch_at: dict[int, Batch] = {}
+        self._ahead: set[int] = set()  # resumed though never loaded: the old leader delivered them
         self._held: NDArray[np.uint64] = np.empty(0, dtype=np.uint64)
 
     @property
-    def in_hand(self) -> int:
-        """How many messages are in consumers' hands."""
-        return len(self._in_hand)
+    def in_flight_messages(self) -> int:
+        """Number of messages in flight."""
+        return len(self._batch_at)
 
     def is_out(self) -> bool:
-        """Return whether something that may have been handed over is not acknowledged."""
+        """Return whether something that may have been delivered is not acknowledged."""
         return self._acknowledged.floor < max(self.cursor, self.doubtful)
 
     def hold(self, cursor: int, until_ms: int, doubtful: int = 0) -> None:
-        """Hold what an earlier leader may have handed over, up to its cursor, for a lease.
+        """Hold what an earlier leader may have delivered, up to its cursor, for a lease.
 
         What lies above, but below ``doubtful``, goes out at its time, marked.
         """
@@ -148,7 +148,7 @@ class Feed:
     def due(self, now_ms: int) -> int:
         """Return how many of the window are due, open, and reserved."""
         due = self._due_of_window(now_ms)
-        ends = [] if self.reserve.limit is None else [self.reserve.limit]
+        ends = [] if self.reservation.limit is None else [self.reservation.limit]
         if due and self.queue.pace.bounded:
             ends.append(self.queue.pace.opened(now_ms, self.queue.units))
         if due and ends and min(ends) < self.next:
@@ -157,7 +157,7 @@ class Feed:
         return due
 
     def needs(self, now_ms: int) -> int:
-        """Return the offset below which all is handed over already, or due: what has to be reserved."""
+        """Return the offset below which all is delivered already, or due: what has to be reserved."""
         due = self._due_of_window(now_ms)
         return max(self.cursor, int(self._waiting["offset"][:due].max()) + 1 if due else 0)
 
@@ -184,18 +184,20 @@ class Feed:
         self._parked.put(taken[~admitted])
         return taken[admitted]
 
-    def hand(self, offsets: NDArray[np.uint64], consumer: str, until_ms: int, size_bytes: float = 0) -> Batch:
-        """Record that the consumer holds the offsets, size_bytes of records, until the lease is over."""
+    def lease(
+        self, offsets: NDArray[np.uint64], consumer: str, until_ms: int, size_bytes: float = 0
+    ) -> Batch:
+        """Record a delivery: offsets, size_bytes of records, are in flight until the lease ends."""
         batch = Batch(consumer, offsets, until_ms, size_bytes / len(offsets))
-        self.hands.fill(batch)
+        self.in_flight.add(batch)
         listed = offsets.tolist()
-        self._in_hand.update(zip(listed, repeat(batch)))
+        self._batch_at.update(zip(listed, repeat(batch)))
         self.cursor = max(self.cursor, max(listed) + 1)
         return batch
 
     def take_back(self, consumer: str, offsets: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        """The consumer is done with the offsets: return which were its own, and are no longer in hand."""
-        held = np.isin(offsets, self._held)  # the old leader handed it over, perhaps to this one
+        """The consumer is done with the offsets: return which were its own, and are no longer in flight."""
+        held = np.isin(offsets, self._held)  # the old leader delivered it, perhaps to this one
         if held.any():
             self._held = np.setdiff1d(self._held, offsets)
             self._claim(offsets[held])
@@ -204,47 +206,47 @@ class Feed:
             held[~held] = rest
             return held
         listed = offsets.tolist()
-        batches = list(map(self._in_hand.pop, listed, repeat(None)))
+        batches = list(map(self._batch_at.pop, listed, repeat(None)))
         counts = Counter(batches)
         own, strange = np.ones(len(listed), dtype=np.bool_), False
         for batch, count in counts.items():
             if batch is not None and batch.consumer == consumer:
-                self.hands.let_go(batch, count)
+                self.in_flight.remove(batch, count)
                 continue
             strange = True
         if strange:
             for position, (offset, batch) in enumerate(zip(listed, batches, strict=True)):
                 own[position] = batch is not None and batch.consumer == consumer
                 if batch is not None and batch.consumer != consumer:
-                    self._in_hand[offset] = batch
+                    self._batch_at[offset] = batch
         return own
 
     def expire(self, batch: Batch) -> NDArray[np.uint64]:
-        """The batch's lease is over: return what of it is still in hand, and is so no more."""
+        """The batch's lease is over: return what of it is still in flight, and is so no more."""
         still = self.left_of(batch)
         for offset in still.tolist():
-            del self._in_hand[offset]
-        self.hands.let_go(batch, len(still))
+            del self._batch_at[offset]
+        self.in_flight.remove(batch, len(still))
         return still
 
     def left_of(self, batch: Batch) -> NDArray[np.uint64]:
-        """Return what of the batch is still in hand."""
+        """Return what of the batch is still in flight."""
         if batch.left in (0, len(batch.offsets)):
             return batch.offsets[: batch.left]
-        still = [o for o in batch.offsets.tolist() if self._in_hand.get(o) is batch]
+        still = [o for o in batch.offsets.tolist() if self._batch_at.get(o) is batch]
         return np.array(still, dtype=np.uint64)
 
     def extend(
         self, consumer: str, offsets: NDArray[np.uint64], until_ms: int
     ) -> tuple[Batch | None, NDArray[np.uint64]]:
-        """Renew a lease: return it, and the offsets that are not in the consumer's hand."""
-        held = [self._in_hand.get(offset) for offset in offsets.tolist()]
+        """Renew a lease: return it, and the offsets that are not in flight to the consumer."""
+        held = [self._batch_at.get(offset) for offset in offsets.tolist()]
         sizes = np.array([batch.bytes_each if batch else 0.0 for batch in held])
         own = self.take_back(consumer, offsets)
         if not own.any():
             return None, offsets
         size = float(sizes[own].sum())
-        return self.hand(offsets[own], consumer, until_ms, size), offsets[~own]
+        return self.lease(offsets[own], consumer, until_ms, size), offsets[~own]
 
     def give_back(self, consumer: str, batches: Collection[Batch]) -> None:
         """Let go what the consumer has left of these: it goes out again, marked."""
@@ -256,14 +258,14 @@ class Feed:
             self._wait(lost, maybe_duplicate=True)
 
     def resume(self, consumer: str, offsets: NDArray[np.uint64], until_ms: int) -> Batch | None:
-        """Let a reconnected consumer keep what it still has in hand; return what of it goes on.
+        """Let a reconnected consumer keep what is still in flight to it; return what of it goes on.
 
-        Not kept: what is acknowledged, in another's hand by now, or never was in the queue.
+        Not kept: what is acknowledged, in flight to another by now, or never was in the queue.
         """
         offsets = np.unique(offsets)
         offsets = offsets[offsets < np.uint64(self.queue.units)]
         offsets = offsets[~self._acknowledged.contains(offsets)]
-        owners = list(map(self._in_hand.get, offsets.tolist()))
+        owners = list(map(self._batch_at.get, offsets.tolist()))
         free = np.array([owner is None or owner.consumer == consumer for owner in owners], dtype=np.bool_)
         mine = offsets[np.array([owner is not None for owner in owners], dtype=np.bool_) & free]
         offsets = offsets[free]
@@ -278,7 +280,7 @@ class Feed:
         mine = np.intersect1d(offsets, mine)
         if len(mine):
             self.take_back(consumer, mine)
-        return self.hand(offsets, consumer, until_ms)
+        return self.lease(offsets, consumer, until_ms)
 
     def refuse(self, taken: NDArray[np.void]) -> None:
         """Put back what ``take`` returned."""
@@ -291,12 +293,12 @@ class Feed:
         self.lanes.leave(self.queue.queue, offsets.tolist())
         gone = self._acknowledged.contains(offsets) | (offsets < np.uint64(self.queue.first))
         gone |= np.isin(offsets, self._waiting["offset"]) | np.isin(offsets, self._held)
-        gone |= np.fromiter(map(self._in_hand.__contains__, offsets.tolist()), np.bool_, len(offsets))
+        gone |= np.fromiter(map(self._batch_at.__contains__, offsets.tolist()), np.bool_, len(offsets))
         waiting = np.concatenate([taken[~gone], self._waiting])
         self._waiting = waiting[np.lexsort((waiting["offset"], waiting["due_ms"]))]
 
     def _claim(self, offsets: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        """A consumer has had these in hand all along: return of which that can be true."""
+        """A consumer has had these in flight all along: return of which that can be true."""
         return self.lanes.claim(self.queue.queue, offsets, self.queue.at(offsets)["lane"])
 
     def _unpark(self) -> None:

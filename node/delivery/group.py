@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tarry.node.delivery import batch as handover
+from tarry.node.delivery import batch as delivery_batch
 from tarry.node.delivery import failover_cursors
 from tarry.node.delivery.consumer import Consumer, PolledFilter, differs
 from tarry.node.delivery.feed import LOOK_UNITS_MAX, Feed
@@ -20,7 +20,7 @@ from tarry.node.delivery.in_flight import Batch
 from tarry.node.delivery.leases import Leases
 from tarry.node.delivery.offset_pieces import PIECE_OFFSETS
 from tarry.node.delivery.ordering import Lanes
-from tarry.node.delivery.settlement import Settling
+from tarry.node.delivery.settlement import Settlement
 from tarry.proto import tarry_consumer_pb2 as consumer_pb
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.reasons import Reason
@@ -34,13 +34,14 @@ if TYPE_CHECKING:
 
 
 ANSWER_LOOK_MS: Final = 2
+"""Interval at which to look whether a majority has answered, while something due waits for that."""
 LEASE_LOOK_S: Final = 0.05
-"""How often to look whether a majority has answered, while something due waits for that."""
+"""Interval at which to ask for the lease again, while it is over."""
 
 # Of what all groups do in one turn of the event loop, in which nothing else of this node runs: each by itself
 # takes 6 to 10 ms; what is beyond goes with the next turns.
 TURN_MESSAGES_MAX: Final = 4_000
-"""Handed over."""
+"""Messages delivered."""
 TURN_BYTES_MAX: Final = 4 << 20
 """Of records read: some 2 ms a MiB."""
 TURN_HOURS_MAX: Final = 64
@@ -75,7 +76,7 @@ class GroupDelivery:
         self.feeds: dict[int, Feed] = {}
         self._make_feeds(*queues)
         self._missing: set[str] = set()  # consumers of the old leader that have not come back
-        self._waits_until_ms = 0  # for them, with what they may have in hand or not
+        self._waits_until_ms = 0  # for them, whatever may be in flight to them
         self._leases = Leases()
         self._polled = PolledFilter(context.config.delivery.lease_ms)
         self._timer: asyncio.TimerHandle | None = None
@@ -83,9 +84,9 @@ class GroupDelivery:
         self._turn = 0
         self._stopped: set[Feed] = set()  # at what is damaged
         self._used_ms = context.time.now_ms()
-        self.told = b""  # its cursors in a serialized DispatchState, as a heartbeat told them last
-        self._told_leases = False  # they name leases
-        self.settling = Settling(context, group, self.feeds, self.pump, self._leases_changed)
+        self.cursors = b""  # its cursors in a serialized DispatchState, as a heartbeat told them last
+        self._names_leases = False  # they name leases
+        self.settlement = Settlement(context, group, self.feeds, self.pump, self._leases_changed)
 
     def _make_feeds(self, queue: int, retry_queue: int) -> None:
         tables = self._context.machine.queues
@@ -96,7 +97,7 @@ class GroupDelivery:
     def begin_again(self) -> bool:
         """Go on from what the log now says is acknowledged; False where the group is gone.
 
-        What is in consumers' hands counts no more: their acks will be stale.
+        What is in flight counts no more: their acks will be stale.
         """
         tables = self._context.machine.queues
         if any((self.group, number) not in tables.acknowledged for number in self.feeds):
@@ -114,14 +115,14 @@ class GroupDelivery:
         self._context.stir()
 
     def _leases_changed(self) -> None:
-        if self._told_leases:
+        if self._names_leases:
             self._changed()
 
     async def _pump_later(self) -> None:
         self.pump()
 
     def inherit(self, cursor: log_pb.Cursor, begun_ms: int) -> None:
-        """Take over the old leader's cursor: what is below may be in hand, and is held for a lease.
+        """Take over the old leader's cursor: what is below may be in flight, and is held for a lease.
 
         The leases that it names go on as they are. Nobody knows of what lies above, but below ``doubtful``:
         its consumers get a moment to come back and say so, before anything is handed to others.
@@ -135,7 +136,7 @@ class GroupDelivery:
     # -- consumers -----------------------------------------------------------------------
 
     def resume(self, consumer: Consumer, queue: int, offsets: NDArray[np.uint64]) -> Batch | None:
-        """Let a consumer that is about to join keep what it says it has in hand; return what it keeps.
+        """Let a consumer that is about to join keep what it says it has in flight; return what it keeps.
 
         An open stream of the same name is ended: its consumer has come back.
         """
@@ -149,7 +150,7 @@ class GroupDelivery:
         return kept
 
     def join(self, consumer: Consumer, resumed: Collection[Batch] = ()) -> None:
-        """Add a consumer, which keeps of what it had in hand what it has resumed."""
+        """Add a consumer, which keeps of what it had in flight what it has resumed."""
         self._replace(consumer)
         self._give_back(consumer.name, resumed)
         self.attach(consumer)
@@ -163,12 +164,12 @@ class GroupDelivery:
             self.consumers.remove(other)
 
     def _give_back(self, consumer: str, keep: Collection[Batch] = ()) -> None:
-        """What the consumer has in hand goes out again, but for ``keep``: a piece now, the rest later."""
+        """Give back what is in flight to the consumer, but for ``keep``: a piece now, the rest later."""
         kept = set(keep)
         lost = [
             (feed, batch)
             for feed in self.feeds.values()
-            for batch in feed.hands.batches(consumer)
+            for batch in feed.in_flight.batches(consumer)
             if batch not in kept
         ]
         self._give_back_piece(consumer, lost)
@@ -191,8 +192,8 @@ class GroupDelivery:
 
     def differs(self, consumer: Consumer) -> Refusal | None:
         """Return why the consumer's filter will not do beside the group's."""
-        in_hand = any(feed.in_hand for feed in self.feeds.values())
-        polled = self._polled.differs(consumer, self._context.time.now_ms(), in_hand=in_hand)
+        in_flight = any(feed.in_flight_messages for feed in self.feeds.values())
+        polled = self._polled.differs(consumer, self._context.time.now_ms(), in_flight=in_flight)
         return differs(consumer, self.consumers) or polled
 
     def attach(self, consumer: Consumer) -> None:
@@ -209,7 +210,7 @@ class GroupDelivery:
     ) -> NDArray[np.uint64] | Refusal:
         """Make leases end lease_ms from now; return the offsets that are not the consumer's."""
         until_ms = self._context.time.now_ms() + lease_ms
-        extended = self.settling.extend(consumer, queue, offsets, until_ms)
+        extended = self.settlement.extend(consumer, queue, offsets, until_ms)
         if isinstance(extended, Refusal):
             return extended
         batch, stale = extended
@@ -223,7 +224,7 @@ class GroupDelivery:
             feed.tag_mask = tag_mask(sorted(consumer.tags))
 
     def leave(self, consumer: Consumer, *, clean: bool) -> None:
-        """Remove a consumer. Left cleanly, what it has in hand goes out again at once; a
+        """Remove a consumer. Left cleanly, what is in flight to it goes out again at once; a
         broken stream's leases go on, for it may come back."""
         if consumer in self.consumers:
             self.consumers.remove(consumer)
@@ -240,7 +241,7 @@ class GroupDelivery:
 
     def end(self, refusal: Refusal) -> None:
         """End all streams and timers."""
-        self.settling.ended.set()
+        self.settlement.ended.set()
         for consumer in self.consumers:
             consumer.end(refusal)
         self.consumers.clear()
@@ -249,32 +250,32 @@ class GroupDelivery:
 
     def is_over(self, now_ms: int) -> bool:
         """Return whether nobody has been here for a lease, and all that there was to say is in the log."""
-        if self.consumers or self.settling.busy or any(feed.is_out() for feed in self.feeds.values()):
+        if self.consumers or self.settlement.busy or any(feed.is_out() for feed in self.feeds.values()):
             self._used_ms = now_ms
         return now_ms >= self._used_ms + self._context.config.delivery.lease_ms
 
-    def tell(self, sent_s: float | None, leases_max: int) -> None:
-        """Set ``told`` for a heartbeat sent then; None: nothing more is handed over.
+    def serialize_cursors(self, sent_s: float | None, leases_max: int) -> None:
+        """Set ``cursors`` for a heartbeat sent then; None: nothing more is delivered.
 
-        It names leases_max messages at most that are in the hands of consumers without a stream.
+        It names leases_max messages at most that are in flight to consumers without a stream.
         """
         most, now_ms = self._context.config.delivery.reserved_messages_max, self._context.time.now_ms()
         limits = failover_cursors.limits(self.feeds, sent_s, now_ms, most)
         streams = {consumer.name for consumer in self.consumers if not consumer.polls} | self._missing
-        cursors = failover_cursors.cursors(self.group, self.feeds, self._leases, streams, limits, leases_max)
-        for cursor in cursors:
-            self.feeds[cursor.queue].told = max(cursor.offset, cursor.doubtful)
-        self._told_leases = any(cursor.leases for cursor in cursors)
-        self.told = log_pb.DispatchState(cursors=cursors).SerializeToString()
+        built = failover_cursors.cursors(self.group, self.feeds, self._leases, streams, limits, leases_max)
+        for cursor in built:
+            self.feeds[cursor.queue].announced = max(cursor.offset, cursor.doubtful)
+        self._names_leases = any(cursor.leases for cursor in built)
+        self.cursors = log_pb.DispatchState(cursors=built).SerializeToString()
 
     def is_covered(self) -> bool:
-        """Return whether a leader that knows only ``told`` would mark all that it hands over again."""
-        return all(feed.cursor <= feed.told for feed in self.feeds.values())
+        """Return whether a leader that knows only ``cursors`` would mark all that it delivers again."""
+        return all(feed.cursor <= feed.announced for feed in self.feeds.values())
 
-    # -- handing over --------------------------------------------------------------------
+    # -- delivery --------------------------------------------------------------------
 
     def pump(self) -> None:
-        """Hand over what is due, end what has expired, and set the timer for what is next.
+        """Deliver what is due, end what has expired, and set the timer for what is next.
 
         In a later turn of the event loop, behind other groups, where they have used up this one.
         """
@@ -288,12 +289,12 @@ class GroupDelivery:
         """Pump in this turn.
 
         An error ends the node, whoever called: a timer, a task or a request; damaged units of a queue end all
-        hand-over until they are mended. What was taken from the feeds by then is neither waiting nor in hand,
-        so only another leader hands it over, or this one when it begins anew.
+        delivery until they are mended. What was taken from the feeds by then neither waits nor is in flight,
+        so only another leader delivers it, or this one when it begins anew.
         """
         self._context.turn.spend(1 / TURN_PUMPS_MAX)
         try:
-            with self._context.holds.by("hand-over"):
+            with self._context.holds.by("delivery"):
                 self._pump()
         except UnitsDamaged as damage:
             self._context.fail(damage)
@@ -302,7 +303,7 @@ class GroupDelivery:
             raise
 
     def _pump(self) -> None:
-        if self.settling.ended.is_set():
+        if self.settlement.ended.is_set():
             return
         if not self._context.may_serve():
             self._wake_in(LEASE_LOOK_S)  # a lease that is back before anybody notices wakes nobody
@@ -316,9 +317,9 @@ class GroupDelivery:
         confirmed_s = self._context.confirmed_s()
         turn, hours = self._context.turn, set[int]()
         for _, feed in sorted(self.feeds.items(), reverse=True):  # retries first: they have waited
-            feed.reserve.hear(confirmed_s)
+            feed.reservation.confirm(confirmed_s)
             looked = feed.next
-            end = looked + max(0, LOOK_UNITS_MAX - self.settling.passing)
+            end = looked + max(0, LOOK_UNITS_MAX - self.settlement.passing)
             passed = [feed.load(end)]
             due = feed.due(now_ms)
             share = -(-due // max(1, sum(1 for c in self.consumers if self._wants(c)))) if due else 0
@@ -327,16 +328,16 @@ class GroupDelivery:
                 opened = len(hours)
                 most = feed.within(min(most, due), hours, opened + math.ceil(turn.left * TURN_HOURS_MAX))
                 turn.spend((len(hours) - opened) / TURN_HOURS_MAX)
-                passed += [self._hand_over(feed, consumer, now_ms, most), feed.load(end)]
+                passed += [self._deliver(feed, consumer, now_ms, most), feed.load(end)]
                 due = feed.due(now_ms)
             turn.spend((feed.next - looked) / TURN_LOOKS_MAX)
             if any(map(len, passed)):
-                self.settling.pass_over(feed, np.concatenate(passed))
+                self.settlement.pass_over(feed, np.concatenate(passed))
             if feed.damage is not None and feed not in self._stopped:
                 self._stopped.add(feed)
                 self._context.spawn(self._go_on_mended(feed, feed.damage))
         most = self._context.config.delivery.reserved_messages_max
-        if any(feed.reserve.is_low(feed.needs(now_ms), most) for feed in self.feeds.values()):
+        if any(feed.reservation.is_low(feed.needs(now_ms), most) for feed in self.feeds.values()):
             self._context.beat()
         self._set_timer(now_ms)
 
@@ -344,11 +345,11 @@ class GroupDelivery:
         """Pump when there next is something to do, be it at once."""
         self._set_timer(self._context.time.now_ms())
 
-    def _hand_over(self, feed: Feed, consumer: Consumer, now_ms: int, most: int) -> NDArray[np.uint64]:
+    def _deliver(self, feed: Feed, consumer: Consumer, now_ms: int, most: int) -> NDArray[np.uint64]:
         taken = feed.take(now_ms, most)
         index = self._index(taken)
         sizes = np.cumsum(index["size"], dtype=np.int64)
-        count = handover.within(sizes, self._context.config.delivery.batch_bytes_max)
+        count = delivery_batch.within(sizes, self._context.config.delivery.batch_bytes_max)
         if count < len(taken):
             feed.refuse(taken[count:])
             taken, index = taken[:count], index[:count]
@@ -358,17 +359,17 @@ class GroupDelivery:
         )
         own = self._belongs(feed, taken, index)
         if not own.all():
-            self._context.spawn(self._hand_over_proven(feed, taken[~own]))
+            self._context.spawn(self._deliver_proven(feed, taken[~own]))
             taken = taken[own]
         if not len(taken):
             return taken["offset"]
         wheel = self._context.machine.wheel
-        batch = handover.build(self._context.config.shard, feed.queue, taken, wheel.read, consumer.tags)
+        batch = delivery_batch.build(self._context.config.shard, feed.queue, taken, wheel.read, consumer.tags)
         if len(batch.damaged):
-            self._context.spawn(self._hand_over_mended(feed, batch.damaged))
+            self._context.spawn(self._deliver_mended(feed, batch.damaged))
         if len(batch.units):
             until_ms = now_ms + consumer.lease_ms
-            lease = feed.hand(batch.units["offset"], consumer.name, until_ms, batch.size_bytes)
+            lease = feed.lease(batch.units["offset"], consumer.name, until_ms, batch.size_bytes)
             self._leases.add(feed, lease)
             consumer.credit -= len(batch.units)
             stamp = consumer_pb.DispatchStamp(
@@ -377,7 +378,7 @@ class GroupDelivery:
                 tick=wheel.tick,
                 local_index=wheel.local_index,
             )
-            consumer.send(handover.serialize(batch, self.topic, stamp))
+            consumer.send(delivery_batch.serialize(batch, self.topic, stamp))
             self._context.ledger.delivered(batch, self.topic, self.group, consumer.name, self._term)
         feed.lanes.leave(feed.queue.queue, batch.passed.tolist())
         return batch.passed
@@ -395,10 +396,10 @@ class GroupDelivery:
         return self._context.machine.wheel.units(units["hour"], units["global_index"])
 
     def _belongs(self, feed: Feed, units: NDArray[np.void], index: NDArray[np.void]) -> NDArray[np.bool_]:
-        return handover.belongs(self._context.machine.queues, feed.queue, units, index)
+        return delivery_batch.belongs(self._context.machine.queues, feed.queue, units, index)
 
-    async def _hand_over_proven(self, feed: Feed, units: NDArray[np.void]) -> None:
-        """Have the indices mended that differ from the queue; a unit that still does is never handed over."""
+    async def _deliver_proven(self, feed: Feed, units: NDArray[np.void]) -> None:
+        """Have the indices mended that differ from the queue; a unit that still does is never delivered."""
         damage = self._context.damage
         for hour in np.unique(units["hour"]).tolist():
             damage.indices.report(hour, f"it differs from the ready queue of {self.topic!r}")
@@ -409,7 +410,7 @@ class GroupDelivery:
         damage.queues.report_unproven(feed.queue.queue, units["offset"][~own])
         self.pump()
 
-    async def _hand_over_mended(self, feed: Feed, damaged: NDArray[np.void]) -> None:
+    async def _deliver_mended(self, feed: Feed, damaged: NDArray[np.void]) -> None:
         """Have damaged records mended; each waits in its feed again as soon as it is."""
         damage = self._context.damage
         damage.report(damaged["hour"], damaged["global_index"])
@@ -430,15 +431,15 @@ class GroupDelivery:
         return None
 
     def _wants(self, consumer: Consumer) -> int:
-        in_hand_bytes = sum(feed.hands.record_bytes(consumer.name) for feed in self.feeds.values())
-        return 0 if in_hand_bytes >= consumer.in_hand_bytes_max else consumer.wants()
+        in_flight_bytes = sum(feed.in_flight.record_bytes(consumer.name) for feed in self.feeds.values())
+        return 0 if in_flight_bytes >= consumer.in_hand_bytes_max else consumer.wants()
 
     # -- leases --------------------------------------------------------------------------
 
     def _expire(self, now_ms: int) -> None:
         for feed, expired in self._leases.expire(now_ms, PIECE_OFFSETS):
             reason = RetryReason.RETRY_REASON_LEASE_EXPIRED
-            self._context.spawn(self.settling.retry(feed, expired, reason, None))
+            self._context.spawn(self.settlement.retry(feed, expired, reason, None))
         if any(f.held_until_ms is not None and f.held_until_ms <= now_ms for f in self.feeds.values()):
             self._end_hold()
 
@@ -454,7 +455,7 @@ class GroupDelivery:
             times.append(self._waits_until_ms)
         elif any(self._wants(consumer) for consumer in self.consumers):
             for feed in self.feeds.values():
-                if feed.to_look() and self.settling.passing < LOOK_UNITS_MAX:
+                if feed.to_look() and self.settlement.passing < LOOK_UNITS_MAX:
                     times.append(now_ms)
                 due_ms = feed.next_due_ms()
                 if due_ms is not None and due_ms <= now_ms and not feed.due(now_ms):

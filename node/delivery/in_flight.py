@@ -1,4 +1,4 @@
-"""Hands: how much each consumer holds of one feed."""
+"""Messages of one feed in flight, by consumer and by batch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 @dataclass(eq=False, slots=True)
 class Batch:
-    """What was handed over at once, under one lease."""
+    """Messages delivered at once, under one lease."""
 
     consumer: str
     offsets: NDArray[np.uint64]
@@ -23,8 +23,8 @@ class Batch:
 
 
 @dataclass(slots=True)
-class Hand:
-    """What one consumer holds."""
+class ConsumerInFlight:
+    """Messages in flight to one consumer."""
 
     messages: int = 0
     record_bytes: float = 0.0
@@ -32,35 +32,35 @@ class Hand:
     """Those of which something is left, oldest first."""
 
 
-class Hands(dict[str, Hand]):
-    """By consumer; who holds nothing has none."""
+class InFlight(dict[str, ConsumerInFlight]):
+    """By consumer; a consumer with nothing in flight has no entry."""
 
     def record_bytes(self, consumer: str) -> float:
-        """Return the bytes of the records that the consumer holds."""
-        hand = self.get(consumer)
-        return hand.record_bytes if hand else 0.0
+        """Return the bytes of the records in flight to the consumer."""
+        held = self.get(consumer)
+        return held.record_bytes if held else 0.0
 
     def batches(self, consumer: str) -> list[Batch]:
-        """Return the batches of which the consumer holds something, oldest first."""
-        hand = self.get(consumer)
-        return list(hand.batches) if hand else []
+        """Return the batches of which something is in flight to the consumer, oldest first."""
+        held = self.get(consumer)
+        return list(held.batches) if held else []
 
-    def fill(self, batch: Batch) -> None:
-        """The batch has been handed over."""
-        hand = self.setdefault(batch.consumer, Hand())
-        hand.batches[batch] = None
-        hand.messages += len(batch.offsets)
-        hand.record_bytes += len(batch.offsets) * batch.bytes_each
+    def add(self, batch: Batch) -> None:
+        """Add a batch that is being delivered."""
+        held = self.setdefault(batch.consumer, ConsumerInFlight())
+        held.batches[batch] = None
+        held.messages += len(batch.offsets)
+        held.record_bytes += len(batch.offsets) * batch.bytes_each
 
-    def let_go(self, batch: Batch, count: int) -> None:
-        """So many more messages of the batch are in hand no more."""
+    def remove(self, batch: Batch, count: int) -> None:
+        """Take so many messages of the batch out."""
         if not count:
             return
         batch.left -= count
-        hand = self[batch.consumer]
-        hand.messages -= count
-        hand.record_bytes -= count * batch.bytes_each
+        held = self[batch.consumer]
+        held.messages -= count
+        held.record_bytes -= count * batch.bytes_each
         if not batch.left:
-            del hand.batches[batch]
-        if not hand.messages:
+            del held.batches[batch]
+        if not held.messages:
             del self[batch.consumer]

@@ -1,7 +1,7 @@
-"""What a new leader has from the one before of groups that nobody has opened yet.
+"""Cursors that a new leader has from the one before, of groups that nobody has opened yet.
 
 There may be tens of thousands: they are taken over, and looked through, some in each turn of the event loop,
-and told in heartbeats as they were serialized once.
+and sent in heartbeats as they were serialized once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Inherited:
         self._parts: dict[Key, bytes] = {}  # each a DispatchState that has the cursor alone, serialized
         self._ends: dict[Key, int] = {}  # with all below acknowledged, the cursor says nothing more
         self._unseen: list[Key] = []
-        self._told = b""
+        self._serialized = b""
         for cursor in cursors:
             self.add(cursor)
 
@@ -33,7 +33,7 @@ class Inherited:
         key = cursor.group, cursor.queue
         self._parts[key] = log_pb.DispatchState(cursors=[cursor]).SerializeToString()
         self._ends[key] = max(cursor.offset, cursor.doubtful)
-        self._told = b""
+        self._serialized = b""
 
     def __contains__(self, key: Key) -> bool:
         return key in self._parts
@@ -47,7 +47,7 @@ class Inherited:
         """Forget the cursor, if there is one."""
         if self._parts.pop(key, None) is not None:
             del self._ends[key]
-            self._told = b""
+            self._serialized = b""
 
     def forget_acknowledged(self, acknowledged: Mapping[Key, Acknowledged], *, again: bool) -> None:
         """Forget what the log says as well, of as many as a turn may look at; ``again``: look at all anew."""
@@ -59,10 +59,10 @@ class Inherited:
             if done is None or done.floor >= self._ends.get(key, 0):
                 self.forget(key)
 
-    def told(self) -> bytes:
+    def cursors(self) -> bytes:
         """Return all cursors as a part of a serialized DispatchState."""
-        self._told = self._told or b"".join(self._parts.values())
-        return self._told
+        self._serialized = self._serialized or b"".join(self._parts.values())
+        return self._serialized
 
 
 def take_over(
@@ -72,7 +72,7 @@ def take_over(
 
     Whoever elected this node said what it knew of that, and one of them knew all that a majority had
     answered. Where one has heard nothing (it has just started, say), it may have been that one: then
-    anything released may have been handed over.
+    anything released may have been delivered.
     """
     newest = max(states, key=lambda state: (state.term, state.sequence))
     whole = all(state.term >= machine.term_before for state in states)

@@ -40,7 +40,7 @@ class Leases:
             self._kept_max = max(KEPT_MIN, 2 * len(self._heap))
 
     def expire(self, now_ms: int, most: int) -> Iterator[tuple[Feed, NDArray[np.uint64]]]:
-        """Give up what is over: of each such lease what is still in hand, if anything.
+        """Give up what is over: of each such lease what is still in flight, if anything.
 
         Of ``most`` messages, and what is beyond in the same lease; others that are over are left.
         """

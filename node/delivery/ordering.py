@@ -1,6 +1,6 @@
-"""Lanes of one group at the leader: what has an ordering key is handed over one after another.
+"""Lanes of one group at the leader: what has an ordering key is delivered one after another.
 
-    waiting ──take──► taken: handed over, and its settlement not committed ──leave──► the next
+    waiting ──take──► taken: delivered, and its settlement not committed ──leave──► the next
        │ its lane is taken, held, or blocked by a retry
        ▼
     parked, by (due, offset), until the lane is open
@@ -49,7 +49,7 @@ class Lanes:
         return admitted
 
     def claim(self, queue: int, offsets: NDArray[np.uint64], lanes: NDArray[np.uint32]) -> NDArray[np.bool_]:
-        """A consumer has these in hand already: return which may be so, their lanes taken by no other."""
+        """A consumer has these in flight already: return which may be so, their lanes taken by no other."""
         claimed = np.ones(len(offsets), dtype=np.bool_)
         for position, (offset, lane) in enumerate(zip(offsets.tolist(), lanes.tolist(), strict=True)):
             if lane and self._taken.get(lane, (queue, offset)) == (queue, offset):
@@ -77,7 +77,7 @@ class Lanes:
         self._held.update(listed)
 
     def end_hold(self, queue: int, offsets: Iterable[int]) -> None:
-        """It is known of these whether they are in hand."""
+        """It is known of these whether they are in flight."""
         if not self._held:
             return
         held_at = self._held_at[queue]
@@ -111,7 +111,7 @@ class Lanes:
         self._lane_at[place] = lane
 
     def open(self, lanes: Iterable[int]) -> None:
-        """What these lanes waited for is over: what is parked may be tried again."""
+        """Let the first parked message of each of these lanes be tried again."""
         lanes = list(lanes)
         for opened in self._opened.values():
             opened.update(lanes)

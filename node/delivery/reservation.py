@@ -1,6 +1,6 @@
-"""How far a feed may hand over: as far as a majority knows that it may.
+"""Reservation of offsets: a feed delivers only below a limit that a majority knows of.
 
-    heartbeat: "below this offset may have been handed over" ─► a majority answers ─► hand over below it
+    heartbeat: "below this offset may have been delivered" ─► a majority answers ─► deliver below it
 
 A new leader is elected by a majority, so by one that knows, and marks what it gives out again below that
 offset. So no repeated delivery is unmarked, and a crash repeats no more than was reserved.
@@ -12,30 +12,30 @@ import math
 from collections import deque
 
 
-class Reserve:
-    """Of one feed, as long as it lives."""
+class Reservation:
+    """Reservation of one feed, as long as it lives."""
 
     def __init__(self) -> None:
-        self.limit: int | None = None  # hand over below it; None: there is nobody to tell
-        self._said: deque[tuple[float, int]] = deque()  # send time of a heartbeat, limit; ascending
+        self.limit: int | None = None  # deliver below it; None: there is nobody to tell
+        self._sent: deque[tuple[float, int]] = deque()  # send time of a heartbeat, limit; ascending
 
-    def say(self, sent_s: float, limit: int) -> int:
-        """Return what a heartbeat sent then has to tell: the limit, or what one before told if more."""
-        if not self._said or limit > self._said[-1][1]:
-            self._said.append((sent_s, limit))
-        return self._said[-1][1]
+    def extend(self, sent_s: float, limit: int) -> int:
+        """Return the limit for a heartbeat sent then: this, or an earlier heartbeat's if that is higher."""
+        if not self._sent or limit > self._sent[-1][1]:
+            self._sent.append((sent_s, limit))
+        return self._sent[-1][1]
 
     def revoke(self) -> None:
-        """A heartbeat tells that nothing more is handed over."""
-        self._said.clear()
+        """End the reservation: a heartbeat tells that nothing more is delivered."""
+        self._sent.clear()
 
-    def hear(self, confirmed_s: float) -> None:
-        """A majority has answered the heartbeats sent up to then; infinite: there is no other voter."""
-        while len(self._said) > 1 and self._said[1][0] <= confirmed_s:
-            self._said.popleft()
-        heard = self._said and self._said[0][0] <= confirmed_s
-        self.limit = None if confirmed_s == math.inf else self._said[0][1] if heard else 0
+    def confirm(self, confirmed_s: float) -> None:
+        """Take note that a majority has answered heartbeats sent up to then; infinite: no other voter."""
+        while len(self._sent) > 1 and self._sent[1][0] <= confirmed_s:
+            self._sent.popleft()
+        confirmed = self._sent and self._sent[0][0] <= confirmed_s
+        self.limit = None if confirmed_s == math.inf else self._sent[0][1] if confirmed else 0
 
     def is_low(self, needed: int, most: int) -> bool:
-        """Whether less than half of what may be reserved is, counting what is still to be answered."""
-        return not self._said or self._said[-1][1] - needed < most // 2
+        """Return whether less than half of ``most`` is reserved above the needed, answered or not."""
+        return not self._sent or self._sent[-1][1] - needed < most // 2

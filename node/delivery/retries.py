@@ -1,4 +1,4 @@
-"""What becomes of a delivery that was not acknowledged: a retry later, or a dead letter.
+"""Retries and dead letters of deliveries that were not acknowledged.
 
 A retry is a message in the wheel, for its group alone; there is no second timer.
 The leader builds the copies, so that replicas need not read a record to apply.
@@ -20,7 +20,7 @@ from tarry.proto.tarry_message_pb2 import Record, Retried, RetryReason
 from tarry.replication.state_machine.ready_queue import ReadyQueue
 
 RETRY_BYTES: Final = 1 << 10
-"""What a copy takes beside its record, at most: names and a history."""
+"""Bytes of a copy beside its record, at most: names and a history."""
 
 HOURS_MAX: Final = 64
 """Read from with one command, or in one turn: to open an hour takes some 0.05 ms, and so many stay open."""
@@ -47,7 +47,7 @@ def retried(queue: ReadyQueue, group: str, unit: np.void, record: bytes, reason:
     """Return the copy of a delivery for its next attempt.
 
     Args:
-        queue: where the delivery was handed over from, the topic's or the group's retry queue of it.
+        queue: the queue of the delivery, the topic's or the group's retry queue of it.
         unit: its ready unit.
         record: what the delay log holds: a Record, or in a retry queue a Retried.
     """

@@ -1,4 +1,4 @@
-"""Settling: what consumers say of what they have in hand becomes entries of the log.
+"""Settlement of deliveries: acks, nacks and extensions of consumers become entries of the log.
 
 Acks that arrive while one is being committed gather, and go as one command.
 """
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 ACK_OFFSETS_MAX: Final = 4_096
 """In one command, however many are acknowledged at once: the log bounds a command's bytes."""
-FLIGHT_OFFSETS_MAX: Final = 8 * ACK_OFFSETS_MAX
+COMMIT_OFFSETS_MAX: Final = 8 * ACK_OFFSETS_MAX
 """Acknowledged by a queue's commands under way; a request beyond goes with the next."""
 ACK_COPIES_MAX: Final = 2_048
 """The same of a retry queue: the ledger has each copy read."""
@@ -49,7 +49,7 @@ class _WaitingAck:
     answer: Stale
 
 
-class Settling:
+class Settlement:
     """Acks, nacks and extensions of one group."""
 
     def __init__(
@@ -66,14 +66,14 @@ class Settling:
         self._pump = pump  # what is settled may let others out
         self._leases_changed = leases_changed
         self._acks: dict[Feed, list[_WaitingAck]] = {}
-        self._flying = False
+        self._committing = False
         self.passing = 0  # offsets being passed over, not committed
-        self.ended = asyncio.Event()  # nothing more is handed over
+        self.ended = asyncio.Event()  # nothing more is delivered
 
     @property
     def busy(self) -> bool:
-        """Whether somebody waits for an answer, or something for its commit."""
-        return self._flying or self.passing > 0
+        """True while a caller waits for an answer, or an acknowledgement for its commit."""
+        return self._committing or self.passing > 0
 
     def ack(self, consumer: str, queue: int, offsets: Offsets) -> Stale | Refusal:
         """Acknowledge: once it is committed, the answer is the offsets that were not the consumer's."""
@@ -84,9 +84,9 @@ class Settling:
         self._leases_changed()
         waiting = _WaitingAck(offsets[own], offsets[~own], asyncio.get_running_loop().create_future())
         self._acks.setdefault(feed, []).append(waiting)
-        if not self._flying:
-            self._flying = True
-            self._context.spawn(self._fly())
+        if not self._committing:
+            self._committing = True
+            self._context.spawn(self._commit_acks())
         return waiting.answer
 
     def nack(self, consumer: str, queue: int, offsets: Offsets, delay_ms: int | None) -> Stale | Refusal:
@@ -216,12 +216,12 @@ class Settling:
                 await self.retry(feed, offsets[there], reason, delay_ms)
             offsets, units = offsets[~mended], units[~mended]
 
-    async def _fly(self) -> None:
+    async def _commit_acks(self) -> None:
         await asyncio.sleep(0)
         while self._acks:
             waiting, self._acks = self._acks, {}
             for feed, acks in waiting.items():
-                if later := _beyond(acks, FLIGHT_OFFSETS_MAX):
+                if later := _beyond(acks, COMMIT_OFFSETS_MAX):
                     self._acks[feed] = later + self._acks.get(feed, [])
                 offsets = np.sort(np.concatenate([ack.own for ack in acks]))
                 stale = offsets[:0]
@@ -231,7 +231,7 @@ class Settling:
                 for ack in acks:
                     late = np.concatenate([ack.stale, np.intersect1d(ack.own, stale)])
                     _settle(ack.answer, late)
-        self._flying = False
+        self._committing = False
 
     async def _nack(
         self,
@@ -243,11 +243,11 @@ class Settling:
         stale: Offsets,
     ) -> None:
         if len(own):
-            await self._tell_nacked(consumer, feed.queue, own)
+            await self._record_nacks(consumer, feed.queue, own)
             await self.retry(feed, own, RetryReason.RETRY_REASON_NACKED, delay_ms)
         _settle(answer, stale)
 
-    async def _tell_nacked(self, consumer: str, queue: ReadyQueue, offsets: Offsets) -> None:
+    async def _record_nacks(self, consumer: str, queue: ReadyQueue, offsets: Offsets) -> None:
         machine, ledger = self._context.machine, self._context.ledger
         where = (machine.wheel, machine.queues, queue.queue, self._group)
         now_ms = self._context.time.now_ms()

@@ -1,4 +1,4 @@
-"""All groups share what a turn of the event loop may take for hand-overs: those that come later wait."""
+"""All groups share what a turn of the event loop may take for deliveries: those that come later wait."""
 
 from __future__ import annotations
 

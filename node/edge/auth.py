@@ -14,7 +14,7 @@ from tarry.replication.state_machine.refusal import Refusal
 
 
 class Right(StrEnum):
-    """What a token may do; the first two by topic."""
+    """Rights of a token; the first two by topic."""
 
     PRODUCE = "produce"
     CONSUME = "consume"
@@ -22,14 +22,14 @@ class Right(StrEnum):
 
 
 class Authorizer:
-    """Says who may do what. With no tokens configured everybody may do everything."""
+    """Rights of callers, by token. With no tokens configured everybody may do everything."""
 
     def __init__(self, tokens: Mapping[str, Token]) -> None:
         self._tokens = tokens
 
     @property
     def on(self) -> bool:
-        """Whether tokens are asked for."""
+        """True where tokens are asked for."""
         return bool(self._tokens)
 
     def unknown(self, metadata: Any) -> Refusal | None:

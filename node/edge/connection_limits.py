@@ -1,4 +1,4 @@
-"""What gRPC is told to hold of connections, and health and reflection as services like the node's own."""
+"""gRPC's limits on connections, and health and reflection as services like the node's own."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ CODES: Final[dict[Reason, grpc.StatusCode]] = {
     Reason.PEER_NOT_CERTIFIED: grpc.StatusCode.PERMISSION_DENIED,
     Reason.PEER_UNKNOWN: grpc.StatusCode.PERMISSION_DENIED,
 }
-"""What is not here is INVALID_ARGUMENT."""
+"""Status code by reason; any other reason is INVALID_ARGUMENT."""
 
 
 UNKNOWN_OUTCOME: Final = Refusal(

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 import grpc
 
-from tarry.node.edge.forwarding import FORWARDED_KEY, Forwarding
+from tarry.node.edge.forwarder import FORWARDED_KEY, Forwarder
 from tarry.node.edge.grpc_status import UNKNOWN_OUTCOME, abort
 from tarry.node.edge.grpc_types import CallContext, MethodHandler, metadata_value
 from tarry.proto.reasons import Reason
@@ -43,14 +43,14 @@ class LeaderCalls:
         may_serve: Callable[[], bool],
         not_leader: Callable[[], Refusal],
         until_led: Callable[[float], Awaitable[bool]],
-        forwarding: Forwarding,
+        forwarder: Forwarder,
         damaged: Callable[[UnitsDamaged], Refusal],
     ) -> None:
         """``damaged``: told what of a queue a call could not read, says what its caller is told."""
         self._may_serve = may_serve
         self._not_leader = not_leader
         self._until_led = until_led
-        self._forwarding = forwarding
+        self._forwarder = forwarder
         self.damaged = damaged
 
     def unary(self, path: str, local: Local, waits_s: float = 0.0) -> MethodHandler:
@@ -89,6 +89,6 @@ class LeaderCalls:
                 leader = refusal.facts["leader"]
                 if forwarded:
                     return refusal
-                return await self._forwarding.forward(leader, path, raw, context, waits_s)
+                return await self._forwarder.forward(leader, path, raw, context, waits_s)
             if loop.time() >= until_s or not await self._until_led(until_s - loop.time()):
                 return refusal

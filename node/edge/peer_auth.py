@@ -1,4 +1,4 @@
-"""Who is a node: a name of the cluster's, and where TLS is mutual, a certificate that carries that name.
+"""Authentication of nodes: by a name of the cluster's and, where TLS is mutual, a certificate with that name.
 
 Without it, whoever holds any certificate of the authority, a client's too, could speak for a node, or as one
 more, and with a node's voice vote.
@@ -84,7 +84,7 @@ def tell_strangers(ended: Mapping[str, int]) -> None:
 
 
 class Peers:
-    """Tells nodes from others, on calls of the node's own services."""
+    """Checks calls of the node's own services, which only nodes may use."""
 
     def __init__(self, token: str, gate: PeerGate) -> None:
         self._token = token

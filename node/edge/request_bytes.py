@@ -1,4 +1,4 @@
-"""How many bytes a request may have, by its method: what it can name, and some more.
+"""Bounds on the bytes of a request, by its method: what it can name, and some more.
 
 A request is parsed in one turn of the event loop, and one of nothing but empty fields takes 13 ns a byte.
 """

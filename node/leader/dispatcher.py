@@ -1,6 +1,6 @@
 """The dispatcher: the leader's loop that releases what is about to be due.
 
-A release is committed before its messages are due; the hand-over then happens at
+A release is committed before its messages are due; the delivery then happens at
 the due time, from memory, so that commit latency does not become lateness.
 
     next due far away ─► sleep until it is near (an earlier insert wakes the loop)
@@ -50,12 +50,12 @@ EPSILON: Final = 1e-9
 COMMIT_MARGIN: Final = 1.5
 """Of what a commit took, what the next ones are allowed."""
 COMMIT_DECAY: Final = 0.98
-"""What is left of that allowance after each quicker one: half of it after 34 releases, some 2 s."""
+"""Factor of that allowance after each quicker one: half of it is left after 34 releases, some 2 s."""
 
 
 @dataclass(slots=True)
 class ReleaseCost:
-    """How long releases take, as measured."""
+    """Measured duration of releases."""
 
     commit_ms: float = 0.0
     per_s: float = PER_S_GUESSED
@@ -67,12 +67,12 @@ class ReleaseCost:
             self.per_s += (count / seconds - self.per_s) / 4
 
     def allowed(self, settings: Dispatch) -> int:
-        """How much earlier than due a release begins, ms."""
+        """Time by which a release begins before it is due, ms."""
         return int(max(settings.commit_ms, min(self.commit_ms, settings.commit_ms_max)))
 
 
 class Realign(StrEnum):
-    """What a new leader finds: where the clock stands against the frontier."""
+    """State that a new leader finds: the clock against the frontier."""
 
     BEHIND = "behind"  # release nothing until the clock reaches the frontier
     ALIGNED = "aligned"

@@ -1,8 +1,9 @@
 """Leadership: what runs only while this node may serve as leader.
 
 Begins when the node leads, holds the lease and has applied all that was
-committed before it; ends at once when any of that is over. Everything volatile
-(who has what in hand) is made anew each time and thrown away at the end.
+committed before it. Without the lease, delivery pauses and goes on when the lease
+is back; with another term or leader, it ends. Everything volatile (what is in
+flight to whom) is made anew each time and dropped at the end.
 """
 
 from __future__ import annotations
@@ -72,17 +73,17 @@ class Leadership:
         self._changed = asyncio.Event()
         self._lost = asyncio.Event()
         self._led_term = 0
-        self._damaged: UnitsDamaged | None = None  # met by what hands over, which has ended for it
+        self._damaged: UnitsDamaged | None = None  # met by what delivers, which has ended for it
         self._served = False
         self.wait = LeaderWait(self._is_led)
         self._heard = log_pb.DispatchState()
         self._sequence = 0
 
-    def hear(self, state: log_pb.DispatchState) -> None:
-        """Keep what a leader says of its dispatch; a new leader starts from it."""
+    def receive_dispatch_state(self, state: log_pb.DispatchState) -> None:
+        """Keep a leader's dispatch state if it is newer; a new leader starts from it."""
         if (state.term, state.sequence) > (self._heard.term, self._heard.sequence):
             self._heard = state
-        self.wait.tell()
+        self.wait.notify()
 
     def known(self) -> log_pb.DispatchState:
         """Return the newest dispatch state that this node knows of, without a time."""
@@ -95,12 +96,12 @@ class Leadership:
         return state
 
     def dispatch_state(self, sent_s: float | None) -> bytes:
-        """Return this leader's state, serialized, for a heartbeat sent then; None: it hands over no more."""
+        """Return this leader's state, serialized, for a heartbeat sent then; None: it delivers no more."""
         if self.delivery is None:
             return self.known().SerializeToString()
         wheel = self._machine.wheel
         self._sequence += 1
-        hands_over = not self._driver.consensus.transfer.running
+        delivers = not self._driver.consensus.transfer.running
         state = log_pb.DispatchState(
             term=self.delivery.term,
             sequence=self._sequence,
@@ -109,13 +110,13 @@ class Leadership:
             frontier_ms=self._machine.frontier_ms,
             now_ms=self._time.now_ms(),
         )
-        return state.SerializeToString() + self.delivery.told(sent_s if hands_over else None)
+        return state.SerializeToString() + self.delivery.cursors(sent_s if delivers else None)
 
     def look(self) -> None:
         """Something about the role may have changed."""
         self._changed.set()
-        self.wait.tell()
-        delivery = self.delivery  # to hand over may end it
+        self.wait.notify()
+        delivery = self.delivery  # to deliver may end it
         if delivery is None:
             return
         if not self._leads():
@@ -131,7 +132,7 @@ class Leadership:
         self._served = serves
 
     def applied(self) -> None:
-        """An entry has been applied: hand over what it released, wake the dispatcher if need be."""
+        """An entry has been applied: deliver what it released, wake the dispatcher if need be."""
         queues = self._machine.queues
         changed: Iterable[int] = queues.take_changed()
         moved = queues.take_moved()
@@ -143,11 +144,11 @@ class Leadership:
             self._dispatcher.inserted()
 
     def serves(self) -> bool:
-        """Whether this node answers as the leader, now."""
+        """Return whether this node answers as the leader, now."""
         return self.delivery is not None and self._driver.may_serve()
 
     def stop_for(self, damage: UnitsDamaged) -> Refusal:
-        """Units of a queue that a hand-over needs are damaged: end it, and begin anew once they are mended.
+        """Units of a queue that a delivery needs are damaged: end it, and begin anew once they are mended.
 
         What it had half done is not known. Return what its callers are to be told.
         """
@@ -165,7 +166,7 @@ class Leadership:
                 damage, self._damaged = self._damaged, None
                 await self._until_mended(damage)
             self._changed.clear()
-            if self._driver.may_serve() and await self._hear_clocks():
+            if self._driver.may_serve() and await self._await_clocks():
                 await self._lead()
             else:
                 await self._changed.wait()
@@ -178,7 +179,7 @@ class Leadership:
             if self._driver.may_serve():
                 raise damage from None
 
-    async def _hear_clocks(self) -> bool:
+    async def _await_clocks(self) -> bool:
         """Wait until every member in reach has told its time; return whether this node still leads.
 
         The lease rests on a majority, two of three; but of two clocks nobody can say which one is wrong. So
@@ -221,7 +222,7 @@ class Leadership:
         )
         self.delivery = Delivery(context, term, inherited)
         self._dispatcher = Dispatcher(self._machine, self._time, self._config.dispatch, self._propose)
-        self.wait.tell()
+        self.wait.notify()
         log.info("leading", term=term)
         self._ledger.leadership("leader", term)
         report = self._damage.queues.report

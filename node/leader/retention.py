@@ -37,7 +37,7 @@ class _Block(NamedTuple):
 
 
 class Kept:
-    """What may be forgotten, and which hours all the rest points into; of what has been read only once.
+    """Offsets that may be dropped, and hours that the others point into; of what has been read only once.
 
     Units never change, so a block is read again only where the cut has come to lie within it.
     """

@@ -1,4 +1,4 @@
-"""What runs beside a leadership, and no longer than it."""
+"""Tasks that run beside a leadership, and no longer than it."""
 
 from __future__ import annotations
 

@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 
 class LeaderWait:
-    """What waits is told of every change, and looks for itself."""
+    """Calls that wait for a leader; each change wakes them to look again."""
 
     def __init__(self, is_led: Callable[[], bool]) -> None:
         self._is_led = is_led
         self._changed = asyncio.Event()  # never stays set: it wakes who waits
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Something about who leads may have changed."""
         self._changed.set()
         self._changed.clear()

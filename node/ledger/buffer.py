@@ -64,7 +64,7 @@ class Buffer:
         self._bytes = sum(chunk.size_bytes for one in self._stretches for chunk in one.chunks)
 
     def written(self, at_ms: int, term: int) -> str | None:
-        """What was taken is on the disk: where rows were dropped, a gap row follows; return what it says."""
+        """Note that the rows taken are on disk; where rows were dropped, return the text of a gap row."""
         detail = None
         if self._hole is not None and not self:
             first, self._hole = self._hole, None

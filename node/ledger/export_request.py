@@ -1,4 +1,4 @@
-"""What somebody else asks of the ledger, before any of it is read."""
+"""Requests for an export of the ledger, checked before any of it is read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ INDEX_MAX: Final = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """How far an export has come: so many rows of a segment, whether they were asked for or not."""
+    """Progress of an export: so many rows of a segment, whether they were asked for or not."""
 
     segment: int = 0
     rows: int = 0

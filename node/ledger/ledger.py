@@ -1,6 +1,6 @@
 """The ledger: what this node did, row by row, on its way to Parquet. See proto/ledger/schema.py.
 
-    applied / handed over ──► Buffer ──every flush_ms, in a thread──► open segment ──► Parquet + manifest
+    applied / delivered ──► Buffer ──every flush_ms, in a thread──► open segment ──► Parquet + manifest
 
 Nothing waits for it and nothing fails with it: what the disk does not take is dropped, counted, told in
 status and log, and stands in the ledger as a gap as soon as that can be written again. A checkpoint takes
@@ -107,7 +107,7 @@ class Ledger:
             self._something.set()
 
     def delivered(self, batch: DeliveredBatch, topic: str, group: str, consumer: str, term: int) -> None:
-        """A batch was handed over."""
+        """A batch was delivered."""
         units = batch.units
         if not self.enabled or not len(units):
             return
@@ -141,7 +141,7 @@ class Ledger:
             self._add(chunk._replace(consumer=consumer))
 
     def leadership(self, detail: str, term: int) -> None:
-        """This node leads, follows again, or hands leadership on."""
+        """This node leads, follows again, or transfers leadership."""
         if self.enabled:
             self._buffer.tell(Kind.LEADERSHIP, self._now_ms(), term, detail)
             self._something.set()

@@ -22,7 +22,7 @@ Close: TypeAlias = Callable[[OpenSegment, int], Closed | None]
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What the runs before left."""
+    """Files that earlier runs left."""
 
     covered: int | None  # all up to here is told of; None: there is no ledger
     killed: bool  # the last one did not close its segment

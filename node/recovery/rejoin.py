@@ -21,7 +21,7 @@ import grpc
 import structlog
 
 from tarry.node.config import NodeConfig
-from tarry.node.edge.forwarding import Forwarding
+from tarry.node.edge.forwarder import Forwarder
 from tarry.node.edge.grpc_status import DETAILS_KEY, refusal_in
 from tarry.node.edge.grpc_types import metadata_value
 from tarry.proto import tarry_peer_pb2 as pb
@@ -39,7 +39,7 @@ RETRY_S: Final = 1.0
 
 
 class Phase(StrEnum):
-    """How far a node has come back."""
+    """Stages of a node's return."""
 
     LEAVING = "leaving"
     JOINING = "joining"
@@ -110,9 +110,9 @@ def _mark(data: Path, reached: Phase) -> None:
 class Rejoining:
     """Asks the others, for as long as it takes."""
 
-    def __init__(self, config: NodeConfig, forwarding: Forwarding) -> None:
+    def __init__(self, config: NodeConfig, forwarder: Forwarder) -> None:
         self._config = config
-        self._forwarding = forwarding
+        self._forwarder = forwarder
         self._metadata = (("authorization", f"Bearer {config.peer_token}"),) if config.peer_token else ()
         self._others = [address for node, address in config.members.items() if node != config.node]
 
@@ -149,7 +149,7 @@ class Rejoining:
         self, method: str, address: str, raw: bytes, timeout_s: float
     ) -> tuple[str | None, str | None]:
         """Return why not (None: done), and the leader's address where it was given."""
-        call = self._forwarding.channel(address).unary_unary(f"/{SERVICE}/{method}", None, None)
+        call = self._forwarder.channel(address).unary_unary(f"/{SERVICE}/{method}", None, None)
         try:
             await call(raw, metadata=self._metadata, timeout=timeout_s)
         except grpc.aio.AioRpcError as error:

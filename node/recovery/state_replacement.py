@@ -20,7 +20,7 @@ import grpc
 import structlog
 
 from tarry.node.config import NodeConfig
-from tarry.node.edge.forwarding import Forwarding
+from tarry.node.edge.forwarder import Forwarder
 from tarry.node.recovery.rejoin import RETRY_S, move_aside
 from tarry.proto.files import sync_path
 from tarry.proto.tarry_peer_pb2 import FetchSnapshotRequest, FetchSnapshotResponse, LogPosition, SnapshotFile
@@ -54,9 +54,9 @@ def mark(data: Path) -> None:
 class StateReplacement:
     """Takes a state from a peer, for as long as it takes; no part of the node runs beside it."""
 
-    def __init__(self, config: NodeConfig, forwarding: Forwarding) -> None:
+    def __init__(self, config: NodeConfig, forwarder: Forwarder) -> None:
         self._config = config
-        self._forwarding = forwarding
+        self._forwarder = forwarder
         self._metadata = (("authorization", f"Bearer {config.peer_token}"),) if config.peer_token else ()
 
     async def run(self) -> None:
@@ -105,7 +105,7 @@ class StateReplacement:
 
     async def _ask(self, address: str, kept: Sequence[SnapshotFile]) -> AsyncIterator[FetchSnapshotResponse]:
         request = FetchSnapshotRequest(cluster=self._config.cluster, node=self._config.node, kept=kept)
-        ask = self._forwarding.channel(address).unary_stream(
+        ask = self._forwarder.channel(address).unary_stream(
             f"/{SERVICE}/FetchSnapshot",
             FetchSnapshotRequest.SerializeToString,
             FetchSnapshotResponse.FromString,

@@ -30,19 +30,19 @@ class FarDamage:
 
     @property
     def found(self) -> int:
-        """How many were ever found damaged."""
+        """Number ever found damaged."""
         self._note_mended()
         return self._found
 
     @property
     def repaired(self) -> int:
-        """How many of them were mended."""
+        """Number of them that were mended."""
         self._note_mended()
         return self._repaired
 
     @property
     def left(self) -> int:
-        """How many are known to be damaged now."""
+        """Number known to be damaged now."""
         if self._left:
             self._left &= {segment.number for segment in self._machine.wheel.far_segments()}
         return len(self._left)

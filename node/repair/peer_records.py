@@ -9,7 +9,7 @@ import numpy as np
 import structlog
 from google.protobuf.message import DecodeError, Message
 
-from tarry.node.edge.forwarding import Forwarding
+from tarry.node.edge.forwarder import Forwarder
 from tarry.node.edge.grpc_status import abort
 from tarry.node.edge.grpc_types import CallContext, M, ServiceHandler, parse
 from tarry.node.edge.peer_auth import Peers
@@ -126,8 +126,8 @@ class RecordService:
 class PeerRecords:
     """Asks peers; ``fetch`` is what ``Damage.run`` wants."""
 
-    def __init__(self, forwarding: Forwarding, cluster: str, node: str, peer_token: str) -> None:
-        self._forwarding = forwarding
+    def __init__(self, forwarder: Forwarder, cluster: str, node: str, peer_token: str) -> None:
+        self._forwarder = forwarder
         self._cluster = cluster
         self._node = node
         self._metadata = (("authorization", f"Bearer {peer_token}"),) if peer_token else ()
@@ -164,7 +164,7 @@ class PeerRecords:
         return answer.units if answer else b""
 
     async def _ask(self, address: str, method: str, request: Message, kind: type[M]) -> M | None:
-        call = self._forwarding.channel(address).unary_unary(f"/{SERVICE}/{method}", None, None)
+        call = self._forwarder.channel(address).unary_unary(f"/{SERVICE}/{method}", None, None)
         try:
             raw: bytes = await call(request.SerializeToString(), metadata=self._metadata, timeout=DEADLINE_S)
             return kind.FromString(raw)

@@ -44,7 +44,7 @@ class QueueDamage:
 
     @property
     def left(self) -> int:
-        """How many stretches, and units without a checksum, are known to be damaged now."""
+        """Number of stretches, and of units without a checksum, known to be damaged now."""
         return len(self._left) + len(self._unproven)
 
     def report(self, damage: UnitsDamaged) -> None:

@@ -1,6 +1,6 @@
 """Records of this replica that do not match their checksums: known, mended from a peer, counted.
 
-    hand-over, Get, scrub ── report ──► left ──► each connected peer in turn ──► mended
+    delivery, Get, scrub ── report ──► left ──► each connected peer in turn ──► mended
                                           ▲                 │ none has it
                                           └── wait longer ──┘
 
@@ -33,11 +33,11 @@ from tarry.wheel.state import UnknownMessage, WheelDamaged
 log = structlog.get_logger()
 
 ASKED_RECORDS_MAX: Final = 256
-"""How many records one call asks a peer for."""
+"""Records that one call asks a peer for."""
 ASKED_BYTES_MAX: Final = 1 << 20
-"""How many bytes they have together; a larger record is asked for alone."""
+"""Their bytes together; a larger record is asked for alone."""
 READ_S: Final = 2.0
-"""How long a caller waits for damaged records to be mended."""
+"""Time for which a caller waits for damaged records to be mended."""
 IDS_LOGGED_MAX: Final = 100
 
 Numbers: TypeAlias = NDArray[np.uint32]
@@ -46,7 +46,7 @@ Fetch: TypeAlias = Callable[[str, int, Numbers], Awaitable[Mapping[int, bytes]]]
 
 
 class Damage:
-    """What is known to be damaged here. ``run`` mends it."""
+    """Damage known on this node. ``run`` mends it."""
 
     def __init__(self, machine: Machine, shard: int, run_blocking: RunBlocking = in_thread) -> None:
         self._found = 0
@@ -63,12 +63,12 @@ class Damage:
 
     @property
     def found(self) -> int:
-        """How much was ever found damaged."""
+        """Count of all damage ever found."""
         return self._found + self.indices.found + self.far.found + self.queues.found
 
     @property
     def repaired(self) -> int:
-        """How much of it was mended."""
+        """Count of damage that was mended."""
         return self._repaired + self.indices.repaired + self.far.repaired + self.queues.repaired
 
     @property
@@ -92,7 +92,7 @@ class Damage:
             self._pauses.end()
 
     def report_state(self, damage: StateDamage) -> None:
-        """What a snapshot of this replica was not given for."""
+        """Note damage that kept this replica from giving a snapshot."""
         for hour in damage.hours:
             self.indices.report(hour, "as a snapshot found")
         for segment in damage.segments:

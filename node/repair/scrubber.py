@@ -23,7 +23,7 @@ from tarry.wheel.state import WheelDamaged
 log = structlog.get_logger()
 
 Place: TypeAlias = tuple[str, int]
-"""What is looked at in one step: "far", a segment of the far log, an "hour" or a "queue"; and its number."""
+"""Object of one step: "far", a segment of the far log, an "hour" or a "queue"; and its number."""
 
 
 def step_ms(places: int, settings: Dispatch) -> int:

@@ -19,14 +19,14 @@ from tarry.node.delivery.delivery import Delivery
 from tarry.node.delivery.group import GroupDelivery
 from tarry.node.delivery.in_flight import Batch
 from tarry.node.delivery.offset_pieces import Pieces
-from tarry.node.delivery.settlement import Offsets, Settling, Stale
+from tarry.node.delivery.settlement import Offsets, Settlement, Stale
 from tarry.node.edge.field_count import fields, more_fields
 from tarry.node.edge.grpc_status import abort
 from tarry.node.edge.grpc_types import CallContext, ServiceHandler, parse
 from tarry.node.edge.leader_calls import Answer, LeaderCalls
 from tarry.node.edge.request_bytes import OVERHEAD_BYTES
 from tarry.node.services.intake_turns import IntakeTurns
-from tarry.node.services.subscribing import Joining
+from tarry.node.services.subscriptions import Subscriptions
 from tarry.proto import tarry_consumer_pb2 as pb
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.reasons import Reason
@@ -62,14 +62,14 @@ class ConsumerService:
     def __init__(
         self,
         config: NodeConfig,
-        joining: Joining,
+        subscriptions: Subscriptions,
         delivery: Callable[[], Delivery | None],
         not_leader: Callable[[], Refusal],
         calls: LeaderCalls,
         holds: Holds,
     ) -> None:
         self._config = config
-        self._joining = joining
+        self._subscriptions = subscriptions
         self._delivery = delivery
         self._not_leader = not_leader
         self._calls = calls
@@ -137,20 +137,20 @@ class ConsumerService:
             subscribe.group = f"{subscribe.group}~{name}"
             if subscribe.start.at == pb.START_AT_UNSPECIFIED:
                 subscribe.start.at = pb.START_AT_LATEST
-        refusal = self._joining.check(context, subscribe, subscribe.broadcast)
+        refusal = self._subscriptions.check(context, subscribe, subscribe.broadcast)
         if refusal is not None:
             return refusal
-        consumer = self._joining.consumer(subscribe, name, subscribe.credit)
+        consumer = self._subscriptions.consumer(subscribe, name, subscribe.credit)
         consumer.streams = True
         consumer.in_hand_bytes_max = subscribe.in_hand_bytes_max or consumer.in_hand_bytes_max
-        group = await self._joining.group(consumer, subscribe.start)
+        group = await self._subscriptions.group(consumer, subscribe.start)
         if isinstance(group, Refusal):
             return group
         resumed: dict[int, list[Batch]] = {}
         for held in subscribe.holding:
             kept = await self._pieces.each(held.offset, partial(group.resume, consumer, held.queue))
             resumed.setdefault(held.queue, []).extend(batch for batch in kept if batch)
-        if self._delivery() is not delivery or group.settling.ended.is_set():  # over meanwhile
+        if self._delivery() is not delivery or group.settlement.ended.is_set():  # over meanwhile
             return self._not_leader()
         if subscribe.holding and (refusal := group.differs(consumer)):
             return refusal
@@ -227,7 +227,7 @@ class ConsumerService:
     async def _extend_now(
         self, extend: pb.Extend | pb.ExtendRequest, consumer: str, group: GroupDelivery
     ) -> Offsets | Refusal:
-        refusal = self._joining.check_lease(extend.lease_ms or 0) or self._joining.check_offsets(
+        refusal = self._subscriptions.check_lease(extend.lease_ms or 0) or self._subscriptions.check_offsets(
             len(extend.offset)
         )
         if refusal is not None:
@@ -242,10 +242,10 @@ class ConsumerService:
     async def _settling(
         self, settled: pb.Ack | pb.AckRequest | pb.Nack | pb.NackRequest, consumer: str, group: GroupDelivery
     ) -> Stale | Refusal:
-        refusal = self._joining.check_offsets(len(settled.offset))
+        refusal = self._subscriptions.check_offsets(len(settled.offset))
         if refusal is not None:
             return refusal
-        settle = partial(_settling, settled, consumer, group.settling)
+        settle = partial(_settling, settled, consumer, group.settlement)
         pending = await self._pieces.each(settled.offset, settle)
         if isinstance(pending[0], Refusal) or len(pending) == 1:
             return pending[0]
@@ -261,7 +261,7 @@ class ConsumerService:
         request = parse(pb.ReceiveRequest, raw)
         if isinstance(request, Refusal):
             return request
-        refusal = self._joining.check(context, request)
+        refusal = self._subscriptions.check(context, request)
         if refusal is not None:
             return refusal
         limits = self._config.delivery
@@ -270,8 +270,8 @@ class ConsumerService:
             return Refusal(Reason.RECEIVE_INVALID, text)
         if not request.consumer:
             return Refusal(Reason.CONSUMER_INVALID, "name the consumer: its acks must name it too")
-        consumer = self._joining.consumer(request, request.consumer, request.messages_max or 1)
-        group = await self._joining.group(consumer, request.start)
+        consumer = self._subscriptions.consumer(request, request.consumer, request.messages_max or 1)
+        group = await self._subscriptions.group(consumer, request.start)
         if isinstance(group, Refusal):
             return group
         consumer.polls = True
@@ -295,18 +295,18 @@ class ConsumerService:
         request = parse(kind, raw)
         if isinstance(request, Refusal):
             return request
-        group = self._joining.known(context, request)
+        group = self._subscriptions.known(context, request)
         if isinstance(group, Refusal):
             return group
         pending = await self._settling(request, request.consumer, group)
-        stale = pending if isinstance(pending, Refusal) else await group.settling.until_end(pending)
+        stale = pending if isinstance(pending, Refusal) else await group.settlement.until_end(pending)
         return stale if isinstance(stale, Refusal) else await _answered(stale)
 
     async def _extend(self, raw: bytes, context: CallContext) -> Answer:
         request = parse(pb.ExtendRequest, raw)
         if isinstance(request, Refusal):
             return request
-        group = self._joining.known(context, request)
+        group = self._subscriptions.known(context, request)
         if isinstance(group, Refusal):
             return group
         stale = await self._extend_now(request, request.consumer, group)
@@ -326,13 +326,13 @@ def _parsed(raw: bytes) -> pb.ConsumeRequest | Refusal:
 def _settling(
     settled: pb.Ack | pb.AckRequest | pb.Nack | pb.NackRequest,
     consumer: str,
-    settling: Settling,
+    settlement: Settlement,
     offsets: Offsets,
 ) -> Stale | Refusal:
     if isinstance(settled, pb.Ack | pb.AckRequest):
-        return settling.ack(consumer, settled.queue, offsets)
+        return settlement.ack(consumer, settled.queue, offsets)
     delay_ms = settled.delay_ms if settled.HasField("delay_ms") else None
-    return settling.nack(consumer, settled.queue, offsets, delay_ms)
+    return settlement.nack(consumer, settled.queue, offsets, delay_ms)
 
 
 def _joined(stale: Iterable[Offsets | Refusal]) -> Offsets | Refusal:

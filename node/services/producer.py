@@ -45,14 +45,14 @@ SERVICE: Final = "tarry.v1.ProducerService"
 TURN_BYTES: Final = 1 << 20
 """Of schedule requests looked at in one turn of the event loop: some 10 ms where their messages are small."""
 REQUEST_BYTES: Final = 8 << 10
-"""What a request takes beside, however small it is: as long as so many bytes of messages."""
+"""Cost of a request beside its messages, in bytes of messages that take as long."""
 STREAM_FIELDS_MAX: Final = 64
 """Of one request of a schedule stream, which has a number and a batch."""
 TURN_IDS: Final = 2_048
 IDS_READ_MAX: Final = TURN_IDS // 2
 """Of a cancel, at once: some 4 ms."""
 CANCEL_NS_MAX: Final = 6_000_000
-"""What one command's ids are thought to take; a request whose ids take more becomes several."""
+"""Estimated cost of one command's ids; a request whose ids take more becomes several."""
 NOT_FOUND_TEXT: Final = (
     "no message has this id, or none that this caller may know of: it was never given, the message's hour "
     "has been deleted, or the token lacks the right to produce to its topic"

@@ -20,7 +20,7 @@ from tarry.wheel.state import HOUR_MS, UnknownMessage
 R = TypeVar("R")
 
 PIECE_NS: Final = 6_000_000
-"""What looking up the messages of one piece is thought to take."""
+"""Estimated cost of looking up the messages of one piece."""
 
 
 class Repeats:

@@ -93,7 +93,7 @@ class TopicCalls:
         return local
 
     def _mends(self, damage: UnitsDamaged) -> Refusal:
-        """Have units mended that a call could not read; what is handed over meanwhile is not its concern."""
+        """Have units mended that a call could not read; what is delivered meanwhile is not its concern."""
         self._damage.queues.report(damage)
         return Refusal(Reason.NO_LEADER, "a ready queue of the topic is being mended", retry_ms=1_000)
 

@@ -1,4 +1,4 @@
-"""What operators are told of topics and groups, worked out in pieces: there may be 20,000 of them."""
+"""Status of topics and groups for operators, built in pieces: there may be 20,000 of them."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class TopicStatuses:
             acked_above_floor=len(main.acked),
             retrying=retry.units - done.floor - len(done.acked),
             consumers=len(at_leader.consumers) if at_leader else 0,
-            in_hand=sum(feed.in_hand for feed in at_leader.feeds.values()) if at_leader else 0,
+            in_hand=sum(feed.in_flight_messages for feed in at_leader.feeds.values()) if at_leader else 0,
         )
 
 

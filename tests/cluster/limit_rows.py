@@ -13,7 +13,7 @@ import pytest
 from tarry.client.local.free_ports import free_ports
 from tarry.node.edge import request_bytes
 from tarry.node.repair.records import ASKED_RECORDS_MAX
-from tarry.node.services.subscribing import NAME_CHARS_MAX, QUEUES_HELD_MAX
+from tarry.node.services.subscriptions import NAME_CHARS_MAX, QUEUES_HELD_MAX
 from tarry.proto import tarry_consumer_pb2 as consumer_pb
 from tarry.proto import tarry_operator_pb2 as operator_pb
 from tarry.proto import tarry_peer_pb2 as peer_pb

@@ -11,7 +11,7 @@ from google.protobuf.message import Message
 from tarry.node.config import Delivery
 from tarry.node.edge import request_bytes
 from tarry.node.repair.records import ASKED_RECORDS_MAX
-from tarry.node.services.subscribing import NAME_CHARS_MAX, QUEUES_HELD_MAX
+from tarry.node.services.subscriptions import NAME_CHARS_MAX, QUEUES_HELD_MAX
 from tarry.node.services.topic_admin import RETENTION_MS_MAX
 from tarry.proto import tarry_consumer_pb2 as consumer_pb
 from tarry.proto import tarry_operator_pb2 as operator_pb

@@ -159,7 +159,7 @@ MUTANTS = (
     Mutant(
         "more_is_handed_over_than_reserved",
         "a crash repeats messages without their mark",
-        "ends = [] if self.reserve.limit is None else [self.reserve.limit]",
+        "ends = [] if self.reservation.limit is None else [self.reservation.limit]",
         "ends = []",
         (
             "tests/simulation/test_whole_nodes.py::test_what_a_leader_hands_over_while_nobody_hears_it_is_marked_when_it_comes_again",
@@ -168,8 +168,8 @@ MUTANTS = (
     Mutant(
         "the_reserve_is_not_confirmed",
         "a crash repeats messages without their mark",
-        "heard = self._said and self._said[0][0] <= confirmed_s",
-        "heard = bool(self._said)",
+        "confirmed = self._sent and self._sent[0][0] <= confirmed_s",
+        "confirmed = bool(self._sent)",
         (
             "tests/node/delivery/test_reservation.py::test_nothing_is_handed_over_before_a_majority_has_answered",
         ),

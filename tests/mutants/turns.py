@@ -264,7 +264,7 @@ PIECES = (
     Mutant(
         "acks_of_any_number_go_together",
         "many consumers' acks hold up the event loop",
-        "                if later := _beyond(acks, FLIGHT_OFFSETS_MAX):\n                    self._acks[feed] = later + self._acks.get(feed, [])\n",
+        "                if later := _beyond(acks, COMMIT_OFFSETS_MAX):\n                    self._acks[feed] = later + self._acks.get(feed, [])\n",
         "",
         (f"{SIZE}::test_acks_gather_up_to_so_many_offsets_and_what_is_beyond_goes_next",),
     ),
@@ -339,7 +339,7 @@ PIECES = (
     Mutant(
         "a_response_has_any_number_of_bytes",
         "a consumer cannot receive what it is handed",
-        "count = handover.within(sizes, self._context.config.delivery.batch_bytes_max)",
+        "count = delivery_batch.within(sizes, self._context.config.delivery.batch_bytes_max)",
         "count = len(taken)",
         (f"{SIZE}::test_a_turn_hands_over_so_much_and_the_next_ones_the_rest",),
     ),

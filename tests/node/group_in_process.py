@@ -172,7 +172,7 @@ class Group:
 
     def cursors(self) -> list[log_pb.Cursor]:
         """The cursors that the leader tells when it hands over no more."""
-        return list(log_pb.DispatchState.FromString(self.delivery.told(None)).cursors)
+        return list(log_pb.DispatchState.FromString(self.delivery.cursors(None)).cursors)
 
     async def fail_over(self, committed: int, cursors: Iterable[log_pb.Cursor]) -> None:
         """The leader dies; the next has ``committed`` of what was proposed, and the cursors it heard of."""
@@ -261,7 +261,7 @@ class Group:
         chosen = list(hand.held.values())[:count]
         for given in chosen:
             offsets = np.array([given.offset], dtype=np.uint64)
-            settling = self.group.settling
+            settling = self.group.settlement
             if nack:
                 settling.nack(name, given.queue, offsets, delay_ms)
             else:

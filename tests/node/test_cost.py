@@ -71,7 +71,7 @@ async def life_of(folder: Path, count: int) -> Counter[str]:
     handed = consumer_pb.ConsumeResponse.FromString(response).deliveries
     offsets = np.array(handed.offset, np.uint64)
     with counted(lines, "ack"):
-        answer = group.group.settling.ack("a", handed.queue, offsets)
+        answer = group.group.settlement.ack("a", handed.queue, offsets)
         for _ in range(3):
             await asyncio.sleep(0)
     ((ack, done),) = group.log

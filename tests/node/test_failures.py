@@ -22,7 +22,7 @@ from tarry.node.failures import Failures
 from tarry.node.services.consumer import ConsumerService
 from tarry.node.services.producer import STREAM_FIELDS_MAX, ProducerService
 from tarry.node.services.schedule_request import Intake
-from tarry.node.services.subscribing import Joining
+from tarry.node.services.subscriptions import Subscriptions
 from tarry.proto import tarry_consumer_pb2 as pb
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.reasons import Reason
@@ -240,7 +240,7 @@ def test_a_consumers_stream_whose_reading_half_fails_ends_with_the_error_and_kee
     async def steps(group: Group) -> None:
         unused: Any = None
         refuse = lambda: Refusal(Reason.NO_LEADER, "")  # noqa: E731
-        joining = Joining(
+        subscriptions = Subscriptions(
             group.config,
             unused,
             Authorizer({}),
@@ -248,7 +248,7 @@ def test_a_consumers_stream_whose_reading_half_fails_ends_with_the_error_and_kee
             refuse,
             lambda: group.machine.queues,
         )
-        service = ConsumerService(group.config, joining, lambda: group.delivery, refuse, UNARY, Holds())
+        service = ConsumerService(group.config, subscriptions, lambda: group.delivery, refuse, UNARY, Holds())
         stream = method(service.handlers(), "/tarry.v1.ConsumerService/Consume")
         for _ in range(3):
             group.schedule("", 0)

@@ -75,7 +75,7 @@ def test_what_a_consumer_says_of_all_that_it_may_hold() -> None:
         async with steps.step("leave"):
             await again.leave()
             group = lead.group()
-            await until(lambda: not group.feeds[queue].in_hand)
+            await until(lambda: not group.feeds[queue].in_flight_messages)
 
     assert cost.too_long(play(act)) == {}
 
@@ -560,7 +560,9 @@ def test_heartbeats_of_thousands_of_groups_with_messages_in_hand() -> None:
             opened.pump()
             if number % 100 == 0:
                 await asyncio.sleep(0)
-        await until(lambda: all(group.feeds[queue.queue].in_hand for group in delivery._groups.values()))
+        await until(
+            lambda: all(group.feeds[queue.queue].in_flight_messages for group in delivery._groups.values())
+        )
         gc.collect()
         gc.freeze()
         async with steps.step("heartbeat"):

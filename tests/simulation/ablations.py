@@ -12,7 +12,7 @@ import numpy as np
 from pysyncobj import SyncObj
 
 from tarry.node.delivery.ordering import Lanes
-from tarry.node.delivery.reservation import Reserve
+from tarry.node.delivery.reservation import Reservation
 from tarry.proto.tarry_peer_pb2 import Append, PeerMessage
 from tarry.replication.driver import apply, first_start, send_barrier
 from tarry.replication.driver.driver import Driver
@@ -172,7 +172,7 @@ ABLATIONS: dict[str, tuple[Replaced, ...]] = {
     ),
     "checksums of indices": ((HourPartition, "prove", lambda self: None),),
     "proof of a state": ((state_files, "damage_in", lambda root, written: StateDamage()),),
-    "reserve": ((Reserve, "hear", lambda self, confirmed_s: None),),
+    "reserve": ((Reservation, "confirm", lambda self, confirmed_s: None),),
     "fsync": ((SimDisk, "syncs", False),),
 }
 

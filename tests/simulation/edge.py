@@ -16,7 +16,7 @@ from tarry.node.edge.leader_calls import Answer, LeaderCalls
 from tarry.node.services.consumer import ConsumerService
 from tarry.node.services.producer import ProducerService
 from tarry.node.services.schedule_request import Intake
-from tarry.node.services.subscribing import Joining
+from tarry.node.services.subscriptions import Subscriptions
 from tarry.proto import tarry_consumer_pb2 as pb
 from tests.simulation.processor import BYTE_US, CALL_US, Processor
 
@@ -51,12 +51,12 @@ class Edge:
     def __init__(self, config: NodeConfig, core: Core, processor: Processor) -> None:
         self._processor = processor
         leadership, authorizer = core.leadership, Authorizer({})
-        forwarding: Any = _NoForwarding()
+        forwarder: Any = _NoForwarding()
         calls = LeaderCalls(
             leadership.serves,
             leadership.not_leader,
             leadership.wait.until_led,
-            forwarding,
+            forwarder,
             leadership.stop_for,
         )
         self._calls = calls
@@ -72,7 +72,7 @@ class Edge:
             damage=core.damage,
             holds=core.holds,
         )
-        joining = Joining(
+        subscriptions = Subscriptions(
             config,
             core.driver,
             authorizer,
@@ -81,7 +81,7 @@ class Edge:
             lambda: core.machine.queues,
         )
         self._consumer = ConsumerService(
-            config, joining, lambda: leadership.delivery, leadership.not_leader, calls, core.holds
+            config, subscriptions, lambda: leadership.delivery, leadership.not_leader, calls, core.holds
         )
 
     async def schedule(self, raw: bytes) -> Answer:

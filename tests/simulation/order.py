@@ -6,7 +6,7 @@ from collections import defaultdict
 
 import numpy as np
 
-from tarry.node.delivery.batch import HandoverBatch
+from tarry.node.delivery.batch import DeliveryBatch
 from tarry.proto.ledger.schema import Kind
 from tarry.replication.state_machine.machine import Machine
 from tarry.replication.state_machine.ready_queue import UnitsDamaged
@@ -29,7 +29,7 @@ class Order:
         """A group goes on somewhere else: what it had in hand does not count."""
         self._out.pop(place, None)
 
-    def handed_over_by(self, machine: Machine, batch: HandoverBatch, topic: str, group: str) -> None:
+    def handed_over_by(self, machine: Machine, batch: DeliveryBatch, topic: str, group: str) -> None:
         """A leader hands a batch over: nothing that comes before in a lane may be unsettled."""
         lanes = batch.units["lane"]
         if not lanes.any():
@@ -49,7 +49,7 @@ class Order:
             out.add(message)
             self.handed_over += 1
 
-    def _check_earlier(self, machine: Machine, batch: HandoverBatch, group: str) -> None:
+    def _check_earlier(self, machine: Machine, batch: DeliveryBatch, group: str) -> None:
         """Of what lies in the ready queue. What a filter leaves out is passed over, and settled later."""
         queue = machine.queues[batch.queue]
         acknowledged = machine.queues.acknowledged[group, batch.queue]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tarry.node.delivery.batch import HandoverBatch
+from tarry.node.delivery.batch import DeliveryBatch
 from tarry.proto.ledger.schema import Kind
 from tarry.replication.state_machine.events import Event
 from tarry.replication.state_machine.machine import Machine
@@ -67,7 +67,7 @@ class Rows:
                 first[n] = event
                 self._learn(index, event, queues)
 
-    def delivered(self, machine: Machine, batch: HandoverBatch, topic: str, group: str) -> None:
+    def delivered(self, machine: Machine, batch: DeliveryBatch, topic: str, group: str) -> None:
         """A leader tells of a hand-over."""
         self.order.handed_over_by(machine, batch, topic, group)
         given = _ids(batch.hour, batch.global_index)

@@ -15,7 +15,7 @@ import numpy as np
 
 from tarry.node.assembly import Core
 from tarry.node.config import Delivery, Dispatch, LedgerSettings, NodeConfig
-from tarry.node.delivery.batch import HandoverBatch
+from tarry.node.delivery.batch import DeliveryBatch
 from tarry.node.process import DAMAGED
 from tarry.node.repair.peer_records import index_units, ready_units, whole
 from tarry.node.repair.records import Numbers
@@ -194,7 +194,7 @@ class WholeNode(SimNode):
             self._charge(events)
             applied(index, term, events, queues)
 
-        def handed_over(batch: HandoverBatch, topic: str, group: str, consumer: str, term: int) -> None:
+        def handed_over(batch: DeliveryBatch, topic: str, group: str, consumer: str, term: int) -> None:
             rows.delivered(self.core.machine, batch, topic, group)
             self.processor.charge(HANDED_OVER_US * len(batch.units))
             delivered(batch, topic, group, consumer, term)

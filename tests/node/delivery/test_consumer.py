@@ -81,12 +81,12 @@ def test_a_caller_s_filter_counts_between_its_calls_and_while_anything_is_in_han
     red, blue, stream = (Consumer(name, "t", "g", 1_000, 50, frozenset({name})) for name in ("r", "b", "s"))
     red.polls = blue.polls = True
     polled.note(stream, 5)
-    assert polled.differs(red, 6, in_hand=True) is None
+    assert polled.differs(red, 6, in_flight=True) is None
     polled.note(red, 10)
-    assert polled.differs(red, 11, in_hand=True) is None
+    assert polled.differs(red, 11, in_flight=True) is None
     for other in (blue, stream):
-        assert polled.differs(other, 1_009, in_hand=False)
-        assert polled.differs(other, 1_010, in_hand=True)
-        assert polled.differs(other, 1_010, in_hand=False) is None
+        assert polled.differs(other, 1_009, in_flight=False)
+        assert polled.differs(other, 1_010, in_flight=True)
+        assert polled.differs(other, 1_010, in_flight=False) is None
     polled.note(stream, 1_010)
-    assert polled.differs(blue, 1_011, in_hand=True) is None  # streams say so while they are there
+    assert polled.differs(blue, 1_011, in_flight=True) is None  # streams say so while they are there

@@ -43,7 +43,7 @@ def test_a_caller_s_lease_goes_on_under_the_next_leaders_though_all_streams_are_
 def test_callers_with_more_in_hand_than_a_heartbeat_names_are_waited_for_as_streams_are(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(delivery, "LEASES_TOLD_MAX", 1)
+    monkeypatch.setattr(delivery, "LEASES_NAMED_MAX", 1)
 
     async def steps(group: Group) -> None:
         for _ in range(2):

@@ -86,19 +86,19 @@ def test_an_ack_of_what_another_has_in_hand_is_not_taken(queue: ReadyQueue) -> N
     fill(queue, [1, 1, 1, 1])
     feed = feed_of(queue, Acknowledged())
     feed.load()
-    feed.hand(column(feed.take(5, 2)["offset"]), "a", 100)
-    other = feed.hand(column(feed.take(5, 2)["offset"]), "b", 100)
+    feed.lease(column(feed.take(5, 2)["offset"]), "a", 100)
+    other = feed.lease(column(feed.take(5, 2)["offset"]), "b", 100)
     assert feed.take_back("a", column([2])).tolist() == [False]
     assert feed.take_back("a", column([0, 2, 7])).tolist() == [True, False, False]
     assert feed.expire(other).tolist() == [2, 3]
-    assert feed.in_hand == 1
+    assert feed.in_flight_messages == 1
 
 
 def test_what_is_still_in_hand_when_a_lease_ends_is_given_up(queue: ReadyQueue) -> None:
     fill(queue, [1, 1])
     feed, leases = feed_of(queue, Acknowledged()), Leases()
     feed.load()
-    leases.add(feed, feed.hand(column(feed.take(5, 2)["offset"]), "a", 100))
+    leases.add(feed, feed.lease(column(feed.take(5, 2)["offset"]), "a", 100))
     feed.take_back("a", column([0]))
     assert list(leases.expire(99, 10)) == []
     [(_, given_up)] = leases.expire(100, 10)
@@ -147,7 +147,7 @@ def test_what_another_took_meanwhile_is_not_resumed(queue: ReadyQueue) -> None:
     fill(queue, [1, 2])
     feed = feed_of(queue, Acknowledged())
     feed.load()
-    feed.hand(column(feed.take(9, 1)["offset"]), "b", 100)
+    feed.lease(column(feed.take(9, 1)["offset"]), "b", 100)
     assert feed.resume("a", column([0]), 200) is None
 
 
@@ -161,7 +161,7 @@ def test_what_is_put_back_later_goes_out_in_due_order_but_not_if_it_was_settled_
     taken = feed.take(30, 9)
     assert taken["offset"].tolist() == [2, 1, 4, 0]
     acknowledged.add(column([1]))
-    feed.hand(column([4]), "a", 100)
+    feed.lease(column([4]), "a", 100)
     feed.put_back(taken)
     feed.put_back(taken)
     assert feed.take(99, 9)["offset"].tolist() == [2, 0, 3]
@@ -245,7 +245,7 @@ def test_every_message_is_in_exactly_one_place(steps: list[tuple]) -> None:
                 taken = column(feed.take(10**6, step[2])["offset"])
                 assert not acknowledged.contains(taken).any()
                 if len(taken):
-                    batches.append(feed.hand(taken, step[1], 0))
+                    batches.append(feed.lease(taken, step[1], 0))
             elif step[0] in ("ack", "nack"):
                 offsets = column(sorted(step[2]))
                 own = offsets[feed.take_back(step[1], offsets)]
@@ -256,7 +256,7 @@ def test_every_message_is_in_exactly_one_place(steps: list[tuple]) -> None:
                 assert not acknowledged.add(gone).any()
                 retried |= set(gone.tolist())
             elif step[0] == "leave":
-                feed.give_back(step[1], feed.hands.batches(step[1]))
+                feed.give_back(step[1], feed.in_flight.batches(step[1]))
             elif step[0] == "failover":
                 cursor = feed.cursor
                 feed, batches = feed_of(queue, acknowledged), []
@@ -269,9 +269,9 @@ def test_every_message_is_in_exactly_one_place(steps: list[tuple]) -> None:
             elif step[0] == "end_hold":
                 feed.end_hold()
         feed.load()
-        held = [batch for name in "ab" for batch in feed.hands.batches(name)]
+        held = [batch for name in "ab" for batch in feed.in_flight.batches(name)]
         in_hand = [offset for batch in held for offset in feed.left_of(batch).tolist()]
-        assert len(in_hand) == feed.in_hand
+        assert len(in_hand) == feed.in_flight_messages
         feed.end_hold()
         waiting = feed.take(10**6, 10**6)["offset"].tolist()
         done = [o for o in range(queue.units) if acknowledged.contains(column([o]))[0]]

@@ -137,7 +137,7 @@ def test_an_ack_is_answered_once_it_is_committed_and_not_before() -> None:
         await group.commit()
         await pass_ms(group, 200)
         (given,) = group.given
-        answer = group.group.settling.ack("a", given.queue, np.array([given.offset], np.uint64))
+        answer = group.group.settlement.ack("a", given.queue, np.array([given.offset], np.uint64))
         assert isinstance(answer, asyncio.Future)
         await group.settle()
         assert len(group.log) == 1

@@ -17,7 +17,7 @@ from tarry.node.delivery.leases import KEPT_MIN, Leases
 from tarry.node.delivery.ordering import Lanes
 from tarry.node.delivery.redrive import redrive
 from tarry.node.delivery.retries import fitting
-from tarry.node.delivery.settlement import FLIGHT_OFFSETS_MAX, RETRIES_MAX
+from tarry.node.delivery.settlement import COMMIT_OFFSETS_MAX, RETRIES_MAX
 from tarry.proto import tarry_consumer_pb2 as pb
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.tarry_message_pb2 import Record
@@ -71,7 +71,7 @@ async def nack_all(group: Group) -> list[log_pb.RetryCommand]:
         for queue, offset in group.hands["a"].held:
             offsets[queue].append(offset)
         for queue, some in offsets.items():
-            group.group.settling.nack("a", queue, np.array(some, dtype=np.uint64), 0)
+            group.group.settlement.nack("a", queue, np.array(some, dtype=np.uint64), 0)
         group.hands["a"].held.clear()
         await group.settle()
         while group.log:
@@ -165,12 +165,12 @@ def test_small_copies_share_a_command_up_to_so_many() -> None:
 
 def test_acks_gather_up_to_so_many_offsets_and_what_is_beyond_goes_next() -> None:
     async def steps(group: Group) -> None:
-        each, requests = FLIGHT_OFFSETS_MAX * 2 // 3, 5
+        each, requests = COMMIT_OFFSETS_MAX * 2 // 3, 5
         fill(group, requests * each)
-        feed, settling = group.group.feeds[group.queue], group.group.settling
+        feed, settling = group.group.feeds[group.queue], group.group.settlement
         own = [np.arange(at * each, (at + 1) * each, dtype=np.uint64) for at in range(requests)]
         for offsets in own:
-            feed.hand(offsets, "a", group.time.now_ms() + 60_000)
+            feed.lease(offsets, "a", group.time.now_ms() + 60_000)
         answers = [settling.ack("a", group.queue, offsets) for offsets in own]
         flights = []
         await group.settle()
@@ -199,7 +199,7 @@ def test_settled_leases_do_not_pile_up_behind_one_that_nobody_settles(tmp_path: 
     leases = Leases()
     for offset in range(queue.units):
         taken = np.array([offset], dtype=np.uint64)
-        leases.add(feed, feed.hand(taken, "a", 1_000 + offset))
+        leases.add(feed, feed.lease(taken, "a", 1_000 + offset))
         if offset > 2:
             feed.take_back("a", taken)
     assert len(leases) <= KEPT_MIN

@@ -17,10 +17,10 @@ def told(group: Group) -> set[str]:
 
 def beat(group: Group) -> dict[int, log_pb.Cursor]:
     """Return a heartbeat's cursors by queue; what it tells must be what there is to tell."""
-    state = log_pb.DispatchState.FromString(group.delivery.told(1.0))
+    state = log_pb.DispatchState.FromString(group.delivery.cursors(1.0))
     opened = group.delivery._groups
     group.delivery._changed.update(dict.fromkeys(opened.values()))
-    assert group.delivery.told(1.0) == state.SerializeToString()
+    assert group.delivery.cursors(1.0) == state.SerializeToString()
     return {cursor.queue: cursor for cursor in state.cursors}
 
 
@@ -61,9 +61,9 @@ def told_lines(groups: int) -> int:
             queues = group.apply(log_pb.SubscribeCommand(topic=TOPIC, group=name))
             opened = group.delivery.group(TOPIC, name, queues.queue, queues.retry_queue)
             opened.join(Consumer("a", TOPIC, name, 1_000, 5), {})
-        first = group.delivery.told(1.0)
+        first = group.delivery.cursors(1.0)
         with counted(lines, "beat"):
-            assert group.delivery.told(2.0) == first
+            assert group.delivery.cursors(2.0) == first
 
     play(steps)
     return lines["beat"]

@@ -10,16 +10,16 @@ import numpy as np
 
 from tarry.node.config import NodeConfig
 from tarry.node.delivery.offset_pieces import PIECE_OFFSETS, Pieces
-from tarry.node.services.subscribing import QUEUES_HELD_MAX, Joining
+from tarry.node.services.subscriptions import QUEUES_HELD_MAX, Subscriptions
 from tarry.proto import tarry_consumer_pb2 as pb
 from tarry.proto.reasons import Reason
 from tarry.replication.state_machine.refusal import Refusal
 
 
-def joining() -> Joining:
+def joining() -> Subscriptions:
     config = NodeConfig(node="n1", data=Path("none"), listen="127.0.0.1:1", members={"n1": "127.0.0.1:1"})
     nobody: Any = None
-    return Joining(config, nobody, nobody, nobody, nobody, nobody)
+    return Subscriptions(config, nobody, nobody, nobody, nobody, nobody)
 
 
 def test_offsets_are_taken_up_to_the_limit() -> None:

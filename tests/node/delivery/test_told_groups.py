@@ -35,13 +35,13 @@ def test_groups_are_told_anew_in_the_order_of_their_changes_some_in_each_heartbe
 ) -> None:
     async def steps(group: Group) -> None:
         open_groups(group, 5)
-        group.delivery.told(1.0)
-        monkeypatch.setattr(delivery, "GROUPS_TOLD_MAX", 2)
+        group.delivery.cursors(1.0)
+        monkeypatch.setattr(delivery, "GROUPS_SERIALIZED_MAX", 2)
         group.schedule("", 0)
         await pass_ms(group, 1)
-        assert offsets(group, group.delivery.told(2.0)) == [1, 0, 0, 0, 0]  # with the group of the play
-        assert offsets(group, group.delivery.told(3.0)) == [1, 1, 1, 0, 0]
-        assert offsets(group, group.delivery.told(4.0)) == [1, 1, 1, 1, 1]
+        assert offsets(group, group.delivery.cursors(2.0)) == [1, 0, 0, 0, 0]  # with the group of the play
+        assert offsets(group, group.delivery.cursors(3.0)) == [1, 1, 1, 0, 0]
+        assert offsets(group, group.delivery.cursors(4.0)) == [1, 1, 1, 1, 1]
         assert not group.delivery._changed
 
     play(steps)
@@ -52,12 +52,12 @@ def test_what_was_handed_over_since_it_was_told_is_marked_when_the_next_leader_h
 ) -> None:
     async def steps(group: Group) -> None:
         before = open_groups(group, 5)
-        group.delivery.told(1.0)
-        monkeypatch.setattr(delivery, "GROUPS_TOLD_MAX", 1)
+        group.delivery.cursors(1.0)
+        monkeypatch.setattr(delivery, "GROUPS_SERIALIZED_MAX", 1)
         group.schedule("", 0)
         await pass_ms(group, 1)
         assert all(consumer.take_all() for consumer in before)
-        cursors = log_pb.DispatchState.FromString(group.delivery.told(2.0)).cursors
+        cursors = log_pb.DispatchState.FromString(group.delivery.cursors(2.0)).cursors
         await group.fail_over(0, cursors)
         again = open_groups(group, 5)
         await pass_ms(group, 1_100)
@@ -74,11 +74,11 @@ def test_a_group_that_has_handed_over_more_than_was_told_is_told_whatever_its_pl
 ) -> None:
     async def steps(group: Group) -> None:
         open_groups(group, 5)
-        monkeypatch.setattr(delivery, "GROUPS_TOLD_MAX", 0)
-        group.delivery.told(1.0)
+        monkeypatch.setattr(delivery, "GROUPS_SERIALIZED_MAX", 0)
+        group.delivery.cursors(1.0)
         group.schedule("", 0)
         await pass_ms(group, 1)
-        assert offsets(group, group.delivery.told(2.0)) == [1] * 5
+        assert offsets(group, group.delivery.cursors(2.0)) == [1] * 5
 
     play(steps)
 
@@ -88,17 +88,17 @@ def test_once_no_more_is_handed_over_and_once_it_is_again_every_group_is_told_so
 ) -> None:
     async def steps(group: Group) -> None:
         open_groups(group, 5)
-        group.delivery.told(1.0)
-        monkeypatch.setattr(delivery, "GROUPS_TOLD_MAX", 4)
+        group.delivery.cursors(1.0)
+        monkeypatch.setattr(delivery, "GROUPS_SERIALIZED_MAX", 4)
 
         def reserved(raw: bytes) -> list[bool]:
             told = log_pb.DispatchState.FromString(raw).cursors
             return [cursor.doubtful > 0 for cursor in told if cursor.queue == group.queue]
 
-        assert reserved(group.delivery.told(1.0)) == [True] * 6
-        assert reserved(group.delivery.told(None)) == [False] * 4 + [True] * 2
-        assert reserved(group.delivery.told(None)) == [False] * 6
-        assert reserved(group.delivery.told(2.0)) == [True] * 4 + [False] * 2
-        assert reserved(group.delivery.told(3.0)) == [True] * 6
+        assert reserved(group.delivery.cursors(1.0)) == [True] * 6
+        assert reserved(group.delivery.cursors(None)) == [False] * 4 + [True] * 2
+        assert reserved(group.delivery.cursors(None)) == [False] * 6
+        assert reserved(group.delivery.cursors(2.0)) == [True] * 4 + [False] * 2
+        assert reserved(group.delivery.cursors(3.0)) == [True] * 6
 
     play(steps)

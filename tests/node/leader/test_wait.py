@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import grpc
 import pytest
 
-from tarry.node.edge.forwarding import Forwarding
+from tarry.node.edge.forwarder import Forwarder
 from tarry.node.edge.grpc_types import CallContext
 from tarry.node.edge.leader_calls import Answer, LeaderCalls
 from tarry.node.leader.wait import LeaderWait
@@ -39,9 +39,9 @@ class Seat:
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[Callable[..., grpc.aio.UnaryUnaryCall[bytes, bytes]]]:
-        forwarding = Forwarding(None, [], {})
+        forwarder = Forwarder(None, [], {})
         calls = LeaderCalls(
-            lambda: self.serves, self.not_leader, self.wait.until_led, forwarding, lambda _: NOBODY
+            lambda: self.serves, self.not_leader, self.wait.until_led, forwarder, lambda _: NOBODY
         )
         server = grpc.aio.server()
         handler = calls.unary("/seat/Call", self.local)
@@ -61,9 +61,9 @@ async def test_a_call_while_leadership_moves_is_answered_once_somebody_leads(
     async with seat.open() as call:
         answer = call(b"hello", timeout=2 * PATIENCE_S)
         await seat.asked.wait()
-        seat.wait.tell()  # of something else: the call goes on waiting
+        seat.wait.notify()  # of something else: the call goes on waiting
         seat.serves = True
-        seat.wait.tell()
+        seat.wait.notify()
         assert await answer == b"HELLO"
 
 

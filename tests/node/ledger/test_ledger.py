@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tarry.node.delivery.batch import HandoverBatch
+from tarry.node.delivery.batch import DeliveryBatch
 from tarry.node.delivery.feed import WAITING
 from tarry.proto.ledger.arrow import SCHEMA, batch
 from tarry.proto.ledger.chunk import Chunk, pack, unpack
@@ -81,7 +81,7 @@ async def test_first_deliveries_are_written_with_the_hashes_of_their_ordering_ke
     units["lane"] = [0, 7, 2**32 - 1]
     places = np.arange(3, dtype=np.uint32)
     for lanes in (units["lane"], None):  # of the topic's queue, then of retries
-        first = HandoverBatch(0, 0, units, places, places, places + 1, lanes, [b""] * 3, places, units[:0], 0)
+        first = DeliveryBatch(0, 0, units, places, places, places + 1, lanes, [b""] * 3, places, units[:0], 0)
         replica.ledger.delivered(first, "t", "g", "c", 1)
     await replica.ledger.close()
     rows = [row for _, rows in segments(replica) for row in rows if row["kind"] == Kind.DELIVERED]

@@ -11,7 +11,7 @@ import grpc
 import numpy as np
 import pytest
 
-from tarry.node.edge.forwarding import Forwarding
+from tarry.node.edge.forwarder import Forwarder
 from tarry.node.edge.peer_auth import Peers
 from tarry.node.repair.peer_records import PeerRecords, RecordService
 from tarry.node.repair.records import ASKED_RECORDS_MAX, Damage, Numbers
@@ -46,9 +46,9 @@ async def serving(machine: Machine, token: str = "") -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def asking(cluster: str = "tarry", token: str = "") -> AsyncIterator[PeerRecords]:
-    forwarding = Forwarding(None, [], {})
-    yield PeerRecords(forwarding, cluster, "n1", token)
-    await forwarding.close()
+    forwarder = Forwarder(None, [], {})
+    yield PeerRecords(forwarder, cluster, "n1", token)
+    await forwarder.close()
 
 
 @asynccontextmanager

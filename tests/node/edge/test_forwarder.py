@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import grpc
 import pytest
 
-from tarry.node.edge.forwarding import DEADLINE_S, Forwarding
+from tarry.node.edge.forwarder import DEADLINE_S, Forwarder
 from tarry.node.edge.grpc_types import CallContext
 
 PATH = "/tarry.v1.ConsumerService/Receive"
@@ -49,8 +49,8 @@ class Asked:
 async def test_a_call_that_may_wait_has_that_much_more_time_unless_its_client_says_otherwise(
     leader: str, left_s: float | None, most_s: float
 ) -> None:
-    forwarding = Forwarding(None, [], {})
-    answer = await forwarding.forward(leader, PATH, b"", Asked(left_s), 30.0)  # type: ignore[arg-type]
+    forwarder = Forwarder(None, [], {})
+    answer = await forwarder.forward(leader, PATH, b"", Asked(left_s), 30.0)  # type: ignore[arg-type]
     assert isinstance(answer, bytes)
     assert most_s - 2 < float(answer) <= most_s * 1.01  # gRPC rounds what is left up
-    await forwarding.close()
+    await forwarder.close()

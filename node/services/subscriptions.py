@@ -1,4 +1,4 @@
-"""Joining: from what a consumer asks for to its group at the leader."""
+"""Subscriptions of consumers: their requests checked, and their groups opened at the leader."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ QUEUES_HELD_MAX: Final = 16
 """A group's two; more are named only by those who have it from before a topic was made anew."""
 
 
-class Joining:
+class Subscriptions:
     """Checks consumers' requests and opens groups."""
 
     def __init__(

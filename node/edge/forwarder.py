@@ -1,4 +1,4 @@
-"""Forwarding: a follower passes a unary call on to the leader, bytes in, bytes out."""
+"""Forwarder: a follower passes a unary call on to the leader, bytes in, bytes out."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DEADLINE_S: Final = 10.0
 """Of a forwarded call whose client gave none."""
 
 
-class Forwarding:
+class Forwarder:
     """Channels to the other members, opened when needed."""
 
     def __init__(
