@@ -18,7 +18,7 @@ PACKAGES: Final = {
         "pyarrow",
     ),
     "spark": ("pyspark", "pyarrow"),  # the others are asked for only by some of its commands
-    "chaos": ("pysyncobj", "toxiproxy", "plotly"),
+    "chaos": ("pysyncobj", "toxiproxy", "plotly", "jinja2"),
 }
 LACKING: Final = 2  # exit code, as of wrong usage
 

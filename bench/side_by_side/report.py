@@ -2,58 +2,66 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping
 from typing import Any
 
 import plotly.graph_objects as go
+from jinja2 import Environment, StrictUndefined
 from plotly.offline import get_plotlyjs
 
 from tarry.bench.side_by_side.figures import lines
 from tarry.bench.side_by_side.rows import Row
 
-STYLE = (
-    "body{font:15px sans-serif;max-width:70em;margin:2em auto}"
-    "td,th{text-align:left;padding:.2em .8em;vertical-align:top}"
+PAGE = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True).from_string(
+    """<!doctype html><meta charset=utf-8><title>side by side</title><style>
+body{font:15px sans-serif;max-width:70em;margin:2em auto}
+td,th{text-align:left;padding:.2em .8em;vertical-align:top}
+</style><script>{{ plotly|safe }}</script>
+{% macro table(head, rows) %}
+<table><tr>{% for each in head %}<th>{{ each }}</th>{% endfor %}</tr>
+{% for row in rows %}
+<tr>{% for each in row %}<td>{{ each }}</td>{% endfor %}</tr>
+{% endfor %}
+</table>
+{% endmacro %}
+<h1>tarry and its peers, side by side</h1>
+{{ table(["on", ""], machine.items()) }}
+<h2>Systems</h2>
+{{ table(["system", "version", "copies", "fsync before the answer", "setting", "missing", "note", "lost",
+          "early", "duplicates", "changed"], systems) }}
+{% if skipped %}{{ table(["left out", "because"], skipped.items()) }}{% endif %}
+<h2>Rows</h2><p>Bars are medians over the turns; whiskers reach from the least to the most.</p>
+{% for plot in plots %}{{ plot|safe }}{% endfor %}
+<h2>All figures</h2>
+{{ table(["row", "system", "turns", "shortest turn, of a whole one", "seconds in all", "figure", "min",
+          "median", "max", "failed"], figures) }}
+"""
 )
-
+OF_SYSTEM = (
+    "version", "copies", "synced", "setting", "mark", "note", "lost", "early", "duplicates", "changed",
+)  # fmt: skip
 NO_FIGURE = {"": {"min": "", "median": "", "max": ""}}
 
 
 def page(found: Mapping[str, Any]) -> str:
     """Return the report as HTML."""
-    plots = [
-        plot(row, found["rows"][row.name]).to_html(full_html=False, include_plotlyjs=False)
-        for row, _ in lines(found)
-    ]
-    parts = [
-        f"<!doctype html><meta charset=utf-8><title>side by side</title><style>{STYLE}</style>",
-        f"<script>{get_plotlyjs()}</script>",
-        "<h1>tarry and its peers, side by side</h1>",
-        _table(["on", ""], [[key, value] for key, value in found["machine"].items()]),
-        "<h2>Systems</h2>",
-        _table(
-            ["system", "version", "copies", "fsync before the answer", "setting", "missing", "note", "lost",
-             "early", "duplicates", "changed"],
-            [[name, *(each[key] for key in ("version", "copies", "synced", "setting", "mark", "note", "lost",
-                                            "early", "duplicates", "changed"))]
-             for name, each in found["systems"].items()],
-        ),
-        *([_table(["left out", "because"], list(found["skipped"].items()))] if found["skipped"] else []),
-        "<h2>Rows</h2><p>Bars are medians over the turns; whiskers reach from the least to the most.</p>",
-        *plots,
-        "<h2>All figures</h2>",
-        _table(
-            ["row", "system", "turns", "shortest turn, of a whole one", "seconds in all", "figure", "min",
-             "median", "max", "failed"],
-            [[row, name, cell["turns"], cell["share"], cell["seconds"], figure,
-              *(spread[each] for each in ("min", "median", "max")), cell["failed"]]
-             for row, cells in found["rows"].items()
-             for name, cell in cells.items()
-             for figure, spread in (cell["figures"] or NO_FIGURE).items()],
-        ),
-    ]  # fmt: skip
-    return "\n".join(parts)
+    return PAGE.render(
+        plotly=get_plotlyjs(),
+        machine=found["machine"],
+        systems=[[name, *(each[key] for key in OF_SYSTEM)] for name, each in found["systems"].items()],
+        skipped=found["skipped"],
+        plots=[
+            plot(row, found["rows"][row.name]).to_html(full_html=False, include_plotlyjs=False)
+            for row, _ in lines(found)
+        ],
+        figures=[
+            [row, name, cell["turns"], cell["share"], cell["seconds"], figure,
+             *(spread[each] for each in ("min", "median", "max")), cell["failed"]]
+            for row, cells in found["rows"].items()
+            for name, cell in cells.items()
+            for figure, spread in (cell["figures"] or NO_FIGURE).items()
+        ],
+    )  # fmt: skip
 
 
 def plot(row: Row, cells: Mapping[str, Any]) -> go.Figure:
@@ -77,11 +85,3 @@ def plot(row: Row, cells: Mapping[str, Any]) -> go.Figure:
     if medians and min(medians) > 0 and max(medians) / min(medians) > 50:
         figure.update_yaxes(type="log")
     return figure
-
-
-def _table(head: list[str], body: list[list[Any]] | list[tuple[str, str]]) -> str:
-    cells = "".join(f"<th>{html.escape(each)}</th>" for each in head)
-    rows = "".join(
-        "<tr>" + "".join(f"<td>{html.escape(str(each))}</td>" for each in row) + "</tr>" for row in body
-    )
-    return f"<table><tr>{cells}</tr>{rows}</table>"

@@ -1,4 +1,4 @@
-"""One HTML page for a set of runs, whole in itself: what came of each, and its timeline.
+"""One HTML page for a set of runs, complete in itself: the verdict on each, and its timeline.
 
 A timeline has the faults as bands, the leader of each moment and its term as a line, the lateness of every
 delivery as a dot, duplicates as crosses; seconds from the start of the run.
@@ -7,10 +7,10 @@ delivery as a dot, duplicates as crosses; seconds from the start of the run.
 from __future__ import annotations
 
 from collections.abc import Callable
-from html import escape
 from pathlib import Path
 
 import plotly.graph_objects as go
+from jinja2 import Environment, StrictUndefined
 from plotly.offline import get_plotlyjs
 from plotly.subplots import make_subplots
 
@@ -26,13 +26,38 @@ COLUMNS = (
     "duplicates_beyond_bound", "unmarked", "stuck", "diverged", "not_judged", "unavailable_ms",
     "lateness_p50_ms", "lateness_p99_ms", "seconds",
 )  # fmt: skip
-STYLE = """
+PAGE = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True).from_string(
+    """<!doctype html><meta charset="utf-8"><title>{{ title }}</title><style>
 body { font: 14px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 80em; padding: 0 1em; color: #222 }
 table { border-collapse: collapse }
 td, th { padding: .15em .6em; text-align: right; border-bottom: 1px solid #ddd }
 td:first-child, th:first-child { text-align: left } .broken { color: #b00020 } .skipped { color: #888 }
 h2 { margin-top: 2em } pre { white-space: pre-wrap }
+</style><script>{{ plotly|safe }}</script><h1>{{ title }}</h1>
+<table><tr><th>scenario</th>
+{% for column in columns %}<th>{{ column|replace("_", " ") }}</th>{% endfor %}<th>failovers ms</th></tr>
+{% for verdict, _, _ in runs %}
+{% if verdict.skipped %}
+<tr class="skipped"><td>{{ verdict.scenario }}</td>
+<td colspan="{{ columns|length + 1 }}">not played: {{ verdict.skipped.splitlines()[0] }}</td></tr>
+{% else %}
+<tr{% if not verdict.passed %} class="broken"{% endif %}>
+<td><a href="#{{ verdict.scenario }}-{{ verdict.seed }}">{{ verdict.scenario }}</a></td>
+{% for column in columns %}<td>{{ verdict[column] }}</td>{% endfor %}
+<td>{{ verdict.failovers_ms|join(", ") }}
+{%- for each in verdict.failovers_from_majority_ms %}, {{ each }} from a majority{% endfor %}</td></tr>
+{% endif %}
+{% endfor %}
+</table>
+{% for verdict, what, timeline in runs if not verdict.skipped %}
+{% set name = verdict.scenario ~ "-" ~ verdict.seed %}
+<h2 id="{{ name }}">{{ name }}</h2><p>{{ what }}</p>
+{% for each in verdict.broken %}<pre class="broken">{{ each }}</pre>{% endfor %}
+{% for each in verdict.unjudged %}<pre>not judged: {{ each }}</pre>{% endfor %}
+{{ timeline|safe }}
+{% endfor %}
 """
+)
 
 
 class Report:
@@ -40,40 +65,22 @@ class Report:
 
     def __init__(self, title: str) -> None:
         self._title = title
-        self._rows: list[str] = []
-        self._parts: list[str] = []
+        self._runs: list[tuple[Verdict, str, str]] = []
 
     def skipped(self, verdict: Verdict) -> None:
-        """Name what was not played, and why."""
-        text = f"not played: {escape(verdict.skipped.splitlines()[0])}"
-        cells = f'<td>{verdict.scenario}</td><td colspan="{len(COLUMNS) + 1}">{text}</td>'
-        self._rows.append(f'<tr class="skipped">{cells}</tr>')
+        """Name a scenario that was not played, and the reason."""
+        self._runs.append((verdict, "", ""))
 
     def add(self, scenario: Scenario, verdict: Verdict, run: Run) -> None:
         """Add one run."""
-        name = f"{verdict.scenario}-{verdict.seed}"
-        cells = "".join(f"<td>{getattr(verdict, column)}</td>" for column in COLUMNS)
-        failovers = ", ".join(map(str, verdict.failovers_ms))
-        failovers += "".join(f", {each} from a majority" for each in verdict.failovers_from_majority_ms)
-        mark = "" if verdict.passed else ' class="broken"'
-        self._rows.append(
-            f'<tr{mark}><td><a href="#{name}">{verdict.scenario}</a></td>{cells}<td>{failovers}</td></tr>'
-        )
-        broken = "".join(f'<pre class="broken">{escape(each)}</pre>' for each in verdict.broken)
-        broken += "".join(f"<pre>not judged: {escape(each)}</pre>" for each in verdict.unjudged)
-        figure = timeline(run.history).to_html(full_html=False, include_plotlyjs=False)
-        self._parts.append(f'<h2 id="{name}">{name}</h2><p>{escape(scenario.what)}</p>{broken}{figure}')
+        drawn = timeline(run.history).to_html(full_html=False, include_plotlyjs=False)
+        self._runs.append((verdict, scenario.what, drawn))
 
     def write(self, path: Path) -> None:
         """Write the page."""
-        heads = "".join(f"<th>{column.replace('_', ' ')}</th>" for column in (*COLUMNS, "failovers_ms"))
-        table = f"<table><tr><th>scenario</th>{heads}</tr>{''.join(self._rows)}</table>"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(
-            f'<!doctype html><meta charset="utf-8"><title>{escape(self._title)}</title><style>{STYLE}</style>'
-            f"<script>{get_plotlyjs()}</script><h1>{escape(self._title)}</h1>{table}{''.join(self._parts)}",
-            encoding="utf-8",
-        )
+        page = PAGE.render(title=self._title, columns=COLUMNS, runs=self._runs, plotly=get_plotlyjs())
+        path.write_text(page, encoding="utf-8")
 
 
 def timeline(history: History) -> go.Figure:
