@@ -8,6 +8,7 @@ cut                near end
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from itertools import islice
 from typing import Final
@@ -32,6 +33,7 @@ from tarry.wheel.state import (
     Rows,
     Taken,
     Times,
+    WheelDamaged,
     WheelSettings,
 )
 
@@ -183,6 +185,24 @@ class Release:
         before = near.end, harvest and harvest.left
         self._load_ahead(now_ms, _AHEAD_COST, 0.0)
         return (near.end, self._harvest and self._harvest.left) != before
+
+    def read_next(self) -> None:
+        """Read the first second beyond the near queue, if it is crowded: it may be overdue after a start.
+
+        It is loaded when it is near. Damage is left to the call that needs the second.
+        """
+        hour = next(self._hours.counts.from_hour(self._near.end // HOUR_SECONDS), None)
+        if hour is None or not self._hours.is_large(hour) or self._harvest is not None:
+            return
+        with suppress(OSError, WheelDamaged):
+            second = self._hours.first_live_second(self._near.end)
+            if second is None or second // HOUR_SECONDS != hour:
+                return
+            partition = self._hours.must(hour)
+            if partition.seconds.chain(second % HOUR_SECONDS)[1] > _CROWD_MESSAGES:
+                way = self._way(partition, plan(partition, second, second + 1, 1, 1, None), None)
+                way.step()
+                self._harvest = way
 
     def _load_ahead(self, now_ms: int, cost_max: int, share: float) -> None:
         target = (now_ms + self._settings.near_ms) // SECOND_MS

@@ -93,6 +93,7 @@ class Wheel:
         if self._hours.is_large(self.cut.due_ms // HOUR_MS):
             while self._release.load_ahead(self.cut.due_ms):
                 pass
+        self._release.read_next()
 
     # Changes
 

@@ -283,6 +283,20 @@ def test_what_is_soon_due_is_in_memory_before_anything_is_taken(
     assert first.due_ms.tolist() == np.sort(due)[:1_000].tolist()
 
 
+def test_a_crowded_second_that_was_due_while_nothing_ran_is_read_before_the_first_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheel, soon_ms = Wheel(tmp_path, WheelSettings()), START_MS + 1_200_000
+    due = np.append(soon_ms + np.random.default_rng(3).integers(0, 900, 50_000), START_MS)
+    wheel.append(due, np.zeros(len(due), np.uint32), np.zeros(len(due), np.uint64), [b""] * len(due))
+    assert len(wheel.take(START_MS, 10)) == 1
+    again = Wheel.recover(tmp_path, WheelSettings(), wheel.capture())
+    again.prepare()
+    monkeypatch.delattr(HourPartition, "entries")
+    first = again.take(soon_ms + 999, 10_000)
+    assert first.due_ms.tolist() == np.sort(due)[1:10_001].tolist()
+
+
 def test_when_the_next_is_due_costs_the_same_however_many_came_one_by_one(tmp_path: Path) -> None:
     wheel = Wheel(tmp_path, WheelSettings())
     wheel.load_ahead(START_MS)

@@ -43,6 +43,7 @@ IN_SMALL_STEPS = {
     "release._TAKE_COST": 8,
     "release._AHEAD_COST": 8,
     "release._CROWD_MESSAGES": 2,
+    "hour_wheel._LARGE_UNITS": 0,
     "index_scan._RUN_MESSAGES": 2,
     "release._AHEAD_MESSAGES_MAX": 1,
     "index_scan.BLOCK_UNITS": 4,
@@ -52,6 +53,7 @@ ALONG_CHAINS_IN_SMALL_STEPS = {
     "release._TAKE_COST": 128,
     "release._AHEAD_COST": 128,
     "release._CROWD_MESSAGES": 2,
+    "hour_wheel._LARGE_UNITS": 0,
     "index_scan._RUN_MESSAGES": 2,
 }
 SCATTERED = {
@@ -170,8 +172,8 @@ class WheelAndList(RuleBasedStateMachine):
         self.wheel.sync(self.synced)
         self.commands.clear()
 
-    @rule(closed=st.booleans(), summed=st.booleans())
-    def crash_and_recover(self, closed: bool, summed: bool) -> None:
+    @rule(closed=st.booleans(), summed=st.booleans(), prepared=st.booleans())
+    def crash_and_recover(self, closed: bool, summed: bool, prepared: bool) -> None:
         if closed:
             self.wheel.close()
         before = self.wheel.digest()
@@ -179,6 +181,8 @@ class WheelAndList(RuleBasedStateMachine):
             hours = tuple(replace(hour, message_sum=None) for hour in self.synced.hours)
             self.synced = replace(self.synced, hours=hours)
         self.wheel = Wheel.recover(self.path, self.options, self.synced)
+        if prepared:
+            self.wheel.prepare()
         for command in self.commands:
             command(self.wheel)
         assert self.wheel.digest() == before
