@@ -1,4 +1,4 @@
-"""The text form of a message id: where the message is, so that finding it needs no lookup.
+"""Text form of message ids: the place of the message, so that finding it needs no lookup.
 
     0007 0007wk3 00000c1 k
     │    │       │       └─ check character
@@ -40,7 +40,7 @@ class InvalidMessageId(ValueError):
 
 
 def _check_table() -> tuple[tuple[int, ...], ...]:
-    """[position][digit]: digit * a^(position + 1) in GF(32), x^5 + x^2 + 1; the check is their xor."""
+    """Return digit * a^(position+1) in GF(32), x^5 + x^2 + 1, by [position][digit]; the check: their xor."""
     powers = [1]
     for _ in range(31):
         doubled = powers[-1] << 1
@@ -66,7 +66,7 @@ def _check_of(digits: list[int]) -> int:
 
 @dataclass(frozen=True, slots=True, order=True)
 class MessageId:
-    """Names a message: its shard, the hour (since the epoch) it is due in, its global index in that hour."""
+    """Id of a message: its shard, the hour (since the epoch) in which it is due, its global index in it."""
 
     shard: int
     hour: int

@@ -1,7 +1,6 @@
 """Tag masks: one of 64 bits a tag, so that a filter may skip a message unread.
 
-A mask can only say "surely not": two tags may share a bit, so what a mask lets
-through is checked against the record.
+Two tags may share a bit, so what a mask lets through is checked against the record.
 """
 
 from __future__ import annotations

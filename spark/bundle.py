@@ -1,4 +1,4 @@
-"""What a cluster needs of this program, in one file: for `--py-files`, and for Spark Connect."""
+"""Bundle of this program in one file: for `--py-files`, and for Spark Connect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be wrong with what a job was given. Every message says what to do."""
+"""Errors of a job's input; every message says what to do."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""One row for each message and group: how often and when each thing happened to it.
+"""Facts: one row for each message and group, with counts and times of each kind of event.
 
-Every check is a predicate on these rows, so all checks together cost one shuffle. What is about a message as
-a whole (it was scheduled, released, ...) is repeated to each group of its topic, which is what makes one
-aggregation enough. The key is (message, group), never the topic: a topic with half of all rows spreads as
-evenly as any other.
+Every check is a predicate on these rows, so all checks together cost one shuffle. Events of a message as a
+whole (scheduled, released, ...) are repeated for each group of its topic, so that one aggregation is enough.
+The key is (message, group), never the topic: a topic with half of all rows spreads as evenly as any other.
 """
 
 from __future__ import annotations

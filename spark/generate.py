@@ -1,4 +1,4 @@
-"""Ledgers made up from a seed, as large as wanted, with faults in known places.
+"""Generated ledgers: from a seed, of any size, with faults in known places.
 
 Each chunk of messages lives through the crash of a leader: the first half is handed over by one node, the
 rest, half a second later, by the next node in the next term. Half of all rows are of one topic. Every fault
@@ -31,7 +31,7 @@ QUIET_MS: Final = 10_000  # between chunks
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to make; equal plans make equal ledgers. `planted`: messages of each fault in a chunk."""
+    """Size and faults of a ledger; equal plans make equal ledgers. `planted`: messages a fault in a chunk."""
 
     messages: int
     chunk: int = 40_000
@@ -45,7 +45,7 @@ class Plan:
 
 
 class Generator:
-    """Makes one ledger, chunk by chunk."""
+    """Writer of one ledger, chunk by chunk."""
 
     def __init__(self, plan: Plan, ledger: Path) -> None:
         self.plan = plan

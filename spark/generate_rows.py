@@ -1,6 +1,4 @@
-"""The rows that one chunk of made-up messages leaves behind, planted faults included. Pure: columns to
-columns.
-"""
+"""Rows of one chunk of generated messages, planted faults included. Pure: columns to columns."""
 
 from __future__ import annotations
 
@@ -73,7 +71,7 @@ class Life:
         return np.flatnonzero(keep)
 
     def _stalled(self, at_ms: Column) -> Column:
-        """Nothing is committed between the crash and the election."""
+        """Return the times moved past the outage, as nothing is committed between crash and election."""
         elected_ms = self.crash_ms + OUTAGE_MS - SLOT_MS
         return np.where((at_ms > self.crash_ms) & (at_ms < elected_ms), elected_ms, at_ms)
 

@@ -1,13 +1,13 @@
-"""Reading ledgers: which segments there are, which of their rows count, and those rows as a DataFrame.
+"""Ledgers on disk: their closed segments, the rows of each that count, and those rows as a DataFrame.
 
-Manifests are small and are read whole on the driver; from them alone follows which replica speaks for which
-index, so that three equal copies of a row become one without a shuffle:
+The driver reads all manifests, which are small. They alone decide which replica's copy of an index counts, so
+that three equal copies of a row become one without a shuffle:
 
     n1   |------ seg 0 ------|---- seg 1 ----|              n1 speaks for all it has,
     n2       |---- seg 0 ----|          |---- seg 1 ----|   n2 for what lies beyond
     first copy of each index:  n1 n1 n1 n1 n1 n1 n1 n2 n2
 
-A segment written again after a restart overlaps the one before; its rows up to `fresh_from` are repetitions.
+A segment written again after a restart overlaps the one before; its rows up to `fresh_from` do not count.
 """
 
 from __future__ import annotations
@@ -30,9 +30,7 @@ _CORRUPT = "corrupt"
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A closed segment: its manifest, and which of its rows count. Indices exclusive `_from`, inclusive
-    `_to`.
-    """
+    """Closed segment: its manifest, and the indices whose rows count; `_from` exclusive, `_to` inclusive."""
 
     path: str  # of the Parquet file, as Spark names it
     source: str
@@ -52,12 +50,12 @@ class Segment:
 
     @property
     def file(self) -> str:
-        """The Parquet file's name."""
+        """Return the Parquet file's name."""
         return self.path.rsplit("/", 1)[-1]
 
     @property
     def of_node(self) -> bool:
-        """Whether a node wrote it, not a producer or a consumer."""
+        """Return whether a node wrote it, not a producer or a consumer."""
         return ":" not in self.source
 
 

@@ -1,4 +1,4 @@
-"""Ledgers taken live from nodes, by ExportLedger: what `option("nodes", "host:port,...")` reads.
+"""Ledgers read from running nodes by ExportLedger: `option("nodes", "host:port,...")`.
 
 One partition is one node, or of a stream some segments of one; the call is made where the task runs, and the
 node itself leaves out what filters exclude.

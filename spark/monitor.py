@@ -1,4 +1,4 @@
-"""The live monitor: duplicates and lateness per minute, as segments are closed.
+"""Live monitor: duplicates and lateness per minute, as segments are closed.
 
     segments ─► hand-overs ─┬─► all ───────────────────────────────┐
                             └─► the first of each message, by the ─┴─► counts of the batch ─► Parquet,
@@ -7,8 +7,8 @@
 
 All but the first are duplicates. Offsets and state are in the checkpoint and a batch that is done again
 overwrites itself, so the monitor can be stopped, or killed, and started again at any time. It remembers for
-`memory_ms` only: what comes again later it takes for new, and a segment that is closed later than that it
-takes for repeated. The reconciliation knows better, for it reads everything.
+`memory_ms` only: it takes a later repetition for a first delivery, and a segment that is closed later than
+that for repeated. The reconciliation reads everything and has neither error.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The groups that have a claim to a topic's messages, and from where on."""
+"""Pairs of topics and groups, and the offset from which a group has a claim to its topic's messages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tarry.proto.ledger.schema import GroupMove, Kind
 ENDS: Final = (GroupMove.DELETED.value, GroupMove.TOPIC_DELETED.value)
 
 BEGINS: Final = "topic string, group string, behind long"
-"""Schema of where in the log each group that was ever moved went on the last time."""
+"""Schema of the index of the last move of each group that was moved."""
 
 
 def moved(events: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

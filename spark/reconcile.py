@@ -1,14 +1,8 @@
-"""From ledgers to what was delivered once, twice, late, or never: the whole job.
+"""Reconciliation of ledgers: the whole job, step by step. See DESIGN.md.
 
-    manifests ─► segments ─┬─► files, checksums, gaps ────────────────────────────────┐
-                           └─► rows ─┬─► timeline: counts a minute, lateness ─────────┤
-                                     ├─► blocks ─► what replicas disagree about ──────┼─► violations,
-                                     duplicates, ├─► events ─► facts ─► suspicious facts ─► checks ┤
-                                     summary, report └────────────────────► duplicates, their causes ─┘
-
-The driver sees manifests, counts and rows about nodes; never a row for each message. Only `facts` shuffles
-the rows about messages, once, by message and group; the rest is counted before it is shuffled, or is about
-what is suspicious.
+The driver handles manifests, counts and rows about nodes, never a row for each message. Only `facts` shuffles
+the rows about messages, once, by message and group; all else is counted before a shuffle, or concerns
+suspicious messages only.
 """
 
 from __future__ import annotations
@@ -40,7 +34,7 @@ BLOCKS_MAX: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What to reconcile, and how.
+    """Input and settings of a reconciliation.
 
     `from_ms`, `to_ms`: messages due in between, whole hours (the hour is part of a message's id, so no
     message is half in). `settle_ms`: what was due within that time before the ledgers' end may still be on
@@ -60,7 +54,7 @@ Say = Callable[[str], None]
 
 
 class Reconciliation:
-    """One run of the job; `tables` and figures stay for who made it."""
+    """One run of the job; the frames and figures that it found remain as attributes."""
 
     def __init__(self, spark: SparkSession, options: Options, say: Say = lambda _: None) -> None:
         self.spark = spark
@@ -70,10 +64,10 @@ class Reconciliation:
         self.faults: list[Fault] = []
 
     def run(self) -> dict[str, Any]:
-        """Do it all, write everything, return the summary.
+        """Run all steps, write the tables, and return the summary.
 
         Raises:
-            SparkJobError: nothing could be said; the message says why.
+            SparkJobError: the ledgers cannot be read or trusted; the message says why.
         """
         started = time.monotonic()
         every = self._segments()
@@ -254,7 +248,7 @@ class Reconciliation:
         self.violations = self.spark.read.schema(dated.schema).parquet(path)
 
     def _write_missing(self) -> None:
-        """For whoever schedules them again: JSON lines of what was acknowledged and did not come out."""
+        """Write JSON lines of the messages that were acknowledged and not delivered; a redrive reads them."""
         known = self.rows.where("hour is not null").select("shard").first()
         shard = known["shard"] if known is not None else 0
         groups = F.sort_array(F.collect_set("group")).alias("groups")

@@ -1,4 +1,4 @@
-"""How the reconciliation grows: made-up ledgers of several sizes, each held to what is planted in it."""
+"""Measurement of the reconciliation on generated ledgers of several sizes; each must find what is planted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ledger's rows as Spark sees them, and the small integers that stand for kinds in shuffles."""
+"""Spark types of the ledger's columns, and small integers for kinds in shuffles."""
 
 from __future__ import annotations
 

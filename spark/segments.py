@@ -1,4 +1,4 @@
-"""Writing ledger segments from columns: what generated ledgers and tests are made with."""
+"""Writer of ledger segments from columns, for generated ledgers and tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Spark session: the user's cluster as it is, or all in one process of this machine.
+"""Spark session: on the user's cluster, or in one process of this machine.
 
 under spark-submit      the session that is there, unchanged
 remote="sc://host"      Spark Connect; needs no Java here

@@ -1,4 +1,4 @@
-"""`spark.read.format("tarry")`: ledgers as a Spark data source, read or followed as they grow.
+"""Spark data source `tarry`: ledgers, read once or followed as they grow.
 
     spark.dataSource.register(LedgerSource)
     spark.read.format("tarry").load("/var/lib/tarry/ledger")
@@ -126,7 +126,7 @@ class SegmentPartition(InputPartition):
 
 
 class LedgerReader(DataSourceReader):
-    """Reads what is closed at the time of planning."""
+    """Reader of the segments that are closed at the time of planning."""
 
     def __init__(self, folders: Sequence[Folder]) -> None:
         self._folders = folders
@@ -152,7 +152,7 @@ class LedgerReader(DataSourceReader):
 
 
 class LedgerStreamReader(DataSourceStreamReader):
-    """Follows ledgers: offset = {source: number of its last segment that was read}."""
+    """Stream reader of ledgers: offset = {source: number of its last segment that was read}."""
 
     def __init__(self, folders: Sequence[Folder], segments_max: int | None) -> None:
         self._folders = folders
@@ -205,7 +205,7 @@ class LedgerStreamReader(DataSourceStreamReader):
 
 
 class LiveReader(DataSourceReader):
-    """Reads what the nodes have closed."""
+    """Reader of the segments that nodes have closed."""
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self._nodes = nodes
@@ -227,7 +227,7 @@ class LiveReader(DataSourceReader):
 
 
 class LiveStreamReader(DataSourceStreamReader):
-    """Follows nodes: offset = {address: number of its last segment that was read}."""
+    """Stream reader of nodes: offset = {address: number of its last segment that was read}."""
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self._nodes = nodes

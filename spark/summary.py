@@ -1,4 +1,4 @@
-"""What a run comes to: the figures, and the files beside the tables."""
+"""Summary of a run: its figures, and the files beside the tables."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GAPS: Final = ("gap", "gap_declared", "segment_lost", "segment_damaged")
 
 
 class Findings(NamedTuple):
-    """What the checks of a run have found."""
+    """Results of the checks of a run."""
 
     timeline: DataFrame
     duplicates: DataFrame

@@ -1,4 +1,4 @@
-"""From what happened to Arrow: rows gathered as columns become a record batch, no statement per row."""
+"""Arrow record batches of chunks of rows, without a statement per row."""
 
 from __future__ import annotations
 

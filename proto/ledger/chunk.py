@@ -1,7 +1,7 @@
-"""Rows as they come about: n of one kind at a time, and as bytes for the open segment. Needs numpy alone.
+"""Chunks of rows, n of one kind each, and their bytes in an open segment. Needs only numpy.
 
-A node never builds Arrow or Parquet itself: that costs memory for good, and is done apart, once a segment is
-full (see ledger_closing).
+A node never builds Arrow or Parquet itself, as their memory is not given back: another process does, once a
+segment is full (see parquet.py).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Chunk(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """About what it holds in memory."""
+        """Return about how many bytes of memory it takes."""
         return CHUNK_BYTES + ROW_BYTES * self.rows
 
 

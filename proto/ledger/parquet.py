@@ -1,7 +1,7 @@
-"""Making a closed segment of an open one: Parquet and its manifest. Needs pyarrow.
+"""Closing of segments: Parquet file and manifest of an open segment. Needs pyarrow.
 
-``close`` does it here. ``close_apart`` has a process of its own do it, which gives back the 60 MB that
-pyarrow and a segment take, keeps the interpreter free meanwhile, and ends with the process that asked.
+``close`` runs in this process. ``close_apart`` starts another, which frees the 60 MB that pyarrow and a
+segment take when it ends, leaves the interpreter of the first free, and ends with the process that asked.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def close_apart(left: OpenSegment, now_ms: int) -> Closed | None:
 
 
 class _NoPandas(MetaPathFinder):
-    """Where pandas is installed, pyarrow would load it: 0.3 s, and nothing here is made with it."""
+    """Import hook that hides pandas, which pyarrow would otherwise load if it is installed: 0.3 s saved."""
 
     def find_spec(self, fullname: str, path: object, target: object = None) -> None:
         if fullname == "pandas":

@@ -1,4 +1,4 @@
-"""The ledger's rows and files, as plain data: what a node, a client with receipts and Spark agree on.
+"""Format of ledgers: rows and files that nodes write, clients write as receipts, and Spark reads.
 
 One row is one event of one message, or of a node. A reader turns COLUMNS into its own schema.
 
@@ -19,7 +19,7 @@ from typing import Final, TypedDict
 
 
 class Kind(StrEnum):
-    """What happened."""
+    """Kind of an event."""
 
     SCHEDULED = "scheduled"  # detail DEAD_LETTER: the message is a dead letter's own
     RELEASED = "released"  # with a group: a retry's copy, to that group's retry queue alone
@@ -30,7 +30,7 @@ class Kind(StrEnum):
     DEAD = "dead"  # detail: as of retried
     CANCELLED = "cancelled"
     RESCHEDULED = "rescheduled"  # reserved: no command reschedules yet; due_ms: the new one
-    EXPIRED = "expired"  # it came due in vain; detail: TOPIC_DELETED or MISFIRED
+    EXPIRED = "expired"  # due, and not released; detail: TOPIC_DELETED or MISFIRED
     GROUP_MOVED = "group_moved"  # from `offset` on the group goes on; no message; detail: a GroupMove
     LEADERSHIP = "leadership"  # detail: leader, follower or transfer
     CLOCK_JUMP = "clock_jump"  # of the node's own wall clock; detail: ms
@@ -41,7 +41,7 @@ class Kind(StrEnum):
 
 
 class GroupMove(StrEnum):
-    """Why a group goes on somewhere else."""
+    """Cause of a group's move to another offset."""
 
     CREATED = "CREATED"
     SEEK = "SEEK"
@@ -107,7 +107,7 @@ VERSION: Final = 1
 
 
 class Manifest(TypedDict):
-    """What a closed segment's `.json` holds. A segment without one is not closed."""
+    """Content of a closed segment's `.json`. A segment without one is not closed."""
 
     version: int
     source: str
@@ -130,7 +130,7 @@ def stem(source: str, run: str, first_index: int, last_index: int, segment: int)
 
 
 class Missing(StrEnum):
-    """Which rows a gap is about."""
+    """Rows that a gap is about."""
 
     ALL = "all"  # of the indices, and node-made ones of that time
     NODE_MADE = "node_made"  # only those, made after the first index: the process was killed

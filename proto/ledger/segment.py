@@ -1,13 +1,13 @@
-"""A ledger's files: the open segment, closed ones with their manifests, and what a crash left.
+"""Files of a ledger: the open segment, closed ones with their manifests, and the remains of a crash.
 
     open/<run>-<segment>-<first_index>.rows    frames: length, crc32c, covered index, rows, payload
-                    │ close: see ledger_closing
+                    │ close: see parquet.py
                     ▼
     date=…/<stem>.parquet, then <stem>.json
 
-A frame's rows are there when its append returns, and stay so over the end of the process; over a power
-cut, once synced. A payload is what ledger_chunk packs, or an Arrow stream. All of this is for a thread, one
-call at a time for each open segment.
+A frame's rows survive the end of the process once its append has returned, and a power cut once synced. A
+payload is packed by chunk.py, or is an Arrow stream. All of this is for a thread, one call at a time for each
+open segment.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Closed: TypeAlias = tuple[Path, Manifest]
 
 @dataclass(slots=True)
 class OpenSegment:
-    """The rows of a segment that is not closed."""
+    """Segment that is not closed, and its rows."""
 
     ledger: Path
     source: str
@@ -53,7 +53,7 @@ class OpenSegment:
 
     @property
     def path(self) -> Path:
-        """Where the frames are."""
+        """Return the path of the file of frames."""
         return self.ledger / "open" / f"{self.run}-{self.segment}-{self.first_index}.rows"
 
     def append(self, payload: bytes, rows: int, covered: int) -> None:
@@ -79,7 +79,7 @@ class OpenSegment:
             self.dirty = True
 
     def sync(self) -> None:
-        """Make what was written last over a power cut. Raises OSError."""
+        """Force what was written to disk. Raises OSError."""
         if self.dirty:
             sync_path(self.path)
             sync_path(self.path.parent)
@@ -125,7 +125,7 @@ def closed(ledger: Path) -> list[Closed]:
 
 
 def delete(parquet: Path) -> None:
-    """Delete a closed segment: its manifest first, for without one it is none. Raises OSError."""
+    """Delete a closed segment, its manifest first: without one it is not closed. Raises OSError."""
     parquet.with_suffix(".json").unlink(missing_ok=True)
     parquet.unlink(missing_ok=True)
     with suppress(OSError):  # not the last of its day

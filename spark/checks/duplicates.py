@@ -1,8 +1,8 @@
-"""What came out more than once: when, from whom, and why.
+"""Repeated deliveries and their causes.
 
-A hand-over is known from the node that made it (`delivered`) and from the consumer that got it (`received`);
-both rows name term, attempt and consumer, which makes them one. After a crash the node's row is often lost
-and the receipt tells.
+A delivery is known from the node's row (`delivered`) and from the consumer's receipt (`received`). Rows of
+equal term, attempt and consumer are one delivery. After a crash the node's row is often lost, and only the
+receipt shows the delivery.
 """
 
 from __future__ import annotations
@@ -17,27 +17,28 @@ from tarry.spark.ledger import counted
 from tarry.spark.schema import is_kind
 
 WINDOW_MS: Final = 50
-"""A leader tells its followers this often how far it has handed over; what came after, a crash can repeat."""
+"""The bound that is promised: a crash of the leader repeats at most the deliveries of so long before it."""
 
 CAUSES: Final = ("failover", "lease_expiry", "nack", "client_retry", "redrive", "seek")
 
 REPEATED: Final = "hour int, global_index long, topic string, group string, receipts boolean"
-"""Schema of what came out more than once."""
+"""Schema of the messages and groups with more than one delivery."""
 
 TERMS: Final = "term long, leader string, alive_ms long"
-"""Schema of terms: who led, and the last time that anything was made by it."""
+"""Schema of terms: the leader, and the time of the last row that it made."""
 
 SEEKS: Final = "seek_topic string, seek_group string, seek_ms long"
-"""Schema of the moves that let a group get again what it had."""
+"""Schema of the moves of groups to an earlier place."""
 
 _KEY: Final = ("topic", "group", "hour", "global_index")
 
 
 def handovers(rows: DataFrame, repeated: DataFrame) -> DataFrame:
-    """Return one row for each time that a message of `repeated` came out, from ledger.rows.
+    """Return one row for each delivery of the messages of `repeated`, from ledger.rows.
 
-    _KEY, `term` long, `attempt` int, `node`, `consumer` string, `marked` boolean, `handed_ms` (by the node's
-    word), `at_ms` (as the group's duplicates are counted: by receipts if it has them).
+    _KEY, `term` long, `attempt` int, `node`, `consumer` string, `marked` boolean, `handed_ms` (the node's
+    time, else the receipt's), `at_ms` (the receipt's time where the group's consumers write receipts, else
+    the node's).
     """
     handed = rows.where(is_kind(F.col("number"), Kind.DELIVERED, Kind.RECEIVED)).join(
         repeated, list(_KEY), "inner"
@@ -63,7 +64,7 @@ def handovers(rows: DataFrame, repeated: DataFrame) -> DataFrame:
 
 
 def duplicates(rows: DataFrame, repeated: DataFrame, terms: DataFrame, seeks: DataFrame) -> DataFrame:
-    """Return each time beyond the first that a message came out to a group.
+    """Return each delivery of a message to a group after the first.
 
     From ledger.rows and frames of REPEATED, TERMS and SEEKS. To: _KEY, `number` int (2: the second time),
     `cause` (one of CAUSES), `first_ms`, `again_ms` (the time before and this one), `term_before`,
@@ -71,10 +72,9 @@ def duplicates(rows: DataFrame, repeated: DataFrame, terms: DataFrame, seeks: Da
     `window_to_ms` (the last WINDOW_MS of the leader before, where leaders differ), `marked`, `beyond_bound`
     boolean, `due_ms` long.
 
-    Their order is that of the terms and the leaders' clocks: consumers' may be apart.
+    Deliveries are ordered by term and by the leaders' clocks, as consumers' clocks may be apart.
 
-    Beyond the bound: not marked, or handed over before the window and repeated by the next leader without a
-    mark.
+    `beyond_bound`: the repetition has no mark and no higher attempt, and no seek or redrive explains it.
     """
     order = Window.partitionBy(*_KEY).orderBy("term", "handed_ms", "attempt", "turn")
     before = {
@@ -122,7 +122,7 @@ def _named(terms: DataFrame, when: str) -> DataFrame:
 
 
 def _reasons(rows: DataFrame, repeated: DataFrame) -> DataFrame:
-    """Return why each attempt after the first was made: _KEY, `attempt` (the one made), `reason`."""
+    """Return the reason of each attempt after the first: _KEY, `attempt` (the one made), `reason`."""
     return (
         rows.where(is_kind(F.col("number"), Kind.RETRIED) & counted())
         .join(repeated, list(_KEY), "left_semi")

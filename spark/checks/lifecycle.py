@@ -1,8 +1,7 @@
-"""What the table of the life of a message forbids, derived from it: what may not follow, and what must come
-before.
+"""Orders of events that the table of a message's life forbids, derived from proto/lifecycle.py.
 
-Nothing here says what is allowed; proto/lifecycle.py does. An event that no path of the table leads to after
-another may not follow it; an event that every path to another passes through must have happened before that.
+An event that no path of the table reaches after another may not follow it; an event that every path to
+another passes must have happened before it.
 """
 
 from __future__ import annotations

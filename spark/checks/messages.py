@@ -1,6 +1,4 @@
-"""The checks of single messages: predicates on facts.with_pairs, each turned into a transform to
-violations.
-"""
+"""Checks of single messages: predicates on facts.with_pairs."""
 
 from __future__ import annotations
 
@@ -17,11 +15,11 @@ from tarry.spark.checks.lifecycle import breaks_the_table, breaks_the_table_for_
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """What the checks are to judge.
+    """Span of time that the checks judge.
 
-    `as_of_ms`: what was due, or released, up to then must be done by now. `whole`: the ledgers begin with the
-    first entry, so what is not in them did not happen. `begun_ms`: what was acknowledged from then on they
-    must have. `tolerance_ms`: how far consumers' clocks may be behind the cluster's.
+    `as_of_ms`: what was due or released by then must be done. `whole`: the ledgers begin with the first entry
+    of the log, so what they do not have did not happen. `begun_ms`: what was acknowledged from then on must
+    be in them. `tolerance_ms`: how far consumers' clocks may be behind the cluster's.
     """
 
     as_of_ms: int
@@ -34,34 +32,34 @@ Predicate: TypeAlias = Callable[[Span], Column]
 
 
 def never_scheduled(span: Span) -> Column:
-    """A producer had the OK, and no replica's log has the message."""
+    """Find messages that were acknowledged to a producer and are in no replica's log."""
     told = F.col("produced_ms").between(span.begun_ms, span.as_of_ms)
     return F.col("first") & (F.col("produced") > 0) & (F.col("scheduled") == 0) & told
 
 
 def never_released(span: Span) -> Column:
-    """Scheduled and due, neither released, cancelled nor expired."""
+    """Find messages that were scheduled and due, and neither released, cancelled nor expired."""
     ended = F.col("released") + F.col("cancelled") + F.col("expired")
     due = F.col("due_ms") <= span.as_of_ms
     return F.col("first") & (F.col("scheduled") > 0) & (ended == 0) & due
 
 
 def released_twice(_: Span) -> Column:
-    """More than one entry of the log released it."""
+    """Find messages that more than one entry of the log released."""
     return F.col("first") & (F.col("released") > 1)
 
 
 def never_delivered(span: Span) -> Column:
-    """Released, and the group never got it, neither acked it (which a filter does) nor gave it up, but got
-    what lies behind it.
+    """Find messages that were released, and that a group never got or settled, though it got later ones.
 
-    A group that began later, or was moved past it, had no claim to it.
+    A filter settles what it leaves out. A group that began later, or was moved past a message, has no claim
+    to it.
     """
     return _not_out(span) & (F.col("offset") < F.col("handed"))
 
 
 def waiting(span: Span) -> Column:
-    """Released, and the group has got nothing so far that lies behind it: it is offline, slower, or paced."""
+    """Find released messages of which the group has got nothing later: it is offline, slower, or paced."""
     behind = F.col("handed").isNull() | (F.col("offset") > F.col("handed"))
     return _not_out(span) & behind & ~F.col("ended")
 
@@ -80,22 +78,24 @@ def _settled() -> Column:
 
 
 def never_retried(span: Span) -> Column:
-    """To be delivered again, and the copy that waited for that was due and not released."""
+    """Find messages to be delivered again whose waiting copy was due and not released."""
     lost = (F.col("retried") > F.col("copies")) & (F.col("retried_due_ms") <= span.as_of_ms)
     return F.col("group").isNotNull() & ~F.col("ended") & (F.col("retried_last") > F.col("behind")) & lost
 
 
 def never_settled(span: Span) -> Column:
-    """Handed over, and neither acked, to be retried nor dead: its lease, which the ledgers do not name, may
-    still go on, or nobody knows of it any more.
+    """Find messages that were delivered and neither acked, retried nor dead.
+
+    The ledgers do not name leases, so the lease may still run.
     """
     lasting = ~F.col("moved") & (F.col("out") > 0) & (_settled() == 0) & (F.col("cancelled") == 0)
     return lasting & (F.coalesce("delivered_ms", "received_ms") <= span.as_of_ms)
 
 
 def never_received(span: Span) -> Column:
-    """A node handed it over and its consumer acked it, but wrote no receipt: receipts are lost, or acks
-    wrong.
+    """Find messages that were delivered and acked, and of which the consumer wrote no receipt.
+
+    Either receipts are lost, or acks are wrong.
     """
     return F.col("receipts") & (F.col("delivered") > 0) & (F.col("acked") > 0) & (F.col("received") == 0) & (
         F.col("delivered_ms") <= span.as_of_ms
@@ -103,7 +103,7 @@ def never_received(span: Span) -> Column:
 
 
 def early(span: Span) -> Column:
-    """Handed over, or received, before it was due."""
+    """Find messages that were delivered or received before they were due."""
     due_ms = F.col("due_ms")
     by_node = F.least(F.col("delivered_margin_ms"), F.col("delivered_ms") - due_ms) < 0
     by_consumer = F.least(F.col("received_margin_ms"), F.col("received_ms") - due_ms) < -span.tolerance_ms
@@ -111,20 +111,18 @@ def early(span: Span) -> Column:
 
 
 def delivered_after_cancel(_: Span) -> Column:
-    """Cancelled, and handed over or received all the same, before or after."""
+    """Find cancelled messages that were delivered or received, before or after."""
     return (F.col("cancelled") > 0) & (F.col("delivered") + F.col("received") > 0)
 
 
 def duplicate_not_marked(_: Span) -> Column:
-    """Came out twice as if for the first time: no mark, and attempt 1 both times."""
+    """Find messages that came out twice with attempt 1 and no mark."""
     unmarked = F.when(F.col("receipts"), F.col("received_unmarked")).otherwise(F.col("delivered_unmarked"))
     return ~F.col("moved") & (unmarked > 1)
 
 
 def lifecycle(span: Span) -> Column:
-    """Happened in an order, or without a step before it, that the table of the life of a message does not
-    have.
-    """
+    """Find messages whose events are in a wrong order, or lack a step, by the table of a message's life."""
     whole = F.lit(span.whole)
     return (F.col("first") & breaks_the_table(whole)) | (~F.col("moved") & breaks_the_table_for_group(whole))
 
@@ -136,14 +134,12 @@ PROMISES: Final[Mapping[str, Predicate]] = {
         delivered_after_cancel, duplicate_not_marked, lifecycle,
     )
 }  # fmt: skip
-"""What is never to happen."""
+"""Checks of what is promised."""
 
 REMARKS: Final[Mapping[str, Predicate]] = {
     check.__name__: check for check in (never_received, never_settled, waiting)
 }
-"""Where the ledgers and the receipts do not fit together, or something is not done yet; no promise is broken
-by that alone.
-"""
+"""Checks of what is not done yet, or of ledgers against receipts; neither breaks a promise by itself."""
 
 CHECKS: Final[Mapping[str, Predicate]] = {**PROMISES, **REMARKS}
 

@@ -1,7 +1,7 @@
-"""Do the replicas' ledgers agree? First by hashes of blocks of the log, then row by row where they do not.
+"""Comparison of the replicas' ledgers: by hashes of blocks of the log, then by rows where hashes differ.
 
-Hashes are summed up before anything is shuffled, so that of three replicas' rows only one small row for each
-block and replica travels. Only blocks that differ, or that a replica has a part of, are compared row by row.
+Hashes are summed before the shuffle, so only one small row for each block and replica is shuffled. Only
+blocks that differ, or that a replica has in part, are compared row by row.
 """
 
 from __future__ import annotations

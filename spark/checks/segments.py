@@ -1,6 +1,4 @@
-"""Is anything missing from the ledgers themselves? Gaps in the log, lost segments, files that are not as
-written.
-"""
+"""Checks of the ledgers: gaps in the log, lost segments, files that differ from their manifests."""
 
 from __future__ import annotations
 

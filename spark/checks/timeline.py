@@ -1,6 +1,4 @@
-"""What happened in each step of time, and how late: counted before anything is shuffled, so that skew costs
-nothing.
-"""
+"""Counts and lateness for each step of time, counted before the shuffle, so that skew costs nothing."""
 
 from __future__ import annotations
 
