@@ -24,7 +24,7 @@ class Core:
     journal: Journal
     membership: Membership
     consensus: Consensus
-    """Another object after a snapshot: ask for it anew in every turn."""
+    """Replaced when a snapshot is installed; do not keep a reference across turns."""
     clock: Clock
     settings: ReplicationSettings
     run_blocking: RunBlocking

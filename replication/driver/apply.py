@@ -1,4 +1,4 @@
-"""What is committed reaches the machine, in order, once, and whoever proposed it is answered."""
+"""Application of committed entries: each reaches the machine once, in order, and its proposer is answered."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tarry.replication.replica import Core
 
 
 class Machine(Protocol):
-    """What the log is for."""
+    """State machine that the log is applied to."""
 
     @property
     def applied_index(self) -> int:
@@ -35,11 +35,11 @@ class Applying:
 
     @property
     def due(self) -> bool:
-        """Whether there is anything to apply."""
+        """Return whether there is anything to apply."""
         return self._core.applied < self._limit
 
     def apply(self) -> None:
-        """Applies what is committed and durable here, for as long as the budget lasts (L14)."""
+        """Apply what is committed and durable here, for as long as the budget lasts."""
         core, journal = self._core, self._core.journal
         limit = self._limit
         if core.applied >= limit:

@@ -126,7 +126,7 @@ class Driver:
         self._installing = Installing(self._core, transport, snapshot_sink)
 
     async def run(self) -> None:
-        """Until stopped. Raises JournalLost, and on anything unexpected: the process must then end."""
+        """Run until stopped. Raises JournalLost, and on anything unexpected: the process must then end."""
         core = self._core
         self._transport.introduce(self._register)
         try:
@@ -159,7 +159,7 @@ class Driver:
         self._core.wake.set()
 
     async def propose(self, command: bytes, cost_us: int = 0) -> Any:
-        """The machine's outcome of the command, once it is committed and applied here.
+        """Return the machine's outcome of the command, once it is committed and applied here.
 
         `cost_us`: what applying it is thought to take; entries are filled up to a bound of it.
 
@@ -173,23 +173,26 @@ class Driver:
         return await answer
 
     async def read_barrier(self) -> None:
-        """Until the state here has everything acknowledged before the call. Raises NotLeader."""
+        """Wait until the state here has everything acknowledged before the call. Raises NotLeader."""
         await self._core.read_barrier()
 
     def may_serve(self) -> bool:
-        """Leads, nobody else can, and all committed before is applied here; true for this very moment."""
+        """Return whether it leads, nobody else can, and all committed before is applied: at this moment."""
         return self._core.consensus.may_serve(self._clock.monotonic_s())
 
     async def transfer(self, target: str | None, deadline_ms: int) -> Transferred:
-        """Hands leadership over; `target` None: the member that has most. Raises TransferRefused."""
+        """Transfer leadership; `target` None: the member that has most. Raises TransferRefused."""
         return await leadership_transfer.transfer(self._core, target, deadline_ms)
 
     async def add(self, node: str, address: str, deadline_ms: int) -> None:
-        """Makes a node a member, once it has the log. Raises MembershipRefused, NotLeader, Unknown."""
+        """Make a node a member, once it has the log. Raises MembershipRefused, NotLeader, Unknown."""
         await self._joining.add(node, address, deadline_ms)
 
     async def remove(self, node: str, *, if_member: bool = False) -> None:
-        """`if_member`: being known to be none is as good. Raises MembershipRefused, NotLeader, Unknown."""
+        """Remove a member; `if_member`: succeed also if the node is known to be none.
+
+        Raises MembershipRefused, NotLeader, Unknown.
+        """
         await (self._joining.leave if if_member else self._joining.remove)(node)
 
     def compact(self, index: int) -> None:
@@ -198,12 +201,12 @@ class Driver:
 
     @property
     def consensus(self) -> Consensus:
-        """To be asked, not told. Another object after a snapshot."""
+        """Consensus, to be read only. Replaced when a snapshot is installed: keep no reference to it."""
         return self._core.consensus
 
     @property
     def dropped(self) -> Mapping[tuple[str, Dropped], int]:
-        """How many messages counted for nothing: by who said them, and why."""
+        """Number of messages ignored, by sender and reason."""
         return self._core.dropped
 
     @property
@@ -212,16 +215,16 @@ class Driver:
         return self._core.waits_for
 
     def is_peer(self, node: str) -> bool:
-        """Whether a node of that name may speak here: a member, a newcomer, or a configured one."""
+        """Return whether messages of that node are accepted: a member, a newcomer, or a configured node."""
         return node in self._known_peers
 
     def beat(self) -> None:
-        """A leader's heartbeats go with the next turn."""
+        """Send a leader's heartbeats with the next turn."""
         self._core.consensus.beat()
         self._core.wake.set()
 
     def stir(self) -> None:
-        """What a leader's heartbeats tell has changed, or soon will."""
+        """Note that the dispatch state changed or soon will: return to the usual heartbeat interval."""
         if self._core.consensus.stir():
             self._core.wake.set()
 
@@ -311,7 +314,7 @@ class Driver:
             self._journal.compact(first, self._membership.at(first))
 
     def _tell(self) -> None:
-        """Everybody who wants to know what has changed."""
+        """Notify of heartbeats received and of a changed role."""
         self._between_turns.tell_heard()
         consensus = self._core.consensus
         before, self._leadership = self._leadership, (consensus.role, consensus.term)
@@ -323,7 +326,7 @@ class Driver:
             self._on_role(consensus.role)
 
     async def _install(self) -> None:
-        """A state has arrived: swaps it in, and starts consensus anew where it stands."""
+        """Swap in the state that has arrived, and start consensus anew from its index."""
         if not await self._installing.install(self._write):
             return
         core, linked = (
@@ -380,19 +383,19 @@ class Driver:
             self._core.wake.set()
 
     def _counts(self, peer: str, origin: Origin, message: PeerMessage) -> bool:
-        """Whether the message may be heeded. A newcomer is taught by what one journal of its answers."""
+        """Return whether the message counts. Of a newcomer, answers of one journal count."""
         if peer in self._joining.newcomers and message.HasField("appended"):
             self._joining.taught.setdefault(peer, origin.incarnation)
         return self._is_expected(peer, origin) or message.WhichOneof("body") not in _ANSWERS
 
     def _is_expected(self, peer: str, origin: Origin) -> bool:
-        """Whether it is the journal that the peer was added with, or is being taught into."""
+        """Return whether it is the journal that the peer was added with, or as a newcomer replicates into."""
         if peer in self._joining.newcomers:
             return self._joining.taught.get(peer, origin.incarnation) == origin.incarnation
         return peer not in self._voters or counts(origin, self._voters[peer])
 
     def _said_of_members(self) -> tuple[object, ...]:
-        """Of what `_set_peers` makes what the transport and this replica go by."""
+        """Return a value that changes whenever `_set_peers` has to be called again."""
         return self._journal.membership_changes, len(self._membership.hearsay)
 
     def _link(self, peer: str, up: bool) -> None:

@@ -83,7 +83,7 @@ class Journal:
 
     @property
     def joined(self) -> bool:
-        """Whether it began as a newcomer's, not as a founder's."""
+        """True if it began as a newcomer's, not as a founder's."""
         return self._head.joined
 
     @property
@@ -129,7 +129,7 @@ class Journal:
 
     @property
     def returning(self) -> Set[str]:
-        """Who was no member as of `first_index`, and had left to come back."""
+        """Nodes that were no members as of `first_index`, and had left to come back."""
         return set(self._head.members.returning)
 
     @property
@@ -152,7 +152,7 @@ class Journal:
         return self._find(index)[0]
 
     def term_at(self, index: int) -> int | None:
-        """None: not in the journal."""
+        """Return the term of an entry; None: not in the journal."""
         return self.entry(index)[2] if self._first <= index <= self._last else None
 
     def chain_at(self, index: int) -> int:
@@ -170,7 +170,7 @@ class Journal:
         self._take_in((payload, index, term), chain)
 
     def delete_from(self, index: int) -> None:
-        """Removes the entries from `index` on, none of which may be committed."""
+        """Remove the entries from `index` on, none of which may be committed."""
         if index <= max(self._head.commit_index, self._first):
             raise JournalMisused(f"deletes from {index}; committed {self._head.commit_index}")
         before = index - 1
@@ -188,11 +188,11 @@ class Journal:
         self._staged.head = True
 
     def start_retaining(self, index: int, bytes_max: int) -> int:
-        """Where the journal may start so that `index` is in it and what comes before stays in bounds."""
+        """Return where the journal may start if it keeps `index`, and before it no more than `bytes_max`."""
         return self._sizes.start_retaining(self._first, index, bytes_max)
 
     def compact(self, index: int, members: MemberList) -> None:
-        """Moves the start to `index` (at most the last but one), copying nothing; `members` as of there."""
+        """Move the start to `index` (at most the last but one), copying nothing; `members` as of there."""
         first = min(index, self._last - 1)
         if first <= self._first:
             return
@@ -202,7 +202,7 @@ class Journal:
         self._head.members.CopyFrom(members)
 
     def prepare_reset(self, position: LogPosition) -> None:
-        """Notes that a state at `position` is about to replace this replica's; `reset` follows."""
+        """Note that a state at `position` is about to replace this replica's; `reset` follows."""
         if position.index <= self._head.commit_index:
             raise JournalMisused(f"resets to {position.index}; committed {self._head.commit_index}")
         self._head.installing.CopyFrom(position)
@@ -261,7 +261,7 @@ class Journal:
     # Durability
 
     def stage(self) -> Batch | None:
-        """What has changed since the last call; None: nothing that needs a write."""
+        """Return the changes since the last call; None: nothing that needs a write."""
         staged, self._staged = self._staged, Staged()
         if not staged.any():
             return None
@@ -278,7 +278,9 @@ class Journal:
         )
 
     def write(self, batch: Batch) -> None:
-        """Blocks until durable. May run in a thread while the journal is read, not while it is written.
+        """Write a batch, blocking until it is durable.
+
+        May run in a thread while the journal is read, not while it is written.
 
         Raises StorageFull: `grow()`, then write the same batch again.
         """

@@ -47,7 +47,7 @@ class JournalMisused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What one write makes durable, in this order: delete from, put, delete below, head."""
+    """Changes that one write makes durable, in this order: delete from, put, delete below, head."""
 
     delete_from: int | None
     puts: Sequence[tuple[int, bytes]]
@@ -72,7 +72,7 @@ class Staged:
 
 
 class Storage(Protocol):
-    """Where a journal rests. Any error other than those named is fatal to the process."""
+    """Storage of a journal. Any error other than those named is fatal to the process."""
 
     def read_head(self) -> bytes | None: ...
 

@@ -130,7 +130,7 @@ class Consensus:
 
     @property
     def no_op_index(self) -> int:
-        """Of this leadership: once committed, so is all that earlier leaders committed."""
+        """Index of this leadership's first entry: once it is committed, so are all entries before it."""
         return self._engine.no_op_index
 
     @property
@@ -144,11 +144,11 @@ class Consensus:
         return self._engine.voters | self._engine.learners
 
     def leads(self, term: int) -> bool:
-        """Elected in that term. Whether it may serve is asked separately."""
+        """Return whether it was elected in that term; `may_serve` says whether it may serve."""
         return self.role is Role.LEADER and self.term == term
 
     def clock_offsets_ms(self) -> list[tuple[float, float]]:
-        """The wall clock minus ours of each other member, and the error of that; as far as measured."""
+        """Return each other member's wall clock minus this node's, with its error, as far as measured."""
         offsets = (self.progress[peer].clock.offset_ms(self._clock) for peer in sorted(self.voters))
         return [offset for offset in offsets if offset is not None]
 
@@ -159,15 +159,15 @@ class Consensus:
         return self._leading.may_serve(now)
 
     def may_propose(self, now: float) -> bool:
-        """A leader without a lease takes nothing on: it may have been replaced."""
+        """Return whether to take proposals: a leader without a lease may have been replaced."""
         return self._leading.may_propose(now)
 
     def knows_commits_by_lease(self, now: float) -> bool:
         return self._leading.knows_commits_by_lease(now)
 
     def confirmed_since(self, since: float) -> bool:
-        """Whether a majority has answered a heartbeat sent at `since` or later, and earlier terms' commits
-        are known."""
+        """Return whether a majority has answered a heartbeat sent at `since` or later, and earlier terms'
+        commits are known."""
         return self._leading.confirmed_since(since)
 
     @property
@@ -177,19 +177,19 @@ class Consensus:
 
     @property
     def elected_by(self) -> list[bytes]:
-        """What those who elected this replica, itself among them, knew of the dispatcher's state."""
+        """Dispatch states known to those who elected this replica, itself among them."""
         return self.elections.elected_by
 
     def beat(self) -> None:
-        """The next tick sends heartbeats, due or not."""
+        """Send heartbeats with the next tick, due or not."""
         self._leading.heartbeat_at = 0.0
 
     def stir(self) -> bool:
-        """A leader has something to tell soon. Whether the next tick is to come sooner for that."""
+        """Return to the usual heartbeat interval; say whether the next tick must come sooner for that."""
         return self.role is Role.LEADER and self._leading.stir(self._clock.monotonic_s())
 
     def next_deadline(self) -> float:
-        """When to tick at the latest, by the monotonic clock."""
+        """Return the latest time of the next tick, monotonic, in seconds."""
         if self.role is not Role.LEADER:
             return self._engine.election_deadline
         due = min(self._leading.heartbeat_at, self._engine.append_deadline)
@@ -199,21 +199,21 @@ class Consensus:
         return self._outbox.take()
 
     def take_heard(self) -> list[tuple[str, bytes]]:
-        """(leader, dispatcher's state) of the heartbeats received."""
+        """Return (leader, dispatch state) of the heartbeats received since the last call."""
         return self._leading.take_heard()
 
     def take_snapshot_source(self) -> str | None:
-        """The leader that has said that this replica needs a snapshot."""
+        """Return the leader that said, since the last call, that this replica needs a snapshot."""
         return self._appending.take_snapshot_source()
 
     # What happens
 
     def append(self, payload: bytes) -> int | None:
-        """Index of the new entry; None: refused."""
+        """Return the index of the new entry; None: refused."""
         return self._engine.append(payload)
 
     def change_membership(self, change: MembershipChange) -> int | None:
-        """Index of the new entry; None: refused, an earlier change or this term's no-op being uncommitted."""
+        """Return the index of the new entry; None: an earlier change or this term's no-op is uncommitted."""
         return None if self.transfer.running else self._engine.append(membership_payload(change))
 
     def add_learner(self, node: str) -> None:
@@ -231,7 +231,7 @@ class Consensus:
         self._engine.applied(index)
 
     def link(self, peer: str, up: bool) -> None:
-        """The way to a peer has opened or broken."""
+        """Note that the connection to a peer has opened or broken."""
         self._appending.link(peer, up)
 
     def tick(self) -> None:
@@ -258,7 +258,7 @@ class Consensus:
                 self._leading.send_heartbeats(now)
 
     def receive(self, peer: str, message: PeerMessage) -> bool:
-        """False: dropped, for it is of a term that no election leads to."""
+        """Handle a message; False: dropped, its term is one that no election leads to."""
         kind = message.WhichOneof("body")
         if not terms.is_plausible(terms.highest(message), self.term):
             return False
@@ -270,7 +270,7 @@ class Consensus:
     # Inside
 
     def _observe(self) -> None:
-        """What follows from a change of role or term."""
+        """Reset what depends on role and term once they have changed."""
         seen = (self._engine.role, self._engine.term)
         if seen == self._seen:
             return

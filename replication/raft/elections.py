@@ -1,4 +1,4 @@
-"""How one replica comes to have a leader, or to be one; the rules are in guard/votes.py."""
+"""Elections of one replica: pre-votes, votes, terms; the rules are in guard/votes.py."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tarry.replication.status import Role
 
 
 class ConsensusViolated(Exception):
-    """Something that Raft rules out has been seen, such as two leaders of one term. The process must end."""
+    """Raft's safety is violated, for example by two leaders of one term. The process must end."""
 
 
 class Elections:
@@ -75,7 +75,7 @@ class Elections:
         self._campaign_if_won()
 
     def _retry_s(self) -> float:
-        """Soon at first, for others may have heard the leader a little longer; then ever more rarely."""
+        """Return the pause before the next round: short at first, for others may hear the leader longer."""
         retry_ms = self._settings.election_retry_ms << min(8, self._pre_votes.rounds_lost)
         return min(retry_ms, self._settings.election_min_ms) / 1000
 
@@ -124,7 +124,7 @@ class Elections:
             )
 
     def _may_elect(self, request: VoteRequest) -> bool:
-        """Not while a leader is heard, unless that very leader has asked for the election."""
+        """Return whether to vote: not while a leader is heard, unless that leader asked for the election."""
         if request.transfer and request.term == self._engine.term + 1:
             if self._engine.role is Role.LEADER:
                 return self._transfer.running and request.transfer_number == self._transfer.number
@@ -168,24 +168,24 @@ class Elections:
             self.campaign(request.transfer_number)
 
     def on_term_notice(self, peer: str, notice: TermNotice) -> None:
-        """Who leads, or alone can be elected, may have been added while this replica was away."""
+        """Take over term and members: the sender may have been added while this replica was away."""
         if peer in self._membership.peers():
             self._membership.hear_of(notice.members)
         self.is_ahead(notice.term)
 
     def is_stale(self, peer: str, term: int) -> bool:
-        """Said by a leader of an older term: it is told, or it would go on for ever (L16)."""
+        """Return whether the term is older than ours, and tell the sender, which would go on for ever."""
         if term >= self._engine.term:
             return False
         self.notice(peer)
         return True
 
     def is_of_this_leadership(self, term: int) -> bool:
-        """An answer to an earlier leadership says nothing about this one (S6)."""
+        """Return whether an answer is to this leadership; one to an earlier leadership proves nothing."""
         return term == self._engine.term and self._engine.role is Role.LEADER
 
     def notice(self, peer: str, members: Mapping[str, str] = MappingProxyType({})) -> None:
-        """`members`: whom the peer may not know yet."""
+        """Tell a peer the current term; `members`: those that the peer may not know yet."""
         self._outbox.say(peer, term_notice=TermNotice(term=self._engine.term, members=members))
 
     def is_ahead(self, term: int) -> bool:
@@ -200,10 +200,10 @@ class Elections:
         self._pre_votes.rounds_lost = 0
 
     def demand_one_leader(self, peer: str, term: int) -> None:
-        """Raises ConsensusViolated where this replica leads the term that a peer says it leads."""
+        """Raise ConsensusViolated if this replica leads the term that a peer claims to lead."""
         if term == self._engine.term and self._engine.role is Role.LEADER:
             raise ConsensusViolated(f"{peer} and {self._node} both lead term {term}")
 
     def observe(self) -> None:
-        """The role or the term has changed."""
+        """Reset what depends on role and term."""
         self._pre_votes.cancel()

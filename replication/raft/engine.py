@@ -1,4 +1,4 @@
-"""One replica's Raft, told and asked by name: the engine without any of the guards."""
+"""The engine's state and actions under plain names, without any of the guards."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROLES = (Role.FOLLOWER, Role.CANDIDATE, Role.LEADER)  # by the engine's numbers
 
 
 class Engine:
-    """Everything happens inside a call, at the clock's time of then."""
+    """pysyncobj for one replica. It acts only inside calls, at the time that the clock then shows."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Engine:
 
     @property
     def no_op_index(self) -> int:
-        """Of this leadership. Until it is committed, nothing is known of what earlier leaders committed."""
+        """Index of this leadership's first entry; until committed, earlier leaders' commits are not known."""
         return int(self._raft._SyncObj__noopIDx or 0)
 
     @property
@@ -100,11 +100,11 @@ class Engine:
     # What happens
 
     def deliver(self, peer: str, message: dict[str, Any]) -> None:
-        """A message that the guards have let through, in the engine's own form."""
+        """Pass on a message that the guards accepted, in the engine's own form."""
         self._enter()._SyncObj__onMessageReceived(self._node(peer), message)
 
     def deliver_answer(self, peer: str, message: dict[str, Any]) -> None:
-        """One to an append: it takes back no patience."""
+        """Pass on an answer to an append without shortening the patience granted to the peer."""
         heard = self._raft._SyncObj__lastResponseTime
         before = heard.get(self._node(peer), 0.0)
         self.deliver(peer, message)
@@ -112,11 +112,11 @@ class Engine:
             heard[self._node(peer)] = max(before, heard[self._node(peer)])
 
     def tick(self) -> None:
-        """Commits what a majority has, steps down without one, sends what is to be sent."""
+        """Commit what a majority has, step down without a majority, send what is due."""
         self._enter()._onTick(0.0)
 
     def campaign(self) -> None:
-        """Raises the term and asks for votes."""
+        """Raise the term and ask for votes."""
         raft = self._enter()
         raft._SyncObj__raftElectionDeadline = 0.0
         raft.may_campaign = True
@@ -124,7 +124,7 @@ class Engine:
         raft.may_campaign = False
 
     def append(self, payload: bytes) -> int | None:
-        """The entry's index; None: refused (not the leader, or a membership change while one is running)."""
+        """Return the entry's index; None: not the leader, or a membership change while one is running."""
         if self.role is not Role.LEADER:
             return None
         before = self._journal.last_index
@@ -137,14 +137,14 @@ class Engine:
         return before + 1
 
     def kick(self) -> None:
-        """The next tick sends, due or not."""
+        """Send with the next tick, due or not."""
         self._raft._SyncObj__newAppendEntriesTime = 0.0
 
     def kick_by(self, deadline: float) -> None:
         self._raft._SyncObj__newAppendEntriesTime = min(self._raft._SyncObj__newAppendEntriesTime, deadline)
 
     def rest_until(self, deadline: float) -> None:
-        """There is nothing to tell: heartbeats say that the leader lives."""
+        """Send no empty appends until the deadline: heartbeats show that the leader lives."""
         self._raft._SyncObj__newAppendEntriesTime = max(self._raft._SyncObj__newAppendEntriesTime, deadline)
 
     @property
@@ -159,7 +159,7 @@ class Engine:
         self._raft._SyncObj__raftElectionDeadline = deadline
 
     def follow(self, term: int, leader: str | None = None) -> None:
-        """A higher term was seen: becomes a follower in it, having voted for nobody (L16)."""
+        """Become a follower in the term; if it is higher than ours, without a vote in it."""
         raft = self._enter()
         if term > self.term:
             raft._SyncObj__setCurrentTerm(term, None)
@@ -170,19 +170,19 @@ class Engine:
         self._raft._SyncObj__raftLastApplied = max(1, index)
 
     def advance_commit(self, index: int) -> None:
-        """What has been applied here was committed, whatever the journal remembers of it."""
+        """Raise the commit index to an applied index: what was applied was committed."""
         if index > self.commit_index:
             self._raft._SyncObj__raftCommitIndex = min(index, self._journal.last_index)
             self._journal.set_commit_index(self.commit_index)
 
     def keep_next_index(self, peer: str, index: int) -> None:
-        """Pipelining: an answer to one append does not take back the sending of those after it."""
+        """Keep the next index of a pipeline: an answer to one append does not revoke those sent after it."""
         following = self._raft._SyncObj__raftNextIndex
         node = self._node(peer)
         following[node] = max(index, following[node])
 
     def heard(self, peer: str, patience_s: float) -> None:
-        """A sign of life counts towards staying the leader, whatever it answers (L4)."""
+        """Count a sign of life towards staying the leader, whatever it answers."""
         self._raft._SyncObj__lastResponseTime[self._node(peer)] = self._clock.monotonic_s() + patience_s
 
     # Who may be sent to
@@ -206,7 +206,7 @@ class Engine:
             self._raft._SyncObj__raftMatchIndex.pop(self._node(peer), None)
 
     def _enter(self) -> GuardedSyncObj:
-        """The engine reads time from a global of its module; several engines may live in one process."""
+        """Set the module global that the engine reads time from: several engines may share a process."""
         set_time(self._clock)
         self._raft.now = self._clock.monotonic_s()
         return self._raft

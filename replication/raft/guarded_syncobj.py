@@ -30,14 +30,14 @@ pysyncobj.syncobj.createJournal = lambda journal: journal  # the configuration c
 
 
 class Member(Node):  # type: ignore[misc]
-    """The engine iterates over sets of these: their order must not depend on the process's hash seed."""
+    """A node as the engine knows it. Its hash is fixed, since the engine iterates over sets of nodes."""
 
     def __hash__(self) -> int:
         return zlib.crc32(self.id.encode())
 
 
 class Seam(Transport):  # type: ignore[misc]
-    """The transport that the engine sees: always ready, connects nobody, hands every message out."""
+    """The engine's transport: always ready, connects nobody, passes each message to a callback."""
 
     ready = True
 
@@ -98,7 +98,7 @@ class GuardedSyncObj(SyncObj):  # type: ignore[misc]
         self._SyncObj__serializer = _NoDumps()
 
     def _SyncObj__generateRaftTimeout(self) -> float:  # noqa: N802
-        """Randomness is injected."""
+        """Return a timeout from the injected source of randomness."""
         return self.timeout()
 
     def _SyncObj__getEntries(  # noqa: N802
@@ -114,15 +114,15 @@ class GuardedSyncObj(SyncObj):  # type: ignore[misc]
         return entries
 
     def _SyncObj__connectedToAnyone(self) -> bool:  # noqa: N802
-        """Asked only before it campaigns: the pre-vote decides, not the sockets (L1, L17)."""
+        """Return whether it may campaign: the pre-vote decides, not the sockets."""
         return self.may_campaign
 
     def _SyncObj__applyLogEntries(self) -> bool:  # noqa: N802
-        """The driver applies, within a budget, outside of the tick (S13, S14, L7, L13, L14)."""
+        """Do nothing: the driver applies entries, within a budget, outside of the tick."""
         return False
 
     def _SyncObj__tryLogCompaction(self) -> None:  # noqa: N802
-        """The journal's start moves when the state machine says so (S9, S10, S12, S21)."""
+        """Do nothing: the state machine decides when the journal's start moves."""
 
     def _SyncObj__loadDumpFile(self, clearJournal: bool) -> None:  # noqa: N802, N803
         raise AssertionError("there are no dumps")
@@ -131,14 +131,14 @@ class GuardedSyncObj(SyncObj):  # type: ignore[misc]
         raise AssertionError("the engine applies nothing")
 
     def _SyncObj__parseChangeClusterRequest(self, command: bytes) -> tuple[str, str, Node] | None:  # noqa: N802
-        """Membership in our own encoding: nothing is ever unpickled (S20)."""
+        """Decode a membership change from our own encoding: nothing is ever unpickled."""
         if command[0] != MEMBERSHIP:
             return None
         change = MembershipChange.FromString(command[1:])
         return "rem" if change.remove else "add", change.node, Member(change.node)
 
     def _SyncObj__changeCluster(self, request: tuple[str, str, Node]) -> bool:  # noqa: N802
-        """One change at a time: the engine checks the index of the running one but never sets it (S7)."""
+        """Allow one change at a time: the engine checks the running one's index but never sets it."""
         if self._SyncObj__raftLastApplied < self.change_index:
             return False
         changed: bool = super()._SyncObj__changeCluster(request)
@@ -147,7 +147,7 @@ class GuardedSyncObj(SyncObj):  # type: ignore[misc]
         return changed
 
     def _SyncObj__doChangeCluster(self, request: tuple[str, str, Node], reverse: bool = False) -> bool:  # noqa: N802
-        """A learner that becomes a member keeps what it already has."""
+        """Keep a learner's match and next index when it becomes a member."""
         node = request[2]
         match, following = self._SyncObj__raftMatchIndex.get(node), self._SyncObj__raftNextIndex.get(node)
         changed: bool = super()._SyncObj__doChangeCluster(request, reverse)
@@ -162,7 +162,7 @@ class GuardedSyncObj(SyncObj):  # type: ignore[misc]
             self._SyncObj__doChangeCluster(request)
 
     def _SyncObj__setState(self, state: int) -> None:  # noqa: N802
-        """Who steps down waits like everybody else before it asks to be elected (L17)."""
+        """Give a leader that steps down a new election timeout before it may campaign."""
         if self._SyncObj__raftState == 2 and state != 2:
             self._SyncObj__raftElectionDeadline = self.now + self.timeout()
         super()._SyncObj__setState(state)

@@ -1,4 +1,4 @@
-"""What a leader says and relies on: heartbeats, lease, transfer; rules in guard/lease.py and transfer.py."""
+"""Heartbeats, lease and leadership transfer; the rules are in guard/lease.py and guard/transfer.py."""
 
 from __future__ import annotations
 
@@ -60,15 +60,15 @@ class Leading:
         return self.may_propose(now) and self.applied >= self._engine.no_op_index
 
     def may_propose(self, now: float) -> bool:
-        """A leader without a lease takes nothing on: it may have been replaced."""
+        """Return whether to take proposals: a leader without a lease may have been replaced."""
         return self.has_lease(now) and not self.transfer.running
 
     def knows_commits_by_lease(self, now: float) -> bool:
         return self.has_lease(now) and self._engine.commit_index >= self._engine.no_op_index
 
     def confirmed_since(self, since: float) -> bool:
-        """Whether a majority has answered a heartbeat sent at `since` or later, and earlier terms' commits
-        are known."""
+        """Return whether a majority has answered a heartbeat sent at `since` or later, and earlier terms'
+        commits are known."""
         leads = self._engine.role is Role.LEADER and self._engine.commit_index >= self._engine.no_op_index
         return leads and self._lease.confirmed(self._engine.voters) >= since
 
@@ -78,7 +78,7 @@ class Leading:
         return self._lease.confirmed(self._engine.voters)
 
     def stir(self, now: float) -> bool:
-        """Something changes: heartbeats come at their usual pace. Whether the next comes sooner for that."""
+        """Return to the usual heartbeat interval; say whether the next comes sooner for that."""
         self._stirred_at = now
         usual = self._beaten_at + self._settings.heartbeat_ms / 1000
         sooner = usual < self.heartbeat_at
@@ -160,12 +160,12 @@ class Leading:
             self._outbox.say(transfer.target, timeout_now=request)
 
     def take_heard(self) -> list[tuple[str, bytes]]:
-        """(leader, dispatcher's state) of the heartbeats received."""
+        """Return (leader, dispatch state) of the heartbeats received since the last call."""
         heard, self._heard = self._heard, []
         return heard
 
     def observe(self) -> None:
-        """The role or the term has changed."""
+        """Reset what depends on role and term."""
         self._lease.begin(self._clock.monotonic_s())
         self.transfer.lead()
         self.stir(self._clock.monotonic_s())

@@ -1,4 +1,4 @@
-"""Entries from the leader, and what the others answer; the rules are in guard/appends.py and flow.py."""
+"""Appends and their answers; the rules are in guard/appends.py and guard/flow_control.py."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Appending:
         self.sent_at = 0.0
 
     def link(self, peer: str, up: bool) -> None:
-        """The way to a peer has opened or broken."""
+        """Note that the connection to a peer has opened or broken."""
         progress = self._peers[peer]
         progress.linked = up
         progress.flow.forget()
@@ -104,7 +104,7 @@ class Appending:
             self._engine.kick()
 
     def on_need_snapshot(self, peer: str, need: NeedSnapshot) -> None:
-        """Unless there is one by now, which the leader cannot know: then it is told where to go on."""
+        """Note that a snapshot is needed; if one was installed meanwhile, tell the leader where to go on."""
         if self._elections.is_stale(peer, need.term) or need.term != self._engine.term:
             return
         self._elections.hear_leader(peer, need.term)
@@ -116,24 +116,24 @@ class Appending:
         self._outbox.say(peer, appended=going_on)
 
     def settled(self) -> bool:
-        """Whether every peer in reach has answered all it was sent, and been told what is committed."""
+        """Return whether every connected peer has answered all appends and was told the commit index."""
         commit = self._engine.commit_index
         linked = (progress for progress in self._peers.values() if progress.linked)
         return all(peer.told_commit_index == commit and not peer.flow.under_way for peer in linked)
 
     def are_level(self) -> bool:
-        """Whether every peer in reach has, as far as it has answered, all there is."""
+        """Return whether every connected peer has, by its answers, the whole log."""
         last = self._journal.last_index
         linked = (peer for peer, progress in self._peers.items() if progress.linked)
         return all(self._engine.match_index(peer) == last for peer in linked)
 
     def take_snapshot_source(self) -> str | None:
-        """The leader that has said that this replica needs a snapshot."""
+        """Return the leader that said, since the last call, that this replica needs a snapshot."""
         source, self._snapshot_source = self._snapshot_source, None
         return source
 
     def open_flows(self, now: float) -> None:
-        """The engine sends to whom it thinks connected: that is how it is held back (L3, L6)."""
+        """Mark peers with an open window as connected: the engine sends to connected peers only."""
         for peer, progress in self._peers.items():
             if progress.flow.lost(now):
                 progress.flow.forget()
@@ -167,7 +167,7 @@ class Appending:
             self._engine.reach(peer, False)
 
     def observe(self) -> None:
-        """The role or the term has changed."""
+        """Reset what depends on role and term."""
         for progress in self._peers.values():
             progress.told_commit_index = None
             progress.flow.forget()

@@ -1,4 +1,4 @@
-"""Who the members are: those of the journal's start, and every change in the log since, committed or not.
+"""Members of the cluster: those at the journal's start, and every change in the log since, committed or not.
 
 A change counts as soon as it is in the log (Raft §6); cut from the log, it no longer does. Where a member
 listens is said by the entry that added it; of those a cluster was founded with, by the configuration.
@@ -35,7 +35,7 @@ class Membership:
             journal.set_members(configured)
 
     def at(self, index: int) -> MemberList:
-        """As of an index not before the journal's start."""
+        """Return the members as of an index not before the journal's start."""
         addresses, added, returning = self._fold(index)
         known = self.incarnations(index)
         return MemberList(

@@ -1,4 +1,4 @@
-"""What one replica has to say, in order, until it may."""
+"""Messages of one replica that wait to be sent, in order."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Outbox:
         self._messages: list[tuple[str, PeerMessage]] = []
 
     def say(self, peer: str, **body: Any) -> None:
-        """`body`: the one field of a PeerMessage."""
+        """Add a message; `body`: the one field of a PeerMessage."""
         self._messages.append((peer, PeerMessage(**body)))
 
     def put(self, peer: str, message: PeerMessage) -> None:

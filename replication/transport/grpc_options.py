@@ -1,4 +1,4 @@
-"""How gRPC is to behave between peers: told to both sides, or one ends the other's pings."""
+"""gRPC options between peers, set on both sides, or one ends the other's pings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What consensus asks of whatever carries its messages: gRPC, or a simulated network."""
+"""Interface of the transport between peers: of the streams, and of the simulated network."""
 
 from __future__ import annotations
 

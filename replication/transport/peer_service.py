@@ -1,4 +1,4 @@
-"""What a node answers its peers over gRPC: where to open a stream, and its state as a stream of files."""
+"""gRPC service for peers: tickets for streams, and the state as a stream of files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Between peers: two streams of frames each way, on connections of their own; the rest over gRPC.
+"""Transport between peers: two streams of frames each way; the rest over gRPC.
 
 A frame on a plain connection costs a fraction of one on a gRPC stream, and consensus is frames. Who may open
 a stream is settled over gRPC, with the same certificates and tokens as everything else (`stream_listener`).

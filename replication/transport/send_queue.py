@@ -1,4 +1,4 @@
-"""What waits for one stream to a peer, and comes out as frames of bounded size."""
+"""Queue of messages to one peer's stream, taken out as frames of bounded size."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class PeerQueue:
         return bool(self._waiting)
 
     def put(self, messages: Sequence[bytes]) -> bool:
-        """All of them, or none."""
+        """Take all of the messages, or none."""
         size_bytes = self._waiting_bytes + sum(map(len, messages))
         full = len(self._waiting) >= self._settings.peer_queue_messages_max
         if full or size_bytes > self._settings.peer_queue_bytes_max:

@@ -108,7 +108,7 @@ class PeerListener:
             stream.end()
 
     def admit(self, stream: _Stream, peer: str) -> None:
-        """A peer has two streams, and may have left as many that ended without a word: the oldest goes."""
+        """Add a stream; of too many of one peer the oldest is closed, which may have ended unnoticed."""
         own = [other for other, whose in self.streams.items() if whose == peer]
         for other in own[: max(0, len(own) + 1 - STREAMS_OF_A_PEER_MAX)]:
             del self.streams[other]

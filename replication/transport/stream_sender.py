@@ -1,4 +1,4 @@
-"""The way to one peer: asked for over gRPC, then two streams of frames on connections of their own.
+"""Sending side of the streams to one peer: a ticket over gRPC, then two connections.
 
     put ─┬─► urgent queue ─► stream      heartbeats, votes, answers, notices
          └─► bulk queue ───► stream      appends: those above never wait behind them
@@ -52,7 +52,7 @@ class Door:
 
 @dataclass(frozen=True, slots=True)
 class Dialling:
-    """How this node reaches others."""
+    """Options by which this node reaches others."""
 
     settings: ReplicationSettings
     rng: random.Random
@@ -201,7 +201,7 @@ class _Stream(asyncio.Protocol):
         self._transport.write(framed(sealed))
 
     def spoke(self) -> bool:
-        """Whether anything was written since this was asked last."""
+        """Return whether anything was written since the last call."""
         spoke, self._spoke = self._spoke, False
         return spoke
 
@@ -213,7 +213,7 @@ class _Stream(asyncio.Protocol):
         self._resume(self)
 
     def eof_received(self) -> None:
-        """The peer wants no more: the transport closes."""
+        """Let the transport close: the peer wants no more."""
 
     def connection_lost(self, error: Exception | None) -> None:
         self.takes = False

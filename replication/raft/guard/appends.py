@@ -1,4 +1,4 @@
-"""What of an append the engine gets to see, and what is answered.
+"""Comparison of appends with the journal, before the engine sees them.
 
 The engine deletes everything after `prev_index` even where the entries agree, and takes the leader's
 commit index for entries that this append did not verify. A late duplicate then takes back what was
@@ -52,7 +52,7 @@ class Plan:
 
 
 def plan(append: Append, log: Log, commit_index: int) -> Plan:
-    """Raises AnotherHistory, CommittedEntryConflict."""
+    """Compare an append with the log. Raises AnotherHistory, CommittedEntryConflict."""
     prev = append.prev_index
     if (
         append.prev_chain
@@ -76,12 +76,12 @@ def plan(append: Append, log: Log, commit_index: int) -> Plan:
 
 
 def _differs(append: Append, log: Log, commit_index: int) -> bool:
-    """At or below the commit index the leader's log cannot differ, and may be compacted here."""
+    """Return whether the terms differ; up to the commit index they cannot, and may be compacted here."""
     return append.prev_index > commit_index and log.term_at(append.prev_index) != append.prev_term
 
 
 def _first_new(append: Append, log: Log, commit_index: int) -> int:
-    """Index of the first entry that the log lacks or has with another term; past the end: none."""
+    """Return the index of the first entry that the log lacks or has with another term; past the end: none."""
     index = append.prev_index + 1
     for entry in append.entries:
         held = log.term_at(index)

@@ -1,4 +1,4 @@
-"""How much is under way to one peer, and which of its answers are out of date.
+"""Flow control of appends to one peer, and detection of outdated answers.
 
 The engine counts an entry as sent once handed to the transport, so a slow peer would pile up memory
 without end; and a lost append makes every later one answered by "reset", each of which would send
@@ -102,7 +102,7 @@ class Flow:
         return True
 
     def lost(self, now: float) -> bool:
-        """Whether nothing has been answered for too long."""
+        """Return whether nothing has been answered for too long."""
         patience_s = self.patience_s + self.under_way_bytes / _SLOWEST_BYTES_PER_S
         return bool(self.under_way) and now - self.answered_at > patience_s
 

@@ -1,4 +1,4 @@
-"""How long a leader may act without asking.
+"""Lease of a leader: the time until which no other can be elected.
 
 Each heartbeat carries the leader's monotonic time, and its answer brings it back. Whoever answered elects
 nobody else for the minimum election timeout from when the heartbeat arrived, so from when it was sent; a
@@ -24,13 +24,13 @@ class Lease:
     """Heartbeats sent earlier do not count: a transfer or an earlier term lies between."""
 
     def begin(self, now: float) -> None:
-        """Forgets all answers, also those still under way."""
+        """Forget all answers, also those in flight."""
         self.echoed.clear()
         self.promised.clear()
         self.not_before = now
 
     def echo(self, peer: str, sent: float, now: float, length_s: float) -> None:
-        """`length_s`: of the promise, from the sending on."""
+        """Count an answer; `length_s`: duration of its promise, from the sending on."""
         if self.not_before <= sent <= now:
             self.echoed[peer] = max(sent, self.echoed.get(peer, -math.inf))
             self.promised[peer] = max(sent + length_s, self.promised.get(peer, -math.inf))
@@ -39,7 +39,7 @@ class Lease:
         return self.echoed.get(peer, -math.inf) >= since
 
     def confirmed(self, voters: Set[str]) -> float:
-        """Send time of the latest heartbeats that a majority has answered; `voters`: the other members."""
+        """Return the send time of the latest heartbeats that a majority of `voters` and us has answered."""
         return _of_a_majority(self.echoed, voters)
 
     def valid(self, now: float, voters: Set[str]) -> bool:
@@ -47,7 +47,7 @@ class Lease:
 
 
 def _of_a_majority(times: Mapping[str, float], voters: Set[str]) -> float:
-    """The latest time that a majority has reached; infinite where this replica is one by itself."""
+    """Return the latest time that a majority has reached; infinite if this replica is alone."""
     needed = (len(voters) + 1) // 2
     if needed == 0:
         return math.inf

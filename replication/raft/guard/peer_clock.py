@@ -1,4 +1,4 @@
-"""What heartbeats tell of a peer's wall clock.
+"""Measurement of a peer's wall clock by heartbeats.
 
 A reading is kept against this node's monotonic clock, so that this node's own wall clock may jump without
 seeming to take its peers along. A round trip of which one half was slow shows a clock wrong by up to half of
@@ -28,7 +28,7 @@ class Reading:
     """What to choose the best reading by; infinite where nobody knows."""
 
     def may_agree(self, other: Reading) -> bool:
-        """Whether one clock that runs on may have given both."""
+        """Return whether one undisturbed clock may have given both."""
         return abs(self.ahead_ms - other.ahead_ms) <= self.error_ms + other.error_ms
 
 
@@ -41,7 +41,7 @@ class PeerClock:
     readings: deque[Reading] = field(default_factory=lambda: deque(maxlen=READINGS))
 
     def answer(self, clock: Clock, sent: float, wall_ms: int) -> None:
-        """The peer's clock was read about half a round trip ago (Cristian's algorithm)."""
+        """Add a reading from an answer: taken about half a round trip ago (Cristian's algorithm)."""
         now = clock.monotonic_s()
         self.heard = now
         self.rtt_ms = (now - sent) * 1000
@@ -51,7 +51,7 @@ class PeerClock:
         self.readings = deque([*filter(reading.may_agree, self.readings), reading], maxlen=READINGS)
 
     def hear(self, clock: Clock, wall_ms: int) -> None:
-        """One way only: too low by the time the heartbeat travelled."""
+        """Add a reading from one way only: too low by the time that the heartbeat travelled."""
         self.heard = clock.monotonic_s()
         self.readings.append(Reading(wall_ms - self.heard * 1000, 0.0, float("inf")))
 

@@ -1,4 +1,4 @@
-"""Which terms elections can have led to.
+"""Plausibility of terms: those that elections can have led to.
 
 A term only grows, is on disk, and is told to whoever speaks in a lower one. So one absurd term, from a bug or
 a hostile peer, would go round the cluster for good, and no election could follow it.
@@ -16,7 +16,7 @@ TERM_STEP_MAX: Final = 1 << 32
 
 
 def is_plausible(term: int, own: int) -> bool:
-    """Whether a replica whose own term is `own` is to believe in `term`; one that has none yet learns any."""
+    """Return whether a replica of term `own` is to believe in `term`; one that has none yet learns any."""
     return term < TERM_END and (own == 0 or term <= own + TERM_STEP_MAX)
 
 

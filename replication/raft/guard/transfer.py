@@ -1,4 +1,4 @@
-"""Handing leadership over so that nothing is lost, doubled, or served by two.
+"""State of a leadership transfer: nothing is lost, doubled, or served by two leaders.
 
     IDLE ─► DRAINING ─► TELLING ─► HANDING_OVER ─► (another leads)
       ▲         │           │            │

@@ -1,4 +1,4 @@
-"""Who may be elected, when, and by whom.
+"""Rules of pre-votes and votes.
 
 Stickiness and pre-vote (Ongaro's dissertation §4.2.3, §9.6): a replica that hears its leader elects nobody
 else, and asks whether it could win before it raises its term. The leader's lease rests on the first.
@@ -89,7 +89,7 @@ class Ballot:
 
 
 def up_to_date(last_term: int, last_index: int, own_term: int, own_index: int) -> bool:
-    """Whether a log that ends so may lead one that ends like ours (Raft §5.4.1)."""
+    """Return whether a log that ends so may lead one that ends like ours (Raft §5.4.1)."""
     return (last_term, last_index) >= (own_term, own_index)
 
 
