@@ -204,7 +204,7 @@ class StateSink:
 
     def _remove(self, replaced: list[Machine]) -> None:
         """Free the memory and the files of what the machine was before. For a thread: both take long."""
-        replaced.clear()
+        replaced.pop().free()
         self._folder.remove_old()
 
 

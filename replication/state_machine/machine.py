@@ -351,6 +351,11 @@ class Machine:
 
         return digest
 
+    def free(self) -> None:
+        """Free the large tables of a closed machine in parts. For a thread: at once would hold the GIL."""
+        self.queues.blocked.free()
+        self.producers.free()
+
     def close(self) -> None:
         """Close all files; nothing is written."""
         self.wheel.close()

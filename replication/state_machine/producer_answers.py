@@ -137,6 +137,11 @@ class Producers:
         self._changed: set[str] = set()  # whose part of a checkpoint is to be built anew
         self._with_answers: OrderedDict[str, _Producer] = OrderedDict()  # those of them, in the same order
 
+    def free(self) -> None:
+        """Free all producers, one at a time. For a thread, beside which others run."""
+        while self._table:
+            self._with_answers.pop(self._table.popitem()[0], None)
+
     def answer(self, producer: str, sequence: int) -> log_pb.Answer | None:
         """Return the answer given to this request before, if it is still known."""
         known = self._table.get(producer)

@@ -6,6 +6,7 @@ import asyncio
 import resource
 import shutil
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -112,6 +113,27 @@ def test_a_state_of_many_queues_is_opened_beside_the_event_loop(tmp_path: Path) 
             taker.close()
 
     assert cost.too_long(act) == {}
+    giver.close()
+
+
+async def test_a_state_of_many_lanes_and_producers_is_freed_in_parts_when_another_takes_its_place(
+    tmp_path: Path,
+) -> None:
+    _, giver = replica(tmp_path / "a")
+    folder, taker = replica(tmp_path / "b")
+    for lane in range(1, 300_001):
+        taker.queues.blocked.add(1, lane, (5, lane))
+    for number in range(1_000):
+        taker.apply(number + 1, 1, [schedule([NOW_MS + 1], producer=f"p{number}", sequence=1)])
+    blocked, producers = taker.queues.blocked, taker.producers
+    sink = StateSink(taker, folder)
+    carry(await opened(giver), sink)
+    sink.install()
+    await sink.adopt()
+    began_s = time.thread_time()
+    del blocked, producers  # what is left of them holds the GIL for so long
+    assert time.thread_time() - began_s < cost.bound_s(0.002)
+    taker.close()
     giver.close()
 
 
