@@ -70,7 +70,7 @@ class NoRoom(Refused):
 
     @property
     def nearest_due_ms(self) -> int | None:
-        """Where the second is full: when the nearest one with room for as many begins, within a day."""
+        """If the second is full: begin of the nearest second with room for as many, within a day."""
         nearest = self.facts.get("nearest_due_ms")
         return None if nearest is None else int(nearest)
 

@@ -35,7 +35,7 @@ ROWS_MAX: Final = 200_000
 """In memory, while the disk is slow; more are dropped, and a gap row says so."""
 SEGMENT_ROWS_MAX: Final = 1_000_000
 HELD_MAX: Final = 200_000
-"""Deliveries whose ack can still be told."""
+"""Number of recent deliveries whose ack can still be recorded."""
 
 
 class _Row(NamedTuple):

@@ -24,7 +24,7 @@ def varint(value: int) -> bytes:
 
 
 class _Prefixes(dict[int, bytes]):
-    """What stands before a body of each length in a record that has only a body."""
+    """Tag and length that precede a body in a record with only a body, by the body's length."""
 
     LENGTHS_MAX: Final = 65_536
 

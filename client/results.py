@@ -107,7 +107,7 @@ def rows_of(response: producer_pb.ScheduleBatchResponse) -> list[Scheduled]:
 
 
 class CancelOutcome(StrEnum):
-    """What a cancel came to; definite and linearizable."""
+    """Outcome of a cancel; definite and linearizable."""
 
     CANCELLED = "cancelled"
     """It will never be delivered; also when it had been cancelled before."""
@@ -122,7 +122,7 @@ class CancelOutcome(StrEnum):
 
 
 class MessageState(StrEnum):
-    """Where a message is."""
+    """State of a message."""
 
     PENDING = "pending"
     """In the wheel, before its due time."""
@@ -172,7 +172,7 @@ class StoredMessage:
 
 
 class Place(NamedTuple):
-    """Which message it is, and which delivery of it; None where it is not delivered yet."""
+    """Identity of the message and of its delivery; None where it is not delivered yet."""
 
     hour: int
     global_index: int

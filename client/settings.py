@@ -33,7 +33,7 @@ class Tls:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """How a client behaves. The values given here are the defaults of ``connect``."""
+    """Settings of a client. The values given here are the defaults of ``connect``."""
 
     servers: tuple[str, ...]
     """Addresses ``host:port`` to start from; others are learned from the cluster."""
@@ -60,7 +60,7 @@ class Settings:
     batch_bytes_max: int = 512 * 1024
     """Messages and record bytes in one request; larger batches are sent in pieces."""
     linger_ms: int = 0
-    """How long a message may wait for company; 0: until the event loop's next turn."""
+    """Time for which a message may wait to share a request; 0: until the event loop's next turn."""
     ack_linger_ms: int = 50
     """How long an ack that nobody awaits may wait for company, a quarter of its lease at most; not at all
     where messages have ordering keys."""

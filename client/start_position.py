@@ -1,4 +1,4 @@
-"""Where a group begins, or is moved to."""
+"""Position at which a group begins, or to which it is moved."""
 
 from __future__ import annotations
 

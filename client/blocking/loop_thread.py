@@ -26,7 +26,7 @@ class LoopThread:
 
     @property
     def inside(self) -> bool:
-        """Whether the caller runs in the loop's own thread: it must not wait for it."""
+        """True if the caller runs in the loop's own thread, which must not wait for itself."""
         return self._thread is threading.current_thread()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:

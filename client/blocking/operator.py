@@ -37,7 +37,7 @@ class Operator:
         return self._thread.run(self._operator.status_of_all(timeout_ms, digest=digest))
 
     def transfer(self, target: str = "", *, deadline_ms: int = 0) -> Transferred:
-        """Hand leadership to ``target``, as the async twin does."""
+        """Transfer leadership to ``target``, as the async twin does."""
         return self._thread.run(self._operator.transfer(target, deadline_ms=deadline_ms))
 
     def add_member(self, node: str, address: str, *, deadline_ms: int = 60_000) -> list[str]:
@@ -45,7 +45,7 @@ class Operator:
         return self._thread.run(self._operator.add_member(node, address, deadline_ms=deadline_ms))
 
     def remove_member(self, node: str) -> list[str]:
-        """Let a member go (a leader hands over first); return the names of those left."""
+        """Remove a member (a leader transfers leadership first); return the names of the others."""
         return self._thread.run(self._operator.remove_member(node))
 
     def create_topic(self, topic: str, **options: Unpack[TopicOptions]) -> TopicDescription:

@@ -1,4 +1,4 @@
-"""Which nodes to avoid for a while, by how slowly they answered or that they failed.
+"""Avoidance of nodes for a time that depends on how slowly they answered, or that they failed.
 
 The table is that of RocketMQ 5's MQFaultStrategy (``latencyMax`` and
 ``notAvailableDuration``): the longer the last answer took, the longer the node

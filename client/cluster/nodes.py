@@ -27,9 +27,9 @@ from tarry.proto.tarry_operator_pb2_grpc import OperatorServiceStub
 from tarry.proto.tarry_producer_pb2_grpc import ProducerServiceStub
 
 ASK_MS: Final = 1_000
-"""How long one node may take to say whether it leads."""
+"""Time limit for a node's answer to a brief status call."""
 FIRST_LOOK_MS: Final = 1_000
-"""How long a call waits for the leader to be found before it asks any node to forward it."""
+"""Time for which a call waits for the leader to be found before any node forwards it."""
 
 
 Asked = asyncio.Task[operator_pb.ClusterStatusResponse | None]

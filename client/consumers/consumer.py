@@ -28,7 +28,7 @@ from tarry.proto.reasons import Reason
 
 REPEATS_WINDOW: Final = 65_536
 CLOSE_MS: Final = 3_000
-"""How long closing waits for the answers to the last acks."""
+"""Time for which closing waits for the answers to the last acks."""
 
 T = TypeVar("T")
 
@@ -116,7 +116,7 @@ class Consumer:
 
     @property
     def lease_ms(self) -> int:
-        """How long a message may stay in hand, as the cluster granted it."""
+        """Lease of a message, as the cluster granted it."""
         return self._subscription.lease_ms
 
     @property

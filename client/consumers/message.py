@@ -21,7 +21,7 @@ Number = TypeVar("Number", bound=np.generic)
 
 
 class Stamp(NamedTuple):
-    """Which leader handed over, and where its wheel stood."""
+    """Leader that delivered, and the position of its wheel."""
 
     node: str
     term: int
@@ -73,12 +73,12 @@ class Columns:
 
     @cached_property
     def due_ms(self) -> NDArray[np.int64]:
-        """When each delivery was due; a retry's is later than the message's."""
+        """Due time of each delivery; a retry's is later than the message's."""
         return self._column("due_ms", np.int64)
 
     @cached_property
     def released_ms(self) -> NDArray[np.int64]:
-        """When each was released into the ready queue, by the cluster's clock: ahead of its due time."""
+        """Time of each release into the ready queue, by the cluster's clock: ahead of the due time."""
         return self._column("released_ms", np.int64)
 
     @cached_property
@@ -90,20 +90,20 @@ class Columns:
 
     @cached_property
     def maybe_duplicates(self) -> NDArray[np.bool_]:
-        """Whether each was perhaps handed over before, ahead of a failover."""
+        """True for each message that may have been delivered before a failover."""
         marked = np.zeros(len(self._deliveries.offset), dtype=bool)
         marked[np.array(self._deliveries.maybe_duplicate, dtype=np.uint32)] = True
         return marked if self._positions is None else marked[self._positions]
 
     @cached_property
     def stamp(self) -> Stamp:
-        """Which leader handed over."""
+        """Leader that delivered the batch."""
         stamp = self._deliveries.stamp
         return Stamp(stamp.node, stamp.term, stamp.tick, stamp.local_index)
 
     @cached_property
     def places(self) -> list[Place]:
-        """Which messages and deliveries they are."""
+        """Identities of the messages and of their deliveries."""
         columns = (self._column("hour", np.uint32), self._column("global_index", np.uint32), self.due_ms)
         listed = [column.tolist() for column in columns]
         marks = self.attempts.tolist(), self.maybe_duplicates.tolist()
@@ -136,12 +136,12 @@ class View:
 
     @property
     def batch(self) -> Columns:
-        """What it came with."""
+        """Batch in which the message was delivered."""
         return self._batch
 
     @property
     def place(self) -> Place:
-        """Which message and which delivery it is."""
+        """Identity of the message and of this delivery."""
         return self._batch.places[self._position]
 
     @property
@@ -163,7 +163,7 @@ class View:
 
     @property
     def ordering_key(self) -> str:
-        """Messages of one key are handed over one after another; empty: in no order."""
+        """Messages of one key are delivered one after another; empty: in no order."""
         return self._parsed.ordering_key
 
     @property
@@ -172,17 +172,17 @@ class View:
 
     @property
     def due_ms(self) -> int:
-        """When this delivery was due, ms since the epoch."""
+        """Due time of this delivery, ms since the epoch."""
         return int(self._batch.due_ms[self._position])
 
     @property
     def released_ms(self) -> int:
-        """When it was released into the ready queue, by the cluster's clock."""
+        """Time of release into the ready queue, by the cluster's clock."""
         return int(self._batch.released_ms[self._position])
 
     @property
     def received_ms(self) -> int:
-        """When it was received, by this machine's clock."""
+        """Time of receipt, by this machine's clock."""
         return self._batch.received_ms
 
     @property
@@ -192,12 +192,12 @@ class View:
 
     @property
     def maybe_duplicate(self) -> bool:
-        """Whether it was perhaps handed over before, ahead of a failover."""
+        """True if it may have been delivered before a failover."""
         return bool(self._batch.maybe_duplicates[self._position])
 
     @property
     def stamp(self) -> Stamp:
-        """Which leader handed it over."""
+        """Leader that delivered it."""
         return self._batch.stamp
 
     @property

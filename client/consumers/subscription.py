@@ -21,7 +21,7 @@ from tarry.proto.reasons import Reason
 Stream = aio.StreamStreamCall[consumer_pb.ConsumeRequest, consumer_pb.ConsumeResponse]
 EOF: Final[Any] = aio.EOF  # type: ignore[attr-defined]
 SUBSCRIBE_MS: Final = 2_000
-"""How long a node may take to answer Subscribe."""
+"""Time limit for a node's answer to Subscribe."""
 
 
 class Subscription:
@@ -245,7 +245,7 @@ class Subscription:
 
 
 def followed(work: Coroutine[Any, Any, None], on_died: Callable[[BaseException], None]) -> asyncio.Task[None]:
-    """Return a task that tells of its own failure, which nobody else awaits."""
+    """Return a task that reports its own failure, because nothing awaits it."""
 
     def ended(task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:

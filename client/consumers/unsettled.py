@@ -1,4 +1,4 @@
-"""What one consumer has in hand: deliveries, verdicts on their way, credit. No network, no clock.
+"""Unsettled deliveries of one consumer, its unanswered settlements, its credit. No network, no clock.
 
 received ──► in hand ──verdict──► waiting ──outgoing──► sent ──answered──► done
                 ▲                                         │
@@ -24,7 +24,7 @@ SENT_MIN: Final = 4_000
 
 
 class AckOutcome(StrEnum):
-    """What an ack, nack or extend came to."""
+    """Outcome of an ack, nack or extend."""
 
     OK = "ok"
     STALE = "stale"
@@ -103,7 +103,7 @@ class Hand:
 
     @property
     def unsettled(self) -> bool:
-        """Whether verdicts wait to be sent or answered."""
+        """True while verdicts wait to be sent or answered."""
         return bool(self._waiting or self._sent)
 
     @property
@@ -241,7 +241,7 @@ class Hand:
             self._again(verdict, group, resumed, AckOutcome.STALE)
 
     def abandon(self) -> None:
-        """No stream will follow: whoever waits for an outcome is told UNKNOWN."""
+        """Give every awaited outcome as UNKNOWN, because no stream will follow."""
         groups = [*(group for _, group in self._sent.values()), *self._waiting.values()]
         self._sent, self._waiting, self._sent_count = {}, {}, 0
         for group in groups:

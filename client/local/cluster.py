@@ -48,7 +48,7 @@ Setting: TypeAlias = "str | int | float | bool | Sequence[Setting] | Mapping[str
 
 
 class LocalClusterError(RuntimeError):
-    """A node of a local cluster did not do what it was told; the text ends with the tail of its log."""
+    """A node of a local cluster did not follow a command; the text ends with the tail of its log."""
 
 
 @dataclass(slots=True)

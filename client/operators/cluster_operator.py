@@ -28,7 +28,7 @@ class Transferred:
     leader: str
     term: int
     pause_ms: int
-    """How long no schedules were taken."""
+    """Duration without accepted schedules."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Sought:
 
 @dataclass(frozen=True, slots=True)
 class Redriven:
-    """How many dead letters were looked at, and given back to their groups."""
+    """Numbers of dead letters examined, and returned to their groups."""
 
     looked_at: int
     redriven: int
@@ -105,7 +105,7 @@ class Operator:
         return found
 
     async def transfer(self, target: str = "", *, deadline_ms: int = 0) -> Transferred:
-        """Hand leadership to ``target``: a node's name; empty: the follower that has most.
+        """Transfer leadership to ``target``: a node's name; empty: the follower that has most.
 
         Without duplicates. Raises TransferRefused where leadership stays, OutcomeUnknown where no
         answer came: then ask ``status``. Tried once: a second try could move it on.
@@ -136,7 +136,7 @@ class Operator:
         return [member.node for member in response.members]
 
     async def remove_member(self, node: str) -> list[str]:
-        """Let a member go (a leader hands over first); return the names of those left."""
+        """Remove a member (a leader transfers leadership first); return the names of the others."""
         request = operator_pb.RemoveMemberRequest(node=node)
         response = await self._calls.call(lambda at: at.operator.RemoveMember, request, once=True)
         return [member.node for member in response.members]

@@ -35,7 +35,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class GroupStatus:
-    """How far a group is in a topic."""
+    """Progress of a group in a topic."""
 
     group: str
     floor: int
@@ -61,7 +61,7 @@ class TopicStatus:
     held_back: int = 0
     """Released, and held back by the topic's rate."""
     held_until_ms: int = 0
-    """When the last of them goes on; 0: none is held back."""
+    """Time at which the last of them is opened; 0: none is held back."""
     misfires_dropped: int = 0
     """Released too late, and dropped as the topic's settings say."""
 
@@ -95,11 +95,11 @@ class Hold:
     """A turn of a node's event loop, or a part of one."""
 
     cause: str
-    """What took most of it."""
+    """Part that took most of it."""
     held_ms: float
     cpu_ms: float
     at_ms: int
-    """When it ended, by the node's own clock."""
+    """End, by the node's own clock."""
 
     @classmethod
     def of(cls, hold: operator_pb.Hold) -> Hold:
@@ -115,7 +115,7 @@ class TurnStatus:
     busiest: Hold
     """By CPU time: on a busy machine a turn takes longer than it works."""
     over_20_ms: int
-    """How many turns."""
+    """Number of turns."""
     over_100_ms: int
     causes: tuple[Hold, ...]
     """The longest part of a turn by each cause, longest first."""

@@ -1,4 +1,4 @@
-"""What a node's ledger says, as an operator takes it out."""
+"""Export of a node's ledger over the network."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class LedgerPart:
 
 
 class Only(TypedDict, total=False):
-    """Which rows an export is of; what is absent is no bound."""
+    """Bounds of the rows of an export; an absent key is no bound."""
 
     resume: str  # behind the part that said so
     from_ms: int  # at_ms

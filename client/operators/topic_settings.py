@@ -12,7 +12,7 @@ from tarry.proto.reasons import Reason
 
 
 class Misfire(StrEnum):
-    """What becomes of messages that are released too late: the cluster was down, or its clock behind."""
+    """Policy for messages released too late: the cluster was down, or its clock behind."""
 
     LATE = "late"
     """Delivered late."""
@@ -28,13 +28,13 @@ class TopicOptions(TypedDict, total=False):
     """A topic's settings, each with a default."""
 
     retention_ms: int
-    """How long released messages are kept at least; 0: the cluster's default."""
+    """Minimum time for which released messages are kept; 0: the cluster's default."""
     body_bytes_max: int
     """0: the nodes' limit."""
     release_per_s_max: int
-    """How many messages a second are opened for delivery; more wait; 0: no bound."""
+    """Messages opened for delivery a second; more wait; 0: no bound."""
     pending_max: int
-    """How many messages may wait in the wheel; more are refused; 0: no bound."""
+    """Messages that may wait in the wheel; more are refused; 0: no bound."""
     misfire: Misfire
     misfire_after_ms: int
     """Released later than this after its due time, a message has misfired; 0: never."""

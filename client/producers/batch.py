@@ -25,7 +25,7 @@ _JITTER_TAG = bytes([ScheduleBatchRequest.JITTER_MS_FIELD_NUMBER << 3 | 2])
 
 
 class Time(Enum):
-    """Which of the three columns of times a request uses: its field's tag, its values' type and range."""
+    """One of the three columns of times in a request: its field's tag, its values' type and range."""
 
     DUE_MS = (ScheduleBatchRequest.DUE_MS_FIELD_NUMBER, "<i8")
     DELAY_MS = (ScheduleBatchRequest.DELAY_MS_FIELD_NUMBER, "<i8")

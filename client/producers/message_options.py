@@ -7,7 +7,7 @@ from typing import TypedDict
 
 
 class MessageOptions(TypedDict, total=False):
-    """When a message is due, and what it carries beside its body. Exactly one time is given."""
+    """Due time, tags, keys, properties and order of a message. Exactly one time is given."""
 
     due_ms: int | None
     """In milliseconds since the epoch, UTC."""
