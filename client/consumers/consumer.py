@@ -18,7 +18,7 @@ from tarry.client.consumers.buffer import Buffer
 from tarry.client.consumers.dedupe import Repeats
 from tarry.client.consumers.message import Message, MessageBatch, View
 from tarry.client.consumers.subscription import Subscription, followed
-from tarry.client.consumers.unsettled import AckOutcome, Hand, Verdict
+from tarry.client.consumers.unsettled import AckOutcome, Unsettled, Verdict
 from tarry.client.errors import Closed, InvalidSubscription
 from tarry.client.integers import UINT64_MAX, whole
 from tarry.client.receipts import receipts
@@ -69,9 +69,9 @@ class Consumer:
         self.duplicates_dropped = 0
         """Repeated deliveries kept back (``dedupe`` only)."""
         self._on_closed = on_closed
-        self._hand = Hand(credit)
+        self._unsettled = Unsettled(credit)
         self._receipts = receipts(nodes.settings, f"consumer:{self.name}", group)
-        self._hand.on_acked = self._receipts.acked if self._receipts is not None else None
+        self._unsettled.on_acked = self._receipts.acked if self._receipts is not None else None
         self._repeats = Repeats(REPEATS_WINDOW) if dedupe else None
         self._buffer = Buffer()
         self.waiting = [self._buffer]
@@ -92,22 +92,22 @@ class Consumer:
             broadcast=broadcast,
             in_hand_bytes_max=bytes_max,
         )
-        self._subscription = Subscription(nodes, self._hand, subscribe, self._receive, self._fail)
+        self._subscription = Subscription(nodes, self._unsettled, subscribe, self._receive, self._fail)
 
     @property
     def in_hand(self) -> int:
         """Messages received and not yet acked or nacked."""
-        return self._hand.in_hand
+        return self._unsettled.in_hand
 
     @property
     def stale_acks(self) -> int:
         """Acks and nacks that came to STALE."""
-        return self._hand.stale
+        return self._unsettled.stale
 
     @property
     def lost(self) -> int:
-        """Deliveries that left its hand unsettled: not resumed, or their lease was over. They come again."""
-        return self._hand.lost
+        """Deliveries lost while unsettled: not resumed, or their lease was over. They come again."""
+        return self._unsettled.lost
 
     @property
     def reconnects(self) -> int:
@@ -162,7 +162,7 @@ class Consumer:
 
     async def __anext__(self) -> Message:
         """Return the next message; ends after ``close``. Raises Refused when the cluster ends it."""
-        if self._hand.lost == self._lost_seen and not self._closed:  # the short way, twice as fast
+        if self._unsettled.lost == self._lost_seen and not self._closed:  # the short way, twice as fast
             message = self._buffer.message(time.monotonic() - self._subscription.lease_ms / 1_000)
             if message is not None:
                 return self._receipted(message)
@@ -191,12 +191,12 @@ class Consumer:
 
     def holds(self, message: View) -> bool:
         """Return whether the message is in hand: not settled, and not lost."""
-        return self._hand.holds(message.queue, message.offset)
+        return self._unsettled.holds(message.queue, message.offset)
 
     def settle_soon(self, verdict: Verdict, offset: int) -> None:
         """Give a verdict without waiting (what ``Message.ack_soon`` calls)."""
         self._note(verdict, (offset,))
-        self._hand.settle(verdict, offset)
+        self._unsettled.settle(verdict, offset)
         self._subscription.wake_soon()
 
     def settle(self, verdict: Verdict, offset: int) -> asyncio.Future[AckOutcome]:
@@ -204,14 +204,14 @@ class Consumer:
         self._check_open()
         waiter: asyncio.Future[AckOutcome] = asyncio.get_running_loop().create_future()
         self._note(verdict, (offset,))
-        self._hand.settle(verdict, offset, waiter)
+        self._unsettled.settle(verdict, offset, waiter)
         self._subscription.wake()
         return waiter
 
     def settle_many_soon(self, verdict: Verdict, offsets: Sequence[int]) -> None:
         """Give one verdict on many (what ``MessageBatch.ack_soon`` calls)."""
         self._note(verdict, offsets)
-        self._hand.settle_many(verdict, offsets)
+        self._unsettled.settle_many(verdict, offsets)
         self._subscription.wake_soon()
 
     def settle_many(self, verdict: Verdict, offsets: Sequence[int]) -> asyncio.Future[list[AckOutcome]]:
@@ -219,7 +219,7 @@ class Consumer:
         self._check_open()
         waiter: asyncio.Future[list[AckOutcome]] = asyncio.get_running_loop().create_future()
         self._note(verdict, offsets)
-        self._hand.settle_many(verdict, offsets, waiter)
+        self._unsettled.settle_many(verdict, offsets, waiter)
         self._subscription.wake()
         return waiter
 
@@ -228,7 +228,7 @@ class Consumer:
         if self._repeats is not None:
             self._drop_repeats(batch, self._repeats)
         else:
-            self._hand.received(batch.queue, batch.offsets)
+            self._unsettled.received(batch.queue, batch.offsets)
         if len(batch):
             self.received += len(batch)
             self._buffer.put(batch)
@@ -236,12 +236,12 @@ class Consumer:
 
     def _drop_repeats(self, batch: MessageBatch, repeats: Repeats) -> None:
         queue, offsets = batch.queue, batch.offsets
-        held, acked = self._hand.among(queue, offsets), repeats.among(queue, offsets)
-        self._hand.received(queue, offsets)
+        held, acked = self._unsettled.among(queue, offsets), repeats.among(queue, offsets)
+        self._unsettled.received(queue, offsets)
         if not held and not acked:
             return
         again = list(acked - held)
-        self._hand.settle_many(batch.ack_verdict, again)
+        self._unsettled.settle_many(batch.ack_verdict, again)
         self._subscription.wake()
         self.duplicates_dropped += len(held | acked)
         batch.keep([at for at, o in enumerate(offsets) if o not in held and o not in acked])
@@ -249,13 +249,13 @@ class Consumer:
     async def _take(self, take: Callable[[float], T | None]) -> T | None:
         """Return what ``take`` finds in the buffer, as soon as it does; None after ``close``."""
         while not self._closed:
-            if self._hand.lost != self._lost_seen:
-                self._lost_seen = self._hand.lost
+            if self._unsettled.lost != self._lost_seen:
+                self._lost_seen = self._unsettled.lost
                 self._buffer.keep(self.holds)
             found = take(time.monotonic() - self.lease_ms / 1_000)
             if self._buffer.expired:
                 self.forget_expired(self._buffer)
-                self._lost_seen = self._hand.lost
+                self._lost_seen = self._unsettled.lost
             if found is not None:
                 return found
             if self._error is not None:
@@ -265,9 +265,9 @@ class Consumer:
         return None
 
     def forget_expired(self, buffer: Buffer) -> None:
-        """Take out of hand what the buffer passed over."""
+        """Forget the deliveries that the buffer passed over."""
         while buffer.expired:
-            self._hand.forget(*buffer.expired.pop())
+            self._unsettled.forget(*buffer.expired.pop())
         self._subscription.wake()
 
     async def _renew(self) -> None:
@@ -278,8 +278,8 @@ class Consumer:
             now_s = time.monotonic()
             for buffer in self.waiting:
                 for queue, offsets in buffer.renew(now_s - lease_s / 4, now_s):
-                    held = [offset for offset in offsets if self._hand.holds(queue, offset)]
-                    self._hand.settle_many(Verdict(queue, extend_ms=self.lease_ms), held)
+                    held = [offset for offset in offsets if self._unsettled.holds(queue, offset)]
+                    self._unsettled.settle_many(Verdict(queue, extend_ms=self.lease_ms), held)
                     self._subscription.wake()
 
     def _fail(self, error: BaseException) -> None:

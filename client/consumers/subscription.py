@@ -13,7 +13,7 @@ from grpc import aio
 
 from tarry.client.cluster.calls import pause_s
 from tarry.client.cluster.nodes import Nodes
-from tarry.client.consumers.unsettled import Hand
+from tarry.client.consumers.unsettled import Unsettled
 from tarry.client.errors import OutcomeUnknown, Overloaded, Refused, TarryError, Unavailable, error_of_call
 from tarry.proto import tarry_consumer_pb2 as consumer_pb
 from tarry.proto.reasons import Reason
@@ -25,12 +25,12 @@ SUBSCRIBE_MS: Final = 2_000
 
 
 class Subscription:
-    """Keeps one stream open until closed. What it receives goes to callbacks, what it sends is ``hand``'s."""
+    """Keeps one stream open until closed. Sends what ``unsettled`` has to send; calls back on receipt."""
 
     def __init__(
         self,
         nodes: Nodes,
-        hand: Hand,
+        unsettled: Unsettled,
         subscribe: consumer_pb.Subscribe,
         on_deliveries: Callable[[consumer_pb.Deliveries], None],
         on_failed: Callable[[BaseException], None],
@@ -40,7 +40,7 @@ class Subscription:
         self.lease_ms = 0
         self._nodes = nodes
         self._settings = nodes.settings
-        self._hand = hand
+        self._unsettled = unsettled
         self._subscribe = subscribe
         self._on_deliveries = on_deliveries
         self._on_failed = on_failed
@@ -79,12 +79,12 @@ class Subscription:
             raise
 
     def wake(self) -> None:
-        """Send what ``hand`` has to send, in the loop's next turn."""
+        """Send what ``unsettled`` has to send, in the loop's next turn."""
         self._to_write.set()
 
     def wake_soon(self) -> None:
         """Send it with what comes within ``ack_linger_ms``; at once where the cluster waits for it."""
-        if not self._linger_s or self._hand.owes_credit:
+        if not self._linger_s or self._unsettled.owes_credit:
             self.wake()
         elif self._lingering is None:
             linger_s = min(self._linger_s, self.lease_ms / 4_000)
@@ -100,11 +100,14 @@ class Subscription:
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
-            self._hand.abandon()
+            self._unsettled.abandon()
 
     async def _end_orderly(self, deadline: float) -> None:
         while (
-            self._hand.unsettled and self._tasks and not self._tasks[0].done() and time.monotonic() < deadline
+            self._unsettled.has_unanswered
+            and self._tasks
+            and not self._tasks[0].done()
+            and time.monotonic() < deadline
         ):
             self._settled.clear()
             # not wait_for: before Python 3.12 it loses a cancellation that comes with what it waits for
@@ -147,7 +150,7 @@ class Subscription:
         self._give_up(error)
 
     def _give_up(self, error: BaseException) -> None:
-        self._hand.abandon()
+        self._unsettled.abandon()
         self._settled.set()
         if self._first is not None and not self._first.done():
             self._first.set_exception(error)
@@ -162,8 +165,8 @@ class Subscription:
         try:
             subscribe = consumer_pb.Subscribe()
             subscribe.CopyFrom(self._subscribe)
-            subscribe.credit = self._hand.credit_to_start()
-            subscribe.holding.extend(self._hand.holding())
+            subscribe.credit = self._unsettled.credit_to_start()
+            subscribe.holding.extend(self._unsettled.holding())
             async with asyncio.timeout(SUBSCRIBE_MS / 1_000):
                 await self._begin(stream, subscribe)
             response: Any
@@ -191,7 +194,7 @@ class Subscription:
         self._heard = time.monotonic()
         self._term, self.lease_ms = subscribed.term, subscribed.lease_ms
         resumed = {holding.queue: frozenset(holding.offset) for holding in subscribed.resumed}
-        self._hand.subscribed(resumed)
+        self._unsettled.subscribed(resumed)
         self.opened += 1
         self._open = True
         self._to_write.set()
@@ -205,10 +208,10 @@ class Subscription:
                 self._linger_s = 0
             self._on_deliveries(response.deliveries)
         elif kind == "acked":
-            self._hand.answered(response.acked)
-            if not self._hand.unsettled:
+            self._unsettled.answered(response.acked)
+            if not self._unsettled.has_unanswered:
                 self._settled.set()
-        if self._hand.owes_credit:
+        if self._unsettled.owes_credit:
             self.wake()
 
     async def _write(self) -> None:
@@ -221,7 +224,7 @@ class Subscription:
             stream = self._stream
             if not self._open or stream is None:
                 continue
-            for request in self._hand.outgoing():
+            for request in self._unsettled.outgoing():
                 try:
                     await stream.write(request)
                 except (aio.AioRpcError, asyncio.InvalidStateError, grpc.aio.UsageError):

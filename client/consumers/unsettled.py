@@ -76,7 +76,7 @@ class _Group:
                 many.set_result([outcome(offset, AckOutcome.OK) for offset in offsets])
 
 
-class Hand:
+class Unsettled:
     """The table of one consumer. ``credit`` is how many messages it may have in hand at once."""
 
     def __init__(self, credit: int) -> None:
@@ -102,7 +102,7 @@ class Hand:
         return self._in_hand_count
 
     @property
-    def unsettled(self) -> bool:
+    def has_unanswered(self) -> bool:
         """True while verdicts wait to be sent or answered."""
         return bool(self._waiting or self._sent)
 
@@ -204,7 +204,7 @@ class Hand:
         group.tell()
 
     def forget(self, queue: int, offsets: Iterable[int]) -> None:
-        """Take out of hand what is known to be leased no more."""
+        """Forget deliveries that are known to be leased no more."""
         held = self._in_hand.get(queue, set())
         gone = held.intersection(offsets)
         held -= gone

@@ -7,7 +7,7 @@ import random
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tarry.client.consumers.unsettled import AckOutcome, Hand, Verdict
+from tarry.client.consumers.unsettled import AckOutcome, Unsettled, Verdict
 from tarry.proto import tarry_consumer_pb2 as pb
 from tarry.proto.dead_letters import DEAD_LETTERS
 from tarry.proto.tarry_message_pb2 import Record
@@ -51,7 +51,7 @@ class ModelConsumer:
         self._forgets = forgets
         self._extends = extends
         self.thinks_s = thinks_s
-        self.hand = Hand(credit)
+        self.unsettled = Unsettled(credit)
         self._labels: dict[tuple[int, int], bytes] = {}
         self._requests: Requests | None = None
 
@@ -83,8 +83,8 @@ class ModelConsumer:
             broadcast="~" in self.group,
             start=pb.GroupStart(at=pb.START_AT_EARLIEST),
             consumer=self.name,
-            credit=self.hand.credit_to_start(),
-            holding=self.hand.holding(),
+            credit=self.unsettled.credit_to_start(),
+            holding=self.unsettled.holding(),
             tags=["red"] if self.group == "red" else [],
         )
         requests.put_nowait(pb.ConsumeRequest(subscribe=subscribe))
@@ -101,10 +101,10 @@ class ModelConsumer:
 
     def _take(self, response: pb.ConsumeResponse, requests: Requests) -> None:
         if response.HasField("subscribed"):
-            self.hand.subscribed({h.queue: frozenset(h.offset) for h in response.subscribed.resumed})
+            self.unsettled.subscribed({h.queue: frozenset(h.offset) for h in response.subscribed.resumed})
             self._requests = requests
         elif response.HasField("acked"):
-            self.hand.answered(response.acked)
+            self.unsettled.answered(response.acked)
         else:
             self._receive(response.deliveries)
         self._flush()
@@ -127,13 +127,13 @@ class ModelConsumer:
             message = (batch.hour[n], batch.global_index[n])
             group = f"{self._topic}/{self.group}"
             world.ledger.delivered(group, label, message, batch.due_ms[n], world.true_ms(), given)
-        self.hand.received(batch.queue, batch.offset)
+        self.unsettled.received(batch.queue, batch.offset)
         for offset in batch.offset:
             if not world.calm and rng.random() < self._forgets:
                 loop.call_later(2.0, self._forget, batch.queue, offset)
                 continue
             if not world.calm and rng.random() < self._extends:
-                self.hand.settle(Verdict(batch.queue, extend_ms=EXTENDED_MS), offset)
+                self.unsettled.settle(Verdict(batch.queue, extend_ms=EXTENDED_MS), offset)
             thinks_s = rng.uniform(0, 0.05 if world.calm else self.thinks_s)
             loop.call_later(thinks_s, self._settle, self._verdict(batch.queue), offset)
 
@@ -142,12 +142,12 @@ class ModelConsumer:
         return Verdict(queue, nack=nack, delay_ms=self._rng.choice(NACK_DELAYS_MS) if nack else None)
 
     def _settle(self, verdict: Verdict, offset: int) -> None:
-        if self.hand.holds(verdict.queue, offset):
+        if self.unsettled.holds(verdict.queue, offset):
             waiter: asyncio.Future[AckOutcome] = asyncio.get_running_loop().create_future()
             if not verdict.nack:
                 place = (f"{self._topic}/{self.group}", self._labels[verdict.queue, offset])
                 waiter.add_done_callback(partial(self._answered, place))
-            self.hand.settle(verdict, offset, waiter)
+            self.unsettled.settle(verdict, offset, waiter)
         self._flush()
 
     def _answered(self, place: tuple[str, bytes], waiter: asyncio.Future[AckOutcome]) -> None:
@@ -155,10 +155,10 @@ class ModelConsumer:
             self._world.ledger.settled.add(place)
 
     def _forget(self, queue: int, offset: int) -> None:
-        self.hand.forget(queue, [offset])
+        self.unsettled.forget(queue, [offset])
         self._flush()
 
     def _flush(self) -> None:
         if self._requests is not None:
-            for request in self.hand.outgoing():
+            for request in self.unsettled.outgoing():
                 self._requests.put_nowait(request)

@@ -38,7 +38,7 @@ def test_a_consumer_comes_back_to_a_leader_whose_ready_queue_has_rotted_once_it_
         task = asyncio.ensure_future(consumer.run())
         await producer.schedule("a", soon(world, 50, 300))
         await asyncio.sleep(0.5)
-        assert consumer.hand.holding()
+        assert consumer.unsettled.holding()
         queue = leader.core.machine.queues.of("a").queue
         assert turn_bit_of_some(world, leader, f"ready/{queue}/*.ready")
         for stream in list(leader.streams):

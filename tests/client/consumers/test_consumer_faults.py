@@ -47,7 +47,7 @@ async def test_what_ends_a_task_of_the_stream_reaches_who_waits_for_messages_and
     async with connect(cluster.addresses) as client, client.consumer("orders", "g") as consumer:
         await group.deliver(range(2))
         first, second = await take(consumer, 2)
-        consumer._hand.settle(Verdict(3, nack=True, delay_ms=-1), 0)  # a fault of the client's own
+        consumer._unsettled.settle(Verdict(3, nack=True, delay_ms=-1), 0)  # a fault of the client's own
         outcome = first.batch.ack()  # type: ignore[attr-defined]
         with pytest.raises(ValueError, match="range"):
             await asyncio.wait_for(anext(consumer), 10)

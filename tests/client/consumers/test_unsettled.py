@@ -7,14 +7,14 @@ import asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tarry.client.consumers.unsettled import AckOutcome, Hand, Verdict
+from tarry.client.consumers.unsettled import AckOutcome, Unsettled, Verdict
 from tarry.proto.tarry_consumer_pb2 import Acked, ConsumeRequest
 
 ACK = Verdict(3)
 
 
-def held(offsets: range, credit: int = 100) -> Hand:
-    hand = Hand(credit)
+def held(offsets: range, credit: int = 100) -> Unsettled:
+    hand = Unsettled(credit)
     hand.credit_to_start()
     hand.received(3, list(offsets))
     return hand
@@ -52,7 +52,7 @@ async def test_an_ack_is_ok_or_stale_as_the_answer_says() -> None:
     hand.answered(Acked(request=request.ack.request, queue=3, stale=[1]))
     assert [waiter.result() for waiter in waiters] == [AckOutcome.OK, AckOutcome.STALE, AckOutcome.OK]
     assert hand.stale == 1
-    assert not hand.unsettled
+    assert not hand.has_unanswered
 
 
 async def test_a_second_ack_of_a_message_is_stale_without_asking() -> None:
@@ -79,7 +79,7 @@ async def test_a_batch_with_nothing_in_hand_is_stale_at_once() -> None:
     waiter = asyncio.get_running_loop().create_future()
     hand.settle_many(ACK, [5, 6], waiter)
     assert waiter.result() == [AckOutcome.STALE, AckOutcome.STALE]
-    assert not hand.unsettled
+    assert not hand.has_unanswered
 
 
 def test_credit_is_given_back_in_steps_of_half() -> None:
@@ -99,7 +99,7 @@ def test_a_credit_of_one_is_given_back_each_time() -> None:
 
 
 def test_no_credit_is_given_while_the_cluster_is_far_behind_with_acks() -> None:
-    hand = Hand(1_000)
+    hand = Unsettled(1_000)
     hand.credit_to_start()
     sent = []
     for start in range(0, 6_000, 1_000):
@@ -117,7 +117,7 @@ def test_no_credit_is_given_while_the_cluster_is_far_behind_with_acks() -> None:
 
 @given(st.integers(1, 50), st.lists(st.integers(0, 3), max_size=60))
 def test_what_is_in_hand_and_what_may_come_never_exceed_the_credit(credit: int, steps: list[int]) -> None:
-    hand = Hand(credit)
+    hand = Unsettled(credit)
     may_come, offset, mine = hand.credit_to_start(), 0, []
     for step in steps:
         if step == 0 and may_come:
@@ -175,7 +175,7 @@ async def test_what_is_not_resumed_is_lost_and_its_ack_says_stale() -> None:
     late = asyncio.get_running_loop().create_future()
     hand.settle(ACK, 1, late)
     assert late.result() is AckOutcome.STALE
-    assert not hand.unsettled
+    assert not hand.has_unanswered
 
 
 async def test_when_no_stream_will_follow_nobody_is_left_waiting() -> None:
