@@ -4,12 +4,12 @@ messages.
 
 from __future__ import annotations
 
-import html
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import plotly.graph_objects as go
+from jinja2 import Environment, StrictUndefined
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
@@ -25,11 +25,41 @@ BANDS_MS: Final = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 1
 ROWS_MAX: Final = 200
 """Rows of a table in the report; the Parquet tables have all."""
 
-_STYLE: Final = (
-    "body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:70rem;padding:0 1rem;color:#222}"
-    "table{border-collapse:collapse;margin:1rem 0}td,th{padding:.2rem .8rem;border-bottom:1px solid #ddd;"
-    "text-align:left}.bad{color:#b00020;font-weight:600}.good{color:#0a7a3d;font-weight:600}"
-)
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool | str) or value is None:
+        return str(value)
+    return f"{value:,}" if isinstance(value, int | float) else json.dumps(value, default=str)
+
+
+_ENVIRONMENT: Final = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+_ENVIRONMENT.filters["text"] = _text
+PAGE: Final = _ENVIRONMENT.from_string("""<!doctype html><html lang="en"><meta charset="utf-8">
+<title>tarry: reconciliation</title><style>
+body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:70rem;padding:0 1rem;color:#222}
+table{border-collapse:collapse;margin:1rem 0}
+td,th{padding:.2rem .8rem;border-bottom:1px solid #ddd;text-align:left}
+.bad{color:#b00020;font-weight:600}
+.good{color:#0a7a3d;font-weight:600}
+</style>
+{% macro table(rows) %}
+{% if not rows %}<p>none</p>{% else %}
+<table><tr>{% for name in rows[0] %}<th>{{ name }}</th>{% endfor %}</tr>
+{% for row in rows %}
+<tr>{% for value in row.values() %}<td>{{ value|text }}</td>{% endfor %}</tr>
+{% endfor %}
+</table>
+{% endif %}
+{% endmacro %}
+<h1>Reconciliation</h1>
+{% if kept %}<p class="good">every promise was kept</p>
+{% else %}<p class="bad">promises were broken: {{ broken|join(", ") }}</p>{% endif %}
+{{ table(summary) }}
+{% for plot in plots %}{{ plot|safe }}{% endfor %}
+<h2>Lateness by topic</h2>{{ table(topics) }}
+<h2>Violations</h2><p>The first {{ most }}; all are in the table <code>violations</code>.</p>
+{{ table(violations) }}</html>
+""")
 
 
 def page(counts: DataFrame, duplicates: DataFrame, violations: DataFrame, summary: Mapping[str, Any]) -> str:
@@ -44,41 +74,19 @@ def page(counts: DataFrame, duplicates: DataFrame, violations: DataFrame, summar
         _pending(counts, grain_ms),
         _failovers(duplicates),
     ]
-    drawn = "".join(
-        plot.to_html(full_html=False, include_plotlyjs=number == 0) for number, plot in enumerate(plots)
-    )
-    verdict = "good", "every promise was kept"
-    if not summary["kept"]:
-        verdict = "bad", "promises were broken: " + ", ".join(summary["violations"])
     by_topic = timeline.lateness(counts, "topic").orderBy("topic").limit(ROWS_MAX)
     some = violations.orderBy(F.desc("promise"), "check", "hour", "global_index").limit(ROWS_MAX)
-    return "".join(
-        (
-            "<!doctype html><html lang='en'><meta charset='utf-8'><title>tarry: reconciliation</title>",
-            f"<style>{_STYLE}</style><h1>Reconciliation</h1>",
-            f"<p class='{verdict[0]}'>{html.escape(verdict[1])}</p>",
-            _table([{"what": name, "figure": value} for name, value in summary.items()]),
-            drawn,
-            "<h2>Lateness by topic</h2>", _table([row.asDict() for row in by_topic.collect()]),
-            f"<h2>Violations</h2><p>The first {ROWS_MAX}; all are in the table <code>violations</code>.</p>",
-            _table([row.asDict() for row in some.collect()]),
-            "</html>",
-        )
-    )  # fmt: skip
-
-
-def _table(rows: Sequence[Mapping[str, Any]]) -> str:
-    if not rows:
-        return "<p>none</p>"
-    head = "".join(f"<th>{html.escape(name)}</th>" for name in rows[0])
-    lines = ("".join(f"<td>{html.escape(_text(value))}</td>" for value in row.values()) for row in rows)
-    return f"<table><tr>{head}</tr>" + "".join(f"<tr>{line}</tr>" for line in lines) + "</table>"
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, bool | str) or value is None:
-        return str(value)
-    return f"{value:,}" if isinstance(value, int | float) else json.dumps(value, default=str)
+    return PAGE.render(
+        kept=summary["kept"],
+        broken=summary["violations"],
+        summary=[{"what": name, "figure": value} for name, value in summary.items()],
+        plots=[
+            plot.to_html(full_html=False, include_plotlyjs=number == 0) for number, plot in enumerate(plots)
+        ],
+        topics=[row.asDict() for row in by_topic.collect()],
+        most=ROWS_MAX,
+        violations=[row.asDict() for row in some.collect()],
+    )
 
 
 def _grain_ms(counts: DataFrame) -> int:
