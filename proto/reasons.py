@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Reason(StrEnum):
-    """Why a request was refused; the value is ErrorInfo.reason on the wire."""
+    """Code of a refusal; the value is ErrorInfo.reason on the wire."""
 
     TOPIC_INVALID = "TOPIC_INVALID"
     GROUP_INVALID = "GROUP_INVALID"

@@ -96,8 +96,6 @@ NOUN_CLAUSES_STILL_IN = (  # folders, without those below them; take one off onc
     "node/recovery",
     "node/repair",
     "node/services",
-    "proto",
-    "proto/ledger",
     "replication",
     "replication/driver",
     "replication/journal",
@@ -106,8 +104,6 @@ NOUN_CLAUSES_STILL_IN = (  # folders, without those below them; take one off onc
     "replication/snapshot",
     "replication/state_machine",
     "replication/transport",
-    "spark",
-    "spark/checks",
     "wheel",
 )
 UNFINISHED = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|X" + r"XX)\b")
