@@ -1,4 +1,4 @@
-"""Whether a state's files are what its checkpoint says: asked before one is given, and before one is used.
+"""Comparison of a state's files with its checkpoint, before the state is given and before it is used.
 
 Indices and ready queues are compared with the checksums that the checkpoint has of them. Records are not
 read: each is proven by its index unit whenever it is, so a damaged one is known as such wherever it comes.
@@ -20,7 +20,7 @@ from tarry.wheel.index_checksum import checksum
 
 @dataclass(slots=True)
 class StateDamage:
-    """What of a state is damaged."""
+    """Damaged parts of a state."""
 
     hours: list[int] = field(default_factory=list)  # by their indices
     segments: list[int] = field(default_factory=list)  # of the far log, likewise

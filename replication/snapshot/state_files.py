@@ -45,7 +45,7 @@ class FilesSnapshot:
     checkpoint: bytes
     machine: Machine
     folder: Path
-    """Where the machine's state was: another one may take its place, and then this one's files go."""
+    """Folder of the machine's state at that time; its files go once another state takes its place."""
     open: bool = True
 
     def read(self, file: int, offset: int, size_bytes: int) -> bytes:

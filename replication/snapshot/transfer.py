@@ -73,16 +73,16 @@ class SnapshotSource(Protocol):
 
 
 class SnapshotSink(Protocol):
-    """Where a state arrives. All but `adopt` blocks."""
+    """Destination of a state that arrives. All but `adopt` blocks."""
 
     def kept(self) -> Sequence[SnapshotFile]:
-        """What is left of an arrival that was interrupted, as far as it came."""
+        """Return the files that an interrupted arrival left, as far as they came."""
 
     def begin(self, manifest: Manifest) -> None:
         """Keeps what is left of the manifest's files, and nothing else."""
 
     def write(self, file: int, offset: int, data: bytes) -> None:
-        """What the file has beyond the offset is void."""
+        """Write a part of a file; anything beyond it in the file is void."""
 
     def prove(self) -> None:
         """All has come: raises SnapshotFailed where it is not what its own checksums say."""
@@ -141,7 +141,7 @@ def messages(files: Iterable[SnapshotFile]) -> list[SnapshotFileProto]:
 
 
 class _Arrival:
-    """What must come next, and the checksum of what has come."""
+    """Position in an arriving state, and the checksum of the file so far."""
 
     def __init__(self, message: SnapshotManifest, kept: Mapping[str, SnapshotFile]) -> None:
         files = [SnapshotFile(file.name, file.size_bytes, file.crc32c) for file in message.files]
@@ -185,7 +185,7 @@ class _Arrival:
 
     @staticmethod
     def _may_go_on(kept: SnapshotFile, file: SnapshotFile) -> bool:
-        """What is kept may be the beginning of the file; if it is all of it, it is known whether it is."""
+        """Return whether the kept bytes can be the beginning of the file, or are all of it."""
         if kept.size_bytes == file.size_bytes:
             return kept.crc32c == file.crc32c
         return kept.size_bytes < file.size_bytes

@@ -1,4 +1,4 @@
-"""What operators change: topics, groups, and what retention lets go."""
+"""Commands of operators and of retention: changes of topics and groups, and trims."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class CheckpointDamaged(Exception):
 
 
 class CheckpointRefused(Exception):
-    """What this process holds in memory must not be made durable: restart it, and the log is replayed."""
+    """The state in memory must not be made durable: restart the process, and the log is replayed."""
 
 
 class StateStore:

@@ -1,4 +1,4 @@
-"""What applying a command holds the event loop for, estimated by the leader before it proposes it.
+"""Estimates of how long a command will hold the event loop, made by the leader before it proposes it.
 
 Only the size of entries follows from it, nothing that applying does: replicas need not agree. Bytes are not
 in it: an entry's are bounded by themselves.

@@ -1,4 +1,4 @@
-"""What a command must hold to be applied at all: whatever a leader logged, every replica refuses the same.
+"""Conditions under which a command can be applied at all; every replica refuses the same ones.
 
 The checks of the API stand before the log (node/services); these catch what a leader's bug would put into it,
 which must not end every replica, again at each start.

@@ -83,5 +83,5 @@ def kinds(commands: Sequence[bytes]) -> str:
 
 
 def is_schedule(command: bytes) -> bool:
-    """Whether it is one of those that are applied together."""
+    """Return whether a command schedules: neighbours in an entry that do are applied together."""
     return command[:1] == bytes((Opcode.SCHEDULE,))

@@ -177,7 +177,7 @@ def cancelled(
 
 
 REASONS: Final = {number: name.removeprefix("RETRY_REASON_") for name, number in RetryReason.items()}
-"""What a ledger calls them; of an enumeration's field any number may come."""
+"""Names of reasons in the ledger; a field of an enumeration may hold any number."""
 MOVES: Final = {
     log_pb.SubscribeCommand: GroupMove.CREATED,
     log_pb.SeekCommand: GroupMove.SEEK,

@@ -1,4 +1,4 @@
-"""What applying did, as columns: for the node's ledger, which takes it after each entry.
+"""Events of applying, as columns, which the node's ledger takes after each entry.
 
 A function of the entries and the state alone, so replicas tell the same, in the same order.
 """

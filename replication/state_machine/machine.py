@@ -51,7 +51,7 @@ FEW_FILES: Final = 64
 PREPARED_MAX: Final = 500
 """In one turn of the event loop: some 5 ms."""
 KEPT: Final = frozenset(("_settings", "events", "snapshots", "_halfway"))
-"""What of a machine is not of the state that it has opened."""
+"""Attributes of a machine that do not belong to the state that it has opened."""
 
 
 @dataclass(frozen=True, slots=True)

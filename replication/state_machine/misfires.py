@@ -12,13 +12,13 @@ from tarry.proto.tarry_operator_pb2 import MisfirePolicy, TopicSettings
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Parts:
-    """What becomes of units that are released."""
+    """Released units, divided by what is done with them."""
 
     kept: NDArray[np.void]
     dead: NDArray[np.void]
     dropped: NDArray[np.void]
     catching_up: int = 0
-    """How many of those kept, the first, are to be caught up with."""
+    """So many of those kept, the first, are released at the rate for catching up."""
 
 
 def apart(units: NDArray[np.void], settings: TopicSettings, now_ms: int) -> Parts:

@@ -1,4 +1,4 @@
-"""What applying a command gives."""
+"""Outcomes of commands."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ FLOOR_MAX: Final = 2**64 - 1
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How many producers an entry lets there be, and when."""
+    """Bounds on producers that an entry names."""
 
     now_ms: int
     producers_max: int

@@ -65,7 +65,7 @@ class Queues:
 
     @property
     def live(self) -> int:
-        """How many there are, without those that were deleted."""
+        """Number of queues that are not deleted."""
         return len(self._by_name)
 
     def find(self, topic: str, group: str = "") -> ReadyQueue | None:
@@ -203,7 +203,7 @@ class Queues:
         self.blocked.end(zip(units["hour"].tolist(), units["global_index"].tolist(), strict=True))
 
     def unblock_cancelled(self, hour: NDArray[np.uint32], global_index: NDArray[np.uint32]) -> None:
-        """Neither are those that will never come."""
+        """Retries that were cancelled are waited for no more."""
         if not self.blocked:
             return
         for queue, _ in self.blocked.end(zip(hour.tolist(), global_index.tolist(), strict=True)):

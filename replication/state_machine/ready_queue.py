@@ -52,7 +52,7 @@ SEGMENT_NAME: Final = re.compile(r"[0-9a-f]{16}\.ready")
 
 @dataclass(frozen=True, slots=True)
 class QueueState:
-    """What a checkpoint holds of a queue."""
+    """A queue's part of a checkpoint."""
 
     first: int
     units: int
@@ -71,7 +71,7 @@ def released_ms(units: NDArray[np.void]) -> NDArray[np.int64]:
 
 
 class FileChanges(NamedTuple):
-    """What has become of a queue's files: taken on the event loop, written and synced by a thread."""
+    """Changes of a queue's files: taken on the event loop, written and synced by a thread."""
 
     folder: Path
     tail: bytes
@@ -86,7 +86,7 @@ class FileChanges(NamedTuple):
 
     @property
     def units(self) -> int:
-        """How many are in memory alone."""
+        """Number of units that are in memory alone."""
         return len(self.tail) // UNIT_BYTES
 
     def write(self) -> list[Path]:
@@ -112,9 +112,9 @@ class Changes:
 
     def __init__(self) -> None:
         self.parts: set[int] = set()
-        """Whose parts of a checkpoint are to be built anew."""
+        """Queues of which the checkpoint's part is to be built anew."""
         self.files: set[int] = set()
-        """Whose files are to be written and synced, or removed."""
+        """Queues of which files are to be written and synced, or removed."""
 
 
 class QueueDamaged(Exception):
@@ -224,7 +224,7 @@ class ReadyQueue:
 
     @property
     def folder(self) -> Path:
-        """Where its files are, if it has any."""
+        """Folder of its files, if it has any."""
         return self._root / str(self.queue)
 
     def append(self, units: NDArray[np.void]) -> int:

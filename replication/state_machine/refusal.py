@@ -14,7 +14,7 @@ from tarry.proto.reasons import Reason
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A no: why, in words what to do, and facts a program can use."""
+    """Refusal of a request: a reason, a text that says what to do, and facts that a program can use."""
 
     reason: Reason
     text: str

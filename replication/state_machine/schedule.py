@@ -167,7 +167,7 @@ class Scheduling:
         return outcomes
 
     def _fits(self, part: Part, coming: int, second_messages_max: int) -> bool:
-        """Whether a part fits for certain, behind messages not yet in the wheel; False: count exactly."""
+        """Return whether a part surely fits, behind messages not yet in the wheel; False: count exactly."""
         coming += len(part.due_ms)
         most = second_messages_max
         if most and self._wheel.pending + coming > most:

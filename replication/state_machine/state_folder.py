@@ -1,4 +1,4 @@
-"""Where a replica's state lies, and how another one takes its place in a single step.
+"""Folder of a replica's state, and its replacement by another in a single step.
 
 data/current         names the folder in use; replaced by rename, so always one or the other
 data/state-3/        hours/  ready/  checkpoint/
@@ -50,7 +50,7 @@ class StateFolder:
 
     @property
     def side(self) -> Path:
-        """Where a state arrives."""
+        """Side folder, into which a state arrives."""
         return self._root / f"state-{self._number + 1}"
 
     def promote(self) -> None:
