@@ -15,7 +15,7 @@ from typing import Final
 import pytest
 
 PARTS: Final[Mapping[str, Sequence[str]]] = {
-    "not cluster": ("-n", "logical", "--maxprocesses", "4", "--dist", "loadgroup"),
+    "not cluster": ("-n", "logical", "--maxprocesses", "4"),
     "cluster": (),
 }
 

@@ -1,23 +1,27 @@
 """Settings of all tests: properties without deadlines, logging set back, and tests that share a process."""
 
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import structlog
 from hypothesis import settings
+from xdist.scheduler import LoadScopeScheduling
 
 settings.register_profile("no deadline", deadline=None)
 settings.load_profile("no deadline")
 
-SPARK = Path(__file__).parent / "spark"
+
+class Scheduling(LoadScopeScheduling):
+    """Distributes tests one by one, but those of Spark to one worker: they share a session and its tables."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "spark" if nodeid.startswith("tests/spark/") else nodeid
 
 
-def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
-    """Keep the tests of Spark in one worker: they share a session, which takes most of a core to start."""
-    for item in items:
-        if item.path.is_relative_to(SPARK):
-            item.add_marker(pytest.mark.xdist_group("spark"))
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
+    """Return what distributes tests to the workers of pytest-xdist."""
+    return Scheduling(config, log)
 
 
 @pytest.fixture(autouse=True)
