@@ -13,5 +13,5 @@ class RunBlocking(Protocol):
 
 
 async def in_thread(work: Callable[[], Any]) -> Any:
-    """As RunBlocking, in a thread of the loop's."""
+    """Run blocking work in a thread of the event loop's executor."""
     return await asyncio.get_running_loop().run_in_executor(None, work)

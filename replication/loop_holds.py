@@ -1,4 +1,6 @@
-"""How long the event loop was held, by what, and when: while it is, no heartbeat leaves and no timer runs.
+"""Measurement of how long the event loop was held, by what, and when.
+
+While it is held, no heartbeat leaves and no timer runs.
 
 A turn is what the loop does between two waits for the system; its selector tells ``Holds`` of both ends. What
 may take long tells of itself: ``with holds.by("status")``, and ``holds.steps("retention", work)`` for what

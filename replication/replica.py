@@ -128,14 +128,14 @@ class Core:
         return NotLeader(None if leader == self.node else leader)
 
     async def next_turn(self) -> None:
-        """Until the end of a turn."""
+        """Wait until the end of a turn."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         await waiter
 
     @property
     def awaited(self) -> bool:
-        """Whether somebody waits for the next turn."""
+        """True if somebody waits for the next turn."""
         return bool(self._waiters)
 
     def end_turn(self) -> None:

@@ -87,5 +87,5 @@ class ReplicationSettings:
 
     @property
     def patience_ms(self) -> int:
-        """How much longer than usual a heartbeat may stay away while nothing changes."""
+        """Time by which a heartbeat may be later than usual while nothing changes."""
         return self.quiet_heartbeat_ms - self.heartbeat_ms

@@ -1,4 +1,4 @@
-"""Which nodes have spoken to this one, over all its starts: in the journal's head, before it counts.
+"""Nodes that have spoken to this one, over all its starts, noted in the journal before they count.
 
 Whoever has counted a node's vote or answer has noted it. So a node that has lost its journal, and with it
 what it has promised, can be told that it had one (`driver.first_start`).
@@ -18,16 +18,16 @@ class Register:
 
     @property
     def cluster(self) -> str:
-        """Whose nodes are told."""
+        """Name of the cluster whose nodes are listed."""
         return self._core.settings.cluster
 
     @property
     def node(self) -> str:
-        """Whose register it is."""
+        """Name of the node whose register it is."""
         return self._core.node
 
     def noted(self, node: str) -> bool:
-        """Whether it is on this disk that the node has spoken."""
+        """Return whether it is on this disk that the node has spoken."""
         return node in self._core.journal.durable_spoken
 
     def note(self, node: str) -> None:

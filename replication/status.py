@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 
 class Dropped(enum.StrEnum):
-    """Why a peer's message counts for nothing; the value says what to do."""
+    """Reason for ignoring a peer's message; the value says what to do."""
 
     STRANGER = "it is no member: add it, or name it in `members`"
     JOURNAL = "its journal is not the one that it was added with: start it with --rejoin"

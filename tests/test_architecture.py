@@ -82,12 +82,6 @@ NOUN_CLAUSE = re.compile(r"(What|Who|Whom|Whose|Whether|How|Which|Where|When|Why
 NOUN_CLAUSES_STILL_IN = (  # folders, without those below them; take one off once its docstrings hold
     "client/cli",
     "client/consumers",
-    "replication",
-    "replication/driver",
-    "replication/journal",
-    "replication/raft",
-    "replication/raft/guard",
-    "replication/transport",
 )
 UNFINISHED = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|X" + r"XX)\b")
 OF_ONE_MACHINE = re.compile(

@@ -1,4 +1,4 @@
-"""Whether a configured member without a journal may begin: it is new, or its journal has been lost.
+"""First start of a configured member without a journal: it is new, or its journal has been lost.
 
 A lost journal held votes and entries that were counted. Without it the node would vote once more in the same
 term, or for a leader that lacks what it had acknowledged. So it asks the other configured members who has

@@ -39,7 +39,7 @@ class BetweenTurns:
             self._on_heartbeat(leader, state)
 
     def _may_take(self, peer: str, message: PeerMessage) -> bool:
-        """Whether nothing has to be written because of the message, and nobody waits for what it says.
+        """Return whether the message causes no write, and nobody waits for its content.
 
         So it must belong to the term that is led, and that term must be durable here.
         """

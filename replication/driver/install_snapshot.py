@@ -20,7 +20,7 @@ class StateMismatch(Exception):
 
 
 def finish_installing(journal: Journal, applied: int) -> None:
-    """At the start: the process may have ended between the swap of the state and the journal's new start.
+    """Finish an install that a crash interrupted between the swap of the state and the journal's reset.
 
     Raises StateMismatch.
     """
@@ -72,7 +72,7 @@ class Installing:
         return True
 
     def _is_ahead(self, position: LogPosition) -> bool:
-        """What is committed here is never taken back (S4); and no leader can have been in an absurd term."""
+        """Return whether to install: nothing committed here is taken back, and the term must be plausible."""
         consensus = self._core.consensus
         return position.index > consensus.commit_index and is_plausible(position.term, consensus.term)
 

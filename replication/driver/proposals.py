@@ -72,7 +72,7 @@ class Proposals:
         return settings.entries_in_flight_max if enough else settings.small_entries_in_flight_max
 
     def _may_be_under_way(self) -> bool:
-        """Whether another entry may be."""
+        """Return whether there is room for another entry in flight."""
         few_bytes = self._under_way_bytes < self._settings.entries_in_flight_bytes
         return few_bytes and len(self._under_way) < self._in_flight_max()
 

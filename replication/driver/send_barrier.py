@@ -1,4 +1,4 @@
-"""What may leave before the journal is written, and what must wait for it."""
+"""Order of sending and journal write: votes and answers wait, appends do not."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Sending:
     def split(
         self, outbox: list[tuple[str, PeerMessage]]
     ) -> tuple[list[tuple[str, PeerMessage]], list[tuple[str, PeerMessage]]]:
-        """What promises nothing that the next power loss could take back: see `_is_free`."""
+        """Separate what a power loss cannot make untrue (see `_is_free`) from what waits for the write."""
         early: list[tuple[str, PeerMessage]] = []
         late: list[tuple[str, PeerMessage]] = []
         for addressed in outbox:

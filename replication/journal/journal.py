@@ -210,7 +210,7 @@ class Journal:
 
     @property
     def installing(self) -> LogPosition | None:
-        """Where `reset` was going to when the process ended."""
+        """Position that `reset` was going to when the process ended."""
         return self._head.installing if self._head.HasField("installing") else None
 
     def abandon_reset(self) -> None:

@@ -1,4 +1,4 @@
-"""The latest entries of a journal, in memory: as many as its bounds allow, and all not yet durable."""
+"""Latest entries of a journal, in memory: as many as its bounds allow, and all not yet durable."""
 
 from __future__ import annotations
 

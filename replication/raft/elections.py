@@ -111,7 +111,7 @@ class Elections:
         if request.term < self._engine.term:
             self.notice(peer)
         elif request.term == self._engine.term and self._journal.voted_for == peer:
-            self.vote_for(peer, self._engine.term)  # the first answer may have been lost (L18)
+            self.vote_for(peer, self._engine.term)  # the first answer may have been lost
         elif self._may_elect(request):
             self._engine.deliver(
                 peer,

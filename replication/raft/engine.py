@@ -48,7 +48,7 @@ class Engine:
             settings.append_bytes,
         )
         self._nodes: dict[str, Member] = {}
-        for index, payload in journal.membership_changes:  # effective once in the log, not once applied (S19)
+        for index, payload in journal.membership_changes:  # effective once in the log, not once applied
             self._raft.change_cluster(payload)
             self._raft.change_index = index
         self.advance_commit(applied_index)

@@ -175,7 +175,7 @@ def set_time(clock: Clock) -> None:
 
 
 def check_source() -> None:
-    """Raises engine_audit.NotAudited unless the installed engine is the audited one."""
+    """Raise engine_audit.NotAudited unless the installed engine is the audited one."""
     engine_audit.check(Path(pysyncobj.syncobj.__file__).parent)
 
 

@@ -1,7 +1,7 @@
 """The journal as pysyncobj knows it: positions instead of indices, slices, its names.
 
 A slice is read entry by entry when asked for: the engine slices the whole rest of the log for every message
-that it sends (L15).
+that it sends.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class Membership:
         )
 
     def incarnations(self, index: int | None = None) -> dict[str, int]:
-        """Of the members' journals, of those who were added since it is told; as of now, or of an index."""
+        """Return the incarnations that entries name for the members they added; as of an index, or now."""
         known = dict(self._journal.incarnations)
         for change in self._changes(self._journal.last_index if index is None else index):
             known.pop(change.node, None)
@@ -57,8 +57,8 @@ class Membership:
         return {node: known.get(node, 0) for node in self.current()}
 
     def votes(self, node: str) -> bool:
-        """Whether this node, whose journal this is, votes: not a learner, nor removed (L12), nor one who was
-        added with another journal, which is lost."""
+        """Return whether this node, whose journal this is, votes: not a learner, nor removed, nor
+        one that was added with another journal, which is lost."""
         journal = self._journal
         own = Origin(journal.incarnation, journal.joined)
         added = self.voters().get(node)
@@ -70,7 +70,7 @@ class Membership:
         return self._where(addresses, added)
 
     def peers(self) -> frozenset[str]:
-        """Who may speak as a node: those named, those who have left to come back, and the configured ones."""
+        """Return the nodes whose messages count: those named, those who left to come back, the configured."""
         _, _, returning = self._fold(self._journal.last_index)
         return frozenset((*self.named(), *returning, *self._configured))
 
@@ -80,8 +80,10 @@ class Membership:
             self.hearsay[node] = members[node]
 
     def named(self) -> dict[str, str]:
-        """Also those removed since the journal's start: one of them may yet be leader, and must be answered
-        (S23)."""
+        """Return addresses, also of nodes removed since the journal's start.
+
+        One of them may still be leader, and must be answered then.
+        """
         _, added, _ = self._fold(self._journal.last_index)
         addresses = dict(self._journal.members or {})
         for change in self._changes(self._journal.last_index):
@@ -115,7 +117,7 @@ class Membership:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Which journal of a node's says something: an emptied folder begins another."""
+    """Identity of the journal that a message is from: an emptied folder begins another."""
 
     incarnation: int
     joined: bool = False

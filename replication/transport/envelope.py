@@ -41,7 +41,7 @@ class SenderNotCertified(FrameRefused):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who seals: a node of a cluster, in one of its starts."""
+    """Identity of the sealing side: a node of a cluster, in one of its starts."""
 
     cluster: str
     node: str
@@ -95,7 +95,7 @@ class Outbound:
 
 @dataclass(slots=True)
 class _Streams:
-    """What one sender has said: of its latest incarnation, boot and epoch."""
+    """State of one sender's frames: of its latest incarnation, boot and epoch."""
 
     origin: Origin
     start: tuple[int, int] = (-1, -1)  # boot, epoch
@@ -111,7 +111,7 @@ class _Streams:
 
 
 class Inbound:
-    """What one receiver has let through, by sender."""
+    """Frames that one receiver has let through, by sender."""
 
     def __init__(self, cluster: str, node: str, message_bytes_max: int = 8 << 20) -> None:
         self.cluster = cluster

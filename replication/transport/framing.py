@@ -28,7 +28,7 @@ OPENING_BYTES: Final = len(_OPENING) + TICKET_BYTES
 
 
 class StreamBroken(Exception):
-    """What came is not a stream of frames. Close it: what follows cannot be trusted either."""
+    """The bytes received are not a stream of frames. Close it: what follows cannot be trusted either."""
 
 
 def pass_of(ticket: bytes) -> bytes:

@@ -24,7 +24,7 @@ def channel_options(settings: ReplicationSettings) -> list[tuple[str, int]]:
 
 
 def server_options(settings: ReplicationSettings) -> list[tuple[str, int]]:
-    """What the node's server needs so that peers may speak as they do."""
+    """Return the options that the node's server needs for peers' calls."""
     return [
         ("grpc.max_send_message_length", settings.message_bytes_max),
         ("grpc.max_receive_message_length", settings.message_bytes_max),

@@ -53,7 +53,7 @@ class Transport(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PeerTls:
-    """Of the streams between peers: what is shown and asked at either end."""
+    """Options of the streams between peers, for either end."""
 
     server: ssl.SSLContext
     client: ssl.SSLContext
@@ -61,7 +61,7 @@ class PeerTls:
 
 @dataclass(frozen=True, slots=True)
 class PeerGate:
-    """Who may speak for which node, by what a call's context proves."""
+    """Authentication of peers by a call's context."""
 
     names: Callable[[Any], Set[str] | None]
     """The nodes that the caller may speak for; None: any."""

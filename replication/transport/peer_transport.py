@@ -139,7 +139,7 @@ class PeerTransport:
 
     @property
     def port(self) -> int:
-        """Where peers open their streams. 0: it does not listen."""
+        """Port on which peers open their streams; 0: it does not listen."""
         return self._listener.port
 
     def set_peers(self, addresses: Mapping[str, str]) -> None:

@@ -44,7 +44,7 @@ class PeerRefuses(PeerAway):
 
 @dataclass(frozen=True, slots=True)
 class Door:
-    """Where streams are opened, and what lets each of them in."""
+    """Port for a peer's streams, and a ticket for each."""
 
     port: int
     tickets: Sequence[bytes]
@@ -117,7 +117,7 @@ class Way:
                     await self._again.wait()
 
     async def _speak(self) -> None:
-        """Until a stream ends. Raises PeerAway, OSError, TimeoutError where they do not come to be."""
+        """Open the streams and hold them until one ends. Raises PeerAway, OSError, TimeoutError."""
         streams: dict[bool, _Stream] = {}
         try:
             async with asyncio.timeout(_CONNECT_MAX_S):

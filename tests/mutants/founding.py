@@ -249,7 +249,7 @@ MUTANTS = (
     Mutant(
         "a_change_counts_when_applied",
         "a restarted node counts majorities of members long gone",
-        "        for index, payload in journal.membership_changes:  # effective once in the log, not once applied (S19)\n            self._raft.change_cluster(payload)\n",
+        "        for index, payload in journal.membership_changes:  # effective once in the log, not once applied\n            self._raft.change_cluster(payload)\n",
         "        for index, _payload in journal.membership_changes:\n",
         (
             "tests/replication/raft/test_consensus.py::test_a_change_of_members_counts_from_the_log_also_after_a_restart",

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class Contact:
-    """When the leader of the current term was last heard, by the monotonic clock in seconds; later than that
+    """Last contact with the leader of the current term, by the monotonic clock in seconds; later than that
     by the patience it asked for.
 
     A replica that has just started counts as having heard one: it may have promised so before.
