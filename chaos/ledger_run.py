@@ -37,6 +37,10 @@ console = Console(stderr=True, highlight=False)
 class Careless(Traffic):
     """Traffic whose consumers do not acknowledge everything the first time."""
 
+    async def consume(self, topic: str, group: str, name: str = "") -> None:
+        """Receive as a consumer with a name of its own, as its receipts are a ledger by that name."""
+        await super().consume(topic, group, name or f"{group}-{topic}")
+
     async def settle(self, message: Message) -> None:
         """Acknowledge a delivery, nack it, or leave it until its lease is over."""
         rest = TOKEN.unpack_from(message.body)[0] % OF if message.attempt == 1 else None
@@ -56,11 +60,7 @@ async def run(folder: Path, messages: int, spread_ms: int, kills: int) -> dict[s
     load = Load(messages, TOPICS, spread_ms, delay_ms_max=4_000, cancel_share=0.02)
     async with Cluster(3, folder) as cluster:
         traffic = Careless(cluster.connect(receipts=folder / "receipts"), lease_ms=LEASE_MS)
-        async with (
-            traffic.client,
-            traffic.consuming(load.topics, GROUP, ("worker",)),
-            asyncio.TaskGroup() as tasks,
-        ):
+        async with traffic.client, traffic.consuming(load.topics, GROUP), asyncio.TaskGroup() as tasks:
             producing = tasks.create_task(traffic.produce(plan(load)))
             for _ in range(kills):
                 await asyncio.sleep(spread_ms / 1_000 / (kills + 1))
