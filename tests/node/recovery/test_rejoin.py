@@ -83,11 +83,11 @@ def test_what_a_crash_in_the_middle_left_is_set_aside_at_the_next_start(
             set_aside(tmp_path)
     asked: list[Path] = []
 
-    def leaves(config: NodeConfig, stopping: object) -> object:
+    def leaves(config: NodeConfig, stopping: object, do: object) -> object:
         asked.extend(sorted(config.data.iterdir()))
         return _not_left()
 
-    monkeypatch.setattr(process, "_leave", leaves)
+    monkeypatch.setattr(process, "_until_stopped", leaves)
     config = NodeConfig(
         node="n1", data=tmp_path, listen="127.0.0.1:1", members={"n1": "127.0.0.1:1", "n2": "127.0.0.1:2"}
     )
