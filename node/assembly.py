@@ -99,6 +99,7 @@ class Core:
             settings=settings,
             heartbeat=self._heartbeat,
             known=self._known,
+            told_all=lambda: self.leadership.told_all,
             on_heartbeat=self._hear,
             on_role=self._on_role,
             snapshot_source=StateSource(

@@ -194,7 +194,7 @@ class Release:
         hour = next(self._hours.counts.from_hour(self._near.end // HOUR_SECONDS), None)
         if hour is None or not self._hours.is_large(hour) or self._harvest is not None:
             return
-        with suppress(OSError, WheelDamaged):
+        with suppress(WheelDamaged):  # an OSError may have come in the middle of a move out of the far log
             second = self._hours.first_live_second(self._near.end)
             if second is None or second // HOUR_SECONDS != hour:
                 return

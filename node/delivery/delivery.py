@@ -130,6 +130,11 @@ class Delivery:
             self._context.stir()
         return b"".join((self._inherited.cursors(), *(group.cursors for group in self._groups.values())))
 
+    @property
+    def told_all(self) -> bool:
+        """Return whether the last heartbeat had the present cursors of all groups."""
+        return not self._changed
+
     def _note_change(self, group: GroupDelivery) -> None:
         self._changed[group] = None
 

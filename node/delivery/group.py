@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tarry.node.delivery import batch as delivery_batch
 from tarry.node.delivery import failover_cursors
 from tarry.node.delivery.consumer import Consumer, PolledFilter, differs
-from tarry.node.delivery.feed import LOOK_UNITS_MAX, Feed
+from tarry.node.delivery.feed import HELD_PIECE, LOOK_UNITS_MAX, Feed
 from tarry.node.delivery.in_flight import Batch
 from tarry.node.delivery.leases import Leases
 from tarry.node.delivery.offset_pieces import PIECE_OFFSETS
@@ -444,8 +444,7 @@ class GroupDelivery:
             self._end_hold()
 
     def _end_hold(self) -> None:
-        for feed in self.feeds.values():
-            feed.end_hold()
+        self._context.turn.spend(sum(feed.end_hold() for feed in self.feeds.values()) / HELD_PIECE)
         self._missing.clear()
 
     def _set_timer(self, now_ms: int) -> None:

@@ -112,6 +112,11 @@ class Leadership:
         )
         return state.SerializeToString() + self.delivery.cursors(sent_s if delivers else None)
 
+    @property
+    def told_all(self) -> bool:
+        """Return whether the last heartbeat had all of this leader's state."""
+        return self.delivery is None or self.delivery.told_all
+
     def look(self) -> None:
         """Something about the role may have changed."""
         self._changed.set()

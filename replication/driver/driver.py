@@ -66,6 +66,7 @@ class Driver:
         snapshot_source: SnapshotSource | None = None,
         snapshot_sink: SnapshotSink | None = None,
         known: Callable[[], bytes] = bytes,
+        told_all: Callable[[], bool] = lambda: True,
         run_blocking: RunBlocking | None = None,
         write_journal: RunBlocking | None = None,
         holds: Holds | None = None,
@@ -73,7 +74,7 @@ class Driver:
         """`members`: addresses by node, of the cluster's first start; afterwards the journal's count. A node
         that is to join a running cluster is not among them.
         `heartbeat`: what one sent then, by the monotonic clock, says of the dispatcher's state. `known`: what
-        this node knows of it, for whom it elects.
+        this node knows of it, for whom it elects. `told_all`: the last heartbeat said all of it.
         `run_blocking`: how disk work leaves the event loop, else a thread; `write_journal`: the journal's.
 
         Raises StateMismatch, engine_audit.NotAudited.
@@ -87,6 +88,7 @@ class Driver:
         self._settings = settings
         self._heartbeat = heartbeat
         self._known = known
+        self._told_all = told_all
         self._on_role = on_role
         self._run_blocking = run_blocking or in_thread
         self._write_journal = write_journal or self._run_blocking
@@ -358,6 +360,7 @@ class Driver:
             applied_index=self._machine.applied_index,
             heartbeat=self._heartbeat,
             known=self._known,
+            told_all=self._told_all,
         )
 
     def _identity(self) -> Identity:

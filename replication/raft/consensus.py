@@ -45,6 +45,7 @@ class Consensus:
         applied_index: int,
         heartbeat: Callable[[float], bytes],
         known: Callable[[], bytes],
+        told_all: Callable[[], bool] = lambda: True,
     ) -> None:
         self.node = node
         self._clock = clock
@@ -94,6 +95,7 @@ class Consensus:
             settings=settings,
             applied_index=applied_index,
             heartbeat=heartbeat,
+            told_all=told_all,
         )
         self._seen = (self._engine.role, self._engine.term)
         self._handlers: dict[str, Callable[[str, Any], None]] = {

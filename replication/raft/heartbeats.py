@@ -31,6 +31,7 @@ class Leading:
         settings: ReplicationSettings,
         applied_index: int,
         heartbeat: Callable[[float], bytes],
+        told_all: Callable[[], bool],
     ) -> None:
         self._engine = engine
         self._journal = journal
@@ -41,6 +42,7 @@ class Leading:
         self._clock = clock
         self._settings = settings
         self._heartbeat = heartbeat
+        self._told_all = told_all
         self._heard: list[tuple[str, bytes]] = []
         self._lease = Lease()
         self.applied = applied_index
@@ -150,14 +152,20 @@ class Leading:
         elif transfer.phase is Phase.DRAINING:
             last = self._journal.last_index
             if self.applied >= last and self._engine.match_index(transfer.target) >= last:
-                transfer.tell(now)
-                self.send_heartbeats(now)
+                self._tell(now)
         elif transfer.phase is Phase.TELLING and self._lease.has_echoed(transfer.target, transfer.told_at):
-            transfer.hand_over()
+            if transfer.told_all:
+                transfer.hand_over()
+            else:
+                self._tell(now)
         if transfer.phase is Phase.HANDING_OVER and now >= transfer.resend_at:
             transfer.resend_at = now + self._settings.transfer_resend_ms / 1000
             request = TimeoutNow(term=self._engine.term, transfer_number=transfer.number)
             self._outbox.say(transfer.target, timeout_now=request)
+
+    def _tell(self, now: float) -> None:
+        self.send_heartbeats(now)
+        self.transfer.tell(now, self._told_all())
 
     def take_heard(self) -> list[tuple[str, bytes]]:
         """Return (leader, dispatch state) of the heartbeats received since the last call."""

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from tarry.node.config import Delivery, Limits
 from tarry.node.delivery.consumer import Consumer
+from tarry.node.delivery.delivery import GROUPS_SERIALIZED_MAX
 from tarry.node.delivery.redrive import redrive
 from tarry.proto import tarry_consumer_pb2 as pb
 from tarry.proto import tarry_log_pb2 as log_pb
@@ -572,6 +573,11 @@ def test_heartbeats_of_thousands_of_groups_with_messages_in_hand() -> None:
             leadership.dispatch_state(2.0)
         async with steps.step("no more is handed over"):
             leadership.dispatch_state(None)
+        told = 1
+        while not leadership.told_all:
+            leadership.dispatch_state(None)
+            told += 1
+        assert many // GROUPS_SERIALIZED_MAX <= told <= many // GROUPS_SERIALIZED_MAX + 1
         async with steps.step("the leadership ends"):
             leadership._lost.set()
             await until(lambda: leadership.delivery not in (delivery, None))

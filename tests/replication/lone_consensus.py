@@ -44,6 +44,7 @@ class Lone:
         self.peers = [name for name in self.members if name != "n1"]
         self.disk = SimDisk(random.Random(1))
         self.said: list[tuple[str, PeerMessage]] = []
+        self.told_all = True
         self.start()
 
     def start(self) -> None:
@@ -58,6 +59,7 @@ class Lone:
             applied_index=0,
             heartbeat=lambda sent: b"state",
             known=lambda: b"known",
+            told_all=lambda: self.told_all,
         )
         for peer in self.peers:
             self.consensus.link(peer, True)

@@ -5,7 +5,7 @@
       └─────────┴───────────┴────────────┘ deadline, or a silent target: leadership goes on
 
 Draining: no proposals; all that is in the log is committed, applied, and on the target. Telling: the target
-answers a heartbeat with the dispatcher's last state. Handing over: there is no lease, and the target is
+answers heartbeats with all of the dispatcher's last state. Handing over: there is no lease, and the target is
 told to campaign (dissertation §3.10), again and again until it leads.
 
 The request to campaign may arrive late, after this leader has gone on. So each attempt has a number,
@@ -34,6 +34,7 @@ class Transfer:
     deadline: float = 0.0
     heard_at: float = 0.0  # when the target last answered
     told_at: float = 0.0
+    told_all: bool = False
     resend_at: float = 0.0
 
     def lead(self) -> None:
@@ -52,8 +53,9 @@ class Transfer:
         """No proposals are taken meanwhile: a target that has died must not cost the whole deadline."""
         return now >= min(self.deadline, self.heard_at + silence_s)
 
-    def tell(self, now: float) -> None:
-        self.phase, self.told_at = Phase.TELLING, now
+    def tell(self, now: float, told_all: bool) -> None:
+        """Heartbeats went out; ``told_all``: they had all of the dispatcher's last state."""
+        self.phase, self.told_at, self.told_all = Phase.TELLING, now, told_all
 
     def hand_over(self) -> None:
         self.phase, self.resend_at = Phase.HANDING_OVER, 0.0

@@ -159,6 +159,22 @@ def test_a_leader_serves_and_proposes_in_no_phase_of_a_transfer_however_fresh_it
     assert phases == {Phase.DRAINING, Phase.TELLING, Phase.HANDING_OVER}
 
 
+def test_a_transfer_goes_on_once_heartbeats_have_said_all_of_the_dispatch_state() -> None:
+    lone = serving()
+    lone.told_all = False
+    lone.consensus.begin_transfer("n2", deadline=lone.clock.now + 1)
+    for _ in range(3):
+        lone.tick()
+        answer_heartbeats(lone, "n2", "n3")
+        assert lone.consensus.transfer.phase is Phase.TELLING
+        lone.clock.now += 0.001
+    lone.told_all = True
+    lone.tick()
+    assert lone.consensus.transfer.phase is Phase.TELLING
+    answer_heartbeats(lone, "n2", "n3")
+    assert "timeout_now" in [kind for _, kind in kinds(lone.tick())]
+
+
 def test_a_transfer_that_was_given_up_cannot_come_true_later() -> None:
     lone = serving()
     request = begin_transfer(lone)
