@@ -8,7 +8,7 @@ cut                near end
 
 from __future__ import annotations
 
-from contextlib import suppress
+import sys
 from functools import partial
 from itertools import islice
 from typing import Final
@@ -18,7 +18,7 @@ import numpy as np
 from tarry.wheel.columns import groups
 from tarry.wheel.hour_partition import HourPartition
 from tarry.wheel.hour_wheel import HourWheel
-from tarry.wheel.index_scan import Harvest, Plan, Walk, collect, plan
+from tarry.wheel.index_scan import CHAIN_STEP_UNITS, LOAD_UNITS, Harvest, Plan, Walk, collect, plan
 from tarry.wheel.near_queue import NOTHING, NearQueue, taken
 from tarry.wheel.overtaking_choice import OvertakingChoice
 from tarry.wheel.state import (
@@ -33,7 +33,6 @@ from tarry.wheel.state import (
     Rows,
     Taken,
     Times,
-    WheelDamaged,
     WheelSettings,
 )
 
@@ -44,6 +43,7 @@ _AHEAD_COST: Final = 2_097_152  # of a pass, as its steps count it: some 7 ms
 _TAKE_COST: Final = 131_072  # of that by a take, of which a turn has several
 _AHEAD_WINDOW_MAX: Final = 32_768  # messages of a pass, loaded when it ends
 _CROWD_MESSAGES: Final = 8_192  # a second with more is loaded in steps, begun before there is room for it
+_AT_ONCE_COST: Final = 3_145_728  # a second that costs more to load is read before it is near
 _OTHERS_HOURS_MAX: Final = 1_024  # of a backlog, in which others are looked for
 _FRONT_SECONDS_MAX: Final = 64  # of a backlog, that what is in front is looked for in
 _PEEK_MESSAGES_MAX: Final = 4_096  # a second with more gives its beginning as its first due time
@@ -54,6 +54,7 @@ class Release:
 
     __slots__ = (
         "_choice",
+        "_far_crowd",
         "_harvest",
         "_hours",
         "_near",
@@ -70,6 +71,7 @@ class Release:
         self.local_index = local_index
         self._near = NearQueue(cut.due_ms // SECOND_MS)
         self._harvest: Harvest | Walk | None = None
+        self._far_crowd: Harvest | Walk | None = None  # of a second beyond the near queue
         self._choice: OvertakingChoice | None = None  # while there is a backlog, of who leads
         # A time nothing beyond the near queue is due before; None: not known, or nothing.
         self._next_beyond: int | None = None
@@ -119,6 +121,7 @@ class Release:
         if found is not None and self._near.end * SECOND_MS <= until_ms:
             # In equal shares, a pass is over when all that is loaded before is taken.
             share = len(released) / (len(released) + self._near.count)
+            self.read_far_crowd(until_ms, share)
         self._load_ahead(self.cut.due_ms, _TAKE_COST, share)
         return released
 
@@ -186,23 +189,37 @@ class Release:
         self._load_ahead(now_ms, _AHEAD_COST, 0.0)
         return (near.end, self._harvest and self._harvest.left) != before
 
-    def read_next(self) -> None:
-        """Read the first second beyond the near queue, if it is crowded: it may be overdue after a start.
+    def read_far_crowd(self, until_ms: int = sys.maxsize, share: float = 0.0) -> bool:
+        """Read a step, or a share, of the next crowded second beyond the near queue, in whatever time it is.
 
-        It is loaded when it is near. Damage is left to the call that needs the second.
+        The clock may jump to it. What costs little is left until it is loaded. Whether it did anything.
         """
-        hour = next(self._hours.counts.from_hour(self._near.end // HOUR_SECONDS), None)
-        if hour is None or not self._hours.is_large(hour) or self._harvest is not None:
-            return
-        with suppress(WheelDamaged):  # an OSError may have come in the middle of a move out of the far log
-            second = self._hours.first_live_second(self._near.end)
-            if second is None or second // HOUR_SECONDS != hour:
-                return
-            partition = self._hours.must(hour)
-            if partition.seconds.chain(second % HOUR_SECONDS)[1] > _CROWD_MESSAGES:
-                way = self._way(partition, plan(partition, second, second + 1, 1, 1, None), None)
-                way.step()
-                self._harvest = way
+        second = self._next_crowd(until_ms) if self._harvest is None else None
+        if second is None:
+            return False
+        crowd, partition = self._far_crowd, self._hours.must(second // HOUR_SECONDS)
+        if crowd is None or crowd.first != second:
+            window = plan(partition, second, second + 1, 1, 1, None)
+            self._far_crowd = crowd = self._way(partition, window, None)
+        if crowd.cost_left <= _AHEAD_COST // 4:
+            return False
+        crowd.step(max(_TAKE_COST, int(share * crowd.cost_left)) if share else _AHEAD_COST)
+        return True
+
+    def _next_crowd(self, until_ms: int) -> int | None:
+        """Return the first second from the near queue's end on that is crowded, of two hours at most."""
+        end = self._near.end
+        first = next(self._hours.counts.from_hour(end // HOUR_SECONDS), None)
+        for hour in () if first is None else (first, first + 1):
+            begin = max(end, hour * HOUR_SECONDS)
+            if begin * SECOND_MS <= until_ms and self._hours.is_large(hour):
+                partition = self._hours.must(hour)
+                live = partition.seconds.live(begin - hour * HOUR_SECONDS).astype(np.int64)
+                cost = np.minimum(live * CHAIN_STEP_UNITS, partition.units) + live * LOAD_UNITS
+                at = int((cost > _AT_ONCE_COST).argmax())
+                if cost[at] > _AT_ONCE_COST:
+                    return begin + at if (begin + at) * SECOND_MS <= until_ms else None
+        return None
 
     def _load_ahead(self, now_ms: int, cost_max: int, share: float) -> None:
         target = (now_ms + self._settings.near_ms) // SECOND_MS
@@ -224,7 +241,7 @@ class Release:
         near, begun = self._near, self._begun()
         partition = self._hours.must(near.end // HOUR_SECONDS)
         room = self._settings.near_messages_max // 2
-        window = plan(partition, near.end, until_end, wanted, room, begun)
+        window = plan(partition, near.end, self._before_crowd(until_end), wanted, room, begun)
         way = self._way(partition, window, begun)
         way.step()
         self._take_in(way)
@@ -233,12 +250,16 @@ class Release:
         """Load from the near queue's end on; return False where there is no room, or a step was made."""
         near, begun = self._near, self._begun()
         partition = self._hours.must(near.end // HOUR_SECONDS)
-        crowded = partition.seconds.chain(near.end % HOUR_SECONDS)[1] > _CROWD_MESSAGES
+        units = partition.seconds.chain(near.end % HOUR_SECONDS)[1]
+        if units > _AHEAD_WINDOW_MAX:
+            self._far_crowd = None  # one such second being loaded is enough
+        crowded = units > _CROWD_MESSAGES
         room = min(self._settings.near_messages_max // 2 - near.count, _AHEAD_WINDOW_MAX)
         has_room = room > 0 or near.count == 0
         if not has_room and not crowded:
             return False
-        window = plan(partition, near.end, near.end + HOUR_SECONDS, max(room, 1), max(room, 1), begun)
+        until_end = self._before_crowd(near.end + HOUR_SECONDS)
+        window = plan(partition, near.end, until_end, max(room, 1), max(room, 1), begun)
         way = self._way(partition, window, begun)
         if not window.in_one_pass and not crowded:
             way.step()
@@ -251,10 +272,19 @@ class Release:
 
     def _begun(self) -> Harvest | Walk | None:
         """Return the pass or walk that covers the near queue's end; one of a later second is kept."""
+        crowd = self._far_crowd
+        if crowd is not None and crowd.first <= self._near.end:
+            self._far_crowd = None
+            if crowd.holds(self._near.end):
+                self._harvest = crowd
         harvest = self._harvest
         if harvest is not None and harvest.end <= self._near.end:
             harvest = self._harvest = None
         return harvest if harvest is not None and harvest.holds(self._near.end) else None
+
+    def _before_crowd(self, until_end: int) -> int:
+        """Return the end of what is to be loaded without the crowded second that is read already."""
+        return until_end if self._far_crowd is None else min(until_end, self._far_crowd.first)
 
     def _way(self, partition: HourPartition, window: Plan, begun: Harvest | Walk | None) -> Harvest | Walk:
         """Return the pass or walk to go on with: the one begun, or a new one where that costs less."""

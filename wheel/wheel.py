@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -46,6 +47,7 @@ from tarry.wheel.state import (
     SegmentState,
     Taken,
     Times,
+    WheelDamaged,
     WheelSettings,
     WheelState,
 )
@@ -93,7 +95,9 @@ class Wheel:
         if self._hours.is_large(self.cut.due_ms // HOUR_MS):
             while self._release.load_ahead(self.cut.due_ms):
                 pass
-        self._release.read_next()
+        with suppress(WheelDamaged):  # an OSError may have come in the middle of a move out of the far log
+            while self._release.read_far_crowd():
+                pass
 
     # Changes
 
@@ -142,7 +146,8 @@ class Wheel:
 
         `take` does the same, from its cut. Where nothing is taken for long, call this now and then.
         """
-        self._release.load_ahead(now_ms)
+        if not self._release.load_ahead(now_ms):
+            self._release.read_far_crowd()
 
     def overtake(self, hour: Numbers, global_index: Numbers) -> Taken:
         """Release messages ahead of the cut, ids of shape (n,): those that are pending, hours as they are

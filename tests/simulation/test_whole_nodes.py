@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -257,6 +258,30 @@ def test_what_a_leader_hands_over_while_nobody_hears_it_is_marked_when_it_comes_
 
     world = scenario(play, consumers=False)
     assert world.ledger.counts["marked"] > 0
+
+
+def test_a_crowd_that_comes_due_while_nobody_leads_is_delivered_whole_by_replicas_that_agree(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One replica has read the crowd ahead, and one that started again has not."""
+    costs = {"release._AT_ONCE_COST": 40, "release._AHEAD_COST": 256, "release._TAKE_COST": 8}
+    for name, value in {**costs, "hour_wheel._LARGE_UNITS": 0}.items():
+        monkeypatch.setattr(f"tarry.wheel.{name}", value)
+
+    async def play(world: WholeWorld, producer: ModelProducer) -> None:
+        leader = await world.until_served()
+        await producer.schedule("a", [world.true_ms() + 30_000] * 300 + soon(world, 100, 40_000))
+        await asyncio.sleep(2)
+        for node, other in combinations(world.nodes, 2):
+            world.network.cut(node.name, other.name, noticed=False)
+        await asyncio.sleep(30)
+        leader.crash()
+        await asyncio.sleep(30)
+        world.network.heal()
+        leader.start(world.members)
+        await world.until_served()
+
+    scenario(play)
 
 
 @pytest.mark.parametrize("before", [True, False])

@@ -287,7 +287,7 @@ def test_a_crowded_second_that_was_due_while_nothing_ran_is_read_before_the_firs
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wheel, soon_ms = Wheel(tmp_path, WheelSettings()), START_MS + 1_200_000
-    due = np.append(soon_ms + np.random.default_rng(3).integers(0, 900, 50_000), START_MS)
+    due = np.append(soon_ms + np.random.default_rng(3).integers(0, 900, 300_000), START_MS)
     wheel.append(due, np.zeros(len(due), np.uint32), np.zeros(len(due), np.uint64), [b""] * len(due))
     assert len(wheel.take(START_MS, 10)) == 1
     again = Wheel.recover(tmp_path, WheelSettings(), wheel.capture())
@@ -395,3 +395,80 @@ def test_no_take_of_a_backlog_pays_for_a_whole_crowded_second_behind_it(tmp_path
         most_s.append(float(np.convolve(np.diff(took_s), np.ones(slices)).max()))
         wheel.close()
     assert min(most_s) < turns.bound_s()
+
+
+def jumped_to(folder: Path, crowds: dict[int, int]) -> tuple[float, Numbers]:
+    """Return the most CPU time of consecutive takes of one turn after a jump of a minute, and what was taken.
+
+    `crowds` are messages by second; of each fifth second there is one more, so that some come before.
+    """
+    wheel, random, slices = Wheel(folder, WheelSettings()), np.random.default_rng(8), 8
+    wheel.load_ahead(START_MS)
+    seconds = [np.repeat(second, 50_000) for second in crowds for _ in range(crowds[second] // 50_000)]
+    for second in [*seconds, np.arange(0, 60, 5)]:
+        due = START_MS + second * 1_000 + random.integers(0, 1_000, len(second))
+        wheel.append(due, np.zeros(len(due), np.uint32), np.zeros(len(due), np.uint64), [b""] * len(due))
+    state, most_s, parts = wheel.capture(), [], []
+    wheel.close()
+    for _ in range(turns.TRIES):
+        wheel, parts = Wheel.recover(folder, WheelSettings(), state), []
+        for now_ms in range(START_MS, START_MS + 1_000, 20):
+            wheel.load_ahead(now_ms)
+        took_s = [time.thread_time()]
+        while len(part := wheel.take(START_MS + 60_000, 10_000)):
+            took_s.append(time.thread_time())
+            parts.append(part.due_ms * (1 << 32) + part.global_index)
+        most_s.append(float(np.convolve(np.diff(took_s), np.ones(slices)).max()))
+        wheel.close()
+    return min(most_s), np.concatenate(parts)
+
+
+@pytest.mark.parametrize("crowds", [{40: 1_000_000}, {30: 600_000, 50: 600_000}])
+def test_no_take_pays_for_a_whole_crowded_second_that_the_clock_has_jumped_over(
+    tmp_path: Path, crowds: dict[int, int]
+) -> None:
+    most_s, order = jumped_to(tmp_path, crowds)
+    assert len(order) == sum(crowds.values()) + 12
+    assert bool((order[1:] > order[:-1]).all())
+    assert most_s < turns.bound_s()
+
+
+def test_a_far_crowded_second_is_read_once_however_much_comes_before_it_and_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded, entries, random = 0, HourPartition.entries, np.random.default_rng(5)
+
+    def counted(self: HourPartition, units: Rows, global_index: Numbers) -> Rows:
+        nonlocal loaded
+        loaded += len(units)
+        return entries(self, units, global_index)
+
+    monkeypatch.setattr(HourPartition, "entries", counted)
+    monkeypatch.setattr("tarry.wheel.release._AHEAD_COST", 65_536)
+    monkeypatch.setattr("tarry.wheel.release._AT_ONCE_COST", 65_536)
+    wheel, crowd, few, crowd_ms = Wheel(tmp_path, WheelSettings()), 50_000, 20, START_MS + 600_000
+    expected: list[tuple[int, int]] = []
+
+    def schedule(due: Numbers) -> Appended:
+        where = wheel.append(
+            due, np.zeros(len(due), np.uint32), np.zeros(len(due), np.uint64), [b""] * len(due)
+        )
+        expected.extend(zip(due.tolist(), where.global_index.tolist(), strict=True))
+        return where
+
+    first = schedule(crowd_ms + random.integers(0, 1_000, crowd))
+    gone = {*first.global_index[::100].tolist()}
+    for now_ms in range(START_MS, START_MS + 20_000, 50):
+        wheel.load_ahead(now_ms)
+        schedule(now_ms + random.integers(0, 30_000, few))
+        schedule(crowd_ms + random.integers(0, 1_000, few))
+        wheel.take(now_ms, 100)
+    wheel.cancel(first.hour[::100], first.global_index[::100])
+    # What is due after the jump, in order: nothing is missing, twice, or cancelled.
+    cut = wheel.cut
+    assert crowd < loaded < 1.5 * crowd
+    took = []
+    while len(part := wheel.take(crowd_ms + 999, 10_000)):
+        took += zip(part.due_ms.tolist(), part.global_index.tolist(), strict=True)
+    assert took == sorted(at for at in expected if at > cut and at[1] not in gone)
+    assert loaded < 1.5 * crowd

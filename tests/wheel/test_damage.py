@@ -291,3 +291,30 @@ def test_nothing_is_chained_behind_an_index_that_decays_while_its_hour_is_closed
     assert ours.hour_state(HOUR) == peer.hour_state(HOUR)
     assert ours.digest() == peer.digest()
     assert index.read_bytes() == (tmp_path / "b" / FOLDER / "delay.index").read_bytes()
+
+
+def test_damage_that_reading_a_far_crowded_second_meets_is_mended_and_the_second_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    costs = {"release._AT_ONCE_COST": 40, "hour_wheel._LARGE_UNITS": 0, "release._AHEAD_COST": 64}
+    for name, value in {**costs, "index_scan.CHAIN_STEP_UNITS": 0, "index_scan.CHAIN_START_UNITS": 0}.items():
+        monkeypatch.setattr(f"tarry.wheel.{name}", value)
+    ours, peer = (Wheel(tmp_path / name, SETTINGS) for name in "ab")
+    for wheel in (ours, peer):
+        append(wheel, [START_MS, *[START_MS + 600_000] * 5])
+        wheel.load_ahead(START_MS)
+        wheel.load_ahead(START_MS)
+    path = tmp_path / "a" / FOLDER / "delay.index"
+    patch(path, in_unit(3, "due_in_hour_ms", 2), lambda byte: byte ^ 1)  # due in another second, it seems
+    with pytest.raises(WheelDamaged, match=r"delay\.index"):
+        for _ in range(20):
+            ours.load_ahead(START_MS)
+    state = ours.hour_state(HOUR)
+    assert state is not None
+    assert ours.mend_index(state, (tmp_path / "b" / FOLDER / "delay.index").read_bytes())
+    ours.reread(HOUR)
+    for wheel in (ours, peer):
+        for _ in range(20):
+            wheel.load_ahead(START_MS)
+        assert len(wheel.take(START_MS + 600_000, 10)) == 6
+    assert ours.digest() == peer.digest()

@@ -43,6 +43,7 @@ IN_SMALL_STEPS = {
     "release._TAKE_COST": 8,
     "release._AHEAD_COST": 8,
     "release._CROWD_MESSAGES": 2,
+    "release._AT_ONCE_COST": 40,
     "hour_wheel._LARGE_UNITS": 0,
     "index_scan._RUN_MESSAGES": 2,
     "release._AHEAD_MESSAGES_MAX": 1,
@@ -53,6 +54,7 @@ ALONG_CHAINS_IN_SMALL_STEPS = {
     "release._TAKE_COST": 128,
     "release._AHEAD_COST": 128,
     "release._CROWD_MESSAGES": 2,
+    "release._AT_ONCE_COST": 40,
     "hour_wheel._LARGE_UNITS": 0,
     "index_scan._RUN_MESSAGES": 2,
 }
@@ -281,6 +283,7 @@ def test_a_pass_or_walk_under_way_misses_nothing_that_happens_meanwhile(
     way = {"index_scan.CHAIN_STEP_UNITS": chain_step_units, "index_scan.CHAIN_START_UNITS": 0}
     way |= {"index_scan.BLOCK_UNITS": 8, "index_scan._WALK_UNITS": 1, "index_scan._RUN_MESSAGES": 64}
     way |= {"release._TAKE_COST": units_a_step, "release._CROWD_MESSAGES": 100}
+    way |= {"release._AT_ONCE_COST": 4_000, "hour_wheel._LARGE_UNITS": 0}
     request.addfinalizer(collect_by(way).undo)
     random = np.random.default_rng(units_a_step)
     wheel, expected = Wheel(tmp_path, WheelSettings(near_messages_max=near_messages_max)), SortedList()
@@ -289,7 +292,8 @@ def test_a_pass_or_walk_under_way_misses_nothing_that_happens_meanwhile(
         coming = [600, 5, 40][step % 3] if step < 60 else 2
         due = (now + random.integers(0, random.choice([900, 9_000, 90_000]), coming)).tolist()
         assert append(wheel, due) == expected.append(due)
-        now += int(random.choice([50, 700, 5_000], p=[0.7, 0.2, 0.1]))
+        now += int(random.choice([50, 700, 5_000, 40_000], p=[0.7, 0.2, 0.08, 0.02]))
+        wheel.load_ahead(now)
         count = int(random.choice([3, 100, 10_000]))
         assert rows(wheel.take(now, count)) == expected.take(now, count)
         assert wheel.next_due_ms() == (expected.pending[0][0] if expected.pending else None)
