@@ -263,7 +263,7 @@ def test_what_a_leader_hands_over_while_nobody_hears_it_is_marked_when_it_comes_
 def test_a_crowd_that_comes_due_while_nobody_leads_is_delivered_whole_by_replicas_that_agree(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One replica has read the crowd ahead, and one that started again has not."""
+    """The replicas have read it ahead, and one of them has crashed since."""
     costs = {"release._AT_ONCE_COST": 40, "release._AHEAD_COST": 256, "release._TAKE_COST": 8}
     for name, value in {**costs, "hour_wheel._LARGE_UNITS": 0}.items():
         monkeypatch.setattr(f"tarry.wheel.{name}", value)
