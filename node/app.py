@@ -80,7 +80,7 @@ class Node:
         make_folder(config.data)
         settings = _replication_settings(config)
         self._gate = peer_gate(config.tls, self._is_peer)
-        self._journal = Journal(LmdbStorage(config.data / "journal"), incarnation=random.getrandbits(63) or 1)
+        self.journal = Journal(LmdbStorage(config.data / "journal"), incarnation=random.getrandbits(63) or 1)
         self._transport = PeerTransport(
             settings=settings,
             rng=random.Random(),
@@ -97,7 +97,7 @@ class Node:
         core = Core(
             config,
             clock or SystemClock(),
-            self._journal,
+            self.journal,
             self._transport,
             settings,
             write_journal=QuickDisk(in_thread, time.monotonic),
@@ -268,7 +268,7 @@ class Node:
         await self._core.checkpoints.close(write=not failed)
         await self._core.ledger.close()
         self.machine.close()
-        self._journal.close()
+        self.journal.close()
         log.info("stopped")
 
     async def _rejoin(self) -> None:

@@ -21,19 +21,22 @@ from tarry.node.config import NodeConfig
 from tarry.node.edge.forwarder import Forwarder
 from tarry.node.edge.tls import channel_credentials
 from tarry.node.file_modes import keep_private
+from tarry.node.leader.leadership import UnitsNotMended
 from tarry.node.loop_watchdog import Collections, LongHolds
 from tarry.node.recovery import state_replacement
 from tarry.node.recovery.rejoin import Phase, Rejoining, interrupted, phase, set_aside
-from tarry.node.recovery.state_replacement import StateReplacement
+from tarry.node.recovery.state_replacement import StateReplacement, peers_of
 from tarry.proto.files import make_folder
 from tarry.replication.driver.first_start import JournalLost
 from tarry.replication.driver.install_snapshot import StateMismatch
 from tarry.replication.journal.records import JournalDamaged
 from tarry.replication.loop_holds import Holds
+from tarry.replication.settings import ReplicationSettings
 from tarry.replication.state_machine.checkpoint import CheckpointDamaged
 from tarry.replication.state_machine.commands import AnotherVersion
 from tarry.replication.state_machine.ready_queue import QueueDamaged
 from tarry.replication.state_machine.state_folder import PointerDamaged
+from tarry.replication.transport.grpc_options import channel_options
 from tarry.wheel.state import WheelDamaged
 
 log = structlog.get_logger()
@@ -44,12 +47,15 @@ DAMAGED: Final = (
     PointerDamaged,
     WheelDamaged,
     QueueDamaged,
+    UnitsNotMended,
     StateMismatch,
     JournalLost,
 )
 
-ANY_SIZE: Final = [("grpc.max_receive_message_length", -1)]
-"""For the list of a state's files."""
+ANY_SIZE: Final = [
+    *(dict(channel_options(ReplicationSettings())) | {"grpc.max_receive_message_length": -1}).items()
+]
+"""Channel options for the list of a state's files."""
 
 
 class DataDamaged(Exception):
@@ -152,10 +158,12 @@ async def _serve(config: NodeConfig, holds: Holds) -> None:
     try:
         await node.run()
     except (WheelDamaged, QueueDamaged) as damage:
-        if replaced or len(config.members) < 2 or phase(config.data) is not None:
+        if replaced or not peers_of(config, node.journal) or phase(config.data) is not None:
             raise
         state_replacement.mark(config.data)
         log.error("state damaged: taken from a peer, the journal stays", damage=str(damage))
+        if stopping.is_set():
+            return  # the next start takes it
         raise _StateDamaged from damage
     finally:
         stop.cancel()

@@ -48,6 +48,10 @@ MENDED_S: Final = 10.0
 """A leader serves nobody for so long at most while a ready queue is mended; then its node ends."""
 
 
+class UnitsNotMended(Exception):
+    """No peer has mended units that all delivery waits for: another member may lead better."""
+
+
 class Leadership:
     """Starts and stops the dispatcher and the delivery as leadership comes and goes."""
 
@@ -182,7 +186,7 @@ class Leadership:
                 await self._damage.queues.mended(damage.queue)
         except TimeoutError:
             if self._driver.may_serve():
-                raise damage from None
+                raise UnitsNotMended(f"{damage}; not mended within {MENDED_S:.0f} s") from damage
 
     async def _await_clocks(self) -> bool:
         """Wait until every member in reach has told its time; return whether this node still leads.

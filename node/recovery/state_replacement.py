@@ -1,7 +1,7 @@
 """Replacement of a damaged state by a peer's, while journal, term and vote stay.
 
     data/state-damaged   the state in use is damaged: nothing runs here before another has taken its place
-    data/damaged-1/      the damaged state, for inspection
+    data/damaged-1/      the damaged state, for inspection; no further one is kept
 
 Raft votes and acknowledges by the journal alone, which is whole, so the node stays a member. It is silent
 until the peer's state is installed, and then applies its journal from there.
@@ -21,7 +21,7 @@ import structlog
 
 from tarry.node.config import NodeConfig
 from tarry.node.edge.forwarder import Forwarder
-from tarry.node.recovery.rejoin import RETRY_S, move_aside
+from tarry.node.recovery.rejoin import ASIDE, RETRY_S, move_aside
 from tarry.proto.files import sync_path
 from tarry.proto.tarry_peer_pb2 import FetchSnapshotRequest, FetchSnapshotResponse, LogPosition, SnapshotFile
 from tarry.replication.blocking import in_thread
@@ -29,6 +29,7 @@ from tarry.replication.journal.journal import Journal
 from tarry.replication.journal.lmdb_storage import LmdbStorage
 from tarry.replication.journal.records import StorageFull
 from tarry.replication.raft.guard.terms import is_plausible
+from tarry.replication.raft.membership import Membership
 from tarry.replication.snapshot.state_damage import StateDamage
 from tarry.replication.snapshot.state_files import StateSink
 from tarry.replication.snapshot.transfer import SnapshotFailed, fetch
@@ -38,6 +39,7 @@ from tarry.replication.transport.peer_service import SERVICE
 log = structlog.get_logger()
 
 MARK: Final = "state-damaged"
+INSTEAD: Final = f"stop the node and remove the file {MARK}: it then starts with the state as it is"
 
 
 def is_marked(data: Path) -> bool:
@@ -77,12 +79,11 @@ class StateReplacement:
         sync_path(config.data)
 
     async def _take_from_any(self, folder: StateFolder, journal: Journal) -> None:
-        peers = [each for each in self._config.members.items() if each[0] != self._config.node]
-        for peer, address in cycle(peers):
+        for peer, address in cycle(peers_of(self._config, journal).items()):
             try:
                 await self._take(folder, journal, address)
             except SnapshotFailed as failed:
-                log.warning("no state from this peer yet", peer=peer, answer=str(failed))
+                log.warning("no state from this peer yet", peer=peer, answer=str(failed), instead=INSTEAD)
                 await asyncio.sleep(RETRY_S)
             else:
                 log.warning("state taken from a peer: the journal is applied from there", peer=peer)
@@ -92,16 +93,12 @@ class StateReplacement:
         """Replace the state. Raises SnapshotFailed, and then nothing has changed."""
         sink = StateSink(None, folder, on_damage=_refused)
         position = await fetch(partial(self._ask, address), sink, in_thread)
-        ahead = is_ahead(journal, position)
-        if ahead:
-            journal.prepare_reset(position)
-            await in_thread(partial(_write, journal))
+        if is_ahead(journal, position):
+            journal.prepare_reset(position)  # the driver's start finishes it
+            _write(journal)
         damaged = folder.path
         await in_thread(sink.install)
-        if ahead:
-            journal.reset()
-            await in_thread(partial(_write, journal))
-        move_aside(self._config.data, [damaged])
+        await in_thread(partial(put_away, folder, damaged))
 
     async def _ask(self, address: str, kept: Sequence[SnapshotFile]) -> AsyncIterator[FetchSnapshotResponse]:
         request = FetchSnapshotRequest(cluster=self._config.cluster, node=self._config.node, kept=kept)
@@ -117,6 +114,23 @@ class StateReplacement:
             raise SnapshotFailed(f"{error.code().name}: {error.details()}") from error
 
 
+def peers_of(config: NodeConfig, journal: Journal) -> dict[str, str]:
+    """Return the addresses of the other members by node, as the journal names them."""
+    members = Membership(journal, config.members).current()
+    return {node: address for node, address in members.items() if node != config.node}
+
+
+def put_away(folder: StateFolder, damaged: Path) -> None:
+    """Keep the first damaged state for inspection; remove any later one. Blocks.
+
+    A disk that damages each state would otherwise be full of them.
+    """
+    if any(damaged.parent.glob(f"{ASIDE}-*")):
+        folder.remove_old()
+    else:
+        move_aside(damaged.parent, [damaged])
+
+
 def is_ahead(journal: Journal, position: LogPosition) -> bool:
     """Return whether the state has more than is known to be committed here: the journal goes on from it.
 
@@ -126,6 +140,8 @@ def is_ahead(journal: Journal, position: LogPosition) -> bool:
     if index > journal.commit_index:
         if not is_plausible(position.term, journal.term):
             raise SnapshotFailed(f"its state is of term {position.term}, which no election leads to")
+        if journal.term_at(index) == position.term and journal.chain_at(index) != position.chain:
+            raise SnapshotFailed(f"its state is of another log than the journal here, at {index}")
         return True
     if index < journal.first_index:
         raise SnapshotFailed(
@@ -137,7 +153,7 @@ def is_ahead(journal: Journal, position: LogPosition) -> bool:
 
 
 def _write(journal: Journal) -> None:
-    """Make the journal's changes durable. Blocks."""
+    """Make the journal's changes durable. Blocks: a thread could still write when the storage is closed."""
     batch = journal.stage()
     while batch is not None:
         try:

@@ -218,7 +218,9 @@ class Journal:
         self._staged.head = True
 
     def reset(self) -> None:
-        """The state came as a snapshot: the log goes on from there. Term and vote stay.
+        """The state came as a snapshot: the log goes on from there.
+
+        Term and vote stay, unless the snapshot's last entry is of a higher term.
 
         Where the log contains the snapshot's last entry, what follows it stays too, for it may have been
         acknowledged to a leader (Raft §7). Else only a mark is left: it is neither sent nor applied.
@@ -232,6 +234,8 @@ class Journal:
         else:
             self._start_at(position)
         self._head.members.CopyFrom(position.members)
+        if position.term > self._head.term:
+            self.set_term(position.term, None)
 
     def set_members(self, members: Mapping[str, str]) -> None:
         """Addresses by node, of a cluster's first start."""

@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from tarry.node.delivery.inherited import Inherited
+from tarry.node.leader import leadership as module
+from tarry.node.leader.leadership import UnitsNotMended
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.replication.loop_holds import Holds
 from tarry.replication.state_machine.queue_checksums import BLOCK_UNITS
-from tarry.replication.state_machine.ready_queue import UNIT, UnitsDamaged
+from tarry.replication.state_machine.ready_queue import UNIT, QueueDamaged, UnitsDamaged
 from tests.node.lone_leader import GROUP, TOPIC, Leader, leader, until
 from tests.node.repair.test_queues import damage_of, lose_unit
 
@@ -69,3 +72,15 @@ async def test_damage_told_before_a_leadership_begins_does_not_hold_up_the_one_b
         setattr(leadership, "_inherit", inherit)  # noqa: B010
         await led_again(lead)
         assert leadership._damage.queues.left == 1
+
+
+async def test_damage_that_no_peer_mends_in_time_ends_the_node_and_its_state_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MENDED_S", 0.0)
+    async with leader(tmp_path, Holds()) as lead:
+        damage = await damaged(lead)
+        lead.node.leadership._damage.queues.report(damage)
+        with pytest.raises(UnitsNotMended):
+            await lead.node.leadership._until_mended(damage)
+    assert not issubclass(UnitsNotMended, QueueDamaged)  # for such a one the process takes a peer's state

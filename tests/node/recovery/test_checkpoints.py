@@ -92,7 +92,7 @@ async def test_a_node_that_lost_its_checkpoint_and_the_log_before_it_is_refused_
     running = asyncio.ensure_future(node.run())
     await _until(node.driver.may_serve)
     await node.driver.propose(schedule([NOW_MS]))
-    await _until(lambda: stored_hours(tmp_path) and node._journal.first_index > 1)
+    await _until(lambda: stored_hours(tmp_path) and node.journal.first_index > 1)
     node.stop()
     await running
     (tmp_path / "state-1" / "checkpoint" / "data.mdb").write_bytes(b"")

@@ -218,6 +218,18 @@ def test_a_reset_to_an_entry_that_the_log_contains_keeps_what_follows_it(open_jo
     assert journal.entry(10) == (b"\0entry 10", 10, 1)
 
 
+def test_a_reset_to_an_entry_of_a_higher_term_raises_the_term_and_ends_the_vote(open_journal: Open) -> None:
+    journal = open_journal()
+    fill(journal, 5)
+    journal.set_term(3, "n3")
+    journal.prepare_reset(position(100, 5))
+    journal.reset()
+    sync(journal)
+    journal.close()
+    journal = open_journal()
+    assert (journal.term, journal.voted_for, journal.last_term) == (5, None, 5)
+
+
 def test_a_reset_to_an_entry_of_another_term_drops_what_follows_it(open_journal: Open) -> None:
     journal = open_journal()
     fill(journal, 10)
