@@ -15,7 +15,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Collection
-from itertools import repeat
+from itertools import islice, repeat
 from typing import Final
 
 import numpy as np
@@ -35,7 +35,10 @@ LOOK_UNITS_MAX: Final = 65_536
 """Units of a group that one turn of the event loop looks at: a filter may pass over all of them."""
 
 HELD_PIECE: Final = 8_192
-"""Messages that one turn of the event loop ends the hold of: some 4 ms."""
+"""Messages that one turn of the event loop ends the hold of, some 4 ms, or closes the lanes of, some 2 ms."""
+
+UNPARKED_PIECE: Final = 2_048
+"""Lanes of which one ``load`` lets a parked message wait again: 5 ms where PARKED_MAX wait."""
 
 PARKED_MAX: Final = 65_536
 """Messages set aside because one of their key is under way; from here on the whole feed waits."""
@@ -63,9 +66,12 @@ class Feed:
         self.next = acknowledged.floor  # offsets below have been looked at
         self._waiting = EMPTY
         self._parked = Parked()
+        self._opened: dict[int, None] = {}  # lanes whose first parked message is to wait again, in order
+        self.unparked = 0  # messages that were parked and waited again, ever
         self._batch_at: dict[int, Batch] = {}
         self._ahead: set[int] = set()  # resumed though never loaded: the old leader delivered them
         self._held: NDArray[np.uint64] = np.empty(0, dtype=np.uint64)
+        self._to_close = self._held, np.empty(0, dtype=np.uint32)  # held, and the lanes, not closed yet
 
     @property
     def in_flight_messages(self) -> int:
@@ -79,7 +85,8 @@ class Feed:
     def hold(self, cursor: int, until_ms: int, doubtful: int = 0) -> None:
         """Hold what an earlier leader may have delivered, up to its cursor, for a lease.
 
-        What lies above, but below ``doubtful``, goes out at its time, marked.
+        What lies above, but below ``doubtful``, goes out at its time, marked. Nothing may be taken from any
+        feed of the group until ``close_held`` has closed the lanes of all that is held.
         """
         self.cursor = max(self.cursor, cursor)
         self.doubtful = doubtful
@@ -87,7 +94,18 @@ class Feed:
         self.next = max(self.next, cursor)
         if len(self._held):
             self.held_until_ms = until_ms
-            self.lanes.hold(self.queue.queue, self._held, self.queue.at(self._held)["lane"])
+            self._to_close = self._held, self.queue.at(self._held)["lane"]
+            self.close_held()
+
+    def close_held(self) -> bool:
+        """Close the lanes of the next HELD_PIECE held messages; return whether those of all are closed."""
+        offsets, lanes = self._to_close
+        if not len(offsets):
+            return True
+        self._to_close = offsets[HELD_PIECE:], lanes[HELD_PIECE:]
+        held = np.isin(offsets[:HELD_PIECE], self._held)  # still
+        self.lanes.hold(self.queue.queue, offsets[:HELD_PIECE][held], lanes[:HELD_PIECE][held])
+        return len(offsets) <= HELD_PIECE
 
     def end_hold(self) -> int:
         """Let the first HELD_PIECE of what is still held go out again, marked; return how many.
@@ -133,7 +151,10 @@ class Feed:
             return self.queue.read(self.next, damage.stretches[0].first - self.next)
 
     def to_look(self) -> bool:
-        """Return whether there is more in the queue than ``load`` has looked at, and room for it."""
+        """Return whether ``load`` has left parked messages of open lanes or, with room, some of the queue."""
+        return bool(self._opened) or self._more_to_load()
+
+    def _more_to_load(self) -> bool:
         return self.next < self.queue.units and self._has_room() and self.damage is None
 
     def _has_room(self) -> bool:
@@ -180,7 +201,7 @@ class Feed:
         taken, self._waiting = self._waiting[:n], self._waiting[n:]
         if not np.count_nonzero(taken["lane"]):
             return taken
-        admitted = self.lanes.take(self.queue.queue, taken)
+        admitted = self.lanes.take(self.queue.queue, taken, self._opened)
         self._parked.put(taken[~admitted])
         return taken[admitted]
 
@@ -302,11 +323,16 @@ class Feed:
         return self.lanes.claim(self.queue.queue, offsets, self.queue.at(offsets)["lane"])
 
     def _unpark(self) -> None:
-        """The first of each lane that is open again waits."""
+        """The first of each of UNPARKED_PIECE lanes that are open again waits; the others stay closed."""
         opened = self.lanes.take_opened(self.queue.queue, self._parked.lanes())
-        if not opened:
+        self._opened.update(dict.fromkeys(opened))
+        if not self._opened:
             return
-        first = self._parked.take_first(opened)
+        lanes = list(islice(self._opened, UNPARKED_PIECE))
+        for lane in lanes:
+            del self._opened[lane]
+        first = self._parked.take_first(lanes)
+        self.unparked += len(first)
         for marked in {mark for _, _, mark in first}:
             offsets = np.array(sorted(o for _, o, mark in first if mark == marked), dtype=np.uint64)
             self._wait(offsets, maybe_duplicate=bool(marked))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tarry.node.delivery import batch as delivery_batch
 from tarry.node.delivery import failover_cursors
 from tarry.node.delivery.consumer import Consumer, PolledFilter, differs
-from tarry.node.delivery.feed import HELD_PIECE, LOOK_UNITS_MAX, Feed
+from tarry.node.delivery.feed import HELD_PIECE, LOOK_UNITS_MAX, UNPARKED_PIECE, Feed
 from tarry.node.delivery.in_flight import Batch
 from tarry.node.delivery.leases import Leases
 from tarry.node.delivery.offset_pieces import PIECE_OFFSETS
@@ -48,10 +48,14 @@ TURN_HOURS_MAX: Final = 64
 """Read from: to open one takes some 0.1 ms."""
 TURN_RESPONSES_MAX: Final = 200
 """Built, whatever is in them: some 0.05 ms, and as long again to write one."""
+TURN_ENDS_MAX: Final = 100
+"""Streams and calls that end as the group does: some 0.1 ms each, with what their handlers do then."""
 TURN_PUMPS_MAX: Final = 125
 """Groups that look what is due: some 0.06 ms each."""
 TURN_LOOKS_MAX: Final = 4 * LOOK_UNITS_MAX
 """Units looked at."""
+TURN_UNPARKED_MAX: Final = 2 * UNPARKED_PIECE
+"""Messages that wait again as their lanes are open."""
 
 
 class GroupDelivery:
@@ -240,13 +244,23 @@ class GroupDelivery:
                 self.pump()
 
     def end(self, refusal: Refusal) -> None:
-        """End all streams and timers."""
-        self.settlement.ended.set()
+        """End all streams, calls that wait and timers; of all groups, TURN_ENDS_MAX calls in each turn."""
+        self.settlement.ended = True
         for consumer in self.consumers:
-            consumer.end(refusal)
+            consumer.ended = consumer.ended or refusal  # nothing more is read from it
+        ends = [partial(consumer.end, refusal) for consumer in self.consumers]
         self.consumers.clear()
         if self._timer is not None:
             self._timer.cancel()
+        self._end_some([*ends, *self.settlement.ends()])
+
+    def _end_some(self, ends: list[Callable[[], None]]) -> None:
+        turn = self._context.turn
+        while ends and turn.left > 0:
+            turn.spend(1 / TURN_ENDS_MAX)
+            ends.pop()()
+        if ends:
+            turn.do(partial(self._end_some, ends))
 
     def is_over(self, now_ms: int) -> bool:
         """Return whether nobody has been here for a lease, and all that there was to say is in the log."""
@@ -303,7 +317,7 @@ class GroupDelivery:
             raise
 
     def _pump(self) -> None:
-        if self.settlement.ended.is_set():
+        if self.settlement.ended:
             return
         if not self._context.may_serve():
             self._wake_in(LEASE_LOOK_S)  # a lease that is back before anybody notices wakes nobody
@@ -311,6 +325,10 @@ class GroupDelivery:
         self._stir()
         now_ms = self._context.time.now_ms()
         self._expire(now_ms)
+        if not all(feed.close_held() for feed in self.feeds.values()):
+            self._context.turn.spend(1 / 2)  # it takes half as long as to end the hold of as many
+            self._wake_in(0)
+            return
         if self._waits(now_ms):
             self._set_timer(now_ms)
             return
@@ -320,7 +338,7 @@ class GroupDelivery:
             feed.reservation.confirm(confirmed_s)
             looked = feed.next
             end = looked + max(0, LOOK_UNITS_MAX - self.settlement.passing)
-            passed = [feed.load(end)]
+            passed = [self._load(feed, end)]
             due = feed.due(now_ms)
             share = -(-due // max(1, sum(1 for c in self.consumers if self._wants(c)))) if due else 0
             while due and turn.left > 0 and (consumer := self._next_consumer()):
@@ -328,7 +346,7 @@ class GroupDelivery:
                 opened = len(hours)
                 most = feed.within(min(most, due), hours, opened + math.ceil(turn.left * TURN_HOURS_MAX))
                 turn.spend((len(hours) - opened) / TURN_HOURS_MAX)
-                passed += [self._deliver(feed, consumer, now_ms, most), feed.load(end)]
+                passed += [self._deliver(feed, consumer, now_ms, most), self._load(feed, end)]
                 due = feed.due(now_ms)
             turn.spend((feed.next - looked) / TURN_LOOKS_MAX)
             if any(map(len, passed)):
@@ -344,6 +362,12 @@ class GroupDelivery:
     def pump_soon(self) -> None:
         """Pump when there next is something to do, be it at once."""
         self._set_timer(self._context.time.now_ms())
+
+    def _load(self, feed: Feed, end: int) -> NDArray[np.uint64]:
+        unparked = feed.unparked
+        passed = feed.load(end)
+        self._context.turn.spend((feed.unparked - unparked) / TURN_UNPARKED_MAX)
+        return passed
 
     def _deliver(self, feed: Feed, consumer: Consumer, now_ms: int, most: int) -> NDArray[np.uint64]:
         taken = feed.take(now_ms, most)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Container, Iterable, KeysView
 from typing import TypeAlias
 
 import numpy as np
@@ -37,12 +37,16 @@ class Lanes:
         self._opened: dict[int, set[int]] = {queue: set(), retry_queue: set()}  # since it was last asked
         self._cancels = dict.fromkeys(self._opened, queues.retries_cancelled)
 
-    def take(self, queue: int, units: NDArray[np.void]) -> NDArray[np.bool_]:
-        """Return which of the units (dtype feed.WAITING, with lanes) may go out now, and take their lanes."""
+    def take(self, queue: int, units: NDArray[np.void], behind: Container[int] = ()) -> NDArray[np.bool_]:
+        """Return which of the units (dtype feed.WAITING, with lanes) may go out now, and take their lanes.
+
+        Args:
+            behind: lanes of which an earlier message is still parked.
+        """
         columns = (units[name].tolist() for name in ("lane", "offset", "hour", "global_index"))
         admitted = np.ones(len(units), dtype=np.bool_)
         for position, (lane, offset, hour, index) in enumerate(zip(*columns, strict=True)):
-            if lane and not self._closed(lane, queue, (hour, index)):
+            if lane and not self._closed(lane, queue, (hour, index), behind):
                 self._take(lane, (queue, offset))
             elif lane:
                 admitted[position] = False
@@ -70,10 +74,10 @@ class Lanes:
         return bool(opened)
 
     def hold(self, queue: int, offsets: NDArray[np.uint64], lanes: NDArray[np.uint32]) -> None:
-        """Close the lanes of what may be in flight; once for each queue."""
+        """Close the lanes of what may be in flight; once for each offset."""
         ordered = np.flatnonzero(lanes)
         listed = lanes[ordered].tolist()
-        self._held_at[queue] = dict(zip(offsets[ordered].tolist(), listed, strict=True))
+        self._held_at[queue].update(zip(offsets[ordered].tolist(), listed, strict=True))
         self._held.update(listed)
 
     def end_hold(self, queue: int, offsets: Iterable[int]) -> None:
@@ -90,21 +94,21 @@ class Lanes:
                 ended.append(lane)
         self.open(ended)
 
-    def take_opened(self, queue: int, parked: Iterable[int]) -> set[int]:
-        """Return the lanes that may be open again for the queue since the last call."""
+    def take_opened(self, queue: int, parked: KeysView[int]) -> Collection[int]:
+        """Return which lanes of parked messages may be open again for the queue since the last call."""
         opened = self._opened[queue]
         if opened:
             self._opened[queue] = set()
         if self._cancels[queue] != self._queues.retries_cancelled:  # whose, nobody knows: look at all
             self._cancels[queue] = self._queues.retries_cancelled
-            return opened.union(parked)
-        return opened
+            return parked
+        return opened & parked
 
-    def _closed(self, lane: int, queue: int, message: tuple[int, int]) -> bool:
+    def _closed(self, lane: int, queue: int, message: tuple[int, int], behind: Container[int]) -> bool:
         retry = self._queues.blocked.retry(self._retry_queue, lane)
         if queue == self._retry_queue and retry == message:
             return lane in self._taken
-        return retry is not None or lane in self._taken or lane in self._held
+        return retry is not None or lane in self._taken or lane in self._held or lane in behind
 
     def _take(self, lane: int, place: Place) -> None:
         self._taken[lane] = place
@@ -128,7 +132,7 @@ class Parked:
         self.count = 0
         self._lanes: dict[int, list[ParkedUnit]] = {}  # each a heap
 
-    def lanes(self) -> Collection[int]:
+    def lanes(self) -> KeysView[int]:
         """Return the lanes that have any."""
         return self._lanes.keys()
 

@@ -35,6 +35,8 @@ COMMIT_OFFSETS_MAX: Final = 8 * ACK_OFFSETS_MAX
 """Acknowledged by a queue's commands under way; a request beyond goes with the next."""
 ACK_COPIES_MAX: Final = 2_048
 """The same of a retry queue: the ledger has each copy read."""
+ANSWERS_PIECE: Final = 100
+"""Acks answered in one turn of the event loop: some 0.1 ms each, with what their calls do then."""
 RETRIES_MAX: Final = 512
 """In one command: its copies are made in one turn of the event loop."""
 
@@ -68,7 +70,8 @@ class Settlement:
         self._acks: dict[Feed, list[_WaitingAck]] = {}
         self._committing = False
         self.passing = 0  # offsets being passed over, not committed
-        self.ended = asyncio.Event()  # nothing more is delivered
+        self.ended = False  # nothing more is delivered
+        self._waiting: dict[asyncio.Future[None], None] = {}  # calls that wait for an answer; done: over
 
     @property
     def busy(self) -> bool:
@@ -117,12 +120,18 @@ class Settlement:
 
     async def until_end(self, pending: Stale) -> Offsets | Refusal:
         """Return what settling answers, or why there will be no answer: the leadership is over."""
-        ended = asyncio.ensure_future(self.ended.wait())
-        try:
-            await asyncio.wait((pending, ended), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            ended.cancel()
+        over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if not self.ended:
+            self._waiting[over] = None
+            try:
+                await asyncio.wait((pending, over), return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                del self._waiting[over]
         return pending.result() if pending.done() else UNKNOWN_OUTCOME
+
+    def ends(self) -> list[Callable[[], None]]:
+        """Return for each call in ``until_end`` what lets it go on without an answer."""
+        return [partial(_end_wait, over) for over in self._waiting]
 
     async def _pass_over(self, queue: ReadyQueue, offsets: Offsets) -> None:
         retries = queue.at(offsets)["lane"] if queue.group else offsets[:0]  # what their lanes waited for
@@ -228,9 +237,11 @@ class Settlement:
                 if len(offsets):
                     stale = await self._acknowledge(feed.queue.queue, offsets)
                     self._leave(feed, offsets)
-                for ack in acks:
-                    late = np.concatenate([ack.stale, np.intersect1d(ack.own, stale)])
-                    _settle(ack.answer, late)
+                for position, ack in enumerate(acks, start=1):
+                    late = np.intersect1d(ack.own, stale) if len(stale) else stale
+                    _settle(ack.answer, np.concatenate([ack.stale, late]))
+                    if not position % ANSWERS_PIECE:
+                        await asyncio.sleep(0)
         self._committing = False
 
     async def _nack(
@@ -273,6 +284,11 @@ def _readable(queue: ReadyQueue, offsets: Offsets) -> int:
         return retries.within_hours(queue.at(offsets)["hour"])
     except UnitsDamaged:  # of them nothing is read
         return len(offsets)
+
+
+def _end_wait(over: asyncio.Future[None]) -> None:
+    if not over.done():
+        over.set_result(None)
 
 
 def _settle(answer: Stale, stale: Offsets) -> None:

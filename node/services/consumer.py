@@ -150,7 +150,7 @@ class ConsumerService:
         for held in subscribe.holding:
             kept = await self._pieces.each(held.offset, partial(group.resume, consumer, held.queue))
             resumed.setdefault(held.queue, []).extend(batch for batch in kept if batch)
-        if self._delivery() is not delivery or group.settlement.ended.is_set():  # over meanwhile
+        if self._delivery() is not delivery or group.settlement.ended:  # over meanwhile
             return self._not_leader()
         if subscribe.holding and (refusal := group.differs(consumer)):
             return refusal

@@ -157,6 +157,24 @@ MUTANTS = (
         ),
     ),
     Mutant(
+        "a_lane_that_waits_for_its_turn_to_open_is_open",
+        "a message overtakes a parked one of its ordering key",
+        " or lane in self._held or lane in behind\n",
+        " or lane in self._held\n",
+        (
+            "tests/node/delivery/test_feed.py::test_no_message_overtakes_a_parked_one_whose_key_is_open_and_has_not_had_its_turn",
+        ),
+    ),
+    Mutant(
+        "a_lane_of_what_is_held_is_open_until_its_piece_is_closed",
+        "after a failover a message overtakes the one in hand",
+        "if not all(feed.close_held() for feed in self.feeds.values()):",
+        "if False:",
+        (
+            "tests/node/delivery/test_group_keys.py::test_nothing_is_handed_over_before_the_keys_of_all_that_may_be_in_hand_are_closed",
+        ),
+    ),
+    Mutant(
         "more_is_handed_over_than_reserved",
         "a crash repeats messages without their mark",
         "ends = [] if self.reservation.limit is None else [self.reservation.limit]",

@@ -12,12 +12,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tarry.node.delivery.feed import Feed
+from tarry.node.delivery.feed import NONE, PARKED_MAX, WAITING, Feed
 from tarry.node.delivery.leases import Leases
 from tarry.node.delivery.ordering import Lanes
 from tarry.replication.state_machine.acknowledged import Acknowledged
 from tarry.replication.state_machine.queues import Queues
 from tarry.replication.state_machine.ready_queue import UNIT, ReadyQueue
+from tests import turns
 from tests.node.test_cost import counted
 
 
@@ -176,6 +177,7 @@ def test_a_hold_of_many_ends_by_pieces_and_closes_their_keys_until_its_end(
     queue.append(units)
     feed = feed_of(queue, Acknowledged())
     feed.hold(cursor=5, until_ms=1_000)
+    assert [feed.close_held() for _ in range(3)] == [False, True, True]
     out = []
     for left in (True, True, False):
         feed.end_hold()
@@ -188,6 +190,92 @@ def test_a_hold_of_many_ends_by_pieces_and_closes_their_keys_until_its_end(
     feed.lanes.leave(0, [0, 1])
     feed.load()
     assert feed.take(2_000, 9)["offset"].tolist() == [3, 4]
+
+
+MANY = 200_000
+
+
+def keyed(folder: Path, count: int) -> ReadyQueue:
+    """A queue of messages that are due, each of a key of its own."""
+    queue = ReadyQueue(folder, 0, "t")
+    units = np.zeros(count, dtype=UNIT)
+    units["lane"] = np.random.default_rng(1).permutation(count) + 1
+    queue.append(units)
+    return queue
+
+
+def test_to_hold_many_keyed_messages_takes_a_turn_for_each_piece(tmp_path: Path) -> None:
+    queue = keyed(tmp_path, MANY)
+    feeds = [feed_of(queue, Acknowledged()) for _ in range(turns.TRIES)]
+    held = iter(feeds)
+    assert turns.cpu_s(lambda: next(held).hold(MANY, 1_000)) < turns.bound_s()
+    (feed, *_) = feeds
+    while not feed.close_held():
+        pass
+    assert len(feed.lanes._held) == MANY
+    queue.close()
+
+
+def test_what_is_back_while_the_keys_of_what_is_held_are_being_closed_does_not_stay_closed(
+    queue: ReadyQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tarry.node.delivery.feed.HELD_PIECE", 2)
+    units = np.zeros(6, dtype=UNIT)
+    units["lane"] = [1, 2, 3, 4, 3, 4]
+    queue.append(units)
+    feed = feed_of(queue, Acknowledged())
+    feed.hold(cursor=4, until_ms=1_000)
+    batch = feed.resume("a", column([2]), 1_000)
+    assert batch is not None
+    assert feed.close_held()
+    feed.give_back("a", [batch])
+    feed.load()
+    assert feed.take(1, 9)["offset"].tolist() == [2]
+    feed.lanes.leave(0, [2])
+    feed.load()
+    assert feed.take(1, 9)["offset"].tolist() == [4]
+
+
+def test_many_keys_that_open_at_once_wait_again_by_pieces(tmp_path: Path) -> None:
+    queue = keyed(tmp_path, PARKED_MAX)
+    feeds = [feed_of(queue, Acknowledged()) for _ in range(turns.TRIES)]
+    for feed in feeds:
+        units = np.zeros(PARKED_MAX, dtype=WAITING)
+        units["lane"], units["offset"] = queue.read(0, PARKED_MAX)["lane"], np.arange(PARKED_MAX)
+        feed._parked.put(units)
+        feed.next = PARKED_MAX
+        feed.lanes.open(range(1, PARKED_MAX + 1))
+    opened = iter(feeds)
+    assert turns.cpu_s(lambda: next(opened).load()) < turns.bound_s()
+    (feed, *_) = feeds
+    while feed.to_look():
+        feed.load()
+    assert sorted(feed.take(1, PARKED_MAX)["offset"].tolist()) == list(range(PARKED_MAX))
+    queue.close()
+
+
+def test_no_message_overtakes_a_parked_one_whose_key_is_open_and_has_not_had_its_turn(
+    queue: ReadyQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tarry.node.delivery.feed.UNPARKED_PIECE", 1)
+    units = np.zeros(9, dtype=UNIT)
+    units["due_ms"], units["lane"] = [1] * 6 + [2] * 3, [1, 2, 3] * 3
+    queue.append(units)
+    feed = feed_of(queue, Acknowledged())
+    feed.load(6)
+    assert feed.take(1, 9)["offset"].tolist() == [0, 1, 2]
+    feed.lanes.leave(0, [0, 1, 2])
+    out = []
+    for _ in range(3):
+        feed.load()
+        out += feed.take(2, 9)["offset"].tolist()
+    assert sorted(out) == [3, 4, 5]
+    assert not feed.to_look()
+    feed.lanes.leave(0, [3, 4, 5])
+    for _ in range(3):
+        feed.load()
+        out += feed.take(2, 9)["offset"].tolist()
+    assert sorted(out[3:]) == [6, 7, 8]
 
 
 def lines_of_resuming(parked: int) -> int:
@@ -210,6 +298,72 @@ def lines_of_resuming(parked: int) -> int:
 
 def test_to_resume_does_not_look_through_what_other_keys_have_set_aside() -> None:
     assert lines_of_resuming(400) == lines_of_resuming(200)
+
+
+lane_steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("release"), st.lists(st.tuples(st.integers(0, 5), st.integers(0, 9)), max_size=9)),
+        st.tuples(st.just("take"), st.integers(1, 9)),
+        st.tuples(st.just("acknowledge"), st.integers(1, 9)),
+        st.tuples(st.just("give back"), st.just(0)),
+        st.tuples(st.just("cancel"), st.just(0)),
+    ),
+    max_size=40,
+)
+
+
+@settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.too_slow])
+@given(st.integers(1, 3), lane_steps)
+def test_a_key_keeps_its_order_and_none_is_stuck_however_few_lanes_open_in_a_turn(
+    piece: int, steps: list[tuple]
+) -> None:
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tarry.node.delivery.feed.UNPARKED_PIECE", piece)
+        queue, tables, acknowledged = ReadyQueue(Path(folder), 0, "t"), Queues(Path(folder)), Acknowledged()
+        feed = Feed(queue, acknowledged, Lanes(tables, 0, 1))
+        left: dict[int, set[tuple[int, int]]] = {}  # by lane, not acknowledged: due time and offset
+
+        def take(count: int) -> int:
+            feed.load()
+            taken = feed.take(9, count)
+            for lane, due_ms, offset in taken[["lane", "due_ms", "offset"]].tolist():
+                assert not lane or (due_ms, offset) == min(left[lane])
+            if len(taken):
+                feed.lease(column(taken["offset"]), "a", 100)
+            return len(taken)
+
+        def acknowledge(count: int) -> int:
+            batches = feed.in_flight.batches("a")
+            parts = [feed.left_of(batch) for batch in batches]
+            offsets = np.sort(np.concatenate([NONE, *parts]))[:count]
+            feed.take_back("a", offsets)
+            acknowledged.add(offsets)
+            units = queue.at(offsets)
+            columns = units["lane"].tolist(), units["due_ms"].tolist(), offsets.tolist()
+            for lane, due_ms, offset in zip(*columns, strict=True):
+                left[lane].remove((due_ms, offset))
+            feed.lanes.leave(0, offsets.tolist())
+            return len(offsets)
+
+        for kind, more in steps:
+            if kind == "release":
+                units = np.zeros(len(more), dtype=UNIT)
+                for n, (lane, due_ms) in enumerate(more):
+                    units[n]["lane"], units[n]["due_ms"] = lane, due_ms
+                    left.setdefault(lane, set()).add((due_ms, queue.units + n))
+                queue.append(units)
+            elif kind == "take":
+                take(more)
+            elif kind == "acknowledge":
+                acknowledge(more)
+            elif kind == "give back":
+                feed.give_back("a", feed.in_flight.batches("a"))
+            else:
+                tables.retries_cancelled += 1
+        while take(99) + acknowledge(99) or feed.to_look():
+            pass
+        assert not any(left.values())
+        queue.close()
 
 
 ops = st.lists(

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tarry.node.delivery.consumer import Consumer
+from tarry.node.delivery.group import TURN_ENDS_MAX
+from tarry.node.delivery.settlement import ANSWERS_PIECE
 from tarry.proto import tarry_log_pb2 as log_pb
-from tests.node.group_in_process import Group
+from tests.node.group_in_process import GROUP, OVER, TOPIC, Group
 from tests.node.group_play import pass_ms, play, rest
 from tests.simulation.checker import Violation
 from tests.simulation.whole_world import check_places
@@ -95,6 +100,12 @@ async def take(  # noqa: PLR0912 - a table
 def test_every_message_is_acknowledged_once_or_in_exactly_one_place_and_keys_keep_their_order(
     steps: list[tuple],
 ) -> None:
+    keep_places_and_order(steps)
+
+
+def keep_places_and_order(steps: list[tuple]) -> None:
+    """Play the steps, and look after each."""
+
     async def steps_of(group: Group) -> None:
         heard: list[log_pb.Cursor] = []
         acked: set[str] = set()
@@ -109,6 +120,79 @@ def test_every_message_is_acknowledged_once_or_in_exactly_one_place_and_keys_kee
         given = {one.label for one in group.given}
         assert given == {label for *_, label in group.scheduled}
         assert not group.machine.queues.blocked
+
+    play(steps_of)
+
+
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(step, max_size=40))
+def test_keys_keep_their_order_also_where_one_lane_is_opened_or_closed_in_a_turn(steps: list[tuple]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("HELD_PIECE", "UNPARKED_PIECE"):
+            patch.setattr(f"tarry.node.delivery.feed.{name}", 1)
+        keep_places_and_order(steps)
+
+
+async def calls_ended_by_turn(group: Group, calls: int, end: Callable[[], None]) -> list[int]:
+    """Let so many calls wait for their ack; return how many end in each turn of the event loop."""
+    for _ in range(calls):
+        group.schedule("", 0)
+    group.join("a", credit=calls)
+    await pass_ms(group, 10)
+    assert len(group.given) == calls
+    settlement = group.group.settlement
+    asked = [settlement.ack("a", group.queue, np.array([n], np.uint64)) for n in range(calls)]
+    pending = [one for one in asked if isinstance(one, asyncio.Future)]
+    waiting = [asyncio.create_task(settlement.until_end(one)) for one in pending]
+    await group.settle()
+    return await ended_by_turn(waiting, end)
+
+
+async def ended_by_turn(waiting: list[asyncio.Task[Any]], end: Callable[[], None]) -> list[int]:
+    """Return how many of the calls that wait end in each turn of the event loop."""
+    assert not any(one.done() for one in waiting)
+    end()
+    by_turn, before = [], 0
+    for _ in range(20 + len(waiting) // 10):
+        await asyncio.sleep(0)
+        done = sum(one.done() for one in waiting)
+        by_turn.append(done - before)
+        before = done
+    assert before == len(waiting)
+    return by_turn
+
+
+def test_calls_that_wait_for_an_ack_end_some_in_each_turn_when_the_leadership_does() -> None:
+    async def steps_of(group: Group) -> None:
+        by_turn = await calls_ended_by_turn(group, 1_000, lambda: group.delivery.end(OVER))
+        assert max(by_turn) <= TURN_ENDS_MAX
+
+    play(steps_of)
+
+
+def test_calls_that_receive_end_some_in_each_turn_when_the_leadership_does() -> None:
+    async def steps_of(group: Group) -> None:
+        consumers = [
+            Consumer(f"c{number}", TOPIC, GROUP, 1_000, 1, polls=True) for number in range(3 * TURN_ENDS_MAX)
+        ]
+        for consumer in consumers:
+            group.group.attach(consumer)
+        waiting = [asyncio.create_task(consumer.readable()) for consumer in consumers]
+        await group.settle()
+        by_turn = await ended_by_turn(waiting, lambda: group.delivery.end(OVER))
+        assert all(consumer.ended is OVER for consumer in consumers)
+        assert max(by_turn) <= TURN_ENDS_MAX
+
+    play(steps_of)
+
+
+def test_acks_that_are_committed_together_are_answered_some_in_each_turn() -> None:
+    async def steps_of(group: Group) -> None:
+        tasks = []
+        by_turn = await calls_ended_by_turn(
+            group, 1_000, lambda: tasks.append(asyncio.create_task(group.commit()))
+        )
+        assert max(by_turn) <= ANSWERS_PIECE
 
     play(steps_of)
 

@@ -111,6 +111,27 @@ def test_what_may_be_in_hand_after_a_failover_holds_its_key_until_its_consumer_i
     play(steps)
 
 
+def test_nothing_is_handed_over_before_the_keys_of_all_that_may_be_in_hand_are_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tarry.node.delivery.feed.HELD_PIECE", 1)
+
+    async def steps(group: Group) -> None:
+        for key in ("k", "l", "m", "k", "l", "m", ""):
+            group.schedule(key, 0)
+        group.join("a")
+        await pass_ms(group, 1)
+        assert labels(group) == ["m0", "m1", "m2", "m6"]
+        cursors = group.cursors()
+        cursors[0].offset = 3
+        await group.fail_over(0, cursors)
+        group.join("b")
+        await pass_ms(group, 10)
+        assert labels(group)[4:] == ["m6"]
+
+    play(steps)
+
+
 def test_what_a_consumer_gives_back_goes_out_again_before_the_next_of_its_key() -> None:
     async def steps(group: Group) -> None:
         group.schedule("k", 0)
