@@ -19,6 +19,11 @@ class Scheduling(LoadScopeScheduling):
         return "spark" if nodeid.startswith("tests/spark/") else nodeid
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put Spark's tests first: its JVM is forked, which fails beside threads in gRPC."""
+    items.sort(key=lambda item: not item.nodeid.startswith("tests/spark/"))
+
+
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
     """Return what distributes tests to the workers of pytest-xdist."""
     return Scheduling(config, log)
