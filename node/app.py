@@ -288,7 +288,7 @@ class Node:
         """Tell the health service whether there is a leader."""
         shown = None
         while True:
-            serving = self.driver.consensus.leader is not None
+            serving = self.driver.consensus.state.leader is not None
             if serving is not shown:
                 shown = serving
                 state = health_pb2.HealthCheckResponse.ServingStatus

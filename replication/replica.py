@@ -57,8 +57,7 @@ class Core:
 
     def leads(self, term: int) -> bool:
         """In that very term, so without a break."""
-        consensus = self.consensus
-        return consensus.role is Role.LEADER and consensus.term == term and not self.stopping
+        return self.consensus.state.leads(term) and not self.stopping
 
     async def read_barrier(self) -> None:
         """Return once the state here contains all that was acknowledged before the call (dissertation §6.4).
@@ -66,12 +65,12 @@ class Core:
         The commit index of the call is right if this replica led at some moment after it: by its lease, or by
         a majority's answers to heartbeats sent since. Raises NotLeader.
         """
-        since, term, floor = self.now(), self.consensus.term, self.consensus.commit_index
-        led = False
+        since, state, led = self.now(), self.consensus.state, False
+        term, floor = state.term, state.commit_index
         while self.leads(term):
-            consensus = self.consensus
-            led = led or consensus.confirmed_since(since) or consensus.knows_commits_by_lease(self.now())
-            if led and self.applied >= max(floor, consensus.no_op_index):
+            state, heartbeats = self.consensus.state, self.consensus.heartbeats
+            led = led or heartbeats.confirmed_since(since) or heartbeats.knows_commits_by_lease(self.now())
+            if led and self.applied >= max(floor, state.no_op_index):
                 return
             await self.next_turn()
         raise self.not_leader()
@@ -82,9 +81,9 @@ class Core:
         Entries behind a state that was sent to a follower are retained until every follower has them, or the
         byte limit is reached.
         """
-        settings, consensus = self.settings, self.consensus
-        peers = consensus.peers if consensus.role is Role.LEADER else ()
-        behind = min(map(consensus.match_index, peers), default=index)
+        settings, state = self.settings, self.consensus.state
+        peers = state.peers if state.role is Role.LEADER else ()
+        behind = min(map(state.match_index, peers), default=index)
         furthest = self.journal.start_retaining(index, settings.snapshot_retained_bytes_max)
         self.given_away = {given for given in self.given_away if given >= max(behind + 1, furthest)}
         usual = self.journal.start_retaining(index, settings.retained_bytes_max)
@@ -92,31 +91,30 @@ class Core:
 
     def status(self, peers: Mapping[str, str]) -> ReplicationStatus:
         """Return the replica's status; `peers`: addresses by node."""
-        consensus, journal = self.consensus, self.journal
+        state, journal = self.consensus.state, self.journal
         return ReplicationStatus(
             node=self.node,
-            role=consensus.role,
-            leader=consensus.leader,
-            term=consensus.term,
-            commit_index=consensus.commit_index,
+            role=state.role,
+            leader=state.leader,
+            term=state.term,
+            commit_index=state.commit_index,
             applied_index=self.applied,
             first_index=journal.first_index,
             last_index=journal.last_index,
             members=self.membership.current(),
             peers={peer: self._peer_status(peer, address) for peer, address in peers.items()},
-            may_serve=consensus.may_serve(self.now()),
+            may_serve=self.consensus.heartbeats.may_serve(self.now()),
         )
 
     def _peer_status(self, peer: str, address: str) -> PeerStatus:
-        consensus = self.consensus
-        progress = consensus.progress[peer]
+        state, progress = self.consensus.state, self.consensus.progress[peer]
         clock = progress.clock
         offset_ms, error_ms = clock.offset_ms(self.clock) or (None, 0.0)
         return PeerStatus(
             address=address,
             connected=progress.linked,
-            voting=peer in consensus.voters,
-            match_index=consensus.match_index(peer) if consensus.role is Role.LEADER else 0,
+            voting=peer in state.voters,
+            match_index=state.match_index(peer) if state.role is Role.LEADER else 0,
             clock_offset_ms=offset_ms,
             clock_error_ms=error_ms,
             rtt_ms=clock.rtt_ms,
@@ -124,7 +122,7 @@ class Core:
         )
 
     def not_leader(self) -> NotLeader:
-        leader = self.consensus.leader
+        leader = self.consensus.state.leader
         return NotLeader(None if leader == self.node else leader)
 
     async def next_turn(self) -> None:

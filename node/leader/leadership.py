@@ -220,7 +220,7 @@ class Leadership:
             time=self._time,
             propose=self._propose,
             may_serve=self._driver.may_serve,
-            confirmed_s=lambda: self._driver.consensus.confirmed_s,
+            confirmed_s=lambda: self._driver.consensus.heartbeats.confirmed_s,
             beat=self._driver.beat,
             stir=self._driver.stir,
             spawn=tasks.spawn,
@@ -259,7 +259,7 @@ class Leadership:
 
     async def _inherit(self) -> Inherited:
         """Return where the leader before stood with each group, found out in turns of their own."""
-        elected_by = map(log_pb.DispatchState.FromString, self._driver.consensus.elected_by)
+        elected_by = map(log_pb.DispatchState.FromString, self._driver.consensus.elections.elected_by)
         inherited = Inherited()
         for _ in take_over(inherited, [*elected_by, self._heard], self._machine):
             await asyncio.sleep(0)
@@ -279,7 +279,7 @@ class Leadership:
         return self.serves() or self.not_leader().reason is Reason.NOT_LEADER
 
     def _leads(self) -> bool:
-        return self.delivery is not None and self._driver.consensus.leads(self.delivery.term)
+        return self.delivery is not None and self._driver.consensus.state.leads(self.delivery.term)
 
     async def _propose(self, payload: Message) -> Any:
         """Propose what the leader itself decided; overload is waited out."""

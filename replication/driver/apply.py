@@ -31,7 +31,7 @@ class Applying:
 
     @property
     def _limit(self) -> int:
-        return min(self._core.consensus.commit_index, self._core.journal.durable_index)
+        return min(self._core.consensus.state.commit_index, self._core.journal.durable_index)
 
     @property
     def due(self) -> bool:

@@ -167,7 +167,7 @@ class Driver:
 
         Raises NotLeader, Unknown, Overloaded, CommandTooLarge. A cancelled call may still be applied.
         """
-        if self._core.consensus.role is not Role.LEADER or self._core.stopping:
+        if self._core.consensus.state.role is not Role.LEADER or self._core.stopping:
             raise self._core.not_leader()
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._proposals.put(command, answer, cost_us)
@@ -180,7 +180,7 @@ class Driver:
 
     def may_serve(self) -> bool:
         """Return whether it leads, nobody else can, and all committed before is applied: at this moment."""
-        return self._core.consensus.may_serve(self._clock.monotonic_s())
+        return self._core.consensus.heartbeats.may_serve(self._clock.monotonic_s())
 
     async def transfer(self, target: str | None, deadline_ms: int) -> Transferred:
         """Transfer leadership; `target` None: the member that has most. Raises TransferRefused."""
@@ -222,7 +222,7 @@ class Driver:
 
     def beat(self) -> None:
         """Send a leader's heartbeats with the next turn."""
-        self._core.consensus.beat()
+        self._core.consensus.heartbeats.beat()
         self._core.wake.set()
 
     def stir(self) -> None:
@@ -260,10 +260,10 @@ class Driver:
         more = self._proposals.propose(consensus, self._clock.monotonic_s())
         consensus.tick()
         self._compact()
-        source = consensus.take_snapshot_source()
+        source = consensus.log_replication.take_snapshot_source()
         if source is not None:
             self._installing.ask(source)
-        outbox = consensus.take_outbox()
+        outbox = consensus.outbox.take()
         batch = journal.stage()
         if batch is None:
             self._sending.send(outbox)
@@ -318,14 +318,14 @@ class Driver:
     def _tell(self) -> None:
         """Notify of heartbeats received and of a changed role."""
         self._between_turns.tell_heard()
-        consensus = self._core.consensus
-        before, self._leadership = self._leadership, (consensus.role, consensus.term)
+        state = self._core.consensus.state
+        before, self._leadership = self._leadership, (state.role, state.term)
         if before == self._leadership:
             return
         if before[0] is Role.LEADER:
             self._proposals.lose_leadership(self._core.not_leader().leader)
-        if before[0] is not consensus.role:
-            self._on_role(consensus.role)
+        if before[0] is not state.role:
+            self._on_role(state.role)
 
     async def _install(self) -> None:
         """Swap in the state that has arrived, and start consensus anew from its index."""
@@ -345,7 +345,7 @@ class Driver:
         self._transport.restart(self._identity())
         self._set_peers()
         for peer in linked:
-            core.consensus.link(peer, True)
+            core.consensus.log_replication.link(peer, True)
 
     # Inside
 
@@ -402,7 +402,7 @@ class Driver:
         return self._journal.membership_changes, len(self._membership.hearsay)
 
     def _link(self, peer: str, up: bool) -> None:
-        self._core.consensus.link(peer, up)
+        self._core.consensus.log_replication.link(peer, up)
         self._core.wake.set()
 
     def _set_peers(self) -> None:

@@ -29,13 +29,13 @@ class BetweenTurns:
                 continue
             consensus = self._core.consensus
             consensus.receive(peer, message)
-            self._sending.send(consensus.take_outbox())
+            self._sending.send(consensus.outbox.take())
             self.tell_heard()
         return rest
 
     def tell_heard(self) -> None:
         """The dispatcher's state goes to who wants to know it."""
-        for leader, state in self._core.consensus.take_heard():
+        for leader, state in self._core.consensus.heartbeats.take_heard():
             self._on_heartbeat(leader, state)
 
     def _may_take(self, peer: str, message: PeerMessage) -> bool:
@@ -43,14 +43,14 @@ class BetweenTurns:
 
         So it must belong to the term that is led, and that term must be durable here.
         """
-        core, consensus = self._core, self._core.consensus
-        if core.stopping or consensus.term != core.journal.durable_term:
+        core, state = self._core, self._core.consensus.state
+        if core.stopping or state.term != core.journal.durable_term:
             return False
         kind = message.WhichOneof("body")
         if kind == "heartbeat":
-            follows = consensus.role is Role.FOLLOWER and consensus.leader == peer
-            return follows and message.heartbeat.term == consensus.term
+            follows = state.role is Role.FOLLOWER and state.leader == peer
+            return follows and message.heartbeat.term == state.term
         if kind == "heartbeat_reply":
-            waited_for = consensus.transfer.running or core.awaited
-            return consensus.leads(message.heartbeat_reply.term) and not waited_for
+            waited_for = core.consensus.transfer.running or core.awaited
+            return state.leads(message.heartbeat_reply.term) and not waited_for
         return False

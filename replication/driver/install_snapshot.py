@@ -73,8 +73,8 @@ class Installing:
 
     def _is_ahead(self, position: LogPosition) -> bool:
         """Return whether to install: nothing committed here is taken back, and the term must be plausible."""
-        consensus = self._core.consensus
-        return position.index > consensus.commit_index and is_plausible(position.term, consensus.term)
+        state = self._core.consensus.state
+        return position.index > state.commit_index and is_plausible(position.term, state.term)
 
     def cancel(self) -> None:
         if self._fetching is not None:

@@ -9,21 +9,21 @@ from tarry.replication.status import Role, Transferred
 
 async def transfer(core: Core, target: str | None, deadline_ms: int) -> Transferred:
     """`target` None: the member that has applied most. Raises TransferRefused."""
-    term, deadline = core.consensus.term, core.now() + deadline_ms / 1000
+    term, deadline = core.consensus.state.term, core.now() + deadline_ms / 1000
     chosen = _choose(core, target)
     await _until_applied(core, chosen, term, deadline)
     begun = core.now()
-    core.consensus.begin_transfer(chosen, deadline)
+    core.consensus.transfer.begin(chosen, deadline, core.now())
     core.wake.set()
     while core.leads(term):
         if not core.consensus.transfer.running:
             raise TransferRefused(TransferRefusal.TIMED_OUT, f"{chosen} did not take over")
         await core.next_turn()
-    while core.consensus.leader is None or core.consensus.term == term:
+    while (state := core.consensus.state).leader is None or state.term == term:
         if core.now() >= deadline or core.stopping:
             raise TransferRefused(TransferRefusal.TIMED_OUT, "given up, and nobody leads yet")
         await core.next_turn()
-    return Transferred(core.consensus.leader, core.consensus.term, round((core.now() - begun) * 1000))
+    return Transferred(state.leader, state.term, round((core.now() - begun) * 1000))
 
 
 async def _until_applied(core: Core, target: str, term: int, deadline: float) -> None:
@@ -31,23 +31,21 @@ async def _until_applied(core: Core, target: str, term: int, deadline: float) ->
     lag_max = core.settings.transfer_lag_max
     while (behind := core.applied - core.consensus.progress[target].applied_index) > lag_max:
         if not core.leads(term):
-            raise TransferRefused(TransferRefusal.NOT_LEADER, f"{core.consensus.leader} leads")
+            raise TransferRefused(TransferRefusal.NOT_LEADER, f"{core.consensus.state.leader} leads")
         if core.now() >= deadline:
             raise TransferRefused(TransferRefusal.TIMED_OUT, f"{target} has {behind} entries still to apply")
         await core.next_turn()
 
 
 def _choose(core: Core, target: str | None) -> str:
-    consensus = core.consensus
-    if consensus.role is not Role.LEADER:
-        raise TransferRefused(TransferRefusal.NOT_LEADER, f"{consensus.leader} leads")
+    consensus, state = core.consensus, core.consensus.state
+    if state.role is not Role.LEADER:
+        raise TransferRefused(TransferRefusal.NOT_LEADER, f"{state.leader} leads")
     if consensus.transfer.running:
         raise TransferRefused(TransferRefusal.BUSY, f"already going to {consensus.transfer.target}")
-    linked = [peer for peer in sorted(consensus.voters) if consensus.progress[peer].linked]
+    linked = [peer for peer in sorted(state.voters) if consensus.progress[peer].linked]
     if target is None and linked:
-        return max(
-            linked, key=lambda peer: (consensus.progress[peer].applied_index, consensus.match_index(peer))
-        )
+        return max(linked, key=lambda peer: (consensus.progress[peer].applied_index, state.match_index(peer)))
     if target is None or target not in linked:
         raise TransferRefused(TransferRefusal.NO_TARGET, f"{target or 'no member'} is not connected")
     return target

@@ -63,7 +63,7 @@ class Joining:
 
         From then on its vote is harmless: whoever lacks the removal needs, for a majority, one that has it.
         """
-        core, term = self._core, self._core.consensus.term
+        core, term = self._core, self._core.consensus.state.term
         await core.read_barrier()  # a leader of before may not know that it was added again since
         if node in core.membership.current():
             await self.remove(node, returns=True)
@@ -73,27 +73,27 @@ class Joining:
             await core.next_turn()
 
     def _begin(self) -> None:
-        if self._core.consensus.role is not Role.LEADER:
+        if self._core.consensus.state.role is not Role.LEADER:
             raise self._core.not_leader()
         if self._running:
             raise MembershipRefused("another change is running")
         self._running = True
 
     async def _teach(self, node: str, deadline: float) -> None:
-        core, term = self._core, self._core.consensus.term
+        core, term = self._core, self._core.consensus.state.term
         core.consensus.add_learner(node)
         core.wake.set()
         lag = core.journal.last_index
-        while lag > core.settings.learner_lag_max or core.consensus.match_index(node) == 0:
+        while lag > core.settings.learner_lag_max or core.consensus.state.match_index(node) == 0:
             if core.now() >= deadline:
                 raise MembershipRefused(f"{node} has not caught up: it lacks {lag} entries")
             await core.next_turn()
             if not core.leads(term):
                 raise core.not_leader()
-            lag = core.journal.last_index - core.consensus.match_index(node)
+            lag = core.journal.last_index - core.consensus.state.match_index(node)
 
     async def _change(self, change: MembershipChange) -> None:
-        core, term = self._core, self._core.consensus.term
+        core, term = self._core, self._core.consensus.state.term
         if not core.leads(term):
             raise core.not_leader()
         index = core.consensus.change_membership(change)

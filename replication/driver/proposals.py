@@ -80,7 +80,7 @@ class Proposals:
         """Gives the engine as many entries as one turn and what is under way have room for, if this replica
         may propose. Returns whether only the turn had none: then the next one goes on."""
         proposed_bytes = 0
-        while self._waiting and self._may_be_under_way() and consensus.may_propose(now):
+        while self._waiting and self._may_be_under_way() and consensus.heartbeats.may_propose(now):
             if proposed_bytes and proposed_bytes + len(self._waiting[0][0]) > self._settings.turn_bytes_max:
                 return True
             commands, answers = self.take()
@@ -89,7 +89,7 @@ class Proposals:
             index = consensus.append(entry_payload(commands))
             if index is None:
                 raise ConsensusViolated("the engine refused a proposal while it leads")
-            self.proposed(index, consensus.term, answers, len(commands))
+            self.proposed(index, consensus.state.term, answers, len(commands))
             proposed_bytes += len(commands)
         return False
 

@@ -66,7 +66,7 @@ def _listed(manifest: Manifest) -> FetchSnapshotResponse:
 def _position(core: Core, manifest: Manifest) -> LogPosition:
     journal, index = core.journal, manifest.index
     term = journal.term_at(index)
-    if term is None or index > core.consensus.commit_index:
+    if term is None or index > core.consensus.state.commit_index:
         raise SnapshotFailed(f"entry {index} is not in the journal")
     position = LogPosition(index=index, term=term, chain=journal.chain_at(index))
     position.members.CopyFrom(core.membership.at(index))

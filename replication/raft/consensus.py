@@ -1,8 +1,8 @@
 """One replica's consensus: the engine with every guard around it. Pure: messages and time in, values out.
 
-        receive ──► elections ─┐            ┌─► take_outbox
-        tick    ──► appending ─┼─► engine ──┤
-                    leading   ─┘            └─► take_heard, commit_index, role …
+        receive ──► elections       ─┐            ┌─► outbox
+        tick    ──► log replication ─┼─► engine ──┤
+                    heartbeats      ─┘            └─► state: role, term, commit index …
 
 The caller writes the journal between a call and the sending of what it put in the outbox.
 """
@@ -18,11 +18,11 @@ from tarry.replication.clock import Clock
 from tarry.replication.journal.journal import Journal
 from tarry.replication.journal.records import membership_payload
 from tarry.replication.raft.elections import ConsensusViolated, Elections
-from tarry.replication.raft.engine import Engine
+from tarry.replication.raft.engine import Engine, EngineState
 from tarry.replication.raft.guard import terms
 from tarry.replication.raft.guard.transfer import Phase, Transfer
-from tarry.replication.raft.heartbeats import Leading
-from tarry.replication.raft.log_replication import Appending
+from tarry.replication.raft.heartbeats import Heartbeats
+from tarry.replication.raft.log_replication import LogReplication
 from tarry.replication.raft.membership import Membership
 from tarry.replication.raft.outbox import Outbox
 from tarry.replication.raft.progress import Peers
@@ -50,7 +50,7 @@ class Consensus:
         self.node = node
         self._clock = clock
         self._settings = settings
-        self._outbox = Outbox()
+        self.outbox = Outbox()
         self.progress = Peers(settings)
         self.transfer = Transfer()
         self._engine = Engine(
@@ -63,32 +63,33 @@ class Consensus:
             applied_index=applied_index,
             on_send=self._on_engine_send,
         )
+        self.state: EngineState = self._engine
         self.elections = Elections(
             node=node,
             engine=self._engine,
             journal=journal,
             membership=membership,
-            outbox=self._outbox,
+            outbox=self.outbox,
             transfer=self.transfer,
             clock=clock,
             rng=rng,
             settings=settings,
             known=known,
         )
-        self._appending = Appending(
+        self.log_replication = LogReplication(
             engine=self._engine,
             journal=journal,
             peers=self.progress,
-            outbox=self._outbox,
+            outbox=self.outbox,
             elections=self.elections,
             clock=clock,
             settings=settings,
         )
-        self._leading = Leading(
+        self.heartbeats = Heartbeats(
             engine=self._engine,
             journal=journal,
             peers=self.progress,
-            outbox=self._outbox,
+            outbox=self.outbox,
             elections=self.elections,
             transfer=self.transfer,
             clock=clock,
@@ -99,116 +100,34 @@ class Consensus:
         )
         self._seen = (self._engine.role, self._engine.term)
         self._handlers: dict[str, Callable[[str, Any], None]] = {
-            "append": self._appending.on_append,
-            "appended": self._appending.on_appended,
-            "need_snapshot": self._appending.on_need_snapshot,
+            "append": self.log_replication.on_append,
+            "appended": self.log_replication.on_appended,
+            "need_snapshot": self.log_replication.on_need_snapshot,
             "vote_request": self.elections.on_vote_request,
             "vote": self.elections.on_vote,
             "pre_vote_request": self.elections.on_pre_vote_request,
             "pre_vote": self.elections.on_pre_vote,
             "term_notice": self.elections.on_term_notice,
             "timeout_now": self.elections.on_timeout_now,
-            "heartbeat": self._leading.on_heartbeat,
-            "heartbeat_reply": self._leading.on_heartbeat_reply,
+            "heartbeat": self.heartbeats.on_heartbeat,
+            "heartbeat_reply": self.heartbeats.on_heartbeat_reply,
         }
-
-    # State
-
-    @property
-    def role(self) -> Role:
-        return self._engine.role
-
-    @property
-    def term(self) -> int:
-        return self._engine.term
-
-    @property
-    def leader(self) -> str | None:
-        return self._engine.leader
-
-    @property
-    def commit_index(self) -> int:
-        return self._engine.commit_index
-
-    @property
-    def no_op_index(self) -> int:
-        """Index of this leadership's first entry: once it is committed, so are all entries before it."""
-        return self._engine.no_op_index
-
-    @property
-    def voters(self) -> frozenset[str]:
-        """The other members that vote."""
-        return self._engine.voters
-
-    @property
-    def peers(self) -> frozenset[str]:
-        """The other members and the learners."""
-        return self._engine.voters | self._engine.learners
-
-    def leads(self, term: int) -> bool:
-        """Return whether it was elected in that term; `may_serve` says whether it may serve."""
-        return self.role is Role.LEADER and self.term == term
 
     def clock_offsets_ms(self) -> list[tuple[float, float]]:
         """Return each other member's wall clock minus this node's, with its error, as far as measured."""
-        offsets = (self.progress[peer].clock.offset_ms(self._clock) for peer in sorted(self.voters))
+        offsets = (self.progress[peer].clock.offset_ms(self._clock) for peer in sorted(self._engine.voters))
         return [offset for offset in offsets if offset is not None]
-
-    def match_index(self, peer: str) -> int:
-        return self._engine.match_index(peer)
-
-    def may_serve(self, now: float) -> bool:
-        return self._leading.may_serve(now)
-
-    def may_propose(self, now: float) -> bool:
-        """Return whether to take proposals: a leader without a lease may have been replaced."""
-        return self._leading.may_propose(now)
-
-    def knows_commits_by_lease(self, now: float) -> bool:
-        return self._leading.knows_commits_by_lease(now)
-
-    def confirmed_since(self, since: float) -> bool:
-        """Return whether a majority has answered a heartbeat sent at `since` or later, and earlier terms'
-        commits are known."""
-        return self._leading.confirmed_since(since)
-
-    @property
-    def confirmed_s(self) -> float:
-        """Send time of the latest heartbeats that a majority has answered, infinite where it is alone."""
-        return self._leading.confirmed_s
-
-    @property
-    def elected_by(self) -> list[bytes]:
-        """Dispatch states known to those who elected this replica, itself among them."""
-        return self.elections.elected_by
-
-    def beat(self) -> None:
-        """Send heartbeats with the next tick, due or not."""
-        self._leading.heartbeat_at = 0.0
 
     def stir(self) -> bool:
         """Return to the usual heartbeat interval; say whether the next tick must come sooner for that."""
-        return self.role is Role.LEADER and self._leading.stir(self._clock.monotonic_s())
+        return self._engine.role is Role.LEADER and self.heartbeats.stir(self._clock.monotonic_s())
 
     def next_deadline(self) -> float:
         """Return the latest time of the next tick, monotonic, in seconds."""
-        if self.role is not Role.LEADER:
+        if self._engine.role is not Role.LEADER:
             return self._engine.election_deadline
-        due = min(self._leading.heartbeat_at, self._engine.append_deadline)
+        due = min(self.heartbeats.heartbeat_at, self._engine.append_deadline)
         return min(due, self.transfer.resend_at) if self.transfer.phase is Phase.HANDING_OVER else due
-
-    def take_outbox(self) -> list[tuple[str, PeerMessage]]:
-        return self._outbox.take()
-
-    def take_heard(self) -> list[tuple[str, bytes]]:
-        """Return (leader, dispatch state) of the heartbeats received since the last call."""
-        return self._leading.take_heard()
-
-    def take_snapshot_source(self) -> str | None:
-        """Return the leader that said, since the last call, that this replica needs a snapshot."""
-        return self._appending.take_snapshot_source()
-
-    # What happens
 
     def append(self, payload: bytes) -> int | None:
         """Return the index of the new entry; None: refused."""
@@ -225,44 +144,37 @@ class Consensus:
     def drop_learner(self, node: str) -> None:
         self._engine.drop_learner(node)
 
-    def begin_transfer(self, target: str, deadline: float) -> None:
-        self.transfer.begin(target, deadline, self._clock.monotonic_s())
-
     def applied(self, index: int) -> None:
-        self._leading.applied = index
+        self.heartbeats.applied = index
         self._engine.applied(index)
-
-    def link(self, peer: str, up: bool) -> None:
-        """Note that the connection to a peer has opened or broken."""
-        self._appending.link(peer, up)
 
     def tick(self) -> None:
         now = self._clock.monotonic_s()
-        if self.role is not Role.LEADER:
+        if self._engine.role is not Role.LEADER:
             self.elections.consider(now)
-        self._appending.open_flows(now)
-        commit_before = self.commit_index
-        beats = self.role is Role.LEADER and now >= self._leading.heartbeat_at
-        if beats and self._engine.append_deadline < now + self._leading.interval_s / 2:
+        self.log_replication.open_flows(now)
+        commit_before = self._engine.commit_index
+        beats = self._engine.role is Role.LEADER and now >= self.heartbeats.heartbeat_at
+        if beats and self._engine.append_deadline < now + self.heartbeats.interval_s / 2:
             self._engine.kick()  # one frame and one turn for both
         self._engine.tick()
-        if self.role is Role.LEADER:
-            if not self._appending.are_level():
-                self._leading.stir(now)
-            elif self._appending.settled():
-                self._engine.rest_until(self._appending.sent_at + self._settings.append_idle_ms / 1000)
+        if self._engine.role is Role.LEADER:
+            if not self.log_replication.are_level():
+                self.heartbeats.stir(now)
+            elif self.log_replication.settled():
+                self._engine.rest_until(self.log_replication.sent_at + self._settings.append_idle_ms / 1000)
         self._observe()
-        if self.role is Role.LEADER:
-            if self.commit_index > commit_before:
+        if self._engine.role is Role.LEADER:
+            if self._engine.commit_index > commit_before:
                 self._engine.kick_by(now + self._settings.commit_notice_ms / 1000)
-            self._leading.advance_transfer(now)
-            if now >= self._leading.heartbeat_at:
-                self._leading.send_heartbeats(now)
+            self.heartbeats.advance_transfer(now)
+            if now >= self.heartbeats.heartbeat_at:
+                self.heartbeats.send_heartbeats(now)
 
     def receive(self, peer: str, message: PeerMessage) -> bool:
         """Handle a message; False: dropped, its term is one that no election leads to."""
         kind = message.WhichOneof("body")
-        if not terms.is_plausible(terms.highest(message), self.term):
+        if not terms.is_plausible(terms.highest(message), self._engine.term):
             return False
         if kind is not None and peer != self.node:
             self._handlers[kind](peer, getattr(message, kind))
@@ -280,13 +192,13 @@ class Consensus:
         for learner in self._engine.learners:
             self._engine.drop_learner(learner)
         self.elections.observe()
-        self._appending.observe()
-        self._leading.observe()
+        self.log_replication.observe()
+        self.heartbeats.observe()
 
     def _on_engine_send(self, peer: str, message: dict[str, Any]) -> None:
         kind = message["type"]
         if kind == "append_entries":
-            self._appending.send(peer, message)
+            self.log_replication.send(peer, message)
         elif kind == "request_vote":
             self.elections.send_vote_request(peer, message)
         elif kind == "response_vote":

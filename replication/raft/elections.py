@@ -182,7 +182,7 @@ class Elections:
 
     def is_of_this_leadership(self, term: int) -> bool:
         """Return whether an answer is to this leadership; one to an earlier leadership proves nothing."""
-        return term == self._engine.term and self._engine.role is Role.LEADER
+        return self._engine.leads(term)
 
     def notice(self, peer: str, members: Mapping[str, str] = MappingProxyType({})) -> None:
         """Tell a peer the current term; `members`: those that the peer may not know yet."""
@@ -201,7 +201,7 @@ class Elections:
 
     def demand_one_leader(self, peer: str, term: int) -> None:
         """Raise ConsensusViolated if this replica leads the term that a peer claims to lead."""
-        if term == self._engine.term and self._engine.role is Role.LEADER:
+        if self._engine.leads(term):
             raise ConsensusViolated(f"{peer} and {self._node} both lead term {term}")
 
     def observe(self) -> None:

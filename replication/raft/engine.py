@@ -15,46 +15,12 @@ from tarry.replication.status import Role
 ROLES = (Role.FOLLOWER, Role.CANDIDATE, Role.LEADER)  # by the engine's numbers
 
 
-class Engine:
-    """pysyncobj for one replica. It acts only inside calls, at the time that the clock then shows."""
+class EngineState:
+    """Read-only view of one replica's engine."""
 
-    def __init__(
-        self,
-        *,
-        node: str,
-        members: Mapping[str, str],
-        journal: Journal,
-        clock: Clock,
-        rng: random.Random,
-        settings: ReplicationSettings,
-        applied_index: int,
-        on_send: Callable[[str, dict[str, Any]], None],
-    ) -> None:
-        """`members`: addresses by node as of the journal's first entry; later changes are in the journal."""
-        self._clock = clock
-        self._settings = settings
-        self._journal = journal
-        self.patience_s = settings.patience_ms / 1000
-        """How much longer than usual the leader may be silent."""
-        low, high = settings.election_min_ms / 1000, settings.election_max_ms / 1000
-        set_time(clock)
-        self._raft = GuardedSyncObj(
-            node,
-            [name for name in sorted(members) if name != node],
-            configuration(settings, journal),
-            Seam(on_send),
-            lambda: low + (high - low) * rng.random() + self.patience_s,
-            clock.monotonic_s(),
-            settings.append_bytes,
-        )
+    def __init__(self, raft: GuardedSyncObj) -> None:
+        self._raft = raft
         self._nodes: dict[str, Member] = {}
-        for index, payload in journal.membership_changes:  # effective once in the log, not once applied
-            self._raft.change_cluster(payload)
-            self._raft.change_index = index
-        self.advance_commit(applied_index)
-        self.applied(applied_index)
-
-    # State
 
     @property
     def role(self) -> Role:
@@ -75,12 +41,12 @@ class Engine:
 
     @property
     def no_op_index(self) -> int:
-        """Index of this leadership's first entry; until committed, earlier leaders' commits are not known."""
+        """Index of this leadership's first entry: once it is committed, so are all entries before it."""
         return int(self._raft._SyncObj__noopIDx or 0)
 
     @property
     def voters(self) -> frozenset[str]:
-        """The other members."""
+        """The other members that vote."""
         return frozenset(node.id for node in self._raft._SyncObj__otherNodes)
 
     @property
@@ -88,8 +54,21 @@ class Engine:
         return frozenset(node.id for node in self._raft._SyncObj__readonlyNodes)
 
     @property
+    def peers(self) -> frozenset[str]:
+        """The other members and the learners."""
+        return self.voters | self.learners
+
+    @property
     def election_deadline(self) -> float:
         return float(self._raft._SyncObj__raftElectionDeadline)
+
+    @property
+    def append_deadline(self) -> float:
+        return float(self._raft._SyncObj__newAppendEntriesTime)
+
+    def leads(self, term: int) -> bool:
+        """Return whether it was elected in that term; `Heartbeats.may_serve` says whether it may serve."""
+        return self.role is Role.LEADER and self.term == term
 
     def match_index(self, peer: str) -> int:
         return int(self._raft._SyncObj__raftMatchIndex.get(self._node(peer), 0))
@@ -97,7 +76,50 @@ class Engine:
     def next_index(self, peer: str) -> int:
         return int(self._raft._SyncObj__raftNextIndex.get(self._node(peer), 0))
 
-    # What happens
+    def _node(self, peer: str) -> Member:
+        node = self._nodes.get(peer)
+        if node is None:
+            node = self._nodes[peer] = Member(peer)
+        return node
+
+
+class Engine(EngineState):
+    """pysyncobj for one replica. It acts only inside calls, at the time that the clock then shows."""
+
+    def __init__(
+        self,
+        *,
+        node: str,
+        members: Mapping[str, str],
+        journal: Journal,
+        clock: Clock,
+        rng: random.Random,
+        settings: ReplicationSettings,
+        applied_index: int,
+        on_send: Callable[[str, dict[str, Any]], None],
+    ) -> None:
+        """`members`: addresses by node as of the journal's first entry; later changes are in the journal."""
+        self._clock = clock
+        self._journal = journal
+        self.patience_s = settings.patience_ms / 1000
+        """How much longer than usual the leader may be silent."""
+        low, high = settings.election_min_ms / 1000, settings.election_max_ms / 1000
+        set_time(clock)
+        raft = GuardedSyncObj(
+            node,
+            [name for name in sorted(members) if name != node],
+            configuration(settings, journal),
+            Seam(on_send),
+            lambda: low + (high - low) * rng.random() + self.patience_s,
+            clock.monotonic_s(),
+            settings.append_bytes,
+        )
+        super().__init__(raft)
+        for index, payload in journal.membership_changes:  # effective once in the log, not once applied
+            self._raft.change_cluster(payload)
+            self._raft.change_index = index
+        self.advance_commit(applied_index)
+        self.applied(applied_index)
 
     def deliver(self, peer: str, message: dict[str, Any]) -> None:
         """Pass on a message that the guards accepted, in the engine's own form."""
@@ -146,10 +168,6 @@ class Engine:
     def rest_until(self, deadline: float) -> None:
         """Send no empty appends until the deadline: heartbeats show that the leader lives."""
         self._raft._SyncObj__newAppendEntriesTime = max(self._raft._SyncObj__newAppendEntriesTime, deadline)
-
-    @property
-    def append_deadline(self) -> float:
-        return float(self._raft._SyncObj__newAppendEntriesTime)
 
     def postpone_election(self) -> None:
         raft = self._enter()
@@ -210,9 +228,3 @@ class Engine:
         set_time(self._clock)
         self._raft.now = self._clock.monotonic_s()
         return self._raft
-
-    def _node(self, peer: str) -> Member:
-        node = self._nodes.get(peer)
-        if node is None:
-            node = self._nodes[peer] = Member(peer)
-        return node

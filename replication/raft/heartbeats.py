@@ -17,7 +17,7 @@ from tarry.replication.settings import ReplicationSettings
 from tarry.replication.status import Role
 
 
-class Leading:
+class Heartbeats:
     def __init__(
         self,
         *,
@@ -79,6 +79,10 @@ class Leading:
         """Send time of the latest heartbeats that a majority has answered, infinite where it is alone."""
         return self._lease.confirmed(self._engine.voters)
 
+    def beat(self) -> None:
+        """Send heartbeats with the next tick, due or not."""
+        self.heartbeat_at = 0.0
+
     def stir(self, now: float) -> bool:
         """Return to the usual heartbeat interval; say whether the next comes sooner for that."""
         self._stirred_at = now
@@ -101,7 +105,7 @@ class Leading:
             state=state,
             patience_ms=patience_ms,
         )
-        for peer in sorted(self._engine.voters | self._engine.learners):
+        for peer in sorted(self._engine.peers):
             self._outbox.say(peer, heartbeat=beat)
 
     def on_heartbeat(self, peer: str, beat: Heartbeat) -> None:
@@ -177,4 +181,4 @@ class Leading:
         self._lease.begin(self._clock.monotonic_s())
         self.transfer.lead()
         self.stir(self._clock.monotonic_s())
-        self.heartbeat_at = 0.0
+        self.beat()

@@ -15,7 +15,7 @@ from tarry.replication.raft.progress import Peers
 from tarry.replication.settings import ReplicationSettings
 
 
-class Appending:
+class LogReplication:
     def __init__(
         self,
         *,
@@ -79,10 +79,7 @@ class Appending:
     def on_appended(self, peer: str, answer: Appended) -> None:
         if self._elections.is_ahead(answer.term) or not self._elections.is_of_this_leadership(answer.term):
             return
-        if (
-            peer not in self._engine.voters | self._engine.learners
-            or answer.next_index > self._journal.last_index + 1
-        ):
+        if peer not in self._engine.peers or answer.next_index > self._journal.last_index + 1:
             return
         flow, now = self._peers[peer].flow, self._clock.monotonic_s()
         flow.answered(answer.sequence, now)

@@ -202,14 +202,14 @@ VOTES = (
     Mutant(
         "two_leaders_of_a_term_are_borne",
         "what Raft rules out is passed over in silence",
-        "        if term == self._engine.term and self._engine.role is Role.LEADER:\n            raise ConsensusViolated",
+        "        if self._engine.leads(term):\n            raise ConsensusViolated",
         "        if False:\n            raise ConsensusViolated",
         ("tests/replication/raft/test_consensus.py::test_two_leaders_of_one_term_stop_the_process",),
     ),
     Mutant(
         "answers_to_an_earlier_leadership_count",
         "entries count as replicated that are not",
-        "return term == self._engine.term and self._engine.role is Role.LEADER",
+        "return self._engine.leads(term)",
         "return self._engine.role is Role.LEADER",
         (
             "tests/replication/raft/test_consensus.py::test_an_answer_to_an_earlier_leadership_counts_for_nothing",
@@ -272,7 +272,7 @@ APPENDS = (
     Mutant(
         "an_answer_beyond_the_log_counts",
         "a peer's match index lies beyond the log",
-        "            or answer.next_index > self._journal.last_index + 1\n",
+        " or answer.next_index > self._journal.last_index + 1",
         "",
         (
             "tests/replication/raft/test_consensus.py::test_an_answer_from_a_stranger_or_beyond_the_log_counts_for_nothing",
@@ -281,7 +281,7 @@ APPENDS = (
     Mutant(
         "answers_of_strangers_count",
         "a node that is no member counts towards a commit",
-        "peer not in self._engine.voters | self._engine.learners",
+        "peer not in self._engine.peers",
         "False",
         (
             "tests/replication/raft/test_consensus.py::test_an_answer_from_a_stranger_or_beyond_the_log_counts_for_nothing",
@@ -408,7 +408,7 @@ LEASES = (
     Mutant(
         "a_read_does_not_wait_for_applying",
         "a read misses what is committed and not applied",
-        "if led and self.applied >= max(floor, consensus.no_op_index):",
+        "if led and self.applied >= max(floor, state.no_op_index):",
         "if led:",
         ("tests/replication/driver/test_apply.py::test_a_read_waits_until_all_that_is_committed_is_applied",),
     ),
@@ -536,8 +536,8 @@ SENDING = (
     Mutant(
         "applied_before_the_own_disk_has_it",
         "a cluster of one node answers what a power loss takes back",
-        "return min(self._core.consensus.commit_index, self._core.journal.durable_index)",
-        "return self._core.consensus.commit_index",
+        "return min(self._core.consensus.state.commit_index, self._core.journal.durable_index)",
+        "return self._core.consensus.state.commit_index",
         (
             "tests/simulation/test_small_clusters.py::test_a_cluster_of_one_acknowledges_nothing_that_its_disk_has_not",
         ),

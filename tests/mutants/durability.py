@@ -153,8 +153,8 @@ MUTANTS = (
     Mutant(
         "a_late_state_replaces_a_newer_one",
         "acknowledged entries are taken back",
-        "return position.index > consensus.commit_index and is_plausible(position.term, consensus.term)",
-        "return is_plausible(position.term, consensus.term)",
+        "return position.index > state.commit_index and is_plausible(position.term, state.term)",
+        "return is_plausible(position.term, state.term)",
         (
             "tests/replication/driver/test_install_snapshot.py::test_a_state_is_taken_only_if_it_is_ahead_and_of_a_term_that_elections_lead_to",
         ),
@@ -195,7 +195,7 @@ MUTANTS = (
     Mutant(
         "a_state_of_an_uncommitted_entry_is_given_away",
         "a follower has what is committed nowhere",
-        "if term is None or index > core.consensus.commit_index:",
+        "if term is None or index > core.consensus.state.commit_index:",
         "if term is None:",
         ("tests/replication/snapshot/test_transfer.py",),
         argued="a state is of applied entries, and what is applied is committed: the check is a second line",

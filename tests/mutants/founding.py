@@ -224,7 +224,7 @@ MUTANTS = (
     Mutant(
         "a_newcomer_counts_before_it_has_learnt",
         "a majority waits for an empty disk",
-        "while lag > core.settings.learner_lag_max or core.consensus.match_index(node) == 0:",
+        "while lag > core.settings.learner_lag_max or core.consensus.state.match_index(node) == 0:",
         "while False:",
         (
             "tests/simulation/test_state_and_members.py::test_every_member_is_replaced_one_by_one_and_nothing_is_lost",

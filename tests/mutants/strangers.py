@@ -51,7 +51,7 @@ PEERS = (
     Mutant(
         "an_absurd_term_is_believed",
         "one message takes the cluster to a term that none follows",
-        "if not terms.is_plausible(terms.highest(message), self.term):",
+        "if not terms.is_plausible(terms.highest(message), self._engine.term):",
         "if False:",
         (
             "tests/replication/raft/test_consensus.py::test_a_message_of_a_term_that_no_election_leads_to_counts_for_nothing",
@@ -78,8 +78,8 @@ PEERS = (
     Mutant(
         "a_state_of_an_absurd_term_is_taken",
         "an absurd term comes with a state",
-        "return position.index > consensus.commit_index and is_plausible(position.term, consensus.term)",
-        "return position.index > consensus.commit_index",
+        "return position.index > state.commit_index and is_plausible(position.term, state.term)",
+        "return position.index > state.commit_index",
         (
             "tests/replication/driver/test_install_snapshot.py::test_a_state_is_taken_only_if_it_is_ahead_and_of_a_term_that_elections_lead_to",
         ),

@@ -62,10 +62,10 @@ class Lone:
             told_all=lambda: self.told_all,
         )
         for peer in self.peers:
-            self.consensus.link(peer, True)
+            self.consensus.log_replication.link(peer, True)
 
     def role(self) -> Role:
-        return self.consensus.role
+        return self.consensus.state.role
 
     def receive(self, peer: str, **body: object) -> list[tuple[str, PeerMessage]]:
         """What it says to that."""
@@ -79,7 +79,7 @@ class Lone:
 
     def settle(self) -> list[tuple[str, PeerMessage]]:
         """Writes the journal and lets the outbox go."""
-        outbox = self.consensus.take_outbox()
+        outbox = self.consensus.outbox.take()
         batch = self.journal.stage()
         if batch is not None:
             self.journal.write(batch)
@@ -96,8 +96,8 @@ class Lone:
         for peer in self.peers:
             self.receive(peer, pre_vote=PreVote(round=round_))
         for peer in self.peers:
-            self.receive(peer, vote=Vote(term=self.consensus.term))
-        assert self.consensus.role is Role.LEADER
+            self.receive(peer, vote=Vote(term=self.consensus.state.term))
+        assert self.consensus.state.role is Role.LEADER
         self.tick()
 
     def follow(self, leader: str = "n2", term: int = 1, entries: int = 1) -> None:
@@ -106,7 +106,7 @@ class Lone:
         self.receive(
             leader, append=Append(term=term, prev_index=1, prev_term=0, entries=payloads, sequence=1)
         )
-        assert self.consensus.leader == leader
+        assert self.consensus.state.leader == leader
 
 
 def kinds(said: list[tuple[str, PeerMessage]]) -> list[tuple[str, str | None]]:
@@ -121,10 +121,11 @@ def commit_all(lone: Lone) -> None:
     last = lone.journal.last_index
     for peer in lone.peers:
         lone.receive(
-            peer, appended=Appended(term=lone.consensus.term, sequence=1, next_index=last + 1, success=True)
+            peer,
+            appended=Appended(term=lone.consensus.state.term, sequence=1, next_index=last + 1, success=True),
         )
     lone.tick()
-    assert lone.consensus.commit_index == last
+    assert lone.consensus.state.commit_index == last
     lone.consensus.applied(last)
 
 
@@ -132,7 +133,7 @@ def answer_heartbeats(lone: Lone, *peers: str) -> None:
     beats = [(peer, message.heartbeat) for peer, message in lone.said if message.HasField("heartbeat")]
     for peer in peers:
         beat = max((beat for to, beat in beats if to == peer), key=lambda beat: beat.sent)
-        term = lone.consensus.term
+        term = lone.consensus.state.term
         reply = HeartbeatReply(term=term, sent=beat.sent, wall_ms=0, patience_ms=beat.patience_ms)
         lone.receive(peer, heartbeat_reply=reply)
 

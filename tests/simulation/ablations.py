@@ -24,7 +24,7 @@ from tarry.replication.raft.engine import Engine
 from tarry.replication.raft.guard import appends, flow_control, lease, transfer, votes
 from tarry.replication.raft.guard.appends import Log, Plan
 from tarry.replication.raft.guarded_syncobj import GuardedSyncObj
-from tarry.replication.raft.heartbeats import Leading
+from tarry.replication.raft.heartbeats import Heartbeats
 from tarry.replication.raft.membership import Membership, Origin
 from tarry.replication.snapshot import state_files
 from tarry.replication.snapshot.state_damage import StateDamage
@@ -62,7 +62,7 @@ appends_plan = appends.plan
 
 
 def _apply_all(self: apply.Applying) -> None:
-    while self._core.applied < min(self._core.consensus.commit_index, self._core.journal.durable_index):
+    while self._core.applied < min(self._core.consensus.state.commit_index, self._core.journal.durable_index):
         apply_for_a_while(self)
 
 
@@ -92,7 +92,7 @@ def _hear_impatiently(self: votes.Contact, leader: str, term: int, now: float, _
 contact_hear = votes.Contact.hear
 
 
-def _hand_over_at_once(self: transfer.Transfer, target: str, deadline: float) -> None:
+def _hand_over_at_once(self: transfer.Transfer, target: str, deadline: float, now: float) -> None:
     self.number += 1
     self.phase, self.target, self.deadline = transfer.Phase.HANDING_OVER, target, deadline
 
@@ -125,16 +125,16 @@ ABLATIONS: dict[str, tuple[Replaced, ...]] = {
         (Engine, "patience_s", property(lambda self: 0.0, lambda self, value: None)),
     ),
     "quiet start": ((elections, "Contact", _heard_nobody),),
-    "higher term": ((Elections, "notice", lambda self, peer: None),),
+    "higher term": ((Elections, "notice", lambda self, peer, members=None: None),),
     "lease": ((lease.Lease, "valid", lambda self, now, voters: True),),
     "echoed send time": ((lease.Lease, "echo", _echo_on_arrival),),
     "own entry before serving": (
-        (Leading, "may_serve", Leading.may_propose),
-        (Leading, "knows_commits_by_lease", Leading.has_lease),
+        (Heartbeats, "may_serve", Heartbeats.may_propose),
+        (Heartbeats, "knows_commits_by_lease", Heartbeats.has_lease),
     ),
     "lease while handing over": (
         (
-            Leading,
+            Heartbeats,
             "has_lease",
             lambda self, now: (
                 self._engine.role is Role.LEADER and self._lease.valid(now, self._engine.voters)

@@ -34,8 +34,8 @@ class Checker:
 
     def after_turn(self, node: SimNode, nodes: Sequence[SimNode]) -> None:
         core, journal = node.driver._core, node.journal
-        consensus = core.consensus
-        led = consensus.term if consensus.role is Role.LEADER else 0
+        state = core.consensus.state
+        led = state.term if state.role is Role.LEADER else 0
         if led:
             first = self.leaders.setdefault(led, node.name)
             _demand(first == node.name, f"C1: {first} and {node.name} lead term {led}")
@@ -48,11 +48,11 @@ class Checker:
             _demand(journal.last_index >= last_before, f"C2: leader {node.name} shortens its log")
         if led and led != led_before:
             self._check_completeness(node, led)
-        _demand(consensus.commit_index >= commit_before, f"C8: {node.name} takes back commits")
-        _demand(core.applied <= consensus.commit_index, f"C8: {node.name} applies what is not committed")
-        seen = self.committed.get(consensus.term, 0)
-        self.committed[consensus.term] = max(seen, consensus.commit_index)
-        self.last[node.name] = (led, journal.last_index, consensus.commit_index)
+        _demand(state.commit_index >= commit_before, f"C8: {node.name} takes back commits")
+        _demand(core.applied <= state.commit_index, f"C8: {node.name} applies what is not committed")
+        seen = self.committed.get(state.term, 0)
+        self.committed[state.term] = max(seen, state.commit_index)
+        self.last[node.name] = (led, journal.last_index, state.commit_index)
         self.check_leases(nodes)
 
     def check_leases(self, nodes: Sequence[SimNode]) -> None:

@@ -12,7 +12,7 @@ from tests.simulation.whole_world import WholeWorld
 
 
 def is_quiet(leader: WholeNode) -> bool:
-    return leader.core.driver.consensus._leading.interval_s > 0.05
+    return leader.core.driver.consensus.heartbeats.interval_s > 0.05
 
 
 def test_what_a_quiet_leader_hands_over_is_told_as_soon_as_ever() -> None:

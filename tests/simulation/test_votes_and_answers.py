@@ -71,8 +71,8 @@ def test_a_candidate_whose_votes_come_when_its_term_is_over_leads_that_and_distu
         led_late = False
         for _ in range(50):
             await asyncio.sleep(0.001)
-            consensus = late.driver._core.consensus
-            led_late |= consensus.role is Role.LEADER and consensus.term < other.driver._core.consensus.term
+            state, others = late.driver.consensus.state, other.driver.consensus.state
+            led_late |= state.role is Role.LEADER and state.term < others.term
             assert not late.driver.may_serve()
         assert led_late
         assert other.driver.may_serve()
@@ -226,10 +226,10 @@ def test_nobody_is_elected_while_a_quiet_leaders_lease_lasts() -> None:
         for _ in range(5):
             await asyncio.sleep(2)
             leader = await world.until_led()
-            beaten_at = leader.driver.consensus.confirmed_s
+            beaten_at = leader.driver.consensus.heartbeats.confirmed_s
             for _ in range(400):
                 await asyncio.sleep(0.001)
-                if leader.driver.consensus.confirmed_s != beaten_at:
+                if leader.driver.consensus.heartbeats.confirmed_s != beaten_at:
                     break
             isolate(world, leader, noticed=False)
             for _ in range(900):

@@ -65,7 +65,7 @@ async def test_nothing_is_proposed_while_as_many_bytes_are_under_way_as_may_be()
     for index in (first, first + 1, first + 2):
         assert not proposals.propose(lone.consensus, lone.clock.now)
         assert lone.journal.last_index == min(index + 2, first + 4)
-        proposals.applied(index, lone.consensus.term, [None])
+        proposals.applied(index, lone.consensus.state.term, [None])
     assert not proposals.waiting
     proposals.lose_leadership(None)
     proposals.put(bytes(400), future())
@@ -155,6 +155,7 @@ class _Log:
 
     def __init__(self) -> None:
         self.sizes: list[int] = []
+        self.state = self.heartbeats = self
 
     def may_propose(self, _: float) -> bool:
         return True

@@ -32,14 +32,14 @@ def test_a_replica_asks_before_it_raises_its_term() -> None:
     lone = Lone()
     said = lone.tick(after_s=1.0)
     assert kinds(said) == [("n2", "pre_vote_request"), ("n3", "pre_vote_request")]
-    assert (lone.consensus.term, lone.role()) == (0, Role.FOLLOWER)
+    assert (lone.consensus.state.term, lone.role()) == (0, Role.FOLLOWER)
 
 
 def test_a_majority_of_pre_votes_lets_it_campaign_and_of_votes_lead() -> None:
     lone = Lone()
     lone.lead()
-    assert lone.consensus.term == 1
-    assert lone.consensus.leader == "n1"
+    assert lone.consensus.state.term == 1
+    assert lone.consensus.state.leader == "n1"
 
 
 def test_a_vote_given_twice_counts_once() -> None:
@@ -62,11 +62,11 @@ def test_a_vote_of_an_earlier_term_neither_counts_nor_lets_another_count_twice()
     lone.tick(after_s=1.0)
     lone.consensus.elections.campaign(None)
     lone.consensus.elections.campaign(None)
-    assert (lone.consensus.term, lone.role()) == (2, Role.CANDIDATE)
+    assert (lone.consensus.state.term, lone.role()) == (2, Role.CANDIDATE)
     for term in (2, 1, 2, 1, 2):
         lone.receive("n2", vote=Vote(term=term, state=b"of %d" % term))
     assert lone.role() is Role.CANDIDATE
-    assert lone.consensus.elected_by == [b"known", b"of 2"]
+    assert lone.consensus.elections.elected_by == [b"known", b"of 2"]
 
 
 def test_who_elects_tells_what_it_knows() -> None:
@@ -76,7 +76,7 @@ def test_who_elects_tells_what_it_knows() -> None:
     for peer in ("n2", "n3"):
         lone.receive(peer, vote=Vote(term=1, state=peer.encode()))
     assert lone.role() is Role.LEADER
-    assert lone.consensus.elected_by == [b"known", b"n2", b"n3"]
+    assert lone.consensus.elections.elected_by == [b"known", b"n2", b"n3"]
 
 
 def test_a_leader_with_a_lease_elects_nobody() -> None:
@@ -92,7 +92,7 @@ def test_a_replica_that_hears_its_leader_neither_elects_another_nor_raises_its_t
     assert (
         lone.receive("n3", pre_vote_request=PreVoteRequest(term=9, round=1, last_index=99, last_term=8)) == []
     )
-    assert lone.consensus.term == 1
+    assert lone.consensus.state.term == 1
 
 
 def test_a_replica_that_has_just_started_elects_nobody() -> None:
@@ -121,7 +121,7 @@ def test_a_vote_outlives_a_restart() -> None:
     lone.start()
     lone.clock.now += 0.6
     assert lone.receive("n2", vote_request=vote_request(term=5)) == []
-    assert lone.consensus.term == 5
+    assert lone.consensus.state.term == 5
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_a_leader_that_is_told_of_a_later_term_steps_down() -> None:
     lone = Lone()
     lone.lead()
     lone.receive("n2", term_notice=TermNotice(term=7))
-    assert (lone.role(), lone.consensus.term, lone.consensus.leader) == (Role.FOLLOWER, 7, None)
+    assert (lone.role(), lone.consensus.state.term, lone.consensus.state.leader) == (Role.FOLLOWER, 7, None)
 
 
 @pytest.mark.parametrize("far", [TERM_STEP_MAX + 5, TERM_END - 1, TERM_END, 2**64 - 1])
@@ -178,11 +178,11 @@ def test_a_message_of_a_term_that_no_election_leads_to_counts_for_nothing(far: i
     else:
         lone.follow("n2", term=4)
     lone.clock.now += 0.7
-    before = (lone.role(), lone.consensus.term, lone.journal.last_term)
+    before = (lone.role(), lone.consensus.state.term, lone.journal.last_term)
     for body in bodies:
         assert not lone.consensus.receive("n2", PeerMessage(**body))  # type: ignore[arg-type]
         assert lone.settle() == []
-    assert (lone.role(), lone.consensus.term, lone.journal.last_term) == before
+    assert (lone.role(), lone.consensus.state.term, lone.journal.last_term) == before
     assert before[1:] == (4, 4)
 
 
@@ -190,7 +190,7 @@ def test_a_term_is_believed_up_to_the_step_that_elections_may_take_and_any_by_wh
     lone = Lone()
     lone.receive("n2", term_notice=TermNotice(term=TERM_END - 1 - TERM_STEP_MAX))
     lone.receive("n2", term_notice=TermNotice(term=TERM_END - 1))
-    assert lone.consensus.term == TERM_END - 1
+    assert lone.consensus.state.term == TERM_END - 1
     lone.tick(after_s=1.0)
     assert lone.said[-1][1].pre_vote_request.term == TERM_END
 
@@ -211,7 +211,7 @@ def test_an_answer_to_an_earlier_leadership_counts_for_nothing() -> None:
     lone.receive("n3", term_notice=TermNotice(term=7))
     lone.lead()
     lone.receive("n2", appended=Appended(term=1, sequence=1, next_index=3, success=True))
-    assert lone.consensus.match_index("n2") == 0
+    assert lone.consensus.state.match_index("n2") == 0
 
 
 def test_an_answer_from_a_stranger_or_beyond_the_log_counts_for_nothing() -> None:
@@ -220,7 +220,7 @@ def test_an_answer_from_a_stranger_or_beyond_the_log_counts_for_nothing() -> Non
     lone.receive("n9", appended=Appended(term=1, sequence=1, next_index=3, success=True))
     lone.receive("n2", appended=Appended(term=1, sequence=1, next_index=99, success=True))
     lone.tick()
-    assert (lone.consensus.match_index("n2"), lone.consensus.commit_index) == (0, 1)
+    assert (lone.consensus.state.match_index("n2"), lone.consensus.state.commit_index) == (0, 1)
 
 
 def test_a_late_answer_of_a_removed_member_does_no_harm() -> None:
@@ -231,7 +231,7 @@ def test_a_late_answer_of_a_removed_member_does_no_harm() -> None:
     assert lone.consensus.change_membership(MembershipChange(remove=True, node="n3")) is not None
     lone.receive("n3", appended=Appended(term=1, sequence=1, next_index=3, success=True))
     lone.tick()
-    assert lone.consensus.voters == {"n2"}
+    assert lone.consensus.state.voters == {"n2"}
 
 
 def test_a_second_change_of_members_waits_for_the_first() -> None:
@@ -242,7 +242,7 @@ def test_a_second_change_of_members_waits_for_the_first() -> None:
     commit_all(lone)
     assert lone.consensus.change_membership(MembershipChange(remove=True, node="n3")) is not None
     assert lone.consensus.change_membership(MembershipChange(remove=True, node="n2")) is None
-    assert lone.consensus.voters == {"n2"}
+    assert lone.consensus.state.voters == {"n2"}
 
 
 def test_a_removed_member_no_longer_campaigns() -> None:
@@ -260,10 +260,10 @@ def test_a_change_of_members_that_is_cut_from_the_log_is_taken_back() -> None:
     removal = b"\2" + MembershipChange(remove=True, node="n3").SerializeToString()
     entries = [LoggedEntry(term=1, payload=removal)]
     lone.receive("n2", append=Append(term=1, prev_index=1, prev_term=0, entries=entries, sequence=1))
-    assert lone.consensus.voters == {"n2"}
+    assert lone.consensus.state.voters == {"n2"}
     entries = [LoggedEntry(term=2, payload=entry_payload(b""))]
     lone.receive("n3", append=Append(term=2, prev_index=1, prev_term=0, entries=entries, sequence=1))
-    assert lone.consensus.voters == {"n2", "n3"}
+    assert lone.consensus.state.voters == {"n2", "n3"}
 
 
 def test_a_change_of_members_counts_from_the_log_also_after_a_restart() -> None:
@@ -272,7 +272,7 @@ def test_a_change_of_members_counts_from_the_log_also_after_a_restart() -> None:
     entries = [LoggedEntry(term=1, payload=removal)]
     lone.receive("n2", append=Append(term=1, prev_index=1, prev_term=0, entries=entries, sequence=1))
     lone.start()
-    assert lone.consensus.voters == {"n2"}
+    assert lone.consensus.state.voters == {"n2"}
 
 
 def test_a_follower_that_lacks_what_was_compacted_is_told_once_per_heartbeat() -> None:
@@ -303,15 +303,15 @@ def test_a_follower_that_needs_no_snapshot_says_where_to_go_on() -> None:
     said = lone.receive("n2", need_snapshot=NeedSnapshot(term=1, first_index=5, sequence=3))
     answer = next(message.appended for _, message in said if message.HasField("appended"))
     assert (answer.reset, answer.next_index, answer.sequence) == (True, 9, 3)
-    assert lone.consensus.take_snapshot_source() is None
+    assert lone.consensus.log_replication.take_snapshot_source() is None
     lone.receive("n2", need_snapshot=NeedSnapshot(term=1, first_index=9, sequence=4))
-    assert lone.consensus.take_snapshot_source() == "n2"
+    assert lone.consensus.log_replication.take_snapshot_source() == "n2"
 
 
 def answer(lone: Lone, peer: str) -> None:
     """The peer has all there is, and answers each heartbeat."""
     said = Appended(
-        term=lone.consensus.term,
+        term=lone.consensus.state.term,
         sequence=latest_sequence(lone, peer),
         next_index=lone.journal.last_index + 1,
         success=True,
@@ -373,7 +373,7 @@ def test_the_last_commit_of_a_burst_is_told_in_time_though_all_have_answered_by_
     lone.tick()
     for peer in lone.peers:  # the first answer commits, after the second there is nothing under way
         answer(lone, peer)
-        assert lone.consensus.commit_index == last
+        assert lone.consensus.state.commit_index == last
     notice_s = lone.settings.commit_notice_ms / 1000
     assert commits_told(lone.tick(after_s=notice_s + 0.001)) == {"n2": last, "n3": last}
     answer_all(lone)

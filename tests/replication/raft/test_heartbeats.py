@@ -12,13 +12,13 @@ from tests.replication.lone_consensus import Lone, answer_heartbeats, commit_all
 def test_a_leader_serves_once_a_majority_has_answered_and_its_own_entry_is_applied() -> None:
     lone = Lone()
     lone.lead()
-    assert not lone.consensus.may_serve(lone.clock.now)
+    assert not lone.consensus.heartbeats.may_serve(lone.clock.now)
     answer_heartbeats(lone, "n2")
-    assert not lone.consensus.may_serve(lone.clock.now)
+    assert not lone.consensus.heartbeats.may_serve(lone.clock.now)
     commit_all(lone)
-    assert lone.consensus.may_serve(lone.clock.now)
-    assert lone.consensus.may_serve(lone.clock.now + 0.28)
-    assert not lone.consensus.may_serve(lone.clock.now + 0.29)
+    assert lone.consensus.heartbeats.may_serve(lone.clock.now)
+    assert lone.consensus.heartbeats.may_serve(lone.clock.now + 0.28)
+    assert not lone.consensus.heartbeats.may_serve(lone.clock.now + 0.29)
 
 
 def test_a_leader_confirms_no_read_before_its_own_entry_is_committed() -> None:
@@ -27,12 +27,12 @@ def test_a_leader_confirms_no_read_before_its_own_entry_is_committed() -> None:
     since = lone.clock.now
     lone.lead()
     answer_heartbeats(lone, "n2", "n3")
-    assert lone.consensus.confirmed_s >= since
-    assert not lone.consensus.confirmed_since(since)
-    assert not lone.consensus.knows_commits_by_lease(lone.clock.now)
+    assert lone.consensus.heartbeats.confirmed_s >= since
+    assert not lone.consensus.heartbeats.confirmed_since(since)
+    assert not lone.consensus.heartbeats.knows_commits_by_lease(lone.clock.now)
     commit_all(lone)
-    assert lone.consensus.confirmed_since(since)
-    assert lone.consensus.knows_commits_by_lease(lone.clock.now)
+    assert lone.consensus.heartbeats.confirmed_since(since)
+    assert lone.consensus.heartbeats.knows_commits_by_lease(lone.clock.now)
 
 
 def test_a_lease_lasts_from_the_sending_however_late_the_answer_comes() -> None:
@@ -42,8 +42,8 @@ def test_a_lease_lasts_from_the_sending_however_late_the_answer_comes() -> None:
     sent = lone.clock.now
     lone.clock.now += 0.2
     answer_heartbeats(lone, "n2")
-    assert lone.consensus.may_serve(sent + 0.28)
-    assert not lone.consensus.may_serve(sent + 0.29)
+    assert lone.consensus.heartbeats.may_serve(sent + 0.28)
+    assert not lone.consensus.heartbeats.may_serve(sent + 0.29)
 
 
 def test_a_leader_without_answers_steps_down_before_another_can_be_elected() -> None:
@@ -93,8 +93,8 @@ def test_a_change_brings_the_usual_pace_back() -> None:
 
 def test_a_quiet_leaders_lease_lasts_as_long_as_the_others_have_promised() -> None:
     lone = quiet()
-    assert lone.consensus.may_serve(lone.clock.now + 0.47)
-    assert not lone.consensus.may_serve(lone.clock.now + 0.48)
+    assert lone.consensus.heartbeats.may_serve(lone.clock.now + 0.47)
+    assert not lone.consensus.heartbeats.may_serve(lone.clock.now + 0.48)
 
 
 def test_a_quiet_leader_steps_down_later_whatever_is_answered_to_an_append() -> None:
@@ -120,7 +120,7 @@ def test_a_follower_is_as_patient_as_it_is_asked_to_be_but_for_no_longer_than_is
 
 
 def begin_transfer(lone: Lone) -> TimeoutNow:
-    lone.consensus.begin_transfer("n2", deadline=lone.clock.now + 1)
+    lone.consensus.transfer.begin("n2", deadline=lone.clock.now + 1, now=lone.clock.now)
     lone.tick()
     answer_heartbeats(lone, "n2", "n3")
     said = lone.tick()
@@ -140,7 +140,7 @@ def test_a_leader_that_hands_over_serves_no_more_and_lets_its_successor_be_elect
     lone = serving()
     request = begin_transfer(lone)
     answer_heartbeats(lone, "n2", "n3")
-    assert not lone.consensus.may_serve(lone.clock.now)
+    assert not lone.consensus.heartbeats.may_serve(lone.clock.now)
     wish = vote_request(term=2, transfer=True, transfer_number=request.transfer_number)
     assert kinds(lone.receive("n2", vote_request=wish)) == [("n2", "vote")]
     assert lone.role() is Role.FOLLOWER
@@ -148,21 +148,21 @@ def test_a_leader_that_hands_over_serves_no_more_and_lets_its_successor_be_elect
 
 def test_a_leader_serves_and_proposes_in_no_phase_of_a_transfer_however_fresh_its_lease() -> None:
     lone = serving()
-    lone.consensus.begin_transfer("n2", deadline=lone.clock.now + 1)
+    lone.consensus.transfer.begin("n2", deadline=lone.clock.now + 1, now=lone.clock.now)
     phases = {lone.consensus.transfer.phase}
     while lone.consensus.transfer.phase is not Phase.HANDING_OVER:
         lone.tick(after_s=0.01)
         answer_heartbeats(lone, "n2", "n3")
         phases.add(lone.consensus.transfer.phase)
-        assert not lone.consensus.may_serve(lone.clock.now)
-        assert not lone.consensus.may_propose(lone.clock.now)
+        assert not lone.consensus.heartbeats.may_serve(lone.clock.now)
+        assert not lone.consensus.heartbeats.may_propose(lone.clock.now)
     assert phases == {Phase.DRAINING, Phase.TELLING, Phase.HANDING_OVER}
 
 
 def test_a_transfer_goes_on_once_heartbeats_have_said_all_of_the_dispatch_state() -> None:
     lone = serving()
     lone.told_all = False
-    lone.consensus.begin_transfer("n2", deadline=lone.clock.now + 1)
+    lone.consensus.transfer.begin("n2", deadline=lone.clock.now + 1, now=lone.clock.now)
     for _ in range(3):
         lone.tick()
         answer_heartbeats(lone, "n2", "n3")
@@ -183,9 +183,9 @@ def test_a_transfer_that_was_given_up_cannot_come_true_later() -> None:
     answer_heartbeats(lone, "n2", "n3")
     lone.consensus.transfer.deadline = lone.clock.now
     lone.tick()
-    assert not lone.consensus.may_serve(lone.clock.now)
+    assert not lone.consensus.heartbeats.may_serve(lone.clock.now)
     answer_heartbeats(lone, "n2", "n3")
-    assert lone.consensus.may_serve(lone.clock.now)
+    assert lone.consensus.heartbeats.may_serve(lone.clock.now)
     wish = vote_request(term=2, transfer=True, transfer_number=request.transfer_number)
     assert lone.receive("n2", vote_request=wish) == []
     assert lone.role() is Role.LEADER
@@ -193,7 +193,7 @@ def test_a_transfer_that_was_given_up_cannot_come_true_later() -> None:
 
 def test_a_transfer_to_a_node_that_has_died_is_given_up_long_before_its_deadline() -> None:
     lone = serving()
-    lone.consensus.begin_transfer("n2", deadline=lone.clock.now + 60)
+    lone.consensus.transfer.begin("n2", deadline=lone.clock.now + 60, now=lone.clock.now)
     silence = lone.settings.transfer_silence_ms / 1000
     until = lone.clock.now + silence
     while lone.clock.now < until - 0.1:
@@ -204,7 +204,7 @@ def test_a_transfer_to_a_node_that_has_died_is_given_up_long_before_its_deadline
         lone.tick(after_s=0.05)
         answer_heartbeats(lone, "n3")
     assert not lone.consensus.transfer.running
-    assert lone.consensus.may_propose(lone.clock.now)
+    assert lone.consensus.heartbeats.may_propose(lone.clock.now)
 
 
 def test_a_follower_that_has_heard_that_a_transfer_is_over_takes_no_part_in_it() -> None:
