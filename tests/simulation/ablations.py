@@ -94,7 +94,8 @@ contact_hear = votes.Contact.hear
 
 def _hand_over_at_once(self: transfer.Transfer, target: str, deadline: float, now: float) -> None:
     self.number += 1
-    self.phase, self.target, self.deadline = transfer.Phase.HANDING_OVER, target, deadline
+    self.phase, self.target = transfer.Phase.HANDING_OVER, target
+    self.deadline, self.heard_at = deadline, now
 
 
 def _heard_nobody(election_min_s: float, heard: float) -> votes.Contact:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 
 import pytest
@@ -77,6 +78,14 @@ PAIRS: dict[str, Callable[[], None]] = {
 
 def test_every_guard_has_a_scenario() -> None:
     assert set(PAIRS) == {guard for guard in ABLATIONS if guard}
+
+
+@pytest.mark.parametrize("guard", ABLATIONS)
+def test_what_replaces_a_guard_takes_the_same_arguments(guard: str) -> None:
+    for owner, name, replacement in ABLATIONS[guard]:
+        replaced = inspect.getattr_static(owner, name, None)
+        if inspect.isfunction(replaced):
+            inspect.signature(replacement).bind(*inspect.signature(replaced).parameters)
 
 
 @pytest.mark.parametrize(("guard", "scenario"), PAIRS.items(), ids=list(PAIRS))
