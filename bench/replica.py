@@ -14,10 +14,12 @@ import grpc.aio
 
 from tarry.replication.clock import SystemClock
 from tarry.replication.driver.driver import Driver
-from tarry.replication.journal.journal import Batch, Journal
+from tarry.replication.journal.journal import Journal
 from tarry.replication.journal.lmdb_storage import LmdbStorage
+from tarry.replication.journal.records import Batch
 from tarry.replication.settings import ReplicationSettings
-from tarry.replication.transport.peer_transport import PeerTransport, server_options
+from tarry.replication.transport.grpc_options import server_options
+from tarry.replication.transport.peer_transport import PeerTransport
 
 BATCH_MESSAGES = 1_000
 BATCH_BYTES = 120 * BATCH_MESSAGES  # records of 100 bytes, and their columns

@@ -40,8 +40,8 @@ from tarry.client.local.free_ports import free_ports
 from tarry.proto.tarry_peer_pb2 import FetchSnapshotRequest, FetchSnapshotResponse, SnapshotFile
 from tarry.replication.blocking import in_thread
 from tarry.replication.snapshot.state_files import StateSink
+from tarry.replication.snapshot.state_folder import StateFolder
 from tarry.replication.snapshot.transfer import fetch
-from tarry.replication.state_machine.state_folder import StateFolder
 
 STATE_BYTES = 128 << 20
 BODY = bytes(64 << 10)

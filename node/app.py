@@ -49,7 +49,8 @@ from tarry.replication.loop_holds import Holds
 from tarry.replication.settings import ReplicationSettings
 from tarry.replication.state_machine.refusal import Refusal
 from tarry.replication.status import Dropped
-from tarry.replication.transport.peer_transport import PeerTransport, channel_options, server_options
+from tarry.replication.transport.grpc_options import channel_options, server_options
+from tarry.replication.transport.peer_transport import PeerTransport
 
 log = structlog.get_logger()
 

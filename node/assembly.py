@@ -30,12 +30,12 @@ from tarry.replication.loop_holds import Holds
 from tarry.replication.settings import ReplicationSettings
 from tarry.replication.snapshot.state_damage import StateDamage
 from tarry.replication.snapshot.state_files import StateSink, StateSource
+from tarry.replication.snapshot.state_folder import StateFolder
 from tarry.replication.state_machine.commands import kinds
 from tarry.replication.state_machine.machine import Machine, MachineSettings
 from tarry.replication.state_machine.outcomes import Outcome
-from tarry.replication.state_machine.state_folder import StateFolder
 from tarry.replication.status import Role
-from tarry.replication.transport.peer_transport import Transport
+from tarry.replication.transport.interface import Transport
 from tarry.wheel.hour_partition import hour_of
 from tarry.wheel.state import WheelDamaged
 

@@ -32,10 +32,10 @@ from tarry.replication.driver.install_snapshot import StateMismatch
 from tarry.replication.journal.records import JournalDamaged
 from tarry.replication.loop_holds import Holds
 from tarry.replication.settings import ReplicationSettings
+from tarry.replication.snapshot.state_folder import PointerDamaged
 from tarry.replication.state_machine.checkpoint import CheckpointDamaged
 from tarry.replication.state_machine.commands import AnotherVersion
 from tarry.replication.state_machine.ready_queue import QueueDamaged
-from tarry.replication.state_machine.state_folder import PointerDamaged
 from tarry.replication.transport.grpc_options import channel_options
 from tarry.wheel.state import WheelDamaged
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeAlias
 
-
-class RunBlocking(Protocol):
-    def __call__(self, work: Callable[[], Any], /) -> Awaitable[Any]:
-        """Runs `work` off the event loop; gives back what it does."""
+RunBlocking: TypeAlias = Callable[[Callable[[], Any]], Coroutine[Any, Any, Any]]
+"""Runs work off the event loop; returns what it returns."""
 
 
 async def in_thread(work: Callable[[], Any]) -> Any:

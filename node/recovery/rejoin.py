@@ -26,7 +26,7 @@ from tarry.node.edge.grpc_status import DETAILS_KEY, refusal_in
 from tarry.node.edge.grpc_types import metadata_value
 from tarry.proto import tarry_peer_pb2 as pb
 from tarry.proto.files import make_folder, replace_file, sync_path
-from tarry.replication.state_machine.state_folder import NAME, POINTER
+from tarry.replication.snapshot.state_folder import NAME, POINTER
 
 log = structlog.get_logger()
 

@@ -32,8 +32,8 @@ from tarry.replication.raft.guard.terms import is_plausible
 from tarry.replication.raft.membership import Membership
 from tarry.replication.snapshot.state_damage import StateDamage
 from tarry.replication.snapshot.state_files import StateSink
+from tarry.replication.snapshot.state_folder import StateFolder
 from tarry.replication.snapshot.transfer import SnapshotFailed, fetch
-from tarry.replication.state_machine.state_folder import StateFolder
 from tarry.replication.transport.peer_service import SERVICE
 
 log = structlog.get_logger()
@@ -126,7 +126,7 @@ def put_away(folder: StateFolder, damaged: Path) -> None:
     A disk that damages each state would otherwise be full of them.
     """
     if any(damaged.parent.glob(f"{ASIDE}-*")):
-        folder.remove_old()
+        folder.remove_others()
     else:
         move_aside(damaged.parent, [damaged])
 

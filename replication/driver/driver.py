@@ -27,8 +27,8 @@ from tarry.replication.driver.membership_change import Joining
 from tarry.replication.driver.proposals import Proposals
 from tarry.replication.driver.send_barrier import Sending
 from tarry.replication.driver.serve_snapshot import serve
-from tarry.replication.journal.journal import Batch, Journal
-from tarry.replication.journal.records import StorageFull
+from tarry.replication.journal.journal import Journal
+from tarry.replication.journal.records import Batch, StorageFull
 from tarry.replication.loop_holds import Holds
 from tarry.replication.raft.consensus import Consensus
 from tarry.replication.raft.guarded_syncobj import check_source
@@ -39,9 +39,7 @@ from tarry.replication.snapshot.transfer import SnapshotSink, SnapshotSource
 from tarry.replication.spoken_peers import Register
 from tarry.replication.status import Dropped, ReplicationStatus, Role, Transferred
 from tarry.replication.transport.envelope import Identity
-from tarry.replication.transport.peer_transport import Transport
-
-__all__ = ["Driver", "Machine", "StateMismatch"]
+from tarry.replication.transport.interface import Transport
 
 _ANSWERS = frozenset({"vote", "pre_vote", "appended", "heartbeat_reply"})
 """What is counted. All else speaks for itself, whoever says it."""
@@ -303,11 +301,8 @@ class Driver:
                 return
 
     async def _write_once(self, batch: Batch) -> None:
-        held = self._core.holds.steps("journal write", self._in_journal(partial(self._journal.write, batch)))
-        await held
-
-    async def _in_journal(self, write: Callable[[], Any]) -> None:
-        await self._write_journal(write)
+        write = self._write_journal(partial(self._journal.write, batch))
+        await self._core.holds.steps("journal write", write)
 
     def _compact(self) -> None:
         index, self._compact_to = self._compact_to, 0

@@ -7,12 +7,13 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from tarry.proto.tarry_peer_pb2 import LogPosition
-from tarry.replication.journal.journal import Batch, Journal
+from tarry.replication.journal.journal import Journal
+from tarry.replication.journal.records import Batch
 from tarry.replication.raft.guard.terms import is_plausible
 from tarry.replication.replica import Core
 from tarry.replication.snapshot import transfer
 from tarry.replication.snapshot.transfer import SnapshotFailed, SnapshotSink
-from tarry.replication.transport.peer_transport import Transport
+from tarry.replication.transport.interface import Transport
 
 
 class StateMismatch(Exception):

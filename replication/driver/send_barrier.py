@@ -6,7 +6,7 @@ from typing import Final
 
 from tarry.proto.tarry_peer_pb2 import PeerMessage
 from tarry.replication.journal.journal import Journal
-from tarry.replication.transport.peer_transport import Transport
+from tarry.replication.transport.interface import Transport
 
 BULK: Final = frozenset({"append", "need_snapshot"})
 

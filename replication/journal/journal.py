@@ -33,8 +33,6 @@ from tarry.replication.journal.records import (
 from tarry.replication.journal.tail import Tail
 from tarry.replication.raft.guard import terms
 
-__all__ = ["Batch", "Entry", "Journal", "JournalDamaged", "JournalMisused", "Storage"]
-
 
 class Journal:
     """Entries are named by their Raft index."""
@@ -118,24 +116,9 @@ class Journal:
         return max(1, min(self._head.commit_index, self.durable_index))
 
     @property
-    def members(self) -> Mapping[str, str] | None:
-        """Addresses by node as of `first_index`; None: never told."""
-        return dict(self._head.members.addresses) if self._head.HasField("members") else None
-
-    @property
-    def added(self) -> Set[str]:
-        """Those of `members` that an entry of the log gave their address."""
-        return set(self._head.members.added)
-
-    @property
-    def returning(self) -> Set[str]:
-        """Nodes that were no members as of `first_index`, and had left to come back."""
-        return set(self._head.members.returning)
-
-    @property
-    def incarnations(self) -> Mapping[str, int]:
-        """Of the journals that those of `added` were taught into, as far as it was told."""
-        return self._head.members.incarnations
+    def members(self) -> MemberList | None:
+        """Members as of `first_index`, to be read only; None: never told."""
+        return self._head.members if self._head.HasField("members") else None
 
     @property
     def spoken(self) -> Set[str]:

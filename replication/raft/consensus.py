@@ -29,8 +29,6 @@ from tarry.replication.raft.progress import Peers
 from tarry.replication.settings import ReplicationSettings
 from tarry.replication.status import Role
 
-__all__ = ["Consensus", "ConsensusViolated"]
-
 
 class Consensus:
     def __init__(
@@ -55,7 +53,7 @@ class Consensus:
         self.transfer = Transfer()
         self._engine = Engine(
             node=node,
-            members=journal.members or {},
+            members=journal.members.addresses if journal.members else {},
             journal=journal,
             clock=clock,
             rng=rng,

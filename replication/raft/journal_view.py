@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import overload
 
-from tarry.replication.journal.journal import Entry, Journal, JournalMisused
+from tarry.replication.journal.journal import Journal
+from tarry.replication.journal.records import Entry, JournalMisused
 
 
 class JournalView:

@@ -44,7 +44,7 @@ class Membership:
 
     def incarnations(self, index: int | None = None) -> dict[str, int]:
         """Return the incarnations that entries name for the members they added; as of an index, or now."""
-        known = dict(self._journal.incarnations)
+        known = dict(self._start().incarnations)
         for change in self._changes(self._journal.last_index if index is None else index):
             known.pop(change.node, None)
             if change.incarnation:
@@ -85,7 +85,7 @@ class Membership:
         One of them may still be leader, and must be answered then.
         """
         _, added, _ = self._fold(self._journal.last_index)
-        addresses = dict(self._journal.members or {})
+        addresses = dict(self._start().addresses)
         for change in self._changes(self._journal.last_index):
             if change.address or change.node not in addresses:
                 addresses[change.node] = change.address
@@ -93,8 +93,8 @@ class Membership:
 
     def _fold(self, index: int) -> tuple[dict[str, str], set[str], set[str]]:
         """Addresses by node, who was added, and who has left to come back."""
-        journal = self._journal
-        addresses, added, returning = dict(journal.members or {}), set(journal.added), set(journal.returning)
+        start = self._start()
+        addresses, added, returning = dict(start.addresses), set(start.added), set(start.returning)
         for change in self._changes(index):
             returning.discard(change.node)
             if change.remove:
@@ -105,6 +105,9 @@ class Membership:
                 addresses[change.node] = change.address
                 added.add(change.node)
         return addresses, added, returning
+
+    def _start(self) -> MemberList:
+        return self._journal.members or MemberList()
 
     def _changes(self, index: int) -> list[MembershipChange]:
         changes = self._journal.membership_changes

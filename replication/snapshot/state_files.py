@@ -20,12 +20,12 @@ from google.protobuf.message import DecodeError
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.replication.blocking import RunBlocking, in_thread
 from tarry.replication.snapshot.state_damage import StateDamage, damage_in
+from tarry.replication.snapshot.state_folder import StateFolder
 from tarry.replication.snapshot.transfer import Manifest, SnapshotFailed, SnapshotFile
 from tarry.replication.state_machine.checkpoint import StateStore
 from tarry.replication.state_machine.machine import Machine
 from tarry.replication.state_machine.queues import Queues
 from tarry.replication.state_machine.ready_queue import QueueDamaged
-from tarry.replication.state_machine.state_folder import StateFolder
 from tarry.wheel.delay_log import UNIT_BYTES
 from tarry.wheel.far_segment import FAR_UNIT_BYTES, segment_name
 from tarry.wheel.hour_partition import folder_name
@@ -205,7 +205,7 @@ class StateSink:
     def _remove(self, replaced: list[Machine]) -> None:
         """Free the memory and the files of what the machine was before. For a thread: both take long."""
         replaced.pop().free()
-        self._folder.remove_old()
+        self._folder.remove_others()
 
 
 def _listed(written: bytes, root: Path, queues: Queues) -> tuple[Manifest, bytes]:

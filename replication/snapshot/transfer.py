@@ -8,7 +8,7 @@
        │ journal: "installing" ─► sink.install(), adopt() ─► journal starts at the snapshot
 
 The engine's own snapshots are never used: they commit what they did not verify, load damage, and lower what
-was acknowledged (S2-S4, S9, S10, S17).
+was acknowledged.
 """
 
 from __future__ import annotations

@@ -118,8 +118,6 @@ class Inbound:
         self._node = node
         self._message_bytes_max = message_bytes_max
         self._heard: dict[str, _Streams] = {}
-        self.refused = 0
-        self.out_of_date = 0
 
     def open(self, sealed: bytes, certified: Set[str] | None = None) -> tuple[str, list[PeerMessage]]:
         """(sender, its messages that are whole); none if the frame is out of date. `certified`: whom the
@@ -129,16 +127,14 @@ class Inbound:
             in_pieces = frame.continued or frame.continues
             messages = [] if in_pieces else [PeerMessage.FromString(message) for message in frame.messages]
         except DecodeError as error:
-            raise self._refusal("not a frame") from error
+            raise FrameRefused("not a frame") from error
         if (frame.cluster, frame.receiver) != (self.cluster, self._node) or not frame.sender:
-            raise self._refusal(f"from {frame.sender} for {frame.receiver} of {frame.cluster}")
+            raise FrameRefused(f"from {frame.sender} for {frame.receiver} of {frame.cluster}")
         if certified is not None and frame.sender not in certified:
-            self.refused += 1
             raise SenderNotCertified(frame.sender)
         if frame.crc32c != _crc32c(frame.messages):
-            raise self._refusal("checksum")
+            raise FrameRefused("checksum")
         if not self._is_newer(frame):
-            self.out_of_date += 1
             return frame.sender, []
         if in_pieces:
             messages = self._joined(frame, self._heard[frame.sender].pieces[frame.bulk])
@@ -151,14 +147,14 @@ class Inbound:
     def _joined(self, frame: PeerFrame, pieces: list[bytes]) -> list[PeerMessage]:
         """Return the message whose last piece this is; none: it goes on, or its beginning was lost."""
         if len(frame.messages) != 1 or not frame.messages[0]:
-            raise self._refusal("not one piece")
+            raise FrameRefused("not one piece")
         if not frame.continued:
             pieces.clear()
         elif not pieces:
             return []
         pieces += frame.messages
         if sum(map(len, pieces)) > self._message_bytes_max:
-            raise self._refusal("a message without end")
+            raise FrameRefused("a message without end")
         if frame.continues:
             return []
         whole = b"".join(pieces)
@@ -166,11 +162,7 @@ class Inbound:
         try:
             return [PeerMessage.FromString(whole)]
         except DecodeError as error:
-            raise self._refusal("not a message") from error
-
-    def _refusal(self, text: str) -> FrameRefused:
-        self.refused += 1
-        return FrameRefused(text)
+            raise FrameRefused("not a message") from error
 
     def _is_newer(self, frame: PeerFrame) -> bool:
         start = frame.boot, frame.epoch

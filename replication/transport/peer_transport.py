@@ -32,13 +32,12 @@ from tarry.replication.snapshot.transfer import SnapshotFailed
 from tarry.replication.spoken_peers import Register
 from tarry.replication.transport.acceptor import Tell, untold
 from tarry.replication.transport.envelope import Identity, Inbound, Outbound
-from tarry.replication.transport.grpc_options import channel_options, server_options
-from tarry.replication.transport.interface import ANYBODY, PeerGate, PeerTls, ServeSnapshot, Transport
+from tarry.replication.transport.framing import STREAMS
+from tarry.replication.transport.grpc_options import channel_options
+from tarry.replication.transport.interface import ANYBODY, PeerGate, PeerTls, ServeSnapshot
 from tarry.replication.transport.peer_service import SERVICE, PeerServicer
 from tarry.replication.transport.stream_listener import PeerListener
-from tarry.replication.transport.stream_sender import STREAMS, Dialling, Door, PeerAway, PeerRefuses, Way
-
-__all__ = ["PeerTransport", "ServeSnapshot", "Transport", "channel_options", "server_options"]
+from tarry.replication.transport.stream_sender import Dialling, Door, PeerAway, PeerRefuses, Way
 
 _MEET = f"/{SERVICE}/Meet"
 _RECALL = f"/{SERVICE}/Recall"
@@ -78,11 +77,10 @@ class PeerTransport:
         self._metadata = (("authorization", f"Bearer {token}"),) if token else ()
         self._listener = PeerListener(settings, tls.server if tls is not None else None, tell_strangers)
         self.servicer = PeerServicer(self._listener, token, gate, self._met)
-        self.dropped = 0
 
     async def listen(self, host: str, port: int = 0) -> None:
         """For peers' streams, before `start`. Port 0: any that is free. Raises OSError."""
-        await self._listener.listen(host, port)
+        await self._listener.accepting.listen(host, port)
 
     def introduce(self, register: Register) -> None:
         self._register = register
@@ -140,7 +138,7 @@ class PeerTransport:
     @property
     def port(self) -> int:
         """Port on which peers open their streams; 0: it does not listen."""
-        return self._listener.port
+        return self._listener.accepting.port
 
     def set_peers(self, addresses: Mapping[str, str]) -> None:
         for peer, way in list(self._ways.items()):
@@ -184,10 +182,7 @@ class PeerTransport:
 
     def send(self, peer: str, messages: Sequence[bytes], *, bulk: bool = False) -> bool:
         way = self._ways.get(peer)
-        if way is None or not way.put(messages, bulk=bulk):
-            self.dropped += len(messages)
-            return False
-        return True
+        return way is not None and way.put(messages, bulk=bulk)
 
     async def stop(self) -> None:
         self._listener.stop()

@@ -89,15 +89,6 @@ class PeerListener:
         """Those that have come in: whose each is; the oldest first."""
         self._looking: asyncio.TimerHandle | None = None
 
-    @property
-    def port(self) -> int:
-        """0: it does not listen."""
-        return self.accepting.port
-
-    async def listen(self, host: str, port: int) -> None:
-        """Port 0: any that is free. Raises OSError."""
-        await self.accepting.listen(host, port)
-
     def start(self, inbound: Inbound, receive: Receive) -> None:
         self.inbound, self.receive = inbound, receive
 

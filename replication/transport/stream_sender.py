@@ -22,7 +22,7 @@ from typing import Final
 from tarry.replication.clock import to_next
 from tarry.replication.settings import ReplicationSettings
 from tarry.replication.transport.envelope import Outbound
-from tarry.replication.transport.framing import STREAMS, framed, opening, pass_of
+from tarry.replication.transport.framing import framed, opening, pass_of
 from tarry.replication.transport.send_queue import PeerQueue
 
 _BACK_OFF_MIN_S: Final = 0.02
@@ -30,8 +30,6 @@ _BACK_OFF_MAX_S: Final = 1.0
 _CONNECT_MAX_S: Final = 2.0
 _WRITE_AHEAD_BYTES: Final = 64 << 10  # of a stream, not taken by the system; beyond it, messages queue
 _UNSENT_BYTES_MAX: Final = 128 << 10  # taken by the system, and not yet under way
-
-__all__ = ["STREAMS", "Dialling", "Door", "PeerAway", "PeerRefuses", "Way"]
 
 
 class PeerAway(Exception):

@@ -17,10 +17,10 @@ from tarry.proto.tarry_producer_pb2 import ScheduleRequest
 from tarry.replication.journal.journal import Journal
 from tarry.replication.journal.lmdb_storage import LmdbStorage
 from tarry.replication.journal.records import entry_payload
+from tarry.replication.snapshot.state_folder import StateFolder
 from tarry.replication.state_machine.commands import encode
 from tarry.replication.state_machine.machine import Machine, MachineSettings
 from tarry.replication.state_machine.producer_answers import ANSWERS_BYTES_MAX, pack
-from tarry.replication.state_machine.state_folder import StateFolder
 from tests.cluster.wire import TIMEOUT_S, refusal, wire
 from tests.replication.commands import NOW_MS, release, subscribe
 from tests.replication.journals import sync

@@ -15,11 +15,11 @@ from tarry.node.ledger.ledger import Ledger
 from tarry.proto.ledger.arrow import SCHEMA
 from tarry.proto.ledger.segment import closed
 from tarry.replication.snapshot.state_files import StateSink, StateSource
+from tarry.replication.snapshot.state_folder import StateFolder
 from tarry.replication.state_machine.events import Event
 from tarry.replication.state_machine.machine import Captured, Machine, MachineSettings
 from tarry.replication.state_machine.outcomes import Outcome
 from tarry.replication.state_machine.refusal import Refusal
-from tarry.replication.state_machine.state_folder import StateFolder
 from tests.fuzz.edge import config_of
 
 CHUNK_BYTES = 1 << 20

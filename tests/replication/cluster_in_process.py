@@ -17,7 +17,8 @@ from tarry.replication.journal.lmdb_storage import LmdbStorage
 from tarry.replication.settings import ReplicationSettings
 from tarry.replication.snapshot.transfer import Manifest, SnapshotFile
 from tarry.replication.status import Role
-from tarry.replication.transport.peer_transport import PeerTransport, server_options
+from tarry.replication.transport.grpc_options import server_options
+from tarry.replication.transport.peer_transport import PeerTransport
 
 
 class Recorder:

@@ -16,9 +16,9 @@ from tarry.node.config import Dispatch
 from tarry.node.recovery.checkpoints import Checkpoints
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.replication.journal.lmdb_storage import LmdbStorage
+from tarry.replication.snapshot.state_folder import StateFolder
 from tarry.replication.state_machine.checkpoint import CheckpointRefused, StateStore
 from tarry.replication.state_machine.machine import Machine, MachineSettings
-from tarry.replication.state_machine.state_folder import StateFolder
 from tarry.wheel import durability
 from tarry.wheel.state import HOUR_MS
 from tests.replication.commands import NOW_MS, release, schedule

@@ -22,7 +22,7 @@ from tarry.replication.settings import ReplicationSettings
 from tarry.replication.snapshot.transfer import SnapshotFailed
 from tarry.replication.spoken_peers import Register
 from tarry.replication.transport.envelope import FrameRefused, Identity, Inbound, Outbound
-from tarry.replication.transport.peer_transport import ServeSnapshot
+from tarry.replication.transport.interface import ServeSnapshot
 from tarry.replication.transport.send_queue import PeerQueue
 from tests.simulation.processor import Processor
 

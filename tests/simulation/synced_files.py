@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from tarry.replication.state_machine.state_folder import POINTER
+from tarry.replication.snapshot.state_folder import POINTER
 from tarry.wheel import durability
 
 

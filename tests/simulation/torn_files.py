@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 from typing import Final
 
-from tarry.replication.state_machine.state_folder import POINTER
+from tarry.replication.snapshot.state_folder import POINTER
 from tests.simulation.synced_files import SyncedFiles
 
 OWN_SYNCS: Final = "checkpoint"

@@ -23,7 +23,8 @@ from tarry.node.repair.scrubber import Scrub
 from tarry.replication.blocking import RunBlocking
 from tarry.replication.driver.driver import Driver
 from tarry.replication.driver.first_start import JournalLost
-from tarry.replication.journal.journal import Batch, Journal
+from tarry.replication.journal.journal import Journal
+from tarry.replication.journal.records import Batch
 from tarry.replication.state_machine.checkpoint import CheckpointRefused
 from tarry.replication.state_machine.events import Event
 from tarry.replication.state_machine.machine import Captured, Machine

@@ -15,7 +15,8 @@ from tarry.node.recovery.rejoin import Phase
 from tarry.replication.driver.driver import Driver
 from tarry.replication.driver.first_start import JournalLost
 from tarry.replication.errors import MembershipRefused, NotLeader, Overloaded, ProposalRefused, Unknown
-from tarry.replication.journal.journal import Batch, Journal
+from tarry.replication.journal.journal import Journal
+from tarry.replication.journal.records import Batch
 from tarry.replication.settings import ReplicationSettings
 from tarry.replication.status import Role
 from tests.simulation.checker import Checker, Violation

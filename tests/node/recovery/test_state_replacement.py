@@ -14,8 +14,8 @@ from tarry.replication.journal.journal import Journal
 from tarry.replication.journal.lmdb_storage import LmdbStorage
 from tarry.replication.journal.records import MEMBERSHIP
 from tarry.replication.raft.guard.terms import is_plausible
+from tarry.replication.snapshot.state_folder import StateFolder
 from tarry.replication.snapshot.transfer import SnapshotFailed
-from tarry.replication.state_machine.state_folder import StateFolder
 from tests.replication.journals import fill, sync
 
 

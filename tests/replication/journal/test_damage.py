@@ -9,8 +9,9 @@ from pathlib import Path
 import lmdb
 import pytest
 
-from tarry.replication.journal.journal import Journal, JournalDamaged
+from tarry.replication.journal.journal import Journal
 from tarry.replication.journal.lmdb_storage import LmdbStorage
+from tarry.replication.journal.records import JournalDamaged
 from tests.replication.journals import fill, sync
 from tests.simulation.disk import SimDisk
 

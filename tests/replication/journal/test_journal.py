@@ -9,9 +9,9 @@ import psutil
 import pytest
 
 from tarry.proto.tarry_peer_pb2 import LogPosition, MemberList
-from tarry.replication.journal.journal import Journal, JournalDamaged, JournalMisused
+from tarry.replication.journal.journal import Journal
 from tarry.replication.journal.lmdb_storage import LmdbStorage
-from tarry.replication.journal.records import Batch
+from tarry.replication.journal.records import Batch, JournalDamaged, JournalMisused
 from tarry.replication.raft.guard.terms import TERM_END, TERM_STEP_MAX
 from tarry.replication.raft.journal_view import JournalView
 from tests.replication.journals import fill, sync
@@ -164,8 +164,7 @@ def test_compacting_moves_the_start_and_keeps_at_least_two_entries(open_journal:
     journal.close()
     journal = open_journal()
     assert (journal.first_index, journal.last_index) == (9, 10)
-    assert journal.members == {"n1": "a", "n2": "b"}
-    assert journal.added == {"n2"}
+    assert journal.members == MemberList(addresses={"n1": "a", "n2": "b"}, added=["n2"])
 
 
 def test_what_is_not_committed_cannot_be_compacted(open_journal: Open) -> None:
@@ -201,7 +200,7 @@ def test_a_reset_leaves_a_mark_from_which_the_log_goes_on(open_journal: Open) ->
     )
     assert (journal.term, journal.voted_for, journal.installing) == (3, "n3", None)
     assert (journal.chain_at(100), journal.chain_at(101)) == (42, chain)
-    assert journal.members == {"n1": "a"}
+    assert journal.members == MemberList(addresses={"n1": "a"})
 
 
 def test_a_reset_to_an_entry_that_the_log_contains_keeps_what_follows_it(open_journal: Open) -> None:

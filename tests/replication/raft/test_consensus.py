@@ -22,7 +22,7 @@ from tarry.proto.tarry_peer_pb2 import (
     VoteRequest,
 )
 from tarry.replication.journal.records import entry_payload
-from tarry.replication.raft.consensus import ConsensusViolated
+from tarry.replication.raft.elections import ConsensusViolated
 from tarry.replication.raft.guard.terms import TERM_END, TERM_STEP_MAX
 from tarry.replication.status import Role
 from tests.replication.lone_consensus import Lone, answer_heartbeats, commit_all, kinds, serving, vote_request

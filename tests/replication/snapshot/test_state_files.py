@@ -20,6 +20,7 @@ from tarry.proto.tarry_consumer_pb2 import GroupStart
 from tarry.replication.loop_holds import Holds
 from tarry.replication.snapshot.state_damage import StateDamage
 from tarry.replication.snapshot.state_files import CHECKPOINT_NAME, FilesSnapshot, StateSink, StateSource
+from tarry.replication.snapshot.state_folder import PointerDamaged, StateFolder
 from tarry.replication.snapshot.transfer import Manifest, SnapshotFailed, SnapshotFile
 from tarry.replication.state_machine import commands
 from tarry.replication.state_machine.checkpoint import CheckpointDamaged
@@ -27,7 +28,6 @@ from tarry.replication.state_machine.machine import Machine, MachineSettings
 from tarry.replication.state_machine.queue_checksums import QueueProof
 from tarry.replication.state_machine.ready_queue import UNIT
 from tarry.replication.state_machine.segment_files import OPEN_MAX
-from tarry.replication.state_machine.state_folder import PointerDamaged, StateFolder
 from tarry.wheel.far_segment import segment_name
 from tarry.wheel.hour_partition import folder_name
 from tarry.wheel.state import HOUR_MS

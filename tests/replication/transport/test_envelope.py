@@ -37,7 +37,6 @@ def test_a_repeated_or_overtaken_frame_brings_nothing() -> None:
     assert arrivals.open(second)[1]
     assert arrivals.open(second)[1] == []
     assert arrivals.open(first)[1] == []
-    assert arrivals.out_of_date == 2
 
 
 def test_each_of_two_streams_has_its_own_order_and_waits_for_no_other() -> None:
@@ -124,7 +123,6 @@ def test_who_may_not_speak_for_the_sender_is_refused_and_leaves_no_trace() -> No
     frame = way.seal([MESSAGE])
     with pytest.raises(SenderNotCertified, match="n1"):
         arrivals.open(frame, {"shop", "n3"})
-    assert arrivals.refused == 1
     assert arrivals.open(frame, {"n1"})[1]  # not taken for out of date
 
 
@@ -167,10 +165,8 @@ def test_a_frame_of_another_cluster_for_another_node_or_with_a_wrong_checksum_is
     frame = PeerFrame.FromString(outbound().seal([MESSAGE]))
     for field, value in change.items():
         setattr(frame, field, value)
-    arrivals = inbound()
     with pytest.raises(FrameRefused):
-        arrivals.open(frame.SerializeToString())
-    assert arrivals.refused == 1
+        inbound().open(frame.SerializeToString())
 
 
 @given(st.binary(max_size=200))

@@ -59,7 +59,7 @@ class Port:
         self, tls: ssl.SSLContext | None = None
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """With TLS, who connects shows the pass of a ticket first."""
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.listener.port)
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.listener.accepting.port)
         self._strangers.append((reader, writer))
         if tls is not None:
             writer.write(pass_of(self.ticket("n1")))
@@ -84,7 +84,7 @@ class Port:
         assert await self.heard() == node
 
     async def __aenter__(self) -> Port:
-        await self.listener.listen("127.0.0.1", 0)
+        await self.listener.accepting.listen("127.0.0.1", 0)
         self.listener.start(
             Inbound("tarry", "n2"), lambda peer, messages, _: self._heard.put_nowait((peer, messages))
         )
@@ -195,7 +195,7 @@ def test_a_ticket_lets_in_once_and_for_a_while() -> None:
 
 async def test_who_comes_back_at_once_and_without_end_keeps_no_peer_out() -> None:
     async with Port(PATIENT) as port:
-        strangers = [asyncio.create_task(coming_back(port.listener.port)) for _ in range(100)]
+        strangers = [asyncio.create_task(coming_back(port.listener.accepting.port)) for _ in range(100)]
         for _ in range(10):
             await port.peer("n1")
         for stranger in strangers:
@@ -344,7 +344,7 @@ async def test_without_a_descriptor_for_it_a_peer_waits_and_the_loop_does_not_sp
             with contextlib.suppress(OSError):
                 while True:
                     few_descriptors.append(os.open("/dev/null", os.O_RDONLY))
-            await loop.sock_connect(peer, ("127.0.0.1", port.listener.port))
+            await loop.sock_connect(peer, ("127.0.0.1", port.listener.accepting.port))
             await loop.sock_sendall(peer, said)
             begun = loop.time()
             await asyncio.wait_for(paused.wait(), PATIENCE_S)

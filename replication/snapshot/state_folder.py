@@ -41,7 +41,7 @@ class StateFolder:
         self.path.mkdir(exist_ok=True)
         if not pointer.exists():
             self._point()
-        self._remove_others()
+        self.remove_others()
 
     @property
     def path(self) -> Path:
@@ -64,14 +64,11 @@ class StateFolder:
     def _point(self) -> None:
         replace_file(self._root / POINTER, self.path.name.encode())
 
-    def _remove_others(self) -> None:
+    def remove_others(self) -> None:
+        """Remove all folders but the one in use; nothing in them may be open."""
         for path in self._root.iterdir():
             if NAME.fullmatch(path.name) and path != self.path:
                 shutil.rmtree(path)
-
-    def remove_old(self) -> None:
-        """Remove the folder that was in use before; nothing in it may be open."""
-        self._remove_others()
 
 
 def _named_in(pointer: Path) -> int:
