@@ -34,9 +34,8 @@ from tarry.replication.state_machine import commands as command_codec
 from tarry.replication.state_machine.command_costs import cost_us
 from tarry.replication.state_machine.machine import Machine
 from tarry.replication.state_machine.ordering import queue_of
-from tarry.replication.state_machine.outcomes import Cancelled
+from tarry.replication.state_machine.outcomes import Cancelled, Repeated, Scheduled
 from tarry.replication.state_machine.refusal import Refusal
-from tarry.replication.state_machine.schedule import Repeated, Scheduled
 from tarry.wheel.columns import portions
 from tarry.wheel.state import CancelOutcome, UnknownMessage
 from tarry.wheel.state import MessageState as WheelMessageState

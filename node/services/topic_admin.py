@@ -25,9 +25,9 @@ from tarry.proto.tarry_consumer_pb2 import StartAt
 from tarry.replication.driver.driver import Driver
 from tarry.replication.errors import NotLeader, Overloaded, Unknown
 from tarry.replication.state_machine import commands as command_codec
-from tarry.replication.state_machine.administration import Changed
 from tarry.replication.state_machine.command_costs import cost_us
 from tarry.replication.state_machine.machine import Machine
+from tarry.replication.state_machine.outcomes import Changed
 from tarry.replication.state_machine.ready_queue import ReadyQueue, UnitsDamaged
 from tarry.replication.state_machine.refusal import Refusal
 

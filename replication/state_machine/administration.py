@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.reasons import Reason
+from tarry.replication.state_machine.outcomes import Changed
 from tarry.replication.state_machine.queues import Queues
 from tarry.replication.state_machine.ready_queue import ReadyQueue
 from tarry.replication.state_machine.refusal import Refusal
 from tarry.wheel.state import HOUR_MS
 from tarry.wheel.wheel import Wheel
-
-
-@dataclass(frozen=True, slots=True)
-class Changed:
-    """Outcome of an operator's command: what was there before, in numbers."""
-
-    count: int = 0
-    groups: int = 0
 
 
 class Administration:

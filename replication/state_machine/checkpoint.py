@@ -11,8 +11,9 @@ replaced whole or not at all, also when the power goes in between.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import fields
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import google_crc32c
 
@@ -23,6 +24,8 @@ from tarry.replication.state_machine.commands import APPLY_VERSION, FAR_LOG_VERS
 from tarry.replication.state_machine.queue_checksums import QueueProof
 from tarry.replication.state_machine.ready_queue import QueueDamaged, QueueState, ReadyQueue
 from tarry.wheel.state import Cut, FarState, HourState, SegmentState, WheelState
+
+S = TypeVar("S", HourState, SegmentState)
 
 CHECKPOINT_KEY: Final = b"checkpoint"
 
@@ -78,14 +81,13 @@ def queue_parts(queue: ReadyQueue) -> tuple[bytes, bytes]:
 
 
 def _queue_part(queue: ReadyQueue) -> bytes:
-    state = queue.capture()
     checkpoint = log_pb.QueueCheckpoint(
         queue=queue.queue,
         topic=queue.topic,
         group=queue.group,
-        first=state.first,
-        units=state.units,
-        crc=state.proof.crc,
+        first=queue.first,
+        units=queue.units,
+        crc=queue.proof.crc,
         deleted=queue.deleted,
         settings=queue.settings,
         misfires_dropped=queue.misfires_dropped,
@@ -135,28 +137,25 @@ def wheel_state(checkpoint: log_pb.Checkpoint) -> WheelState:
     if not checkpoint.wheel:
         return WheelState()
     wheel = log_pb.WheelCheckpoint.FromString(checkpoint.wheel)
-    hours = (
-        HourState(
-            hour=h.hour,
-            log_bytes=h.log_bytes,
-            units=h.units,
-            index_crc=h.index_crc,
-            slots_crc=h.slots_crc if h.HasField("slots_crc") else None,
-            pending=h.pending,
-            cancelled=h.cancelled,
-            overtaken=h.overtaken,
-            message_sum=h.message_sum if h.HasField("message_sum") else None,
-        )
-        for h in wheel.hours
-    )
+    hours = tuple(_state(HourState, hour) for hour in wheel.hours)
+    segments = tuple(_state(SegmentState, segment) for segment in wheel.far.segments)
     cut = Cut(wheel.cut_due_ms, wheel.cut_global_index)
-    far = _far_state(wheel.far)
-    return WheelState(tuple(hours), cut, wheel.local_index, wheel.floor_hour, tuple(wheel.topics), far)
+    far = FarState(wheel.far.first, segments, wheel.far.dropped_hours)
+    return WheelState(hours, cut, wheel.local_index, wheel.floor_hour, tuple(wheel.topics), far)
 
 
-def _far_state(far: log_pb.FarCheckpoint) -> FarState:
-    segments = (SegmentState(s.number, s.log_bytes, s.units, s.index_crc, s.cancelled) for s in far.segments)
-    return FarState(far.first, tuple(segments), far.dropped_hours)
+def _state(kind: type[S], part: log_pb.HourCheckpoint | log_pb.FarSegmentCheckpoint) -> S:
+    """Return the value of a part, whose fields have the same names; None: an optional one that is not set."""
+    described = part.DESCRIPTOR.fields_by_name
+    values: dict[str, Any] = {
+        name: None if described[name].has_presence and not part.HasField(name) else getattr(part, name)
+        for name in (field.name for field in fields(kind))
+    }
+    return kind(**values)
+
+
+def _values(state: HourState | SegmentState) -> dict[str, Any]:
+    return {field.name: getattr(state, field.name) for field in fields(state)}
 
 
 class WheelCheckpoints:
@@ -189,32 +188,12 @@ class WheelCheckpoints:
 
 
 def _far_serialized(far: FarState) -> log_pb.FarCheckpoint:
-    segments = [
-        log_pb.FarSegmentCheckpoint(
-            number=segment.number,
-            log_bytes=segment.log_bytes,
-            units=segment.units,
-            index_crc=segment.index_crc,
-            cancelled=segment.cancelled,
-        )
-        for segment in far.segments
-    ]
+    segments = [log_pb.FarSegmentCheckpoint(**_values(segment)) for segment in far.segments]
     return log_pb.FarCheckpoint(first=far.first, segments=segments, dropped_hours=far.dropped_hours)
 
 
 def _hour_part(state: HourState) -> bytes:
-    hour = log_pb.HourCheckpoint(
-        hour=state.hour,
-        log_bytes=state.log_bytes,
-        units=state.units,
-        index_crc=state.index_crc,
-        slots_crc=state.slots_crc,
-        pending=state.pending,
-        cancelled=state.cancelled,
-        overtaken=state.overtaken,
-        message_sum=state.message_sum,
-    )
-    return log_pb.WheelCheckpoint(hours=[hour]).SerializeToString()
+    return log_pb.WheelCheckpoint(hours=[log_pb.HourCheckpoint(**_values(state))]).SerializeToString()
 
 
 def checkpoint_in(folder: Path, store: StateStore, *, from_start: bool) -> log_pb.Checkpoint:

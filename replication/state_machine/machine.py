@@ -42,8 +42,8 @@ from tarry.replication.state_machine.producer_answers import Producers
 from tarry.replication.state_machine.queues import Queues
 from tarry.replication.state_machine.ready_queue import FileChanges
 from tarry.replication.state_machine.refusal import Refusal
-from tarry.replication.state_machine.schedule import Scheduling, due_ms
-from tarry.wheel.state import CancelOutcome, Taken, WheelSettings, WheelState
+from tarry.replication.state_machine.schedule import Scheduling
+from tarry.wheel.state import HOUR_MS, CancelOutcome, Taken, WheelSettings, WheelState
 from tarry.wheel.wheel import Wheel
 
 FEW_FILES: Final = 64
@@ -332,7 +332,8 @@ class Machine:
 
     def due_ms(self, hour: NDArray[np.uint32], global_index: NDArray[np.uint32]) -> NDArray[np.int64]:
         """Return messages' due times, shape (n,). Raises UnknownMessage."""
-        return due_ms(self.wheel, hour, global_index)
+        in_hour: NDArray[np.uint32] = self.wheel.units(hour, global_index)["due_in_hour_ms"]
+        return hour.astype(np.int64) * HOUR_MS + in_hour.astype(np.int64)
 
     def digest(self) -> bytes:
         """Return 16 bytes that are equal on replicas that applied the same entries."""

@@ -8,9 +8,26 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tarry.replication.state_machine.administration import Changed
+from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.replication.state_machine.refusal import Refusal
-from tarry.replication.state_machine.schedule import Repeated, Scheduled
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduled:
+    """The answer to a schedule command: ScheduleBatchResponse, serialized."""
+
+    response: bytes
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """The answer to a schedule command that has been applied before: the one given then, as it is kept.
+
+    It has no due times: to look them up takes as long as the messages have hours, more than applying may.
+    """
+
+    given: log_pb.Answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +57,14 @@ class Subscribed:
 
     queue: int
     retry_queue: int
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """Outcome of an operator's command: what was there before, in numbers."""
+
+    count: int = 0
+    groups: int = 0
 
 
 Outcome: TypeAlias = Scheduled | Repeated | Released | Acked | Cancelled | Subscribed | Changed | Refusal

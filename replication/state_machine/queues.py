@@ -51,7 +51,7 @@ class Queues:
         self.blocked = Blocked()
         self.retries_cancelled = 0  # that something waited for, since the start
         self._changed: set[int] = set()
-        self._moved: list[tuple[str, str]] = []
+        self.moved: list[tuple[str, str]] = []  # (topic, group), deleted or moved and not yet taken
         self.damaged: list[UnitsDamaged] = []  # met while applying, where nothing rests on them
 
     def __len__(self) -> int:
@@ -99,7 +99,7 @@ class Queues:
             self._groups_changed.add((group, known.queue))
             self._groups[known.queue].remove(group)
         self._delete(self.of(topic, group))
-        self._moved.append((topic, group))
+        self.moved.append((topic, group))
 
     def delete_topic(self, topic: str) -> int:
         """Delete a topic with all its groups; it must be there. Return how many groups it had."""
@@ -115,16 +115,11 @@ class Queues:
         queue = self.of(topic)
         within = max(queue.first, min(offset, queue.units))
         self.acknowledged[group, queue.queue].seek(within)
-        self._moved.append((topic, group))
-
-    @property
-    def moved(self) -> list[tuple[str, str]]:
-        """The (topic, group) that were deleted or moved and not yet taken."""
-        return self._moved
+        self.moved.append((topic, group))
 
     def take_moved(self) -> list[tuple[str, str]]:
         """Return the (topic, group) that were deleted or moved since the last call."""
-        moved, self._moved = self._moved, []
+        moved, self.moved = self.moved, []
         return moved
 
     def _delete(self, queue: ReadyQueue) -> None:
@@ -184,7 +179,7 @@ class Queues:
         for group in self.groups_of(queue):
             if (acknowledged := self.acknowledged[group, queue]).floor < first:
                 acknowledged.seek(first)
-                self._moved.append((self._queues[queue].topic, group))
+                self.moved.append((self._queues[queue].topic, group))
 
     def block(self, queue: int, lane: NDArray[np.uint32], placed: Appended) -> None:
         """Later messages of the lanes, shape (n,), wait for the retries that have been placed."""

@@ -366,10 +366,6 @@ class ReadyQueue:
         self.proof.forget(self.first)
         self._note()
 
-    def capture(self) -> QueueState:
-        """Return what a checkpoint must hold."""
-        return QueueState(self.first, self.units, self.proof)
-
     def take_changes(self) -> FileChanges:
         """Return what has become of the files since the last call."""
         touched, self._touched = self._touched, set()

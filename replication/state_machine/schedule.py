@@ -18,6 +18,7 @@ from tarry.proto.ledger.schema import Kind
 from tarry.proto.reasons import Reason
 from tarry.replication.state_machine import admission, ordering, producer_answers
 from tarry.replication.state_machine.events import Event, Events
+from tarry.replication.state_machine.outcomes import Repeated, Scheduled
 from tarry.replication.state_machine.queues import Queues
 from tarry.replication.state_machine.refusal import Refusal
 from tarry.wheel.columns import distinct
@@ -26,24 +27,6 @@ from tarry.wheel.wheel import Wheel
 
 DUE_MS_MAX: Final = 253_402_300_799_999
 """The latest due time that can be stored, the last of the year 9999; the leader's horizon is far below."""
-
-
-@dataclass(frozen=True, slots=True)
-class Scheduled:
-    """The answer to a schedule command: ScheduleBatchResponse, serialized."""
-
-    response: bytes
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
-class Repeated:
-    """The answer to a schedule command that has been applied before: the one given then, as it is kept.
-
-    It has no due times: to look them up takes as long as the messages have hours, more than applying may.
-    """
-
-    given: log_pb.Answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +66,6 @@ def read(command: log_pb.ScheduleCommand, queues: Queues, bounds: producer_answe
     past = due < command.now_ms
     due = np.clip(due, command.now_ms, DUE_MS_MAX)
     return Part(request, due, past, numbers[topic], mask, lane, numbers[used].tolist(), bounds)
-
-
-def due_ms(wheel: Wheel, hour: NDArray[np.uint32], global_index: NDArray[np.uint32]) -> NDArray[np.int64]:
-    """Return messages' due times, shape (n,). Raises UnknownMessage."""
-    in_hour: NDArray[np.uint32] = wheel.units(hour, global_index)["due_in_hour_ms"]
-    return hour.astype(np.int64) * HOUR_MS + in_hour.astype(np.int64)
 
 
 def response(

@@ -11,7 +11,7 @@ from tarry.node.services.repeated_schedules import Repeats
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.tarry_producer_pb2 import ScheduleBatchResponse
 from tarry.replication.state_machine.machine import Machine, MachineSettings
-from tarry.replication.state_machine.schedule import Repeated, Scheduled
+from tarry.replication.state_machine.outcomes import Repeated, Scheduled
 from tests.replication.commands import NOW_MS, admin, cancel, far_due, release, schedule, trim
 
 HOUR_MS = 3_600_000

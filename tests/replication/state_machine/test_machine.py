@@ -16,10 +16,16 @@ from tarry.proto.reasons import Reason
 from tarry.proto.tarry_operator_pb2 import TopicSettings
 from tarry.proto.tarry_producer_pb2 import ScheduleBatchResponse
 from tarry.replication.state_machine.machine import Machine, MachineSettings
-from tarry.replication.state_machine.outcomes import Acked, Cancelled, Released, Subscribed
+from tarry.replication.state_machine.outcomes import (
+    Acked,
+    Cancelled,
+    Released,
+    Repeated,
+    Scheduled,
+    Subscribed,
+)
 from tarry.replication.state_machine.producer_answers import unpack
 from tarry.replication.state_machine.refusal import Refusal
-from tarry.replication.state_machine.schedule import Repeated, Scheduled
 from tarry.wheel.state import CancelOutcome
 from tests.replication.commands import NOW_MS, ack, admin, cancel, release, retry, schedule, subscribe, trim
 

@@ -10,9 +10,9 @@ import pytest
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.reasons import Reason
 from tarry.replication.state_machine.machine import Machine, MachineSettings
+from tarry.replication.state_machine.outcomes import Repeated, Scheduled
 from tarry.replication.state_machine.producer_answers import FORGOTTEN_AT_ONCE_MAX, PRODUCERS_KEPT
 from tarry.replication.state_machine.refusal import Refusal
-from tarry.replication.state_machine.schedule import Repeated, Scheduled
 from tests.replication.commands import NOW_MS, admin, schedule
 
 SILENT_MS = 60_000

@@ -134,7 +134,7 @@ def test_a_file_cut_short_while_in_use_is_damage_of_what_was_cut(tmp_path: Path)
 
 def test_a_file_that_is_shorter_than_its_checkpoint_says_is_not_opened(tmp_path: Path) -> None:
     queue = filled(tmp_path, UNITS)
-    state = queue.capture()
+    state = QueueState(queue.first, queue.units, queue.proof)
     queue.close()
     os.truncate(segment(queue), (UNITS - 1) * UNIT_BYTES)
     with pytest.raises(QueueDamaged, match="checkpoint says"):
@@ -159,7 +159,7 @@ def test_all_files_that_were_written_are_synced_also_those_that_nothing_is_in_me
 
 def test_a_queue_without_the_file_that_it_goes_on_in_is_not_opened(tmp_path: Path) -> None:
     queue = filled(tmp_path, UNITS)
-    state = queue.capture()
+    state = QueueState(queue.first, queue.units, queue.proof)
     queue.close()
     segment(queue).unlink()
     with pytest.raises(QueueDamaged, match="is missing"):

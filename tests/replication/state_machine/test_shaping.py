@@ -12,9 +12,9 @@ from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.reasons import Reason
 from tarry.proto.tarry_operator_pb2 import MisfirePolicy, TopicSettings
 from tarry.replication.state_machine.machine import Machine, MachineSettings
-from tarry.replication.state_machine.outcomes import Released
+from tarry.replication.state_machine.outcomes import Released, Scheduled
 from tarry.replication.state_machine.refusal import Refusal
-from tarry.replication.state_machine.schedule import DUE_MS_MAX, Scheduled
+from tarry.replication.state_machine.schedule import DUE_MS_MAX
 from tests.replication.commands import NOW_MS, admin, cancel, release, retry, schedule, subscribe
 
 SECOND = NOW_MS + 10_000
