@@ -164,7 +164,7 @@ ABLATIONS: dict[str, tuple[Replaced, ...]] = {
     "apply budget": ((apply.Applying, "apply", _apply_all),),
     "checkpoint before trimming": ((Driver, "compact", _trim_all_that_is_applied),),
     "own disk before applying": ((apply, "min", lambda committed, durable: committed),),
-    "lanes": ((Lanes, "take", lambda self, queue, units: np.ones(len(units), dtype=np.bool_)),),
+    "lanes": ((Lanes, "take", lambda self, queue, units, behind=(): np.ones(len(units), dtype=np.bool_)),),
     "retries close their lane": ((Queues, "block", lambda self, queue, lanes, placed: None),),
     "misfires": ((queues, "apart", lambda units, settings, now_ms: Parts(units, units[:0], units[:0])),),
     "rows of retries": ((event_details, "of_origins", lambda wheel, queues, event: event),),
