@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Unpack
 
 from tarry.client.cluster.nodes import Nodes
 from tarry.client.consumers.consumer import Consumer
+from tarry.client.consumers.consumer_options import ConsumerOptions, PullerOptions
 from tarry.client.consumers.message import Message, MessageBatch, Stamp
 from tarry.client.consumers.puller import Puller
 from tarry.client.consumers.unsettled import AckOutcome
@@ -63,60 +64,15 @@ class Client:
         self._opened.add(producer)
         return producer
 
-    def consumer(
-        self,
-        topic: str,
-        group: str,
-        *,
-        tags: Iterable[str] = (),
-        credit: int = 1_000,
-        lease_ms: int = 0,
-        name: str = "",
-        dedupe: bool = False,
-        start: Start | None = None,
-        broadcast: bool = False,
-        in_hand_bytes_max: int = 0,
-    ) -> Consumer:
-        """Return a new consumer; ``async with`` subscribes it.
-
-        ``tags``: only messages with any of these; none: all. ``credit``:
-        messages in hand at once. ``lease_ms``: how long a message may stay in
-        hand before it is delivered again; 0: the cluster's default. ``name``:
-        stable over reconnects, unique in the group. ``dedupe``: keep back what
-        was handed out before. ``start``: where a new group begins. ``broadcast``:
-        every consumer of the group sees every message, each (by its name) from
-        a position of its own. ``in_hand_bytes_max``: no more is sent while
-        records of so many bytes are in hand; 0: the cluster's default.
-        """
-        consumer = Consumer(
-            self._cluster(),
-            topic,
-            group,
-            tags=tags,
-            credit=credit,
-            lease_ms=lease_ms,
-            name=name,
-            dedupe=dedupe,
-            start=start,
-            broadcast=broadcast,
-            in_hand_bytes_max=in_hand_bytes_max,
-            on_closed=self._opened.discard,
-        )
+    def consumer(self, topic: str, group: str, **options: Unpack[ConsumerOptions]) -> Consumer:
+        """Return a new consumer; ``with`` (``async with``) subscribes it."""
+        consumer = Consumer(self._cluster(), topic, group, on_closed=self._opened.discard, **options)
         self._opened.add(consumer)
         return consumer
 
-    def puller(
-        self,
-        topic: str,
-        group: str,
-        *,
-        name: str = "",
-        tags: Iterable[str] = (),
-        lease_ms: int = 0,
-        start: Start | None = None,
-    ) -> Puller:
-        """Return a consumer that takes messages call by call. Arguments as of ``consumer``."""
-        return Puller(self._cluster(), topic, group, name=name, tags=tags, lease_ms=lease_ms, start=start)
+    def puller(self, topic: str, group: str, **options: Unpack[PullerOptions]) -> Puller:
+        """Return a consumer that takes messages call by call."""
+        return Puller(self._cluster(), topic, group, **options)
 
     def operator(self) -> Operator:
         """Return an operator."""

@@ -7,8 +7,9 @@ leases while the program is busy.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, TypeVar, Unpack
 
 from tarry.client import aio
 from tarry.client.blocking.consumer import Consumer, Message, MessageBatch
@@ -16,6 +17,7 @@ from tarry.client.blocking.loop_thread import LoopThread
 from tarry.client.blocking.operator import Operator
 from tarry.client.blocking.producer import Producer
 from tarry.client.blocking.puller import Puller
+from tarry.client.consumers.consumer_options import ConsumerOptions, PullerOptions
 from tarry.client.consumers.message import Stamp
 from tarry.client.consumers.unsettled import AckOutcome
 from tarry.client.errors import TarryError
@@ -54,6 +56,8 @@ __all__ = [
     "connect",
 ]
 
+T = TypeVar("T")
+
 
 class Client:
     """One cluster. May be used by any number of threads. Closing it closes what it gave out."""
@@ -66,60 +70,19 @@ class Client:
 
     def producer(self) -> Producer:
         """Return a new producer, with an id of its own."""
-        return Producer(self._thread.run(_made(self._client.producer)), self._thread, self.settings)
+        return Producer(self._made(self._client.producer), self._thread, self.settings)
 
-    def consumer(
-        self,
-        topic: str,
-        group: str,
-        *,
-        tags: Iterable[str] = (),
-        credit: int = 1_000,
-        lease_ms: int = 0,
-        name: str = "",
-        dedupe: bool = False,
-        start: Start | None = None,
-        broadcast: bool = False,
-        in_hand_bytes_max: int = 0,
-    ) -> Consumer:
-        """Return a new consumer; ``with`` subscribes it. Arguments as of the async twin."""
+    def consumer(self, topic: str, group: str, **options: Unpack[ConsumerOptions]) -> Consumer:
+        """Return a new consumer; ``with`` (``async with``) subscribes it."""
+        return Consumer(self._made(partial(self._client.consumer, topic, group, **options)), self._thread)
 
-        def make() -> aio.Consumer:
-            return self._client.consumer(
-                topic,
-                group,
-                tags=tags,
-                credit=credit,
-                lease_ms=lease_ms,
-                name=name,
-                dedupe=dedupe,
-                start=start,
-                broadcast=broadcast,
-                in_hand_bytes_max=in_hand_bytes_max,
-            )
-
-        return Consumer(self._thread.run(_made(make)), self._thread)
-
-    def puller(
-        self,
-        topic: str,
-        group: str,
-        *,
-        name: str = "",
-        tags: Iterable[str] = (),
-        lease_ms: int = 0,
-        start: Start | None = None,
-    ) -> Puller:
-        """Return a consumer that takes messages call by call. Arguments as of ``consumer``."""
-
-        def make() -> aio.Puller:
-            return self._client.puller(topic, group, name=name, tags=tags, lease_ms=lease_ms, start=start)
-
-        return Puller(self._thread.run(_made(make)), self._thread)
+    def puller(self, topic: str, group: str, **options: Unpack[PullerOptions]) -> Puller:
+        """Return a consumer that takes messages call by call."""
+        return Puller(self._made(partial(self._client.puller, topic, group, **options)), self._thread)
 
     def operator(self) -> Operator:
         """Return an operator."""
-        return Operator(self._thread.run(_made(self._client.operator)), self._thread)
+        return Operator(self._made(self._client.operator), self._thread)
 
     def close(self) -> None:
         """Close producers (after their answers) and consumers, then the connections and the thread."""
@@ -134,10 +97,11 @@ class Client:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def _made(self, make: Callable[[], T]) -> T:
+        async def work() -> T:  # channels and events belong to the loop in which they are made
+            return make()
 
-async def _made(make: Any) -> Any:
-    # Channels and events belong to the loop in which they are made.
-    return make()
+        return self._thread.run(work())
 
 
 def connect(servers: str | Iterable[str], **settings: Any) -> Client:

@@ -25,10 +25,9 @@ ANSWER_MS = 5_000
 
 
 class Puller:
-    """One consumer of a group, by calls. Made by ``Client.puller``; may be shared by any number of tasks.
+    """One consumer of a group, by calls. Made by ``Client.puller``; tasks, or threads, may share it.
 
-    ``name``: whoever settles must have the name of who received; a program that
-    settles in a later run gives itself one.
+    A program that settles in a later run gives itself a name.
     """
 
     def __init__(

@@ -1,0 +1,34 @@
+"""Options of a consumer and of a puller."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypedDict
+
+from tarry.client.start_position import Start
+
+
+class PullerOptions(TypedDict, total=False):
+    """Name, filter, lease and beginning of a consumer that takes messages call by call."""
+
+    name: str
+    """Stable over reconnects, unique in the group; whoever settles must have the name of who received."""
+    tags: Iterable[str]
+    """Only messages with any of these; none: all."""
+    lease_ms: int
+    """How long a message may stay in hand before it is delivered again; 0: the cluster's default."""
+    start: Start | None
+    """Where a new group begins."""
+
+
+class ConsumerOptions(PullerOptions, total=False):
+    """What a consumer with a stream has beyond that."""
+
+    credit: int
+    """Messages in hand at once; 1,000 is the default."""
+    dedupe: bool
+    """Keep back what was handed out before."""
+    broadcast: bool
+    """Every consumer of the group sees every message, each (by its name) from a position of its own."""
+    in_hand_bytes_max: int
+    """No more is sent while records of so many bytes are in hand; 0: the cluster's default."""
