@@ -12,11 +12,10 @@ from functools import partial
 from typing import Any, TypeVar, Unpack
 
 from tarry.client import aio
-from tarry.client.blocking.consumer import Consumer, Message, MessageBatch
+from tarry.client.blocking.consumer import Consumer, Message, MessageBatch, Puller
 from tarry.client.blocking.loop_thread import LoopThread
 from tarry.client.blocking.operator import Operator
 from tarry.client.blocking.producer import Producer
-from tarry.client.blocking.puller import Puller
 from tarry.client.consumers.consumer_options import ConsumerOptions, PullerOptions
 from tarry.client.consumers.message import Stamp
 from tarry.client.consumers.unsettled import AckOutcome

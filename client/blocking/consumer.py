@@ -1,57 +1,47 @@
-"""The blocking consumer and its messages."""
+"""The blocking consumer with its messages, and the blocking puller."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
-from typing import TypeVar
 
 from tarry.client.blocking.loop_thread import LoopThread
+from tarry.client.blocking.twin import blocking
 from tarry.client.consumers.buffer import Buffer, Offsets
 from tarry.client.consumers.consumer import Consumer as AsyncConsumer
 from tarry.client.consumers.message import Message as AsyncMessage
 from tarry.client.consumers.message import MessageBatch as AsyncMessageBatch
 from tarry.client.consumers.message import View
-from tarry.client.consumers.unsettled import AckOutcome
-
-T = TypeVar("T")
+from tarry.client.consumers.puller import Puller as AsyncPuller
 
 
 class Message(View):
     """One delivered message."""
 
-    __slots__ = ("_message", "_thread")
+    __slots__ = ("_thread", "_twin")
 
     def __init__(self, message: AsyncMessage, thread: LoopThread) -> None:
         super().__init__(message._batch, message._position, message.offset)
-        self._message = message
+        self._twin = message
         self._thread = thread
 
-    def ack(self) -> AckOutcome:
-        """Acknowledge, and return the outcome: fsynced on a majority, or stale."""
-        return self._thread.run(_awaited(self._message.ack))
+    ack = blocking(AsyncMessage.ack)
+    nack = blocking(AsyncMessage.nack)
+    extend = blocking(AsyncMessage.extend)
 
     def ack_soon(self) -> None:
-        """Acknowledge without waiting."""
-        self._thread.soon(self._message.ack_soon)
-
-    def nack(self, delay_ms: int | None = None) -> AckOutcome:
-        """Have it delivered again after ``delay_ms``, or by the group's back-off table."""
-        return self._thread.run(_awaited(partial(self._message.nack, delay_ms)))
-
-    def extend(self, lease_ms: int) -> AckOutcome:
-        """Keep it in hand for ``lease_ms`` from now on; return whether it still was in hand."""
-        return self._thread.run(_awaited(partial(self._message.extend, lease_ms)))
+        """Acknowledge without waiting: sent within ``Settings.ack_linger_ms``, again after a reconnect."""
+        self._thread.soon(self._twin.ack_soon)
 
 
 class MessageBatch:
     """Messages of one queue that came together; iterating gives messages, ``columns`` their columns."""
 
     def __init__(self, batch: AsyncMessageBatch, thread: LoopThread) -> None:
-        self.columns = batch
+        self.columns = self._twin = batch
         self._thread = thread
 
     def __len__(self) -> int:
@@ -70,28 +60,38 @@ class MessageBatch:
         """Message ids; a retried message keeps its first id."""
         return self.columns.ids
 
-    def ack(self) -> list[AckOutcome]:
-        """Acknowledge all, and return the outcomes, one a message, in order."""
-        return self._thread.run(_awaited(self.columns.ack))
+    ack = blocking(AsyncMessageBatch.ack)
+    nack = blocking(AsyncMessageBatch.nack)
+    extend = blocking(AsyncMessageBatch.extend)
 
     def ack_soon(self) -> None:
-        """Acknowledge all without waiting."""
-        self._thread.soon(self.columns.ack_soon)
+        """Acknowledge all without waiting, like ``Message.ack_soon``."""
+        self._thread.soon(self._twin.ack_soon)
 
-    def nack(self, delay_ms: int | None = None) -> list[AckOutcome]:
-        """Have all delivered again after ``delay_ms``, or by the group's back-off table."""
-        return self._thread.run(_awaited(partial(self.columns.nack, delay_ms)))
 
-    def extend(self, lease_ms: int) -> list[AckOutcome]:
-        """Keep all in hand for ``lease_ms`` from now on; return whether each still was in hand."""
-        return self._thread.run(_awaited(partial(self.columns.extend, lease_ms)))
+class Puller:
+    """One consumer of a group, by calls. Made by ``Client.puller``; threads may share it."""
+
+    def __init__(self, puller: AsyncPuller, thread: LoopThread) -> None:
+        self._twin = puller
+        self._thread = thread
+
+    @property
+    def name(self) -> str:
+        """By which the group knows who has received."""
+        return self._twin.name
+
+    receive = blocking(AsyncPuller.receive)
+    ack = blocking(AsyncPuller.ack)
+    nack = blocking(AsyncPuller.nack)
+    extend = blocking(AsyncPuller.extend)
 
 
 class Consumer:
     """Receives messages. Made by ``Client.consumer``; ``with`` subscribes and unsubscribes."""
 
     def __init__(self, consumer: AsyncConsumer, thread: LoopThread) -> None:
-        self._consumer = consumer
+        self._twin = consumer
         self._thread = thread
         self._ready = _Ready()
         consumer.waiting.append(self._ready)
@@ -99,11 +99,9 @@ class Consumer:
     @property
     def state(self) -> AsyncConsumer:
         """The async twin, for its counters: received, in_hand, lost, reconnects, stale_acks, …"""
-        return self._consumer
+        return self._twin
 
-    def start(self) -> None:
-        """Subscribe. Raises Refused, or the last error at the client's deadline."""
-        self._thread.run(self._consumer.start())
+    start = blocking(AsyncConsumer.start)
 
     def close(self) -> None:
         """Unsubscribe: send the acks that are left, give back what is in hand, for others."""
@@ -123,26 +121,26 @@ class Consumer:
 
     def receive(self, timeout_ms: int | None = None) -> Message | None:
         """Return the next message; None when none came in time, or the consumer is closed."""
-        while not self._consumer.closed:
-            message = self._ready.message(time.monotonic() - self._consumer.lease_ms / 1_000)
+        while not self._twin.closed:
+            message = self._ready.message(time.monotonic() - self._twin.lease_ms / 1_000)
             if self._ready.expired:
-                self._thread.soon(partial(self._consumer.forget_expired, self._ready))
+                self._thread.soon(partial(self._twin.forget_expired, self._ready))
             if message is None:
                 if not self._thread.run(self._fetch(timeout_ms)):
                     return None
-            elif self._consumer.holds(message):  # not lost in a reconnect since it came
+            elif self._twin.holds(message):  # not lost in a reconnect since it came
                 return Message(message, self._thread)
         return None
 
     def batches(self) -> Iterator[MessageBatch]:
-        """Yield messages in the batches in which they came."""
+        """Yield messages in the batches in which they came: for bulk, with an ack a batch."""
         while (batch := self._thread.run(self._next(None))) is not None:
             yield MessageBatch(batch, self._thread)
 
     async def _next(self, timeout_ms: int | None) -> AsyncMessageBatch | None:
         try:
             return await asyncio.wait_for(
-                self._consumer.next_batch(), None if timeout_ms is None else timeout_ms / 1_000
+                self._twin.next_batch(), None if timeout_ms is None else timeout_ms / 1_000
             )
         except TimeoutError:
             return None
@@ -155,7 +153,7 @@ class Consumer:
 
     async def _close(self) -> None:
         self._thread.drain()
-        await self._consumer.close()
+        await self._twin.close()
 
 
 class _Ready(Buffer):
@@ -176,7 +174,3 @@ class _Ready(Buffer):
     def renew(self, before_s: float, now_s: float) -> list[Offsets]:
         with self._lock:
             return super().renew(before_s, now_s)
-
-
-async def _awaited(settle: Callable[[], Awaitable[T]]) -> T:
-    return await settle()

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Unpack
 
-from numpy.typing import ArrayLike
-
 from tarry.client.blocking.loop_thread import LoopThread
+from tarry.client.blocking.twin import blocking
 from tarry.client.errors import Overloaded, TarryError
 from tarry.client.producers.completions import OneWay
 from tarry.client.producers.message_options import MessageOptions, check_options
 from tarry.client.producers.producer import Producer as AsyncProducer
-from tarry.client.results import CancelOutcome, Scheduled, ScheduledBatch, StoredMessage
+from tarry.client.results import Scheduled
 from tarry.client.settings import Settings
 
 
@@ -21,7 +20,7 @@ class Producer:
     """Schedules messages. May be shared by any number of threads."""
 
     def __init__(self, producer: AsyncProducer, thread: LoopThread, settings: Settings) -> None:
-        self._producer = producer
+        self._twin = producer
         self._thread = thread
         self._room = threading.Semaphore(settings.waiting_messages_max)
         self._one_way = OneWay()
@@ -29,7 +28,7 @@ class Producer:
     @property
     def id(self) -> str:
         """The producer's id, by which the cluster knows its retries."""
-        return self._producer.id
+        return self._twin.id
 
     @property
     def one_way_errors(self) -> int:
@@ -41,18 +40,11 @@ class Producer:
         """The last of these errors."""
         return self._one_way.last_error
 
-    def schedule(
-        self,
-        topic: str,
-        body: bytes = b"",
-        **options: Unpack[MessageOptions],
-    ) -> Scheduled:
-        """Schedule one message and return once it is fsynced on a majority. Errors as of the async twin."""
-
-        async def work() -> Scheduled:
-            return await self._producer.schedule(topic, body, **options)
-
-        return self._thread.run(work())
+    schedule = blocking(AsyncProducer.schedule)
+    schedule_batch = blocking(AsyncProducer.schedule_batch)
+    cancel = blocking(AsyncProducer.cancel)
+    cancel_many = blocking(AsyncProducer.cancel_many)
+    get = blocking(AsyncProducer.get)
 
     def schedule_soon(
         self,
@@ -78,7 +70,7 @@ class Producer:
 
         def put() -> None:
             try:
-                self._producer.schedule_soon(topic, body, on_done=done, **options)
+                self._twin.schedule_soon(topic, body, on_done=done, **options)
             except (TarryError, TypeError, ValueError) as error:
                 done(error)  # not raised: the caller has gone on
 
@@ -93,56 +85,14 @@ class Producer:
         """Schedule one message without an answer: errors are only counted, in ``one_way_errors``."""
         self.schedule_soon(topic, body, on_done=self._one_way_done, **options)
 
-    def schedule_batch(
-        self,
-        topic: str,
-        bodies: Sequence[bytes],
-        *,
-        due_ms: ArrayLike | None = None,
-        delay_ms: ArrayLike | None = None,
-        delay_level: ArrayLike | None = None,
-        jitter_ms: ArrayLike | None = None,
-        tags: Sequence[Sequence[str]] | None = None,
-        keys: Sequence[Sequence[str]] | None = None,
-        properties: Sequence[Mapping[str, str]] | None = None,
-        ordering_keys: Sequence[str] | None = None,
-    ) -> ScheduledBatch:
-        """Schedule n messages, all of them or none, as the async twin does."""
-        return self._thread.run(
-            self._producer.schedule_batch(
-                topic,
-                bodies,
-                due_ms=due_ms,
-                delay_ms=delay_ms,
-                delay_level=delay_level,
-                jitter_ms=jitter_ms,
-                tags=tags,
-                keys=keys,
-                properties=properties,
-                ordering_keys=ordering_keys,
-            )
-        )
-
-    def cancel(self, message_id: str) -> CancelOutcome:
-        """Cancel a pending message. The outcome is definite and linearizable."""
-        return self._thread.run(self._producer.cancel(message_id))
-
-    def cancel_many(self, message_ids: Iterable[str]) -> list[CancelOutcome]:
-        """Cancel pending messages; one outcome for each id, in order."""
-        return self._thread.run(self._producer.cancel_many(message_ids))
-
-    def get(self, message_id: str) -> StoredMessage:
-        """Return a message as of now (linearizable). Raises NotFound, InvalidId, Damaged."""
-        return self._thread.run(self._producer.get(message_id))
-
     def flush(self) -> None:
-        """Return when every message given so far has its answer."""
+        """Return when every single message given so far has its answer."""
         self._thread.run(self._flush())
 
     def close(self) -> None:
         """Take no more, and return when what was given has its answer."""
         self.flush()
-        self._thread.run(self._producer.close())
+        self._thread.run(self._twin.close())
 
     def __enter__(self) -> Producer:
         return self
@@ -152,7 +102,7 @@ class Producer:
 
     async def _flush(self) -> None:
         self._thread.drain()
-        await self._producer.flush()
+        await self._twin.flush()
 
     def _one_way_done(self, outcome: Scheduled | BaseException) -> None:
         if isinstance(outcome, BaseException):

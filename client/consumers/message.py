@@ -222,7 +222,7 @@ class Settler(Protocol):
 
 
 class Message(View):
-    """One delivered message."""
+    """One delivered message. Outcomes of ``ack``, ``nack`` and ``extend`` are awaited."""
 
     __slots__ = ("_settler",)
 
@@ -231,7 +231,7 @@ class Message(View):
         self._settler = settler
 
     def ack(self) -> asyncio.Future[AckOutcome]:
-        """Acknowledge; await the outcome: fsynced on a majority, or stale."""
+        """Acknowledge, and return the outcome: fsynced on a majority, or stale."""
         return self._settler.settle(self._batch.ack_verdict, self.offset)
 
     def ack_soon(self) -> None:
@@ -246,7 +246,7 @@ class Message(View):
         return self._settler.settle(Verdict.nacking(self._batch.queue, delay_ms), self.offset)
 
     def extend(self, lease_ms: int) -> asyncio.Future[AckOutcome]:
-        """Keep it in hand for ``lease_ms`` from now on; await whether it still was in hand.
+        """Keep it in hand for ``lease_ms`` from now on; return whether it still was in hand.
 
         Raises InvalidSubscription for a lease out of range.
         """
@@ -254,7 +254,7 @@ class Message(View):
 
 
 class MessageBatch(Columns):
-    """Messages of one queue that came together; iterating gives messages."""
+    """Messages of one queue that came together; iterating gives messages. Outcomes are awaited."""
 
     def __init__(
         self, deliveries: consumer_pb.Deliveries, received_ms: int, settler: Settler, leased_s: float
@@ -268,7 +268,7 @@ class MessageBatch(Columns):
         return map(Message, repeat(self), range(len(self.offsets)), self.offsets, repeat(self._settler))
 
     def ack(self) -> asyncio.Future[list[AckOutcome]]:
-        """Acknowledge all; await the outcomes, one a message, in order."""
+        """Acknowledge all, and return the outcomes, one a message, in order."""
         return self._settler.settle_many(self.ack_verdict, self.offsets)
 
     def ack_soon(self) -> None:
@@ -280,5 +280,5 @@ class MessageBatch(Columns):
         return self._settler.settle_many(Verdict.nacking(self.queue, delay_ms), self.offsets)
 
     def extend(self, lease_ms: int) -> asyncio.Future[list[AckOutcome]]:
-        """Keep all in hand for ``lease_ms`` from now on; await whether each still was in hand."""
+        """Keep all in hand for ``lease_ms`` from now on; return whether each still was in hand."""
         return self._settler.settle_many(Verdict.extending(self.queue, lease_ms), self.offsets)

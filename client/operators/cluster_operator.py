@@ -217,7 +217,8 @@ class Operator:
     ) -> Redriven:
         """Give dead letters of a dead-letter topic to the groups that gave them up, once more.
 
-        ``reason``, ``tags``: only letters with these; ``messages_max`` 0: all.
+        ``reason``, ``tags``: only letters with these; ``messages_max`` 0: all;
+        ``on_progress`` runs on the client's event loop.
         Raises OutcomeUnknown where the leader is lost on the way: what was given
         back by then is, and calling again goes on with the rest.
         """

@@ -67,14 +67,14 @@ class Producer:
         body: bytes = b"",
         **options: Unpack[MessageOptions],
     ) -> asyncio.Future[Scheduled]:
-        """Schedule one message; await what is returned.
+        """Schedule one message; the answer comes once it is fsynced on a majority.
 
         Give exactly one of ``due_ms``, ``delay_ms`` and ``delay_level``; the answer contains the
-        due time. Messages scheduled in one turn of the event loop share a request. Cancelling the
-        future does not cancel the message.
+        due time. Messages scheduled at the same time, by tasks or threads, share a request.
+        Cancelling the wait does not cancel the message.
 
-        Raises (when awaited) Refused, Overloaded, Unavailable or OutcomeUnknown;
-        InvalidTime, Closed, and Overloaded for too many waiting, at once.
+        Raises InvalidTime, Closed, and Overloaded for too many waiting, before it is awaited;
+        Refused, Overloaded, Unavailable or OutcomeUnknown after.
         """
         answer: asyncio.Future[Scheduled] = asyncio.get_running_loop().create_future()
         self._put(topic, body, answer, **options)

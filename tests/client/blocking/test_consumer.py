@@ -44,7 +44,7 @@ async def test_what_waited_until_its_lease_was_over_is_passed_over(
     try:
         await group.deliver(range(3))
         first = await receive(consumer)
-        first._message.batch.leased_s -= 601  # type: ignore[attr-defined]  # as if the machine had slept
+        first._twin.batch.leased_s -= 601  # type: ignore[attr-defined]  # as if the machine had slept
         await group.deliver(range(3, 4))
         assert (await receive(consumer)).offset == 3
         assert consumer.state.lost == 2

@@ -1,0 +1,40 @@
+"""Blocking methods made from those of the async client, with their types, signatures and docstrings."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+from collections.abc import Awaitable, Callable
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
+
+from tarry.client.blocking.loop_thread import LoopThread
+
+AsyncT = TypeVar("AsyncT")
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Twin(Protocol[AsyncT]):
+    """Blocking object, and the async one that does its work in the client's thread."""
+
+    _twin: AsyncT
+    _thread: LoopThread
+
+
+def blocking(
+    method: Callable[Concatenate[AsyncT, P], Awaitable[T]],
+) -> Callable[Concatenate[Twin[AsyncT], P], T]:
+    """Return a method that calls this one of the async twin and waits for what it awaits."""
+
+    @functools.wraps(method)
+    def blocked(self: Twin[AsyncT], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        async def work() -> T:  # also what returns a future is called in the loop's thread
+            return await method(self._twin, *args, **kwargs)
+
+        return self._thread.run(work())
+
+    signature = inspect.signature(method)
+    returned = re.sub(r"^asyncio\.Future\[(.*)\]$", r"\1", str(signature.return_annotation))
+    blocked.__signature__ = signature.replace(return_annotation=returned)  # type: ignore[attr-defined]
+    return blocked

@@ -1,0 +1,58 @@
+"""The blocking client and the async one: the same methods, parameters, docstrings and results."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import pytest
+
+from tarry.client import aio, sync
+
+SAME_AS_STATE = {"closed", "in_hand", "lease_ms", "lost", "reconnects", "stale_acks"}
+SAME_AS_COLUMNS = {
+    "attempts",
+    "due_ms",
+    "keep",
+    "maybe_duplicates",
+    "places",
+    "records",
+    "released_ms",
+    "stamp",
+}
+SETTLING = {"settle", "settle_many", "settle_many_soon", "settle_soon"}
+"""Methods that messages call."""
+
+ASYNC_ONLY = {
+    "Consumer": {"forget_expired", "holds", "next_batch"} | SAME_AS_STATE | SETTLING,
+    "MessageBatch": SAME_AS_COLUMNS,
+    "Puller": {"settle"},
+}
+SYNC_ONLY = {"Consumer": {"receive", "state"}, "Producer": {"id"}, "Puller": {"name"}}
+OWN_WORDS = {("Client", "close"), ("Producer", "schedule_soon")}
+"""Methods that do more in the blocking client: its thread ends; it waits for room."""
+
+
+def members(owner: type) -> dict[str, Any]:
+    return {name: getattr(owner, name) for name in dir(owner) if not name.startswith("_")}
+
+
+@pytest.mark.parametrize(
+    "name", ["Client", "Consumer", "Message", "MessageBatch", "Operator", "Producer", "Puller"]
+)
+def test_both_twins_have_the_same_methods_parameters_and_docstrings(name: str) -> None:
+    asynchronous, blocking = members(getattr(aio, name)), members(getattr(sync, name))
+    assert asynchronous.keys() - blocking.keys() == ASYNC_ONLY.get(name, set())
+    assert blocking.keys() - asynchronous.keys() == SYNC_ONLY.get(name, set())
+    for each in asynchronous.keys() & blocking.keys():
+        ours, theirs = blocking[each], asynchronous[each]
+        if (name, each) not in OWN_WORDS:
+            assert inspect.getdoc(ours) == inspect.getdoc(theirs), each
+        if inspect.isfunction(ours):
+            assert inspect.signature(ours).parameters == inspect.signature(theirs).parameters, each
+
+
+def test_the_annotation_of_a_blocking_method_is_what_the_async_one_gives_when_awaited() -> None:
+    assert inspect.signature(sync.Producer.schedule).return_annotation == "Scheduled"
+    assert inspect.signature(sync.MessageBatch.ack).return_annotation == "list[AckOutcome]"
+    assert inspect.signature(sync.Operator.status).return_annotation == "ClusterStatus"
