@@ -11,10 +11,19 @@ from rich.text import Text
 
 from tarry.client.aio import AckOutcome, Client, Consumer
 from tarry.client.cli.options import OnCluster, on_cluster
-from tarry.client.cli.output import REFUSED, Output, body_fields, out, print_json, print_rows, words
-from tarry.client.cli.times import duration_text, parse_duration_ms, parse_start, time_text
+from tarry.client.cli.output import Output, body_fields, out, print_json, print_outcomes, words
+from tarry.client.cli.times import duration_option, duration_text, parse_start, time_text
 from tarry.client.consumers.message import View
 from tarry.client.consumers.unsettled import Verdict
+
+Tags: TypeAlias = Annotated[list[str] | None, typer.Option(help="Only messages with any of these.")]
+
+Lease: TypeAlias = Annotated[
+    int,
+    duration_option(
+        "--lease", help="How long a message may stay in hand.", show_default="as the cluster has it"
+    ),
+]
 
 
 @on_cluster()
@@ -23,28 +32,13 @@ def consume(
     group: Annotated[
         str, typer.Option("--group", "-g", help="Each message goes to one consumer of each group.")
     ] = "console",
-    tag: Annotated[list[str] | None, typer.Option(help="Only messages with any of these.")] = None,
+    tag: Tags = None,
     most: Annotated[int | None, typer.Option("--max", min=1, help="End after so many messages.")] = None,
     timeout_ms: Annotated[
-        int | None,
-        typer.Option(
-            "--timeout",
-            parser=parse_duration_ms,
-            metavar="DURATION",
-            help="End when nothing came for so long.",
-        ),
+        int | None, duration_option("--timeout", help="End when nothing came for so long.")
     ] = None,
     credit: Annotated[int, typer.Option(min=1, help="Messages in hand at once.")] = 100,
-    lease_ms: Annotated[
-        int,
-        typer.Option(
-            "--lease",
-            parser=parse_duration_ms,
-            metavar="DURATION",
-            help="How long a message may stay in hand.",
-            show_default="as the cluster has it",
-        ),
-    ] = 0,
+    lease_ms: Lease = 0,
     start: Annotated[
         str | None,
         typer.Option(
@@ -160,26 +154,10 @@ def receive(
     name: Name = "console",
     most: Annotated[int, typer.Option("--max", min=1, help="At most so many messages.")] = 1,
     wait_ms: Annotated[
-        int,
-        typer.Option(
-            "--wait",
-            parser=parse_duration_ms,
-            metavar="DURATION",
-            help="For the first of them, up to 30s.",
-            show_default="0s",
-        ),
+        int, duration_option("--wait", help="For the first of them, up to 30s.", show_default="0s")
     ] = 0,
-    lease_ms: Annotated[
-        int,
-        typer.Option(
-            "--lease",
-            parser=parse_duration_ms,
-            metavar="DURATION",
-            help="How long they may stay in hand.",
-            show_default="as the cluster has it",
-        ),
-    ] = 0,
-    tag: Annotated[list[str] | None, typer.Option(help="Only messages with any of these.")] = None,
+    lease_ms: Lease = 0,
+    tag: Tags = None,
     *,
     cluster: OnCluster,
 ) -> None:
@@ -215,13 +193,7 @@ def nack(
     name: Name = "console",
     delay_ms: Annotated[
         int | None,
-        typer.Option(
-            "--delay",
-            parser=parse_duration_ms,
-            metavar="DURATION",
-            help="Until it comes again.",
-            show_default="by the back-off table",
-        ),
+        duration_option("--delay", help="Until it comes again.", show_default="by the back-off table"),
     ] = None,
     *,
     cluster: OnCluster,
@@ -234,10 +206,7 @@ def nack(
 def extend(
     topic: Topic,
     handles: Handles,
-    lease_ms: Annotated[
-        int,
-        typer.Option("--lease", parser=parse_duration_ms, metavar="DURATION", help="From now on."),
-    ],
+    lease_ms: Annotated[int, duration_option("--lease", help="From now on.")],
     group: Group = "console",
     name: Name = "console",
     *,
@@ -264,18 +233,10 @@ def _settle(
 
     async def work(client: Client) -> None:
         puller = client.puller(topic, group, name=name)
-        rows: list[dict[str, object]] = []
+        outcomes: list[tuple[str, AckOutcome]] = []
         for queue, offsets in by_queue.items():
-            outcomes = await puller.settle(verdict(queue), offsets)
-            rows += [
-                {"handle": f"{queue}:{offset}", "outcome": outcome.value}
-                for offset, outcome in zip(offsets, outcomes, strict=True)
-            ]
-        if cluster.output is Output.JSON:
-            print_json(rows)
-        else:
-            print_rows("", rows, ["handle", "outcome"])
-        if any(row["outcome"] == AckOutcome.STALE for row in rows):
-            raise typer.Exit(REFUSED)
+            answers = await puller.settle(verdict(queue), offsets)
+            outcomes += zip([f"{queue}:{offset}" for offset in offsets], answers, strict=True)
+        print_outcomes("handle", outcomes, AckOutcome.OK, cluster.output)
 
     cluster.run(work)

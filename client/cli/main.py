@@ -13,7 +13,7 @@ from tarry.client.aio import Client
 from tarry.client.cli import consume, ledger, members, reconcile, schedule, topics
 from tarry.client.cli.consume import ack, extend, nack, receive
 from tarry.client.cli.options import EXIT_CODES, OnCluster, on_cluster
-from tarry.client.cli.output import REFUSED, Output, body_fields, print_fields, print_json, print_rows
+from tarry.client.cli.output import Output, body_fields, print_fields, print_outcomes
 from tarry.client.cli.status import print_status
 from tarry.client.cli.times import time_text
 from tarry.client.cli.topics import topic_app
@@ -59,16 +59,7 @@ def cancel(
 
     async def work(client: Client) -> None:
         outcomes = await client.producer().cancel_many(message_ids)
-        rows = [
-            {"id": message_id, "outcome": outcome.value}
-            for message_id, outcome in zip(message_ids, outcomes, strict=True)
-        ]
-        if cluster.output is Output.JSON:
-            print_json(rows)
-        else:
-            print_rows("", rows, ["id", "outcome"])
-        if any(outcome is not CancelOutcome.CANCELLED for outcome in outcomes):
-            raise typer.Exit(REFUSED)
+        print_outcomes("id", zip(message_ids, outcomes, strict=True), CancelOutcome.CANCELLED, cluster.output)
 
     cluster.run(work)
 

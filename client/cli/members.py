@@ -35,11 +35,7 @@ def add(
 
 @member_app.command("remove", epilog=EXIT_CODES)
 @on_cluster()
-def remove(
-    node: Node,
-    *,
-    cluster: OnCluster,
-) -> None:
+def remove(node: Node, *, cluster: OnCluster) -> None:
     """Let a member go; stop its process afterwards. If it leads, it hands leadership over first."""
 
     async def work(client: Client) -> None:

@@ -15,7 +15,7 @@ import typer
 
 from tarry.client.aio import Client, connect
 from tarry.client.cli.output import Output, fail
-from tarry.client.cli.times import duration_text, parse_duration_ms
+from tarry.client.cli.times import duration_option, duration_text
 from tarry.client.errors import TarryError
 from tarry.client.settings import Tls
 
@@ -26,62 +26,29 @@ EXIT_CODES: Final = (
 
 _PANEL: Final = "Cluster"
 
+_shared = functools.partial(typer.Option, rich_help_panel=_PANEL)
+_pem = functools.partial(_shared, exists=True, dir_okay=False)
+
 Server: TypeAlias = Annotated[
-    str,
-    typer.Option(
-        "--server",
-        "-s",
-        envvar="TARRY_SERVER",
-        help="host:port of a node, or several.",
-        rich_help_panel=_PANEL,
-    ),
+    str, _shared("--server", "-s", envvar="TARRY_SERVER", help="host:port of a node, or several.")
 ]
-Token: TypeAlias = Annotated[
-    str | None, typer.Option(envvar="TARRY_TOKEN", help="Bearer token.", rich_help_panel=_PANEL)
-]
+Token: TypeAlias = Annotated[str | None, _shared(envvar="TARRY_TOKEN", help="Bearer token.")]
 Ca: TypeAlias = Annotated[
-    Path | None,
-    typer.Option(
-        "--tls-ca",
-        envvar="TARRY_TLS_CA",
-        exists=True,
-        dir_okay=False,
-        help="PEM file of the authority; turns TLS on.",
-        rich_help_panel=_PANEL,
-    ),
+    Path | None, _pem("--tls-ca", envvar="TARRY_TLS_CA", help="PEM file of the authority; turns TLS on.")
 ]
 Certificate: TypeAlias = Annotated[
     Path | None,
-    typer.Option(
-        "--tls-certificate",
-        envvar="TARRY_TLS_CERTIFICATE",
-        exists=True,
-        dir_okay=False,
-        help="PEM file of this client's certificate.",
-        rich_help_panel=_PANEL,
-    ),
+    _pem("--tls-certificate", envvar="TARRY_TLS_CERTIFICATE", help="PEM file of this client's certificate."),
 ]
 Key: TypeAlias = Annotated[
-    Path | None,
-    typer.Option(
-        "--tls-key",
-        envvar="TARRY_TLS_KEY",
-        exists=True,
-        dir_okay=False,
-        help="PEM file of its private key.",
-        rich_help_panel=_PANEL,
-    ),
+    Path | None, _pem("--tls-key", envvar="TARRY_TLS_KEY", help="PEM file of its private key.")
 ]
-Form: TypeAlias = Annotated[
-    Output, typer.Option("--output", "-o", help="For people, or for programs.", rich_help_panel=_PANEL)
-]
+Form: TypeAlias = Annotated[Output, _shared("--output", "-o", help="For people, or for programs.")]
 
 
 def _deadline(default_ms: int) -> Any:
-    option = typer.Option(
+    option = duration_option(
         "--deadline",
-        parser=parse_duration_ms,
-        metavar="DURATION",
         help="How long to try before giving up.",
         show_default=duration_text(default_ms),
         rich_help_panel=_PANEL,

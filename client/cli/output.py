@@ -67,6 +67,17 @@ def print_rows(title: str, rows: Sequence[Mapping[str, object]], columns: Iterab
     out().print(table)
 
 
+def print_outcomes(name: str, outcomes: Iterable[tuple[str, StrEnum]], done: StrEnum, output: Output) -> None:
+    """Print the outcome of each thing; exit with REFUSED where one of them is not ``done``."""
+    rows = [{name: thing, "outcome": outcome.value} for thing, outcome in outcomes]
+    if output is Output.JSON:
+        print_json(rows)
+    else:
+        print_rows("", rows, [name, "outcome"])
+    if any(row["outcome"] != done for row in rows):
+        raise typer.Exit(REFUSED)
+
+
 def cell(value: object) -> str:
     """Return a value as a table shows it; nothing in it is taken for markup."""
     if isinstance(value, bool):

@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from tarry.client.aio import Client
 from tarry.client.cli.options import OnCluster, on_cluster
 from tarry.client.cli.output import Output, print_fields, words
-from tarry.client.cli.times import parse_duration_ms, parse_time_ms, time_text
+from tarry.client.cli.times import duration_option, parse_time_ms, time_text
 from tarry.client.integers import INT64_MAX
 from tarry.client.producers.batch import Time
 
@@ -26,13 +26,7 @@ def schedule(
     topic: Annotated[str, typer.Argument(help="Where it goes; made when first used.")],
     body: Annotated[str, typer.Argument(help="The message; - reads it from stdin.")] = "",
     delay_ms: Annotated[
-        int | None,
-        typer.Option(
-            "--delay",
-            parser=parse_duration_ms,
-            metavar="DURATION",
-            help="From now: 250ms, 10s, 1m30s, 2h, 7d.",
-        ),
+        int | None, duration_option("--delay", help="From now: 250ms, 10s, 1m30s, 2h, 7d.")
     ] = None,
     due_ms: Annotated[
         int | None,
@@ -47,14 +41,7 @@ def schedule(
         int | None, typer.Option(min=1, help="Delay level of the cluster's table; 1 is the first.")
     ] = None,
     jitter_ms: Annotated[
-        int,
-        typer.Option(
-            "--jitter",
-            parser=parse_duration_ms,
-            metavar="DURATION",
-            help="Due up to so much later, by chance.",
-            show_default="0s",
-        ),
+        int, duration_option("--jitter", help="Due up to so much later, by chance.", show_default="0s")
     ] = 0,
     tag: Annotated[list[str] | None, typer.Option(help="To filter by; may be repeated.")] = None,
     key_: Annotated[list[str] | None, typer.Option("--key", help="To find it by; may be repeated.")] = None,
@@ -70,12 +57,8 @@ def schedule(
     count: Annotated[int, typer.Option(min=1, help="Schedule so many alike, in bulk.")] = 1,
     spread_ms: Annotated[
         int,
-        typer.Option(
-            "--spread",
-            parser=parse_duration_ms,
-            metavar="DURATION",
-            help="With --count: spread the due times evenly over this.",
-            show_default="0s",
+        duration_option(
+            "--spread", help="With --count: spread the due times evenly over this.", show_default="0s"
         ),
     ] = 0,
     *,

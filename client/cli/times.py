@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Final
+from typing import Any, Final
 
 import typer
 
@@ -29,6 +29,11 @@ def parse_duration_ms(text: str | int) -> int:
     if total != int(total):
         raise typer.BadParameter(f"{text!r} is not a whole number of milliseconds")
     return int(total)
+
+
+def duration_option(*names: str, **settings: Any) -> Any:
+    """Return an option whose value is a duration, in milliseconds."""
+    return typer.Option(*names, parser=parse_duration_ms, metavar="DURATION", **settings)
 
 
 def parse_time_ms(text: str) -> int:

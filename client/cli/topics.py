@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict
-from typing import Annotated, Any, cast
+from typing import Annotated, cast
 
 import typer
 
@@ -11,8 +12,8 @@ from tarry.client.aio import Client
 from tarry.client.cli.options import EXIT_CODES, OnCluster, on_cluster
 from tarry.client.cli.output import Output, print_fields, print_json, words
 from tarry.client.cli.status import print_topics
-from tarry.client.cli.times import duration_text, parse_duration_ms, parse_start, time_text
-from tarry.client.operators.cluster_operator import Redriven, TopicDescription
+from tarry.client.cli.times import duration_option, duration_text, parse_start, time_text
+from tarry.client.operators.cluster_operator import Operator, Redriven, TopicDescription
 from tarry.client.operators.topic_settings import Misfire, TopicOptions
 
 topic_app = typer.Typer(no_args_is_help=True, help="Make, change, show and delete topics.")
@@ -21,11 +22,8 @@ Topic = Annotated[str, typer.Argument(help="The topic.")]
 
 Retention = Annotated[
     int | None,
-    typer.Option(
-        "--retention",
-        parser=parse_duration_ms,
-        metavar="DURATION",
-        help="How long released messages are kept at least; 0s: the cluster's default.",
+    duration_option(
+        "--retention", help="How long released messages are kept at least; 0s: the cluster's default."
     ),
 ]
 
@@ -46,13 +44,7 @@ Policy = Annotated[
 ]
 
 After = Annotated[
-    int | None,
-    typer.Option(
-        "--misfire-after",
-        parser=parse_duration_ms,
-        metavar="DURATION",
-        help="From how late on a message has misfired.",
-    ),
+    int | None, duration_option("--misfire-after", help="From how late on a message has misfired.")
 ]
 
 CatchUp = Annotated[
@@ -60,70 +52,51 @@ CatchUp = Annotated[
 ]
 
 
-def _given(**options: Any) -> TopicOptions:
-    return cast(TopicOptions, {name: value for name, value in options.items() if value is not None})
+Work = Callable[[Operator, str, TopicOptions], Awaitable[TopicDescription]]
 
 
-@topic_app.command("create", epilog=EXIT_CODES)
-@on_cluster()
-def create_topic(
-    topic: Topic,
-    retention_ms: Retention = None,
-    body_bytes_max: Body = None,
-    release_per_s_max: Rate = None,
-    pending_max: Pending = None,
-    misfire: Policy = None,
-    misfire_after_ms: After = None,
-    catch_up_per_s_max: CatchUp = None,
-    *,
-    cluster: OnCluster,
-) -> None:
-    """Make a topic. One that is there gets these settings, and the defaults for all others."""
-    options = _given(
-        retention_ms=retention_ms,
-        body_bytes_max=body_bytes_max,
-        release_per_s_max=release_per_s_max,
-        pending_max=pending_max,
-        misfire=misfire,
-        misfire_after_ms=misfire_after_ms,
-        catch_up_per_s_max=catch_up_per_s_max,
-    )
+def _with_settings(name: str, help_text: str, work: Work) -> None:
+    @topic_app.command(name, help=help_text, epilog=EXIT_CODES)
+    @on_cluster()
+    def command(
+        topic: Topic,
+        retention_ms: Retention = None,
+        body_bytes_max: Body = None,
+        release_per_s_max: Rate = None,
+        pending_max: Pending = None,
+        misfire: Policy = None,
+        misfire_after_ms: After = None,
+        catch_up_per_s_max: CatchUp = None,
+        *,
+        cluster: OnCluster,
+    ) -> None:
+        settings = {
+            "retention_ms": retention_ms,
+            "body_bytes_max": body_bytes_max,
+            "release_per_s_max": release_per_s_max,
+            "pending_max": pending_max,
+            "misfire": misfire,
+            "misfire_after_ms": misfire_after_ms,
+            "catch_up_per_s_max": catch_up_per_s_max,
+        }
+        given = cast(TopicOptions, {key: value for key, value in settings.items() if value is not None})
 
-    async def work(client: Client) -> None:
-        show(await client.operator().create_topic(topic, **options), cluster.output)
+        async def done(client: Client) -> None:
+            show(await work(client.operator(), topic, given), cluster.output)
 
-    cluster.run(work)
+        cluster.run(done)
 
 
-@topic_app.command("set", epilog=EXIT_CODES)
-@on_cluster()
-def set_topic(
-    topic: Topic,
-    retention_ms: Retention = None,
-    body_bytes_max: Body = None,
-    release_per_s_max: Rate = None,
-    pending_max: Pending = None,
-    misfire: Policy = None,
-    misfire_after_ms: After = None,
-    catch_up_per_s_max: CatchUp = None,
-    *,
-    cluster: OnCluster,
-) -> None:
-    """Change settings of a topic; what is not given stays. Another rate counts at once."""
-    options = _given(
-        retention_ms=retention_ms,
-        body_bytes_max=body_bytes_max,
-        release_per_s_max=release_per_s_max,
-        pending_max=pending_max,
-        misfire=misfire,
-        misfire_after_ms=misfire_after_ms,
-        catch_up_per_s_max=catch_up_per_s_max,
-    )
-
-    async def work(client: Client) -> None:
-        show(await client.operator().change_topic(topic, **options), cluster.output)
-
-    cluster.run(work)
+_with_settings(
+    "create",
+    "Make a topic. One that is there gets these settings, and the defaults for all others.",
+    lambda operator, topic, given: operator.create_topic(topic, **given),
+)
+_with_settings(
+    "set",
+    "Change settings of a topic; what is not given stays. Another rate counts at once.",
+    lambda operator, topic, given: operator.change_topic(topic, **given),
+)
 
 
 def show(topic: TopicDescription, output: Output) -> None:
@@ -168,11 +141,7 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 @topic_app.command("show", epilog=EXIT_CODES)
 @on_cluster()
-def show_topic(
-    topic: Topic,
-    *,
-    cluster: OnCluster,
-) -> None:
+def show_topic(topic: Topic, *, cluster: OnCluster) -> None:
     """Show a topic, its settings and groups."""
 
     async def work(client: Client) -> None:
@@ -183,12 +152,7 @@ def show_topic(
 
 @topic_app.command("delete", epilog=EXIT_CODES)
 @on_cluster()
-def delete_topic(
-    topic: Topic,
-    yes: Yes = False,
-    *,
-    cluster: OnCluster,
-) -> None:
+def delete_topic(topic: Topic, yes: Yes = False, *, cluster: OnCluster) -> None:
     """Delete a topic with everything in it."""
     if not yes:
         typer.confirm(f"Delete topic {topic} and all its messages?", abort=True, err=True)
@@ -253,13 +217,7 @@ def seek_group(
 
 @group_app.command("delete", epilog=EXIT_CODES)
 @on_cluster()
-def delete_group(
-    topic: Topic,
-    group: Group,
-    yes: Yes = False,
-    *,
-    cluster: OnCluster,
-) -> None:
+def delete_group(topic: Topic, group: Group, yes: Yes = False, *, cluster: OnCluster) -> None:
     """Delete a group: where it was, and its retries."""
     if not yes:
         typer.confirm(f"Delete group {group} of topic {topic}?", abort=True, err=True)
