@@ -124,8 +124,8 @@ class Calls:
         nodes = self._nodes
         # Half of what is left is for the search, so that a node may still say why there is no leader.
         node = await nodes.pick(max(1.0, (deadline - time.monotonic()) * 500))
-        started = time.monotonic()
-        timeout_s = max(0.001, min((attempt_ms or self._settings.attempt_ms) / 1_000, deadline - started))
+        left_s = deadline - time.monotonic()
+        timeout_s = max(0.001, min((attempt_ms or self._settings.attempt_ms) / 1_000, left_s))
         call = method(node)(request, timeout=timeout_s, metadata=nodes.metadata)
         watch = _Watch(nodes, call, node.address) if watched else None
         try:
@@ -141,7 +141,7 @@ class Calls:
         finally:
             if watch is not None:
                 watch.stop()
-        nodes.answered(node.address, (time.monotonic() - started) * 1_000)
+        nodes.avoidance.answered(node.address)
         return response
 
     def _pause_s(self, state: RetryCallState) -> float:

@@ -126,17 +126,13 @@ class Nodes:
         if self.leader == address:
             self.leader = None
 
-    def answered(self, address: str, latency_ms: float) -> None:
-        """Record an answer of a node."""
-        self.avoidance.answered(address, latency_ms)
-
     def learn(self, address: str, error: TarryError) -> None:
         """Take from an error what it says about the node that gave it, and about the leader."""
         leader = error.facts.get("leader")
         if isinstance(error, Unavailable) and leader and leader != address and self._usable(leader):
             self._known.setdefault(leader)
             self.leader = leader
-            self.avoidance.answered(leader, 0)
+            self.avoidance.answered(leader)
             return
         if isinstance(error, Unavailable | OutcomeUnknown):
             self.leader_lost(address)
@@ -176,7 +172,6 @@ class Nodes:
         self._asking.pop(address, None)
 
     async def _ask(self, address: str) -> operator_pb.ClusterStatusResponse | None:
-        started = time.monotonic()
         try:
             status: operator_pb.ClusterStatusResponse = await self.node(address).operator.ClusterStatus(
                 operator_pb.ClusterStatusRequest(brief=True), timeout=ASK_MS / 1_000, metadata=self.metadata
@@ -186,7 +181,7 @@ class Nodes:
             self._may_ask = not isinstance(error, NotPermitted)
             self.learn(address, error)
             return None
-        self.answered(address, (time.monotonic() - started) * 1_000)
+        self.avoidance.answered(address)
         self._learn_status(address, status)
         return status
 

@@ -1,10 +1,10 @@
-"""Avoidance: slow and failing nodes come last for a while."""
+"""Avoidance: failed nodes come last for a while."""
 
 from __future__ import annotations
 
 import pytest
 
-from tarry.client.cluster.fault_avoidance import Avoidance, avoid_ms
+from tarry.client.cluster.fault_avoidance import AVOID_MS_MAX, AVOID_MS_MIN, Avoidance
 
 
 class Clock:
@@ -20,48 +20,57 @@ def clock() -> Clock:
     return Clock()
 
 
-@pytest.mark.parametrize(
-    ("latency_ms", "expected_ms"),
-    [
-        (0, 0),
-        (49, 0),
-        (100, 0),
-        (549, 0),
-        (550, 2_000),
-        (1_800, 5_000),
-        (3_000, 6_000),
-        (5_000, 10_000),
-        (60_000, 30_000),
-    ],
-)
-def test_the_slower_the_answer_the_longer_the_node_is_avoided(latency_ms: int, expected_ms: int) -> None:
-    assert avoid_ms(latency_ms) == expected_ms
-
-
-def test_a_failed_node_comes_last_until_ten_seconds_are_over(clock: Clock) -> None:
-    table = Avoidance(clock)
-    table.failed("a")
-    assert table.order(["a", "b", "c"]) == ["b", "c", "a"]
-    clock.ms += 9_999
-    assert not table.available("a")
+def test_a_failed_node_comes_last_until_its_time_is_over(clock: Clock) -> None:
+    avoidance = Avoidance(clock)
+    avoidance.failed("a")
+    assert avoidance.order(["a", "b", "c"]) == ["b", "c", "a"]
+    clock.ms += AVOID_MS_MIN - 1
+    assert not avoidance.available("a")
     clock.ms += 1
-    assert table.available("a")
-    assert table.order(["a", "b", "c"]) == ["a", "b", "c"]
+    assert avoidance.available("a")
+    assert avoidance.order(["a", "b", "c"]) == ["a", "b", "c"]
 
 
-def test_a_quick_answer_clears_a_failure(clock: Clock) -> None:
-    table = Avoidance(clock)
-    table.failed("a")
-    table.answered("a", 3)
-    assert table.available("a")
+def test_a_node_that_fails_again_when_its_time_is_over_is_avoided_twice_as_long(clock: Clock) -> None:
+    avoidance = Avoidance(clock)
+    expected_ms = AVOID_MS_MIN
+    for _ in range(8):
+        avoidance.failed("a")
+        clock.ms += expected_ms - 1
+        assert not avoidance.available("a")
+        clock.ms += 1
+        assert avoidance.available("a")
+        expected_ms = min(2 * expected_ms, AVOID_MS_MAX)
+
+
+def test_failures_of_one_search_count_once(clock: Clock) -> None:
+    avoidance = Avoidance(clock)
+    for _ in range(20):
+        avoidance.failed("a")
+        clock.ms += 50
+    clock.ms += AVOID_MS_MIN - 50
+    assert avoidance.available("a")
+
+
+def test_an_answer_clears_a_failure_and_what_it_grew_to(clock: Clock) -> None:
+    avoidance = Avoidance(clock)
+    for _ in range(4):
+        avoidance.failed("a")
+        clock.ms += AVOID_MS_MAX
+    avoidance.failed("a")
+    avoidance.answered("a")
+    assert avoidance.available("a")
+    avoidance.failed("a")
+    clock.ms += AVOID_MS_MIN
+    assert avoidance.available("a")
 
 
 def test_where_all_are_avoided_the_one_whose_time_is_over_first_is_tried(clock: Clock) -> None:
-    table = Avoidance(clock)
-    table.answered("a", 20_000)
-    table.answered("b", 600)
-    table.failed("c")
-    assert table.order(["a", "b", "c"]) == ["b", "c", "a"]
+    avoidance = Avoidance(clock)
+    for address in ("b", "c", "a"):
+        avoidance.failed(address)
+        clock.ms += 1
+    assert avoidance.order(["a", "b", "c"]) == ["b", "c", "a"]
 
 
 def test_addresses_nothing_is_known_of_keep_their_order(clock: Clock) -> None:
