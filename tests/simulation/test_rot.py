@@ -6,7 +6,7 @@ import asyncio
 
 from tests.simulation.model_consumer import ModelConsumer
 from tests.simulation.model_producer import ModelProducer
-from tests.simulation.rot import INDICES, READY, turn_bit_of_some
+from tests.simulation.rot import INDICES, READY, RECORDS, turn_bit_of_some
 from tests.simulation.whole_node import WholeNode
 from tests.simulation.whole_scenario import scenario, soon
 from tests.simulation.whole_world import WholeWorld
@@ -69,6 +69,28 @@ def test_an_index_that_rots_while_its_node_is_stopped_is_mended() -> None:
         assert world.rotting.core.damage.indices.repaired == 1
 
     assert scenario(play).checker.sometimes["set aside"] == 0
+
+
+def test_a_node_that_sets_rotten_data_aside_and_rejoins_has_the_same_history_every_time() -> None:
+    async def play(world: WholeWorld, producer: ModelProducer) -> None:
+        leader = await world.until_served()
+        world.rotting = followers(world, leader)[0]
+        await producer.schedule("a", soon(world, 200, 4_000))
+        await asyncio.sleep(0.2)
+        world.rotting.take_checkpoint()
+        await asyncio.sleep(0.2)
+        world.rotting.crash()
+        await asyncio.sleep(0.1)
+        path = turn_bit_of_some(world, world.rotting, RECORDS)
+        assert path is not None
+        path.unlink()  # what says so tells the path
+        world.rotting.start(world.members)
+        await asyncio.sleep(2)
+
+    worlds = [scenario(play) for _ in range(2)]
+    assert worlds[0].checker.sometimes["rejoined"] == worlds[0].checker.sometimes["set aside"] == 1
+    assert worlds[0].history == worlds[1].history
+    assert worlds[0].network.frames == worlds[1].network.frames
 
 
 def test_a_leader_whose_index_has_rotted_gives_its_state_only_once_it_is_mended() -> None:

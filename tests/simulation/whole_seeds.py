@@ -78,8 +78,8 @@ async def _simulate(seed: int, seconds: float) -> Outcome:
     except Exception as error:  # noqa: BLE001 - a finding, to be told with its seed
         while isinstance(error, ExceptionGroup):
             error = error.exceptions[0]
-        failure = f"{type(error).__name__}: {error}"
-        world.history.extend(traceback.format_exc().splitlines())
+        failure = world.relative(f"{type(error).__name__}: {error}")
+        world.history.extend(world.relative(traceback.format_exc()).splitlines())
     ledger = world.ledger
     outcome = Outcome(
         "node",

@@ -133,6 +133,13 @@ class WholeWorld(World):
             and not any(rotten(node.core.machine) for node in self.whole)
         )
 
+    def relative(self, text: str) -> str:
+        """Begin paths below the world's folder, whose name no seed decides."""
+        return text.replace(f"{self.folder}/", "")
+
+    def note(self, text: str) -> None:
+        super().note(self.relative(text))
+
     def on_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """As in `World`; of a node whose disk rots it may be that."""
         error = context.get("exception")
