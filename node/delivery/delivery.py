@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Final
 
 from tarry.node.delivery.context import Context
@@ -14,6 +15,8 @@ from tarry.replication.state_machine.refusal import Refusal
 
 GROUPS_SERIALIZED_MAX: Final = 500
 """Changed groups whose cursors a heartbeat has anew, at some 0.015 ms each; others wait for the next."""
+
+TURN_GROUPS_ENDED_MAX: Final = 500
 
 CLOSE_LOOK_MS: Final = 1_000
 """Interval of the search for groups that nobody uses any more."""
@@ -143,5 +146,16 @@ class Delivery:
 
     def end(self, refusal: Refusal) -> None:
         """End all consumer streams: leadership is gone, or the node stops."""
-        for group in self._groups.values():
-            group.end(refusal)
+        groups = list(self._groups.values())
+        for group in groups:
+            group.stop(refusal)
+        self._end_calls(groups, refusal)
+
+    def _end_calls(self, groups: list[GroupDelivery], refusal: Refusal) -> None:
+        """End the calls of each group, and free it, TURN_GROUPS_ENDED_MAX in each turn."""
+        turn = self._context.turn
+        while groups and turn.left > 0:
+            turn.spend(1 / TURN_GROUPS_ENDED_MAX)
+            groups.pop().end_calls(refusal)
+        if groups:
+            turn.do(partial(self._end_calls, groups, refusal))

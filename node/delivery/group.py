@@ -245,13 +245,21 @@ class GroupDelivery:
 
     def end(self, refusal: Refusal) -> None:
         """End all streams, calls that wait and timers; of all groups, TURN_ENDS_MAX calls in each turn."""
+        self.stop(refusal)
+        self.end_calls(refusal)
+
+    def stop(self, refusal: Refusal) -> None:
+        """Read and deliver nothing more; ``end_calls`` is to follow."""
         self.settlement.ended = True
         for consumer in self.consumers:
-            consumer.ended = consumer.ended or refusal  # nothing more is read from it
-        ends = [partial(consumer.end, refusal) for consumer in self.consumers]
-        self.consumers.clear()
+            consumer.ended = consumer.ended or refusal
         if self._timer is not None:
             self._timer.cancel()
+
+    def end_calls(self, refusal: Refusal) -> None:
+        """End all streams and calls that wait, TURN_ENDS_MAX in each turn."""
+        ends = [partial(consumer.end, refusal) for consumer in self.consumers]
+        self.consumers.clear()
         self._end_some([*ends, *self.settlement.ends()])
 
     def _end_some(self, ends: list[Callable[[], None]]) -> None:
