@@ -204,10 +204,11 @@ class Walk:
 
     def _walk(self, count: int) -> int:
         global_index = self._partition.log.chain(self._next, count)
-        self._to_walk -= count
+        to_walk = self._to_walk - count
         units = _units_of(
-            self._partition, self.first % HOUR_SECONDS, global_index, self._walked_before + self._to_walk
+            self._partition, self.first % HOUR_SECONDS, global_index, self._walked_before + to_walk
         )
+        self._to_walk = to_walk  # only now: damage is met again, for else the walk would seem complete
         self._next = int(units["pre_global_index"][0])
         self._fresh.append(self._pending_of(self._partition.entries(units, global_index)))
         if sum(map(len, self._fresh)) >= _RUN_MESSAGES:

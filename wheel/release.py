@@ -9,6 +9,7 @@ cut                near end
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from functools import partial
 from itertools import islice
 from typing import Final
@@ -33,6 +34,7 @@ from tarry.wheel.state import (
     Rows,
     Taken,
     Times,
+    WheelDamaged,
     WheelSettings,
 )
 
@@ -121,7 +123,8 @@ class Release:
         if found is not None and self._near.end * SECOND_MS <= until_ms:
             # In equal shares, a pass is over when all that is loaded before is taken.
             share = len(released) / (len(released) + self._near.count)
-            self.read_far_crowd(until_ms, share)
+            with suppress(WheelDamaged):  # the call that needs the second meets it again
+                self.read_far_crowd(until_ms, share)
         self._load_ahead(self.cut.due_ms, _TAKE_COST, share)
         return released
 
@@ -201,7 +204,7 @@ class Release:
         if crowd is None or crowd.first != second:
             window = plan(partition, second, second + 1, 1, 1, None)
             self._far_crowd = crowd = self._way(partition, window, None)
-        if crowd.cost_left <= _AHEAD_COST // 4:
+        if crowd.left == 0 or crowd.cost_left <= _AHEAD_COST // 4:
             return False
         crowd.step(max(_TAKE_COST, int(share * crowd.cost_left)) if share else _AHEAD_COST)
         return True

@@ -158,7 +158,7 @@ class Heartbeats:
             if self.applied >= last and self._engine.match_index(transfer.target) >= last:
                 self._tell(now)
         elif transfer.phase is Phase.TELLING and self._lease.has_echoed(transfer.target, transfer.told_at):
-            if transfer.told_all:
+            if transfer.told_all or now >= transfer.told_by:
                 transfer.hand_over()
             else:
                 self._tell(now)

@@ -35,6 +35,7 @@ class Transfer:
     heard_at: float = 0.0  # when the target last answered
     told_at: float = 0.0
     told_all: bool = False
+    told_by: float = 0.0  # from then on it goes on with what has been told
     resend_at: float = 0.0
 
     def lead(self) -> None:
@@ -44,6 +45,7 @@ class Transfer:
     def begin(self, target: str, deadline: float, now: float) -> None:
         self.number += 1
         self.phase, self.target, self.deadline, self.heard_at = Phase.DRAINING, target, deadline, now
+        self.told_by = (now + deadline) / 2
 
     def hears(self, peer: str, now: float) -> None:
         if peer == self.target:
