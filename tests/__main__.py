@@ -7,6 +7,7 @@ pytest's; an expression of `-m` narrows both parts. Exit code: pytest's, of the 
 from __future__ import annotations
 
 import argparse
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -25,6 +26,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("-m", dest="marks", default="")
     given, others = parser.parse_known_args(arguments)
+    signal.signal(signal.SIGINT, lambda *_: None)  # pytest gets it too, and ends its clusters first
     codes = []
     for part, options in PARTS.items():
         if given.marks in PARTS and given.marks != part:

@@ -1,4 +1,4 @@
-"""Avoidance of nodes that could not be reached, for a time that doubles while they cannot.
+"""Avoidance of nodes that could not be reached, for ten seconds after each failure.
 
 Avoided is not forbidden: when all are avoided, the one whose time is over first is tried.
 """
@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-AVOID_MS_MIN: Final = 10_000
-AVOID_MS_MAX: Final = 80_000
+AVOID_MS: Final = 10_000
 
 
 class Avoidance:
@@ -18,21 +17,14 @@ class Avoidance:
     def __init__(self, now_ms: Callable[[], float]) -> None:
         self._now_ms = now_ms
         self._until_ms: dict[str, float] = {}
-        self._avoid_ms: dict[str, int] = {}
 
     def answered(self, address: str) -> None:
         """Record an answer: the address is as good as new."""
         self._until_ms.pop(address, None)
-        self._avoid_ms.pop(address, None)
 
     def failed(self, address: str) -> None:
-        """Record a failure to reach the address; one that comes while it is avoided doubles nothing."""
-        known_ms = self._avoid_ms.get(address)
-        if known_ms is None:
-            self._avoid_ms[address] = AVOID_MS_MIN
-        elif self.available(address):
-            self._avoid_ms[address] = min(2 * known_ms, AVOID_MS_MAX)
-        self._until_ms[address] = self._now_ms() + self._avoid_ms[address]
+        """Record a failure to reach the address."""
+        self._until_ms[address] = self._now_ms() + AVOID_MS
 
     def available(self, address: str) -> bool:
         """Return whether the address is not being avoided now."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tarry.client.cluster.fault_avoidance import AVOID_MS_MAX, AVOID_MS_MIN, Avoidance
+from tarry.client.cluster.fault_avoidance import AVOID_MS, Avoidance
 
 
 class Clock:
@@ -24,45 +24,26 @@ def test_a_failed_node_comes_last_until_its_time_is_over(clock: Clock) -> None:
     avoidance = Avoidance(clock)
     avoidance.failed("a")
     assert avoidance.order(["a", "b", "c"]) == ["b", "c", "a"]
-    clock.ms += AVOID_MS_MIN - 1
+    clock.ms += AVOID_MS - 1
     assert not avoidance.available("a")
     clock.ms += 1
     assert avoidance.available("a")
     assert avoidance.order(["a", "b", "c"]) == ["a", "b", "c"]
 
 
-def test_a_node_that_fails_again_when_its_time_is_over_is_avoided_twice_as_long(clock: Clock) -> None:
+def test_an_answer_clears_a_failure(clock: Clock) -> None:
     avoidance = Avoidance(clock)
-    expected_ms = AVOID_MS_MIN
-    for _ in range(8):
-        avoidance.failed("a")
-        clock.ms += expected_ms - 1
-        assert not avoidance.available("a")
-        clock.ms += 1
-        assert avoidance.available("a")
-        expected_ms = min(2 * expected_ms, AVOID_MS_MAX)
-
-
-def test_failures_of_one_search_count_once(clock: Clock) -> None:
-    avoidance = Avoidance(clock)
-    for _ in range(20):
-        avoidance.failed("a")
-        clock.ms += 50
-    clock.ms += AVOID_MS_MIN - 50
-    assert avoidance.available("a")
-
-
-def test_an_answer_clears_a_failure_and_what_it_grew_to(clock: Clock) -> None:
-    avoidance = Avoidance(clock)
-    for _ in range(4):
-        avoidance.failed("a")
-        clock.ms += AVOID_MS_MAX
     avoidance.failed("a")
     avoidance.answered("a")
     assert avoidance.available("a")
-    avoidance.failed("a")
-    clock.ms += AVOID_MS_MIN
-    assert avoidance.available("a")
+
+
+def test_two_nodes_that_fail_in_turn_are_asked_in_turn(clock: Clock) -> None:
+    avoidance = Avoidance(clock)
+    for address in "abababab":
+        assert avoidance.order(["a", "b"])[0] == address
+        avoidance.failed(address)
+        clock.ms += 1_000
 
 
 def test_where_all_are_avoided_the_one_whose_time_is_over_first_is_tried(clock: Clock) -> None:
