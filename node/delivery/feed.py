@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from tarry.node.delivery.in_flight import Batch, InFlight
 from tarry.node.delivery.ordering import Lanes, Parked
 from tarry.node.delivery.reservation import Reservation
-from tarry.replication.state_machine.acknowledged import Acknowledged
+from tarry.replication.state_machine.acknowledgements import Acknowledgements
 from tarry.replication.state_machine.ready_queue import UNIT, ReadyQueue, UnitsDamaged
 from tarry.wheel.columns import starts_of
 
@@ -51,7 +51,7 @@ NONE: Final = np.empty(0, dtype=np.uint64)
 class Feed:
     """One group on one queue; lives as long as the group is open."""
 
-    def __init__(self, queue: ReadyQueue, acknowledged: Acknowledged, lanes: Lanes) -> None:
+    def __init__(self, queue: ReadyQueue, acknowledged: Acknowledgements, lanes: Lanes) -> None:
         self.queue = queue
         self.lanes = lanes
         self.cursor = acknowledged.floor  # highest offset + 1 ever delivered

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from tarry.proto import tarry_log_pb2 as log_pb
-from tarry.replication.state_machine.acknowledged import Acknowledged, Key
+from tarry.replication.state_machine.acknowledgements import Acknowledgements, Key
 from tarry.replication.state_machine.machine import Machine
 
 PIECE_CURSORS: Final = 1_000
@@ -49,7 +49,7 @@ class Inherited:
             del self._ends[key]
             self._serialized = b""
 
-    def forget_acknowledged(self, acknowledged: Mapping[Key, Acknowledged], *, again: bool) -> None:
+    def forget_acknowledged(self, acknowledged: Mapping[Key, Acknowledgements], *, again: bool) -> None:
         """Forget what the log says as well, of as many as a turn may look at; ``again``: look at all anew."""
         if again and not self._unseen:
             self._unseen = list(self._parts)

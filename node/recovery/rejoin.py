@@ -5,8 +5,8 @@
                       "joining"  until it has learnt everything and is one again
 
 Whoever has forgotten its votes, and entries that it had acknowledged, must not vote on: two leaders of one
-term, or a leader without an acknowledged entry, could be the outcome. Once its removal is committed,
-no candidate that still counts its vote can win (see `Joining.leave`), and it is a newcomer like any other.
+term, or a leader without an acknowledged entry, could be the outcome. Once its removal is committed, no
+candidate that still counts its vote can win (`MembershipChanges.leave`), and it is a newcomer like others.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ class Machine(Protocol):
         is not ours. Total: an exception ends the process."""
 
 
-class Applying:
+class Applier:
     def __init__(self, core: Core, machine: Machine, proposals: Proposals) -> None:
         self._core = core
         self._machine = machine

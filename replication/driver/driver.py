@@ -20,12 +20,12 @@ from tarry.proto.tarry_peer_pb2 import PeerMessage
 from tarry.replication.blocking import RunBlocking, in_thread
 from tarry.replication.clock import Clock
 from tarry.replication.driver import first_start, leadership_transfer
-from tarry.replication.driver.apply import Applying, Machine
-from tarry.replication.driver.heartbeat_fast_path import BetweenTurns
-from tarry.replication.driver.install_snapshot import Installing, StateMismatch, finish_installing
-from tarry.replication.driver.membership_change import Joining
+from tarry.replication.driver.apply import Applier, Machine
+from tarry.replication.driver.heartbeat_fast_path import HeartbeatFastPath
+from tarry.replication.driver.install_snapshot import SnapshotInstaller, StateMismatch, finish_installing
+from tarry.replication.driver.membership_change import MembershipChanges
 from tarry.replication.driver.proposals import Proposals
-from tarry.replication.driver.send_barrier import Sending
+from tarry.replication.driver.send_barrier import SendBarrier
 from tarry.replication.driver.serve_snapshot import serve
 from tarry.replication.journal.journal import Journal
 from tarry.replication.journal.records import Batch, StorageFull
@@ -91,7 +91,7 @@ class Driver:
         self._run_blocking = run_blocking or in_thread
         self._write_journal = write_journal or self._run_blocking
         self._snapshot_source = snapshot_source
-        self._sending = Sending(journal, transport)
+        self._barrier = SendBarrier(journal, transport)
         self._proposals = Proposals(settings)
         self._inbound: deque[tuple[str, Origin, PeerMessage]] = deque()
         self._leadership: tuple[Role, int] = (Role.FOLLOWER, 0)
@@ -113,9 +113,9 @@ class Driver:
             applied=machine.applied_index,
             holds=holds or Holds(),
         )
-        self._between_turns = BetweenTurns(self._core, self._sending, on_heartbeat)
-        self._applying = Applying(self._core, machine, self._proposals)
-        self._joining = Joining(self._core, self._set_peers)
+        self._fast_path = HeartbeatFastPath(self._core, self._barrier, on_heartbeat)
+        self._applier = Applier(self._core, machine, self._proposals)
+        self._membership_changes = MembershipChanges(self._core, self._set_peers)
         self._known_peers = self._membership.peers()
         self._voters = self._membership.voters()
         self._peers_by = self._said_of_members()
@@ -123,7 +123,7 @@ class Driver:
         self._unanswered: Set[str] = frozenset()  # of them, those not dialled before they speak
         self._register = Register(self._core)
         self._early: list[tuple[str, list[PeerMessage], Origin]] = []  # of nodes that are not noted yet
-        self._installing = Installing(self._core, transport, snapshot_sink)
+        self._installer = SnapshotInstaller(self._core, transport, snapshot_sink)
 
     async def run(self) -> None:
         """Run until stopped. Raises JournalLost, and on anything unexpected: the process must then end."""
@@ -141,7 +141,7 @@ class Driver:
                 raise core.failure
         finally:
             core.stopping = True
-            self._installing.cancel()
+            self._installer.cancel()
             self._proposals.lose_leadership(None)
             await self._transport.stop()
             if self._writing is not None:
@@ -186,14 +186,14 @@ class Driver:
 
     async def add(self, node: str, address: str, deadline_ms: int) -> None:
         """Make a node a member, once it has the log. Raises MembershipRefused, NotLeader, Unknown."""
-        await self._joining.add(node, address, deadline_ms)
+        await self._membership_changes.add(node, address, deadline_ms)
 
     async def remove(self, node: str, *, if_member: bool = False) -> None:
         """Remove a member; `if_member`: succeed also if the node is known to be none.
 
         Raises MembershipRefused, NotLeader, Unknown.
         """
-        await (self._joining.leave if if_member else self._joining.remove)(node)
+        await (self._membership_changes.leave if if_member else self._membership_changes.remove)(node)
 
     def compact(self, index: int) -> None:
         """The machine's durable state contains all up to `index`. Some of it is kept for slow followers."""
@@ -246,7 +246,7 @@ class Driver:
     async def _turn(self) -> None:
         core, journal = self._core, self._journal
         core.wake.clear()
-        if self._installing.ready:
+        if self._installer.ready:
             await self._install()
         consensus = core.consensus
         for _ in range(min(len(self._inbound), self._settings.turn_messages_max)):
@@ -260,32 +260,32 @@ class Driver:
         self._compact()
         source = consensus.log_replication.take_snapshot_source()
         if source is not None:
-            self._installing.ask(source)
+            self._installer.ask(source)
         outbox = consensus.outbox.take()
         batch = journal.stage()
         if batch is None:
-            self._sending.send(outbox)
-            if self._applying.due:
+            self._barrier.send(outbox)
+            if self._applier.due:
                 await asyncio.sleep(0)  # a turn of the event loop may have one of both
-            self._applying.apply()
+            self._applier.apply()
         else:
-            early, late = self._sending.split(outbox)
+            early, late = self._barrier.split(outbox)
             writing = asyncio.ensure_future(self._write(batch))
             try:
                 await asyncio.sleep(0)  # another turn of the event loop begins
-                self._sending.send(early)
+                self._barrier.send(early)
                 await asyncio.sleep(0)  # only now the write is under way
-                self._applying.apply()  # what was durable before this turn
+                self._applier.apply()  # what was durable before this turn
             finally:
                 await writing
-            self._sending.send(late)
+            self._barrier.send(late)
         if self._said_of_members() != self._peers_by:
             self._set_peers()
         heard, self._early = self._early, []
         for peer, messages, origin in heard:
             self._receive(peer, messages, origin)
         self._tell()
-        if more or self._inbound or self._applying.due:
+        if more or self._inbound or self._applier.due:
             core.wake.set()
         core.end_turn()
 
@@ -312,7 +312,7 @@ class Driver:
 
     def _tell(self) -> None:
         """Notify of heartbeats received and of a changed role."""
-        self._between_turns.tell_heard()
+        self._fast_path.tell_heard()
         state = self._core.consensus.state
         before, self._leadership = self._leadership, (state.role, state.term)
         if before == self._leadership:
@@ -324,7 +324,7 @@ class Driver:
 
     async def _install(self) -> None:
         """Swap in the state that has arrived, and start consensus anew from its index."""
-        if not await self._installing.install(self._write):
+        if not await self._installer.install(self._write):
             return
         core, linked = (
             self._core,
@@ -375,21 +375,21 @@ class Driver:
             return
         with self._core.holds.by("peers' messages"):
             at_once = self._is_expected(peer, origin)
-            rest = self._between_turns.take(peer, messages) if at_once else messages
+            rest = self._fast_path.take(peer, messages) if at_once else messages
             self._inbound.extend((peer, origin, message) for message in rest)
         if self._inbound or self._proposals.waiting:
             self._core.wake.set()
 
     def _counts(self, peer: str, origin: Origin, message: PeerMessage) -> bool:
         """Return whether the message counts. Of a newcomer, answers of one journal count."""
-        if peer in self._joining.newcomers and message.HasField("appended"):
-            self._joining.taught.setdefault(peer, origin.incarnation)
+        if peer in self._membership_changes.newcomers and message.HasField("appended"):
+            self._membership_changes.taught.setdefault(peer, origin.incarnation)
         return self._is_expected(peer, origin) or message.WhichOneof("body") not in _ANSWERS
 
     def _is_expected(self, peer: str, origin: Origin) -> bool:
         """Return whether it is the journal that the peer was added with, or as a newcomer replicates into."""
-        if peer in self._joining.newcomers:
-            return self._joining.taught.get(peer, origin.incarnation) == origin.incarnation
+        if peer in self._membership_changes.newcomers:
+            return self._membership_changes.taught.get(peer, origin.incarnation) == origin.incarnation
         return peer not in self._voters or counts(origin, self._voters[peer])
 
     def _said_of_members(self) -> tuple[object, ...]:
@@ -403,11 +403,11 @@ class Driver:
     def _set_peers(self) -> None:
         self._peers_by = self._said_of_members()
         self._voters = self._membership.voters()
-        self._known_peers = self._membership.peers() | self._joining.newcomers.keys()
+        self._known_peers = self._membership.peers() | self._membership_changes.newcomers.keys()
         peers = self._peers()
         self._unanswered = self._members.keys() - peers.keys() - {self._node}
         self._transport.set_peers(peers)
 
     def _peers(self) -> dict[str, str]:
-        named = {**self._membership.named(), **self._joining.newcomers}
+        named = {**self._membership.named(), **self._membership_changes.newcomers}
         return {peer: address for peer, address in named.items() if peer != self._node}

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from tarry.proto.tarry_peer_pb2 import PeerMessage
-from tarry.replication.driver.send_barrier import Sending
+from tarry.replication.driver.send_barrier import SendBarrier
 from tarry.replication.replica import Core
 from tarry.replication.status import Role
 
 
-class BetweenTurns:
-    def __init__(self, core: Core, sending: Sending, on_heartbeat: Callable[[str, bytes], None]) -> None:
+class HeartbeatFastPath:
+    def __init__(self, core: Core, barrier: SendBarrier, on_heartbeat: Callable[[str, bytes], None]) -> None:
         self._core = core
-        self._sending = sending
+        self._barrier = barrier
         self._on_heartbeat = on_heartbeat
 
     def take(self, peer: str, messages: Iterable[PeerMessage]) -> list[PeerMessage]:
@@ -29,7 +29,7 @@ class BetweenTurns:
                 continue
             consensus = self._core.consensus
             consensus.receive(peer, message)
-            self._sending.send(consensus.outbox.take())
+            self._barrier.send(consensus.outbox.take())
             self.tell_heard()
         return rest
 

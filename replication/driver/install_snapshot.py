@@ -34,7 +34,7 @@ def finish_installing(journal: Journal, applied: int) -> None:
         raise StateMismatch(f"applied {applied}; journal {journal.first_index} … {journal.last_index}")
 
 
-class Installing:
+class SnapshotInstaller:
     """Fetches beside the turns; installs within one, while nothing else happens."""
 
     def __init__(self, core: Core, transport: Transport, sink: SnapshotSink | None) -> None:

@@ -15,7 +15,7 @@ from tarry.replication.replica import Core
 from tarry.replication.status import Role
 
 
-class Joining:
+class MembershipChanges:
     def __init__(self, core: Core, set_peers: Callable[[], None]) -> None:
         """`set_peers`: tells the transport that `addresses` has changed."""
         self._core = core

@@ -11,7 +11,7 @@ from tarry.replication.transport.interface import Transport
 BULK: Final = frozenset({"append", "need_snapshot"})
 
 
-class Sending:
+class SendBarrier:
     def __init__(self, journal: Journal, transport: Transport) -> None:
         self._journal = journal
         self._transport = transport

@@ -31,7 +31,7 @@ LOWEST: Final = 0
 """Below every lane."""
 
 
-class Blocked(Mapping[Lane, Retry]):
+class BlockedLanes(Mapping[Lane, Retry]):
     """By lane, and by retry: what ends or goes costs what it touches, however many are blocked."""
 
     def __init__(self) -> None:

@@ -19,7 +19,7 @@ import google_crc32c
 
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.replication.lmdb_environment import DAMAGE, open_environment
-from tarry.replication.state_machine.acknowledged import Acknowledged
+from tarry.replication.state_machine.acknowledgements import Acknowledgements
 from tarry.replication.state_machine.commands import APPLY_VERSION, FAR_LOG_VERSION, AnotherVersion
 from tarry.replication.state_machine.queue_checksums import QueueProof
 from tarry.replication.state_machine.ready_queue import QueueDamaged, QueueState, ReadyQueue
@@ -124,7 +124,7 @@ def _queue_state(queue: log_pb.QueueCheckpoint, noted: log_pb.QueueProof | None)
     return QueueState(queue.first, queue.units, proof)
 
 
-def group_part(group: str, queue: int, acknowledged: Acknowledged) -> bytes:
+def group_part(group: str, queue: int, acknowledged: Acknowledgements) -> bytes:
     """Return the part of a group in a queue."""
     checkpoint = log_pb.GroupCheckpoint(
         group=group, queue=queue, floor=acknowledged.floor, acked=acknowledged.serialize()

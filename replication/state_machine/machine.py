@@ -42,7 +42,7 @@ from tarry.replication.state_machine.producer_answers import Producers
 from tarry.replication.state_machine.queues import Queues
 from tarry.replication.state_machine.ready_queue import FileChanges
 from tarry.replication.state_machine.refusal import Refusal
-from tarry.replication.state_machine.schedule import Scheduling
+from tarry.replication.state_machine.schedule import Scheduler
 from tarry.wheel.state import HOUR_MS, CancelOutcome, Taken, WheelSettings, WheelState
 from tarry.wheel.wheel import Wheel
 
@@ -110,7 +110,7 @@ class Machine:
         self.queues.recover(checkpoint)
         self.producers = Producers()
         self.producers.recover(checkpoint.producers)
-        self._scheduling = Scheduling(
+        self._scheduler = Scheduler(
             self._settings.shard, self.wheel, self.queues, self.producers, self.events
         )
         self._administration = Administration(self.wheel, self.queues)
@@ -140,7 +140,7 @@ class Machine:
         for is_schedule, run in groupby(commands, key=command_codec.is_schedule):
             if is_schedule:
                 decoded = [cast(log_pb.ScheduleCommand, command_codec.decode(c)) for c in run]
-                outcomes.extend(self._scheduling.apply([command_validity.refusal(c) or c for c in decoded]))
+                outcomes.extend(self._scheduler.apply([command_validity.refusal(c) or c for c in decoded]))
             else:
                 outcomes.extend(self._told(command_codec.decode(c)) for c in run)
         if term != self.applied_term:
@@ -240,7 +240,7 @@ class Machine:
             if self.events.wanted:
                 for event in event_details.retried(self.wheel, self.queues, command, keep, due):
                     self.events.add(event)
-            placed = self._scheduling.place(
+            placed = self._scheduler.place(
                 due,
                 np.full(len(keep), target.queue, dtype=np.uint32),
                 mask[keep],

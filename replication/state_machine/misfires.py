@@ -21,7 +21,7 @@ class Parts:
     """So many of those kept, the first, are released at the rate for catching up."""
 
 
-def apart(units: NDArray[np.void], settings: TopicSettings, now_ms: int) -> Parts:
+def divide(units: NDArray[np.void], settings: TopicSettings, now_ms: int) -> Parts:
     """Divide ready units, released now, in the order of their due times, as their topic's settings say."""
     after_ms = settings.misfire_after_ms
     misfired = int(np.count_nonzero(now_ms - units["due_ms"] > after_ms)) if after_ms else 0

@@ -15,11 +15,11 @@ from tarry.proto.dead_letters import dead_letter_topic
 from tarry.proto.ledger.schema import Kind
 from tarry.proto.tarry_consumer_pb2 import GroupStart, StartAt
 from tarry.replication.state_machine import ordering
-from tarry.replication.state_machine.acknowledged import Acknowledged, Key
-from tarry.replication.state_machine.blocked_lanes import Blocked
+from tarry.replication.state_machine.acknowledgements import Acknowledgements, Key
+from tarry.replication.state_machine.blocked_lanes import BlockedLanes
 from tarry.replication.state_machine.checkpoint import group_part, queue_parts, queue_states
 from tarry.replication.state_machine.events import Event, Events
-from tarry.replication.state_machine.misfires import apart
+from tarry.replication.state_machine.misfires import divide
 from tarry.replication.state_machine.ready_queue import UNIT, Changes, FileChanges, ReadyQueue, UnitsDamaged
 from tarry.replication.state_machine.release_rate import Pace
 from tarry.replication.state_machine.segment_files import OpenFiles
@@ -46,9 +46,9 @@ class Queues:
         self._group_keys: list[Key] = []  # of those parts, ascending
         self._groups_changed: set[Key] = set()  # whose parts are to be built anew
         self._by_name: dict[tuple[str, str], int] = {}
-        self.acknowledged: dict[tuple[str, int], Acknowledged] = {}
+        self.acknowledged: dict[tuple[str, int], Acknowledgements] = {}
         self._groups: dict[int, set[str]] = {}  # by queue: one queue's cost what they are, not what all are
-        self.blocked = Blocked()
+        self.blocked = BlockedLanes()
         self.retries_cancelled = 0  # that something waited for, since the start
         self._changed: set[int] = set()
         self.moved: list[tuple[str, str]] = []  # (topic, group), deleted or moved and not yet taken
@@ -141,7 +141,7 @@ class Queues:
 
     def _consume(self, group: str, queue: int, floor: int = 0, acked: bytes = b"") -> None:
         key = group, queue
-        self.acknowledged[key] = Acknowledged(floor, acked, key, self._groups_changed)
+        self.acknowledged[key] = Acknowledgements(floor, acked, key, self._groups_changed)
         self._groups.setdefault(queue, set()).add(group)
 
     def release(
@@ -306,7 +306,7 @@ class Queues:
         if queue.deleted:
             self._expired(number, units, now_ms, "TOPIC_DELETED")
             return
-        parts = apart(units, queue.settings, now_ms)
+        parts = divide(units, queue.settings, now_ms)
         if len(parts.dropped):
             queue.drop_misfired(len(parts.dropped))
             self._expired(number, parts.dropped, now_ms, "MISFIRED")

@@ -1,4 +1,4 @@
-"""Scheduling: from commands to columns for the wheel, and back to answers.
+"""Application of schedule commands: columns for the wheel, and the answers.
 
 All schedule commands of a log entry become one append to the wheel.
 """
@@ -89,7 +89,7 @@ def response(
     return columns.SerializeToString()
 
 
-class Scheduling:
+class Scheduler:
     """Applies schedule commands to the wheel, the queues and the producers' table."""
 
     def __init__(

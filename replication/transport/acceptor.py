@@ -41,7 +41,7 @@ def untold(_: Counter[str]) -> None:
     """Tell nobody."""
 
 
-class Entering(ABC, asyncio.Protocol):
+class Entrant(ABC, asyncio.Protocol):
     """A connection that has not shown its ticket yet."""
 
     def __init__(self) -> None:
@@ -53,10 +53,10 @@ class Entering(ABC, asyncio.Protocol):
         """Close the connection at once."""
 
 
-class Accepting:
+class Acceptor:
     def __init__(
         self,
-        opening: Callable[[], Entering],
+        opening: Callable[[], Entrant],
         tls: ssl.SSLContext | None,
         announce: Announce,
         deadline_s: float,

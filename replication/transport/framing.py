@@ -46,7 +46,7 @@ def framed(sealed: bytes) -> bytes:
     return _HEAD.pack(_MARK, len(sealed)) + sealed
 
 
-class Unframing:
+class Unframer:
     """Bytes in, whole frames out."""
 
     def __init__(self, frame_bytes_max: int) -> None:

@@ -89,7 +89,7 @@ class PeerServicer:
         self._met(request.node)
         give, now = self._listener.tickets.give, asyncio.get_running_loop().time()
         tickets = [give(request.node, now) for _ in range(STREAMS)]
-        return MeetResponse(port=self._listener.accepting.port, tickets=tickets)
+        return MeetResponse(port=self._listener.acceptor.port, tickets=tickets)
 
     async def _fetch_snapshot(self, raw: bytes, context: Context) -> AsyncIterator[FetchSnapshotResponse]:
         request = _parsed(FetchSnapshotRequest, raw)

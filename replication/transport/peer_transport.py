@@ -37,7 +37,7 @@ from tarry.replication.transport.grpc_options import channel_options
 from tarry.replication.transport.interface import ANYBODY, PeerGate, PeerTls, ServeSnapshot
 from tarry.replication.transport.peer_service import SERVICE, PeerServicer
 from tarry.replication.transport.stream_listener import PeerListener
-from tarry.replication.transport.stream_sender import Dialling, Door, PeerAway, PeerRefuses, Way
+from tarry.replication.transport.stream_sender import DialOptions, Door, PeerAway, PeerRefuses, Way
 
 _MEET = f"/{SERVICE}/Meet"
 _RECALL = f"/{SERVICE}/Recall"
@@ -64,7 +64,7 @@ class PeerTransport:
         `dial`: a member's address -> where this node reaches it, for those that it reaches elsewhere.
         `gate`: who may speak for which node.
         `tell_strangers`: hears now and then of connections to the peers' port that came to nothing."""
-        self._dialling = Dialling(settings, rng, dial, tls.client if tls is not None else None)
+        self._dial_options = DialOptions(settings, rng, dial, tls.client if tls is not None else None)
         self._credentials = credentials
         self._identity = Identity("", "", 0, 0)
         self._link: Callable[[str, bool], None] = lambda peer, up: None
@@ -80,7 +80,7 @@ class PeerTransport:
 
     async def listen(self, host: str, port: int = 0) -> None:
         """For peers' streams, before `start`. Port 0: any that is free. Raises OSError."""
-        await self._listener.accepting.listen(host, port)
+        await self._listener.acceptor.listen(host, port)
 
     def introduce(self, register: Register) -> None:
         self._register = register
@@ -109,7 +109,7 @@ class PeerTransport:
         self._identity = identity
         self._link = link
         self._fail = fail
-        inbound = Inbound(identity.cluster, identity.node, self._dialling.settings.message_bytes_max)
+        inbound = Inbound(identity.cluster, identity.node, self._dial_options.settings.message_bytes_max)
         self._listener.start(inbound, receive)
         self.servicer.start(serve_snapshot)
 
@@ -138,7 +138,7 @@ class PeerTransport:
     @property
     def port(self) -> int:
         """Port on which peers open their streams; 0: it does not listen."""
-        return self._listener.accepting.port
+        return self._listener.acceptor.port
 
     def set_peers(self, addresses: Mapping[str, str]) -> None:
         for peer, way in list(self._ways.items()):
@@ -149,7 +149,7 @@ class PeerTransport:
                 self._channels[peer] = self._channel(address)
                 outbound = Outbound(self._identity, peer, self._epochs)
                 meet = functools.partial(self._meet, self._channels[peer])
-                way = self._ways[peer] = Way(peer, address, outbound, meet, self._link, self._dialling)
+                way = self._ways[peer] = Way(peer, address, outbound, meet, self._link, self._dial_options)
                 way.task.add_done_callback(self._watch)
 
     def _leave(self, peer: str) -> asyncio.Task[None]:
@@ -196,8 +196,8 @@ class PeerTransport:
             self._fail(error)
 
     def _channel(self, address: str) -> grpc.aio.Channel:
-        options = channel_options(self._dialling.settings)
-        address = self._dialling.dial.get(address, address)
+        options = channel_options(self._dial_options.settings)
+        address = self._dial_options.dial.get(address, address)
         if self._credentials is None:
             return grpc.aio.insecure_channel(address, options=options)
         return grpc.aio.secure_channel(address, self._credentials, options=options)

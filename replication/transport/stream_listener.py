@@ -22,13 +22,13 @@ from tarry.proto.tarry_peer_pb2 import PeerMessage
 from tarry.replication.clock import to_next
 from tarry.replication.raft.membership import Origin
 from tarry.replication.settings import ReplicationSettings
-from tarry.replication.transport.acceptor import Accepting, Entering, Tell, untold
+from tarry.replication.transport.acceptor import Acceptor, Entrant, Tell, untold
 from tarry.replication.transport.envelope import FrameRefused, Inbound
 from tarry.replication.transport.framing import (
     FRAME_OVERHEAD_BYTES,
     TICKET_BYTES,
     StreamBroken,
-    Unframing,
+    Unframer,
     pass_of,
 )
 
@@ -82,7 +82,7 @@ class PeerListener:
         self.tickets = Tickets()
         self.settings = settings
         deadline_s = settings.peer_ticket_ms / 1_000
-        self.accepting = Accepting(lambda: _Stream(self), tls, self.tickets.announce, deadline_s, tell)
+        self.acceptor = Acceptor(lambda: _Stream(self), tls, self.tickets.announce, deadline_s, tell)
         self.inbound: Inbound | None = None
         self.receive: Receive = lambda peer, messages, origin: None
         self.streams: dict[_Stream, str] = {}
@@ -94,7 +94,7 @@ class PeerListener:
 
     def stop(self) -> None:
         self.inbound = None
-        self.accepting.stop()
+        self.acceptor.stop()
         for stream in list(self.streams):
             stream.end()
 
@@ -123,13 +123,13 @@ class PeerListener:
             self._look_later()
 
 
-class _Stream(Entering):
+class _Stream(Entrant):
     """One peer's stream to us, once it has shown its ticket."""
 
     def __init__(self, listener: PeerListener) -> None:
         super().__init__()
         self._listener = listener
-        self._unframing = Unframing(listener.settings.frame_bytes_max + FRAME_OVERHEAD_BYTES)
+        self._unframer = Unframer(listener.settings.frame_bytes_max + FRAME_OVERHEAD_BYTES)
         self._silence_s = listener.settings.peer_silence_ms / 1_000
         self._peer = ""
         self._loop = asyncio.get_running_loop()
@@ -149,9 +149,9 @@ class _Stream(Entering):
         listener = self._listener
         self._heard = self._loop.time()
         try:
-            self._unframing.put(data)
+            self._unframer.put(data)
             self._peer = self._peer or self._enter()
-            for frame in self._unframing.frames() if self._peer else ():
+            for frame in self._unframer.frames() if self._peer else ():
                 self._whole = self._heard
                 if listener.inbound is None:
                     self.end()
@@ -160,12 +160,12 @@ class _Stream(Entering):
                 if messages:
                     listener.receive(peer, messages, listener.inbound.origin(peer))
         except (StreamBroken, FrameRefused):
-            listener.accepting.count("no frames of a peer" if self._peer else "no good ticket")
+            listener.acceptor.count("no frames of a peer" if self._peer else "no good ticket")
             self.end()
 
     def _enter(self) -> str:
         """Return whose ticket it is; empty: not all of it is there yet."""
-        ticket = self._unframing.ticket()
+        ticket = self._unframer.ticket()
         peer = self._listener.tickets.take(ticket, self._heard) if ticket is not None else ""
         if ticket is not None and (not peer or self.entered.done()):  # done: it is being ended
             raise StreamBroken("a ticket that is not good, or too late")
@@ -177,9 +177,9 @@ class _Stream(Entering):
 
     def is_over(self, now: float) -> bool:
         """Nothing has come for too long, or less of a frame than the slowest of links carries."""
-        allowed_s = self._silence_s + self._unframing.begun_bytes / SLOWEST_BYTES_PER_S
+        allowed_s = self._silence_s + self._unframer.begun_bytes / SLOWEST_BYTES_PER_S
         return now - self._heard >= self._silence_s or (
-            self._unframing.begun_bytes > 0 and now - self._whole >= allowed_s
+            self._unframer.begun_bytes > 0 and now - self._whole >= allowed_s
         )
 
     def end(self) -> None:

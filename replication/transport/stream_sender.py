@@ -49,7 +49,7 @@ class Door:
 
 
 @dataclass(frozen=True, slots=True)
-class Dialling:
+class DialOptions:
     """Options by which this node reaches others."""
 
     settings: ReplicationSettings
@@ -69,7 +69,7 @@ class Way:
         outbound: Outbound,
         meet: Callable[[], Awaitable[Door]],
         link: Callable[[str, bool], None],
-        dialling: Dialling,
+        dial_options: DialOptions,
     ) -> None:
         """`meet` raises PeerAway. `link(peer, up)` hears whether the streams stand."""
         self.address = address
@@ -77,8 +77,8 @@ class Way:
         self._peer = peer
         self._meet = meet
         self._link = link
-        self._dialling = dialling
-        self._queues = {bulk: PeerQueue(dialling.settings, bulk=bulk) for bulk in (False, True)}
+        self._dial_options = dial_options
+        self._queues = {bulk: PeerQueue(dial_options.settings, bulk=bulk) for bulk in (False, True)}
         self._streams: dict[bool, _Stream] = {}
         self._again = asyncio.Event()
         self.task = asyncio.get_running_loop().create_task(self._run(), name=f"peer-{peer}")
@@ -111,7 +111,7 @@ class Way:
                 back_off_s = min(_BACK_OFF_MAX_S, back_off_s * 2)
             self._again.clear()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(back_off_s * (0.5 + self._dialling.rng.random())):
+                async with asyncio.timeout(back_off_s * (0.5 + self._dial_options.rng.random())):
                     await self._again.wait()
 
     async def _speak(self) -> None:
@@ -136,7 +136,7 @@ class Way:
                 self._link(self._peer, False)
 
     async def _until_one_ends(self, streams: Sequence[_Stream]) -> None:
-        loop, ping_s = asyncio.get_running_loop(), self._dialling.settings.peer_ping_ms / 1_000
+        loop, ping_s = asyncio.get_running_loop(), self._dial_options.settings.peer_ping_ms / 1_000
         ends = [stream.ended for stream in streams]
         while not any(end.done() for end in ends):
             for stream in streams:
@@ -146,20 +146,20 @@ class Way:
             await asyncio.wait(ends, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
 
     async def _connect(self, at_port: int, ticket: bytes, *, bulk: bool) -> _Stream:
-        dialling = self._dialling
+        dial_options = self._dial_options
         home, _, _ = self.address.rpartition(":")
         address = f"{home}:{at_port}"
-        host, _, port = dialling.dial.get(address, address).rpartition(":")
+        host, _, port = dial_options.dial.get(address, address).rpartition(":")
         at = host.strip("[]"), int(port)
         loop = asyncio.get_running_loop()
-        stream = _Stream(ticket, self._flush, dialling.settings.peer_silence_ms, bulk=bulk)
-        if dialling.tls is None:
+        stream = _Stream(ticket, self._flush, dial_options.settings.peer_silence_ms, bulk=bulk)
+        if dial_options.tls is None:
             await loop.create_connection(lambda: stream, *at)
             return stream
         clear, _ = await loop.create_connection(asyncio.Protocol, *at)
         try:
             clear.write(pass_of(ticket))
-            secured = await loop.start_tls(clear, stream, dialling.tls, server_hostname=home.strip("[]"))
+            secured = await loop.start_tls(clear, stream, dial_options.tls, server_hostname=home.strip("[]"))
             if secured is None or secured.is_closing():
                 raise PeerAway("closed in the handshake, or right after it")
         except BaseException:

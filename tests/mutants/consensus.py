@@ -127,7 +127,7 @@ VOTES = (
     Mutant(
         "a_newcomer_is_taught_in_two_journals",
         "a newcomer is added for entries that it has lost",
-        "return self._joining.taught.get(peer, origin.incarnation) == origin.incarnation",
+        "return self._membership_changes.taught.get(peer, origin.incarnation) == origin.incarnation",
         "return True",
         (
             "tests/simulation/test_state_and_members.py::test_a_newcomer_whose_disk_is_emptied_while_it_learns_is_not_added_for_what_it_had",

@@ -122,14 +122,14 @@ MUTANTS = (
         "acknowledged messages are delivered again",
         "        self.acked.update(offsets[~stale].tolist())\n",
         "",
-        ("tests/replication/state_machine/test_acknowledged.py::test_it_is_a_set_with_a_floor",),
+        ("tests/replication/state_machine/test_acknowledgements.py::test_it_is_a_set_with_a_floor",),
     ),
     Mutant(
         "the_floor_runs_over_a_gap",
         "a message that nobody acknowledged is lost",
         "if self.acked.rank(self.floor + run + step - 1) == run + step:",
         "if self.acked.rank(self.floor + run + step) >= run + 1:",
-        ("tests/replication/state_machine/test_acknowledged.py::test_it_is_a_set_with_a_floor",),
+        ("tests/replication/state_machine/test_acknowledgements.py::test_it_is_a_set_with_a_floor",),
     ),
     Mutant(
         "a_blocked_lane_is_open",

@@ -24,7 +24,7 @@ MUTANTS = (
     Mutant(
         "a_large_frame_has_no_longer",
         "a slow link is cut while it carries a frame",
-        "allowed_s = self._silence_s + self._unframing.begun_bytes / SLOWEST_BYTES_PER_S",
+        "allowed_s = self._silence_s + self._unframer.begun_bytes / SLOWEST_BYTES_PER_S",
         "allowed_s = self._silence_s",
         (
             "tests/replication/transport/test_stream_listener.py::test_a_frame_may_take_as_long_as_the_slowest_link_needs_for_it_and_no_byte_may_stay_away",
@@ -33,7 +33,7 @@ MUTANTS = (
     Mutant(
         "a_frame_may_take_for_ever",
         "a stream that gets nowhere is kept",
-        "self._unframing.begun_bytes > 0 and now - self._whole >= allowed_s",
+        "self._unframer.begun_bytes > 0 and now - self._whole >= allowed_s",
         "False",
         (
             "tests/replication/transport/test_stream_listener.py::test_a_frame_may_take_as_long_as_the_slowest_link_needs_for_it_and_no_byte_may_stay_away",

@@ -108,7 +108,7 @@ async def test_a_target_with_much_to_apply_is_not_handed_over_to_and_the_leader_
         leader = await cluster.leader()
         target = next(cluster.replicas[name] for name in sorted(cluster.running) if name != leader.name)
         with monkeypatch.context() as held:
-            held.setattr(target.driver._applying, "apply", lambda: None)
+            held.setattr(target.driver._applier, "apply", lambda: None)
             for number in range(cluster.settings.transfer_lag_max + 1):
                 await leader.driver.propose(b"%d" % number)
             with pytest.raises(TransferRefused, match="still to apply"):

@@ -16,8 +16,8 @@ from tarry.node.delivery.reservation import Reservation
 from tarry.proto.tarry_peer_pb2 import Append, PeerMessage
 from tarry.replication.driver import apply, first_start, send_barrier
 from tarry.replication.driver.driver import Driver
-from tarry.replication.driver.install_snapshot import Installing
-from tarry.replication.driver.membership_change import Joining
+from tarry.replication.driver.install_snapshot import SnapshotInstaller
+from tarry.replication.driver.membership_change import MembershipChanges
 from tarry.replication.raft import elections
 from tarry.replication.raft.elections import Elections
 from tarry.replication.raft.engine import Engine
@@ -61,12 +61,12 @@ def _slow_plan(append: Append, log: Log, commit_index: int) -> Plan:
 appends_plan = appends.plan
 
 
-def _apply_all(self: apply.Applying) -> None:
+def _apply_all(self: apply.Applier) -> None:
     while self._core.applied < min(self._core.consensus.state.commit_index, self._core.journal.durable_index):
         apply_for_a_while(self)
 
 
-apply_for_a_while = apply.Applying.apply
+apply_for_a_while = apply.Applier.apply
 
 
 def _trim_all_that_is_applied(self: Driver, index: int) -> None:
@@ -146,14 +146,14 @@ ABLATIONS: dict[str, tuple[Replaced, ...]] = {
     "transfer number": ((votes.Contact, "allows_transfer", lambda self, number: True),),
     "one change of members": (
         (GuardedSyncObj, "_SyncObj__changeCluster", SyncObj._SyncObj__changeCluster),
-        (Joining, "_begin", lambda self: None),
+        (MembershipChanges, "_begin", lambda self: None),
     ),
     "snapshot checksum": (
         (google_crc32c, "value", lambda data: 0),
         (google_crc32c, "extend", lambda crc, data: 0),
     ),
-    "snapshot ahead of the log": ((Installing, "_is_ahead", lambda self, position: True),),
-    "write before saying": ((send_barrier.Sending, "split", lambda self, outbox: (outbox, [])),),
+    "snapshot ahead of the log": ((SnapshotInstaller, "_is_ahead", lambda self, position: True),),
+    "write before saying": ((send_barrier.SendBarrier, "split", lambda self, outbox: (outbox, [])),),
     "urgent stream": ((send_barrier, "BULK", frozenset()),),
     "journal lost": ((first_start, "may_begin", lambda node, members, answers: True),),
     "another journal": (
@@ -161,12 +161,12 @@ ABLATIONS: dict[str, tuple[Replaced, ...]] = {
         (Membership, "votes", lambda self, node: node in self.current()),
     ),
     "strangers": ((Driver, "_receive", _hear_anybody),),
-    "apply budget": ((apply.Applying, "apply", _apply_all),),
+    "apply budget": ((apply.Applier, "apply", _apply_all),),
     "checkpoint before trimming": ((Driver, "compact", _trim_all_that_is_applied),),
     "own disk before applying": ((apply, "min", lambda committed, durable: committed),),
     "lanes": ((Lanes, "take", lambda self, queue, units, behind=(): np.ones(len(units), dtype=np.bool_)),),
     "retries close their lane": ((Queues, "block", lambda self, queue, lanes, placed: None),),
-    "misfires": ((queues, "apart", lambda units, settings, now_ms: Parts(units, units[:0], units[:0])),),
+    "misfires": ((queues, "divide", lambda units, settings, now_ms: Parts(units, units[:0], units[:0])),),
     "rows of retries": ((event_details, "of_origins", lambda wheel, queues, event: event),),
     "checksums of ready queues": (
         (Stretch, "is_proven_by", lambda self, units: len(units) == UNIT_BYTES * (self.end - self.first)),

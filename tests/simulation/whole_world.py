@@ -23,7 +23,7 @@ from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.tarry_message_pb2 import Retried
 from tarry.proto.tarry_operator_pb2 import MisfirePolicy, TopicSettings
 from tarry.replication.errors import ProposalRefused
-from tarry.replication.state_machine.acknowledged import Acknowledged
+from tarry.replication.state_machine.acknowledgements import Acknowledgements
 from tarry.replication.state_machine.commands import encode
 from tarry.replication.state_machine.machine import Machine
 from tarry.replication.state_machine.ordering import queue_of
@@ -361,7 +361,7 @@ def check_places(machine: Machine, sought: Set[str] = frozenset()) -> None:
         demand(not twice, f"B5: {twice} of group {group} are in two places")
 
 
-def _left(queue: ReadyQueue, acknowledged: Acknowledged) -> NDArray[np.void]:
+def _left(queue: ReadyQueue, acknowledged: Acknowledgements) -> NDArray[np.void]:
     offsets = np.arange(max(queue.first, acknowledged.floor), queue.units, dtype=np.uint64)
     return queue.at(offsets[~acknowledged.contains(offsets)])
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tarry.node.delivery.feed import NONE, PARKED_MAX, WAITING, Feed
 from tarry.node.delivery.leases import Leases
 from tarry.node.delivery.ordering import Lanes
-from tarry.replication.state_machine.acknowledged import Acknowledged
+from tarry.replication.state_machine.acknowledgements import Acknowledgements
 from tarry.replication.state_machine.queues import Queues
 from tarry.replication.state_machine.ready_queue import UNIT, ReadyQueue
 from tests import turns
@@ -33,7 +33,7 @@ def fill(queue: ReadyQueue, dues: list[int], masks: list[int] | None = None) -> 
     queue.append(units)
 
 
-def feed_of(queue: ReadyQueue, acknowledged: Acknowledged) -> Feed:
+def feed_of(queue: ReadyQueue, acknowledged: Acknowledgements) -> Feed:
     return Feed(queue, acknowledged, Lanes(Queues(Path()), queue.queue, 1))
 
 
@@ -48,7 +48,7 @@ def test_what_a_leader_nobody_heard_may_have_handed_over_goes_out_at_its_time_ma
     queue: ReadyQueue,
 ) -> None:
     fill(queue, [100, 110, 120, 130])
-    feed = feed_of(queue, Acknowledged(1))
+    feed = feed_of(queue, Acknowledgements(1))
     feed.hold(0, 0, doubtful=3)
     assert feed.held_until_ms is None
     feed.load()
@@ -62,7 +62,7 @@ def test_a_rate_holds_back_what_is_due_until_it_opens(queue: ReadyQueue) -> None
     queue.pace.change(10, 0, 0, 0)
     queue.pace.take_in(0, 100, 50, 0)
     fill(queue, [100, 100, 100, 900])
-    feed = feed_of(queue, Acknowledged())
+    feed = feed_of(queue, Acknowledgements())
     feed.load()
     assert feed.next_due_ms() == 100
     assert feed.take(199, 10)["offset"].tolist() == [0]
@@ -75,7 +75,7 @@ def test_a_rate_holds_back_what_is_due_until_it_opens(queue: ReadyQueue) -> None
 
 def test_messages_go_out_in_due_order_though_a_late_one_was_released_after(queue: ReadyQueue) -> None:
     fill(queue, [100, 120, 140, 110])
-    feed = feed_of(queue, Acknowledged())
+    feed = feed_of(queue, Acknowledgements())
     feed.load()
     assert feed.next_due_ms() == 100
     assert feed.take(99, 10)["offset"].tolist() == []
@@ -85,7 +85,7 @@ def test_messages_go_out_in_due_order_though_a_late_one_was_released_after(queue
 
 def test_an_ack_of_what_another_has_in_hand_is_not_taken(queue: ReadyQueue) -> None:
     fill(queue, [1, 1, 1, 1])
-    feed = feed_of(queue, Acknowledged())
+    feed = feed_of(queue, Acknowledgements())
     feed.load()
     feed.lease(column(feed.take(5, 2)["offset"]), "a", 100)
     other = feed.lease(column(feed.take(5, 2)["offset"]), "b", 100)
@@ -97,7 +97,7 @@ def test_an_ack_of_what_another_has_in_hand_is_not_taken(queue: ReadyQueue) -> N
 
 def test_what_is_still_in_hand_when_a_lease_ends_is_given_up(queue: ReadyQueue) -> None:
     fill(queue, [1, 1])
-    feed, leases = feed_of(queue, Acknowledged()), Leases()
+    feed, leases = feed_of(queue, Acknowledgements()), Leases()
     feed.load()
     leases.add(feed, feed.lease(column(feed.take(5, 2)["offset"]), "a", 100))
     feed.take_back("a", column([0]))
@@ -108,7 +108,7 @@ def test_what_is_still_in_hand_when_a_lease_ends_is_given_up(queue: ReadyQueue) 
 
 def test_what_a_filter_passes_over_is_named_to_be_acknowledged(queue: ReadyQueue) -> None:
     fill(queue, [1, 2, 3, 4], masks=[1, 2, 3, 4])
-    feed = feed_of(queue, Acknowledged())
+    feed = feed_of(queue, Acknowledgements())
     feed.tag_mask = 2
     assert feed.load().tolist() == [0, 3]
     assert feed.take(9, 9)["offset"].tolist() == [1, 2]
@@ -116,7 +116,7 @@ def test_what_a_filter_passes_over_is_named_to_be_acknowledged(queue: ReadyQueue
 
 def test_after_a_failover_what_may_be_in_hand_is_held_then_goes_out_marked(queue: ReadyQueue) -> None:
     fill(queue, [1, 2, 3, 4, 5])
-    acknowledged = Acknowledged()
+    acknowledged = Acknowledgements()
     acknowledged.add(column([1]))
     feed = feed_of(queue, acknowledged)
     feed.hold(cursor=3, until_ms=1_000)
@@ -132,7 +132,7 @@ def test_after_a_failover_what_may_be_in_hand_is_held_then_goes_out_marked(queue
 
 def test_a_resumed_consumer_keeps_what_it_holds_also_beyond_the_cursor(queue: ReadyQueue) -> None:
     fill(queue, [1, 2, 3, 4, 5])
-    acknowledged = Acknowledged()
+    acknowledged = Acknowledgements()
     feed = feed_of(queue, acknowledged)
     feed.hold(cursor=2, until_ms=1_000)
     kept = feed.resume("a", column([1, 3, 99]), 2_000)
@@ -146,7 +146,7 @@ def test_a_resumed_consumer_keeps_what_it_holds_also_beyond_the_cursor(queue: Re
 
 def test_what_another_took_meanwhile_is_not_resumed(queue: ReadyQueue) -> None:
     fill(queue, [1, 2])
-    feed = feed_of(queue, Acknowledged())
+    feed = feed_of(queue, Acknowledgements())
     feed.load()
     feed.lease(column(feed.take(9, 1)["offset"]), "b", 100)
     assert feed.resume("a", column([0]), 200) is None
@@ -156,7 +156,7 @@ def test_what_is_put_back_later_goes_out_in_due_order_but_not_if_it_was_settled_
     queue: ReadyQueue,
 ) -> None:
     fill(queue, [30, 20, 10, 40, 25])
-    acknowledged = Acknowledged()
+    acknowledged = Acknowledgements()
     feed = feed_of(queue, acknowledged)
     feed.load()
     taken = feed.take(30, 9)
@@ -175,7 +175,7 @@ def test_a_hold_of_many_ends_by_pieces_and_closes_their_keys_until_its_end(
     units = np.zeros(6, dtype=UNIT)
     units["due_ms"], units["lane"] = 100, [1, 2, 3, 1, 2, 4]
     queue.append(units)
-    feed = feed_of(queue, Acknowledged())
+    feed = feed_of(queue, Acknowledgements())
     feed.hold(cursor=5, until_ms=1_000)
     assert [feed.close_held() for _ in range(3)] == [False, True, True]
     out = []
@@ -206,7 +206,7 @@ def keyed(folder: Path, count: int) -> ReadyQueue:
 
 def test_to_hold_many_keyed_messages_takes_a_turn_for_each_piece(tmp_path: Path) -> None:
     queue = keyed(tmp_path, MANY)
-    feeds = [feed_of(queue, Acknowledged()) for _ in range(turns.TRIES)]
+    feeds = [feed_of(queue, Acknowledgements()) for _ in range(turns.TRIES)]
     held = iter(feeds)
     assert turns.cpu_s(lambda: next(held).hold(MANY, 1_000)) < turns.bound_s()
     (feed, *_) = feeds
@@ -223,7 +223,7 @@ def test_what_is_back_while_the_keys_of_what_is_held_are_being_closed_does_not_s
     units = np.zeros(6, dtype=UNIT)
     units["lane"] = [1, 2, 3, 4, 3, 4]
     queue.append(units)
-    feed = feed_of(queue, Acknowledged())
+    feed = feed_of(queue, Acknowledgements())
     feed.hold(cursor=4, until_ms=1_000)
     batch = feed.resume("a", column([2]), 1_000)
     assert batch is not None
@@ -238,7 +238,7 @@ def test_what_is_back_while_the_keys_of_what_is_held_are_being_closed_does_not_s
 
 def test_many_keys_that_open_at_once_wait_again_by_pieces(tmp_path: Path) -> None:
     queue = keyed(tmp_path, PARKED_MAX)
-    feeds = [feed_of(queue, Acknowledged()) for _ in range(turns.TRIES)]
+    feeds = [feed_of(queue, Acknowledgements()) for _ in range(turns.TRIES)]
     for feed in feeds:
         units = np.zeros(PARKED_MAX, dtype=WAITING)
         units["lane"], units["offset"] = queue.read(0, PARKED_MAX)["lane"], np.arange(PARKED_MAX)
@@ -261,7 +261,7 @@ def test_no_message_overtakes_a_parked_one_whose_key_is_open_and_has_not_had_its
     units = np.zeros(9, dtype=UNIT)
     units["due_ms"], units["lane"] = [1] * 6 + [2] * 3, [1, 2, 3] * 3
     queue.append(units)
-    feed = feed_of(queue, Acknowledged())
+    feed = feed_of(queue, Acknowledgements())
     feed.load(6)
     assert feed.take(1, 9)["offset"].tolist() == [0, 1, 2]
     feed.lanes.leave(0, [0, 1, 2])
@@ -286,7 +286,7 @@ def lines_of_resuming(parked: int) -> int:
         units = np.zeros(2 * parked + 1, dtype=UNIT)
         units["lane"] = [*range(1, parked + 1), *range(1, parked + 1), parked + 1]
         queue.append(units)
-        feed = feed_of(queue, Acknowledged())
+        feed = feed_of(queue, Acknowledgements())
         feed.load()
         taken = feed.take(1, 2 * parked)
         assert len(taken) == parked
@@ -319,7 +319,11 @@ def test_a_key_keeps_its_order_and_none_is_stuck_however_few_lanes_open_in_a_tur
 ) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr("tarry.node.delivery.feed.UNPARKED_PIECE", piece)
-        queue, tables, acknowledged = ReadyQueue(Path(folder), 0, "t"), Queues(Path(folder)), Acknowledged()
+        queue, tables, acknowledged = (
+            ReadyQueue(Path(folder), 0, "t"),
+            Queues(Path(folder)),
+            Acknowledgements(),
+        )
         feed = Feed(queue, acknowledged, Lanes(tables, 0, 1))
         left: dict[int, set[tuple[int, int]]] = {}  # by lane, not acknowledged: due time and offset
 
@@ -387,7 +391,7 @@ ops = st.lists(
 def test_every_message_is_in_exactly_one_place(steps: list[tuple]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         queue = ReadyQueue(Path(folder), 0, "t")
-        acknowledged = Acknowledged()
+        acknowledged = Acknowledgements()
         feed = feed_of(queue, acknowledged)
         batches = []
         retried: set[int] = set()  # acknowledged for the group, and a copy is in the wheel

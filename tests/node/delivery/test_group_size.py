@@ -22,7 +22,7 @@ from tarry.proto import tarry_consumer_pb2 as pb
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.tarry_message_pb2 import Record
 from tarry.proto.tarry_operator_pb2 import RedriveRequest, RedriveResponse
-from tarry.replication.state_machine.acknowledged import Acknowledged
+from tarry.replication.state_machine.acknowledgements import Acknowledgements
 from tarry.replication.state_machine.queues import Queues
 from tarry.replication.state_machine.ready_queue import UNIT, ReadyQueue
 from tarry.wheel.state import HOUR_MS
@@ -195,7 +195,7 @@ def test_records_share_a_command_as_far_as_they_fit_and_one_goes_whatever_its_si
 def test_settled_leases_do_not_pile_up_behind_one_that_nobody_settles(tmp_path: Path) -> None:
     queue = ReadyQueue(tmp_path, 0, "t")
     queue.append(np.zeros(10 * KEPT_MIN, dtype=UNIT))
-    feed = Feed(queue, Acknowledged(), Lanes(Queues(tmp_path), 0, 1))
+    feed = Feed(queue, Acknowledgements(), Lanes(Queues(tmp_path), 0, 1))
     leases = Leases()
     for offset in range(queue.units):
         taken = np.array([offset], dtype=np.uint64)

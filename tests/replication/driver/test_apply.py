@@ -9,7 +9,7 @@ import pytest
 
 from tarry.proto.tarry_log_pb2 import LogEntry
 from tarry.replication.blocking import in_thread
-from tarry.replication.driver.apply import Applying
+from tarry.replication.driver.apply import Applier
 from tarry.replication.driver.proposals import Proposals
 from tarry.replication.journal.records import entry_payload
 from tarry.replication.raft.membership import Membership
@@ -59,7 +59,7 @@ def backlog(entries: int) -> tuple[Lone, Core]:
 def test_a_backlog_is_applied_a_budget_at_a_time_so_that_heartbeats_go_out_between() -> None:
     lone, core = backlog(20)
     machine = Slow(lone)
-    applying = Applying(core, machine, Proposals(lone.settings))
+    applying = Applier(core, machine, Proposals(lone.settings))
     turns = 0
     while core.applied < lone.journal.last_index:
         before = core.applied
@@ -73,7 +73,7 @@ def test_a_backlog_is_applied_a_budget_at_a_time_so_that_heartbeats_go_out_betwe
 def test_an_entry_that_cannot_be_applied_is_not_passed_over() -> None:
     lone, core = backlog(3)
     machine = Slow(lone, fails_at=lone.journal.last_index - 1)
-    applying = Applying(core, machine, Proposals(lone.settings))
+    applying = Applier(core, machine, Proposals(lone.settings))
     with pytest.raises(OSError, match="broken"):
         for _ in range(5):
             applying.apply()
@@ -84,7 +84,7 @@ def test_an_entry_that_cannot_be_applied_is_not_passed_over() -> None:
 async def test_a_read_waits_until_all_that_is_committed_is_applied() -> None:
     lone, core = backlog(20)
     reading = asyncio.ensure_future(core.read_barrier())
-    applying = Applying(core, Slow(lone), Proposals(lone.settings))
+    applying = Applier(core, Slow(lone), Proposals(lone.settings))
     while core.applied < lone.journal.last_index:
         await asyncio.sleep(0)
         assert not reading.done()

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from tarry.proto.tarry_peer_pb2 import Append, LogPosition, MemberList
-from tarry.replication.driver.install_snapshot import Installing, StateMismatch, finish_installing
+from tarry.replication.driver.install_snapshot import SnapshotInstaller, StateMismatch, finish_installing
 from tarry.replication.journal.journal import Journal
 from tarry.replication.journal.lmdb_storage import LmdbStorage
 from tarry.replication.raft.guard.terms import TERM_END, TERM_STEP_MAX
@@ -76,4 +76,4 @@ def test_a_state_is_taken_only_if_it_is_ahead_and_of_a_term_that_elections_lead_
     assert (lone.consensus.state.commit_index, lone.consensus.state.term) == (lone.journal.last_index, 1)
     core = SimpleNamespace(consensus=lone.consensus)
     position = LogPosition(index=lone.consensus.state.commit_index + index - 5, term=term)
-    assert Installing(core, None, None)._is_ahead(position) is taken  # type: ignore[arg-type]
+    assert SnapshotInstaller(core, None, None)._is_ahead(position) is taken  # type: ignore[arg-type]

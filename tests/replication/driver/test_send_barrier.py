@@ -16,7 +16,7 @@ from tarry.proto.tarry_peer_pb2 import (
     Vote,
     VoteRequest,
 )
-from tarry.replication.driver.send_barrier import Sending
+from tarry.replication.driver.send_barrier import SendBarrier
 from tarry.replication.journal.journal import Journal
 from tests.replication.journals import fill, sync
 from tests.simulation.disk import SimDisk
@@ -46,7 +46,7 @@ def test_what_rests_on_the_journal_waits_until_it_is_written(message: PeerMessag
     sync(journal)
     fill(journal, 6, term=2)
     journal.set_term(3, None)
-    sending = Sending(journal, None)  # type: ignore[arg-type]  # which sends nothing here
-    early, late = sending.split([("n2", message)])
+    send_barrier = SendBarrier(journal, None)  # type: ignore[arg-type]  # which sends nothing here
+    early, late = send_barrier.split([("n2", message)])
     assert (message in [said for _, said in early]) is (message in FREE)
     assert len(early) + len(late) == 1

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tarry.proto import tarry_log_pb2 as log_pb
-from tarry.replication.state_machine.blocked_lanes import RANGE_LANES_MAX, Blocked, Lane
+from tarry.replication.state_machine.blocked_lanes import RANGE_LANES_MAX, BlockedLanes, Lane
 
 lane = st.tuples(st.integers(0, 3), st.integers(1, 40))
 steps = st.lists(
@@ -36,7 +36,7 @@ def serialized(lanes: set[Lane]) -> bytes:
 
 @given(steps)
 def test_the_parts_are_one_checkpoint_of_all_lanes_in_order_whatever_came_and_went(taken: list) -> None:
-    blocked, lanes, deleted = Blocked(), set[Lane](), set[int]()
+    blocked, lanes, deleted = BlockedLanes(), set[Lane](), set[int]()
     for step, of in taken:
         if step == "add":
             if of[0] in deleted:  # its number is given to no other queue
@@ -62,7 +62,7 @@ def test_the_parts_are_one_checkpoint_of_all_lanes_in_order_whatever_came_and_we
 
 
 def test_a_change_builds_the_part_of_a_few_lanes_anew_and_parts_without_lanes_go() -> None:
-    blocked, count = Blocked(), 40 * RANGE_LANES_MAX
+    blocked, count = BlockedLanes(), 40 * RANGE_LANES_MAX
     for number in range(1, count + 1):
         blocked.add(number % 2, number, (7, number))
     before = blocked.capture()
@@ -77,7 +77,7 @@ def test_a_change_builds_the_part_of_a_few_lanes_anew_and_parts_without_lanes_go
 
 
 def test_what_a_deleted_queue_leaves_is_freed_some_at_a_time_whatever_has_ended_meanwhile() -> None:
-    blocked, count = Blocked(), 10 * RANGE_LANES_MAX
+    blocked, count = BlockedLanes(), 10 * RANGE_LANES_MAX
     for number in range(1, count + 1):
         blocked.add(1, number, (7, number))
     blocked.add(2, 5, (8, 5))

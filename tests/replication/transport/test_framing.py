@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tarry.replication.transport.framing import StreamBroken, Unframing, framed, opening
+from tarry.replication.transport.framing import StreamBroken, Unframer, framed, opening
 from tarry.replication.transport.stream_listener import TICKET_S, TICKETS_MAX, Tickets
 
 
@@ -17,7 +17,7 @@ def test_frames_come_out_whole_and_in_order_however_they_are_cut(
     frames: list[bytes], sizes: list[int]
 ) -> None:
     stream = opening(bytes(range(16))) + b"".join(map(framed, frames))
-    unframing, ticket, got = Unframing(50), None, []
+    unframing, ticket, got = Unframer(50), None, []
     for size in itertools.chain(sizes, itertools.repeat(7)):
         piece, stream = stream[:size], stream[size:]
         unframing.put(piece)
@@ -31,7 +31,7 @@ def test_frames_come_out_whole_and_in_order_however_they_are_cut(
 
 
 def test_a_frame_of_the_largest_size_fits_and_a_larger_one_does_not() -> None:
-    unframing = Unframing(10)
+    unframing = Unframer(10)
     unframing.put(framed(bytes(10)) + framed(bytes(11)))
     frames = unframing.frames()
     assert next(frames) == bytes(10)
@@ -41,7 +41,7 @@ def test_a_frame_of_the_largest_size_fits_and_a_larger_one_does_not() -> None:
 
 @pytest.mark.parametrize("opened", [b"GET / HTTP", b"\x00", b"tarry/2\n"])
 def test_a_stream_of_something_else_is_known_by_its_first_bytes(opened: bytes) -> None:
-    unframing = Unframing(10)
+    unframing = Unframer(10)
     unframing.put(opened)
     with pytest.raises(StreamBroken):
         unframing.ticket()
@@ -49,7 +49,7 @@ def test_a_stream_of_something_else_is_known_by_its_first_bytes(opened: bytes) -
 
 @pytest.mark.parametrize("lost", [1, 8, 12])
 def test_a_stream_that_lost_bytes_is_known_at_the_next_frame(lost: int) -> None:
-    unframing = Unframing(100)
+    unframing = Unframer(100)
     unframing.put((framed(bytes(20)) + framed(b"second"))[lost:])
     with pytest.raises(StreamBroken):
         list(unframing.frames())

@@ -59,7 +59,7 @@ class Port:
         self, tls: ssl.SSLContext | None = None
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """With TLS, who connects shows the pass of a ticket first."""
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.listener.accepting.port)
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.listener.acceptor.port)
         self._strangers.append((reader, writer))
         if tls is not None:
             writer.write(pass_of(self.ticket("n1")))
@@ -84,7 +84,7 @@ class Port:
         assert await self.heard() == node
 
     async def __aenter__(self) -> Port:
-        await self.listener.accepting.listen("127.0.0.1", 0)
+        await self.listener.acceptor.listen("127.0.0.1", 0)
         self.listener.start(
             Inbound("tarry", "n2"), lambda peer, messages, _: self._heard.put_nowait((peer, messages))
         )
@@ -135,7 +135,7 @@ async def test_hundreds_who_say_nothing_keep_no_peer_out(tls: PeerTls | None) ->
             if number % 60 == 0:
                 await port.peer("n1")
         assert len(port.listener.streams) == STREAMS_OF_A_PEER_MAX
-        assert port.listener.accepting.ended["too many without a ticket"] >= 600 - STRANGERS_MAX
+        assert port.listener.acceptor.ended["too many without a ticket"] >= 600 - STRANGERS_MAX
 
 
 @pytest.mark.parametrize("tls", ["TLS"], indirect=True)
@@ -161,7 +161,7 @@ async def test_a_handshake_is_begun_with_nobody_who_shows_no_ticket(tls: PeerTls
         writer.write({"nothing": b"", "a pass shown before": used}.get(shown, bytes(PASS_BYTES)))
         writer.write(client_hello(tls.client))
         await closed(reader)
-        assert port.listener.accepting.ended == {"no good ticket": 1}
+        assert port.listener.acceptor.ended == {"no good ticket": 1}
 
 
 def client_hello(tls: ssl.SSLContext) -> bytes:
@@ -195,7 +195,7 @@ def test_a_ticket_lets_in_once_and_for_a_while() -> None:
 
 async def test_who_comes_back_at_once_and_without_end_keeps_no_peer_out() -> None:
     async with Port(PATIENT) as port:
-        strangers = [asyncio.create_task(coming_back(port.listener.accepting.port)) for _ in range(100)]
+        strangers = [asyncio.create_task(coming_back(port.listener.acceptor.port)) for _ in range(100)]
         for _ in range(10):
             await port.peer("n1")
         for stranger in strangers:
@@ -211,7 +211,7 @@ async def test_who_shows_no_ticket_in_time_is_closed_and_a_peer_is_not(tls: Peer
         writer.write(opening(bytes(16))[:9])
         await closed(silent)
         await closed(slow)
-        assert port.listener.accepting.ended == {"no ticket in time": 2}
+        assert port.listener.acceptor.ended == {"no ticket in time": 2}
         assert len(port.listener.streams) == 1
 
 
@@ -223,7 +223,7 @@ async def test_a_stranger_who_says_something_else_is_closed_at_once(said: bytes)
         reader, writer = await port.connected()
         writer.write(said)
         await closed(reader)
-        assert port.listener.accepting.ended == {"no good ticket": 1}
+        assert port.listener.acceptor.ended == {"no good ticket": 1}
 
 
 async def test_a_peer_that_says_no_frame_is_closed_before_the_rest_of_it_comes() -> None:
@@ -232,7 +232,7 @@ async def test_a_peer_that_says_no_frame_is_closed_before_the_rest_of_it_comes()
         writer.write(port.said_by("n1") + framed(bytes(9 << 20))[:100])
         assert await port.heard() == "n1"
         await closed(reader)
-        assert port.listener.accepting.ended == {"no frames of a peer": 1}
+        assert port.listener.acceptor.ended == {"no frames of a peer": 1}
         assert port.listener.streams == {}
 
 
@@ -273,7 +273,7 @@ async def test_a_ticket_that_comes_while_its_connection_is_being_ended_fails_not
         await port.peer("n3")  # the other one has been met by then
         writer.write(port.said_by("n1"))
         await asyncio.sleep(0)  # it is read later in this turn
-        port.listener.accepting._end_oldest("too many without a ticket")
+        port.listener.acceptor._end_oldest("too many without a ticket")
         await closed(reader)
         await port.peer("n1")
     assert failed == []
@@ -295,7 +295,7 @@ async def test_a_connection_that_fails_before_it_is_accepted_ends_nothing(
     monkeypatch.setattr(socket.socket, "accept", accept)
     async with Port(PATIENT) as port:
         await port.peer("n1")
-        assert port.listener.accepting.ended == {"failed before it was accepted": 1}
+        assert port.listener.acceptor.ended == {"failed before it was accepted": 1}
     assert (failed, errors) == ([], [])
 
 
@@ -328,7 +328,7 @@ async def test_without_a_descriptor_for_it_a_peer_waits_and_the_loop_does_not_sp
         monkeypatch.setattr(acceptor, "STARVED_PAUSE_S", 0.02)
         tried = 0
         paused = asyncio.Event()
-        pause = port.listener.accepting._pause
+        pause = port.listener.acceptor._pause
 
         def count(listening: socket.socket, pause_s: float) -> None:
             nonlocal tried
@@ -337,14 +337,14 @@ async def test_without_a_descriptor_for_it_a_peer_waits_and_the_loop_does_not_sp
                 paused.set()
             pause(listening, pause_s)
 
-        monkeypatch.setattr(port.listener.accepting, "_pause", count)
+        monkeypatch.setattr(port.listener.acceptor, "_pause", count)
         said = port.said_by("n1")
         with socket.socket() as peer:
             peer.setblocking(False)
             with contextlib.suppress(OSError):
                 while True:
                     few_descriptors.append(os.open("/dev/null", os.O_RDONLY))
-            await loop.sock_connect(peer, ("127.0.0.1", port.listener.accepting.port))
+            await loop.sock_connect(peer, ("127.0.0.1", port.listener.acceptor.port))
             await loop.sock_sendall(peer, said)
             begun = loop.time()
             await asyncio.wait_for(paused.wait(), PATIENCE_S)

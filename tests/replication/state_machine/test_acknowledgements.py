@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tarry.replication.state_machine.acknowledged import Acknowledged
+from tarry.replication.state_machine.acknowledgements import Acknowledgements
 
 offsets = st.lists(st.lists(st.integers(0, 60), max_size=20), max_size=12)
 
@@ -16,7 +16,7 @@ def column(values: list[int]) -> np.ndarray:
 @given(offsets)
 def test_it_is_a_set_with_a_floor(batches: list[list[int]]) -> None:
     known: set[int] = set()
-    table = Acknowledged()
+    table = Acknowledgements()
     for batch in batches:
         stale = table.add(column(batch))
         seen = set(known)
@@ -34,15 +34,15 @@ def test_it_is_a_set_with_a_floor(batches: list[list[int]]) -> None:
 
 @given(offsets)
 def test_it_survives_a_checkpoint(batches: list[list[int]]) -> None:
-    table = Acknowledged()
+    table = Acknowledgements()
     for batch in batches:
         table.add(column(batch))
-    again = Acknowledged(table.floor, table.serialize())
+    again = Acknowledgements(table.floor, table.serialize())
     assert (again.floor, set(again.acked)) == (table.floor, set(table.acked))
 
 
 def test_a_million_in_order_cost_a_floor_and_nothing_else() -> None:
-    table = Acknowledged()
+    table = Acknowledgements()
     for start in range(0, 1_000_000, 1_000):
         assert not table.add(np.arange(start, start + 1_000, dtype=np.uint64)).any()
     assert table.floor == 1_000_000

@@ -17,7 +17,7 @@ Key: TypeAlias = tuple[str, int]
 """Group and queue."""
 
 
-class Acknowledged:
+class Acknowledgements:
     """The acknowledged offsets of one group in one queue."""
 
     __slots__ = ("_changed", "_key", "acked", "floor")
