@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterable
 from functools import partial
 from typing import Final
 
@@ -139,6 +140,11 @@ class Nodes:
             if error.reason in {"UNREACHABLE", "UNAVAILABLE", "DEADLINE_EXCEEDED", Reason.SHUTTING_DOWN}:
                 self.avoidance.failed(address)
 
+    def learn_members(self, addresses: Iterable[str]) -> None:
+        """Take members' addresses from a status; an empty one is of a member that has told none."""
+        if self.settings.discover:
+            self._known.update(dict.fromkeys(filter(None, addresses)))
+
     async def close(self) -> None:
         """Stop searching and close every channel."""
         tasks = [*self._asking.values(), *([self._search] if self._search else [])]
@@ -195,8 +201,7 @@ class Nodes:
 
     def _learn_status(self, address: str, status: operator_pb.ClusterStatusResponse) -> None:
         self._names[address] = status.node
-        if self.settings.discover:
-            self._known.update(dict.fromkeys(member.address for member in status.members if member.address))
+        self.learn_members(member.address for member in status.members)
         if not status.lease:
             if status.term >= self.term:
                 self.leader_lost(address)

@@ -70,7 +70,7 @@ class Operator:
         ``digest``: with that of its state, which costs the node some ms, and needs the right to operate.
         """
         request = operator_pb.ClusterStatusRequest(digest=digest)
-        return ClusterStatus.of(
+        return self._learned(
             await self._calls.call(lambda node: node.operator.ClusterStatus, request, changes=False)
         )
 
@@ -86,23 +86,27 @@ class Operator:
             )
         except aio.AioRpcError as failure:
             raise error_of_call(failure) from failure
+        return self._learned(response)
+
+    def _learned(self, response: operator_pb.ClusterStatusResponse) -> ClusterStatus:
+        self._nodes.learn_members(member.address for member in response.members)
         return ClusterStatus.of(response)
 
     async def status_of_all(
         self, timeout_ms: int = 1_000, *, digest: bool = False
     ) -> dict[str, ClusterStatus | TarryError]:
-        """Return what each node says, or why it says nothing, by address."""
-        addresses = sorted(self._nodes.addresses())
-        answers = await asyncio.gather(
-            *(self.status_of(address, timeout_ms, digest=digest) for address in addresses),
-            return_exceptions=True,
-        )
+        """Return what each node says, or why it says nothing, by address; members that others name too."""
         found: dict[str, ClusterStatus | TarryError] = {}
-        for address, answer in zip(addresses, answers, strict=True):
-            if not isinstance(answer, ClusterStatus | TarryError):
-                raise answer
-            found[address] = answer
-        return found
+        while addresses := sorted(set(self._nodes.addresses()) - found.keys()):
+            answers = await asyncio.gather(
+                *(self.status_of(address, timeout_ms, digest=digest) for address in addresses),
+                return_exceptions=True,
+            )
+            for address, answer in zip(addresses, answers, strict=True):
+                if not isinstance(answer, ClusterStatus | TarryError):
+                    raise answer
+                found[address] = answer
+        return dict(sorted(found.items()))
 
     async def transfer(self, target: str = "", *, deadline_ms: int = 0) -> Transferred:
         """Transfer leadership to ``target``: a node's name; empty: the follower that has most.

@@ -24,7 +24,7 @@ SETTINGS = {"consensus": {"election_min_ms": 1_000, "election_max_ms": 2_000, "f
 LAST_FIRST = """
 from tarry.node.delivery.ordering import Lanes
 first = Lanes.take
-Lanes.take = lambda self, queue, units: first(self, queue, units[::-1])[::-1]
+Lanes.take = lambda self, queue, units, *behind: first(self, queue, units[::-1], *behind)[::-1]
 """
 """Of what is due together, the last message of a lane is delivered first. Python runs it at its start."""
 
