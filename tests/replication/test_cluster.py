@@ -1,4 +1,4 @@
-"""Three replicas over gRPC on loopback, with real disks and clocks."""
+"""Three replicas over gRPC on loopback, with real disks, and clocks put forward while none leads."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ async def test_what_is_logged_while_a_state_is_taken_is_kept_within_bounds(
     tmp_path: Path, kept_bytes: int
 ) -> None:
     """More than a slow follower is kept for: it would need another state, and then another."""
-    async with Cluster(tmp_path, snapshot_retained_bytes_max=kept_bytes) as cluster:
+    async with Cluster(tmp_path, snapshot_retained_bytes_max=kept_bytes, snapshot_retry_ms=50) as cluster:
         leader = await cluster.leader()
         away = next(name for name in sorted(cluster.running) if name != leader.name)
         await cluster.stop(away)
