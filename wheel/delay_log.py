@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tarry.wheel.page_budget import Residency
-from tarry.wheel.state import Flags, Masks, Numbers, Rows, WheelDamaged
+from tarry.wheel.state import Flags, Numbers, Rows, WheelDamaged
 
 UNIT: Final = np.dtype(
     [
@@ -39,6 +39,8 @@ UNIT: Final = np.dtype(
 )
 UNIT_BYTES: Final = UNIT.itemsize
 _ONE_UNIT: Final = struct.Struct("<QIIIIIIQ")
+_SHARED: Final = ("size", "due_in_hour_ms", "topic", "crc32c", "tag_mask")
+"""Fields that a unit has in the far log as well."""
 LENGTH_BYTES: Final = 4
 BLOCK_UNITS: Final = 16_384
 _SINGLE_READS: Final = 4  # so few are read sooner one by one than as runs
@@ -63,22 +65,11 @@ def offsets(sizes: Numbers, head_bytes: int, log_bytes: int) -> tuple[NDArray[np
     return ends - sizes, int(ends[-1])
 
 
-def filled(
-    unit: np.dtype[np.void],
-    *,
-    sizes: Numbers,
-    crcs: Numbers,
-    due_in_hour_ms: Numbers,
-    topic: Numbers,
-    tag_mask: Masks,
-    **others: Numbers,
-) -> Rows:
-    """Return units of n messages, columns of shape (n,); what is not given is not set."""
-    rows = np.empty(len(sizes), unit)
-    columns = {"size": sizes, "crc32c": crcs, "due_in_hour_ms": due_in_hour_ms, "topic": topic}
-    for name, column in (columns | others).items():
-        rows[name] = column
-    rows["tag_mask"] = tag_mask
+def converted(units: Rows, unit: np.dtype[np.void]) -> Rows:
+    """Return units of an index or the far log in the other form; what says where they lie is zero."""
+    rows = np.zeros(len(units), unit)
+    for name in _SHARED:
+        rows[name] = units[name]
     return rows
 
 
@@ -137,33 +128,11 @@ class DelayLog:
             os.close(self._index_fd)
         self._log_fd = self._index_fd = -1
 
-    def append(
-        self,
-        records: Sequence[bytes],
-        *,
-        sizes: Numbers,
-        crcs: Numbers,
-        due_in_hour_ms: Numbers,
-        local_index: Numbers,
-        pre_global_index: Numbers,
-        topic: Numbers,
-        tag_mask: Masks,
-    ) -> None:
-        """Append n messages, columns of shape (n,): one write to each file. Raises OSError; then recover."""
-        rows = filled(
-            UNIT,
-            sizes=sizes,
-            crcs=crcs,
-            due_in_hour_ms=due_in_hour_ms,
-            topic=topic,
-            tag_mask=tag_mask,
-            local_index=local_index,
-            pre_global_index=pre_global_index,
-        )
-        self.extend(rows, records)
-
     def extend(self, rows: Rows, records: Sequence[bytes]) -> None:
-        """Append units whose records come behind one another; their offsets are set here. Raises OSError."""
+        """Append units whose records come behind one another: one write to each file.
+
+        Their offsets are set here. Raises OSError; then recover.
+        """
         self.open()
         rows["offset"], end = offsets(rows["size"], self.head_bytes, self.log_bytes)
         pieces = [b""] * (2 * len(rows))

@@ -27,11 +27,11 @@ from pyroaring import BitMap
 from tarry.wheel import message_sum
 from tarry.wheel.bitmaps import contains, loaded, serialized
 from tarry.wheel.columns import distinct, groups, starts_of
-from tarry.wheel.delay_log import Places, filled
+from tarry.wheel.delay_log import Places, converted
 from tarry.wheel.far_segment import FAR_UNIT, FAR_UNIT_BYTES, Segment, are_sound, segment_name
 from tarry.wheel.hour_counts import HourCounts
 from tarry.wheel.page_budget import Residency
-from tarry.wheel.state import FarState, Flags, Masks, Numbers, Rows, WheelDamaged, WheelSettings
+from tarry.wheel.state import FarState, Flags, Numbers, Rows, WheelDamaged, WheelSettings
 
 SEGMENT_UNITS: Final = 1 << 18
 _BLOCK_UNITS: Final = 1 << 16
@@ -112,27 +112,10 @@ class FarLog:
 
     # What comes
 
-    def append(
-        self,
-        hour: Numbers,
-        records: Sequence[bytes],
-        *,
-        sizes: Numbers,
-        crcs: Numbers,
-        due_in_hour_ms: Numbers,
-        topic: Numbers,
-        tag_mask: Masks,
-    ) -> Numbers:
-        """Append n messages, columns of shape (n,), n > 0; return their global indices. Raises OSError."""
-        units = filled(
-            FAR_UNIT,
-            sizes=sizes,
-            crcs=crcs,
-            due_in_hour_ms=due_in_hour_ms,
-            topic=topic,
-            tag_mask=tag_mask,
-            hour=hour,
-        )
+    def append(self, hour: Numbers, records: Sequence[bytes], messages: Rows) -> Numbers:
+        """Append n messages, UNIT[n], n > 0; return their global indices. Raises OSError."""
+        units = converted(messages, FAR_UNIT)
+        units["hour"] = hour
         counts = self._counts
         order = np.argsort(hour, kind="stable")
         starts = starts_of(hour[order])

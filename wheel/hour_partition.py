@@ -22,7 +22,7 @@ from tarry.wheel.message_sum import MessageSum
 from tarry.wheel.near_queue import ENTRY
 from tarry.wheel.page_budget import Residency
 from tarry.wheel.second_wheel import SLOTS_BYTES, SecondWheel
-from tarry.wheel.state import HOUR_MS, NONE, SECOND_MS, Flags, HourState, Masks, Numbers, Rows
+from tarry.wheel.state import HOUR_MS, NONE, SECOND_MS, Flags, HourState, Numbers, Rows
 
 _UNMAPPED_UNITS_MAX: Final = 1_024  # up to so many, slots are rebuilt when they are used, and have no file
 
@@ -161,44 +161,21 @@ class HourPartition:
         self._add(self._sum() - self.message_sum)
         self._recovered = HourState(self.hour, log.log_bytes, log.units, log.index_crc, None, 0, b"")
 
-    def append(
-        self,
-        records: Sequence[bytes],
-        *,
-        sizes: Numbers,
-        crcs: Numbers,
-        due_in_hour_ms: Numbers,
-        topic: Numbers,
-        tag_mask: Masks,
-    ) -> int:
-        """Append n messages, columns of shape (n,); return the first one's global index. Raises OSError."""
+    def append(self, records: Sequence[bytes], units: Rows) -> int:
+        """Append n messages; return the first one's global index. Raises OSError.
+
+        Args:
+            units: UNIT[n]; their places in the log and in their seconds' chains are set here.
+        """
         first = self.units
         if first + len(records) >= NONE:
             raise OverflowError(f"hour {self.hour} is full: {first} messages")
         seconds = self.seconds
-        places = seconds.place((due_in_hour_ms // np.uint32(SECOND_MS)).astype(np.uint16), first)
-        self.log.append(
-            records,
-            sizes=sizes,
-            crcs=crcs,
-            due_in_hour_ms=due_in_hour_ms,
-            local_index=places.local_index,
-            pre_global_index=places.pre_global_index,
-            topic=topic,
-            tag_mask=tag_mask,
-        )
+        places = seconds.place((units["due_in_hour_ms"] // np.uint32(SECOND_MS)).astype(np.uint16), first)
+        units["local_index"], units["pre_global_index"] = places.local_index, places.pre_global_index
+        self.log.extend(units, records)
         seconds.link(places)
-        self._add(
-            message_sum.of_stored(
-                self.hour,
-                np.arange(first, self.units, dtype=np.uint32),
-                sizes=sizes,
-                crcs=crcs,
-                due_in_hour_ms=due_in_hour_ms,
-                topic=topic,
-                tag_mask=tag_mask,
-            )
-        )
+        self._add(message_sum.of_units(self.hour, np.arange(first, self.units, dtype=np.uint32), units))
         if first <= _UNMAPPED_UNITS_MAX < self.units:
             self._slots = seconds.moved_to(f"{self.folder}/slots")
         self._captured = self._slots_crc = None

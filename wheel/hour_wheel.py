@@ -19,7 +19,7 @@ from typing import Final
 
 import numpy as np
 
-from tarry.wheel.delay_log import UNIT_BYTES
+from tarry.wheel.delay_log import UNIT, UNIT_BYTES, converted
 from tarry.wheel.far_log import FarLog, whole
 from tarry.wheel.far_segment import FAR_UNIT_BYTES, segment_name, segment_number
 from tarry.wheel.hour_counts import HourCounts
@@ -176,14 +176,7 @@ class HourWheel:
             known.prove()  # before anything is changed, for it may raise
         self.far.forget(hour, rows, units)  # so that the partition is not asked to settle again
         partition = self.ensure(hour)
-        first = partition.append(
-            records,
-            sizes=units["size"],
-            crcs=units["crc32c"],
-            due_in_hour_ms=units["due_in_hour_ms"],
-            topic=units["topic"],
-            tag_mask=units["tag_mask"],
-        )
+        first = partition.append(records, converted(units, UNIT))
         self.grown(partition, 0)
         if bool(gone.any()):
             partition.lose((np.flatnonzero(gone) + first).astype(np.uint32))

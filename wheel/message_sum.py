@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tarry.wheel.state import Masks, Numbers, Rows
+from tarry.wheel.state import Numbers, Rows
 
 _BITS: Final = (1 << 64) - 1
 _ID, _DUE, _RECORD, _MASK = 0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xD6E8FEB86659FD93
@@ -33,41 +33,19 @@ class MessageSum:
         self.value = (self.value + some) & _BITS
 
 
-def of_stored(
-    hour: int | Numbers,
-    global_index: Numbers,
-    *,
-    sizes: Numbers,
-    crcs: Numbers,
-    due_in_hour_ms: Numbers,
-    topic: Numbers,
-    tag_mask: Masks,
-) -> int:
-    """Return the sum of messages, columns of shape (n,); of one hour or of an hour each."""
-    if len(global_index) == 1:
-        at = int(hour if isinstance(hour, int) else hour[0])
+def of_units(hour: int | Numbers, global_index: Numbers, units: Rows) -> int:
+    """Return the sum of units, UNIT[n] or FAR_UNIT[n]; of one hour or of an hour each."""
+    if len(units) == 1:
+        at, unit = int(hour if isinstance(hour, int) else hour[0]), units[0]
         mixed = (at << 32 | int(global_index[0])) * _ID + _STORED
-        mixed += (int(due_in_hour_ms[0]) << 32 | int(topic[0])) * _DUE
-        mixed += (int(sizes[0]) << 32 | int(crcs[0])) * _RECORD + int(tag_mask[0]) * _MASK
+        mixed += (int(unit["due_in_hour_ms"]) << 32 | int(unit["topic"])) * _DUE
+        mixed += (int(unit["size"]) << 32 | int(unit["crc32c"])) * _RECORD + int(unit["tag_mask"]) * _MASK
         return _mixed(mixed & _BITS)
     column = _joined(hour, global_index) * np.uint64(_ID) + np.uint64(_STORED)
-    column += _joined(due_in_hour_ms, topic) * np.uint64(_DUE)
-    column += _joined(sizes, crcs) * np.uint64(_RECORD)
-    column += tag_mask * np.uint64(_MASK)
+    column += _joined(units["due_in_hour_ms"], units["topic"]) * np.uint64(_DUE)
+    column += _joined(units["size"], units["crc32c"]) * np.uint64(_RECORD)
+    column += units["tag_mask"] * np.uint64(_MASK)
     return _summed(column)
-
-
-def of_units(hour: int | Numbers, global_index: Numbers, units: Rows) -> int:
-    """Return the sum of units, rows of shape (n,), as `of_stored`."""
-    return of_stored(
-        hour,
-        global_index,
-        sizes=units["size"],
-        crcs=units["crc32c"],
-        due_in_hour_ms=units["due_in_hour_ms"],
-        topic=units["topic"],
-        tag_mask=units["tag_mask"],
-    )
 
 
 def of_gone(hour: int | Numbers, global_index: Numbers) -> int:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tarry.wheel.columns import distinct, groups, starts_of
-from tarry.wheel.delay_log import UNIT, Places
+from tarry.wheel.delay_log import UNIT, Places, converted
 from tarry.wheel.hour_partition import HourPartition
 from tarry.wheel.hour_wheel import HourWheel
 from tarry.wheel.near_queue import taken
@@ -28,7 +28,6 @@ from tarry.wheel.state import (
     UnknownMessage,
 )
 
-_SHARED: Final = ["size", "due_in_hour_ms", "topic", "crc32c", "tag_mask"]
 # CPU time, measured on the machine that the turns' bounds are set on.
 _CHAINED_NS: Final = 150
 """For each unit of a chain of the far log that may have to be passed."""
@@ -56,7 +55,9 @@ class Messages:
         far = self._hours.far.find(hour, global_index)
         is_far = np.flatnonzero(far >= 0)
         if len(is_far):
-            rows[is_far] = _as_units(self._hours.far.units_at(far[is_far]))
+            units = converted(self._hours.far.units_at(far[is_far]), UNIT)
+            units["pre_global_index"] = NONE
+            rows[is_far] = units
         left = np.flatnonzero(far < 0)
         for at, chosen in groups(hour[left]):
             of_hour = global_index[left[chosen]]
@@ -235,14 +236,6 @@ class Messages:
         units = np.array(list(map(self._hours.units, hour[starts].tolist())), np.uint32)
         flags: Flags = global_index < np.repeat(units, np.diff(np.append(starts, len(hour))))
         return flags
-
-
-def _as_units(far: Rows) -> Rows:
-    units = np.zeros(len(far), UNIT)
-    for name in _SHARED:
-        units[name] = far[name]
-    units["pre_global_index"] = NONE
-    return units
 
 
 def _are_released(partition: HourPartition, cut: Cut, global_index: Numbers) -> Flags:

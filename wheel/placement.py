@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tarry.wheel.columns import Selection, distinct, groups, pick, starts_of
-from tarry.wheel.delay_log import checksums, lengths
+from tarry.wheel.columns import distinct, groups, pick, starts_of
+from tarry.wheel.delay_log import UNIT, checksums, lengths
 from tarry.wheel.hour_counts import HOURS
 from tarry.wheel.hour_wheel import HourWheel
-from tarry.wheel.state import Flags, Masks, Numbers
+from tarry.wheel.state import Flags, Masks, Numbers, Rows
 
 # What a partition costs is some 300 us where it is new, so that few may get one in one append.
 _DIRECT_HOURS: Final = 8  # an append to so many hours writes them all where they stay
@@ -23,33 +21,6 @@ _FULL_UNITS: Final = 128  # so many in the far log are worth a partition of thei
 _MOVED_HOURS: Final = 8  # so many full hours move with one append, at some 1 ms each
 _LARGE_BYTES: Final = 16 << 10  # so large a record is written once, where it stays
 _MOVED_BYTES: Final = 2 << 20  # and no more after so many; the others move with the next
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """Messages to be laid down, columns of shape (n,)."""
-
-    hour: Numbers
-    records: Sequence[bytes]
-    due_in_hour_ms: Numbers
-    overdue: Flags
-    topic: Numbers
-    tag_mask: Masks
-    sizes: Numbers
-    crcs: Numbers
-
-    def rows(self, chosen: Selection) -> Batch:
-        """Return some of them."""
-        return Batch(
-            self.hour[chosen],
-            pick(self.records, chosen),
-            self.due_in_hour_ms[chosen],
-            self.overdue[chosen],
-            self.topic[chosen],
-            self.tag_mask[chosen],
-            self.sizes[chosen],
-            self.crcs[chosen],
-        )
 
 
 def append(
@@ -68,22 +39,22 @@ def append(
     Hours up to `near_hour` get theirs in their partitions. What others get a few of at a time goes to the far
     log, at the same cost for any number of hours.
     """
-    global_index = np.empty(len(records), np.uint32)
-    batch = Batch(
-        hour, records, due_in_hour_ms, overdue, topic, tag_mask, lengths(records), checksums(records)
-    )
-    thin = _thin(hour, batch.sizes, near_hour)
+    units = np.empty(len(records), UNIT)
+    units["size"] = lengths(records)
+    units["crc32c"] = checksums(records)
+    units["due_in_hour_ms"] = due_in_hour_ms
+    units["topic"] = topic
+    units["tag_mask"] = tag_mask
+    thin = _thin(hour, units["size"], near_hour)
     if thin is None:
-        _append_each(hours, batch, global_index)
-        return global_index
-    direct = np.flatnonzero(~thin)
+        return _append_each(hours, hour, records, units, overdue)
+    global_index = np.empty(len(records), np.uint32)
+    direct, far = np.flatnonzero(~thin), np.flatnonzero(thin)
     if len(direct):
-        of_direct = np.empty(len(direct), np.uint32)
-        _append_each(hours, batch.rows(direct), of_direct)
-        global_index[direct] = of_direct
-    far = np.flatnonzero(thin)
+        some = hour[direct], pick(records, direct), units.take(direct), overdue[direct]
+        global_index[direct] = _append_each(hours, *some)
     if len(far):
-        global_index[far] = _append_far(hours, batch.rows(far))
+        global_index[far] = _append_far(hours, hour[far], pick(records, far), units.take(far))
     return global_index
 
 
@@ -107,39 +78,29 @@ def _thin(hour: Numbers, sizes: Numbers, near_hour: int) -> Flags | None:
     return thin
 
 
-def _append_each(hours: HourWheel, batch: Batch, global_index: NDArray[np.uint32]) -> None:
-    for at, rows in groups(batch.hour):
+def _append_each(
+    hours: HourWheel, hour: Numbers, records: Sequence[bytes], units: Rows, overdue: Flags
+) -> Numbers:
+    global_index = np.empty(len(hour), np.uint32)
+    for at, rows in groups(hour):
         partition = hours.ensure(at)
-        first = partition.append(
-            pick(batch.records, rows),
-            sizes=batch.sizes[rows],
-            crcs=batch.crcs[rows],
-            due_in_hour_ms=batch.due_in_hour_ms[rows],
-            topic=batch.topic[rows],
-            tag_mask=batch.tag_mask[rows],
-        )
-        late = batch.overdue[rows]
+        of_hour = units[rows] if isinstance(rows, slice) else units.take(rows)
+        first = partition.append(pick(records, rows), of_hour)
+        late = overdue[rows]
         global_index[rows] = np.arange(first, first + len(late), dtype=np.uint32)
         hours.grown(partition, len(late) - int(late.sum()))
+    return global_index
 
 
-def _append_far(hours: HourWheel, batch: Batch) -> Numbers:
+def _append_far(hours: HourWheel, hour: Numbers, records: Sequence[bytes], units: Rows) -> Numbers:
     """Append to the far log; none is overdue, for the hours begin after the cut's."""
-    global_index = hours.far.append(
-        batch.hour,
-        batch.records,
-        sizes=batch.sizes,
-        crcs=batch.crcs,
-        due_in_hour_ms=batch.due_in_hour_ms,
-        topic=batch.topic,
-        tag_mask=batch.tag_mask,
-    )
+    global_index = hours.far.append(hour, records, units)
     far, moved = hours.counts.far, 0
-    full = distinct(batch.hour[far[batch.hour] >= _FULL_UNITS])
+    full = distinct(hour[far[hour] >= _FULL_UNITS])
     fullest = full[np.argsort(far[full], kind="stable")[::-1]]  # so that no hour is left out for ever
-    for at in fullest[: min(_MOVED_HOURS, 1 + len(batch.hour) // _FULL_UNITS)].tolist():
+    for at in fullest[: min(_MOVED_HOURS, 1 + len(hour) // _FULL_UNITS)].tolist():
         moved += hours.settle(at)
         if moved >= _MOVED_BYTES:
             break
-    hours.far.clean(len(batch.hour))
+    hours.far.clean(len(hour))
     return global_index

@@ -197,7 +197,7 @@ MOVING = (
     Mutant(
         "all_full_hours_move_at_once",
         "one append holds up the event loop",
-        "for at in fullest[: min(_MOVED_HOURS, 1 + len(batch.hour) // _FULL_UNITS)].tolist():",
+        "for at in fullest[: min(_MOVED_HOURS, 1 + len(hour) // _FULL_UNITS)].tolist():",
         "for at in fullest.tolist():",
         (f"{FAR}::test_hours_with_enough_in_the_far_log_get_their_files_some_with_each_append",),
     ),
@@ -492,21 +492,21 @@ SUMS = (
     Mutant(
         "a_message_alone_has_another_sum",
         "equal replicas pass for different ones, by how entries were cut",
-        " + int(tag_mask[0]) * _MASK\n",
+        ' + int(unit["tag_mask"]) * _MASK\n',
         "\n",
         (PLAY,),
     ),
     Mutant(
         "records_are_not_in_the_sum",
         "replicas with other records pass for equal",
-        "    column += _joined(sizes, crcs) * np.uint64(_RECORD)\n",
+        '    column += _joined(units["size"], units["crc32c"]) * np.uint64(_RECORD)\n',
         "",
         ("tests/wheel/test_recovery.py::test_wheels_that_differ_in_one_message_have_different_digests",),
     ),
     Mutant(
         "due_times_are_not_in_the_sum",
         "replicas that release at other times pass for equal",
-        "    column += _joined(due_in_hour_ms, topic) * np.uint64(_DUE)\n",
+        '    column += _joined(units["due_in_hour_ms"], units["topic"]) * np.uint64(_DUE)\n',
         "",
         ("tests/wheel/test_recovery.py::test_wheels_that_differ_in_one_message_have_different_digests",),
     ),
