@@ -9,9 +9,9 @@ from typing import Annotated, TypeAlias
 import typer
 from rich.text import Text
 
-from tarry.client.aio import AckOutcome, Client, Consumer
-from tarry.client.cli.options import OnCluster, on_cluster
-from tarry.client.cli.output import Output, body_fields, out, print_json, print_outcomes, words
+from tarry.client.aio import AckOutcome, Client, Consumer, Puller
+from tarry.client.cli.options import OnCluster
+from tarry.client.cli.output import Output, body_fields, fields_of, out, print_json, print_outcomes, words
 from tarry.client.cli.times import duration_option, duration_text, parse_start, time_text
 from tarry.client.consumers.message import View
 from tarry.client.consumers.unsettled import Verdict
@@ -26,7 +26,6 @@ Lease: TypeAlias = Annotated[
 ]
 
 
-@on_cluster()
 def consume(
     topic: Annotated[str, typer.Argument(help="What to receive.")],
     group: Annotated[
@@ -57,7 +56,6 @@ def consume(
 
     Each is acknowledged once it is printed. A failover is ridden out.
     """
-
     where = None if start is None else parse_start(start)
 
     async def work(client: Client) -> None:
@@ -94,29 +92,19 @@ async def _print_all(
     return printed
 
 
+FIELDS = (
+    "tags", "keys", "ordering_key", "properties", "due_ms", "released_ms", "received_ms", "attempt",
+    "maybe_duplicate", "queue", "offset",
+)  # fmt: skip
+"""Of a delivery, as JSON shows it after the body."""
+
+
 def print_message(message: View, output: Output, ahead: str = "") -> None:
     """Print a delivery as one line."""
     late_ms = message.received_ms - message.due_ms
     if output is Output.JSON:
-        print_json(
-            {
-                "id": message.id,
-                "topic": message.topic,
-                **body_fields(message.body),
-                "tags": list(message.tags),
-                "keys": list(message.keys),
-                "ordering_key": message.ordering_key,
-                "properties": dict(message.properties),
-                "due_ms": message.due_ms,
-                "released_ms": message.released_ms,
-                "received_ms": message.received_ms,
-                "attempt": message.attempt,
-                "maybe_duplicate": message.maybe_duplicate,
-                "queue": message.queue,
-                "offset": message.offset,
-                "node": message.stamp.node,
-            }
-        )
+        head = {"id": message.id, "topic": message.topic, **body_fields(message.body)}
+        print_json({**head, **fields_of(message, *FIELDS), "node": message.stamp.node})
         return
     notes = [f"attempt {message.attempt}"] if message.attempt > 1 else []
     notes += ["maybe a duplicate"] if message.maybe_duplicate else []
@@ -147,8 +135,8 @@ Name: TypeAlias = Annotated[
 ]
 
 
-@on_cluster()
-def receive(
+async def receive(
+    client: Client,
     topic: Topic,
     group: Group = "console",
     name: Name = "console",
@@ -165,28 +153,29 @@ def receive(
 
     Each line begins with the QUEUE:OFFSET that ack, nack and extend ask for.
     """
-
-    async def work(client: Client) -> None:
-        puller = client.puller(topic, group, name=name, tags=tag or (), lease_ms=lease_ms)
-        messages = await puller.receive(most, wait_ms=wait_ms)
-        for message in messages:
-            print_message(message, cluster.output, f"{message.queue}:{message.offset}  ")
-        if cluster.output is Output.TABLE:
-            words().print(f"{len(messages):,} messages")
-
-    cluster.run(work)
+    puller = client.puller(topic, group, name=name, tags=tag or (), lease_ms=lease_ms)
+    messages = await puller.receive(most, wait_ms=wait_ms)
+    for message in messages:
+        print_message(message, cluster.output, f"{message.queue}:{message.offset}  ")
+    if cluster.output is Output.TABLE:
+        words().print(f"{len(messages):,} messages")
 
 
-@on_cluster()
-def ack(
-    topic: Topic, handles: Handles, group: Group = "console", name: Name = "console", *, cluster: OnCluster
+async def ack(
+    client: Client,
+    topic: Topic,
+    handles: Handles,
+    group: Group = "console",
+    name: Name = "console",
+    *,
+    cluster: OnCluster,
 ) -> None:
     """Acknowledge what receive took: it is done."""
-    _settle(topic, group, name, handles, Verdict, cluster)
+    await _settle(client.puller(topic, group, name=name), handles, Verdict, cluster.output)
 
 
-@on_cluster()
-def nack(
+async def nack(
+    client: Client,
     topic: Topic,
     handles: Handles,
     group: Group = "console",
@@ -199,11 +188,12 @@ def nack(
     cluster: OnCluster,
 ) -> None:
     """Send what receive took round again, later."""
-    _settle(topic, group, name, handles, lambda queue: Verdict.nacking(queue, delay_ms), cluster)
+    puller = client.puller(topic, group, name=name)
+    await _settle(puller, handles, lambda queue: Verdict.nacking(queue, delay_ms), cluster.output)
 
 
-@on_cluster()
-def extend(
+async def extend(
+    client: Client,
     topic: Topic,
     handles: Handles,
     lease_ms: Annotated[int, duration_option("--lease", help="From now on.")],
@@ -213,16 +203,12 @@ def extend(
     cluster: OnCluster,
 ) -> None:
     """Keep what receive took for longer."""
-    _settle(topic, group, name, handles, lambda queue: Verdict.extending(queue, lease_ms), cluster)
+    puller = client.puller(topic, group, name=name)
+    await _settle(puller, handles, lambda queue: Verdict.extending(queue, lease_ms), cluster.output)
 
 
-def _settle(
-    topic: str,
-    group: str,
-    name: str,
-    handles: list[str],
-    verdict: Callable[[int], Verdict],
-    cluster: OnCluster,
+async def _settle(
+    puller: Puller, handles: list[str], verdict: Callable[[int], Verdict], output: Output
 ) -> None:
     by_queue: dict[int, list[int]] = {}
     for handle in handles:
@@ -230,13 +216,8 @@ def _settle(
         if not (queue.isdecimal() and offset.isdecimal()):
             raise typer.BadParameter(f"{handle!r} is not QUEUE:OFFSET, as receive prints it")
         by_queue.setdefault(int(queue), []).append(int(offset))
-
-    async def work(client: Client) -> None:
-        puller = client.puller(topic, group, name=name)
-        outcomes: list[tuple[str, AckOutcome]] = []
-        for queue, offsets in by_queue.items():
-            answers = await puller.settle(verdict(queue), offsets)
-            outcomes += zip([f"{queue}:{offset}" for offset in offsets], answers, strict=True)
-        print_outcomes("handle", outcomes, AckOutcome.OK, cluster.output)
-
-    cluster.run(work)
+    outcomes: list[tuple[str, AckOutcome]] = []
+    for number, offsets in by_queue.items():
+        answers = await puller.settle(verdict(number), offsets)
+        outcomes += zip([f"{number}:{each}" for each in offsets], answers, strict=True)
+    print_outcomes("handle", outcomes, AckOutcome.OK, output)

@@ -1,4 +1,4 @@
-"""``tarry ledger``: what the nodes wrote down of all that they did."""
+"""``tarry ledger``: copies of the nodes' ledgers."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tarry.client.aio import Client
-from tarry.client.cli.options import EXIT_CODES, OnCluster, on_cluster
-from tarry.client.cli.output import Output, print_json, print_rows, words
-from tarry.client.cli.times import parse_time_ms
+from tarry.client.cli.options import OnCluster, cluster_command
+from tarry.client.cli.output import print_rows, words
+from tarry.client.cli.times import time_option
 from tarry.client.errors import OutcomeUnknown, TarryError, Unavailable
 from tarry.client.operators.ledger_export import LedgerPart
 from tarry.proto.extras import require
@@ -22,17 +22,12 @@ ledger_app = typer.Typer(no_args_is_help=True, help="Take out what the nodes wro
 COLUMNS = ("node", "address", "segments", "rows", "first_index", "last_index", "error")
 
 
-@ledger_app.command("export", epilog=EXIT_CODES)
-@on_cluster()
-def export(
+@cluster_command(ledger_app, "export")
+async def export(
+    client: Client,
     to: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the copies.")],
-    from_: Annotated[
-        int | None,
-        typer.Option("--from", parser=parse_time_ms, metavar="TIME", help="Only rows of then or later."),
-    ] = None,
-    until: Annotated[
-        int | None, typer.Option("--until", parser=parse_time_ms, metavar="TIME", help="Only rows before.")
-    ] = None,
+    from_: Annotated[int | None, time_option("--from", help="Only rows of then or later.")] = None,
+    until: Annotated[int | None, time_option("--until", help="Only rows before.")] = None,
     kind: Annotated[list[str] | None, typer.Option(help="Only rows of these kinds.")] = None,
     closed: Annotated[bool, typer.Option("--closed", help="Leave out the open segment.")] = False,
     *,
@@ -43,41 +38,30 @@ def export(
     A node that does not answer is left out and named; the exit code is then 3. A copy of only some rows is
     marked so, and tarry reconcile refuses it.
     """
-
     require("node", "pyarrow")
-
-    async def work(client: Client) -> None:
-        operator = client.operator()
-        await operator.status()  # also learns the addresses of all members
-        rows: list[dict[str, object]] = []
-        unreached: TarryError | None = None
-        with words().status("exporting") as spinner:
-            for address in operator.addresses():
-                copy = Copy(to, filtered=bool(from_ or until or kind))
-                try:
-                    async for part in operator.export_ledger(
-                        address,
-                        from_ms=from_ or 0,
-                        to_ms=until or 0,
-                        kinds=kind or (),
-                        open=not closed,
-                    ):
-                        copy.add(part)
-                        spinner.update(f"exporting {address}: {copy.rows:,} rows")
-                except (Unavailable, OutcomeUnknown) as error:
-                    unreached = error
-                    rows.append({"address": address, "error": error.text})
-                    continue
-                copy.close()
-                rows.append({"address": address, **copy.told()})
-        if cluster.output is Output.JSON:
-            print_json(rows)
-        else:
-            print_rows("", rows, COLUMNS)
-        if unreached is not None:
-            raise unreached
-
-    cluster.run(work)
+    operator = client.operator()
+    await operator.status()  # also learns the addresses of all members
+    rows: list[dict[str, object]] = []
+    unreached: TarryError | None = None
+    with words().status("exporting") as spinner:
+        for address in operator.addresses():
+            copy = Copy(to, filtered=bool(from_ or until or kind))
+            parts = operator.export_ledger(
+                address, from_ms=from_ or 0, to_ms=until or 0, kinds=kind or (), open=not closed
+            )
+            try:
+                async for part in parts:
+                    copy.add(part)
+                    spinner.update(f"exporting {address}: {copy.rows:,} rows")
+            except (Unavailable, OutcomeUnknown) as error:
+                unreached = error
+                rows.append({"address": address, "error": error.text})
+                continue
+            copy.close()
+            rows.append({"address": address, **copy.told()})
+    print_rows(rows, COLUMNS, cluster.output)
+    if unreached is not None:
+        raise unreached
 
 
 class Copy:
@@ -98,7 +82,7 @@ class Copy:
 
         told = part.segment
         if self._open is None or self._open.segment != told["segment"]:
-            self._finish()
+            self.close()
             ledger = self._folder / told["source"]
             left = OpenSegment(
                 ledger, told["source"], told["run"], told["segment"], told["first_index"],
@@ -113,7 +97,11 @@ class Copy:
 
     def close(self) -> None:
         """Close the last segment. Raises OSError."""
-        self._finish()
+        from tarry.proto.ledger.parquet import close
+
+        if self._open is not None:
+            close(self._open, 0)
+            self._open = None
 
     def told(self) -> dict[str, object]:
         """Return what there was, for the table."""
@@ -126,10 +114,3 @@ class Copy:
             "first_index": self._first.segment["first_index"],
             "last_index": self._last.segment["last_index"],
         }
-
-    def _finish(self) -> None:
-        from tarry.proto.ledger.parquet import close
-
-        if self._open is not None:
-            close(self._open, 0)
-            self._open = None

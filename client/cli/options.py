@@ -1,4 +1,4 @@
-"""Options that all commands share, and how a command runs against a cluster."""
+"""Options that all commands share, and how functions become commands that run against a cluster."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import asyncio
 import functools
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from inspect import Parameter
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeAlias, get_type_hints
+from typing import Annotated, Any, Final, TypeVar, get_type_hints
 
 import typer
 
@@ -19,54 +19,42 @@ from tarry.client.cli.times import duration_option, duration_text
 from tarry.client.errors import TarryError
 from tarry.client.settings import Tls
 
-DEFAULT_SERVERS: Final = "127.0.0.1:7001,127.0.0.1:7002,127.0.0.1:7003"
 EXIT_CODES: Final = (
     "Exit codes: 0 done, 1 refused by the cluster, 2 wrong usage, 3 no answer from the cluster."
 )
-
+DEADLINE_MS: Final = 15_000
 _PANEL: Final = "Cluster"
 
 _shared = functools.partial(typer.Option, rich_help_panel=_PANEL)
 _pem = functools.partial(_shared, exists=True, dir_okay=False)
 
-Server: TypeAlias = Annotated[
-    str, _shared("--server", "-s", envvar="TARRY_SERVER", help="host:port of a node, or several.")
-]
-Token: TypeAlias = Annotated[str | None, _shared(envvar="TARRY_TOKEN", help="Bearer token.")]
-Ca: TypeAlias = Annotated[
-    Path | None, _pem("--tls-ca", envvar="TARRY_TLS_CA", help="PEM file of the authority; turns TLS on.")
-]
-Certificate: TypeAlias = Annotated[
-    Path | None,
-    _pem("--tls-certificate", envvar="TARRY_TLS_CERTIFICATE", help="PEM file of this client's certificate."),
-]
-Key: TypeAlias = Annotated[
-    Path | None, _pem("--tls-key", envvar="TARRY_TLS_KEY", help="PEM file of its private key.")
-]
-Form: TypeAlias = Annotated[Output, _shared("--output", "-o", help="For people, or for programs.")]
-
-
-def _deadline(default_ms: int) -> Any:
-    option = duration_option(
-        "--deadline",
-        help="How long to try before giving up.",
-        show_default=duration_text(default_ms),
-        rich_help_panel=_PANEL,
-    )
-    return Annotated[int, option]
+CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True)
 class OnCluster:
-    """What a command was told of the cluster, and how to show what it answers."""
+    """The options that all commands share: which cluster, and the form of the output."""
 
-    output: Form
-    server: Server
-    token: Token
-    ca: Ca
-    certificate: Certificate
-    key: Key
-    deadline_ms: int
+    output: Annotated[Output, _shared("--output", "-o", help="For people, or for programs.")] = Output.TABLE
+    server: Annotated[
+        str, _shared("--server", "-s", envvar="TARRY_SERVER", help="host:port of a node, or several.")
+    ] = "127.0.0.1:7001,127.0.0.1:7002,127.0.0.1:7003"
+    token: Annotated[str | None, _shared(envvar="TARRY_TOKEN", help="Bearer token.")] = None
+    ca: Annotated[
+        Path | None, _pem("--tls-ca", envvar="TARRY_TLS_CA", help="PEM file of the authority; turns TLS on.")
+    ] = None
+    certificate: Annotated[
+        Path | None,
+        _pem(
+            "--tls-certificate", envvar="TARRY_TLS_CERTIFICATE", help="PEM file of this client's certificate."
+        ),
+    ] = None
+    key: Annotated[
+        Path | None, _pem("--tls-key", envvar="TARRY_TLS_KEY", help="PEM file of its private key.")
+    ] = None
+    deadline_ms: Annotated[
+        int, duration_option("--deadline", help="How long to try before giving up.", rich_help_panel=_PANEL)
+    ] = DEADLINE_MS
 
     def run(self, work: Callable[[Client], Awaitable[None]]) -> None:
         """Connect, do the work, close. An error of the cluster ends the program with its exit code."""
@@ -100,41 +88,51 @@ class OnCluster:
         )
 
 
-def on_cluster(*, deadline_ms: int = 15_000) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Put the options that all commands share behind a command's own; it gets them as ``cluster``."""
-    shared = {
-        "output": (Form, Output.TABLE),
-        "server": (Server, DEFAULT_SERVERS),
-        "token": (Token, None),
-        "ca": (Ca, None),
-        "certificate": (Certificate, None),
-        "key": (Key, None),
-        "deadline_ms": (_deadline(deadline_ms), deadline_ms),
-    }
+def cluster_command(
+    app: typer.Typer, name: str | None = None, *, epilog: str = EXIT_CODES, deadline_ms: int = DEADLINE_MS
+) -> Callable[[CommandT], CommandT]:
+    """Return a decorator that adds a function to the app as a command, and returns the function.
 
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        @functools.wraps(command)
-        def with_options(**given: Any) -> None:
+    A parameter that is a dataclass stands for one option a field; one is ``cluster: OnCluster``.
+    A coroutine function runs with a connected ``client``, its first parameter.
+    """
+
+    def add(function: CommandT) -> CommandT:
+        groups: dict[str, type[Any]] = {}
+        options: list[Parameter] = []
+        for parameter in _parameters(function):
+            hint: type[Any] = parameter.annotation
+            if is_dataclass(hint):
+                groups[parameter.name] = hint
+                options += _parameters(hint)
+            elif parameter.name != "client":
+                options.append(parameter)
+        deadline = duration_text(deadline_ms)  # a text, so that the help shows it as it would be given
+        options = [each.replace(default=deadline) if each.name == "deadline_ms" else each for each in options]
+
+        @functools.wraps(function)
+        def command(**given: Any) -> None:
             _refuse_what_is_no_text(given)
-            cluster = OnCluster(**{name: given.pop(name) for name in shared})
-            command(**given, cluster=cluster)
+            for key, group in groups.items():
+                given[key] = group(**{field.name: given.pop(field.name) for field in fields(group)})
+            if inspect.iscoroutinefunction(function):
+                given["cluster"].run(functools.partial(function, **given))
+            else:
+                function(**given)
 
-        hints = get_type_hints(command, include_extras=True)
-        own = [
-            parameter.replace(annotation=hints[name], kind=Parameter.KEYWORD_ONLY)
-            for name, parameter in inspect.signature(command).parameters.items()
-            if name != "cluster"
-        ]
-        of_cluster = [
-            Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=hint)
-            for name, (hint, default) in shared.items()
-        ]
-        signature = inspect.Signature([*own, *of_cluster])
-        with_options.__signature__ = signature  # type: ignore[attr-defined]
-        with_options.__annotations__ = {p.name: p.annotation for p in signature.parameters.values()}
-        return with_options
+        command.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
+        command.__annotations__ = {each.name: each.annotation for each in options}
+        app.command(name, epilog=epilog)(command)
+        return function
 
-    return decorate
+    return add
+
+
+def _parameters(made: Callable[..., Any]) -> list[Parameter]:
+    """Return the parameters of a function or a dataclass as options are made of them."""
+    hints = get_type_hints(made, include_extras=True)
+    given = inspect.signature(made).parameters.values()
+    return [each.replace(annotation=hints[each.name], kind=Parameter.KEYWORD_ONLY) for each in given]
 
 
 def _refuse_what_is_no_text(given: Mapping[str, object]) -> None:

@@ -1,4 +1,4 @@
-"""What commands print: a table for people or JSON for programs, on stdout; words about it on stderr."""
+"""Output of commands: a table for people or JSON for programs, on stdout; words about it on stderr."""
 
 from __future__ import annotations
 
@@ -44,6 +44,11 @@ def print_json(value: object) -> None:
     sys.stdout.flush()
 
 
+def fields_of(thing: object, *names: str) -> dict[str, object]:
+    """Return the named attributes by their names."""
+    return {name: getattr(thing, name) for name in names}
+
+
 def print_fields(values: Mapping[str, object], output: Output) -> None:
     """Print one thing: its fields under each other, or an object."""
     if output is Output.JSON:
@@ -55,8 +60,16 @@ def print_fields(values: Mapping[str, object], output: Output) -> None:
     out().print(table)
 
 
-def print_rows(title: str, rows: Sequence[Mapping[str, object]], columns: Iterable[str]) -> None:
-    """Print a table of the named columns."""
+def print_rows(
+    rows: Sequence[Mapping[str, object]],
+    columns: Iterable[str],
+    output: Output = Output.TABLE,
+    title: str = "",
+) -> None:
+    """Print a table of the named columns, or all of the rows as JSON."""
+    if output is Output.JSON:
+        print_json(rows)
+        return
     table = Table(title=title, title_justify="left")
     names = list(columns)
     for name in names:
@@ -70,10 +83,7 @@ def print_rows(title: str, rows: Sequence[Mapping[str, object]], columns: Iterab
 def print_outcomes(name: str, outcomes: Iterable[tuple[str, StrEnum]], done: StrEnum, output: Output) -> None:
     """Print the outcome of each thing; exit with REFUSED where one of them is not ``done``."""
     rows = [{name: thing, "outcome": outcome.value} for thing, outcome in outcomes]
-    if output is Output.JSON:
-        print_json(rows)
-    else:
-        print_rows("", rows, [name, "outcome"])
+    print_rows(rows, [name, "outcome"], output)
     if any(row["outcome"] != done for row in rows):
         raise typer.Exit(REFUSED)
 

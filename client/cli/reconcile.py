@@ -1,4 +1,4 @@
-"""``tarry reconcile``: the Spark job, and what can be done about what it finds missing."""
+"""``tarry reconcile``: the Spark job, and the redrive of the messages that it finds missing."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Annotated, NoReturn
 import typer
 
 from tarry.client.aio import Client
-from tarry.client.cli.options import OnCluster, on_cluster
-from tarry.client.cli.output import Output, cell, print_json, print_rows, words
+from tarry.client.cli.options import OnCluster
+from tarry.client.cli.output import Output, cell, fields_of, print_json, print_rows, words
 from tarry.client.cli.redrive import Fate, Redriven, redrive
 from tarry.proto.extras import lacking
 
@@ -23,7 +23,6 @@ SHOWN_MAX = 50
 COLUMNS = ("id", "topic", "groups", "check", "fate", "copy")
 
 
-@on_cluster()
 def reconcile(
     out: Annotated[Path, typer.Option(help="Folder for the tables, summary.json and report.html.")],
     ledgers: Annotated[
@@ -90,25 +89,16 @@ async def _redrive(client: Client, out: Path, output: Output, *, dry_run: bool) 
             fates[one.fate] += 1
             shown += [one] if len(shown) < SHOWN_MAX else []
             spinner.update(f"{fates.total():,} missing, {fates[Fate.REDRIVEN]:,} can be scheduled again")
-    rows = [_row(one) for one in shown]
+    rows = [
+        {**fields_of(one.missing, "id", "topic", "groups", "check"), **fields_of(one, "fate", "copy")}
+        for one in shown
+    ]
     if output is Output.JSON:
         print_json({"dry_run": dry_run, **{fate.value: fates[fate] for fate in Fate}, "first": rows})
         return
-    print_rows(f"the first {SHOWN_MAX}" if fates.total() > SHOWN_MAX else "", rows, COLUMNS)
+    print_rows(rows, COLUMNS, title=f"the first {SHOWN_MAX}" if fates.total() > SHOWN_MAX else "")
     verb = "would be" if dry_run else "are"
     words().print(
         f"{fates[Fate.REDRIVEN]:,} {verb} scheduled again, as copies for every group of the topic"
         + ("; --yes does it" if dry_run else "")
     )
-
-
-def _row(one: Redriven) -> dict[str, object]:
-    wanted = one.missing
-    return {
-        "id": wanted.id,
-        "topic": wanted.topic,
-        "groups": list(wanted.groups),
-        "check": wanted.check,
-        "fate": one.fate.value,
-        "copy": one.copy,
-    }

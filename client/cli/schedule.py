@@ -12,16 +12,15 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from tarry.client.aio import Client
-from tarry.client.cli.options import OnCluster, on_cluster
+from tarry.client.cli.options import OnCluster
 from tarry.client.cli.output import Output, print_fields, words
-from tarry.client.cli.times import duration_option, parse_time_ms, time_text
+from tarry.client.cli.times import duration_option, time_option, time_text
 from tarry.client.integers import INT64_MAX
 from tarry.client.producers.batch import Time
 
 BATCH_MESSAGES = 1_000
 
 
-@on_cluster()
 def schedule(
     topic: Annotated[str, typer.Argument(help="Where it goes; made when first used.")],
     body: Annotated[str, typer.Argument(help="The message; - reads it from stdin.")] = "",
@@ -30,12 +29,7 @@ def schedule(
     ] = None,
     due_ms: Annotated[
         int | None,
-        typer.Option(
-            "--due",
-            parser=parse_time_ms,
-            metavar="TIME",
-            help="ISO 8601 (UTC unless it says otherwise), or ms since the epoch.",
-        ),
+        time_option("--due", help="ISO 8601 (UTC unless it says otherwise), or ms since the epoch."),
     ] = None,
     level: Annotated[
         int | None, typer.Option(min=1, help="Delay level of the cluster's table; 1 is the first.")

@@ -1,11 +1,11 @@
-"""Prints what ``tarry status`` found."""
+"""Output of ``tarry status``."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 
-from tarry.client.cli.output import Output, print_json, print_rows, words
+from tarry.client.cli.output import Output, fields_of, print_json, print_rows, words
 from tarry.client.cli.times import duration_text, time_text
 from tarry.client.errors import TarryError
 from tarry.client.operators.cluster_status import ClusterStatus, LedgerStatus, TopicStatus, TurnStatus
@@ -25,9 +25,8 @@ def print_status(answers: Mapping[str, ClusterStatus | TarryError], output: Outp
         return
     told = {address: answer for address, answer in answers.items() if isinstance(answer, ClusterStatus)}
     rows = [_node(address, answer) for address, answer in answers.items()]
-    print_rows(
-        "nodes", rows, [*NODE_COLUMNS, *(name for name in OPTIONAL if any(row.get(name) for row in rows))]
-    )
+    optional = [name for name in OPTIONAL if any(row.get(name) for row in rows)]
+    print_rows(rows, [*NODE_COLUMNS, *optional], title="nodes")
     best = max(
         told.values(), key=lambda answer: (answer.lease, answer.term, answer.applied_index), default=None
     )
@@ -45,29 +44,17 @@ def print_topics(topics: Iterable[TopicStatus]) -> None:
     """Print a row for each group of each topic, and for a topic without any."""
     rows: list[dict[str, object]] = []
     for topic in sorted(topics, key=lambda topic: topic.topic):
+        of_topic = fields_of(topic, "topic", "pending", "released", "held_back")
         rows += [
             {
-                "topic": topic.topic,
-                "pending": topic.pending,
-                "released": topic.released,
-                "held_back": topic.held_back,
-                "group": group.group,
+                **of_topic,
+                **fields_of(group, "group", "retrying", "consumers", "in_hand"),
                 "acked": group.floor + group.acked_above_floor,
-                "retrying": group.retrying,
-                "consumers": group.consumers,
-                "in_hand": group.in_hand,
             }
             for group in sorted(topic.groups, key=lambda group: group.group)
-        ] or [
-            {
-                "topic": topic.topic,
-                "pending": topic.pending,
-                "released": topic.released,
-                "held_back": topic.held_back,
-            }
-        ]
+        ] or [of_topic]
     if rows:
-        print_rows("topics", rows, GROUP_COLUMNS)
+        print_rows(rows, GROUP_COLUMNS, title="topics")
 
 
 NODE_COLUMNS = ("node", "address", "role", "term", "applied", "pending", "clock_ms", "version")
@@ -86,14 +73,11 @@ def _node(address: str, answer: ClusterStatus | TarryError) -> dict[str, object]
         role = "leader, not serving yet"
     offsets = [abs(member.clock_offset_ms) for member in answer.members]
     return {
-        "node": answer.node,
+        **fields_of(answer, "node", "term", "pending", "version"),
         "address": address,
         "role": role,
-        "term": answer.term,
         "applied": answer.applied_index,
-        "pending": answer.pending,
         "clock_ms": max(offsets, default=0),
-        "version": answer.version,
         "digest": answer.state_digest,
         "damaged": _damage(answer),
         "ledger": _ledger(answer.ledger),

@@ -55,6 +55,11 @@ def parse_time_ms(text: str) -> int:
     return seconds * 1_000 + time.microsecond // 1_000
 
 
+def time_option(*names: str, **settings: Any) -> Any:
+    """Return an option whose value is a time, in milliseconds since the epoch."""
+    return typer.Option(*names, parser=parse_time_ms, metavar="TIME", **settings)
+
+
 def parse_start(text: str) -> Start:
     """Return ``earliest``, ``latest``, or a time as ``parse_time_ms`` reads it."""
     match text:

@@ -2,101 +2,82 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Annotated, cast
 
 import typer
 
 from tarry.client.aio import Client
-from tarry.client.cli.options import EXIT_CODES, OnCluster, on_cluster
+from tarry.client.cli.options import OnCluster, cluster_command
 from tarry.client.cli.output import Output, print_fields, print_json, words
 from tarry.client.cli.status import print_topics
 from tarry.client.cli.times import duration_option, duration_text, parse_start, time_text
-from tarry.client.operators.cluster_operator import Operator, Redriven, TopicDescription
+from tarry.client.operators.cluster_operator import Redriven, TopicDescription
 from tarry.client.operators.topic_settings import Misfire, TopicOptions
 
 topic_app = typer.Typer(no_args_is_help=True, help="Make, change, show and delete topics.")
+group_app = typer.Typer(no_args_is_help=True, help="Make, move and delete groups.")
 
 Topic = Annotated[str, typer.Argument(help="The topic.")]
-
-Retention = Annotated[
-    int | None,
-    duration_option(
-        "--retention", help="How long released messages are kept at least; 0s: the cluster's default."
-    ),
-]
-
-Body = Annotated[int | None, typer.Option("--body-bytes-max", min=0, help="Largest body; 0: the cluster's.")]
-
-Rate = Annotated[
-    int | None,
-    typer.Option("--rate", min=0, help="Messages a second opened for delivery, the rest waits; 0: no bound."),
-]
-
-Pending = Annotated[
-    int | None, typer.Option("--pending-max", min=0, help="More in the wheel are refused; 0: no bound.")
-]
-
-Policy = Annotated[
-    Misfire | None,
-    typer.Option(help="What becomes of messages released too late, after downtime or a wrong clock."),
-]
-
-After = Annotated[
-    int | None, duration_option("--misfire-after", help="From how late on a message has misfired.")
-]
-
-CatchUp = Annotated[
-    int | None, typer.Option("--catch-up-rate", min=0, help="Misfired messages a second, for catch-up.")
-]
+Group = Annotated[str, typer.Argument(help="The group.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
-Work = Callable[[Operator, str, TopicOptions], Awaitable[TopicDescription]]
+@dataclass(frozen=True, slots=True)
+class SettingOptions:
+    """The options for a topic's settings; None: not given."""
+
+    retention_ms: Annotated[
+        int | None,
+        duration_option(
+            "--retention", help="How long released messages are kept at least; 0s: the cluster's default."
+        ),
+    ] = None
+    body_bytes_max: Annotated[
+        int | None, typer.Option("--body-bytes-max", min=0, help="Largest body; 0: the cluster's.")
+    ] = None
+    release_per_s_max: Annotated[
+        int | None,
+        typer.Option(
+            "--rate", min=0, help="Messages a second opened for delivery, the rest waits; 0: no bound."
+        ),
+    ] = None
+    pending_max: Annotated[
+        int | None, typer.Option("--pending-max", min=0, help="More in the wheel are refused; 0: no bound.")
+    ] = None
+    misfire: Annotated[
+        Misfire | None,
+        typer.Option(help="What becomes of messages released too late, after downtime or a wrong clock."),
+    ] = None
+    misfire_after_ms: Annotated[
+        int | None, duration_option("--misfire-after", help="From how late on a message has misfired.")
+    ] = None
+    catch_up_per_s_max: Annotated[
+        int | None, typer.Option("--catch-up-rate", min=0, help="Misfired messages a second, for catch-up.")
+    ] = None
+
+    def given(self) -> TopicOptions:
+        """Return the settings that were given."""
+        given = {name: value for name, value in asdict(self).items() if value is not None}
+        return cast(TopicOptions, given)
 
 
-def _with_settings(name: str, help_text: str, work: Work) -> None:
-    @topic_app.command(name, help=help_text, epilog=EXIT_CODES)
-    @on_cluster()
-    def command(
-        topic: Topic,
-        retention_ms: Retention = None,
-        body_bytes_max: Body = None,
-        release_per_s_max: Rate = None,
-        pending_max: Pending = None,
-        misfire: Policy = None,
-        misfire_after_ms: After = None,
-        catch_up_per_s_max: CatchUp = None,
-        *,
-        cluster: OnCluster,
-    ) -> None:
-        settings = {
-            "retention_ms": retention_ms,
-            "body_bytes_max": body_bytes_max,
-            "release_per_s_max": release_per_s_max,
-            "pending_max": pending_max,
-            "misfire": misfire,
-            "misfire_after_ms": misfire_after_ms,
-            "catch_up_per_s_max": catch_up_per_s_max,
-        }
-        given = cast(TopicOptions, {key: value for key, value in settings.items() if value is not None})
-
-        async def done(client: Client) -> None:
-            show(await work(client.operator(), topic, given), cluster.output)
-
-        cluster.run(done)
+@cluster_command(topic_app, "create")
+async def create_topic(client: Client, topic: Topic, *, settings: SettingOptions, cluster: OnCluster) -> None:
+    """Make a topic. One that is there gets these settings, and the defaults for all others."""
+    show(await client.operator().create_topic(topic, **settings.given()), cluster.output)
 
 
-_with_settings(
-    "create",
-    "Make a topic. One that is there gets these settings, and the defaults for all others.",
-    lambda operator, topic, given: operator.create_topic(topic, **given),
-)
-_with_settings(
-    "set",
-    "Change settings of a topic; what is not given stays. Another rate counts at once.",
-    lambda operator, topic, given: operator.change_topic(topic, **given),
-)
+@cluster_command(topic_app, "set")
+async def set_topic(client: Client, topic: Topic, *, settings: SettingOptions, cluster: OnCluster) -> None:
+    """Change settings of a topic; what is not given stays. Another rate counts at once."""
+    show(await client.operator().change_topic(topic, **settings.given()), cluster.output)
+
+
+@cluster_command(topic_app, "show")
+async def show_topic(client: Client, topic: Topic, *, cluster: OnCluster) -> None:
+    """Show a topic, its settings and groups."""
+    show(await client.operator().describe_topic(topic), cluster.output)
 
 
 def show(topic: TopicDescription, output: Output) -> None:
@@ -133,25 +114,7 @@ def show(topic: TopicDescription, output: Output) -> None:
         print_topics([status])
 
 
-group_app = typer.Typer(no_args_is_help=True, help="Make, move and delete groups.")
-
-Group = Annotated[str, typer.Argument(help="The group.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-
-
-@topic_app.command("show", epilog=EXIT_CODES)
-@on_cluster()
-def show_topic(topic: Topic, *, cluster: OnCluster) -> None:
-    """Show a topic, its settings and groups."""
-
-    async def work(client: Client) -> None:
-        show(await client.operator().describe_topic(topic), cluster.output)
-
-    cluster.run(work)
-
-
-@topic_app.command("delete", epilog=EXIT_CODES)
-@on_cluster()
+@cluster_command(topic_app, "delete")
 def delete_topic(topic: Topic, yes: Yes = False, *, cluster: OnCluster) -> None:
     """Delete a topic with everything in it."""
     if not yes:
@@ -164,9 +127,9 @@ def delete_topic(topic: Topic, yes: Yes = False, *, cluster: OnCluster) -> None:
     cluster.run(work)
 
 
-@group_app.command("create", epilog=EXIT_CODES)
-@on_cluster()
-def create_group(
+@cluster_command(group_app, "create")
+async def create_group(
+    client: Client,
     topic: Topic,
     group: Group,
     start: Annotated[
@@ -177,17 +140,11 @@ def create_group(
     cluster: OnCluster,
 ) -> None:
     """Make a group for consumers to come."""
-    where = parse_start(start)
-
-    async def work(client: Client) -> None:
-        offset = await client.operator().create_group(topic, group, where)
-        print_fields({"topic": topic, "group": group, "offset": offset}, cluster.output)
-
-    cluster.run(work)
+    offset = await client.operator().create_group(topic, group, parse_start(start))
+    print_fields({"topic": topic, "group": group, "offset": offset}, cluster.output)
 
 
-@group_app.command("seek", epilog=EXIT_CODES)
-@on_cluster()
+@cluster_command(group_app, "seek")
 def seek_group(
     topic: Topic,
     group: Group,
@@ -215,8 +172,7 @@ def seek_group(
     cluster.run(work)
 
 
-@group_app.command("delete", epilog=EXIT_CODES)
-@on_cluster()
+@cluster_command(group_app, "delete")
 def delete_group(topic: Topic, group: Group, yes: Yes = False, *, cluster: OnCluster) -> None:
     """Delete a group: where it was, and its retries."""
     if not yes:
@@ -231,8 +187,8 @@ def delete_group(topic: Topic, group: Group, yes: Yes = False, *, cluster: OnClu
     cluster.run(work)
 
 
-@on_cluster()
-def redrive(
+async def redrive(
+    client: Client,
     topic: Annotated[str, typer.Argument(help="The dead-letter topic, dlq.GROUP.TOPIC.")],
     reason: Annotated[str, typer.Option(help="Only letters with this reason: NACKED or LEASE_EXPIRED.")] = "",
     tag: Annotated[list[str] | None, typer.Option(help="Only letters with any of these.")] = None,
@@ -242,16 +198,12 @@ def redrive(
     cluster: OnCluster,
 ) -> None:
     """Give dead letters to the groups that gave them up, once more."""
+    with words().status("redriving") as spinner:
 
-    async def work(client: Client) -> None:
-        with words().status("redriving") as spinner:
+        def show(progress: Redriven) -> None:
+            spinner.update(f"redriving: {progress.redriven:,} of {progress.looked_at:,} looked at")
 
-            def show(progress: Redriven) -> None:
-                spinner.update(f"redriving: {progress.redriven:,} of {progress.looked_at:,} looked at")
-
-            done = await client.operator().redrive(
-                topic, reason=reason, tags=tag or (), messages_max=most, dry_run=dry_run, on_progress=show
-            )
-        print_fields({"topic": topic, **asdict(done), "dry_run": dry_run}, cluster.output)
-
-    cluster.run(work)
+        done = await client.operator().redrive(
+            topic, reason=reason, tags=tag or (), messages_max=most, dry_run=dry_run, on_progress=show
+        )
+    print_fields({"topic": topic, **asdict(done), "dry_run": dry_run}, cluster.output)
