@@ -32,25 +32,17 @@ class Scheduled(NamedTuple):
     """A retry found the answer to an earlier attempt: scheduled then, not again."""
 
 
+@dataclass(eq=False, repr=False)
 class ScheduledBatch:
     """A batch is scheduled. Columns have shape (n,), in the messages' order; ids are made when asked for."""
 
-    def __init__(
-        self,
-        shard: int,
-        hour: NDArray[np.uint32],
-        global_index: NDArray[np.uint32],
-        due_ms: NDArray[np.int64],
-        overdue: NDArray[np.uint32],
-        repeated: bool,
-    ) -> None:
-        self.shard = shard
-        self.hour = hour
-        self.global_index = global_index
-        self.due_ms = due_ms
-        self.overdue = overdue
-        """Positions of those delivered at once: shape (m,), m <= n."""
-        self.repeated = repeated
+    shard: int
+    hour: NDArray[np.uint32]
+    global_index: NDArray[np.uint32]
+    due_ms: NDArray[np.int64]
+    overdue: NDArray[np.uint32]
+    """Positions of those delivered at once: shape (m,), m <= n."""
+    repeated: bool
 
     def __len__(self) -> int:
         return len(self.hour)

@@ -2,26 +2,44 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, TypeVar
-
-from tarry.proto import tarry_operator_pb2 as operator_pb
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, Self, get_args, get_type_hints
 
 if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
     from google.protobuf.message import Message
 
-Value = TypeVar("Value", bound="DataclassInstance")
+_hints: Callable[[type], dict[str, Any]] = cache(get_type_hints)
 
 
-def _value(kind: type[Value], message: Message, **converted: Any) -> Value:
-    """Return a value with the fields of a message of the same names, except those given converted."""
-    names = {field.name for field in fields(kind)} - converted.keys()
-    return kind(**{name: getattr(message, name) for name in names}, **converted)
+class Part:
+    """A dataclass of fields that a message has under the same names; parts of the message are parts of it.
+
+    Bytes are in hexadecimal, and times that the message has in µs are in ms.
+    """
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, message: Message) -> Self:
+        """Return the part of an answer."""
+        return cls(**{name: _field(message, name, hint) for name, hint in _hints(cls).items()})
+
+
+def _field(message: Message, name: str, hint: Any) -> object:
+    if name not in message.DESCRIPTOR.fields_by_name:
+        return getattr(message, name.replace("_ms", "_us")) / 1_000
+    value = getattr(message, name)
+    if parts := get_args(hint):
+        return tuple(map(parts[0].of, value))
+    if isinstance(value, bytes):
+        return value.hex()
+    return hint.of(value) if issubclass(hint, Part) else value
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class Member(Part):
     """A node as the answering node sees it."""
 
     node: str
@@ -34,7 +52,7 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupStatus:
+class GroupStatus(Part):
     """Progress of a group in a topic."""
 
     group: str
@@ -47,7 +65,7 @@ class GroupStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicStatus:
+class TopicStatus(Part):
     """A topic that has released messages or groups."""
 
     topic: str
@@ -65,14 +83,9 @@ class TopicStatus:
     misfires_dropped: int = 0
     """Released too late, and dropped as the topic's settings say."""
 
-    @classmethod
-    def of(cls, topic: operator_pb.TopicStatus) -> TopicStatus:
-        """Return the part of an answer."""
-        return _value(cls, topic, groups=tuple(_value(GroupStatus, group) for group in topic.groups))
-
 
 @dataclass(frozen=True, slots=True)
-class LedgerStatus:
+class LedgerStatus(Part):
     """The answering node's ledger."""
 
     enabled: bool
@@ -91,7 +104,7 @@ class LedgerStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class Hold(Part):
     """A turn of a node's event loop, or a part of one."""
 
     cause: str
@@ -101,14 +114,9 @@ class Hold:
     at_ms: int
     """End, by the node's own clock."""
 
-    @classmethod
-    def of(cls, hold: operator_pb.Hold) -> Hold:
-        """Return the part of an answer."""
-        return _value(cls, hold, held_ms=hold.held_us / 1000, cpu_ms=hold.cpu_us / 1000)
-
 
 @dataclass(frozen=True, slots=True)
-class TurnStatus:
+class TurnStatus(Part):
     """For how long the answering node's event loop has been held at once since it started."""
 
     longest: Hold
@@ -120,20 +128,9 @@ class TurnStatus:
     causes: tuple[Hold, ...]
     """The longest part of a turn by each cause, longest first."""
 
-    @classmethod
-    def of(cls, turns: operator_pb.TurnStatus) -> TurnStatus:
-        """Return the part of an answer."""
-        return _value(
-            cls,
-            turns,
-            longest=Hold.of(turns.longest),
-            busiest=Hold.of(turns.busiest),
-            causes=tuple(map(Hold.of, turns.causes)),
-        )
-
 
 @dataclass(frozen=True, slots=True)
-class ClusterStatus:
+class ClusterStatus(Part):
     """The cluster as one node sees it."""
 
     node: str
@@ -165,16 +162,3 @@ class ClusterStatus:
     """Known to be damaged now: no peer in reach has them whole."""
     ledger: LedgerStatus
     turns: TurnStatus
-
-    @classmethod
-    def of(cls, response: operator_pb.ClusterStatusResponse) -> ClusterStatus:
-        """Return the answer to one request."""
-        return _value(
-            cls,
-            response,
-            members=tuple(_value(Member, member) for member in response.members),
-            topics=tuple(map(TopicStatus.of, response.topics)),
-            state_digest=response.state_digest.hex(),
-            ledger=_value(LedgerStatus, response.ledger),
-            turns=TurnStatus.of(response.turns),
-        )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TypedDict
+from typing import TypedDict, cast
 
 from tarry.client.errors import InvalidSetting
 from tarry.client.integers import UINT32_MAX, UINT64_MAX, whole
@@ -57,12 +57,5 @@ def packed(options: TopicOptions) -> operator_pb.TopicSettings:
 
 def options_of(settings: operator_pb.TopicSettings) -> TopicOptions:
     """Return settings as they came."""
-    return TopicOptions(
-        retention_ms=settings.retention_ms,
-        body_bytes_max=settings.body_bytes_max,
-        release_per_s_max=settings.release_per_s_max,
-        pending_max=settings.pending_max,
-        misfire=_POLICIES[settings.misfire],
-        misfire_after_ms=settings.misfire_after_ms,
-        catch_up_per_s_max=settings.catch_up_per_s_max,
-    )
+    options = {name: getattr(settings, name) for name in TopicOptions.__annotations__}
+    return cast(TopicOptions, options | {"misfire": _POLICIES[settings.misfire]})

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -19,33 +20,20 @@ from tarry.client.producers.completions import Waiter
 from tarry.client.settings import Settings
 
 
+@dataclass(slots=True, eq=False)
 class SharedRequest:
     """Messages that name their time in the same way, and the waiter of each."""
 
-    __slots__ = (
-        "jitters",
-        "masks",
-        "masks_any",
-        "record_bytes",
-        "records",
-        "time",
-        "times",
-        "topic",
-        "topics",
-        "waiters",
-    )
-
-    def __init__(self, time: Time) -> None:
-        self.time = time
-        self.topics: dict[str, int] = {}
-        self.topic: list[int] = []
-        self.times: list[int] = []
-        self.masks: list[int] = []
-        self.masks_any = 0
-        self.jitters: dict[int, int] = {}
-        self.records: list[bytes] = []
-        self.record_bytes = 0
-        self.waiters: list[Waiter] = []
+    time: Time
+    topics: dict[str, int] = field(default_factory=dict)
+    topic: list[int] = field(default_factory=list)
+    times: list[int] = field(default_factory=list)
+    masks: list[int] = field(default_factory=list)
+    masks_any: int = 0
+    jitters: dict[int, int] = field(default_factory=dict)
+    records: list[bytes] = field(default_factory=list)
+    record_bytes: int = 0
+    waiters: list[Waiter] = field(default_factory=list)
 
     def put(self, topic: str, time: int, mask: int, jitter_ms: int, record: bytes, waiter: Waiter) -> None:
         """Add one message."""
