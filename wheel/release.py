@@ -46,6 +46,7 @@ _TAKE_COST: Final = 131_072  # of that by a take, of which a turn has several
 _AHEAD_WINDOW_MAX: Final = 32_768  # messages of a pass, loaded when it ends
 _CROWD_MESSAGES: Final = 8_192  # a second with more is loaded in steps, begun before there is room for it
 _AT_ONCE_COST: Final = 3_145_728  # a second that costs more to load is read before it is near
+_FAR_MESSAGES_MAX: Final = 1_048_576  # of such seconds; one more is read behind so many or fewer
 _OTHERS_HOURS_MAX: Final = 1_024  # of a backlog, in which others are looked for
 _FRONT_SECONDS_MAX: Final = 64  # of a backlog, that what is in front is looked for in
 _PEEK_MESSAGES_MAX: Final = 4_096  # a second with more gives its beginning as its first due time
@@ -56,7 +57,7 @@ class Release:
 
     __slots__ = (
         "_choice",
-        "_far_crowd",
+        "_far_crowds",
         "_harvest",
         "_hours",
         "_near",
@@ -73,7 +74,7 @@ class Release:
         self.local_index = local_index
         self._near = NearQueue(cut.due_ms // SECOND_MS)
         self._harvest: Harvest | Walk | None = None
-        self._far_crowd: Harvest | Walk | None = None  # of a second beyond the near queue
+        self._far_crowds: dict[int, Harvest | Walk] = {}  # of seconds beyond the near queue
         self._choice: OvertakingChoice | None = None  # while there is a backlog, of who leads
         # A time nothing beyond the near queue is due before; None: not known, or nothing.
         self._next_beyond: int | None = None
@@ -124,7 +125,7 @@ class Release:
             # In equal shares, a pass is over when all that is loaded before is taken.
             share = len(released) / (len(released) + self._near.count)
             with suppress(WheelDamaged):  # the call that needs the second meets it again
-                self.read_far_crowd(until_ms, share)
+                self.read_far_crowds(until_ms, len(released))
         self._load_ahead(self.cut.due_ms, _TAKE_COST, share)
         return released
 
@@ -192,37 +193,50 @@ class Release:
         self._load_ahead(now_ms, _AHEAD_COST, 0.0)
         return (near.end, self._harvest and self._harvest.left) != before
 
-    def read_far_crowd(self, until_ms: int = sys.maxsize, share: float = 0.0) -> bool:
-        """Read a step, or a share, of the next crowded second beyond the near queue, in whatever time it is.
+    def read_far_crowds(self, until_ms: int = sys.maxsize, released: int = 0) -> bool:
+        """Read a step of the next crowded second beyond the near queue that is not read, whatever its time.
 
-        The clock may jump to it. What costs little is left until it is loaded. Whether it did anything.
+        The clock may jump to it. What costs little is left until it is loaded. After a release, the step is
+        the share of the messages released in all that precede the second. Return whether anything was read.
         """
-        second = self._next_crowd(until_ms) if self._harvest is None else None
-        if second is None:
+        harvest, before = self._harvest, self._near.count
+        if harvest is not None and harvest.left:
             return False
-        crowd, partition = self._far_crowd, self._hours.must(second // HOUR_SECONDS)
-        if crowd is None or crowd.first != second:
-            window = plan(partition, second, second + 1, 1, 1, None)
-            self._far_crowd = crowd = self._way(partition, window, None)
-        if crowd.left == 0 or crowd.cost_left <= _AHEAD_COST // 4:
-            return False
-        crowd.step(max(_TAKE_COST, int(share * crowd.cost_left)) if share else _AHEAD_COST)
-        return True
+        crowds = self._crowds_beyond()
+        self._far_crowds = {second: way for second, way in self._far_crowds.items() if second in crowds}
+        for second, live in crowds.items():
+            if second * SECOND_MS > until_ms:
+                return False
+            crowd = self._far_crowds.get(second)
+            if crowd is None and (harvest is None or not harvest.holds(second)):
+                partition = self._hours.must(second // HOUR_SECONDS)
+                crowd = self._way(partition, plan(partition, second, second + 1, 1, 1, None), None)
+                self._far_crowds[second] = crowd
+            if crowd is not None and crowd.left and crowd.cost_left > _AHEAD_COST // 4:
+                share = released / (released + before) if released else 0.0
+                crowd.step(max(_TAKE_COST, int(share * crowd.cost_left)) if released else _AHEAD_COST)
+                return True
+            before += live
+        return False
 
-    def _next_crowd(self, until_ms: int) -> int | None:
-        """Return the first second from the near queue's end on that is crowded, of two hours at most."""
-        end = self._near.end
+    def _crowds_beyond(self) -> dict[int, int]:
+        """Return the messages of each crowded second to be read ahead, from the near queue's end on.
+
+        They are of two hours at most.
+        """
+        end, crowds, room = self._near.end, dict[int, int](), _FAR_MESSAGES_MAX
         first = next(self._hours.counts.from_hour(end // HOUR_SECONDS), None)
         for hour in () if first is None else (first, first + 1):
-            begin = max(end, hour * HOUR_SECONDS)
-            if begin * SECOND_MS <= until_ms and self._hours.is_large(hour):
-                partition = self._hours.must(hour)
+            if self._hours.is_large(hour):
+                partition, begin = self._hours.must(hour), max(end, hour * HOUR_SECONDS)
                 live = partition.seconds.live(begin - hour * HOUR_SECONDS).astype(np.int64)
                 cost = np.minimum(live * CHAIN_STEP_UNITS, partition.units) + live * LOAD_UNITS
-                at = int((cost > _AT_ONCE_COST).argmax())
-                if cost[at] > _AT_ONCE_COST:
-                    return begin + at if (begin + at) * SECOND_MS <= until_ms else None
-        return None
+                for at in np.flatnonzero(cost > _AT_ONCE_COST).tolist():
+                    if room < 0:
+                        return crowds
+                    crowds[begin + at] = int(live[at])
+                    room -= int(live[at])
+        return crowds
 
     def _load_ahead(self, now_ms: int, cost_max: int, share: float) -> None:
         target = (now_ms + self._settings.near_ms) // SECOND_MS
@@ -253,9 +267,10 @@ class Release:
         """Load from the near queue's end on; return False where there is no room, or a step was made."""
         near, begun = self._near, self._begun()
         partition = self._hours.must(near.end // HOUR_SECONDS)
-        units = partition.seconds.chain(near.end % HOUR_SECONDS)[1]
-        if units > _AHEAD_WINDOW_MAX:
-            self._far_crowd = None  # one such second being loaded is enough
+        at = near.end % HOUR_SECONDS
+        units = partition.seconds.chain(at)[1]
+        if int(partition.seconds.live(at, at + 1)[0]) > _FAR_MESSAGES_MAX:
+            self._far_crowds.clear()  # what has been read behind it has no room
         crowded = units > _CROWD_MESSAGES
         room = min(self._settings.near_messages_max // 2 - near.count, _AHEAD_WINDOW_MAX)
         has_room = room > 0 or near.count == 0
@@ -274,20 +289,20 @@ class Release:
         return False
 
     def _begun(self) -> Harvest | Walk | None:
-        """Return the pass or walk that covers the near queue's end; one of a later second is kept."""
-        crowd = self._far_crowd
-        if crowd is not None and crowd.first <= self._near.end:
-            self._far_crowd = None
-            if crowd.holds(self._near.end):
-                self._harvest = crowd
-        harvest = self._harvest
-        if harvest is not None and harvest.end <= self._near.end:
-            harvest = self._harvest = None
-        return harvest if harvest is not None and harvest.holds(self._near.end) else None
+        """Return the pass or walk that covers the near queue's end; those of later seconds are kept."""
+        end = self._near.end
+        for second in [second for second in self._far_crowds if second < end]:
+            del self._far_crowds[second]
+        self._harvest = self._far_crowds.get(end, self._harvest)
+        if self._harvest is not None and self._harvest.end <= end:
+            self._harvest = None
+        return self._harvest if self._harvest is not None and self._harvest.holds(end) else None
 
     def _before_crowd(self, until_end: int) -> int:
-        """Return the end of what is to be loaded without the crowded second that is read already."""
-        return until_end if self._far_crowd is None else min(until_end, self._far_crowd.first)
+        """Return the end of what is to be loaded without a crowded second that is read already."""
+        return min(
+            (second for second in self._far_crowds if self._near.end < second < until_end), default=until_end
+        )
 
     def _way(self, partition: HourPartition, window: Plan, begun: Harvest | Walk | None) -> Harvest | Walk:
         """Return the pass or walk to go on with: the one begun, or a new one where that costs less."""
@@ -299,6 +314,7 @@ class Release:
     def _take_in(self, way: Harvest | Walk) -> None:
         """Load what was found, at the end."""
         near = self._near
+        self._far_crowds.pop(near.end, None)
         runs = way.runs(near.end)
         if way.end == way.first + 1:
             near.load_second(runs)

@@ -96,7 +96,7 @@ class Wheel:
             while self._release.load_ahead(self.cut.due_ms):
                 pass
         with suppress(WheelDamaged):  # an OSError may have come in the middle of a move out of the far log
-            while self._release.read_far_crowd():
+            while self._release.read_far_crowds():
                 pass
 
     # Changes
@@ -147,7 +147,7 @@ class Wheel:
         `take` does the same, from its cut. Where nothing is taken for long, call this now and then.
         """
         if not self._release.load_ahead(now_ms):
-            self._release.read_far_crowd()
+            self._release.read_far_crowds()
 
     def overtake(self, hour: Numbers, global_index: Numbers) -> Taken:
         """Release messages ahead of the cut, ids of shape (n,): those that are pending, hours as they are

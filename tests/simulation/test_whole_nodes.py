@@ -260,17 +260,18 @@ def test_what_a_leader_hands_over_while_nobody_hears_it_is_marked_when_it_comes_
     assert world.ledger.counts["marked"] > 0
 
 
-def test_a_crowd_that_comes_due_while_nobody_leads_is_delivered_whole_by_replicas_that_agree(
+def test_crowds_that_come_due_while_nobody_leads_are_delivered_whole_by_replicas_that_agree(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The replicas have read it ahead, and one of them has crashed since."""
+    """The replicas have read them ahead, and one of them has crashed since."""
     costs = {"release._AT_ONCE_COST": 40, "release._AHEAD_COST": 256, "release._TAKE_COST": 8}
     for name, value in {**costs, "hour_wheel._LARGE_UNITS": 0}.items():
         monkeypatch.setattr(f"tarry.wheel.{name}", value)
 
     async def play(world: WholeWorld, producer: ModelProducer) -> None:
         leader = await world.until_served()
-        await producer.schedule("a", [world.true_ms() + 30_000] * 300 + soon(world, 100, 40_000))
+        crowds = [world.true_ms() + 30_000] * 300 + [world.true_ms() + 45_000] * 600
+        await producer.schedule("a", crowds + soon(world, 100, 40_000))
         await asyncio.sleep(2)
         for node, other in combinations(world.nodes, 2):
             world.network.cut(node.name, other.name, noticed=False)

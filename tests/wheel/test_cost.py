@@ -433,6 +433,39 @@ def test_no_take_pays_for_a_whole_crowded_second_that_the_clock_has_jumped_over(
     assert most_s < turns.bound_s()
 
 
+@pytest.mark.parametrize(("before", "read"), [([1_000], 201_000), ([5_000] * 5, 15_000)])
+def test_a_small_crowd_before_a_large_one_is_read_with_it_or_shares_it_among_enough_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: list[int], read: int
+) -> None:
+    loaded, entries, random = [0], HourPartition.entries, np.random.default_rng(5)
+
+    def counted(self: HourPartition, units: Rows, global_index: Numbers) -> Rows:
+        loaded[-1] += len(units)
+        return entries(self, units, global_index)
+
+    monkeypatch.setattr(HourPartition, "entries", counted)
+    costs = {"_AHEAD_COST": 65_536, "_AT_ONCE_COST": 65_536, "_TAKE_COST": 4_096, "_FAR_MESSAGES_MAX": 12_500}
+    for name, value in costs.items():
+        monkeypatch.setattr(f"tarry.wheel.release.{name}", value)
+    monkeypatch.setattr("tarry.wheel.index_scan.BLOCK_UNITS", 1_024)
+    wheel, crowds = Wheel(tmp_path, WheelSettings()), [*before, 200_000]
+    for place, crowd in enumerate(crowds):
+        due = START_MS + 60_000 * (place + 1) + random.integers(0, 1_000, crowd)
+        wheel.append(due, np.zeros(crowd, np.uint32), np.zeros(crowd, np.uint64), [b""] * crowd)
+    for _ in range(200):
+        wheel.load_ahead(START_MS)
+    assert loaded == [read]
+    parts = []
+    while len(part := wheel.take(START_MS + HOUR_MS - 1, 100)):
+        parts.append(part.due_ms * (1 << 32) + part.global_index)
+        loaded.append(0)
+    order = np.concatenate(parts)
+    assert len(order) == sum(crowds)
+    assert bool((order[1:] > order[:-1]).all())
+    assert max(loaded[1:]) < 3_000
+    assert sum(loaded) == sum(crowds)
+
+
 def test_a_far_crowded_second_is_read_once_however_much_comes_before_it_and_to_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -284,6 +284,7 @@ def test_a_pass_or_walk_under_way_misses_nothing_that_happens_meanwhile(
     way |= {"index_scan.BLOCK_UNITS": 8, "index_scan._WALK_UNITS": 1, "index_scan._RUN_MESSAGES": 64}
     way |= {"release._TAKE_COST": units_a_step, "release._CROWD_MESSAGES": 100}
     way |= {"release._AT_ONCE_COST": 4_000, "hour_wheel._LARGE_UNITS": 0}
+    way |= {"release._AHEAD_COST": 20 * units_a_step, "release._FAR_MESSAGES_MAX": near_messages_max}
     request.addfinalizer(collect_by(way).undo)
     random = np.random.default_rng(units_a_step)
     wheel, expected = Wheel(tmp_path, WheelSettings(near_messages_max=near_messages_max)), SortedList()
