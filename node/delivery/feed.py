@@ -20,11 +20,13 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+from pyroaring import BitMap64
 
 from tarry.node.delivery.in_flight import Batch, InFlight
 from tarry.node.delivery.ordering import Lanes, Parked
 from tarry.node.delivery.reservation import Reservation
-from tarry.replication.state_machine.acknowledgements import Acknowledgements
+from tarry.replication.state_machine.acknowledgements import Acknowledgements, among
+from tarry.replication.state_machine.queue_checksums import BLOCK_UNITS
 from tarry.replication.state_machine.ready_queue import UNIT, ReadyQueue, UnitsDamaged
 from tarry.wheel.columns import starts_of
 
@@ -36,6 +38,12 @@ LOOK_UNITS_MAX: Final = 65_536
 
 HELD_PIECE: Final = 8_192
 """Messages that one turn of the event loop ends the hold of, some 4 ms, or closes the lanes of, some 2 ms."""
+
+HELD_BLOCKS: Final = 256
+"""Blocks of the queue that they are in, at most: each is read whole, in some 0.02 ms."""
+
+WAITING_MAX: Final = 2 * WINDOW
+"""Messages that wait, from which on a hold that is over ends no further: each piece is sorted among them."""
 
 UNPARKED_PIECE: Final = 2_048
 """Lanes of which one ``load`` lets a parked message wait again: 5 ms where PARKED_MAX wait."""
@@ -70,8 +78,8 @@ class Feed:
         self.unparked = 0  # messages that were parked and waited again, ever
         self._batch_at: dict[int, Batch] = {}
         self._ahead: set[int] = set()  # resumed though never loaded: the old leader delivered them
-        self._held: NDArray[np.uint64] = np.empty(0, dtype=np.uint64)
-        self._to_close = self._held, np.empty(0, dtype=np.uint32)  # held, and the lanes, not closed yet
+        self._held = BitMap64()
+        self._closed = 0  # the lanes of what is held below are closed
 
     @property
     def in_flight_messages(self) -> int:
@@ -90,34 +98,48 @@ class Feed:
         """
         self.cursor = max(self.cursor, cursor)
         self.doubtful = doubtful
-        self._held = self._acknowledged.missing(self.next, min(cursor, self.queue.units))
+        self._held = self._acknowledged.missing_set(self.next, min(cursor, self.queue.units))
         self.next = max(self.next, cursor)
-        if len(self._held):
+        if self._held:
             self.held_until_ms = until_ms
-            self._to_close = self._held, self.queue.at(self._held)["lane"]
             self.close_held()
 
     def close_held(self) -> bool:
         """Close the lanes of the next HELD_PIECE held messages; return whether those of all are closed."""
-        offsets, lanes = self._to_close
-        if not len(offsets):
+        if not self._held or self._held.max() < self._closed:
             return True
-        self._to_close = offsets[HELD_PIECE:], lanes[HELD_PIECE:]
-        held = np.isin(offsets[:HELD_PIECE], self._held)  # still
-        self.lanes.hold(self.queue.queue, offsets[:HELD_PIECE][held], lanes[:HELD_PIECE][held])
-        return len(offsets) <= HELD_PIECE
+        piece = self._held_piece(self._closed)
+        offsets = piece[~self._acknowledged.contains(piece)]
+        self.lanes.hold(self.queue.queue, offsets, self.queue.at(offsets)["lane"])
+        self._closed = int(piece[-1]) + 1
+        return bool(self._held.max() < self._closed)
 
-    def end_hold(self) -> int:
-        """Let the first HELD_PIECE of what is still held go out again, marked; return how many.
+    def hold_ends_ms(self) -> int | None:
+        """Return when to call ``end_hold``; None where nothing is held, or too much waits already."""
+        return self.held_until_ms if len(self._waiting) < WAITING_MAX else None
+
+    def end_hold(self) -> float:
+        """Let the first piece of what is still held go out again, marked; return its share of a turn.
 
         Where more is held, ``held_until_ms`` is over: call it again in another turn of the event loop.
         """
-        held = np.sort(self._held)
-        held, self._held = held[:HELD_PIECE], held[HELD_PIECE:]
-        self.held_until_ms = 0 if len(self._held) else None
+        room = max(0, WAITING_MAX - len(self._waiting))
+        held = self._held_piece(0)[:room] if self._held else NONE
+        self._unhold(held)
+        self.held_until_ms = 0 if self._held else None
         self.lanes.end_hold(self.queue.queue, held.tolist())
         self._wait(held[~self._acknowledged.contains(held)], maybe_duplicate=True)
-        return len(held)
+        return max(len(held) / HELD_PIECE, len(_block_starts(held)) / HELD_BLOCKS)
+
+    def _held_piece(self, start: int) -> NDArray[np.uint64]:
+        """Return the first HELD_PIECE of what is held from an offset on, in HELD_BLOCKS blocks at most."""
+        first = self._held.rank(start) - (start in self._held)
+        offsets = np.array(self._held[first : first + HELD_PIECE].to_array(), dtype=np.uint64)
+        blocks = _block_starts(offsets)
+        return offsets if len(blocks) <= HELD_BLOCKS else offsets[: blocks[HELD_BLOCKS]]
+
+    def _unhold(self, offsets: NDArray[np.uint64]) -> None:
+        self._held -= BitMap64(offsets.tolist())
 
     def load(self, end: int | None = None) -> NDArray[np.uint64]:
         """Fill the window from the queue, up to an offset; return the offsets passed over by the filter."""
@@ -218,9 +240,9 @@ class Feed:
 
     def take_back(self, consumer: str, offsets: NDArray[np.uint64]) -> NDArray[np.bool_]:
         """The consumer is done with the offsets: return which were its own, and are no longer in flight."""
-        held = np.isin(offsets, self._held)  # the old leader delivered it, perhaps to this one
+        held = among(offsets, self._held)  # the old leader delivered it, perhaps to this one
         if held.any():
-            self._held = np.setdiff1d(self._held, offsets)
+            self._unhold(offsets)
             self._claim(offsets[held])
             self.lanes.end_hold(self.queue.queue, offsets[held].tolist())
             rest = self.take_back(consumer, offsets[~held])
@@ -293,7 +315,7 @@ class Feed:
         offsets = offsets[self._claim(offsets)]
         if not len(offsets):
             return None
-        self._held = np.setdiff1d(self._held, offsets)
+        self._unhold(offsets)
         self.lanes.end_hold(self.queue.queue, offsets.tolist())
         self._waiting = self._waiting[~np.isin(self._waiting["offset"], offsets)]
         self._parked.forget(set(offsets.tolist()), set(self.queue.at(offsets)["lane"].tolist()))
@@ -313,7 +335,7 @@ class Feed:
         offsets = taken["offset"]
         self.lanes.leave(self.queue.queue, offsets.tolist())
         gone = self._acknowledged.contains(offsets) | (offsets < np.uint64(self.queue.first))
-        gone |= np.isin(offsets, self._waiting["offset"]) | np.isin(offsets, self._held)
+        gone |= np.isin(offsets, self._waiting["offset"]) | among(offsets, self._held)
         gone |= np.fromiter(map(self._batch_at.__contains__, offsets.tolist()), np.bool_, len(offsets))
         waiting = np.concatenate([taken[~gone], self._waiting])
         self._waiting = waiting[np.lexsort((waiting["offset"], waiting["due_ms"]))]
@@ -357,3 +379,8 @@ class Feed:
             ordered &= bool(self._waiting["offset"][-1] < more["offset"][0])
             more = np.concatenate([self._waiting, more])
         self._waiting = more if ordered else more[np.lexsort((more["offset"], more["due_ms"]))]
+
+
+def _block_starts(offsets: NDArray[np.uint64]) -> NDArray[np.intp]:
+    """Return the positions at which the ascending offsets enter another block of the queue."""
+    return starts_of(offsets // np.uint64(BLOCK_UNITS))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tarry.node.delivery import batch as delivery_batch
 from tarry.node.delivery import failover_cursors
 from tarry.node.delivery.consumer import Consumer, PolledFilter, differs
-from tarry.node.delivery.feed import HELD_PIECE, LOOK_UNITS_MAX, UNPARKED_PIECE, Feed
+from tarry.node.delivery.feed import LOOK_UNITS_MAX, UNPARKED_PIECE, Feed
 from tarry.node.delivery.in_flight import Batch
 from tarry.node.delivery.leases import Leases
 from tarry.node.delivery.offset_pieces import PIECE_OFFSETS
@@ -472,15 +472,16 @@ class GroupDelivery:
         for feed, expired in self._leases.expire(now_ms, PIECE_OFFSETS):
             reason = RetryReason.RETRY_REASON_LEASE_EXPIRED
             self._context.spawn(self.settlement.retry(feed, expired, reason, None))
-        if any(f.held_until_ms is not None and f.held_until_ms <= now_ms for f in self.feeds.values()):
+        ends = [ends_ms for feed in self.feeds.values() if (ends_ms := feed.hold_ends_ms()) is not None]
+        if ends and min(ends) <= now_ms:
             self._end_hold()
 
     def _end_hold(self) -> None:
-        self._context.turn.spend(sum(feed.end_hold() for feed in self.feeds.values()) / HELD_PIECE)
+        self._context.turn.spend(sum(feed.end_hold() for feed in self.feeds.values()))
         self._missing.clear()
 
     def _set_timer(self, now_ms: int) -> None:
-        ends = [self._leases.next_ms(), *(feed.held_until_ms for feed in self.feeds.values())]
+        ends = [self._leases.next_ms(), *(feed.hold_ends_ms() for feed in self.feeds.values())]
         times = [at_ms for at_ms in ends if at_ms is not None]
         if self._waits(now_ms):
             times.append(self._waits_until_ms)

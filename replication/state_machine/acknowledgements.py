@@ -17,6 +17,13 @@ Key: TypeAlias = tuple[str, int]
 """Group and queue."""
 
 
+def among(offsets: NDArray[np.uint64], found: BitMap64) -> NDArray[np.bool_]:
+    """Return which of the offsets, shape (n,), are in the set."""
+    if not found:
+        return np.zeros(len(offsets), dtype=np.bool_)
+    return np.fromiter(map(found.__contains__, offsets.tolist()), np.bool_, len(offsets))
+
+
 class Acknowledgements:
     """The acknowledged offsets of one group in one queue."""
 
@@ -66,17 +73,18 @@ class Acknowledgements:
 
     def contains(self, offsets: NDArray[np.uint64]) -> NDArray[np.bool_]:
         """Return which of the offsets, shape (n,), are acknowledged."""
-        known = offsets < np.uint64(self.floor)
-        if self.acked:
-            known |= np.fromiter(map(self.acked.__contains__, offsets.tolist()), np.bool_, len(offsets))
-        return known
+        return (offsets < np.uint64(self.floor)) | among(offsets, self.acked)
 
     def missing(self, start: int, end: int) -> NDArray[np.uint64]:
         """Return the offsets from start to before end that are not acknowledged, ascending."""
+        return np.array(self.missing_set(start, end).to_array(), dtype=np.uint64)
+
+    def missing_set(self, start: int, end: int) -> BitMap64:
+        """Return ``missing`` as a compressed set, whose cost does not follow the number of offsets."""
         offsets = BitMap64()
         offsets.add_range(max(start, self.floor), max(start, self.floor, end))
         offsets -= self.acked
-        return np.array(offsets.to_array(), dtype=np.uint64)
+        return offsets
 
     def serialize(self) -> bytes:
         """Return the set above the floor as a roaring bitmap, b"" where empty."""

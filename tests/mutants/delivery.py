@@ -195,7 +195,7 @@ MUTANTS = (
     Mutant(
         "what_may_be_in_hand_is_not_held",
         "after a failover messages go to two consumers at once",
-        "        if len(self._held):\n            self.held_until_ms = until_ms\n",
+        "        if self._held:\n            self.held_until_ms = until_ms\n",
         "        if False:\n            self.held_until_ms = until_ms\n",
         (
             "tests/node/delivery/test_feed.py::test_after_a_failover_what_may_be_in_hand_is_held_then_goes_out_marked",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import tempfile
+import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -192,6 +193,27 @@ def test_a_hold_of_many_ends_by_pieces_and_closes_their_keys_until_its_end(
     assert feed.take(2_000, 9)["offset"].tolist() == [3, 4]
 
 
+def test_a_hold_that_is_over_goes_on_once_what_waits_leaves_room(
+    queue: ReadyQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tarry.node.delivery.feed.WAITING_MAX", 3)
+    fill(queue, [100] * 7)
+    feed = feed_of(queue, Acknowledgements())
+    feed.hold(cursor=5, until_ms=1_000)
+    feed.load()
+    assert feed.hold_ends_ms() == 1_000
+    out = []
+    for _ in range(2):
+        feed.end_hold()
+        assert feed.hold_ends_ms() is None
+        out.append(feed.take(2_000, 3)["offset"].tolist())
+        assert feed.hold_ends_ms() == 0
+        feed.end_hold()
+    assert out == [[0, 5, 6], [1, 2, 3]]
+    assert feed.held_until_ms is None
+    assert feed.take(2_000, 3)["offset"].tolist() == [4]
+
+
 MANY = 200_000
 
 
@@ -213,6 +235,41 @@ def test_to_hold_many_keyed_messages_takes_a_turn_for_each_piece(tmp_path: Path)
     while not feed.close_held():
         pass
     assert len(feed.lanes._held) == MANY
+    queue.close()
+
+
+@pytest.mark.parametrize("gap", [1, 100])
+def test_a_hold_of_however_many_takes_a_turn_for_each_piece_from_its_beginning_to_its_end(
+    tmp_path: Path, gap: int
+) -> None:
+    count = 500_000
+    queue, units = ReadyQueue(tmp_path, 0, "t"), np.zeros(count, dtype=UNIT)
+    units["due_ms"] = np.random.default_rng(1).permutation(count)
+    queue.append(units)
+    held = column(np.arange(0, count, gap))
+    acknowledged = Acknowledgements()
+    acknowledged.add(np.setdiff1d(column(np.arange(count)), held))
+    feeds = [feed_of(queue, acknowledged) for _ in range(2)]
+    longest_s: dict[str, float] = {}
+
+    def each(name: str, work: Callable[[Feed], object]) -> None:
+        took_s = []
+        for feed in feeds:
+            began_s = time.thread_time()
+            work(feed)
+            took_s.append(time.thread_time() - began_s)
+        longest_s[name] = max(min(took_s), longest_s.get(name, 0.0))
+
+    each("hold", lambda feed: feed.hold(count, 1_000))
+    while not all(feed._closed == held[-1] + 1 for feed in feeds):
+        each("close", Feed.close_held)
+    each("ack", lambda feed: feed.take_back("a", held[:1]))
+    each("resume", lambda feed: feed.resume("a", held[1:2], 1_000))
+    while feeds[0].held_until_ms is not None:
+        each("end", Feed.end_hold)
+        each("take", lambda feed: feed.take(count, 4_000))
+    allowed_s = turns.bound_s()
+    assert {name: took_s for name, took_s in longest_s.items() if took_s > allowed_s} == {}
     queue.close()
 
 
