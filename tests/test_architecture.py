@@ -79,10 +79,6 @@ PURE = {
 LINES_MAX = 600
 BANNED_NAMES = {"utils", "util", "helpers", "helper", "common", "manager", "base", "misc"}
 NOUN_CLAUSE = re.compile(r"(What|Who|Whom|Whose|Whether|How|Which|Where|When|Why) ")
-NOUN_CLAUSES_STILL_IN = (  # folders, without those below them; take one off once its docstrings hold
-    "client/cli",
-    "client/consumers",
-)
 UNFINISHED = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|X" + r"XX)\b")
 OF_ONE_MACHINE = re.compile(
     r"/(?:wo"
@@ -297,12 +293,8 @@ def docstrings(path: Path) -> Iterator[tuple[str, str]]:
 
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_docstrings_begin_with_an_imperative_or_name_the_thing(folder: str) -> None:
-    held = [
-        path
-        for path in sources(folder)
-        if path.parent.relative_to(ROOT).as_posix() not in NOUN_CLAUSES_STILL_IN
-    ]
-    found = [(place, text) for path in held for place, text in docstrings(path) if NOUN_CLAUSE.match(text)]
+    every = [each for path in sources(folder) for each in docstrings(path)]
+    found = [(place, text) for place, text in every if NOUN_CLAUSE.match(text)]
     assert [f"{place} {text.splitlines()[0]}" for place, text in found] == []
 
 

@@ -1,4 +1,4 @@
-"""``tarry consume``, and ``receive``, ``ack``, ``nack``, ``extend``: consuming by stream and call by call."""
+"""``tarry consume``, by a stream; ``receive``, ``ack``, ``nack`` and ``extend``, call by call."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ async def receive(
     *,
     cluster: OnCluster,
 ) -> None:
-    """Take what is due, one a line, and keep it until its lease is over: ack it before.
+    """Receive due messages, one a line, under a lease: ack them before it ends.
 
     Each line begins with the QUEUE:OFFSET that ack, nack and extend ask for.
     """
@@ -170,7 +170,7 @@ async def ack(
     *,
     cluster: OnCluster,
 ) -> None:
-    """Acknowledge what receive took: it is done."""
+    """Acknowledge messages that receive printed: they are done."""
     await _settle(client.puller(topic, group, name=name), handles, Verdict, cluster.output)
 
 
@@ -187,7 +187,7 @@ async def nack(
     *,
     cluster: OnCluster,
 ) -> None:
-    """Send what receive took round again, later."""
+    """Have messages that receive printed delivered again, later."""
     puller = client.puller(topic, group, name=name)
     await _settle(puller, handles, lambda queue: Verdict.nacking(queue, delay_ms), cluster.output)
 
@@ -202,7 +202,7 @@ async def extend(
     *,
     cluster: OnCluster,
 ) -> None:
-    """Keep what receive took for longer."""
+    """Extend the leases of messages that receive printed."""
     puller = client.puller(topic, group, name=name)
     await _settle(puller, handles, lambda queue: Verdict.extending(queue, lease_ms), cluster.output)
 

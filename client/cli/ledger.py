@@ -58,14 +58,14 @@ async def export(
                 rows.append({"address": address, "error": error.text})
                 continue
             copy.close()
-            rows.append({"address": address, **copy.told()})
+            rows.append({"address": address, **copy.row()})
     print_rows(rows, COLUMNS, cluster.output)
     if unreached is not None:
         raise unreached
 
 
 class Copy:
-    """Writes the parts of one node's export as closed segments."""
+    """Writer of the parts of one node's export, as closed segments."""
 
     def __init__(self, folder: Path, *, filtered: bool = False) -> None:
         self.rows = 0
@@ -77,7 +77,7 @@ class Copy:
         self._last: LedgerPart | None = None
 
     def add(self, part: LedgerPart) -> None:
-        """Take a part in. Raises OSError."""
+        """Write a part. Raises OSError."""
         from tarry.proto.ledger.segment import OpenSegment
 
         told = part.segment
@@ -103,8 +103,8 @@ class Copy:
             close(self._open, 0)
             self._open = None
 
-    def told(self) -> dict[str, object]:
-        """Return what there was, for the table."""
+    def row(self) -> dict[str, object]:
+        """Return the row of the table: node, segments, rows and indices."""
         if self._first is None or self._last is None:
             return {"segments": 0, "rows": 0}
         return {

@@ -70,7 +70,7 @@ async def status(
     *,
     cluster: OnCluster,
 ) -> None:
-    """Show the cluster: every node's own word, what is pending, and how far groups are."""
+    """Show the cluster: every node's answer, what is pending, and how far groups are."""
     operator = client.operator()
     await operator.status()  # also learns the addresses of all members
     print_status(await operator.status_of_all(digest=digest), cluster.output)
@@ -85,5 +85,5 @@ async def transfer(
     *,
     cluster: OnCluster,
 ) -> None:
-    """Hand leadership to another node, losing and repeating nothing."""
+    """Transfer leadership to another node; nothing is lost or repeated."""
     print_fields(asdict(await client.operator().transfer(to)), cluster.output)

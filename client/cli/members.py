@@ -31,5 +31,5 @@ async def add(
 
 @cluster_command(member_app, "remove")
 async def remove(client: Client, node: Node, *, cluster: OnCluster) -> None:
-    """Let a member go; stop its process afterwards. If it leads, it hands leadership over first."""
+    """Remove a member; stop its process afterwards. A leader transfers leadership first."""
     print_fields({"members": await client.operator().remove_member(node)}, cluster.output)

@@ -1,4 +1,4 @@
-"""Options that all commands share, and how functions become commands that run against a cluster."""
+"""Options that all commands share, and the registration of functions as commands."""
 
 from __future__ import annotations
 

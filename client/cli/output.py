@@ -110,7 +110,7 @@ def body_fields(body: bytes) -> dict[str, Any]:
 
 
 def fail(error: TarryError, output: Output) -> NoReturn:
-    """Say on stderr what went wrong and what to do about it; exit with 1 where refused, else 3."""
+    """Print the error and its advice on stderr; exit with 1 where refused, else 3."""
     advice = (type(error).__doc__ or "").split("\n\n", maxsplit=1)[0]
     if output is Output.JSON:
         fault = {"error": error.reason, "text": error.text, "facts": dict(error.facts), "advice": advice}

@@ -39,7 +39,7 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """An acknowledged message that did not come out."""
+    """An acknowledged message that was not delivered."""
 
     id: str
     topic: str

@@ -139,7 +139,7 @@ async def create_group(
     *,
     cluster: OnCluster,
 ) -> None:
-    """Make a group for consumers to come."""
+    """Make a group before its consumers come."""
     offset = await client.operator().create_group(topic, group, parse_start(start))
     print_fields({"topic": topic, "group": group, "offset": offset}, cluster.output)
 
@@ -174,7 +174,7 @@ def seek_group(
 
 @cluster_command(group_app, "delete")
 def delete_group(topic: Topic, group: Group, yes: Yes = False, *, cluster: OnCluster) -> None:
-    """Delete a group: where it was, and its retries."""
+    """Delete a group: its position and its retries."""
     if not yes:
         typer.confirm(f"Delete group {group} of topic {topic}?", abort=True, err=True)
 
@@ -197,7 +197,7 @@ async def redrive(
     *,
     cluster: OnCluster,
 ) -> None:
-    """Give dead letters to the groups that gave them up, once more."""
+    """Return dead letters to the groups that gave them up."""
     with words().status("redriving") as spinner:
 
         def show(progress: Redriven) -> None:

@@ -1,4 +1,4 @@
-"""Deliveries that wait in the client to be handed out, with the time of their leases. No clock, no network.
+"""Deliveries that wait in the client for the application, and the times of their leases. No clock or network.
 
 While they wait their leases are extended, so that a message's lease counts
 (nearly) from when the application gets it, however far ahead the credit lets
@@ -17,7 +17,7 @@ Offsets = tuple[int, list[int]]
 
 
 class Buffer:
-    """First in, first out. Times are monotonic seconds; ``oldest_s``: leases from before are over."""
+    """Queue of batches. Times are monotonic seconds; leases from before ``oldest_s`` are over."""
 
     def __init__(self) -> None:
         self.expired: list[Offsets] = []
@@ -54,14 +54,14 @@ class Buffer:
             self._messages.extend(self._begun)
 
     def keep(self, holds: Callable[[View], bool]) -> None:
-        """Drop what is in hand no more."""
+        """Drop messages that are no longer in hand."""
         self._messages = deque(filter(holds, self._messages))
         for batch in self._batches:
             batch.keep([at for at, message in enumerate(batch) if holds(message)])
         self._batches = deque(filter(len, self._batches))
 
     def renew(self, before_s: float, now_s: float) -> list[Offsets]:
-        """Return what was leased before then and still waits here; its leases count from now on."""
+        """Return what waits since before ``before_s``; its leases count from ``now_s`` on."""
         renewed = []
         if self._messages and self._begun is not None and self._begun.leased_s < before_s:
             self._begun.leased_s = now_s

@@ -1,4 +1,4 @@
-"""A consumer: an async iterator over due messages, on a stream that finds its way back to the leader.
+"""A consumer: an async iterator over due messages, on a stream that is opened again at each new leader.
 
 subscribe at the leader ──► deliveries into a buffer ──► async for
         ▲                          │ acks, nacks, credit: sent as they gathered in a turn of the loop
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 class Consumer:
-    """Receives messages. Made by ``Client.consumer``; ``async with`` subscribes and unsubscribes.
+    """Iterator over messages. Made by ``Client.consumer``; ``async with`` subscribes and unsubscribes.
 
     Belongs to one event loop; several tasks may iterate over it, each message
     goes to one of them.
@@ -121,7 +121,7 @@ class Consumer:
 
     @property
     def closed(self) -> bool:
-        """Whether ``close`` was called: what still waits is others' now."""
+        """True after ``close``: what still waits belongs to others."""
         return self._closed
 
     async def start(self) -> None:
@@ -194,13 +194,13 @@ class Consumer:
         return self._unsettled.holds(message.queue, message.offset)
 
     def settle_soon(self, verdict: Verdict, offset: int) -> None:
-        """Give a verdict without waiting (what ``Message.ack_soon`` calls)."""
+        """Give a verdict without waiting; for ``Message.ack_soon``."""
         self._note(verdict, (offset,))
         self._unsettled.settle(verdict, offset)
         self._subscription.wake_soon()
 
     def settle(self, verdict: Verdict, offset: int) -> asyncio.Future[AckOutcome]:
-        """Give a verdict and return its outcome to come (what ``Message.ack`` calls)."""
+        """Give a verdict and return its outcome to come; for ``Message.ack``."""
         self._check_open()
         waiter: asyncio.Future[AckOutcome] = asyncio.get_running_loop().create_future()
         self._note(verdict, (offset,))
@@ -209,13 +209,13 @@ class Consumer:
         return waiter
 
     def settle_many_soon(self, verdict: Verdict, offsets: Sequence[int]) -> None:
-        """Give one verdict on many (what ``MessageBatch.ack_soon`` calls)."""
+        """Give one verdict on many without waiting; for ``MessageBatch.ack_soon``."""
         self._note(verdict, offsets)
         self._unsettled.settle_many(verdict, offsets)
         self._subscription.wake_soon()
 
     def settle_many(self, verdict: Verdict, offsets: Sequence[int]) -> asyncio.Future[list[AckOutcome]]:
-        """Give one verdict on many and return the outcomes to come (what ``MessageBatch.ack`` calls)."""
+        """Give one verdict on many and return the outcomes to come; for ``MessageBatch.ack``."""
         self._check_open()
         waiter: asyncio.Future[list[AckOutcome]] = asyncio.get_running_loop().create_future()
         self._note(verdict, offsets)
@@ -271,7 +271,7 @@ class Consumer:
         self._subscription.wake()
 
     async def _renew(self) -> None:
-        """Extend the leases of what waits here, from when a quarter of them is over."""
+        """Extend the leases of messages that wait here once a quarter of them is over."""
         while True:
             lease_s = self.lease_ms / 1_000
             await asyncio.sleep(lease_s / 8)

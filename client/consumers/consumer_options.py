@@ -22,7 +22,7 @@ class PullerOptions(TypedDict, total=False):
 
 
 class ConsumerOptions(PullerOptions, total=False):
-    """What a consumer with a stream has beyond that."""
+    """Options of a consumer with a stream."""
 
     credit: int
     """Messages in hand at once; 1,000 is the default."""

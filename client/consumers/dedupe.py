@@ -1,4 +1,4 @@
-"""Remembers which deliveries were acknowledged, within a bounded window."""
+"""Bounded window of acknowledged deliveries, by which repeats are recognized."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 
 class Repeats:
-    """Knows the last ``window`` to 2 * ``window`` offsets a queue: two sets; the older is dropped."""
+    """The last ``window`` to 2 * ``window`` offsets a queue: two sets, of which the older is dropped."""
 
     def __init__(self, window: int) -> None:
         self._window = window

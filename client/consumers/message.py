@@ -49,7 +49,7 @@ class Columns:
         return len(self.offsets)
 
     def keep(self, positions: list[int]) -> None:
-        """Forget all messages but those at these positions. For before anyone has looked."""
+        """Keep only the messages at these positions. To be called before any column is read."""
         of_all = range(len(self)) if self._positions is None else self._positions
         self._positions = [of_all[position] for position in positions]
         self.offsets = [self.offsets[position] for position in positions]
@@ -115,7 +115,7 @@ class Columns:
 
 
 class View:
-    """One message of the columns. Cheap until it is looked into."""
+    """One message of the columns; its record is parsed when asked for."""
 
     __slots__ = ("_batch", "_position", "_record", "offset")
 
@@ -213,7 +213,7 @@ class View:
 
 
 class Settler(Protocol):
-    """Takes verdicts: the consumer that received the messages."""
+    """Receiver of verdicts: the consumer that received the messages."""
 
     def settle_soon(self, verdict: Verdict, offset: int) -> None: ...
     def settle(self, verdict: Verdict, offset: int) -> asyncio.Future[AckOutcome]: ...

@@ -1,4 +1,4 @@
-"""A puller: the other way to consume, call by call. Takes what is due, and settles it by name.
+"""A puller: a consumer that receives due messages call by call, and settles them by its name.
 
 Any node answers; no stream is kept open, so that a script or a request handler may pull.
 """

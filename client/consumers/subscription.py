@@ -25,7 +25,7 @@ SUBSCRIBE_MS: Final = 2_000
 
 
 class Subscription:
-    """Keeps one stream open until closed. Sends what ``unsettled`` has to send; calls back on receipt."""
+    """One stream, kept open until closed. Sends what ``unsettled`` has to send; calls back on receipt."""
 
     def __init__(
         self,
@@ -144,7 +144,7 @@ class Subscription:
                 await asyncio.sleep(pause_s(error, failures, self._settings.pace_ms))
 
     def _died(self, error: BaseException) -> None:
-        """Without one of its tasks the stream would be open and dead: end it, and say why."""
+        """End the stream, which without one of its tasks would be open and dead, and report the error."""
         for task in self._tasks:
             task.cancel()
         self._give_up(error)

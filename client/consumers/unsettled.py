@@ -34,7 +34,7 @@ class AckOutcome(StrEnum):
 
 
 class Verdict(NamedTuple):
-    """What to do with messages of a queue: ack, nack or extend; equal verdicts go as one request."""
+    """An ack, nack or extension of messages of a queue; equal verdicts go as one request."""
 
     queue: int
     nack: bool = False
@@ -57,7 +57,7 @@ class Verdict(NamedTuple):
 
 @dataclass(slots=True)
 class _Group:
-    """Offsets of one verdict, and who waits for their outcome."""
+    """Offsets of one verdict, and the waiters for their outcomes."""
 
     offsets: list[int] = field(default_factory=list)
     singles: list[tuple[int, asyncio.Future[AckOutcome]]] = field(default_factory=list)
@@ -66,7 +66,7 @@ class _Group:
     """Of those that are not OK."""
 
     def tell(self) -> None:
-        """Resolve who waits; what has no outcome noted is OK."""
+        """Resolve the waiters; an offset without a noted outcome is OK."""
         outcome = self.outcomes.get
         for offset, single in self.singles:
             if not single.done():
@@ -77,7 +77,7 @@ class _Group:
 
 
 class Unsettled:
-    """The table of one consumer. ``credit`` is how many messages it may have in hand at once."""
+    """Table of one consumer, which may have ``credit`` messages in hand at once."""
 
     def __init__(self, credit: int) -> None:
         self.on_acked: Callable[[int, list[int]], None] | None = None
@@ -108,7 +108,7 @@ class Unsettled:
 
     @property
     def owes_credit(self) -> bool:
-        """Whether the cluster waits, or soon will, for leave to send more."""
+        """True where the cluster waits, or soon will, for credit to send more."""
         return self._credit_owed() > 0
 
     def holds(self, queue: int, offset: int) -> bool:
@@ -224,7 +224,7 @@ class Unsettled:
         return self._server_credit
 
     def subscribed(self, resumed: Mapping[int, frozenset[int]]) -> None:
-        """A new stream is open: keep what is resumed, send its verdicts again; the rest in hand is lost."""
+        """Continue on a new stream: keep what is resumed, send its verdicts again; the rest is lost."""
         self._lost_last = {
             queue: held - resumed.get(queue, frozenset()) for queue, held in self._in_hand.items()
         }
