@@ -17,6 +17,7 @@ from tarry.proto.tarry_peer_pb2 import MembershipChange, PeerMessage
 from tarry.replication.clock import Clock
 from tarry.replication.journal.journal import Journal
 from tarry.replication.journal.records import membership_payload
+from tarry.replication.raft.context import Context
 from tarry.replication.raft.elections import ConsensusViolated, Elections
 from tarry.replication.raft.engine import Engine, EngineState
 from tarry.replication.raft.guard import terms
@@ -62,39 +63,22 @@ class Consensus:
             on_send=self._on_engine_send,
         )
         self.state: EngineState = self._engine
-        self.elections = Elections(
+        context = Context(
             node=node,
             engine=self._engine,
             journal=journal,
             membership=membership,
+            peers=self.progress,
             outbox=self.outbox,
             transfer=self.transfer,
             clock=clock,
             rng=rng,
             settings=settings,
-            known=known,
         )
-        self.log_replication = LogReplication(
-            engine=self._engine,
-            journal=journal,
-            peers=self.progress,
-            outbox=self.outbox,
-            elections=self.elections,
-            clock=clock,
-            settings=settings,
-        )
+        self.elections = Elections(context, known)
+        self.log_replication = LogReplication(context, self.elections)
         self.heartbeats = Heartbeats(
-            engine=self._engine,
-            journal=journal,
-            peers=self.progress,
-            outbox=self.outbox,
-            elections=self.elections,
-            transfer=self.transfer,
-            clock=clock,
-            settings=settings,
-            applied_index=applied_index,
-            heartbeat=heartbeat,
-            told_all=told_all,
+            context, self.elections, applied_index=applied_index, heartbeat=heartbeat, told_all=told_all
         )
         self._seen = (self._engine.role, self._engine.term)
         self._handlers: dict[str, Callable[[str, Any], None]] = {

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
 from tarry.proto.tarry_peer_pb2 import PreVote, PreVoteRequest, TermNotice, TimeoutNow, Vote, VoteRequest
-from tarry.replication.clock import Clock
-from tarry.replication.journal.journal import Journal
-from tarry.replication.raft.engine import Engine
-from tarry.replication.raft.guard.transfer import Transfer
+from tarry.replication.raft.context import Context
 from tarry.replication.raft.guard.votes import Ballot, Contact, PreVotes, up_to_date
-from tarry.replication.raft.membership import Membership
-from tarry.replication.raft.outbox import Outbox
-from tarry.replication.settings import ReplicationSettings
 from tarry.replication.status import Role
 
 
@@ -24,31 +17,18 @@ class ConsensusViolated(Exception):
 
 
 class Elections:
-    def __init__(
-        self,
-        *,
-        node: str,
-        engine: Engine,
-        journal: Journal,
-        membership: Membership,
-        outbox: Outbox,
-        transfer: Transfer,
-        clock: Clock,
-        rng: random.Random,
-        settings: ReplicationSettings,
-        known: Callable[[], bytes],
-    ) -> None:
-        self._node = node
-        self._engine = engine
-        self._journal = journal
-        self._membership = membership
-        self._outbox = outbox
-        self._transfer = transfer
-        self._clock = clock
-        self._rng = rng
-        self._settings = settings
-        promised_s = clock.monotonic_s() + settings.patience_ms / 1000
-        self.contact = Contact(settings.election_min_ms / 1000, heard=promised_s)
+    def __init__(self, context: Context, known: Callable[[], bytes]) -> None:
+        self._node = context.node
+        self._engine = context.engine
+        self._journal = context.journal
+        self._membership = context.membership
+        self._outbox = context.outbox
+        self._transfer = context.transfer
+        self._clock = context.clock
+        self._rng = context.rng
+        self._settings = context.settings
+        promised_s = self._clock.monotonic_s() + self._settings.patience_ms / 1000
+        self.contact = Contact(self._settings.election_min_ms / 1000, heard=promised_s)
         self._pre_votes = PreVotes()
         self._ballot = Ballot()
         self._campaign_transfer: int | None = None

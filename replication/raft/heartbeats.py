@@ -5,49 +5,38 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tarry.proto.tarry_peer_pb2 import Heartbeat, HeartbeatReply, TimeoutNow
-from tarry.replication.clock import Clock
-from tarry.replication.journal.journal import Journal
+from tarry.replication.raft.context import Context
 from tarry.replication.raft.elections import Elections
-from tarry.replication.raft.engine import Engine
 from tarry.replication.raft.guard.lease import Lease
-from tarry.replication.raft.guard.transfer import Phase, Transfer
-from tarry.replication.raft.outbox import Outbox
-from tarry.replication.raft.progress import Peers
-from tarry.replication.settings import ReplicationSettings
+from tarry.replication.raft.guard.transfer import Phase
 from tarry.replication.status import Role
 
 
 class Heartbeats:
     def __init__(
         self,
-        *,
-        engine: Engine,
-        journal: Journal,
-        peers: Peers,
-        outbox: Outbox,
+        context: Context,
         elections: Elections,
-        transfer: Transfer,
-        clock: Clock,
-        settings: ReplicationSettings,
+        *,
         applied_index: int,
         heartbeat: Callable[[float], bytes],
         told_all: Callable[[], bool],
     ) -> None:
-        self._engine = engine
-        self._journal = journal
-        self._peers = peers
-        self._outbox = outbox
+        self._engine = context.engine
+        self._journal = context.journal
+        self._peers = context.peers
+        self._outbox = context.outbox
         self._elections = elections
-        self.transfer = transfer
-        self._clock = clock
-        self._settings = settings
+        self.transfer = context.transfer
+        self._clock = context.clock
+        self._settings = context.settings
         self._heartbeat = heartbeat
         self._told_all = told_all
         self._heard: list[tuple[str, bytes]] = []
         self._lease = Lease()
         self.applied = applied_index
         self.heartbeat_at = 0.0
-        self.interval_s = settings.heartbeat_ms / 1000
+        self.interval_s = self._settings.heartbeat_ms / 1000
         self._beaten_at = 0.0
         self._stirred_at = 0.0
 

@@ -5,35 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 from tarry.proto.tarry_peer_pb2 import Append, Appended, NeedSnapshot, PeerMessage
-from tarry.replication.clock import Clock
-from tarry.replication.journal.journal import Journal
+from tarry.replication.raft.context import Context
 from tarry.replication.raft.elections import Elections
-from tarry.replication.raft.engine import Engine
 from tarry.replication.raft.guard import appends
-from tarry.replication.raft.outbox import Outbox
-from tarry.replication.raft.progress import Peers
-from tarry.replication.settings import ReplicationSettings
 
 
 class LogReplication:
-    def __init__(
-        self,
-        *,
-        engine: Engine,
-        journal: Journal,
-        peers: Peers,
-        outbox: Outbox,
-        elections: Elections,
-        clock: Clock,
-        settings: ReplicationSettings,
-    ) -> None:
-        self._engine = engine
-        self._journal = journal
-        self._peers = peers
-        self._outbox = outbox
+    def __init__(self, context: Context, elections: Elections) -> None:
+        self._engine = context.engine
+        self._journal = context.journal
+        self._peers = context.peers
+        self._outbox = context.outbox
         self._elections = elections
-        self._clock = clock
-        self._settings = settings
+        self._clock = context.clock
+        self._settings = context.settings
         self._snapshot_source: str | None = None
         self.sent_at = 0.0
 

@@ -136,15 +136,15 @@ VOTES = (
     Mutant(
         "a_start_forgets_what_was_promised",
         "a restarted follower elects while its leader's lease runs",
-        "self.contact = Contact(settings.election_min_ms / 1000, heard=promised_s)",
-        "self.contact = Contact(settings.election_min_ms / 1000, heard=0.0)",
+        "self.contact = Contact(self._settings.election_min_ms / 1000, heard=promised_s)",
+        "self.contact = Contact(self._settings.election_min_ms / 1000, heard=0.0)",
         ("tests/replication/raft/test_consensus.py::test_a_replica_that_has_just_started_elects_nobody",),
     ),
     Mutant(
         "patience_is_not_counted_at_the_start",
         "a restarted follower elects while a quiet leader's lease runs",
-        "promised_s = clock.monotonic_s() + settings.patience_ms / 1000",
-        "promised_s = clock.monotonic_s()",
+        "promised_s = self._clock.monotonic_s() + self._settings.patience_ms / 1000",
+        "promised_s = self._clock.monotonic_s()",
         ("tests/replication/raft/test_consensus.py::test_a_replica_that_has_just_started_elects_nobody",),
     ),
     Mutant(

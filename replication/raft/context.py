@@ -1,0 +1,31 @@
+"""The parts of one replica's consensus that elections, log replication and heartbeats share."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from tarry.replication.clock import Clock
+from tarry.replication.journal.journal import Journal
+from tarry.replication.raft.engine import Engine
+from tarry.replication.raft.guard.transfer import Transfer
+from tarry.replication.raft.membership import Membership
+from tarry.replication.raft.outbox import Outbox
+from tarry.replication.raft.progress import Peers
+from tarry.replication.settings import ReplicationSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """Parts of one replica's consensus, the same for as long as it lasts."""
+
+    node: str
+    engine: Engine
+    journal: Journal
+    membership: Membership
+    peers: Peers
+    outbox: Outbox
+    transfer: Transfer
+    clock: Clock
+    rng: random.Random
+    settings: ReplicationSettings
