@@ -84,9 +84,3 @@ class HourCounts:
                 yield start + found
             start, size = start + size, min(8 * size, _BLOCK)
         yield from sorted(at for at in self._beyond if at >= hour)
-
-    def counts(self) -> dict[int, int]:
-        """Return the pending messages of each hour that has any, in order."""
-        hours = np.flatnonzero(self.pending)
-        columns = dict(zip(hours.tolist(), self.pending[hours].tolist(), strict=True))
-        return columns | dict(sorted(self._beyond.items()))

@@ -85,7 +85,9 @@ class HourWheel:
         there = set()
         for hour in state.hours:
             there.add(folder_name(hour.hour))
-            _cut(folder / folder_name(hour.hour), hour.log_bytes, hour.units * UNIT_BYTES)
+            path = folder / folder_name(hour.hour)
+            _cut_file(path / "delay.log", hour.log_bytes)
+            _cut_file(path / "delay.index", hour.units * UNIT_BYTES)
         for segment in state.far.segments:
             there.add(segment_name(segment.number))
             path = folder / segment_name(segment.number)
@@ -268,11 +270,6 @@ def _folders(folder: Path) -> Iterator[tuple[str, Path]]:
     for path in folder.iterdir():
         if hour_of(path.name) is not None or segment_number(path.name) is not None:
             yield path.name, path
-
-
-def _cut(folder: Path, log_bytes: int, index_bytes: int) -> None:
-    _cut_file(folder / "delay.log", log_bytes)
-    _cut_file(folder / "delay.index", index_bytes)
 
 
 def _fill_file(path: Path, length: int) -> None:

@@ -23,16 +23,10 @@ _BLOCK_BYTES: Final = 1 << 20
 _BLOCK_UNITS: Final = 1_024
 
 
-def damaged(folder: Path, state: HourState, gap_bytes: int) -> Numbers:
-    """Return the global indices of an hour's damaged records. Raises OSError, WheelDamaged for its index."""
-    found = [damaged for _, damaged in walk(folder, state, gap_bytes)]
-    return np.concatenate(found) if found else np.empty(0, np.uint32)
-
-
 def walk(folder: Path, state: HourState, gap_bytes: int) -> Iterator[tuple[int, Numbers]]:
     """Look at an hour a portion at a time: how many bytes that was, and the damaged records in it.
 
-    A portion is 1 MiB or 1,024 records, or one large record. Raises as `damaged` does.
+    A portion is 1 MiB or 1,024 records, or one large record. Raises OSError, WheelDamaged for its index.
     """
     log = DelayLog(folder, Residency(_BLOCK_BYTES), state.log_bytes, state.units, state.index_crc)
     yield from _walk(log, gap_bytes)

@@ -31,7 +31,7 @@ from tarry.wheel.messages import Messages
 from tarry.wheel.near_queue import ENTRY
 from tarry.wheel.placement import append
 from tarry.wheel.release import Release
-from tarry.wheel.scrub import damaged, mend_index, mend_segment, walk, walk_segment
+from tarry.wheel.scrub import mend_index, mend_segment, walk, walk_segment
 from tarry.wheel.state import (
     HOUR_MS,
     HOUR_SECONDS,
@@ -283,15 +283,11 @@ class Wheel:
         """
         return self._messages.parts(hour, global_index, start, bytes_max)
 
-    def verify(self, state: HourState) -> Numbers:
-        """Return the global indices of the damaged records of a captured hour, u4[k]; from any thread.
-
-        Reads the hour's files whole. Raises WheelDamaged where the index itself is damaged.
-        """
-        return damaged(self._folder / folder_name(state.hour), state, self._settings.read_gap_bytes)
-
     def walk(self, state: HourState) -> Iterator[tuple[int, Numbers]]:
-        """Verify a portion at a time: yield its bytes, and the damaged in it; the caller sets the pace."""
+        """Verify a captured hour a portion at a time: yield its bytes, and the global indices of the damaged.
+
+        From any thread; the caller sets the pace. Raises OSError, WheelDamaged for the index.
+        """
         return walk(self._folder / folder_name(state.hour), state, self._settings.read_gap_bytes)
 
     def far_segments(self) -> tuple[SegmentState, ...]:
@@ -359,10 +355,6 @@ class Wheel:
             live[:passed] = 0
             live[passed] = len(self._release.pending_in(self.tick))
         return live
-
-    def pending_per_hour(self) -> dict[int, int]:
-        """Return the pending messages of each hour that has any, in order."""
-        return self._hours.counts.counts()
 
     def hours(self, end: int | None = None) -> tuple[int, ...]:
         """Return the hours that have units, ascending; only those before `end`, if given."""

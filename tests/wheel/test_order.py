@@ -217,7 +217,7 @@ class WheelAndList(RuleBasedStateMachine):
         if not hasattr(self, "wheel"):
             return
         assert self.wheel.pending == len(self.list.pending)
-        assert sum(self.wheel.pending_per_hour().values()) == len(self.list.pending)
+        assert sum(map(self.wheel.pending_in_hour, self.wheel.hours())) == len(self.list.pending)
         topics = Counter(due % 7 for due, _ in self.list.pending)
         assert [self.wheel.pending_of(topic) for topic in range(8)] == [topics[topic] for topic in range(8)]
         assert set(self.wheel.hours()) == set(self.list.sizes)
