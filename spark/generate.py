@@ -16,10 +16,11 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from tarry.proto.ledger.schema import COLUMNS, GroupMove, Kind
-from tarry.spark import segments
+from tarry.proto.ledger.arrow import PLAIN, SCHEMA, same, to_stream
+from tarry.proto.ledger.parquet import close
+from tarry.proto.ledger.schema import ALWAYS, COLUMNS, GroupMove, Kind
+from tarry.proto.ledger.segment import OpenSegment
 from tarry.spark.generate_rows import DETAILS, FAULTS, KINDS, OUTAGE_MS, SLOT_MS, Life
-from tarry.spark.segments import Names
 
 Column: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 HOUR_MS: Final = 3_600_000
@@ -139,20 +140,20 @@ class Generator:
         made["index"] = first + np.searchsorted(slots, made["at_ms"] // SLOT_MS, side="right")
         self._index = first + len(slots)
         created = self._created() if first == 0 else None
-        same = _table(replicated, self.topics)
+        equal = _table(replicated, self.topics)
         if created is not None:
-            same = pa.concat_tables([created, same])
+            equal = pa.concat_tables([created, equal])
         for number in range(self.plan.nodes):
             mine = made["term"] % self.plan.nodes == number
             own = self._own(made, mine)
-            rows = self._differing(same, life) if number == self.plan.nodes - 1 else same
+            rows = self._differing(equal, life) if number == self.plan.nodes - 1 else equal
             self._segment(pa.concat_tables([rows, own]), f"n{number + 1}", first, self._index)
         for source, receipts in (("producer:p", life.produced()), ("consumer:c", life.received())):
             self._segment(self._own(receipts, np.ones(len(receipts["term"]), np.bool_)), source, -1, -1)
 
     def _segment(self, rows: pa.Table, source: str, first: int, last: int) -> None:
         number = self._numbers.get(source, 0)
-        segments.write(self.ledger, rows, source, "r1", first, last, number)
+        write(self.ledger, rows, source, "r1", first, last, number)
         self._numbers[source] = number + 1
         self.rows += rows.num_rows
         self.segments += 1
@@ -166,14 +167,15 @@ class Generator:
         return _table(own, self.topics)
 
     def _created(self) -> pa.Table:
-        return segments.table_of(
+        return pa.Table.from_pylist(
             [
                 {"kind": Kind.GROUP_MOVED, "shard": 0, "term": 1, "index": 1, "position": -1 - number,
                  "at_ms": START_MS, "topic": topic, "group": "workers", "offset": 0,
                  "detail": GroupMove.CREATED, "source": "", "run": ""}
                 for number, topic in enumerate(self.topics)
-            ]
-        )  # fmt: skip
+            ],
+            PLAIN,
+        ).cast(SCHEMA)  # fmt: skip
 
     def _differing(self, rows: pa.Table, life: Life) -> pa.Table:
         """Return the last node's rows: those of the chosen messages' scheduling are due a millisecond
@@ -195,17 +197,30 @@ def _table(columns: dict[str, Column], topics: list[str]) -> pa.Table:
         "kind": [kind.value for kind in KINDS], "topic": topics, "group": ["workers"], "consumer": ["c"],
         "detail": list(DETAILS), "source": [""], "run": [""],
     }  # fmt: skip
-    arrays: dict[str, pa.Array] = {}
+    arrays: list[pa.Array] = []
     count = len(columns["at_ms"])
     for name, of in COLUMNS.items():
-        column = columns.get(name)
-        if name in ("source", "run", "shard"):
-            column = np.zeros(count, np.int64)
+        column = np.zeros(count, np.int64) if name in ("source", "run", "shard") else columns.get(name)
         if column is None:
-            continue
-        if of == "string":
-            arrays[name] = Names(column.astype(np.int32), names[name]).array()
+            arrays.append(pa.nulls(count, SCHEMA.field(name).type))
+        elif of == "string":
+            places = pa.array(column.astype(np.int32), mask=column < 0)
+            arrays.append(pa.DictionaryArray.from_arrays(places, pa.array(names[name], pa.string())))
         else:
-            always = name in ("term", "index", "position", "at_ms", "shard")
-            arrays[name] = pa.array(column, mask=None if always else column < 0)
-    return segments.table(arrays)
+            known = pa.array(column, mask=None if name in ALWAYS else column < 0)
+            arrays.append(known.cast(SCHEMA.field(name).type))
+    return pa.Table.from_arrays(arrays, schema=SCHEMA)
+
+
+def write(
+    ledger: Path, rows: pa.Table, source: str, run: str, first_index: int, last_index: int, segment: int
+) -> None:
+    """Write rows as a closed segment of a source, as nodes and clients do."""
+    for name, value in (("source", source), ("run", run)):
+        place = SCHEMA.get_field_index(name)
+        rows = rows.set_column(place, SCHEMA.field(name), same(value, rows.num_rows))
+    left = OpenSegment(ledger, source, run, segment, first_index)
+    left.append(b"", 0, last_index)  # a segment without rows covers its indices, too
+    for batch in rows.unify_dictionaries().combine_chunks().to_batches():
+        left.append(to_stream(batch), batch.num_rows, last_index)
+    close(left, 0)

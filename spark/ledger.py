@@ -19,7 +19,6 @@ from typing import Any
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StringType, StructField, StructType
 
 from tarry.proto.ledger.schema import NODE_MADE, RECEIPTS, REPLICATED, VERSION, Kind
 from tarry.spark.errors import LedgerDamaged, LedgerEmpty, LedgerFiltered, LedgerMissing
@@ -93,8 +92,8 @@ def _manifests(spark: SparkSession, ledgers: Sequence[str]) -> Iterable[dict[str
     paths = [path for path, _ in found(spark, ledgers, "json")]
     if not paths:
         raise LedgerEmpty(", ".join(ledgers))
-    with_corrupt = StructType([*MANIFEST.fields, StructField(_CORRUPT, StringType())])
-    reader = spark.read.schema(with_corrupt).option("columnNameOfCorruptRecord", _CORRUPT)
+    reader = spark.read.schema(f"{MANIFEST}, {_CORRUPT} string")
+    reader = reader.option("columnNameOfCorruptRecord", _CORRUPT)
     manifests = reader.option("multiLine", True).json(paths)
     rows = manifests.select("*", F.col("_metadata.file_path").alias("path")).collect()
     return (row.asDict() for row in rows)

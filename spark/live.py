@@ -17,10 +17,14 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from tarry.proto import tarry_operator_pb2 as pb
+from tarry.proto.ledger.arrow import PLAIN
+from tarry.proto.ledger.schema import ALWAYS
 from tarry.proto.tarry_operator_pb2_grpc import OperatorServiceStub
 from tarry.spark.errors import NodeUnreachable
 
 STATUS_S: Final = 10.0
+ROWS: Final = pa.schema([field.with_nullable(field.name not in ALWAYS) for field in PLAIN])
+"""Rows as Spark takes them: strings as such, and nulls only where schema.LEDGER has them."""
 NO_BOUND: Final = (float("-inf"), float("inf"))
 
 
@@ -79,7 +83,7 @@ class NodePartition(InputPartition):
     at_ms: tuple[float, float] = NO_BOUND  # inclusive
     index: tuple[float, float] = NO_BOUND
 
-    def read(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    def read(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows; asks the node here, where the task runs."""
         request = pb.ExportLedgerRequest(
             resume=f"{self.after + 1}.0",
@@ -91,7 +95,7 @@ class NodePartition(InputPartition):
         for manifest, rows in self.node.export(request):
             if self.up_to is not None and manifest["segment"] > self.up_to:
                 return
-            yield rows.cast(schema)
+            yield rows.cast(ROWS)
 
 
 def _at_least(least: float) -> int:

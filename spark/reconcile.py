@@ -201,20 +201,9 @@ class Reconciliation:
         ]
 
     def _of_segments(self) -> DataFrame:
+        of_no_message = (None,) * 5
         rows = [
-            (
-                one.check,
-                one.promise,
-                None,
-                None,
-                None,
-                None,
-                None,
-                one.at_ms,
-                one.index,
-                one.source,
-                one.detail,
-            )
+            (one.check, one.promise, *of_no_message, one.at_ms, one.index, one.source, one.detail)
             for one in self.faults
         ]
         return self.spark.createDataFrame(rows, VIOLATION)

@@ -12,7 +12,6 @@ from pyspark.sql.types import (
     DataType,
     IntegerType,
     LongType,
-    MapType,
     StringType,
     StructField,
     StructType,
@@ -32,22 +31,10 @@ LEDGER: Final = StructType(
 )
 """One row of the ledger."""
 
-MANIFEST: Final = StructType(
-    [
-        StructField("version", IntegerType()),
-        StructField("source", StringType()),
-        StructField("run", StringType()),
-        StructField("segment", LongType()),
-        StructField("first_index", LongType()),
-        StructField("last_index", LongType()),
-        StructField("first_at_ms", LongType()),
-        StructField("last_at_ms", LongType()),
-        StructField("rows", LongType()),
-        StructField("kinds", MapType(StringType(), LongType())),
-        StructField("bytes", LongType()),
-        StructField("crc32c", LongType()),
-        StructField("filtered", BooleanType()),
-    ]
+MANIFEST: Final = (
+    "version int, source string, run string, segment long, first_index long, last_index long, "
+    "first_at_ms long, last_at_ms long, `rows` long, kinds map<string, long>, bytes long, crc32c long, "
+    "filtered boolean"
 )
 """A manifest, as its JSON has it."""
 

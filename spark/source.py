@@ -29,9 +29,9 @@ from pyspark.sql import SparkSession, datasource
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from tarry.proto.ledger.schema import ALWAYS, COLUMNS
+from tarry.proto.ledger.schema import COLUMNS
 from tarry.spark.errors import LedgerMissing, NodeUnreachable, OptionInvalid
-from tarry.spark.live import Node, NodePartition
+from tarry.spark.live import NO_BOUND, ROWS, Node, NodePartition
 from tarry.spark.schema import LEDGER
 
 VERSION: Final = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
@@ -41,16 +41,13 @@ LIMITS_STREAMS: Final = VERSION >= (4, 2)
 BATCH_ROWS: Final = 16_384
 SECRETS: Final = ("token", "authority", "certificate", "key")
 
-_ARROW: Final = {"string": pa.string(), "int32": pa.int32(), "int64": pa.int64(), "bool": pa.bool_()}
-_SCHEMA: Final = pa.schema([pa.field(name, _ARROW[of], name not in ALWAYS) for name, of in COLUMNS.items()])
-
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
     """Least and greatest values, both inclusive, that filters let through."""
 
-    at_ms: tuple[float, float] = (float("-inf"), float("inf"))
-    index: tuple[float, float] = (float("-inf"), float("inf"))
+    at_ms: tuple[float, float] = NO_BOUND
+    index: tuple[float, float] = NO_BOUND
 
     def meets(self, manifest: Mapping[str, Any]) -> bool:
         """Return whether the manifest's segment can have such a row."""
@@ -122,20 +119,35 @@ class SegmentPartition(InputPartition):
         files, _ = _opened(self.uri)
         with files.open_input_file(self.path) as file:
             for batch in pq.ParquetFile(file).iter_batches(BATCH_ROWS, columns=list(COLUMNS)):
-                yield pa.Table.from_batches([batch]).cast(_SCHEMA).combine_chunks().to_batches()[0]
+                yield batch.cast(ROWS)
 
 
-class LedgerReader(DataSourceReader):
-    """Reader of the segments that are closed at the time of planning."""
+class PartitionsRead:
+    """Readers' part that runs in a task."""
 
-    def __init__(self, folders: Sequence[Folder]) -> None:
-        self._folders = folders
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, SegmentPartition | NodePartition)
+        return partition.read()
+
+
+class BoundedReader(PartitionsRead, DataSourceReader):
+    """Reader that leaves out, or has nodes leave out, what is beyond the bounds of filters."""
+
+    def __init__(self) -> None:
         self._bounds = Bounds()
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802
-        """Take bounds from the filters; all go back to Spark, for bounds leave out segments, not rows."""
+        """Take bounds from the filters; all go back to Spark, which applies them to the rows."""
         self._bounds = narrowed(self._bounds, filters)
         return filters
+
+
+class LedgerReader(BoundedReader):
+    """Reader of the segments that are closed at the time of planning."""
+
+    def __init__(self, folders: Sequence[Folder]) -> None:
+        super().__init__()
+        self._folders = folders
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return a partition for each segment that can have a wanted row."""
@@ -146,12 +158,8 @@ class LedgerReader(DataSourceReader):
             if manifest["rows"] and self._bounds.meets(manifest)
         ]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, SegmentPartition)
-        return partition.read()
 
-
-class LedgerStreamReader(DataSourceStreamReader):
+class LedgerStreamReader(PartitionsRead, DataSourceStreamReader):
     """Stream reader of ledgers: offset = {source: number of its last segment that was read}."""
 
     def __init__(self, folders: Sequence[Folder], segments_max: int | None) -> None:
@@ -187,10 +195,6 @@ class LedgerStreamReader(DataSourceStreamReader):
             if manifest["segment"] <= end.get(manifest["source"], -1) and manifest["rows"]
         ]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, SegmentPartition)
-        return partition.read()
-
     def _after(self, start: Mapping[str, int]) -> list[tuple[Folder, dict[str, Any]]]:
         """Return the segments after the offset, the oldest rows first, so that a limit keeps sources in
         step.
@@ -204,29 +208,20 @@ class LedgerStreamReader(DataSourceStreamReader):
         return sorted(more, key=lambda one: (one[1]["last_at_ms"], one[1]["segment"]))
 
 
-class LiveReader(DataSourceReader):
+class LiveReader(BoundedReader):
     """Reader of the segments that nodes have closed."""
 
     def __init__(self, nodes: Sequence[Node]) -> None:
+        super().__init__()
         self._nodes = nodes
-        self._bounds = Bounds()
-
-    def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802
-        """Take bounds from the filters, for the nodes to leave out rows; Spark applies all again."""
-        self._bounds = narrowed(self._bounds, filters)
-        return filters
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return a partition for each node."""
         at_ms, index = self._bounds.at_ms, self._bounds.index
         return [NodePartition(node, 0, node.last_segment(), at_ms, index) for node in self._nodes]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, NodePartition)
-        return partition.read(_SCHEMA)
 
-
-class LiveStreamReader(DataSourceStreamReader):
+class LiveStreamReader(PartitionsRead, DataSourceStreamReader):
     """Stream reader of nodes: offset = {address: number of its last segment that was read}."""
 
     def __init__(self, nodes: Sequence[Node]) -> None:
@@ -248,10 +243,6 @@ class LiveStreamReader(DataSourceStreamReader):
         """Return a partition for each node that has more."""
         spans = [(node, start.get(node.address, 0), end.get(node.address, 0)) for node in self._nodes]
         return [NodePartition(node, after, up_to) for node, after, up_to in spans if up_to > after]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, NodePartition)
-        return partition.read(_SCHEMA)
 
 
 class LedgerSource(DataSource):

@@ -40,7 +40,7 @@ def batch(chunks: Sequence[Chunk], source: str, run: str) -> pa.RecordBatch:
     arrays: list[pa.Array] = []
     for name, of in COLUMNS.items():
         if name in {"source", "run"}:
-            arrays.append(_same(source if name == "source" else run, int(counts.sum())))
+            arrays.append(same(source if name == "source" else run, int(counts.sum())))
         elif name == "position":
             first = columns.scalars(name) - starts
             arrays.append(pa.array(np.arange(counts.sum()) + np.repeat(first, counts), pa.int32()))
@@ -67,7 +67,8 @@ def from_stream(payload: bytes) -> pa.RecordBatch:
     return rows if rows.schema.equals(SCHEMA) else rows.cast(SCHEMA)
 
 
-def _same(value: str, n: int) -> pa.Array:
+def same(value: str, n: int) -> pa.Array:
+    """Return a string column with one value in all n rows."""
     return pa.DictionaryArray.from_arrays(pa.array(np.zeros(n, np.int32)), pa.array([value]))
 
 
@@ -104,7 +105,7 @@ class _Columns:
         codes: dict[str, int] = {}
         firsts = [codes.setdefault(v, len(codes)) if isinstance(v, str) else -1 for v in values]
         if len(codes) == 1 and -1 not in firsts:
-            return _same(values[0], int(self._counts.sum()))
+            return same(values[0], int(self._counts.sum()))
         out = np.repeat(np.array(firsts, dtype=np.int32), self._counts)
         for i in [i for i, value in enumerate(values) if isinstance(value, tuple)]:
             positions, names = values[i]

@@ -13,6 +13,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from tarry.proto.ledger.schema import Kind
+from tarry.spark.checks.messages import violation
 from tarry.spark.ledger import counted
 from tarry.spark.schema import is_kind
 
@@ -151,9 +152,5 @@ def beyond_bound(duplicates: DataFrame) -> DataFrame:
         F.concat(F.lit("first_ms="), "first_ms"),
         F.concat(F.lit("window="), "window_from_ms", F.lit(".."), "window_to_ms"),
     )  # fmt: skip
-    return duplicates.where("beyond_bound").select(
-        F.lit("duplicate_beyond_bound").alias("check"), F.lit(True).alias("promise"),
-        "hour", "global_index", "topic", "group", "due_ms", F.col("again_ms").alias("at_ms"),
-        F.lit(None).cast("long").alias("index"), F.col("leader_after").alias("source"),
-        detail.alias("detail"),
-    )  # fmt: skip
+    others = {"at_ms": F.col("again_ms"), "index": F.lit(None).cast("long"), "source": F.col("leader_after")}
+    return duplicates.where("beyond_bound").select(*violation("duplicate_beyond_bound", detail, **others))

@@ -78,29 +78,19 @@ def always_before(kind: Kind) -> frozenset[Kind]:
     )
 
 
-def breaks_the_table(whole: Column) -> Column:
-    """Return whether what happened to a message as a whole is not in the table; predicate on facts.
+def breaks_the_table(whole: Column, *, of_group: bool) -> Column:
+    """Return whether what happened to a message is not in the table; predicate on facts.
 
-    `whole`: the ledgers have everything, so that what is missing did not happen.
+    `whole`: the ledgers have everything, so that what is missing did not happen. `of_group`: judge the events
+    that are not both of the message as a whole; else those that are.
     """
-    return _broken(whole, lambda kind, other: kind in OF_MESSAGE and other in OF_MESSAGE)
-
-
-def breaks_the_table_for_group(whole: Column) -> Column:
-    """Return the same for what happened to it in a group."""
-    return _broken(whole, lambda kind, other: not (kind in OF_MESSAGE and other in OF_MESSAGE))
-
-
-def _broken(whole: Column, of: object) -> Column:
-    assert callable(of)
     broken = F.lit(False)
     for kind in EVENTS:
-        for other in sorted(never_after(kind)):
-            if of(kind, other):
-                broken = broken | _follows(kind, other)
-        for other in sorted(always_before(kind)):
-            if of(kind, other):
-                broken = broken | (whole & (F.col(kind.value) > 0) & (F.col(other.value) == 0))
+        judged = {other for other in EVENTS if ({kind, other} <= OF_MESSAGE) is not of_group}
+        for other in sorted(never_after(kind) & judged):
+            broken = broken | _follows(kind, other)
+        for other in sorted(always_before(kind) & judged):
+            broken = broken | (whole & (F.col(kind.value) > 0) & (F.col(other.value) == 0))
     return broken
 
 

@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from tarry.spark.checks.lifecycle import breaks_the_table, breaks_the_table_for_group
+from tarry.spark.checks.lifecycle import breaks_the_table
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,8 @@ def duplicate_not_marked(_: Span) -> Column:
 def lifecycle(span: Span) -> Column:
     """Find messages whose events are in a wrong order, or lack a step, by the table of a message's life."""
     whole = F.lit(span.whole)
-    return (F.col("first") & breaks_the_table(whole)) | (~F.col("moved") & breaks_the_table_for_group(whole))
+    of_message, of_group = (breaks_the_table(whole, of_group=each) for each in (False, True))
+    return (F.col("first") & of_message) | (~F.col("moved") & of_group)
 
 
 PROMISES: Final[Mapping[str, Predicate]] = {
@@ -150,6 +151,13 @@ VIOLATION: Final = (
 """Schema of a violation. With hour, global_index names the message; null where it is not about one."""
 
 
+def violation(check: str, detail: Column, **others: Column) -> list[Column]:
+    """Return the columns of VIOLATION; those not given are the frame's of their names."""
+    own = {"check": F.lit(check), "promise": F.lit(check not in REMARKS), "detail": detail, **others}
+    names = [column.split()[0] for column in VIOLATION.split(", ")]
+    return [own.get(name, F.col(name)).alias(name) for name in names]
+
+
 def suspicious(facts: DataFrame, span: Span) -> DataFrame:
     """Return the facts of which any check finds something, or that came out more than once."""
     found = [holds(check, span) for check in CHECKS.values()]
@@ -166,22 +174,13 @@ def violations(facts: DataFrame, name: str, span: Span) -> DataFrame:
     counts = ("produced", "scheduled", "released", "cancelled", "delivered", "received", "acked", "retried")
     detail = F.concat_ws(" ", *[F.concat(F.lit(f"{one}="), F.col(one)) for one in counts])
     return facts.where(holds(CHECKS[name], span)).select(
-        F.lit(name).alias("check"),
-        F.lit(name in PROMISES).alias("promise"),
-        "hour", "global_index", "topic", "group", "due_ms",
-        F.coalesce("delivered_ms", "received_ms", "released_ms", "scheduled_ms", "due_ms").alias("at_ms"),
-        F.coalesce("released_first", "scheduled_first").alias("index"),
-        F.lit(None).cast("string").alias("source"),
-        detail.alias("detail"),
-    )  # fmt: skip
-
-
-def deliveries(facts: DataFrame) -> DataFrame:
-    """Return how many messages each group got never, once, or n times: topic, group, `out` int, `messages`
-    long.
-    """
-    return (
-        facts.where("group is not null").groupBy("topic", "group", "out").agg(F.count("*").alias("messages"))
+        *violation(
+            name,
+            detail,
+            at_ms=F.coalesce("delivered_ms", "received_ms", "released_ms", "scheduled_ms", "due_ms"),
+            index=F.coalesce("released_first", "scheduled_first"),
+            source=F.lit(None).cast("string"),
+        )
     )
 
 

@@ -6,6 +6,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from tarry.proto.ledger.schema import Kind
+from tarry.spark.checks.messages import violation
 from tarry.spark.schema import is_kind
 
 
@@ -31,6 +32,7 @@ def out_of_order(rows: DataFrame, begins: DataFrame) -> DataFrame:
     )
     follows = F.when(_follows("highest"), F.col("highest.offset"))
     follows = follows.when(_follows("latest"), F.col("latest.offset"))
+    detail = F.concat(F.lit("offset "), "offset", F.lit(" after "), "follows", F.lit(" of key "), "order_key")
     return (
         rows.where(first & F.col("order_key").isNotNull())
         .join(F.broadcast(begins), ["topic", "group"], "left")
@@ -41,12 +43,7 @@ def out_of_order(rows: DataFrame, begins: DataFrame) -> DataFrame:
         )
         .withColumn("follows", follows)
         .where(F.col("follows").isNotNull())
-        .select(
-            F.lit("out_of_order").alias("check"), F.lit(True).alias("promise"),
-            "hour", "global_index", "topic", "group", "due_ms", "at_ms", "index", "source",
-            F.concat(F.lit("offset "), "offset", F.lit(" after "), "follows", F.lit(" of key "), "order_key")
-            .alias("detail"),
-        )
+        .select(*violation("out_of_order", detail))
     )  # fmt: skip
 
 

@@ -15,12 +15,14 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from tarry.proto.ledger.schema import COLUMNS
+from tarry.spark.checks.messages import violation
 from tarry.spark.ledger import Segment, fresh
 
 BLOCK: Final = 64
 """Indices of the log in a block."""
 
 _OF_ONE_REPLICA: Final = ("source", "run")
+OF_ROW: Final = ("kind", "hour", "global_index", "topic", "group", "due_ms", "at_ms")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,7 @@ def differing(rows: DataFrame, covered: Sequence[Covered]) -> DataFrame:
     wrong = F.when(F.col("hashes_least") != F.col("hashes_most"), "content differs").otherwise(
         F.concat(F.lit("in "), F.col("replicas"), F.lit(" of "), expected, F.lit(" replicas"))
     )
+    detail = F.concat_ws(" ", "kind", F.concat(F.lit("position="), "position"), wrong)
     return (
         rows.where(fresh())
         .groupBy("shard", "term", "index", "position")
@@ -97,17 +100,12 @@ def differing(rows: DataFrame, covered: Sequence[Covered]) -> DataFrame:
             F.countDistinct("source_number").alias("replicas"),
             F.min(content).alias("hashes_least"),
             F.max(content).alias("hashes_most"),
-            *[F.min(name).alias(name) for name in ("kind", "hour", "global_index", "topic", "group")],
-            *[F.min(name).alias(name) for name in ("due_ms", "at_ms")],
+            *[F.min(name).alias(name) for name in OF_ROW],
             F.concat_ws(",", F.sort_array(F.collect_set("source"))).alias("source"),
         )
         .where((F.col("hashes_least") != F.col("hashes_most")) | (F.col("replicas") < expected))
-        .select(
-            F.lit("replicas_disagree").alias("check"), F.lit(True).alias("promise"),
-            "hour", "global_index", "topic", "group", "due_ms", "at_ms", "index", "source",
-            F.concat_ws(" ", "kind", F.concat(F.lit("position="), "position"), wrong).alias("detail"),
-        )
-    )  # fmt: skip
+        .select(*violation("replicas_disagree", detail))
+    )
 
 
 def _sum(conditions: Sequence[Column]) -> Column:

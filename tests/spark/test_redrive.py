@@ -14,9 +14,10 @@ from pyspark.sql import SparkSession
 from tarry.client.aio import connect
 from tarry.client.cli.redrive import REDRIVEN_FROM, Fate, missing, redrive
 from tarry.client.local.cluster import LocalCluster
+from tarry.proto.ledger.arrow import SCHEMA
 from tarry.proto.ledger.segment import closed
 from tarry.proto.message_id import MessageId
-from tarry.spark import segments
+from tarry.spark.generate import write
 from tarry.spark.reconcile import Options, Reconciliation
 
 PATIENCE_S = 300
@@ -27,13 +28,13 @@ def without(message_id: str, ledger: Path, copy: Path) -> None:
     """Copy a ledger, but for the rows that say that a message was handed over, received or acknowledged."""
     name = MessageId.parse(message_id)
     for path, manifest in closed(ledger):
-        rows = pq.read_table(path).cast(segments.SCHEMA)
+        rows = pq.read_table(path).cast(SCHEMA)
         mine = pc.and_(
             pc.equal(rows["hour"], name.hour), pc.equal(rows["global_index"], name.global_index)
         ).fill_null(False)
         rows = rows.filter(pc.invert(pc.and_(mine, pc.is_valid(rows["group"]))))
         where = manifest["first_index"], manifest["last_index"], manifest["segment"]
-        segments.write(copy, rows, manifest["source"], manifest["run"], *where)
+        write(copy, rows, manifest["source"], manifest["run"], *where)
 
 
 async def live(cluster: LocalCluster, receipts: Path) -> list[str]:
