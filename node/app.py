@@ -34,8 +34,6 @@ from tarry.node.repair.scrubber import Scrub
 from tarry.node.services.consumer import ConsumerService
 from tarry.node.services.operator import OperatorService
 from tarry.node.services.producer import ProducerService
-from tarry.node.services.schedule_request import Intake
-from tarry.node.services.subscriptions import Subscriptions
 from tarry.proto.files import make_folder
 from tarry.proto.ledger.parquet import close_apart
 from tarry.proto.reasons import Reason
@@ -80,7 +78,7 @@ class Node:
         self.config = config
         make_folder(config.data)
         settings = _replication_settings(config)
-        self._gate = peer_gate(config.tls, self._is_peer)
+        self._gate = peer_gate(config.tls, lambda node: self.driver.is_peer(node))  # noqa: PLW0108 made below
         self.journal = Journal(LmdbStorage(config.data / "journal"), incarnation=random.getrandbits(63) or 1)
         self._transport = PeerTransport(
             settings=settings,
@@ -169,46 +167,11 @@ class Node:
             self._forwarder,
             self.leadership.stop_for,
         )
-        producer = ProducerService(
-            shard=config.shard,
-            intake=Intake(config.limits, config.delay_levels_ms),
-            machine=self.machine,
-            driver=self.driver,
-            time=self.time,
-            authorizer=authorizer,
-            calls=calls,
-            auto_create=config.topics_auto_create,
-            damage=core.damage,
-            holds=core.holds,
-        )
-        leadership = self.leadership
-        subscriptions = Subscriptions(
-            config,
-            self.driver,
-            authorizer,
-            lambda: leadership.delivery,
-            leadership.not_leader,
-            lambda: self.machine.queues,
-        )
-        consumer = ConsumerService(
-            config, subscriptions, lambda: leadership.delivery, leadership.not_leader, calls, core.holds
-        )
-        operator = OperatorService(
-            self.machine,
-            self.driver,
-            self.time,
-            authorizer,
-            lambda: leadership.delivery,
-            calls,
-            config.limits,
-            core.damage,
-            core.ledger,
-            core.holds,
-        )
         peers = Peers(config.peer_token, self._gate)
         records = RecordService(self.machine, config.cluster, peers)
         membership = MembershipService(self.driver, config.cluster, calls.not_here, peers)
-        api = (producer.handlers(), consumer.handlers(), operator.handlers())
+        kinds = (ProducerService, ConsumerService, OperatorService)
+        api = [service(core, authorizer, calls).handlers() for service in kinds]
         nodes = (records.handlers(), membership.handlers(), self._transport.servicer.handler())
         health = connection_limits.health_and_reflection(self._health, SERVICES)
         bounds = config.connections
@@ -277,9 +240,6 @@ class Node:
         if phase(self.config.data) is Phase.JOINING:
             await Rejoining(self.config, self._forwarder).join()
         await asyncio.Event().wait()
-
-    def _is_peer(self, node: str) -> bool:
-        return self.driver.is_peer(node)
 
     def _connected(self) -> list[str]:
         """Return the addresses of the peers that are in reach."""

@@ -70,6 +70,7 @@ class Core:
                 this data; restore it from a peer.
             StateMismatch: journal and checkpoint do not belong together.
         """
+        self.config = config
         self.time = ClusterTime(clock)
         folder = StateFolder(config.data)
         self.machine = Machine(
@@ -82,7 +83,7 @@ class Core:
         self.checkpoints = Checkpoints(
             self.machine,
             config.dispatch,
-            self._compact,
+            lambda index: self.driver.compact(index),  # noqa: PLW0108 made below
             run_blocking,
             partial(self.ledger.write, sync=True),
             self.holds,
@@ -98,7 +99,7 @@ class Core:
             rng=rng or random.Random(),
             settings=settings,
             heartbeat=self._heartbeat,
-            known=self._known,
+            known=lambda: self.leadership.known().SerializeToString(),
             told_all=lambda: self.leadership.told_all,
             on_heartbeat=self._hear,
             on_role=self._on_role,
@@ -117,34 +118,24 @@ class Core:
     def _heartbeat(self, sent_s: float) -> bytes:
         """Said by a leader: the moment to keep cluster time, and to notice that the lease came or went."""
         with self.holds.by("heartbeat"):
-            return self._dispatch_state(sent_s)
-
-    def _dispatch_state(self, sent_s: float) -> bytes:
-        self.time.update(self.driver.consensus.clock_offsets_ms())
-        self.leadership.look()
-        self._watch_clock()
-        now_ms = self.time.now_ms()
-        self._load_ahead(now_ms)
-        next_due_ms = self.machine.wheel.next_due_ms()
-        if next_due_ms is not None and next_due_ms < now_ms + SOON_MS:
-            self.driver.stir()
-        return self.leadership.dispatch_state(sent_s)
-
-    def _known(self) -> bytes:
-        """Said to whom this node elects."""
-        return self.leadership.known().SerializeToString()
+            self.time.update(self.driver.consensus.clock_offsets_ms())
+            self.leadership.look()
+            self._watch_clock()
+            now_ms = self.time.now_ms()
+            self._load_ahead(now_ms)
+            next_due_ms = self.machine.wheel.next_due_ms()
+            if next_due_ms is not None and next_due_ms < now_ms + SOON_MS:
+                self.driver.stir()
+            return self.leadership.dispatch_state(sent_s)
 
     def _hear(self, leader: str, payload: bytes) -> None:
         with self.holds.by("heartbeat"):
-            self._take_in(payload)
-
-    def _take_in(self, payload: bytes) -> None:
-        state = log_pb.DispatchState.FromString(payload)
-        self.leadership.receive_dispatch_state(state)
-        self._watch_clock()
-        if state.now_ms:
-            self.time.adopt(state.now_ms)
-            self._load_ahead(state.now_ms)
+            state = log_pb.DispatchState.FromString(payload)
+            self.leadership.receive_dispatch_state(state)
+            self._watch_clock()
+            if state.now_ms:
+                self.time.adopt(state.now_ms)
+                self._load_ahead(state.now_ms)
 
     def _load_ahead(self, now_ms: int) -> None:
         """Load what is due next; a damaged index is taken from a peer before an entry needs it."""
@@ -161,9 +152,6 @@ class Core:
 
     def _watch_clock(self) -> None:
         self.ledger.watch_clock(self._clock.wall_ms(), self._clock.monotonic_s() * 1000)
-
-    def _compact(self, index: int) -> None:
-        self.driver.compact(index)
 
     def _on_role(self, role: Role) -> None:
         log.info("role", role=role.value, term=self.driver.status().term)

@@ -14,7 +14,7 @@ import grpc
 
 from tarry.node.edge.forwarder import FORWARDED_KEY, Forwarder
 from tarry.node.edge.grpc_status import UNKNOWN_OUTCOME, abort
-from tarry.node.edge.grpc_types import CallContext, MethodHandler, metadata_value
+from tarry.node.edge.grpc_types import CallContext, M, MethodHandler, metadata_value, parse
 from tarry.proto.reasons import Reason
 from tarry.replication.errors import NotLeader, Overloaded, Unknown
 from tarry.replication.state_machine.ready_queue import UnitsDamaged
@@ -33,6 +33,16 @@ def refusal_of(error: Overloaded | Unknown) -> Refusal:
         text = "too much waits to be replicated: try again later"
         return Refusal(Reason.OVERLOADED, text, retry_ms=error.retry_ms)
     return UNKNOWN_OUTCOME
+
+
+def parsed(kind: type[M], answer: Callable[[M, CallContext], Awaitable[Answer]]) -> Local:
+    """Return what answers a call from its bytes; other bytes than of a message of that kind are refused."""
+
+    async def local(raw: bytes, context: CallContext) -> Answer:
+        request = parse(kind, raw)
+        return request if isinstance(request, Refusal) else await answer(request, context)
+
+    return local
 
 
 class LeaderCalls:

@@ -17,7 +17,9 @@ from tarry.proto.reasons import Reason
 from tarry.replication.driver.driver import Driver
 from tarry.replication.errors import MembershipRefused, NotLeader, Overloaded, Unknown
 from tarry.replication.state_machine.refusal import Refusal
-from tarry.replication.status import loses_quorum
+from tarry.replication.status import ReplicationStatus, loses_quorum
+
+ADD_DEADLINE_MS: Final = 60_000
 
 
 class MembershipService:
@@ -47,10 +49,8 @@ class MembershipService:
             await abort(context, request)
         await self._peers.check_name(context, request.node)  # who is no member may be told so
         await self._check_here(context, request.cluster)
-        status = self._driver.status()
-        if request.node in status.members and loses_quorum(status, request.node):
-            text = f"without {request.node} too few of the members left can be reached: start them first"
-            await abort(context, Refusal(Reason.MEMBERSHIP_REFUSED, text, retry_ms=1_000))
+        if refusal := too_few_left(self._driver.status(), request.node):
+            await abort(context, refusal)
         await self._done(context, self._driver.remove(request.node, if_member=True))
         return pb.LeaveResponse().SerializeToString()
 
@@ -83,4 +83,9 @@ class MembershipService:
             await abort(context, refusal_of(error))
 
 
-ADD_DEADLINE_MS: Final = 60_000
+def too_few_left(status: ReplicationStatus, node: str) -> Refusal | None:
+    """Return why a node cannot be removed: of the others no majority can be reached."""
+    if node not in status.members or not loses_quorum(status, node):
+        return None
+    text = f"without {node} too few of the members left can be reached: start them first"
+    return Refusal(Reason.MEMBERSHIP_REFUSED, text, retry_ms=1_000)

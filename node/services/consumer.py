@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
@@ -13,24 +13,23 @@ from typing import Final
 import grpc
 import numpy as np
 
-from tarry.node.config import NodeConfig
+from tarry.node.assembly import Core
 from tarry.node.delivery.consumer import Consumer
-from tarry.node.delivery.delivery import Delivery
 from tarry.node.delivery.group import GroupDelivery
 from tarry.node.delivery.in_flight import Batch
 from tarry.node.delivery.offset_pieces import Pieces
 from tarry.node.delivery.settlement import Offsets, Settlement, Stale
+from tarry.node.edge.auth import Authorizer
 from tarry.node.edge.field_count import fields, more_fields
 from tarry.node.edge.grpc_status import abort
 from tarry.node.edge.grpc_types import CallContext, ServiceHandler, parse
-from tarry.node.edge.leader_calls import Answer, LeaderCalls
+from tarry.node.edge.leader_calls import Answer, LeaderCalls, parsed
 from tarry.node.edge.request_bytes import OVERHEAD_BYTES
 from tarry.node.services.intake_turns import IntakeTurns
 from tarry.node.services.subscriptions import Subscriptions
 from tarry.proto import tarry_consumer_pb2 as pb
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.reasons import Reason
-from tarry.replication.loop_holds import Holds
 from tarry.replication.state_machine.ready_queue import UnitsDamaged
 from tarry.replication.state_machine.refusal import Refusal
 
@@ -59,34 +58,23 @@ _BROKEN: Final = Refusal(Reason.SHUTTING_DOWN, "reading its requests failed")
 class ConsumerService:
     """Serves consumers."""
 
-    def __init__(
-        self,
-        config: NodeConfig,
-        subscriptions: Subscriptions,
-        delivery: Callable[[], Delivery | None],
-        not_leader: Callable[[], Refusal],
-        calls: LeaderCalls,
-        holds: Holds,
-    ) -> None:
-        self._config = config
-        self._subscriptions = subscriptions
-        self._delivery = delivery
-        self._not_leader = not_leader
+    def __init__(self, core: Core, authorizer: Authorizer, calls: LeaderCalls) -> None:
+        self._config, self._leadership, self._holds = core.config, core.leadership, core.holds
+        self._subscriptions = Subscriptions(core, authorizer)
         self._calls = calls
-        self._holds = holds
         self._pieces = Pieces()
         self._endings = IntakeTurns()
 
     def handlers(self) -> ServiceHandler:
         """Return the service's handlers for a grpc.aio server."""
-        unary: dict[str, Callable[[bytes, CallContext], Awaitable[Answer]]] = {
-            "Ack": partial(self._settle, pb.AckRequest),
-            "Nack": partial(self._settle, pb.NackRequest),
-            "Extend": self._extend,
+        unary = {
+            "Ack": parsed(pb.AckRequest, self._settle),
+            "Nack": parsed(pb.NackRequest, self._settle),
+            "Extend": parsed(pb.ExtendRequest, self._extend),
         }
         methods = {name: self._calls.unary(f"/{SERVICE}/{name}", local) for name, local in unary.items()}
-        waits_s = self._config.delivery.wait_ms_max / 1000
-        methods["Receive"] = self._calls.unary(f"/{SERVICE}/Receive", self._receive, waits_s)
+        receive, waits_s = parsed(pb.ReceiveRequest, self._receive), self._config.delivery.wait_ms_max / 1000
+        methods["Receive"] = self._calls.unary(f"/{SERVICE}/Receive", receive, waits_s)
         methods["Consume"] = grpc.stream_stream_rpc_method_handler(self._consume)
         return grpc.method_handlers_generic_handler(SERVICE, methods)
 
@@ -119,9 +107,9 @@ class ConsumerService:
             await abort(context, ended)
 
     async def _open(self, requests: AsyncIterator[bytes], context: CallContext) -> _Session | Refusal:
-        delivery = self._delivery()
+        delivery = self._leadership.delivery
         if delivery is None:
-            return self._not_leader()
+            return self._leadership.not_leader()
         if delivery.consumers >= self._config.limits.consumers_max:
             text = f"this node has {delivery.consumers} consumers, its maximum"
             return Refusal(Reason.TOO_MANY_STREAMS, text, retry_ms=5_000)
@@ -150,8 +138,8 @@ class ConsumerService:
         for held in subscribe.holding:
             kept = await self._pieces.each(held.offset, partial(group.resume, consumer, held.queue))
             resumed.setdefault(held.queue, []).extend(batch for batch in kept if batch)
-        if self._delivery() is not delivery or group.settlement.ended:  # over meanwhile
-            return self._not_leader()
+        if self._leadership.delivery is not delivery or group.settlement.ended:  # over meanwhile
+            return self._leadership.not_leader()
         if subscribe.holding and (refusal := group.differs(consumer)):
             return refusal
         group.join(consumer, list(chain.from_iterable(resumed.values())))
@@ -257,10 +245,7 @@ class ConsumerService:
 
     # -- calls ---------------------------------------------------------------------------
 
-    async def _receive(self, raw: bytes, context: CallContext) -> Answer:
-        request = parse(pb.ReceiveRequest, raw)
-        if isinstance(request, Refusal):
-            return request
+    async def _receive(self, request: pb.ReceiveRequest, context: CallContext) -> Answer:
         refusal = self._subscriptions.check(context, request)
         if refusal is not None:
             return refusal
@@ -289,12 +274,7 @@ class ConsumerService:
         deliveries = [log_pb.ConsumedColumns.FromString(r).deliveries for r in consumer.take_all()]
         return log_pb.ReceivedColumns(deliveries=deliveries).SerializeToString()
 
-    async def _settle(
-        self, kind: type[pb.AckRequest | pb.NackRequest], raw: bytes, context: CallContext
-    ) -> Answer:
-        request = parse(kind, raw)
-        if isinstance(request, Refusal):
-            return request
+    async def _settle(self, request: pb.AckRequest | pb.NackRequest, context: CallContext) -> Answer:
         group = self._subscriptions.known(context, request)
         if isinstance(group, Refusal):
             return group
@@ -302,10 +282,7 @@ class ConsumerService:
         stale = pending if isinstance(pending, Refusal) else await group.settlement.until_end(pending)
         return stale if isinstance(stale, Refusal) else await _answered(stale)
 
-    async def _extend(self, raw: bytes, context: CallContext) -> Answer:
-        request = parse(pb.ExtendRequest, raw)
-        if isinstance(request, Refusal):
-            return request
+    async def _extend(self, request: pb.ExtendRequest, context: CallContext) -> Answer:
         group = self._subscriptions.known(context, request)
         if isinstance(group, Refusal):
             return group

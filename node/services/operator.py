@@ -1,86 +1,71 @@
-"""OperatorService: what a cluster is doing, and who leads it."""
+"""OperatorService: what a cluster is doing, who leads it, and who its members are."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Awaitable, Callable
 from importlib.metadata import version
 from typing import Final
 
 import grpc
 
-from tarry.node.clock.cluster_time import ClusterTime
-from tarry.node.config import Limits
-from tarry.node.delivery.delivery import Delivery
+from tarry.node.assembly import Core
 from tarry.node.edge.auth import Authorizer, Right
 from tarry.node.edge.grpc_status import abort
-from tarry.node.edge.grpc_types import CallContext, ServiceHandler, parse
-from tarry.node.edge.leader_calls import Answer, LeaderCalls
-from tarry.node.ledger.ledger import Ledger
+from tarry.node.edge.grpc_types import CallContext, M, ServiceHandler, parse
+from tarry.node.edge.leader_calls import Answer, LeaderCalls, Local, parsed
 from tarry.node.loop_watchdog import turns
 from tarry.node.recovery.checkpoints import in_turns
-from tarry.node.repair.records import Damage
+from tarry.node.recovery.rejoin_service import ADD_DEADLINE_MS, too_few_left
 from tarry.node.services.ledger_export import LedgerCalls
-from tarry.node.services.member_admin import MemberCalls
 from tarry.node.services.topic_admin import TopicCalls
 from tarry.node.services.topic_status import TopicStatuses
 from tarry.proto import tarry_operator_pb2 as pb
 from tarry.proto.reasons import Reason
 from tarry.replication.blocking import in_thread
-from tarry.replication.driver.driver import Driver
-from tarry.replication.errors import TransferRefused
-from tarry.replication.loop_holds import Holds
-from tarry.replication.state_machine.machine import Machine
+from tarry.replication.errors import MembershipRefused, NotLeader, TransferRefused
 from tarry.replication.state_machine.refusal import Refusal
 from tarry.replication.status import PeerStatus
 
 SERVICE: Final = "tarry.v1.OperatorService"
 VERSION: Final = version("tarry")
 TRANSFER_DEADLINE_MS: Final = 5_000
+NODE_NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+ADDRESS: Final = re.compile(r"\S+:\d{1,5}")
 
 
 class OperatorService:
     """Answers operators."""
 
-    def __init__(
-        self,
-        machine: Machine,
-        driver: Driver,
-        time: ClusterTime,
-        authorizer: Authorizer,
-        delivery: Callable[[], Delivery | None],
-        calls: LeaderCalls,
-        limits: Limits,
-        damage: Damage,
-        ledger: Ledger,
-        holds: Holds,
-    ) -> None:
-        self._ledger = ledger
-        self._holds = holds
-        self._ledger_calls = LedgerCalls(ledger, authorizer)
-        self._damage = damage
-        self._machine = machine
-        self._driver = driver
-        self._time = time
-        self._authorizer = authorizer
-        self._delivery = delivery
-        self._calls = calls
-        self._member_calls = MemberCalls(driver, authorizer, calls, self._members)
-        self._topics = TopicStatuses(machine, time, delivery)
-        self._topic_calls = TopicCalls(
-            machine, driver, time, authorizer, limits, calls, damage, self._topics.one
-        )
+    def __init__(self, core: Core, authorizer: Authorizer, calls: LeaderCalls) -> None:
+        self._machine, self._driver, self._time = core.machine, core.driver, core.time
+        self._damage, self._ledger, self._holds = core.damage, core.ledger, core.holds
+        self._leadership = core.leadership
+        self._authorizer, self._calls = authorizer, calls
+        self._ledger_calls = LedgerCalls(core.ledger, authorizer)
+        self._topics = TopicStatuses(core)
+        self._topic_calls = TopicCalls(core, authorizer, calls, self._topics.one)
 
     def handlers(self) -> ServiceHandler:
         """Return the service's handlers for a grpc.aio server."""
-        path = f"/{SERVICE}/TransferLeadership"
+        unary = {
+            "TransferLeadership": self._operated(pb.TransferLeadershipRequest, self._transfer),
+            "AddMember": self._operated(pb.AddMemberRequest, self._add_member),
+            "RemoveMember": self._operated(pb.RemoveMemberRequest, self._remove_member),
+        }
         methods = {
             "ClusterStatus": grpc.unary_unary_rpc_method_handler(self._cluster_status),
-            "TransferLeadership": self._calls.unary(path, self._transfer),
+            **{name: self._calls.unary(f"/{SERVICE}/{name}", local) for name, local in unary.items()},
             **self._topic_calls.methods(SERVICE),
-            **self._member_calls.methods(SERVICE),
             **self._ledger_calls.methods(),
         }
         return grpc.method_handlers_generic_handler(SERVICE, methods)
+
+    def _operated(self, kind: type[M], answer: Callable[[M], Awaitable[Answer]]) -> Local:
+        async def local(request: M, context: CallContext) -> Answer:
+            return self._authorizer.refusal(context, Right.OPERATE) or await answer(request)
+
+        return parsed(kind, local)
 
     async def _cluster_status(self, raw: bytes, context: CallContext) -> bytes:
         request = parse(pb.ClusterStatusRequest, raw)
@@ -107,33 +92,28 @@ class OperatorService:
             term=status.term,
             members=self._members(),
             version=VERSION,
-            lease=status.may_serve and self._delivery() is not None,
+            lease=status.may_serve and self._leadership.delivery is not None,
         )
 
     def _full(self) -> pb.ClusterStatusResponse:
-        status = self._driver.status()
         wheel, queues = self._machine.wheel, self._machine.queues
-        return pb.ClusterStatusResponse(
-            node=status.node,
-            leader=status.leader or "",
-            term=status.term,
-            commit_index=status.commit_index,
+        full = pb.ClusterStatusResponse(
+            commit_index=self._driver.status().commit_index,
             applied_index=self._machine.applied_index,  # the digest's, also as a peer's state is swapped in
-            members=self._members(),
             pending=wheel.pending,
             ready=queues.unacknowledged(),
             frontier_ms=self._machine.frontier_ms,
             tick=wheel.tick,
             local_index=wheel.local_index,
             now_ms=self._time.now_ms(),
-            version=VERSION,
-            lease=status.may_serve and self._delivery() is not None,
             damaged_found=self._damage.found,
             damaged_repaired=self._damage.repaired,
             damaged_left=self._damage.left,
             ledger=self._ledger.status(),
             turns=turns(self._holds),
         )
+        full.MergeFrom(self._brief())
+        return full
 
     def _members(self) -> list[pb.Member]:
         status = self._driver.status()
@@ -149,13 +129,7 @@ class OperatorService:
             for node, address in sorted(status.members.items())
         ]
 
-    async def _transfer(self, raw: bytes, context: CallContext) -> Answer:
-        refusal = self._authorizer.refusal(context, Right.OPERATE)
-        if refusal is not None:
-            return refusal
-        request = parse(pb.TransferLeadershipRequest, raw)
-        if isinstance(request, Refusal):
-            return request
+    async def _transfer(self, request: pb.TransferLeadershipRequest) -> Answer:
         deadline_ms = request.deadline_ms or TRANSFER_DEADLINE_MS
         try:
             done = await self._driver.transfer(request.target or None, deadline_ms)
@@ -165,6 +139,32 @@ class OperatorService:
         return pb.TransferLeadershipResponse(
             leader=done.leader, term=done.term, pause_ms=done.pause_ms
         ).SerializeToString()
+
+    async def _add_member(self, request: pb.AddMemberRequest) -> Answer:
+        if NODE_NAME.fullmatch(request.node) is None or ADDRESS.fullmatch(request.address) is None:
+            text = "name the node (lower-case letters, digits, '-') and its address, host:port"
+            return Refusal(Reason.MEMBER_INVALID, text)
+        try:
+            await self._driver.add(request.node, request.address, request.deadline_ms or ADD_DEADLINE_MS)
+        except MembershipRefused as refused:
+            return Refusal(Reason.MEMBERSHIP_REFUSED, str(refused), retry_ms=1_000)
+        return self._members_answer()
+
+    async def _remove_member(self, request: pb.RemoveMemberRequest) -> Answer:
+        status = self._driver.status()
+        if refusal := too_few_left(status, request.node):
+            return refusal
+        try:
+            if request.node == status.node:
+                done = await self._driver.transfer(None, TRANSFER_DEADLINE_MS)
+                raise NotLeader(done.leader)  # which is asked in turn
+            await self._driver.remove(request.node)
+        except (MembershipRefused, TransferRefused) as refused:
+            return Refusal(Reason.MEMBERSHIP_REFUSED, str(refused), retry_ms=1_000)
+        return self._members_answer()
+
+    def _members_answer(self) -> bytes:
+        return pb.MembersResponse(members=self._members()).SerializeToString()
 
 
 def _offset_ms(peer: PeerStatus) -> int:

@@ -11,15 +11,14 @@ import grpc
 import numpy as np
 from numpy.typing import NDArray
 
-from tarry.node.clock.cluster_time import ClusterTime
+from tarry.node.assembly import Core
 from tarry.node.edge.auth import Authorizer, Right
 from tarry.node.edge.field_count import more_fields
 from tarry.node.edge.grpc_status import abort, status_of
 from tarry.node.edge.grpc_types import CallContext, ServiceHandler, parse
-from tarry.node.edge.leader_calls import Answer, LeaderCalls
+from tarry.node.edge.leader_calls import Answer, LeaderCalls, parsed
 from tarry.node.edge.names import no_more_queues, unknown_topic
 from tarry.node.failures import CallErrors
-from tarry.node.repair.records import Damage
 from tarry.node.services.intake_turns import IntakeTurns
 from tarry.node.services.repeated_schedules import Repeats
 from tarry.node.services.schedule_request import Intake, body_too_large
@@ -28,11 +27,8 @@ from tarry.proto import tarry_producer_pb2 as pb
 from tarry.proto.message_id import InvalidMessageId, MessageId
 from tarry.proto.reasons import Reason
 from tarry.proto.tarry_message_pb2 import MessageState, Record, Retried
-from tarry.replication.driver.driver import Driver
-from tarry.replication.loop_holds import Holds
 from tarry.replication.state_machine import commands as command_codec
 from tarry.replication.state_machine.command_costs import cost_us
-from tarry.replication.state_machine.machine import Machine
 from tarry.replication.state_machine.ordering import queue_of
 from tarry.replication.state_machine.outcomes import Cancelled, Repeated, Scheduled
 from tarry.replication.state_machine.refusal import Refusal
@@ -72,31 +68,14 @@ STATES: Final = {
 class ProducerService:
     """Answers producers; all but the checks is in the log and the state machine."""
 
-    def __init__(
-        self,
-        *,
-        shard: int,
-        intake: Intake,
-        machine: Machine,
-        driver: Driver,
-        time: ClusterTime,
-        authorizer: Authorizer,
-        calls: LeaderCalls,
-        auto_create: bool,
-        damage: Damage,
-        holds: Holds,
-    ) -> None:
-        self._shard = shard
-        self._intake = intake
-        self._machine = machine
-        self._driver = driver
-        self._time = time
-        self._authorizer = authorizer
-        self._calls = calls
-        self._auto_create = auto_create
-        self._damage = damage
-        self._holds = holds
-        self._repeats = Repeats(shard, machine)
+    def __init__(self, core: Core, authorizer: Authorizer, calls: LeaderCalls) -> None:
+        self._shard = core.config.shard
+        self._intake = Intake(core.config.limits, core.config.delay_levels_ms)
+        self._auto_create = core.config.topics_auto_create
+        self._machine, self._driver, self._time = core.machine, core.driver, core.time
+        self._damage, self._holds = core.damage, core.holds
+        self._authorizer, self._calls = authorizer, calls
+        self._repeats = Repeats(core.config.shard, core.machine)
         self._turns = IntakeTurns()
         self._errors = CallErrors()
 
@@ -105,8 +84,8 @@ class ProducerService:
         unary = {
             "Schedule": self._schedule,
             "ScheduleBatch": self._schedule_batch,
-            "Cancel": self._cancel,
-            "Get": self._get,
+            "Cancel": parsed(pb.CancelRequest, self._cancel),
+            "Get": parsed(pb.GetRequest, self._get),
         }
         methods = {name: self._calls.unary(f"/{SERVICE}/{name}", local) for name, local in unary.items()}
         methods["ScheduleStream"] = grpc.stream_stream_rpc_method_handler(self._schedule_stream)
@@ -220,27 +199,24 @@ class ProducerService:
             self._errors.tell(error)
             return error
 
-    async def _cancel(self, raw: bytes, context: CallContext) -> Answer:
-        request = parse(pb.CancelRequest, raw)
-        if isinstance(request, Refusal):
-            return request
+    async def _cancel(self, request: pb.CancelRequest, context: CallContext) -> Answer:
         limit = self._intake.limits.cancel_ids_max
         if not request.ids or len(request.ids) > limit:
             reason = Reason.BATCH_TOO_LARGE if request.ids else Reason.REQUEST_EMPTY
             return Refusal(reason, f"{len(request.ids)} ids: give 1 to {limit}")
-        parsed: list[MessageId] = []
+        ids: list[MessageId] = []
         for start in range(0, len(request.ids), IDS_READ_MAX):
             texts = list(request.ids[start : start + IDS_READ_MAX])
             await self._turns.enter(len(texts) / TURN_IDS)
             some = self._ids(texts)
             if isinstance(some, Refusal):
                 return some
-            parsed += some
-        hour = np.array([i.hour for i in parsed], dtype="<u4")
-        index = np.array([i.global_index for i in parsed], dtype="<u4")
+            ids += some
+        hour = np.array([i.hour for i in ids], dtype="<u4")
+        index = np.array([i.global_index for i in ids], dtype="<u4")
         if self._authorizer.on:
             await self._driver.read_barrier()
-        outcomes: NDArray[Any] = np.full(len(parsed), pb.CANCEL_OUTCOME_NOT_FOUND, dtype=np.uint32)
+        outcomes: NDArray[Any] = np.full(len(ids), pb.CANCEL_OUTCOME_NOT_FOUND, dtype=np.uint32)
         order = np.argsort(hour, kind="stable")
         costs_ns = self._machine.wheel.costs_ns(hour[order], index[order])
         for rows in portions(costs_ns, CANCEL_NS_MAX):
@@ -263,15 +239,12 @@ class ProducerService:
             outcomes[piece] = CANCEL_OUTCOMES[outcome.outcomes]
         return pb.CancelResponse(outcomes=outcomes.tolist()).SerializeToString()
 
-    async def _get(self, raw: bytes, context: CallContext) -> Answer:
-        request = parse(pb.GetRequest, raw)
-        if isinstance(request, Refusal):
-            return request
-        parsed = self._ids([request.id])
-        if isinstance(parsed, Refusal):
-            return parsed
+    async def _get(self, request: pb.GetRequest, context: CallContext) -> Answer:
+        ids = self._ids([request.id])
+        if isinstance(ids, Refusal):
+            return ids
         await self._driver.read_barrier()
-        found = parsed[0]
+        found = ids[0]
         state = self._machine.wheel.state(found.hour, found.global_index)
         hour = np.array([found.hour], dtype=np.uint32)
         index = np.array([found.global_index], dtype=np.uint32)
@@ -295,14 +268,14 @@ class ProducerService:
 
     def _ids(self, texts: list[str]) -> list[MessageId] | Refusal:
         try:
-            parsed = [MessageId.parse(text) for text in texts]
+            ids = [MessageId.parse(text) for text in texts]
         except InvalidMessageId as error:
             return Refusal(Reason.ID_MALFORMED, str(error))
-        for found in parsed:
+        for found in ids:
             if found.shard != self._shard:
                 text = f"{found} belongs to shard {found.shard}; this cluster is shard {self._shard}"
                 return Refusal(Reason.MESSAGE_NOT_FOUND, text)
-        return parsed
+        return ids
 
     def _may_know(
         self, context: CallContext, hour: NDArray[np.uint32], index: NDArray[np.uint32]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import Final
 
-from tarry.node.config import NodeConfig
+from tarry.node.assembly import Core
 from tarry.node.delivery.consumer import Consumer
-from tarry.node.delivery.delivery import Delivery
 from tarry.node.delivery.group import GroupDelivery
 from tarry.node.edge.auth import Authorizer, Right
 from tarry.node.edge.grpc_types import CallContext
@@ -16,11 +15,9 @@ from tarry.node.edge.names import check_group, check_name, check_topic, no_more_
 from tarry.proto import tarry_consumer_pb2 as pb
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.reasons import Reason
-from tarry.replication.driver.driver import Driver
 from tarry.replication.errors import NotLeader, Overloaded, Unknown
 from tarry.replication.state_machine import commands as command_codec
 from tarry.replication.state_machine.outcomes import Subscribed
-from tarry.replication.state_machine.queues import Queues
 from tarry.replication.state_machine.refusal import Refusal
 
 NAME_CHARS_MAX: Final = 100
@@ -31,21 +28,10 @@ QUEUES_HELD_MAX: Final = 16
 class Subscriptions:
     """Checks consumers' requests and opens groups."""
 
-    def __init__(
-        self,
-        config: NodeConfig,
-        driver: Driver,
-        authorizer: Authorizer,
-        delivery: Callable[[], Delivery | None],
-        not_leader: Callable[[], Refusal],
-        queues: Callable[[], Queues],
-    ) -> None:
-        self._config = config
-        self._driver = driver
+    def __init__(self, core: Core, authorizer: Authorizer) -> None:
+        self._config, self._driver, self._machine = core.config, core.driver, core.machine
+        self._leadership = core.leadership
         self._authorizer = authorizer
-        self._delivery = delivery
-        self._not_leader = not_leader
-        self._queues = queues
 
     def check(
         self, context: CallContext, request: pb.Subscribe | pb.ReceiveRequest, broadcast: bool = False
@@ -127,9 +113,9 @@ class Subscriptions:
 
     async def group(self, consumer: Consumer, start: pb.GroupStart) -> GroupDelivery | Refusal:
         """Return the consumer's group, made in the log where it is new."""
-        delivery = self._delivery()
+        delivery = self._leadership.delivery
         if delivery is None:
-            return self._not_leader()
+            return self._leadership.not_leader()
         group = delivery.find(consumer.topic, consumer.group)
         if group is None:
             refusal = self._check_known(consumer)
@@ -141,25 +127,25 @@ class Subscriptions:
             try:
                 queues: Subscribed | Refusal = await self._driver.propose(command_codec.encode(command))
             except NotLeader:
-                return self._not_leader()
+                return self._leadership.not_leader()
             except (Overloaded, Unknown) as error:
                 return refusal_of(error)
             if isinstance(queues, Refusal):
                 return queues
-            if self._delivery() is not delivery:
-                return self._not_leader()
+            if self._leadership.delivery is not delivery:
+                return self._leadership.not_leader()
             group = delivery.group(consumer.topic, consumer.group, queues.queue, queues.retry_queue)
         return group.differs(consumer) or group
 
     def _check_known(self, consumer: Consumer) -> Refusal | None:
-        queue = self._queues().find(consumer.topic)
+        queue = self._machine.queues.find(consumer.topic)
         if queue is None and not self._config.topics_auto_create:
             return unknown_topic(consumer.topic)
-        known = queue is not None and (consumer.group, queue.queue) in self._queues().acknowledged
+        known = queue is not None and (consumer.group, queue.queue) in self._machine.queues.acknowledged
         if not known and not self._config.groups_auto_create:
             text = f"topic {consumer.topic!r} has no group {consumer.group!r}: create it"
             return Refusal(Reason.GROUP_UNKNOWN, text)
-        return None if known else no_more_queues(self._queues(), self._config.limits)
+        return None if known else no_more_queues(self._machine.queues, self._config.limits)
 
     def known(
         self, context: CallContext, request: pb.AckRequest | pb.NackRequest | pb.ExtendRequest
@@ -168,15 +154,15 @@ class Subscriptions:
         refusal = self._authorizer.refusal(context, Right.CONSUME, [request.topic])
         if refusal is not None:
             return refusal
-        delivery = self._delivery()
+        delivery = self._leadership.delivery
         if delivery is None:
-            return self._not_leader()
+            return self._leadership.not_leader()
         group = delivery.find(request.topic, request.group)
         if group is not None:
             return group
-        queue = self._queues().find(request.topic)
-        retries = self._queues().find(request.topic, request.group)
-        there = self._queues().acknowledged  # a retry queue may outlive its group
+        queue = self._machine.queues.find(request.topic)
+        retries = self._machine.queues.find(request.topic, request.group)
+        there = self._machine.queues.acknowledged  # a retry queue may outlive its group
         if queue is None or retries is None or (request.group, retries.queue) not in there:
             text = f"group {request.group!r} has never received from topic {request.topic!r}"
             return Refusal(Reason.GROUP_UNKNOWN, text)

@@ -9,24 +9,20 @@ from typing import Final, TypeVar
 import grpc
 from google.protobuf.message import Message
 
-from tarry.node.clock.cluster_time import ClusterTime
-from tarry.node.config import Limits
+from tarry.node.assembly import Core
 from tarry.node.delivery.redrive import redrive
 from tarry.node.edge.auth import Authorizer, Right
 from tarry.node.edge.grpc_status import abort
 from tarry.node.edge.grpc_types import CallContext, MethodHandler, parse
 from tarry.node.edge.leader_calls import Answer, LeaderCalls, refusal_of
 from tarry.node.edge.names import check_group, check_name, check_topic, no_more_queues, unknown_topic
-from tarry.node.repair.records import Damage
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto import tarry_operator_pb2 as pb
 from tarry.proto.reasons import Reason
 from tarry.proto.tarry_consumer_pb2 import StartAt
-from tarry.replication.driver.driver import Driver
 from tarry.replication.errors import NotLeader, Overloaded, Unknown
 from tarry.replication.state_machine import commands as command_codec
 from tarry.replication.state_machine.command_costs import cost_us
-from tarry.replication.state_machine.machine import Machine
 from tarry.replication.state_machine.outcomes import Changed
 from tarry.replication.state_machine.ready_queue import ReadyQueue, UnitsDamaged
 from tarry.replication.state_machine.refusal import Refusal
@@ -44,22 +40,14 @@ class TopicCalls:
 
     def __init__(
         self,
-        machine: Machine,
-        driver: Driver,
-        time: ClusterTime,
+        core: Core,
         authorizer: Authorizer,
-        limits: Limits,
         calls: LeaderCalls,
-        damage: Damage,
         describe: Callable[[ReadyQueue], Awaitable[pb.TopicStatus]],
     ) -> None:
-        self._machine = machine
-        self._driver = driver
-        self._time = time
-        self._authorizer = authorizer
-        self._limits = limits
-        self._calls = calls
-        self._damage = damage
+        self._machine, self._driver, self._time = core.machine, core.driver, core.time
+        self._limits, self._damage = core.config.limits, core.damage
+        self._authorizer, self._calls = authorizer, calls
         self._describe = describe
 
     def methods(self, service: str) -> dict[str, MethodHandler]:

@@ -6,11 +6,9 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Final
 
-from tarry.node.clock.cluster_time import ClusterTime
-from tarry.node.delivery.delivery import Delivery
+from tarry.node.assembly import Core
 from tarry.node.delivery.offset_pieces import Pieces
 from tarry.proto import tarry_operator_pb2 as pb
-from tarry.replication.state_machine.machine import Machine
 from tarry.replication.state_machine.ready_queue import ReadyQueue
 
 PIECE_QUEUES: Final = 500
@@ -20,10 +18,8 @@ PIECE_QUEUES: Final = 500
 class TopicStatuses:
     """Tells of topics as they are while it asks: one may be newer than another by some turns."""
 
-    def __init__(self, machine: Machine, time: ClusterTime, delivery: Callable[[], Delivery | None]) -> None:
-        self._machine = machine
-        self._time = time
-        self._delivery = delivery
+    def __init__(self, core: Core) -> None:
+        self._machine, self._time, self._leadership = core.machine, core.time, core.leadership
         self._pieces = Pieces()
 
     async def all(self, sees: Callable[[str], bool]) -> bytes:
@@ -81,7 +77,7 @@ class TopicStatuses:
         )
 
     def _add(self, topic: pb.TopicStatus, queue: ReadyQueue, group: str) -> None:
-        queues, delivery = self._machine.queues, self._delivery()
+        queues, delivery = self._machine.queues, self._leadership.delivery
         main, retry = queues.acknowledged.get((group, queue.queue)), queues.find(queue.topic, group)
         if main is None or retry is None:  # deleted meanwhile
             return

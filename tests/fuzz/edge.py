@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import grpc
@@ -17,7 +18,6 @@ from tarry.node.ledger.ledger import Ledger
 from tarry.node.repair.records import Damage
 from tarry.node.services.operator import OperatorService
 from tarry.node.services.producer import ProducerService
-from tarry.node.services.schedule_request import Intake
 from tarry.replication.loop_holds import Holds
 from tarry.replication.state_machine.machine import Machine
 from tarry.replication.state_machine.outcomes import Outcome
@@ -86,34 +86,20 @@ class Edge:
     ) -> None:
         log: Any = _Log(commit)
         time = ClusterTime(_Clock(now_ms))
-        authorizer, damage = Authorizer({}), Damage(machine, config.shard)
         nowhere: Any = None
         calls = LeaderCalls(lambda: True, nowhere, nowhere, nowhere, nowhere)
-        producer = ProducerService(
-            shard=config.shard,
-            intake=Intake(config.limits, config.delay_levels_ms),
+        core: Any = SimpleNamespace(
+            config=config,
             machine=machine,
             driver=log,
             time=time,
-            authorizer=authorizer,
-            calls=calls,
-            auto_create=True,
-            damage=damage,
-            holds=Holds(),
-        )
-        operator = OperatorService(
-            machine=machine,
-            driver=log,
-            time=time,
-            authorizer=authorizer,
-            delivery=lambda: None,
-            calls=calls,
-            limits=config.limits,
-            damage=damage,
+            leadership=SimpleNamespace(delivery=None),
+            damage=Damage(machine, config.shard),
             ledger=ledger,
             holds=Holds(),
         )
-        self._services = [service.handlers() for service in (producer, operator)]
+        kinds = (ProducerService, OperatorService)
+        self._services = [service(core, Authorizer({}), calls).handlers() for service in kinds]
 
     async def call(self, path: str, raw: bytes) -> list[bytes]:
         """Return the answers of a call. Raises Ended."""

@@ -38,21 +38,9 @@ class Leader:
 
     def __init__(self, node: Node) -> None:
         self.node = node
-        self.edge = Edge(node.config, node._core, Processor())
+        self.edge = Edge(node._core, Processor())
         self.machine = node.machine
-        core = node._core
-        self._operator = OperatorService(
-            node.machine,
-            node.driver,
-            node.time,
-            Authorizer({}),
-            lambda: core.leadership.delivery,
-            self.edge._calls,
-            node.config.limits,
-            core.damage,
-            core.ledger,
-            core.holds,
-        )
+        self._operator = OperatorService(node._core, Authorizer({}), self.edge._calls)
         self.topics = self._operator._topics
 
     async def propose(self, payload: Any) -> Any:

@@ -7,13 +7,15 @@ import errno
 import gc
 import ssl
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import grpc
 import pytest
 from structlog.testing import capture_logs
 
-from tarry.node.config import Connections, Limits
+from tarry.node.config import Connections, NodeConfig
 from tarry.node.delivery.consumer import Consumer
 from tarry.node.edge.auth import Authorizer
 from tarry.node.edge.call_admission import Entrance
@@ -21,8 +23,6 @@ from tarry.node.edge.grpc_types import ServiceHandler
 from tarry.node.failures import Failures
 from tarry.node.services.consumer import ConsumerService
 from tarry.node.services.producer import STREAM_FIELDS_MAX, ProducerService
-from tarry.node.services.schedule_request import Intake
-from tarry.node.services.subscriptions import Subscriptions
 from tarry.proto import tarry_consumer_pb2 as pb
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.reasons import Reason
@@ -143,19 +143,10 @@ UNARY: Any = type("Calls", (), {"unary": lambda *_: grpc.unary_unary_rpc_method_
 
 
 def producer(calls: Any) -> ProducerService:
-    unused: Any = None
-    return ProducerService(
-        shard=0,
-        intake=Intake(Limits(), ()),
-        machine=unused,
-        driver=unused,
-        time=unused,
-        authorizer=Authorizer({}),
-        calls=calls,
-        auto_create=True,
-        damage=unused,
-        holds=Holds(),
-    )
+    config = NodeConfig(node="n1", data=Path("none"), listen="127.0.0.1:1", members={"n1": "127.0.0.1:1"})
+    unused = dict.fromkeys(("machine", "driver", "time", "damage"))
+    core: Any = SimpleNamespace(config=config, holds=Holds(), **unused)
+    return ProducerService(core, Authorizer({}), calls)
 
 
 async def test_a_schedule_stream_whose_reading_half_fails_ends_with_the_error() -> None:
@@ -239,16 +230,14 @@ async def test_an_error_in_a_calls_handler_is_logged_now_and_then_and_a_broken_c
 def test_a_consumers_stream_whose_reading_half_fails_ends_with_the_error_and_keeps_its_leases() -> None:
     async def steps(group: Group) -> None:
         unused: Any = None
-        refuse = lambda: Refusal(Reason.NO_LEADER, "")  # noqa: E731
-        subscriptions = Subscriptions(
-            group.config,
-            unused,
-            Authorizer({}),
-            lambda: group.delivery,
-            refuse,
-            lambda: group.machine.queues,
+        core: Any = SimpleNamespace(
+            config=group.config,
+            machine=group.machine,
+            driver=unused,
+            leadership=SimpleNamespace(delivery=group.delivery),
+            holds=Holds(),
         )
-        service = ConsumerService(group.config, subscriptions, lambda: group.delivery, refuse, UNARY, Holds())
+        service = ConsumerService(core, Authorizer({}), UNARY)
         stream = method(service.handlers(), "/tarry.v1.ConsumerService/Consume")
         for _ in range(3):
             group.schedule("", 0)

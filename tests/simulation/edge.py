@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from functools import partial
 from typing import Any, NoReturn
 
 import grpc
 
 from tarry.node.assembly import Core
-from tarry.node.config import NodeConfig
 from tarry.node.edge.auth import Authorizer
-from tarry.node.edge.leader_calls import Answer, LeaderCalls
+from tarry.node.edge.leader_calls import Answer, LeaderCalls, parsed
 from tarry.node.services.consumer import ConsumerService
 from tarry.node.services.producer import ProducerService
-from tarry.node.services.schedule_request import Intake
-from tarry.node.services.subscriptions import Subscriptions
 from tarry.proto import tarry_consumer_pb2 as pb
+from tarry.proto.tarry_producer_pb2 import CancelRequest, GetRequest
 from tests.simulation.processor import BYTE_US, CALL_US, Processor
 
 Handler = Callable[[bytes, Any], Awaitable[Answer]]
@@ -48,9 +45,9 @@ class _NoForwarding:
 class Edge:
     """Of one start of a node."""
 
-    def __init__(self, config: NodeConfig, core: Core, processor: Processor) -> None:
+    def __init__(self, core: Core, processor: Processor) -> None:
         self._processor = processor
-        leadership, authorizer = core.leadership, Authorizer({})
+        leadership = core.leadership
         forwarder: Any = _NoForwarding()
         calls = LeaderCalls(
             leadership.serves,
@@ -60,29 +57,8 @@ class Edge:
             leadership.stop_for,
         )
         self._calls = calls
-        self._producer = ProducerService(
-            shard=config.shard,
-            intake=Intake(config.limits, config.delay_levels_ms),
-            machine=core.machine,
-            driver=core.driver,
-            time=core.time,
-            authorizer=authorizer,
-            calls=calls,
-            auto_create=True,
-            damage=core.damage,
-            holds=core.holds,
-        )
-        subscriptions = Subscriptions(
-            config,
-            core.driver,
-            authorizer,
-            lambda: leadership.delivery,
-            leadership.not_leader,
-            lambda: core.machine.queues,
-        )
-        self._consumer = ConsumerService(
-            config, subscriptions, lambda: leadership.delivery, leadership.not_leader, calls, core.holds
-        )
+        self._producer = ProducerService(core, Authorizer({}), calls)
+        self._consumer = ConsumerService(core, Authorizer({}), calls)
 
     async def schedule(self, raw: bytes) -> Answer:
         """As ScheduleBatch. Raises StreamEnded where another node leads."""
@@ -90,27 +66,27 @@ class Edge:
 
     async def cancel(self, raw: bytes) -> Answer:
         """As Cancel. Raises StreamEnded where another node leads."""
-        return await self._answer("Cancel", raw, self._producer._cancel)
+        return await self._answer("Cancel", raw, parsed(CancelRequest, self._producer._cancel))
 
     async def get(self, raw: bytes) -> Answer:
         """As Get. Raises StreamEnded where another node leads."""
-        return await self._answer("Get", raw, self._producer._get)
+        return await self._answer("Get", raw, parsed(GetRequest, self._producer._get))
 
     async def receive(self, raw: bytes) -> Answer:
         """As Receive. Raises StreamEnded where another node leads."""
-        return await self._answer("Receive", raw, self._consumer._receive)
+        return await self._answer("Receive", raw, parsed(pb.ReceiveRequest, self._consumer._receive))
 
     async def ack(self, raw: bytes) -> Answer:
         """As Ack. Raises StreamEnded where another node leads."""
-        return await self._answer("Ack", raw, partial(self._consumer._settle, pb.AckRequest))
+        return await self._answer("Ack", raw, parsed(pb.AckRequest, self._consumer._settle))
 
     async def nack(self, raw: bytes) -> Answer:
         """As Nack. Raises StreamEnded where another node leads."""
-        return await self._answer("Nack", raw, partial(self._consumer._settle, pb.NackRequest))
+        return await self._answer("Nack", raw, parsed(pb.NackRequest, self._consumer._settle))
 
     async def extend(self, raw: bytes) -> Answer:
         """As Extend. Raises StreamEnded where another node leads."""
-        return await self._answer("Extend", raw, self._consumer._extend)
+        return await self._answer("Extend", raw, parsed(pb.ExtendRequest, self._consumer._extend))
 
     async def _answer(self, name: str, raw: bytes, handler: Handler) -> Answer:
         """As a task of the node: it waits while the node is busy."""

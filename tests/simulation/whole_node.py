@@ -169,7 +169,7 @@ class WholeNode(SimNode):
         driver.running = self.running
         driver.processor = self.processor
         driver.after_turn = self._after_turn
-        self.edge = Edge(self.config, self.core, self.processor)
+        self.edge = Edge(self.core, self.processor)
         self.alive = True
         damage, dispatch = self.core.damage, self.config.dispatch
         work = (

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from tarry.node.config import NodeConfig
 from tarry.node.delivery.offset_pieces import PIECE_OFFSETS, Pieces
+from tarry.node.edge.auth import Authorizer
 from tarry.node.services.subscriptions import QUEUES_HELD_MAX, Subscriptions
 from tarry.proto import tarry_consumer_pb2 as pb
 from tarry.proto.reasons import Reason
@@ -18,8 +20,8 @@ from tarry.replication.state_machine.refusal import Refusal
 
 def joining() -> Subscriptions:
     config = NodeConfig(node="n1", data=Path("none"), listen="127.0.0.1:1", members={"n1": "127.0.0.1:1"})
-    nobody: Any = None
-    return Subscriptions(config, nobody, nobody, nobody, nobody, nobody)
+    core: Any = SimpleNamespace(config=config, driver=None, machine=None, leadership=None)
+    return Subscriptions(core, Authorizer({}))
 
 
 def test_offsets_are_taken_up_to_the_limit() -> None:
