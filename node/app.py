@@ -167,9 +167,9 @@ class Node:
             self._forwarder,
             self.leadership.stop_for,
         )
-        peers = Peers(config.peer_token, self._gate)
-        records = RecordService(self.machine, config.cluster, peers)
-        membership = MembershipService(self.driver, config.cluster, calls.not_here, peers)
+        peers = Peers(config.peer_token, config.cluster, self._gate)
+        records = RecordService(self.machine, peers)
+        membership = MembershipService(self.driver, calls.not_here, peers)
         kinds = (ProducerService, ConsumerService, OperatorService)
         api = [service(core, authorizer, calls).handlers() for service in kinds]
         nodes = (records.handlers(), membership.handlers(), self._transport.servicer.handler())

@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import re
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from tomllib import TOMLDecodeError
 from typing import Annotated, Any, Final, Literal
@@ -31,8 +32,6 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-from tarry.node import environment
-
 CLASSIC_DELAY_LEVELS_MS = tuple(
     seconds * 1000
     for seconds in (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
@@ -41,6 +40,20 @@ YEAR_MS: Final = 365 * 86_400_000
 BACK_OFF_MS = (1_000, 5_000, 10_000, 30_000, 60_000, 120_000, 300_000, 600_000, 1_800_000, 3_600_000)
 
 HIDDEN: Final = "***"
+
+ENVIRONMENT: Final = "TARRY_"
+"""Begins the names of the environment's variables."""
+OTHERS: Final = frozenset(
+    {
+        *("TARRY_SERVER", "TARRY_TOKEN", "TARRY_TLS_CA", "TARRY_TLS_CERTIFICATE", "TARRY_TLS_KEY"),  # clients
+        *("TARRY_FSYNC", "TARRY_TOXIPROXY"),  # tarry.chaos
+    }
+)
+"""Those of tarry's other programs."""
+SECRET: Final = "TARRY_TOKEN"
+"""In a name that begins so, and is none, what follows may be a token."""
+KUBERNETES: Final = re.compile(r"_(SERVICE_(HOST|PORT)|PORT)(_|$)")
+"""Names of variables that Kubernetes sets in every container of a Service whose name begins with tarry."""
 
 Count = Annotated[int, Field(ge=1)]
 
@@ -209,7 +222,7 @@ class NodeConfig(BaseSettings):
     """A node. ``members`` names every node of the cluster with its address, itself included."""
 
     model_config = SettingsConfigDict(
-        env_prefix="TARRY_",
+        env_prefix=ENVIRONMENT,
         env_nested_delimiter="__",
         extra="forbid",
         frozen=True,
@@ -289,12 +302,27 @@ def load(path: Path | None, flags: dict[str, Any]) -> NodeConfig:
     if path is not None and not path.is_file():
         raise FileNotFoundError(f"{path}: no such configuration file")
 
-    environment.check(os.environ, NodeConfig.model_fields)
+    _check_names(os.environ)
 
     class FromFile(NodeConfig):
         model_config = SettingsConfigDict(toml_file=path)
 
     return FromFile(**flags)
+
+
+def _check_names(variables: Iterable[str]) -> None:
+    """Raise ValueError for names that no program of tarry reads, with the one that was perhaps meant."""
+    known = {ENVIRONMENT + field.upper() for field in NodeConfig.model_fields}
+    wrong = []
+    for name in sorted({name.upper() for name in variables if name.upper().startswith(ENVIRONMENT)}):
+        key = ENVIRONMENT + name.removeprefix(ENVIRONMENT).partition("__")[0]
+        if key in known or name in OTHERS or KUBERNETES.search(name):
+            continue
+        near = get_close_matches(key, known, n=1)
+        shown = f"{SECRET}…" if key.startswith(SECRET) else name
+        wrong.append(f"{shown}: no such setting" + (f"; {near[0]} is one" if near else ""))
+    if wrong:
+        raise ValueError("environment: " + "\nenvironment: ".join(wrong))
 
 
 def problems(error: ValidationError) -> list[str]:

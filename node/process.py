@@ -11,6 +11,7 @@ import signal
 import sys
 from collections.abc import Callable, Coroutine
 from functools import partial
+from pathlib import Path
 from typing import Any, Final, NoReturn
 
 import structlog
@@ -20,7 +21,6 @@ from tarry.node.clock import precise_loop
 from tarry.node.config import NodeConfig
 from tarry.node.edge.forwarder import Forwarder
 from tarry.node.edge.tls import channel_credentials
-from tarry.node.file_modes import keep_private
 from tarry.node.leader.leadership import UnitsNotMended
 from tarry.node.loop_watchdog import Collections, LongHolds
 from tarry.node.recovery import state_replacement
@@ -56,6 +56,12 @@ ANY_SIZE: Final = [
     *(dict(channel_options(ReplicationSettings())) | {"grpc.max_receive_message_length": -1}).items()
 ]
 """Channel options for the list of a state's files."""
+
+
+UMASK: Final = 0o077
+"""Messages, log, checkpoints and ledger are for the node's own user alone."""
+OWN_FOLDERS: Final = ("journal", "state-*", "ledger", "damaged-*")
+"""Of the data folder. It itself may be one that others need, such as a mounted volume."""
 
 
 class DataDamaged(Exception):
@@ -113,6 +119,24 @@ def _start_anew() -> NoReturn:
     os.execv(sys.executable, [sys.executable, *arguments])
 
 
+def keep_private(data: Path) -> None:
+    """Let nobody else read what this process and its children create, nor the data that is there."""
+    os.umask(UMASK)
+    for pattern in OWN_FOLDERS:
+        for folder in data.glob(pattern):
+            _close(folder)
+
+
+def _close(folder: Path) -> None:
+    mode = folder.stat().st_mode & 0o777
+    if not mode & UMASK:
+        return
+    try:
+        folder.chmod(mode & ~UMASK)
+    except PermissionError:
+        log.warning("others may read this folder: chmod go= it", folder=str(folder), mode=f"{mode:o}")
+
+
 def may_open_all() -> None:
     """Let this process open as many files as the system allows it, rather than what a shell is given."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -143,10 +167,13 @@ async def _serve(config: NodeConfig, holds: Holds) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
-    if phase(config.data) is Phase.LEAVING and not await _until_stopped(config, stopping, _leave):
+    leaves = phase(config.data) is Phase.LEAVING
+    if leaves and not await _until_stopped(config, stopping, lambda via: Rejoining(config, via).leave()):
         return
     replaced = state_replacement.is_marked(config.data)
-    if replaced and not await _until_stopped(config, stopping, _replace_state):
+    if replaced and not await _until_stopped(
+        config, stopping, lambda via: StateReplacement(config, via).run()
+    ):
         return
     node = Node(config, holds=holds)
     gc.collect()
@@ -174,22 +201,12 @@ async def _stop(node: Node, stopping: asyncio.Event) -> None:
     node.stop()
 
 
-async def _leave(config: NodeConfig, forwarder: Forwarder) -> None:
-    await Rejoining(config, forwarder).leave()
-
-
-async def _replace_state(config: NodeConfig, forwarder: Forwarder) -> None:
-    await StateReplacement(config, forwarder).run()
-
-
 async def _until_stopped(
-    config: NodeConfig,
-    stopping: asyncio.Event,
-    do: Callable[[NodeConfig, Forwarder], Coroutine[Any, Any, None]],
+    config: NodeConfig, stopping: asyncio.Event, do: Callable[[Forwarder], Coroutine[Any, Any, None]]
 ) -> bool:
     """Return whether something that has to be done before the node runs ended before it was told to stop."""
     forwarder = Forwarder(channel_credentials(config.tls), ANY_SIZE, config.dial)
-    doing = asyncio.ensure_future(do(config, forwarder))
+    doing = asyncio.ensure_future(do(forwarder))
     told = asyncio.ensure_future(stopping.wait())
     try:
         await asyncio.wait((doing, told), return_when=asyncio.FIRST_COMPLETED)

@@ -7,15 +7,17 @@ more, and with a node's voice vote.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Set
-from typing import Final, NoReturn
+from collections.abc import Awaitable, Callable, Mapping, Set
+from typing import Any, Final, NoReturn
 
+import grpc
 import structlog
+from google.protobuf.message import Message
 
 from tarry.node.config import Tls
 from tarry.node.edge.auth import unknown_node
 from tarry.node.edge.grpc_status import abort
-from tarry.node.edge.grpc_types import CallContext
+from tarry.node.edge.grpc_types import CallContext, M, MethodHandler, parse
 from tarry.proto.reasons import Reason
 from tarry.replication.state_machine.refusal import Refusal
 from tarry.replication.transport.interface import PeerGate
@@ -84,11 +86,35 @@ def tell_strangers(ended: Mapping[str, int]) -> None:
 
 
 class Peers:
-    """Checks calls of the node's own services, which only nodes may use."""
+    """Checks calls of the node's own services, which only nodes of its cluster may use."""
 
-    def __init__(self, token: str, gate: PeerGate) -> None:
+    def __init__(self, token: str, cluster: str, gate: PeerGate) -> None:
         self._token = token
+        self._cluster = cluster
         self._gate = gate
+
+    def unary(
+        self,
+        kind: type[M],
+        answer: Callable[[M, CallContext], Awaitable[Message]],
+        check: Callable[[CallContext, str], Awaitable[None]] | None = None,
+    ) -> MethodHandler:
+        """Return the handler of a call whose request names the caller's cluster and node.
+
+        ``check``: of the caller's name; None: ``check`` of this.
+        """
+
+        async def handle(raw: bytes, context: CallContext) -> bytes:
+            request = parse(kind, raw)
+            if isinstance(request, Refusal):
+                await abort(context, request)
+            caller: Any = request
+            await (check or self.check)(context, caller.node)
+            if caller.cluster != self._cluster:
+                await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"not of {caller.cluster[:100]}")
+            return (await answer(request, context)).SerializeToString()
+
+        return grpc.unary_unary_rpc_method_handler(handle)
 
     async def check(self, context: CallContext, claimed: str) -> None:
         """End the call of one who is not the node that it claims to be, or no node of the cluster."""

@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any, Final
 
 import numpy as np
@@ -69,30 +68,6 @@ class ReleaseCost:
     def allowed(self, settings: Dispatch) -> int:
         """Time by which a release begins before it is due, ms."""
         return int(max(settings.commit_ms, min(self.commit_ms, settings.commit_ms_max)))
-
-
-class Realign(StrEnum):
-    """State that a new leader finds: the clock against the frontier."""
-
-    BEHIND = "behind"  # release nothing until the clock reaches the frontier
-    ALIGNED = "aligned"
-    AHEAD = "ahead"  # flush what is overdue at full speed, then keep pace
-
-
-def realign(now_ms: int, frontier_ms: int, next_due_ms: int | None, ahead_ms: int) -> Realign:
-    """Return what a new leader has to do first.
-
-    Args:
-        now_ms: cluster time at the new leader.
-        frontier_ms: everything due up to here has been released.
-        next_due_ms: the earliest pending message, None where nothing is.
-        ahead_ms: how far ahead of the clock a leader releases.
-    """
-    if frontier_ms > now_ms + ahead_ms:
-        return Realign.BEHIND
-    if next_due_ms is not None and next_due_ms <= now_ms:
-        return Realign.AHEAD
-    return Realign.ALIGNED
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,10 +206,12 @@ class Dispatcher:
         Raises:
             NotLeader, Unknown: leadership is gone; the next leader goes on from the log.
         """
-        now_ms, frontier_ms = self._time.now_ms(), self._machine.frontier_ms
-        ahead_ms = self._settings.period_ms + self._settings.commit_ms
-        case = realign(now_ms, frontier_ms, self._wheel.next_due_ms(), ahead_ms)
-        log.info("realign", case=case.value, now_ms=now_ms, frontier_ms=frontier_ms)
+        log.info(
+            "realign",
+            now_ms=self._time.now_ms(),
+            frontier_ms=self._machine.frontier_ms,
+            next_due_ms=self._wheel.next_due_ms(),
+        )
         full, slices, settings = False, 1, self._settings
         while True:
             now_ms = self._time.now_ms()

@@ -8,7 +8,7 @@ from typing import Final
 import grpc
 
 from tarry.node.edge.grpc_status import abort
-from tarry.node.edge.grpc_types import CallContext, ServiceHandler, parse
+from tarry.node.edge.grpc_types import CallContext, ServiceHandler
 from tarry.node.edge.leader_calls import refusal_of
 from tarry.node.edge.peer_auth import Peers
 from tarry.node.recovery.rejoin import SERVICE
@@ -28,45 +28,34 @@ class MembershipService:
     def __init__(
         self,
         driver: Driver,
-        cluster: str,
         not_here: Callable[[], Refusal | None],
         peers: Peers,
     ) -> None:
         self._driver = driver
-        self._cluster = cluster
         self._not_here = not_here
         self._peers = peers
 
     def handlers(self) -> ServiceHandler:
         """Return the service's handlers for a grpc.aio server."""
-        leave = grpc.unary_unary_rpc_method_handler(self._leave)
-        join = grpc.unary_unary_rpc_method_handler(self._join)
+        check = self._peers.check_name  # who is no member may be told so
+        leave = self._peers.unary(pb.LeaveRequest, self._leave, check)
+        join = self._peers.unary(pb.JoinRequest, self._join)
         return grpc.method_handlers_generic_handler(SERVICE, {"Leave": leave, "Join": join})
 
-    async def _leave(self, raw: bytes, context: CallContext) -> bytes:
-        request = parse(pb.LeaveRequest, raw)
-        if isinstance(request, Refusal):
-            await abort(context, request)
-        await self._peers.check_name(context, request.node)  # who is no member may be told so
-        await self._check_here(context, request.cluster)
+    async def _leave(self, request: pb.LeaveRequest, context: CallContext) -> pb.LeaveResponse:
+        await self._check_here(context)
         if refusal := too_few_left(self._driver.status(), request.node):
             await abort(context, refusal)
         await self._done(context, self._driver.remove(request.node, if_member=True))
-        return pb.LeaveResponse().SerializeToString()
+        return pb.LeaveResponse()
 
-    async def _join(self, raw: bytes, context: CallContext) -> bytes:
-        request = parse(pb.JoinRequest, raw)
-        if isinstance(request, Refusal):
-            await abort(context, request)
-        await self._peers.check(context, request.node)
-        await self._check_here(context, request.cluster)
+    async def _join(self, request: pb.JoinRequest, context: CallContext) -> pb.JoinResponse:
+        await self._check_here(context)
         if self._driver.status().members.get(request.node) != request.address:
             await self._done(context, self._driver.add(request.node, request.address, ADD_DEADLINE_MS))
-        return pb.JoinResponse().SerializeToString()
+        return pb.JoinResponse()
 
-    async def _check_here(self, context: CallContext, cluster: str) -> None:
-        if cluster != self._cluster:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"not of {cluster[:100]}")
+    async def _check_here(self, context: CallContext) -> None:
         refusal = self._not_here()
         if refusal is not None:
             await abort(context, refusal)

@@ -10,8 +10,7 @@ import structlog
 from google.protobuf.message import DecodeError, Message
 
 from tarry.node.edge.forwarder import Forwarder
-from tarry.node.edge.grpc_status import abort
-from tarry.node.edge.grpc_types import CallContext, M, ServiceHandler, parse
+from tarry.node.edge.grpc_types import CallContext, M, ServiceHandler
 from tarry.node.edge.peer_auth import Peers
 from tarry.node.repair.records import ASKED_BYTES_MAX, ASKED_RECORDS_MAX, Numbers
 from tarry.proto import tarry_peer_pb2 as pb
@@ -19,7 +18,6 @@ from tarry.replication.state_machine.machine import Machine
 from tarry.replication.state_machine.queue_checksums import BLOCK_UNITS
 from tarry.replication.state_machine.queues import Queues
 from tarry.replication.state_machine.ready_queue import QueueDamaged
-from tarry.replication.state_machine.refusal import Refusal
 from tarry.wheel.columns import portions
 from tarry.wheel.delay_log import UNIT_BYTES
 from tarry.wheel.wheel import Wheel
@@ -76,51 +74,36 @@ def ready_units(queues: Queues, number: int, first: int, count: int) -> bytes:
 class RecordService:
     """Answers peers."""
 
-    def __init__(self, machine: Machine, cluster: str, peers: Peers) -> None:
+    def __init__(self, machine: Machine, peers: Peers) -> None:
         self._machine = machine
-        self._cluster = cluster
         self._peers = peers
 
     def handlers(self) -> ServiceHandler:
         """Return the service's handlers for a grpc.aio server."""
-        fetch = grpc.unary_unary_rpc_method_handler(self._fetch_records)
-        index = grpc.unary_unary_rpc_method_handler(self._fetch_index)
-        ready = grpc.unary_unary_rpc_method_handler(self._fetch_ready)
-        methods = {"FetchRecords": fetch, "FetchIndex": index, "FetchReady": ready}
+        methods = {
+            "FetchRecords": self._peers.unary(pb.FetchRecordsRequest, self._fetch_records),
+            "FetchIndex": self._peers.unary(pb.FetchIndexRequest, self._fetch_index),
+            "FetchReady": self._peers.unary(pb.FetchReadyRequest, self._fetch_ready),
+        }
         return grpc.method_handlers_generic_handler(SERVICE, methods)
 
-    async def _fetch_records(self, raw: bytes, context: CallContext) -> bytes:
-        request = parse(pb.FetchRecordsRequest, raw)
-        if isinstance(request, Refusal):
-            await abort(context, request)
-        await self._admit(context, request.cluster, request.node)
+    async def _fetch_records(
+        self, request: pb.FetchRecordsRequest, context: CallContext
+    ) -> pb.FetchRecordsResponse:
         if len(request.global_index) > ASKED_RECORDS_MAX:
             text = f"{len(request.global_index)} records: ask for {ASKED_RECORDS_MAX} at most"
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, text)
         numbers = np.array(request.global_index, dtype=np.uint32)
         there, records = whole(self._machine.wheel, request.hour, numbers)
-        return pb.FetchRecordsResponse(global_index=there, records=records).SerializeToString()
+        return pb.FetchRecordsResponse(global_index=there, records=records)
 
-    async def _fetch_index(self, raw: bytes, context: CallContext) -> bytes:
-        request = parse(pb.FetchIndexRequest, raw)
-        if isinstance(request, Refusal):
-            await abort(context, request)
-        await self._admit(context, request.cluster, request.node)
+    async def _fetch_index(self, request: pb.FetchIndexRequest, _: CallContext) -> pb.FetchIndexResponse:
         units = index_units(self._machine.wheel, request.hour, request.first, request.count)
-        return pb.FetchIndexResponse(units=units).SerializeToString()
+        return pb.FetchIndexResponse(units=units)
 
-    async def _fetch_ready(self, raw: bytes, context: CallContext) -> bytes:
-        request = parse(pb.FetchReadyRequest, raw)
-        if isinstance(request, Refusal):
-            await abort(context, request)
-        await self._admit(context, request.cluster, request.node)
+    async def _fetch_ready(self, request: pb.FetchReadyRequest, _: CallContext) -> pb.FetchReadyResponse:
         units = ready_units(self._machine.queues, request.queue, request.first, request.count)
-        return pb.FetchReadyResponse(units=units).SerializeToString()
-
-    async def _admit(self, context: CallContext, cluster: str, node: str) -> None:
-        await self._peers.check(context, node)
-        if cluster != self._cluster:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"not of {cluster[:100]}")
+        return pb.FetchReadyResponse(units=units)
 
 
 class PeerRecords:

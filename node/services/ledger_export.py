@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc
@@ -47,7 +46,8 @@ class LedgerCalls:
         if refusal is not None or isinstance(begin, Refusal):
             await abort(context, refusal or begin)  # type: ignore[arg-type]
         settings = self._ledger.settings
-        with self._counted():
+        self._under_way += 1
+        try:
             if request.open:
                 await self._ledger.write()
             found = sources(self._ledger.disk, request)
@@ -55,6 +55,8 @@ class LedgerCalls:
             responses = export(found, request, begin, settings.export_rows_max)
             while (response := await in_thread(lambda: next(responses, None))) is not None:
                 yield response.SerializeToString()
+        finally:
+            self._under_way -= 1
 
     def _refusal(self) -> Refusal | None:
         most = self._ledger.settings.exports_max
@@ -65,11 +67,3 @@ class LedgerCalls:
                 Reason.OVERLOADED, f"{most} exports are under way (ledger.exports_max)", retry_ms=1_000
             )
         return None
-
-    @contextmanager
-    def _counted(self) -> Iterator[None]:
-        self._under_way += 1
-        try:
-            yield
-        finally:
-            self._under_way -= 1

@@ -11,8 +11,7 @@ from typer.testing import CliRunner
 from tarry.client.local.cluster import LocalCluster
 from tarry.client.settings import Settings, Tls
 from tarry.node.__main__ import app
-from tarry.node.config import Token, load
-from tarry.node.environment import OTHERS
+from tarry.node.config import OTHERS, Token, load
 
 WHOLE = {"node": "n1", "data": Path("data"), "listen": "127.0.0.1:1", "members": {"n1": "127.0.0.1:1"}}
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from structlog.testing import capture_logs
 
-from tarry.node.file_modes import keep_private
-from tarry.node.process import may_open_all
+from tarry.node.process import keep_private, may_open_all
 
 
 def test_a_node_may_open_as_many_files_as_the_system_allows_and_says_so() -> None:

@@ -1,12 +1,11 @@
 """The rhythm of releases, without a clock."""
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tarry.node.config import Dispatch
-from tarry.node.leader.dispatcher import Crowd, Plan, Realign, ReleaseCost, crowd, plan, realign
+from tarry.node.leader.dispatcher import Crowd, Plan, ReleaseCost, crowd, plan
 
 COMMIT_MS, PERIOD_MS = 50, 50
 
@@ -83,16 +82,6 @@ def test_a_release_is_allowed_what_commits_have_been_seen_to_take_within_bounds(
     assert cost.allowed(settings) == 50
 
 
-@pytest.mark.parametrize(
-    ("now", "frontier", "next_due", "case"),
-    [
-        (1_000, 5_000, 6_000, Realign.BEHIND),
-        (5_000, 1_000, 2_000, Realign.AHEAD),
-        (5_000, 1_000, 9_000, Realign.ALIGNED),
-        (5_000, 5_060, None, Realign.ALIGNED),
-    ],
-)
-def test_a_new_leader_tells_a_clock_behind_from_a_backlog(
-    now: int, frontier: int, next_due: int | None, case: Realign
-) -> None:
-    assert realign(now, frontier, next_due, ahead_ms=100) is case
+def test_a_new_leader_waits_for_a_clock_behind_the_frontier_and_releases_a_backlog_at_once() -> None:
+    assert plan(1_000, 5_000, 6_000, COMMIT_MS, PERIOD_MS) == Plan(None, 4_950)
+    assert plan(5_000, 1_000, 2_000, COMMIT_MS, PERIOD_MS) == Plan(5_100, None)

@@ -37,7 +37,7 @@ def names(count: int) -> list[tuple[int, int]]:
 @asynccontextmanager
 async def serving(machine: Machine, token: str = "") -> AsyncIterator[str]:
     server = grpc.aio.server()
-    server.add_generic_rpc_handlers((RecordService(machine, "tarry", Peers(token, ANYBODY)).handlers(),))
+    server.add_generic_rpc_handlers((RecordService(machine, Peers(token, "tarry", ANYBODY)).handlers(),))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     yield f"127.0.0.1:{port}"
