@@ -23,7 +23,6 @@ from tarry.node.edge.auth import Authorizer, unknown_node
 from tarry.node.edge.call_admission import Entrance
 from tarry.node.edge.forwarder import Forwarder
 from tarry.node.edge.leader_calls import LeaderCalls
-from tarry.node.edge.measured_calls import Measured
 from tarry.node.edge.peer_auth import Peers, peer_gate, tell_strangers
 from tarry.node.edge.tls import channel_credentials, peer_tls, server_credentials
 from tarry.node.failures import Failures
@@ -179,16 +178,18 @@ class Node:
         server = grpc.aio.server(options=options)
         entrances = (  # each with its own bounds: strangers at one leave the others free
             Entrance(
-                [Measured(handlers, core.holds) for handlers in api],
+                api,
                 lambda _, metadata: authorizer.unknown(metadata),
                 bounds,
                 request_bytes.of_clients(config.limits),
+                core.holds,
             ),
             Entrance(
-                [Measured(handlers, core.holds) for handlers in nodes],
+                nodes,
                 lambda _, metadata: unknown_node(config.peer_token, metadata),
                 bounds,
                 request_bytes.of_nodes,
+                core.holds,
             ),
             Entrance(health, connection_limits.admits_health(authorizer), bounds),
         )

@@ -19,8 +19,10 @@ import grpc
 from tarry.node.config import Connections
 from tarry.node.edge.grpc_status import abort
 from tarry.node.edge.grpc_types import CallContext, MethodHandler, ServiceHandler
+from tarry.node.edge.measured_calls import measured
 from tarry.node.failures import CallErrors
 from tarry.proto.reasons import Reason
+from tarry.replication.loop_holds import Holds
 from tarry.replication.state_machine.refusal import Refusal
 
 Admit: TypeAlias = Callable[[str, Any], Refusal | None]
@@ -40,8 +42,13 @@ class Entrance(grpc.GenericRpcHandler):  # type: ignore[type-arg]
         admit: Admit,
         bounds: Connections,
         request_bytes_max: Callable[[str], int | None] = lambda path: None,
+        holds: Holds | None = None,
     ) -> None:
-        """``request_bytes_max``: of a method, by its path; None: what gRPC receives at most."""
+        """``request_bytes_max``: of a method, by its path; None: what gRPC receives at most.
+
+        ``holds``: measures the services' steps; None: nothing does.
+        """
+        self._holds = holds
         self._services = tuple(services)
         self._admit = admit
         self._bounds = bounds
@@ -76,6 +83,9 @@ class Entrance(grpc.GenericRpcHandler):  # type: ignore[type-arg]
         """Return the handler with its request, or its first, waited for here."""
         wait_ms = self._bounds.subscribe_ms if path == SUBSCRIBING else self._bounds.request_ms
         behaviour: Any = inner.unary_unary or inner.unary_stream or inner.stream_stream
+        if self._holds is not None:
+            name = path.rpartition("/")[2]
+            behaviour = measured(behaviour, self._holds, name, streams=inner.response_streaming)
         bytes_max = self._request_bytes_max(path)
         coders = inner.request_deserializer, inner.response_serializer
 

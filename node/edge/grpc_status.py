@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, NoReturn
 
 import grpc
-from google.protobuf import any_pb2, duration_pb2
+from google.protobuf import duration_pb2
 from google.rpc import error_details_pb2, status_pb2
 
 from tarry.node.edge.grpc_types import CallContext
@@ -70,14 +70,12 @@ def status_of(refusal: Refusal) -> status_pb2.Status:
     code = CODES.get(refusal.reason, grpc.StatusCode.INVALID_ARGUMENT)
     status = status_pb2.Status(code=code.value[0], message=_cut(refusal.text))
     facts = {name: _cut(value, FACT_BYTES_MAX) for name, value in refusal.facts.items()}
-    _pack(
-        status.details,
-        error_details_pb2.ErrorInfo(reason=refusal.reason.value, domain=DOMAIN, metadata=facts),
-    )
+    info = error_details_pb2.ErrorInfo(reason=refusal.reason.value, domain=DOMAIN, metadata=facts)
+    status.details.add().Pack(info)
     if refusal.retry_ms is not None:
         delay = duration_pb2.Duration()
         delay.FromMilliseconds(refusal.retry_ms)
-        _pack(status.details, error_details_pb2.RetryInfo(retry_delay=delay))
+        status.details.add().Pack(error_details_pb2.RetryInfo(retry_delay=delay))
     return status
 
 
@@ -99,9 +97,3 @@ async def abort(context: CallContext, refusal: Refusal) -> NoReturn:
     code = CODES.get(refusal.reason, grpc.StatusCode.INVALID_ARGUMENT)
     await context.abort(code, _cut(refusal.text), ((DETAILS_KEY, status.SerializeToString()),))
     raise AssertionError("abort returned")
-
-
-def _pack(details: list[any_pb2.Any], message: error_details_pb2.ErrorInfo) -> None:
-    packed = any_pb2.Any()
-    packed.Pack(message)
-    details.append(packed)

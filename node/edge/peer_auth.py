@@ -97,39 +97,30 @@ class Peers:
         self,
         kind: type[M],
         answer: Callable[[M, CallContext], Awaitable[Message]],
-        check: Callable[[CallContext, str], Awaitable[None]] | None = None,
+        *,
+        strangers: bool = False,
     ) -> MethodHandler:
         """Return the handler of a call whose request names the caller's cluster and node.
 
-        ``check``: of the caller's name; None: ``check`` of this.
+        It ends the call of one who is not the node that it claims to be or, without ``strangers``, no node
+        of the cluster.
         """
+        check = self._gate.check_name if strangers else self._gate.check
 
         async def handle(raw: bytes, context: CallContext) -> bytes:
             request = parse(kind, raw)
             if isinstance(request, Refusal):
                 await abort(context, request)
             caller: Any = request
-            await (check or self.check)(context, caller.node)
+            refusal = unknown_node(self._token, context.invocation_metadata())
+            if refusal is not None:
+                await abort(context, refusal)
+            await check(context, caller.node)
             if caller.cluster != self._cluster:
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"not of {caller.cluster[:100]}")
             return (await answer(request, context)).SerializeToString()
 
         return grpc.unary_unary_rpc_method_handler(handle)
-
-    async def check(self, context: CallContext, claimed: str) -> None:
-        """End the call of one who is not the node that it claims to be, or no node of the cluster."""
-        await self._check_token(context)
-        await self._gate.check(context, claimed)
-
-    async def check_name(self, context: CallContext, claimed: str) -> None:
-        """End the call of one who is not the node that it claims to be, of the cluster or not."""
-        await self._check_token(context)
-        await self._gate.check_name(context, claimed)
-
-    async def _check_token(self, context: CallContext) -> None:
-        refusal = unknown_node(self._token, context.invocation_metadata())
-        if refusal is not None:
-            await abort(context, refusal)
 
 
 def certified_names(context: CallContext) -> frozenset[str]:

@@ -37,8 +37,8 @@ class MembershipService:
 
     def handlers(self) -> ServiceHandler:
         """Return the service's handlers for a grpc.aio server."""
-        check = self._peers.check_name  # who is no member may be told so
-        leave = self._peers.unary(pb.LeaveRequest, self._leave, check)
+        # who is no member any more may be told so
+        leave = self._peers.unary(pb.LeaveRequest, self._leave, strangers=True)
         join = self._peers.unary(pb.JoinRequest, self._join)
         return grpc.method_handlers_generic_handler(SERVICE, {"Leave": leave, "Join": join})
 

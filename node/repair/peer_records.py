@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import grpc
 import numpy as np
 import structlog
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import DecodeError
 
 from tarry.node.edge.forwarder import Forwarder
 from tarry.node.edge.grpc_types import CallContext, M, ServiceHandler
@@ -117,9 +117,7 @@ class PeerRecords:
 
     async def fetch(self, address: str, hour: int, global_index: Numbers) -> dict[int, bytes]:
         """Return what the peer gave, nothing where it did not answer."""
-        request = pb.FetchRecordsRequest(
-            cluster=self._cluster, node=self._node, hour=hour, global_index=global_index.tolist()
-        )
+        request = pb.FetchRecordsRequest(hour=hour, global_index=global_index.tolist())
         answer = await self._ask(address, "FetchRecords", request, pb.FetchRecordsResponse)
         return dict(zip(answer.global_index, answer.records, strict=False)) if answer else {}
 
@@ -128,9 +126,7 @@ class PeerRecords:
         parts: list[bytes] = []
         first = 0
         while first < units:
-            request = pb.FetchIndexRequest(
-                cluster=self._cluster, node=self._node, hour=hour, first=first, count=units - first
-            )
+            request = pb.FetchIndexRequest(hour=hour, first=first, count=units - first)
             answer = await self._ask(address, "FetchIndex", request, pb.FetchIndexResponse)
             if answer is None or not answer.units:
                 return b""
@@ -140,13 +136,12 @@ class PeerRecords:
 
     async def fetch_ready(self, address: str, queue: int, first: int, count: int) -> bytes:
         """Return units of a ready queue from an offset on, nothing where the peer did not give them."""
-        request = pb.FetchReadyRequest(
-            cluster=self._cluster, node=self._node, queue=queue, first=first, count=count
-        )
+        request = pb.FetchReadyRequest(queue=queue, first=first, count=count)
         answer = await self._ask(address, "FetchReady", request, pb.FetchReadyResponse)
         return answer.units if answer else b""
 
-    async def _ask(self, address: str, method: str, request: Message, kind: type[M]) -> M | None:
+    async def _ask(self, address: str, method: str, request: Any, kind: type[M]) -> M | None:
+        request.cluster, request.node = self._cluster, self._node
         call = self._forwarder.channel(address).unary_unary(f"/{SERVICE}/{method}", None, None)
         try:
             raw: bytes = await call(request.SerializeToString(), metadata=self._metadata, timeout=DEADLINE_S)

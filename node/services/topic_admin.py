@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import grpc
 from google.protobuf.message import Message
@@ -95,6 +95,10 @@ class TopicCalls:
                 refusal = check_name(member, limit, Reason.GROUP_INVALID, "broadcast consumer")
         return refusal
 
+    async def _propose_now(self, payload: Any) -> Changed | Refusal:
+        payload.now_ms = self._time.now_ms()
+        return await self._propose(payload)
+
     async def _propose(self, payload: Message) -> Changed | Refusal:
         outcome: Changed | Refusal = await self._driver.propose(
             command_codec.encode(payload), cost_us(payload)
@@ -111,8 +115,7 @@ class TopicCalls:
         queues = self._machine.queues
         if queues.find(request.topic) is None and (full := no_more_queues(queues, self._limits)):
             return full
-        now_ms = self._time.now_ms()
-        await self._propose(log_pb.TopicCommand(topic=request.topic, settings=settings, now_ms=now_ms))
+        await self._propose_now(log_pb.TopicCommand(topic=request.topic, settings=settings))
         return await self._describe_topic(pb.DescribeTopicRequest(topic=request.topic))
 
     async def _describe_topic(self, request: pb.DescribeTopicRequest) -> Message | Refusal:
@@ -124,7 +127,7 @@ class TopicCalls:
 
     async def _delete_topic(self, request: pb.DeleteTopicRequest) -> Message | Refusal:
         groups = await self._delete_groups(request.topic)
-        done = await self._propose(log_pb.DeleteTopicCommand(topic=request.topic, now_ms=self._time.now_ms()))
+        done = await self._propose_now(log_pb.DeleteTopicCommand(topic=request.topic))
         return (
             done
             if isinstance(done, Refusal)
@@ -138,9 +141,7 @@ class TopicCalls:
         for start in range(0, len(groups), GROUPS_AT_ONCE):
             done = await asyncio.gather(
                 *(
-                    self._propose(
-                        log_pb.DeleteGroupCommand(topic=topic, group=group, now_ms=self._time.now_ms())
-                    )
+                    self._propose_now(log_pb.DeleteGroupCommand(topic=topic, group=group))
                     for group in groups[start : start + GROUPS_AT_ONCE]
                 )
             )
@@ -153,10 +154,8 @@ class TopicCalls:
             full := no_more_queues(queues, self._limits)
         ):
             return full
-        await self._propose(
-            log_pb.SubscribeCommand(
-                topic=request.topic, group=request.group, start=request.start, now_ms=self._time.now_ms()
-            )
+        await self._propose_now(
+            log_pb.SubscribeCommand(topic=request.topic, group=request.group, start=request.start)
         )
         queues = self._machine.queues
         queue = queues.find(request.topic)
@@ -168,9 +167,7 @@ class TopicCalls:
         return pb.CreateGroupResponse(offset=known.floor)
 
     async def _delete_group(self, request: pb.DeleteGroupRequest) -> Message | Refusal:
-        done = await self._propose(
-            log_pb.DeleteGroupCommand(topic=request.topic, group=request.group, now_ms=self._time.now_ms())
-        )
+        done = await self._propose_now(log_pb.DeleteGroupCommand(topic=request.topic, group=request.group))
         return done if isinstance(done, Refusal) else pb.DeleteGroupResponse(unacknowledged=done.count)
 
     async def _seek_group(self, request: pb.SeekGroupRequest) -> Message | Refusal:
@@ -192,23 +189,19 @@ class TopicCalls:
             skipped=max(0, offset - known.floor) - above,
         )
         if not request.dry_run:
-            done = await self._propose(
-                log_pb.SeekCommand(
-                    topic=request.topic, group=request.group, offset=offset, now_ms=self._time.now_ms()
-                )
-            )
+            seek = log_pb.SeekCommand(topic=request.topic, group=request.group, offset=offset)
+            done = await self._propose_now(seek)
             if isinstance(done, Refusal):
                 return done
         return response
 
     async def _redrive(self, raw: bytes, context: CallContext) -> AsyncIterator[bytes]:
         request = parse(pb.RedriveRequest, raw)
-        refusal = (
-            request if isinstance(request, Refusal) else self._authorizer.refusal(context, Right.OPERATE)
-        )
-        refusal = refusal or self._calls.not_here()
-        if refusal is not None or isinstance(request, Refusal):
-            await abort(context, refusal or request)  # type: ignore[arg-type]
+        if isinstance(request, Refusal):
+            await abort(context, request)
+        refusal = self._authorizer.refusal(context, Right.OPERATE) or self._calls.not_here()
+        if refusal is not None:
+            await abort(context, refusal)
         try:
             machine, most = self._machine, self._limits.retries_bytes_max
             async for progress in redrive(
