@@ -259,8 +259,8 @@ class GroupStandIn:
     async def _read(self, requests: Stream, out: asyncio.Queue[Any]) -> None:
         async for request in requests:
             await self._note(lambda request=request: self.received.append(request))
-            settled = request.ack if request.HasField("ack") else request.nack
-            if self.answer_acks and settled.request:
+            settled = getattr(request, request.WhichOneof("request"))
+            if self.answer_acks and getattr(settled, "request", 0):
                 stale = [offset for offset in settled.offset if offset in self.stale]
                 acked = consumer_pb.Acked(request=settled.request, queue=settled.queue, stale=stale)
                 await out.put(consumer_pb.ConsumeResponse(acked=acked))

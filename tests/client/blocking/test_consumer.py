@@ -25,14 +25,14 @@ async def subscribed(servers: str, lease_ms: int = 0, credit: int = 1_000) -> tu
 async def test_leases_of_messages_that_wait_behind_a_slow_one_are_extended(
     cluster: ClusterStandIn, group: GroupStandIn
 ) -> None:
-    client, consumer = await subscribed(cluster.addresses, lease_ms=4_000)
+    client, consumer = await subscribed(cluster.addresses, lease_ms=2_000)
     try:
         await group.deliver(range(3))
         first = await receive(consumer)
         assert first.offset == 0
         await group.until(lambda: any(request.HasField("extend") for request in group.received))
         (extend, *_) = [request.extend for request in group.received if request.HasField("extend")]
-        assert (sorted(extend.offset), extend.lease_ms) == ([1, 2], 4_000)
+        assert (sorted(extend.offset), extend.lease_ms) == ([1, 2], 2_000)
     finally:
         await asyncio.to_thread(client.close)
 
@@ -56,7 +56,7 @@ async def test_what_was_lost_in_a_reconnect_is_neither_handed_out_nor_extended(
     cluster: ClusterStandIn, group: GroupStandIn
 ) -> None:
     group.resume = lambda _: []
-    client, consumer = await subscribed(cluster.addresses, lease_ms=4_000, credit=3)
+    client, consumer = await subscribed(cluster.addresses, lease_ms=2_000, credit=3)
     try:
         await group.deliver(range(3))
         assert (await receive(consumer)).offset == 0
