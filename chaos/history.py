@@ -7,8 +7,8 @@ wall clock (milliseconds since the epoch), `*_mono_ms` on the monotonic clock of
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from enum import StrEnum, auto
 
 
@@ -29,9 +29,9 @@ class Sent:
     due_ms: int
     sent_ms: int
     sent_mono_ms: int
-    answer: Answer
-    answered_ms: int
-    answered_mono_ms: int
+    answer: Answer = Answer.UNKNOWN
+    answered_ms: int = 0
+    answered_mono_ms: int = 0
     id: str = ""  # of an acknowledged one
     acknowledged_due_ms: int = 0  # as the server answered
     reason: str = ""  # of a refusal, or why there was no answer
@@ -147,19 +147,6 @@ class History:
         """Return the deliveries after the first of each (group, token), retries included, as recorded."""
         first = self.first_deliveries()
         return tuple(one for one in self.delivered if first[one.group, one.token] is not one)
-
-    def groups(self) -> set[tuple[str, str]]:
-        """Return each (topic, group) that got anything."""
-        return {(delivery.topic, delivery.group) for delivery in self.delivered}
-
-
-def merged(histories: Iterable[History]) -> History:
-    """Return one history of all that several recorders saw."""
-    whole = History()
-    for history in histories:
-        for part in fields(History):
-            getattr(whole, part.name).extend(getattr(history, part.name))
-    return whole
 
 
 Span = tuple[int, int]

@@ -16,7 +16,7 @@ import json
 import sys
 import tempfile
 import time
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated
 
@@ -40,20 +40,26 @@ PATIENCE_S = 60.0
 console = Console(stderr=True)
 
 
+RECEIPT = np.dtype(
+    [("token", "<u8"), ("received_ms", "<i8"), ("due_ms", "<i8"), ("term", "<i8"), ("marked", "?")]
+)
+"""A delivery: the term is the leader's that delivered; marked: as what may be a repetition."""
+
+
 @dataclass(slots=True)
 class Receipts:
-    """Deliveries to a group, in columns, an array a batch."""
+    """Deliveries to a group, an array of RECEIPT a batch."""
 
-    tokens: list[NDArray[np.uint64]] = field(default_factory=list)
-    received_ms: list[NDArray[np.int64]] = field(default_factory=list)
-    due_ms: list[NDArray[np.int64]] = field(default_factory=list)
-    terms: list[NDArray[np.int64]] = field(default_factory=list)  # of the leader that delivered
-    marked: list[NDArray[np.bool_]] = field(default_factory=list)  # as what may be a repetition
+    batches: list[NDArray[np.void]] = field(default_factory=list)
     dropped: int = 0  # withheld by dedupe
+
+    def all(self) -> NDArray[np.void]:
+        """Return all deliveries, in the order in which they came."""
+        return np.concatenate([np.empty(0, RECEIPT), *self.batches])
 
     def distinct(self) -> NDArray[np.uint64]:
         """Return the tokens received, each once."""
-        return np.unique(np.concatenate([np.empty(0, dtype=np.uint64), *self.tokens]))
+        return np.unique(self.all()["token"])
 
 
 @dataclass(slots=True)
@@ -72,7 +78,7 @@ class Record:
     @property
     def told(self) -> str:
         """Progress, in words."""
-        return f"{self.acknowledged():,} scheduled, {sum(map(len, self.plain.tokens)):,} received"
+        return f"{self.acknowledged():,} scheduled, {sum(map(len, self.plain.batches)):,} received"
 
     def acknowledged(self) -> int:
         """Return how many were acknowledged to the producer."""
@@ -140,11 +146,12 @@ async def consume(client: Client, group: str, name: str, receipts: Receipts, *, 
     async with client.consumer(TOPIC, group, name=name, credit=10_000, dedupe=dedupe) as consumer:
         try:
             async for batch in consumer.batches():
-                receipts.tokens.append(np.frombuffer(b"".join(batch.bodies), dtype=BODY)["token"])
-                receipts.received_ms.append(np.full(len(batch), batch.received_ms))
-                receipts.due_ms.append(batch.due_ms)
-                receipts.terms.append(np.full(len(batch), batch.stamp.term))
-                receipts.marked.append((batch.attempts > 1) | batch.maybe_duplicates)
+                rows = np.empty(len(batch), RECEIPT)
+                rows["token"] = np.frombuffer(b"".join(batch.bodies), dtype=BODY)["token"]
+                rows["received_ms"], rows["due_ms"] = batch.received_ms, batch.due_ms
+                rows["term"] = batch.stamp.term
+                rows["marked"] = (batch.attempts > 1) | batch.maybe_duplicates
+                receipts.batches.append(rows)
                 batch.ack_soon()
         finally:
             receipts.dropped += consumer.duplicates_dropped
@@ -172,31 +179,29 @@ async def kill_often(cluster: Cluster, record: Record, times: int) -> None:
         record.fault_terms.append(term)
         record.faults_ms.append(killed.at_ms)
         async with asyncio.timeout(PATIENCE_S):
-            while not (record.plain.terms and record.plain.terms[-1][0] > term):  # noqa: ASYNC110
+            while not (record.plain.batches and record.plain.batches[-1]["term"][0] > term):  # noqa: ASYNC110
                 await asyncio.sleep(0.005)
-        record.failovers_ms.append(int(record.plain.received_ms[-1][0]) - killed.at_ms)
+        record.failovers_ms.append(int(record.plain.batches[-1]["received_ms"][0]) - killed.at_ms)
         cluster.start(leader)
         console.print(f"kill {number + 1} of {times}: {record.failovers_ms[-1]} ms, {record.told}")
 
 
-def repeats(receipts: Receipts, faults_ms: list[int]) -> NDArray[np.int64]:
+def repeats(rows: NDArray[np.void], faults_ms: list[int]) -> NDArray[np.int64]:
     """Return how many tokens were received again after each fault, and before the next."""
-    tokens, received = np.concatenate(receipts.tokens), np.concatenate(receipts.received_ms)
-    first = np.zeros(len(tokens), dtype=np.bool_)
-    first[np.unique(tokens, return_index=True)[1]] = True
-    fault = np.searchsorted(np.array(faults_ms), received[~first], side="right") - 1
+    again = np.delete(rows, np.unique(rows["token"], return_index=True)[1])
+    fault = np.searchsorted(np.array(faults_ms), again["received_ms"], side="right") - 1
     return np.bincount(np.maximum(fault, 0), minlength=len(faults_ms))
 
 
-def unmarked(receipts: Receipts) -> int:
+def unmarked(rows: NDArray[np.void]) -> int:
     """Return how many messages were repeated without a mark."""
-    tokens, terms = np.concatenate(receipts.tokens), np.concatenate(receipts.terms)
-    return len(unmarked_rows(tokens, terms, np.concatenate(receipts.marked)))
+    return len(unmarked_rows(rows["token"], rows["term"], rows["marked"]))
 
 
 def bounds(record: Record, kills: int) -> NDArray[np.int64]:
     """Return how many may be received again after each fault; the kills are the last of them."""
-    received, term = np.concatenate(record.plain.received_ms), np.concatenate(record.plain.terms)
+    rows = record.plain.all()
+    received, term = rows["received_ms"], rows["term"]
     faults = list(zip(record.faults_ms, record.fault_terms, strict=True))
     transfers = len(faults) - kills
     last = [int(((received >= at_ms - WINDOW_MS) & (term <= led)).sum()) for at_ms, led in faults[transfers:]]
@@ -206,23 +211,21 @@ def bounds(record: Record, kills: int) -> NDArray[np.int64]:
 def judge(record: Record, kills: int, seconds: float) -> Result:
     """Return what was kept and what was broken."""
     sent = np.concatenate([np.arange(part.start, part.stop) for part in record.sent])
-    groups = (record.plain, record.dedupe)
-    again, bound = repeats(record.plain, record.faults_ms), bounds(record, kills)
+    plain, dedupe = groups = record.plain.all(), record.dedupe.all()
+    again, bound = repeats(plain, record.faults_ms), bounds(record, kills)
     pauses, failovers = record.pauses_ms or [0], record.failovers_ms or [0]
     return Result(
         transfers=len(record.pauses_ms),
         kills=kills,
         acknowledged=len(sent),
         received=len(record.plain.distinct()),
-        lost=sum(len(np.setdiff1d(sent, group.distinct())) for group in groups),
-        early=sum(
-            int((np.concatenate(group.received_ms) < np.concatenate(group.due_ms)).sum()) for group in groups
-        ),
+        lost=sum(len(np.setdiff1d(sent, rows["token"])) for rows in groups),
+        early=sum(int((rows["received_ms"] < rows["due_ms"]).sum()) for rows in groups),
         duplicates=int(again.sum()),
         duplicates_bound=int(bound.sum()),
         duplicates_beyond=int(np.maximum(again - bound, 0).sum()),
         unmarked=sum(map(unmarked, groups)),
-        duplicates_with_dedupe=int(repeats(record.dedupe, record.faults_ms).sum()),
+        duplicates_with_dedupe=int(repeats(dedupe, record.faults_ms).sum()),
         dropped_by_dedupe=record.dedupe.dropped,
         transfer_pause_p50_ms=int(np.median(pauses)),
         transfer_pause_max_ms=max(pauses),
@@ -269,7 +272,7 @@ def main(
     """Change leaders under load; exit code 1 where a promise is broken."""
     with tempfile.TemporaryDirectory(prefix="tarry-handover-") as folder:
         result = asyncio.run(run(rate, transfers, kills, Path(folder)))
-    print(json.dumps({name: getattr(result, name) for name in Result.__slots__}))
+    print(json.dumps(asdict(result)))
     sys.exit(0 if result.kept else 1)
 
 

@@ -22,6 +22,7 @@ from tarry.chaos.traffic.consumers import BRISK, ROUGH, Consumers
 from tarry.chaos.traffic.load import LATER, LOADS, MASS, drawn
 from tarry.chaos.traffic.producers import Producers
 from tarry.chaos.traffic.rate import QUICK
+from tarry.chaos.traffic.traffic import patiently
 from tarry.client.aio import Client
 from tarry.client.errors import TarryError
 from tarry.client.local.cluster import LocalNode
@@ -129,6 +130,24 @@ class Run:
             self.cluster.kill(name)
             await self.during(away_s)
             self.cluster.start(name)
+
+    async def crash_all(
+        self, away_s: float = 0.0, *, name: str = "crash of all", loose: bool = False
+    ) -> None:
+        """SIGKILL of all nodes, and all started again; return once they serve."""
+        async with self.disturbed(name, loose_ms=500, loose=loose):
+            for each in self.names:
+                self.cluster.kill(each)
+            await self.during(away_s)
+            self.cluster.start()
+            await self.serving()
+
+    async def freeze(self, name: str, seconds: float) -> None:
+        """SIGSTOP, and SIGCONT later."""
+        async with self.disturbed("freeze", name):
+            self.cluster.pause(name)
+            await self.during(seconds)
+            self.cluster.resume(name)
 
     async def together(self, doing: Coroutine[None, None, None], after_s: float, victim: str) -> None:
         """Kill a node a moment after something has begun; it is started again."""
@@ -279,41 +298,37 @@ class Run:
         )
 
     async def _settled(self) -> bool:
-        seen, since = -1, time.monotonic()
         gone = {one.token for one in self.history.cancelled}
-        every: tuple[str, ...] = (BRISK, ROUGH) if self.scenario.rough else (BRISK,)
-        groups = {**dict.fromkeys(TOPICS, every), MASS: (BRISK,)}
+        groups = groups_of(self.scenario)
         expected = [
             (group, one.token)
             for one in self.history.acknowledged()
             if one.token not in gone
-            for group in groups.get(one.topic, ())
+            for topic, group in groups
+            if topic == one.topic
         ]
-        while time.monotonic() - since < SETTLE_S:
+
+        async def delivered() -> int | None:
             self.consumers.check()
             here = {(one.group, one.token) for one in self.history.delivered}
-            if here.issuperset(expected):
-                await asyncio.sleep(0.3)  # in which a repetition would come
-                return True
-            if len(here) != seen:
-                seen, since = len(here), time.monotonic()
-            await asyncio.sleep(0.2)
-        return False
+            return None if here.issuperset(expected) else len(here)
+
+        settled = await patiently(delivered, SETTLE_S)
+        await asyncio.sleep(0.3)  # in which a repetition would come
+        return settled
 
     async def _agreed(self) -> bool:
         """Wait until all have applied the same, for as long as any of them gets further; then compare."""
-        seen, since = 0, time.monotonic()
-        while time.monotonic() - since < SETTLE_S:
-            there = await self.ask(digest=False)
-            indices = [one.applied_index for one in there]
+
+        async def applied() -> int | None:
+            indices = [one.applied_index for one in await self.ask(digest=False)]
             if len(indices) == len(self.names) and len(set(indices)) == 1:
-                there = await self.ask()
-                if len({(one.applied_index, one.digest) for one in there}) == 1:
-                    return True
-            if sum(indices) != seen:
-                seen, since = sum(indices), time.monotonic()
-            await asyncio.sleep(0.2)
-        return False
+                states = {(one.applied_index, one.digest) for one in await self.ask()}
+                if len(states) == 1:
+                    return None
+            return sum(indices)
+
+        return await patiently(applied, SETTLE_S)
 
     async def _look(self) -> None:
         asking: dict[str, asyncio.Task[object]] = {}
@@ -345,6 +360,12 @@ class Run:
         seen = NodeSeen(name, mono_ms(), status.term, leads, status.applied_index, state)
         self.history.nodes.append(seen)
         return seen
+
+
+def groups_of(scenario: Scenario) -> list[tuple[str, str]]:
+    """Return the (topic, group) pairs that ought to get everything of their topic."""
+    groups = (BRISK, ROUGH) if scenario.rough else (BRISK,)
+    return [*((topic, group) for topic in TOPICS for group in groups), (MASS, BRISK)]
 
 
 QUOTA = Path("/sys/fs/cgroup/cpu.max")  # "microseconds period", or "max period": of the container we are in

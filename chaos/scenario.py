@@ -61,11 +61,7 @@ class Scenario:
 SCENARIOS: dict[str, Scenario] = {}
 
 
-def scenario(
-    *,
-    needs: tuple[Need, ...] = (),
-    **settings: object,
-) -> Callable[[Play], Play]:
+def scenario(**settings: Any) -> Callable[[Play], Play]:
     """Register a function as the scenario of its name; its docstring says what is done."""
 
     def register(play: Play) -> Play:
@@ -73,7 +69,7 @@ def scenario(
         if name in SCENARIOS:
             raise ValueError(f"two scenarios are called {name}")
         what = " ".join((play.__doc__ or "").split())
-        SCENARIOS[name] = Scenario(name=name, play=play, what=what, needs=needs, **settings)  # type: ignore[arg-type]
+        SCENARIOS[name] = Scenario(name=name, play=play, what=what, **settings)
         return play
 
     return register

@@ -10,10 +10,10 @@ from tarry.chaos.checks import deliveries, failovers, leaders, linearizability
 from tarry.chaos.checks import duplicates as repeats
 from tarry.chaos.checks import stuck as waiting
 from tarry.chaos.history import Delivered, History, Span
-from tarry.chaos.run import BEHIND_MS, RECOVER_MS, TOPICS
+from tarry.chaos.run import BEHIND_MS, RECOVER_MS, groups_of
 from tarry.chaos.scenario import Scenario
-from tarry.chaos.traffic.consumers import BRISK, PULLING, ROUGH
-from tarry.chaos.traffic.load import MASS, Load
+from tarry.chaos.traffic.consumers import BRISK, PULLING
+from tarry.chaos.traffic.load import Load
 
 LOST_MS = 700
 """Time before its last delivery in which a leader may have made deliveries unknown to all other nodes, at any
@@ -99,7 +99,7 @@ def judge(run: Played, seconds: float) -> Verdict:
     timed = _timed(run)
     late = deliveries.lateness(history)
     changes = failovers.failovers_ms(history)
-    again = len(repeats.repeats(history, BRISK, ()).duplicates)
+    again = len(repeats.repeats(history, BRISK))
     found = {**_found(run), **{name: each.judged for name, each in timed.items()}}
     counts = {name: len(each) for name, each in found.items()}
     planned = [(one.at_mono_ms, one.at_mono_ms + PLANNED_MS) for one in history.events if one.name in MOVES]
@@ -146,9 +146,8 @@ def judge(run: Played, seconds: float) -> Verdict:
 def _found(run: Played) -> dict[str, Sequence[object]]:
     """Return what breaks a promise however busy the machine was."""
     scenario, history = run.scenario, run.history
-    groups = [(topic, group) for topic in TOPICS for group in _groups(scenario)] + [(MASS, BRISK)]
     return {
-        "lost": deliveries.lost(history, groups),
+        "lost": deliveries.lost(history, groups_of(scenario)),
         "early": deliveries.early(history, scenario.tolerance_ms),
         "undead": deliveries.delivered_after_cancel(history),
         "repeated without a mark": repeats.unmarked(history),
@@ -187,8 +186,8 @@ def _timed(run: Played) -> dict[str, Timed]:
     patience_ms, exact_ms = scenario.patience_ms, scenario.tolerance_ms
     return {
         "duplicates beyond the bound": Timed(
-            repeats.repeats(history, BRISK, [*in_time, *starved], travel_ms).beyond,
-            repeats.repeats(history, BRISK, [*bound, *starved_too], grown_ms).beyond,
+            repeats.repeats(history, BRISK, [*in_time, *starved], travel_ms),
+            repeats.repeats(history, BRISK, [*bound, *starved_too], grown_ms),
         ),
         "stuck": Timed(
             waiting.stuck(history, {BRISK}, patience_ms, spans),
@@ -204,10 +203,6 @@ def _timed(run: Played) -> dict[str, Timed]:
 def _tell(verdict: Verdict, what: str, *, excused: bool, count: int = 1) -> None:
     (verdict.unjudged if excused else verdict.broken).append(what)
     verdict.not_judged += count if excused else 0
-
-
-def _groups(scenario: Scenario) -> tuple[str, ...]:
-    return (BRISK, ROUGH) if scenario.rough else (BRISK,)
 
 
 def _too_slow(verdict: Verdict, scenario: Scenario) -> list[str]:

@@ -8,7 +8,6 @@ whatever happens.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,28 +16,22 @@ from tarry.chaos.checks.frozen import moment_of
 from tarry.chaos.history import Delivered, History, Span
 
 
-@dataclass(frozen=True, slots=True)
-class Repeats:
-    """Deliveries beyond the first; `beyond` are those whose first one is in no window."""
-
-    duplicates: tuple[Delivered, ...]
-    beyond: tuple[Delivered, ...]
-
-
-def repeats(history: History, group: str, windows: Sequence[Span], travel_ms: int = 100) -> Repeats:
-    """Return the duplicates of a group whose consumers acknowledge at once and stay.
+def repeats(
+    history: History, group: str, windows: Sequence[Span] = (), travel_ms: int = 100
+) -> tuple[Delivered, ...]:
+    """Return deliveries after the first to a group whose consumers acknowledge at once and stay, but for
+    those whose first one is in a window.
 
     `windows`: when a leader that was then lost could hand over without its successor learning of it.
     """
     moment = moment_of(history, travel_ms)
     first = history.first_deliveries()
-    again = tuple(one for one in history.later_deliveries() if one.group == group)
-    beyond = tuple(
+    return tuple(
         one
-        for one in again
-        if not any(start <= moment(first[group, one.token]) <= end for start, end in windows)
+        for one in history.later_deliveries()
+        if one.group == group
+        and not any(start <= moment(first[group, one.token]) <= end for start, end in windows)
     )
-    return Repeats(again, beyond)
 
 
 def unmarked(history: History) -> tuple[Delivered, ...]:

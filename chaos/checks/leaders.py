@@ -21,11 +21,7 @@ def overlapping(
     `pulling`: consumers whose calls any node may pass on; an answer is on its way for as long as a call may.
     """
     moment = moment_of(history, travel_ms)
-    begun: dict[int, int] = {}
-    for delivery in history.delivered:
-        begun[delivery.term] = min(
-            delivery.received_mono_ms, begun.get(delivery.term, delivery.received_mono_ms)
-        )
+    begun = {term: start_ms for term, (start_ms, _) in _terms(history).items()}
     return tuple(
         delivery
         for delivery in history.delivered
@@ -74,14 +70,9 @@ def changes(history: History, recover_ms: int) -> list[Span]:
 
     `recover_ms`: until clients have found it.
     """
-    of_term: dict[int, Span] = {}
-    for one in history.delivered:
-        start, end = of_term.get(one.term, (one.received_mono_ms, one.received_mono_ms))
-        of_term[one.term] = min(start, one.received_mono_ms), max(end, one.received_mono_ms)
-    terms = sorted(of_term)
     return [
-        (min(of_term[old][1], of_term[new][0]), of_term[new][0] + recover_ms)
-        for old, new in itertools.pairwise(terms)
+        (min(old_end, new_start), new_start + recover_ms)
+        for (_, old_end), (new_start, _) in itertools.pairwise(_terms(history).values())
     ]
 
 
@@ -90,14 +81,19 @@ def last_moments(history: History, within_ms: int, known: Sequence[Span] = ()) -
 
     `known`: the windows of faults that were injected; the end of a leader within a second of one is its.
     """
-    last: dict[int, int] = {}
-    for delivery in history.delivered:
-        last[delivery.term] = max(delivery.received_mono_ms, last.get(delivery.term, 0))
     return [
-        (last[term] - within_ms, last[term])
-        for term in sorted(last)[:-1]
-        if not any(start - 1_000 <= last[term] <= end + 1_000 for start, end in known)
+        (last_ms - within_ms, last_ms)
+        for _, last_ms in [*_terms(history).values()][:-1]
+        if not any(start - 1_000 <= last_ms <= end + 1_000 for start, end in known)
     ]
+
+
+def _terms(history: History) -> dict[int, Span]:
+    """Return the times of each term's first and last delivery, by term, ascending."""
+    times: defaultdict[int, list[int]] = defaultdict(list)
+    for one in history.delivered:
+        times[one.term].append(one.received_mono_ms)
+    return {term: (min(times[term]), max(times[term])) for term in sorted(times)}
 
 
 def unavailable_ms(history: History) -> int:

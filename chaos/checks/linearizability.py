@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tarry.chaos.history import Answer, Asked, History
+from tarry.chaos.history import Answer, History
 
 AHEAD_MS = 2_000
 """Greatest time by which a message may be released before it is due: two periods and a commit."""
@@ -59,18 +59,14 @@ def not_linearizable(history: History, ahead_ms: int = AHEAD_MS) -> tuple[int, .
         due_mono_ms = sent.sent_mono_ms + max(0, sent.due_ms - sent.sent_ms)
         steps[sent.token].append(Step("release", "", due_mono_ms - ahead_ms, math.inf, certain=False))
     for asked in history.operations:
-        step = _step_of(asked.asked, asked.outcome, asked.sent_mono_ms, asked.answered_mono_ms)
-        steps[asked.token].append(step)
+        ended_ms = asked.answered_mono_ms
+        known = ended_ms is not None
+        to_ms = math.inf if ended_ms is None else ended_ms
+        steps[asked.token].append(Step(asked.asked, asked.outcome, asked.sent_mono_ms, to_ms, known))
     for delivery in history.first_deliveries().values():
         at_ms = delivery.received_mono_ms
         steps[delivery.token].append(Step("get", "released", at_ms, at_ms))
     return tuple(token for token, of_one in sorted(steps.items()) if not linearizable(of_one))
-
-
-def _step_of(asked: Asked, outcome: str, sent_ms: int, answered_ms: int | None) -> Step:
-    if answered_ms is None:
-        return Step(asked.value, "", sent_ms, math.inf, certain=False)
-    return Step(asked.value, outcome, sent_ms, answered_ms)
 
 
 def linearizable(steps: Sequence[Step], state: str = "absent") -> bool:

@@ -134,14 +134,14 @@ class Proxies:
         for proxy in self._proxies(links):
             proxy.enable()
 
-    def spoil(self, links: Iterable[Link], kind: str, stream: str = "", **attributes: int) -> None:
-        """Put one of toxiproxy's toxics on the links; `stream` upstream or downstream, or both.
+    def spoil(self, links: Iterable[Link], kind: str, **attributes: int) -> None:
+        """Put one of toxiproxy's toxics on the links, upstream and downstream.
 
         `timeout` with timeout=0 swallows everything and keeps connections open: a half-open link.
         """
         self._spoilt += 1
         for proxy in self._proxies(links):
-            for way in (stream,) if stream else ("upstream", "downstream"):
+            for way in ("upstream", "downstream"):
                 name = f"{kind}_{way}_{self._spoilt}"
                 proxy.add_toxic(type=kind, stream=way, name=name, attributes=attributes)
 

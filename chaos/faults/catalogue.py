@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import random
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -23,7 +23,6 @@ from tarry.client.local.cluster import LocalNode
 Strike = Callable[[Run, str, float], Coroutine[None, None, None]]
 """Injures a node of a run for so many seconds."""
 
-Which = Callable[[str, Sequence[str]], list[Link]]
 LEASE_MS = 700
 ENDS_S = 60
 
@@ -36,10 +35,6 @@ class Stroke:
     need: str = ""
 
 
-async def _crash(run: Run, name: str, seconds: float) -> None:
-    await run.crash(name, seconds)
-
-
 async def _crash_and_tear(run: Run, name: str, seconds: float) -> None:
     """Files that nobody syncs lose their ends, and records decay while the node is down."""
     async with run.disturbed("crash", name):
@@ -49,13 +44,6 @@ async def _crash_and_tear(run: Run, name: str, seconds: float) -> None:
         disks.flip_bits(node, chance, "state-*/hours/*/delay.log", 3)
         await run.during(seconds)
         run.cluster.start(name)
-
-
-async def _freeze(run: Run, name: str, seconds: float) -> None:
-    async with run.disturbed("freeze", name):
-        run.cluster.pause(name)
-        await run.during(seconds)
-        run.cluster.resume(name)
 
 
 async def _cut(
@@ -71,7 +59,7 @@ async def _cut(
 def _spoil(kind: str, **attributes: int) -> Strike:
     async def strike(run: Run, name: str, seconds: float) -> None:
         async with run.disturbed(kind, name, loose=True):
-            run.cluster.links.spoil(isolated(name, run.names, clients=True), kind, "", **attributes)
+            run.cluster.links.spoil(isolated(name, run.names, clients=True), kind, **attributes)
             await run.during(seconds)
             run.cluster.links.heal()
 
@@ -109,9 +97,9 @@ async def _clock(ahead_ms: int, run: Run, name: str, seconds: float) -> None:
 
 MINUTES_10: Final = 600_000
 STROKES: Final = {
-    "crash": Stroke(_crash),
+    "crash": Stroke(Run.crash),
     "crash and damage": Stroke(_crash_and_tear),
-    "freeze": Stroke(_freeze),
+    "freeze": Stroke(Run.freeze),
     "isolated": Stroke(partial(_cut, isolated)),
     "mute": Stroke(partial(_cut, mute)),
     "deaf": Stroke(partial(_cut, deaf)),
@@ -127,6 +115,14 @@ STROKES: Final = {
 }
 
 
+async def join_anew(run: Run, node: LocalNode) -> None:
+    """Have a node that is down and no member join with an empty disk."""
+    disks.wipe(node)
+    run.cluster.rejoin(node)
+    run.cluster.start(node.name)
+    await run.added(node)
+
+
 async def at_once(*doing: Coroutine[None, None, None]) -> None:
     """Do it all at the same time; where one fails, the others end as well."""
     tasks = [asyncio.create_task(one) for one in doing]
@@ -139,11 +135,8 @@ async def at_once(*doing: Coroutine[None, None, None]) -> None:
 
 def lacking() -> dict[str, str]:
     """Return why nodes can be given no clock, or no disk, of their own here; empty: they can."""
-    return {
-        need: reason
-        for need, reason in (("clock", clocks.lacking()), ("disk", disks.no_compiler()))
-        if reason
-    }
+    reasons = {"clock": clocks.lacking(), "disk": disks.no_compiler()}
+    return {need: reason for need, reason in reasons.items() if reason}
 
 
 def equip(run: Run, *nodes: LocalNode) -> None:

@@ -131,11 +131,7 @@ async def poison(run: Run) -> None:
     for name in run.names:
         running = run.cluster.local.nodes[name].running
         run.expect(running, f"{name} has ended: {run.cluster.local.nodes[name].log_tail(5)}")
-    async with run.disturbed("crash of all", loose_ms=500):
-        for name in run.names:
-            run.cluster.kill(name)
-        run.cluster.start()
-        await run.serving()
+    await run.crash_all()
     await run.during(6)
     for name in run.names:
         text = f"{name} has ended again: {run.cluster.local.nodes[name].log_tail(5)}"
@@ -194,13 +190,8 @@ async def _forged_ids(producers: ProducerServiceStub, consumers: ConsumerService
         found = str(MessageId(0, hour, index))
         await _answered(producers.Cancel(producer_pb.CancelRequest(ids=[found])))
         await _answered(producers.Get(producer_pb.GetRequest(id=found)))
-        named: dict[str, Any] = {
-            "topic": "poison",
-            "group": "g",
-            "consumer": "c",
-            "queue": hour,
-            "offset": [number],
-        }
+        named: dict[str, Any] = {"topic": "poison", "group": "g", "consumer": "c", "queue": hour}
+        named["offset"] = [number]
         await _answered(consumers.Ack(consumer_pb.AckRequest(**named)))
         await _answered(consumers.Nack(consumer_pb.NackRequest(**named, delay_ms=index)))
         await _answered(consumers.Extend(consumer_pb.ExtendRequest(**named, lease_ms=index)))

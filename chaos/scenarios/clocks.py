@@ -168,12 +168,7 @@ async def realign_behind(run: Run) -> None:
 async def realign_ahead(run: Run) -> None:
     """All nodes away for 4 s, 30,000 messages due meanwhile: the next leader flushes, then keeps pace."""
     await run.fill(30_000, delay_ms=3_000, delivered=True)
-    async with run.disturbed("all away", loose=True):
-        for name in run.names:
-            run.cluster.kill(name)
-        await run.during(4)
-        run.cluster.start()
-        await run.serving()
+    await run.crash_all(4, name="all away", loose=True)
     await run.during(3)
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import errno
 import random
 from functools import partial
 
 from tarry.chaos.faults import disks
+from tarry.chaos.faults.catalogue import STROKES, join_anew
 from tarry.chaos.run import Run
 from tarry.chaos.scenario import SHORT_JOURNAL, scenario
 
@@ -60,15 +60,7 @@ async def failing_fsync(run: Run) -> None:
     """Every sync fails (EIO) on the leader, then on a follower: the node must end, and the others go on."""
     for leads in (True, False):
         name = await run.leader() if leads else (await run.followers())[0]
-        node = run.cluster.local.nodes[name]
-        async with run.disturbed("fsync fails", name, loose=True):
-            disks.set_disk(node, error=errno.EIO)
-            ended = await run.ended(name, within_s=60)
-            run.expect(ended, f"{name} goes on although its disk does not sync")
-            disks.set_disk(node)
-            if not ended:
-                run.cluster.kill(name)
-            run.cluster.start(name)
+        await STROKES["failing fsync"].strike(run, name, 0)
         await run.serving()
 
 
@@ -106,14 +98,10 @@ async def decayed_records(run: Run) -> None:
 async def wiped_node(run: Run) -> None:
     """A node loses its data, is let go, joins again with an empty disk and then leads."""
     name = (await run.followers())[0]
-    node = run.cluster.local.nodes[name]
     async with run.disturbed("disk wiped", name):
         run.cluster.kill(name)
-        disks.wipe(node)
         await run.removed(name)
-        run.cluster.rejoin(node)
-        run.cluster.start(name)
-        await run.added(node)
+        await join_anew(run, run.cluster.local.nodes[name])
     await run.transfer(name)
     await run.during(2)
 

@@ -23,12 +23,7 @@ Step = Callable[[Run, random.Random], Coroutine[None, None, None]]
 
 
 async def _crash_all(run: Run, chance: random.Random) -> None:
-    async with run.disturbed("crash of all", loose_ms=500):
-        for name in run.names:
-            run.cluster.kill(name)
-        await run.during(chance.random())
-        run.cluster.start()
-        await run.serving()
+    await run.crash_all(chance.random())
 
 
 async def _transfer(run: Run, chance: random.Random) -> None:

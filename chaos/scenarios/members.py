@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from tarry.chaos.faults.catalogue import join_anew
 from tarry.chaos.faults.disks import wipe
 from tarry.chaos.faults.network import isolated
 from tarry.chaos.run import Run
@@ -65,14 +66,10 @@ async def leader_removed(run: Run) -> None:
     run.cluster.start("n4")
     await run.added(node)
     leader = await run.leader()
-    old = run.cluster.local.nodes[leader]
     await run.removed(leader)
     async with run.disturbed("removed", leader):
         await run.cluster.stop(leader)
-        wipe(old)
-        run.cluster.rejoin(old)
-        run.cluster.start(leader)
-        await run.added(old)
+        await join_anew(run, run.cluster.local.nodes[leader])
     await run.serving()
 
 
@@ -87,10 +84,6 @@ async def member_removed_while_cut_off(run: Run) -> None:
         await run.during(2)
         same = await run.leader() == leader
         run.expect(same, "a node that is no member any more deposed the leader", timed=True)
-        node = run.cluster.local.nodes[name]
         run.cluster.kill(name)
-        wipe(node)
-        run.cluster.rejoin(node)
-        run.cluster.start(name)
-        await run.added(node)
+        await join_anew(run, run.cluster.local.nodes[name])
     await run.serving()

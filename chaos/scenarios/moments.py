@@ -4,6 +4,7 @@ checkpoint, the change of the hour."""
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from tarry.chaos.cluster.cluster import now_ms
 from tarry.chaos.faults import clocks
@@ -20,6 +21,9 @@ Moment = Callable[[str, Strike], Awaitable[None]]
 """Has its thing go on while the node is struck."""
 
 
+_struck = partial(scenario, prepare=equip, tolerance_ms=INEXACT_MS, patience_ms=6_000, travel_ms=4_000)
+
+
 async def _each(run: Run, moment: Moment) -> None:
     """Strike at the leader and at a follower by turns, once with everything."""
     for number, (name, strike) in enumerate(possible().items()):
@@ -29,7 +33,7 @@ async def _each(run: Run, moment: Moment) -> None:
         await run.serving()
 
 
-@scenario(prepare=equip, tolerance_ms=INEXACT_MS, patience_ms=6_000, travel_ms=4_000)
+@_struck()
 async def faults_in_transfers(run: Run) -> None:
     """Every fault in turn as leadership is handed over, at the leader and at a follower alternately."""
 
@@ -39,7 +43,7 @@ async def faults_in_transfers(run: Run) -> None:
     await _each(run, moment)
 
 
-@scenario(prepare=equip, tolerance_ms=INEXACT_MS, patience_ms=6_000, travel_ms=4_000)
+@_struck()
 async def faults_in_membership_changes(run: Run) -> None:
     """Every fault in turn as a fourth node joins, or is let go."""
     node = run.cluster.newcomer("n4")
@@ -69,14 +73,7 @@ async def faults_in_membership_changes(run: Run) -> None:
         await _join()
 
 
-@scenario(
-    settings=SHORT_JOURNAL,
-    prepare=equip,
-    tolerance_ms=INEXACT_MS,
-    patience_ms=6_000,
-    travel_ms=4_000,
-    rough=False,
-)
+@_struck(settings=SHORT_JOURNAL, rough=False)
 async def faults_in_snapshots(run: Run) -> None:
     """Every fault in turn as a follower takes the leader's state, at the leader and at that follower."""
 
@@ -93,13 +90,7 @@ async def faults_in_snapshots(run: Run) -> None:
     await _each(run, moment)
 
 
-@scenario(
-    settings={"dispatch": {"checkpoint_ms": 100}},
-    prepare=equip,
-    tolerance_ms=INEXACT_MS,
-    patience_ms=6_000,
-    travel_ms=4_000,
-)
+@_struck(settings={"dispatch": {"checkpoint_ms": 100}})
 async def faults_in_checkpoints(run: Run) -> None:
     """Every fault in turn while checkpoints are written ten times a second."""
 
@@ -120,19 +111,13 @@ async def _as_the_hour_changes(run: Run, *names: str) -> None:
             await run.serving()
 
 
-@scenario(
-    needs=(clocks.lacking,), prepare=equip, ahead_ms=to_the_next_hour_ms,
-    tolerance_ms=INEXACT_MS, patience_ms=6_000, travel_ms=4_000,
-)  # fmt: skip
+@_struck(needs=(clocks.lacking,), ahead_ms=to_the_next_hour_ms)
 async def hour_changes_while_cut_off(run: Run) -> None:
     """The hour changes while the leader is cut off; then its successor is frozen, mute, reset, half open."""
     await _as_the_hour_changes(run, "isolated", "freeze", "mute", "deaf", "resets", "half open")
 
 
-@scenario(
-    needs=(clocks.lacking,), prepare=equip, ahead_ms=to_the_next_hour_ms,
-    tolerance_ms=INEXACT_MS, patience_ms=6_000, travel_ms=4_000,
-)  # fmt: skip
+@_struck(needs=(clocks.lacking,), ahead_ms=to_the_next_hour_ms)
 async def hour_changes_on_bad_disks(run: Run) -> None:
     """The hour changes while the leader's disk is slow; then syncs fail, files decay, links and clocks go."""
     await _as_the_hour_changes(

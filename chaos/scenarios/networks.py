@@ -22,6 +22,15 @@ async def _cut(run: Run, name: str, links: list[Link], seconds: float = 2) -> No
         run.cluster.links.mend(links)
 
 
+async def _spoil(
+    run: Run, name: str, links: list[Link], kind: str, node: str = "", **attributes: int
+) -> None:
+    async with run.disturbed(name, node, loose=True):
+        run.cluster.links.spoil(links, kind, **attributes)
+        await run.during(3)
+    run.cluster.links.heal()
+
+
 @scenario(fast=True)
 async def leader_isolated(run: Run) -> None:
     """The leader cut off from both followers, not from clients; then from its clients as well."""
@@ -100,29 +109,18 @@ async def links_that_flap(run: Run) -> None:
 @scenario(travel_ms=800, patience_ms=4_000)
 async def slow_links(run: Run) -> None:
     """20 ± 15 ms on every link between nodes, then 100 ± 80 ms on clients' links."""
-    links = run.cluster.links
-    async with run.disturbed("latency between nodes", loose=True):
-        links.spoil(links.links(clients=False), "latency", latency=10, jitter=7)
-        await run.during(3)
-    links.heal()
-    async with run.disturbed("latency of clients", loose=True):
-        links.spoil([link for link in links.links() if link[0] == CLIENT], "latency", latency=50, jitter=40)
-        await run.during(3)
-    links.heal()
+    between_nodes = run.cluster.links.links(clients=False)
+    of_clients = [link for link in run.cluster.links.links() if link[0] == CLIENT]
+    await _spoil(run, "latency between nodes", between_nodes, "latency", latency=10, jitter=7)
+    await _spoil(run, "latency of clients", of_clients, "latency", latency=50, jitter=40)
 
 
 @scenario(travel_ms=1_500, patience_ms=4_000)
 async def narrow_links(run: Run) -> None:
     """64 KB a second from the leader to its followers, then for everybody's packets 40 bytes at a time."""
-    links, leader = run.cluster.links, await run.leader()
-    async with run.disturbed("bandwidth", leader, loose=True):
-        links.spoil(mute(leader, run.names), "bandwidth", rate=64)
-        await run.during(3)
-    links.heal()
-    async with run.disturbed("slices", loose=True):
-        links.spoil(links.links(), "slicer", average_size=40, size_variation=20, delay=20)
-        await run.during(3)
-    links.heal()
+    leader, links = await run.leader(), run.cluster.links.links()
+    await _spoil(run, "bandwidth", mute(leader, run.names), "bandwidth", leader, rate=64)
+    await _spoil(run, "slices", links, "slicer", average_size=40, size_variation=20, delay=20)
 
 
 @scenario(loads=("light",), settings={"dispatch": {"journal_retained_bytes": 1 << 28}})
@@ -166,23 +164,16 @@ async def _fill_in_turn(run: Run, batches: int) -> None:
 @scenario()
 async def connections_reset(run: Run) -> None:
     """Every connection of the leader reset (RST) after 300 ms, also its clients', for 3 s."""
-    links, leader = run.cluster.links, await run.leader()
-    async with run.disturbed("resets", leader, loose=True):
-        links.spoil(isolated(leader, run.names, clients=True), "reset_peer", timeout=300)
-        await run.during(3)
-    links.heal()
+    leader = await run.leader()
+    await _spoil(run, "resets", isolated(leader, run.names, clients=True), "reset_peer", leader, timeout=300)
     await run.serving()
 
 
 @scenario(patience_ms=6_000, travel_ms=4_000)
 async def half_open_links(run: Run) -> None:
     """The leader's links swallow everything and stay open: between nodes, then those of its clients."""
-    links = run.cluster.links
     for clients in (False, True):
         leader = await run.leader()
         silent = [(CLIENT, leader)] if clients else isolated(leader, run.names)
-        async with run.disturbed("half open", leader, loose=True):
-            links.spoil(silent, "timeout", timeout=0)
-            await run.during(3)
-        links.heal()
+        await _spoil(run, "half open", silent, "timeout", leader, timeout=0)
         await run.serving()

@@ -39,12 +39,7 @@ async def follower_killed(run: Run) -> None:
 @scenario()
 async def all_killed(run: Run) -> None:
     """SIGKILL of all nodes at once, and all started again."""
-    async with run.disturbed("crash of all", loose_ms=500):
-        for name in run.names:
-            run.cluster.kill(name)
-        await run.during(0.5)
-        run.cluster.start()
-        await run.serving()
+    await run.crash_all(0.5)
 
 
 @scenario()
@@ -73,11 +68,7 @@ async def leader_frozen(run: Run) -> None:
 async def leader_frozen_shortly(run: Run) -> None:
     """SIGSTOP of the leader for 100 to 600 ms, about as long as its lease, ten times."""
     for number in range(10):
-        name = await run.leader()
-        async with run.disturbed("freeze", name):
-            run.cluster.pause(name)
-            await run.during(0.1 + 0.05 * number)
-            run.cluster.resume(name)
+        await run.freeze(await run.leader(), 0.1 + 0.05 * number)
         await run.during(0.4)
 
 
@@ -85,10 +76,7 @@ async def leader_frozen_shortly(run: Run) -> None:
 async def follower_frozen(run: Run) -> None:
     """SIGSTOP of one follower, and of the other as soon as the first goes on: one of them always answers."""
     for name in await run.followers():
-        async with run.disturbed("freeze", name):
-            run.cluster.pause(name)
-            await run.during(2)
-            run.cluster.resume(name)
+        await run.freeze(name, 2)
         await run.serving()
 
 

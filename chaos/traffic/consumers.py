@@ -10,13 +10,14 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from grpc import aio
 
 from tarry.chaos.cluster.cluster import mono_ms, now_ms
 from tarry.chaos.history import Delivered, History
 from tarry.chaos.traffic.load import MASS
-from tarry.chaos.traffic.rate import QUICK
+from tarry.chaos.traffic.rate import QUICK, stubs_of
 from tarry.chaos.traffic.traffic import TOKEN, received
 from tarry.client.aio import AckOutcome, Client, Message
 from tarry.client.errors import OutcomeUnknown, Overloaded, TarryError, Unavailable
@@ -128,24 +129,17 @@ class Consumers:
 
     async def _pulling(self, topic: str, chance: random.Random) -> None:
         """Ask any node for what is due; have it longer, give it back or acknowledge it at any other."""
-        channels = [aio.insecure_channel(address, QUICK) for address in self._addresses]
-        stubs = [ConsumerServiceStub(channel) for channel in channels]
         request = pb.ReceiveRequest(
             topic=topic, group=ROUGH, consumer=PULLING, messages_max=10, wait_ms=500, lease_ms=LEASE_MS
         )
-        try:
+        async with stubs_of(self._addresses, ConsumerServiceStub) as stubs:
             while True:
                 try:
                     response = await chance.choice(stubs).Receive(request, timeout=3)
                     for batch in response.deliveries:
                         self._taken(batch, PULLING)
-                        named = {
-                            "topic": topic,
-                            "group": ROUGH,
-                            "consumer": PULLING,
-                            "queue": batch.queue,
-                            "offset": batch.offset,
-                        }
+                        named: dict[str, Any] = {"topic": topic, "group": ROUGH, "consumer": PULLING}
+                        named |= {"queue": batch.queue, "offset": batch.offset}
                         if chance.random() < 0.2:
                             extend = pb.ExtendRequest(**named, lease_ms=LEASE_MS)
                             await chance.choice(stubs).Extend(extend, timeout=3)
@@ -156,9 +150,6 @@ class Consumers:
                             await chance.choice(stubs).Ack(pb.AckRequest(**named), timeout=3)
                 except aio.AioRpcError:
                     await asyncio.sleep(AGAIN_S)
-        finally:
-            for channel in channels:
-                await channel.close(None)
 
     async def _crashing(self, topic: str, chance: random.Random) -> None:
         """Acknowledge some, drop the connection with the rest in flight, come back under the same name."""

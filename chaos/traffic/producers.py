@@ -19,8 +19,8 @@ from grpc import aio
 from tarry.chaos.cluster.cluster import mono_ms, now_ms
 from tarry.chaos.history import Answer, Asked, Cancelled, History, Operation, Repeated, Sent
 from tarry.chaos.traffic.load import LATER, LIGHT, MASS, Load, later_due_ms
-from tarry.chaos.traffic.rate import QUICK, Pace, id_of, on_topic, request_of
-from tarry.chaos.traffic.traffic import TOKEN, answer_of
+from tarry.chaos.traffic.rate import QUICK, Pace, id_of, request_of, stubs_of
+from tarry.chaos.traffic.traffic import TOKEN, answer_of, answered, outcome
 from tarry.client.aio import CancelOutcome, Client, Producer, Scheduled
 from tarry.client.errors import NotFound, TarryError
 from tarry.proto import tarry_producer_pb2 as pb
@@ -64,7 +64,7 @@ class Producers:
         self._seed = seed
         self._tokens = count(1)
         self._stopped = asyncio.Event()
-        self._calls: set[asyncio.Task[None]] = set()
+        self._calls: set[asyncio.Task[Any]] = set()
         self._kinds: list[asyncio.Task[None]] = []
 
     def _now_ms(self) -> int:
@@ -90,7 +90,7 @@ class Producers:
         for task in (*self._kinds, *self._calls):
             task.cancel()
 
-    def _spawn(self, call: Coroutine[None, None, None]) -> asyncio.Task[None]:
+    def _spawn(self, call: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         task = asyncio.create_task(call)
         self._calls.add(task)
         task.add_done_callback(self._calls.discard)
@@ -105,28 +105,15 @@ class Producers:
             return True
         return False
 
-    def _draft(self, chance: random.Random) -> Sent:
-        """Return a message that has no answer yet."""
+    def _draft(self, chance: random.Random, topic: str = "") -> Sent:
+        """Return a message that has no answer yet, on the topic, or on one that is drawn."""
         delay_ms = 0 if chance.random() < 0.1 else chance.randint(0, self.pace.delay_ms_max)
         at_mono_ms, at_ms = mono_ms(), self._now_ms()  # in this order: else what waits seems to wait less
-        return Sent(
-            token=next(self._tokens),
-            topic=chance.choice(self._topics),
-            due_ms=at_ms + delay_ms,
-            sent_ms=at_ms,
-            sent_mono_ms=at_mono_ms,
-            answer=Answer.UNKNOWN,
-            answered_ms=0,
-            answered_mono_ms=0,
-        )
+        drawn = chance.choice(self._topics)
+        return Sent(next(self._tokens), topic or drawn, at_ms + delay_ms, at_ms, at_mono_ms)
 
     def _answered(self, draft: Sent, error: BaseException | None, found: str = "", due_ms: int = 0) -> None:
-        self._history.sent.append(
-            Sent(
-                draft.token, draft.topic, draft.due_ms, draft.sent_ms, draft.sent_mono_ms, answer_of(error),
-                self._now_ms(), mono_ms(), found, due_ms, str(error) if error else "", draft.key,
-            )
-        )  # fmt: skip
+        self._history.sent.append(answered(draft, error, found, due_ms, self._ahead_ms))
 
     # Kinds
 
@@ -187,20 +174,23 @@ class Producers:
         async with self._client.producer() as producer:
             while await self._pause(chance.expovariate(self.pace.batched / BATCH)):
                 topic = chance.choice(self._topics)
-                self._spawn(self._batch(producer, topic, [self._draft(chance) for _ in range(BATCH)]))
+                drafts = [self._draft(chance, topic) for _ in range(BATCH)]
+                self._spawn(self._batch(producer, drafts))
             await self._drained()
 
-    async def _batch(self, producer: Producer, topic: str, given: list[Sent]) -> None:
-        drafts = [on_topic(topic, draft) for draft in given]
-        bodies, due_ms = [TOKEN.pack(draft.token) for draft in drafts], [draft.due_ms for draft in drafts]
+    async def _batch(self, producer: Producer, drafts: Sequence[Sent], body_bytes: int = 0) -> list[str]:
+        """Schedule messages of one topic; return their ids, none where there is no answer."""
+        bodies = [TOKEN.pack(draft.token).ljust(body_bytes, b"\0") for draft in drafts]
+        due_ms = [draft.due_ms for draft in drafts]
         try:
-            answer = await producer.schedule_batch(topic, bodies, due_ms=due_ms)
+            answer = await producer.schedule_batch(drafts[0].topic, bodies, due_ms=due_ms)
         except TarryError as error:
             for draft in drafts:
                 self._answered(draft, error)
-            return
+            return []
         for draft, found, due in zip(drafts, answer.ids, answer.due_ms.tolist(), strict=True):
             self._answered(draft, None, found, due)
+        return list(answer.ids)
 
     async def schedule_many(
         self, topic: str, count: int, delay_ms: int, *, recorded: bool, body_bytes: int = 100
@@ -222,10 +212,7 @@ class Producers:
     def _drafts(self, topic: str, due_ms: Sequence[int]) -> list[Sent]:
         """Return messages for one topic that have no answer yet."""
         at_mono_ms, at_ms = mono_ms(), self._now_ms()
-        return [
-            Sent(next(self._tokens), topic, each_ms, at_ms, at_mono_ms, Answer.UNKNOWN, 0, 0)
-            for each_ms in due_ms
-        ]
+        return [Sent(next(self._tokens), topic, each_ms, at_ms, at_mono_ms) for each_ms in due_ms]
 
     # The load
 
@@ -237,7 +224,7 @@ class Producers:
                 elapsed_s = asyncio.get_running_loop().time() - begun
                 due = min(int(elapsed_s * self._load.singles_per_s) - sent, self._load.singles_per_s)
                 for _ in range(due):
-                    draft = on_topic(MASS, self._draft(chance))
+                    draft = self._draft(chance, MASS)
                     body = TOKEN.pack(draft.token).ljust(self._load.body_bytes, b"\0")
                     try:
                         answer = producer.schedule(MASS, body, due_ms=draft.due_ms)
@@ -249,11 +236,7 @@ class Producers:
             await producer.flush()
 
     def _single_answered(self, draft: Sent, answer: asyncio.Future[Scheduled]) -> None:
-        error = answer.exception()
-        if error is not None and not isinstance(error, TarryError):
-            raise error
-        done = None if error else answer.result()
-        self._answered(draft, error, done.id if done else "", done.due_ms if done else 0)
+        self._answered(draft, *outcome(answer))
 
     async def _bulk(self, chance: random.Random) -> None:
         """Schedule large batches, due soon or in years, cancel some; once a crowd at one instant."""
@@ -280,17 +263,8 @@ class Producers:
         self, producer: Producer, topic: str, due_ms: Sequence[int], body_bytes: int, chance: random.Random
     ) -> None:
         drafts = self._drafts(topic, due_ms)
-        bodies = [TOKEN.pack(draft.token).ljust(body_bytes, b"\0") for draft in drafts]
-        try:
-            answer = await producer.schedule_batch(topic, bodies, due_ms=due_ms)
-        except TarryError as error:
-            for draft in drafts:
-                self._answered(draft, error)
-            return
-        ids = list(answer.ids)
-        for draft, found, due in zip(drafts, ids, answer.due_ms.tolist(), strict=True):
-            self._answered(draft, None, found, due)
-        if topic == LATER and chance.random() < self._load.cancel_share:
+        ids = await self._batch(producer, drafts, body_bytes)
+        if ids and topic == LATER and chance.random() < self._load.cancel_share:
             await self._cancel_some(producer, drafts, ids, chance)
 
     async def _cancel_some(
@@ -321,21 +295,17 @@ class Producers:
     async def _repeats(self, chance: random.Random) -> None:
         """Send requests until they are answered, and some once more, to any node."""
         producer = f"repeats-{chance.getrandbits(64):x}"
-        channels = [aio.insecure_channel(address, QUICK) for address in self._addresses]
-        stubs = [ProducerServiceStub(channel) for channel in channels]
-        sequence = 0
-        while await self._pause(chance.expovariate(self.pace.repeated)):
-            sequence += 1
-            draft = self._draft(chance)
-            request = request_of(producer, sequence, draft)
-            first = await self._until_answered(stubs, request, chance)
-            self._tell(draft, first)
-            if first is not None and chance.random() < 0.5:
-                again = await self._until_answered(stubs, request, chance)
-                if again is not None:
-                    self._history.repeated.append(Repeated(draft.token, id_of(first), id_of(again)))
-        for channel in channels:
-            await channel.close(None)
+        sequence = count(1)
+        async with stubs_of(self._addresses, ProducerServiceStub) as stubs:
+            while await self._pause(chance.expovariate(self.pace.repeated)):
+                draft = self._draft(chance)
+                request = request_of(producer, next(sequence), draft)
+                first = await self._until_answered(stubs, request, chance)
+                self._tell(draft, first)
+                if first is not None and chance.random() < 0.5:
+                    again = await self._until_answered(stubs, request, chance)
+                    if again is not None:
+                        self._history.repeated.append(Repeated(draft.token, id_of(first), id_of(again)))
 
     async def _until_answered(
         self, stubs: Sequence[ProducerServiceStub], request: pb.ScheduleBatchRequest, chance: random.Random
@@ -370,9 +340,8 @@ class Producers:
                         waiting[number] = draft, request_of(producer, number, draft)
                         await stream.write(pb.ScheduleStreamRequest(request=number, batch=waiting[number][1]))
                 except (aio.AioRpcError, asyncio.InvalidStateError):
-                    await asyncio.sleep(AGAIN_S)  # the node is away, or does not lead
-                else:
-                    await asyncio.sleep(AGAIN_S)
+                    pass  # the node is away, or does not lead
+                await asyncio.sleep(AGAIN_S)
                 stream.cancel()
                 await reading
         for draft, _ in waiting.values():

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from typing import TypeVar
+
+from grpc import aio
 
 from tarry.chaos.history import Sent
 from tarry.chaos.traffic.traffic import TOKEN
@@ -10,6 +15,7 @@ from tarry.proto import tarry_producer_pb2 as pb
 from tarry.proto.message_id import MessageId
 from tarry.proto.tarry_message_pb2 import Record
 
+Stub = TypeVar("Stub")
 QUICK = [
     ("grpc.initial_reconnect_backoff_ms", 50),
     ("grpc.max_reconnect_backoff_ms", 500),
@@ -41,5 +47,11 @@ def id_of(answer: pb.ScheduleBatchResponse) -> str:
     return str(MessageId(answer.shard, answer.hour[0], answer.global_index[0]))
 
 
-def on_topic(topic: str, draft: Sent) -> Sent:
-    return Sent(draft.token, topic, draft.due_ms, draft.sent_ms, draft.sent_mono_ms, draft.answer, 0, 0)
+@asynccontextmanager
+async def stubs_of(
+    addresses: Iterable[str], kind: Callable[[aio.Channel], Stub]
+) -> AsyncIterator[list[Stub]]:
+    """Yield a stub for each address, of the service whose stubs are of this kind."""
+    async with AsyncExitStack() as stack:
+        channels = [aio.insecure_channel(address, QUICK) for address in addresses]
+        yield [kind(await stack.enter_async_context(channel)) for channel in channels]

@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import random
 import struct
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from tarry.chaos.cluster.cluster import mono_ms, now_ms
@@ -105,39 +105,15 @@ class Traffic:
                     due_ms=due_ms if message.absolute else None,
                     delay_ms=None if message.absolute else message.delay_ms,
                 )
-                answer.add_done_callback(partial(self._answered, message, due_ms, sent_ms, sent_mono_ms))
+                draft = Sent(message.token, message.topic, due_ms, sent_ms, sent_mono_ms)
+                answer.add_done_callback(partial(self._answered, draft))
                 answers.append(answer)
                 if message.cancel:
                     cancels.create_task(self._cancel(producer, message.token, answer))
             await asyncio.gather(*answers, return_exceptions=True)
 
-    def _answered(
-        self,
-        message: Planned,
-        due_ms: int,
-        sent_ms: int,
-        sent_mono_ms: int,
-        answer: asyncio.Future[Scheduled],
-    ) -> None:
-        error = answer.exception()
-        if error is not None and not isinstance(error, TarryError):
-            raise error
-        scheduled = None if error else answer.result()
-        self.history.sent.append(
-            Sent(
-                token=message.token,
-                topic=message.topic,
-                due_ms=due_ms,
-                sent_ms=sent_ms,
-                sent_mono_ms=sent_mono_ms,
-                answer=answer_of(error),
-                answered_ms=now_ms(),
-                answered_mono_ms=mono_ms(),
-                id=scheduled.id if scheduled else "",
-                acknowledged_due_ms=scheduled.due_ms if scheduled else 0,
-                reason=str(error) if error else "",
-            )
-        )
+    def _answered(self, draft: Sent, answer: asyncio.Future[Scheduled]) -> None:
+        self.history.sent.append(answered(draft, *outcome(answer)))
 
     async def _cancel(self, producer: Producer, token: int, answer: asyncio.Future[Scheduled]) -> None:
         try:
@@ -173,23 +149,28 @@ class Traffic:
             for consumer in consumers:
                 consumer.cancel()
 
-    def outstanding(self, groups: int = 1) -> int:
-        """Return how many acknowledged messages, not cancelled, all groups are still to get."""
-        gone = {cancel.token for cancel in self.history.cancelled}
-        expected = {sent.token for sent in self.history.acknowledged()} - gone
-        seen = {(delivery.group, delivery.token) for delivery in self.history.delivered}
-        return groups * len(expected) - sum(token in expected for _, token in seen)
-
-    async def drained(self, patience_s: float, groups: int = 1) -> bool:
+    async def drained(self, patience_s: float) -> bool:
         """Wait until all that was acknowledged is delivered; False if nothing comes for `patience_s`."""
-        seen, since_ms = -1, mono_ms()
-        while self.outstanding(groups):
-            if len(self.history.delivered) != seen:
-                seen, since_ms = len(self.history.delivered), mono_ms()
-            elif mono_ms() - since_ms > patience_s * 1_000:
-                return False
-            await asyncio.sleep(0.2)
-        return True
+
+        async def delivered() -> int | None:
+            gone = {cancel.token for cancel in self.history.cancelled}
+            expected = {sent.token for sent in self.history.acknowledged()} - gone
+            left = expected - {delivery.token for delivery in self.history.delivered}
+            return len(self.history.delivered) if left else None
+
+        return await patiently(delivered, patience_s)
+
+
+async def patiently(progress: Callable[[], Awaitable[int | None]], patience_s: float) -> bool:
+    """Wait until there is no more progress to be made (None); False if it stays the same for `patience_s`."""
+    seen, since_ms = -1, mono_ms()
+    while (now := await progress()) is not None:
+        if now != seen:
+            seen, since_ms = now, mono_ms()
+        elif mono_ms() - since_ms > patience_s * 1_000:
+            return False
+        await asyncio.sleep(0.2)
+    return True
 
 
 def received(message: Message, group: str, consumer: str, ahead_ms: int = 0) -> Delivered:
@@ -211,6 +192,26 @@ def received(message: Message, group: str, consumer: str, ahead_ms: int = 0) -> 
         node=stamp.node,
         term=stamp.term,
     )
+
+
+def outcome(answer: asyncio.Future[Scheduled]) -> tuple[TarryError | None, str, int]:
+    """Return a schedule's error, id and due time; raise an error that is no refusal."""
+    error = answer.exception()
+    if error is None:
+        return None, answer.result().id, answer.result().due_ms
+    if not isinstance(error, TarryError):
+        raise error
+    return error, "", 0
+
+
+def answered(
+    draft: Sent, error: BaseException | None = None, found: str = "", due_ms: int = 0, ahead_ms: int = 0
+) -> Sent:
+    """Return a message with its answer, as its producer records it now (see `received`)."""
+    return replace(
+        draft, answer=answer_of(error), answered_ms=now_ms() + ahead_ms, answered_mono_ms=mono_ms(),
+        id=found, acknowledged_due_ms=due_ms, reason=str(error) if error else "",
+    )  # fmt: skip
 
 
 def answer_of(error: BaseException | None) -> Answer:

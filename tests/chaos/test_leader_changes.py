@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from tarry.chaos.leader_changes import Receipts, Record, bounds, judge, repeats, unmarked
+from tarry.chaos.leader_changes import RECEIPT, Receipts, Record, bounds, judge, repeats, unmarked
 
 ELECTION_MS = 100
 
 
 def receipts(tokens: list[int], received_ms: list[int], faults_ms: list[int]) -> Receipts:
     """Return receipts of leaders who each last until an election after a fault."""
-    term = np.searchsorted(np.array(faults_ms), np.array(received_ms) - ELECTION_MS) + 1
-    due_ms = np.zeros(len(tokens), dtype=np.int64)
-    marked = np.array([token in tokens[:place] for place, token in enumerate(tokens)])
-    return Receipts([np.array(tokens, dtype=np.uint64)], [np.array(received_ms)], [due_ms], [term], [marked])
+    rows = np.zeros(len(tokens), RECEIPT)
+    rows["token"], rows["received_ms"] = tokens, received_ms
+    rows["term"] = np.searchsorted(np.array(faults_ms), np.array(received_ms) - ELECTION_MS) + 1
+    rows["marked"] = [token in tokens[:place] for place, token in enumerate(tokens)]
+    return Receipts([rows])
 
 
 def record(tokens: list[int], received_ms: list[int], faults_ms: list[int]) -> Record:
@@ -29,7 +30,7 @@ def record(tokens: list[int], received_ms: list[int], faults_ms: list[int]) -> R
 
 def test_a_repetition_belongs_to_the_fault_before_it() -> None:
     one = receipts([0, 1, 1, 2, 0, 1], [5, 10, 110, 120, 230, 240], [100, 200])
-    assert repeats(one, [100, 200]).tolist() == [1, 2]
+    assert repeats(one.all(), [100, 200]).tolist() == [1, 2]
 
 
 def test_after_a_kill_no_more_may_be_repeated_than_came_from_50_ms_before_it() -> None:
@@ -57,10 +58,10 @@ def test_a_repetition_without_a_mark_is_found_whichever_copy_comes_first() -> No
     assert (result.duplicates, result.unmarked, result.kept) == (1, 0, True)
     first, again = [1], [3]
     for doubtful, bare in ((first, again), ([0], again), (first + again, [])):
-        repeated.plain.marked = [np.isin(np.arange(4), doubtful)]
-        assert unmarked(repeated.plain) == len(bare)
+        repeated.plain.batches[0]["marked"] = np.isin(np.arange(4), doubtful)
+        assert unmarked(repeated.plain.all()) == len(bare)
     assert judge(repeated, 1, 1.0).kept
-    repeated.plain.marked = [np.zeros(4, dtype=np.bool_)]
+    repeated.plain.batches[0]["marked"] = False
     assert not judge(repeated, 1, 1.0).kept
 
 

@@ -53,7 +53,7 @@ def sound() -> History:
 
 def test_nothing_is_wrong_with_a_sound_history() -> None:
     history = sound()
-    assert duplicates.repeats(history, GROUP, []) == duplicates.Repeats((), ())
+    assert duplicates.repeats(history, GROUP) == ()
     assert duplicates.released_twice(history) == ()
     assert duplicates.unmarked(history) == ()
     assert duplicates.answered_differently(history) == ()
@@ -70,9 +70,10 @@ def test_a_repetition_is_within_its_bound_only_where_the_first_delivery_lay_in_a
     history = sound()
     again = delivered(2, at_ms=5_900, term=2)
     history.delivered.append(again)
-    assert duplicates.repeats(history, GROUP, [(4_952, 5_002)]) == duplicates.Repeats((again,), ())
-    assert duplicates.repeats(history, GROUP, [(5_003, 5_053)]) == duplicates.Repeats((again,), (again,))
-    assert duplicates.repeats(history, "another", []) == duplicates.Repeats((), ())
+    assert duplicates.repeats(history, GROUP) == (again,)
+    assert duplicates.repeats(history, GROUP, [(4_952, 5_002)]) == ()
+    assert duplicates.repeats(history, GROUP, [(5_003, 5_053)]) == (again,)
+    assert duplicates.repeats(history, "another") == ()
 
 
 def test_a_repetition_that_does_not_say_so_is_found_whichever_copy_comes_first() -> None:
@@ -285,11 +286,12 @@ def test_what_a_frozen_leader_had_handed_over_counts_as_of_its_freezing() -> Non
     again = delivered(3, at_ms=5_700, node="n2", term=2)
     history.delivered.append(again)
     assert leaders.overlapping(history, travel_ms=100) == ()
-    assert duplicates.repeats(history, GROUP, [(4_950, 5_050)]) == duplicates.Repeats((again,), ())
+    assert duplicates.repeats(history, GROUP) == (again,)
+    assert duplicates.repeats(history, GROUP, [(4_950, 5_050)]) == ()
     thawed = replace(on_its_way, due_ms=1_005_300)  # it became due meanwhile: the lease was over
     history.delivered[3] = thawed
     assert leaders.overlapping(history, travel_ms=100) == (thawed,)
-    assert duplicates.repeats(history, GROUP, [(4_950, 5_050)]).beyond == (again,)
+    assert duplicates.repeats(history, GROUP, [(4_950, 5_050)]) == (again,)
 
 
 def test_a_key_whose_later_message_came_first_is_out_of_order() -> None:

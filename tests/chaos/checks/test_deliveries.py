@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tarry.chaos.checks import deliveries, duplicates, stuck
-from tarry.chaos.history import Answer, Cancelled, Delivered, History, Sent, merged
+from tarry.chaos.history import Answer, Cancelled, Delivered, History, Sent
 
 SOUND_GROUPS = [("orders", "mailer")]
 
@@ -232,9 +232,3 @@ def test_an_outage_lasts_until_something_sent_in_it_is_acknowledged() -> None:
     history.sent[4] = replace(history.sent[4], sent_mono_ms=600, answered_mono_ms=800)
     assert deliveries.outage_ms(history, since_mono_ms=400) == 400
     assert deliveries.outage_ms(history, since_mono_ms=700) is None
-
-
-def test_histories_of_several_recorders_make_one() -> None:
-    whole = merged([sound(), History(delivered=[delivered(1, at_ms=6_000)])])
-    assert len(whole.later_deliveries()) == 1
-    assert len(whole.sent) == 5
