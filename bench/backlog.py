@@ -10,16 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-import tempfile
 import time
-from pathlib import Path
 from typing import Annotated, Final
 
 import numpy as np
 import typer
 from rich.console import Console
 
-from tarry.bench.nodes import fill
+from tarry.bench.nodes import fill, serving
 from tarry.client.aio import Client, connect
 from tarry.client.local.cluster import LocalCluster
 
@@ -87,12 +85,7 @@ def main(
     figures: dict[str, dict[str, float]] = {}
     for name, dispatch in {"by_due_time": {"overtaking_messages_max": 0}, "fair": {}}.items():
         console.print(f"{name}: {messages:,} messages of {crowds} topics due while all nodes are down")
-        with (
-            tempfile.TemporaryDirectory(prefix="tarry-backlog-") as folder,
-            LocalCluster(3, Path(folder), {"dispatch": dispatch}) as cluster,
-        ):
-            cluster.start()
-            cluster.wait_until_serving()
+        with serving(settings={"dispatch": dispatch}) as cluster:
             figures[name] = asyncio.run(measure(cluster, messages, crowds))
         console.print(f"{name}: {figures[name]}")
     print(json.dumps({"messages": messages, "crowds": crowds, **figures}))

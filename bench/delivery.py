@@ -10,16 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-import tempfile
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated
 
-import psutil
 import typer
 from rich.console import Console
 
+from tarry.bench.nodes import cpu_s, in_flight, serving
 from tarry.client.aio import Client, connect
 from tarry.client.local.cluster import LocalCluster
 
@@ -43,13 +41,8 @@ class Drained:
 async def fill(client: Client, messages: int, body: bytes) -> None:
     """Schedule the messages, due at once, some requests in flight."""
     producer = client.producer()
-    left = iter(range(messages // BATCH))
-
-    async def worker() -> None:
-        for _ in left:
-            await producer.schedule_batch(TOPIC, [body] * BATCH, delay_ms=0)
-
-    await asyncio.gather(*(worker() for _ in range(4)))
+    batches = range(messages // BATCH)
+    await in_flight((producer.schedule_batch(TOPIC, [body] * BATCH, delay_ms=0) for _ in batches), 4)
 
 
 async def drain(client: Client, cluster: LocalCluster, consumers: int, messages: int) -> Drained:
@@ -68,14 +61,13 @@ async def drain(client: Client, cluster: LocalCluster, consumers: int, messages:
 
     for member in members:
         await member.start()
-    nodes = [psutil.Process(node.process.pid) for node in cluster.nodes.values() if node.process]
-    cpu, own, started = _cpu_s(nodes), time.process_time(), time.perf_counter()
+    cpu, own, started = cpu_s(cluster), time.process_time(), time.perf_counter()
     tasks = [asyncio.create_task(take(number)) for number in range(consumers)]
     await client.operator().seek_group(TOPIC, group, "earliest")  # all of them begin at once
     await taken.wait()
     await asyncio.gather(*(member.close() for member in members), *tasks)
     seconds, own = time.perf_counter() - started, time.process_time() - own
-    spent = max(after - before for before, after in zip(cpu, _cpu_s(nodes), strict=True))
+    spent = max(after - before for before, after in zip(cpu, cpu_s(cluster), strict=True))
     return Drained(
         per_s=round(messages / seconds),
         client_us=round(own / messages * 1e6, 2),
@@ -115,17 +107,8 @@ def main(
 ) -> None:
     """Measure delivery; the last line is JSON."""
     messages -= messages % BATCH
-    with (
-        tempfile.TemporaryDirectory(prefix="tarry-delivery-") as folder,
-        LocalCluster(3, Path(folder)) as cluster,
-    ):
-        cluster.start()
-        cluster.wait_until_serving()
+    with serving() as cluster:
         print(json.dumps(asyncio.run(measure(cluster, messages, body_bytes, turns))))
-
-
-def _cpu_s(processes: list[psutil.Process]) -> list[float]:
-    return [sum(process.cpu_times()[:2]) for process in processes]
 
 
 if __name__ == "__main__":

@@ -13,16 +13,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-import tempfile
 import time
-from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import typer
 from rich.console import Console
 
-from tarry.bench.nodes import BATCH, BODY, processes_of, rss_bytes, schedule_rate
+from tarry.bench.nodes import BATCH, BODY, processes_of, rss_bytes, schedule_rate, serving
 from tarry.client.aio import Client, connect
 from tarry.client.local.cluster import LocalCluster
 
@@ -75,13 +73,7 @@ async def measure(cluster: LocalCluster, messages: int) -> dict[str, float]:
 
 def turn(*, ledger: bool, messages: int) -> dict[str, float]:
     """Measure one cluster, with the ledger or without."""
-    settings = {"ledger": {"enabled": ledger}}
-    with (
-        tempfile.TemporaryDirectory(prefix="tarry-bench-") as folder,
-        LocalCluster(3, Path(folder), settings=settings) as cluster,
-    ):
-        cluster.start()
-        cluster.wait_until_serving()
+    with serving(settings={"ledger": {"enabled": ledger}}) as cluster:
         figures = asyncio.run(measure(cluster, messages))
         return {**figures, "node_mib": rss_bytes(cluster) / 2**20}
 

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import tempfile
 import time
+from collections.abc import Awaitable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -11,7 +16,7 @@ import psutil
 from numpy.typing import NDArray
 
 from tarry.client.aio import Client
-from tarry.client.local.cluster import LocalCluster
+from tarry.client.local.cluster import LocalCluster, Setting
 
 BODY: Final = b"x" * 100
 BATCH: Final = 1_000
@@ -20,33 +25,52 @@ FILL_IN_FLIGHT: Final = 4
 HOUR_MS: Final = 3_600_000
 
 
-async def schedule_rate(client: Client, body: bytes, batches: int, in_flight: int) -> float:
+@contextmanager
+def serving(
+    size: int = 3, settings: Mapping[str, Setting] = MappingProxyType({}), folder: Path | None = None
+) -> Iterator[LocalCluster]:
+    """Have a cluster that serves while the block lasts, in a temporary folder (below `folder`)."""
+    with (
+        tempfile.TemporaryDirectory(prefix="tarry-bench-", dir=folder) as made,
+        LocalCluster(size, Path(made), settings) as cluster,
+    ):
+        cluster.start()
+        cluster.wait_until_serving()
+        yield cluster
+
+
+async def in_flight(calls: Iterable[Awaitable[object]], most: int) -> None:
+    """Await calls, so many at a time; `calls` makes each when its turn has come."""
+    left = iter(calls)
+
+    async def worker() -> None:
+        for call in left:
+            await call
+
+    await asyncio.gather(*(worker() for _ in range(most)))
+
+
+async def schedule_rate(client: Client, body: bytes, batches: int, at_once: int) -> float:
     """Return messages a second: batches of 1,000, due at random within an hour, a few in flight."""
     producer = client.producer()
     random = np.random.default_rng(1)
     bodies = [body] * BATCH
-    left = iter(range(batches))
 
-    async def worker() -> None:
-        for _ in left:
-            due_ms = time.time_ns() // 1_000_000 + HOUR_MS + random.integers(0, HOUR_MS, BATCH)
-            await producer.schedule_batch("bench", bodies, due_ms=due_ms)
+    def batch() -> Awaitable[object]:
+        due_ms = time.time_ns() // 1_000_000 + HOUR_MS + random.integers(0, HOUR_MS, BATCH)
+        return producer.schedule_batch("bench", bodies, due_ms=due_ms)
 
     start = time.perf_counter()
-    await asyncio.gather(*(worker() for _ in range(in_flight)))
+    await in_flight((batch() for _ in range(batches)), at_once)
     return batches * BATCH / (time.perf_counter() - start)
 
 
 async def fill(client: Client, topic: str, due_ms: NDArray[np.int64]) -> None:
     """Schedule messages of 100 bytes, due then."""
-    producer, left = client.producer(), iter(range(0, len(due_ms), FILL_BATCH))
-
-    async def worker() -> None:
-        for start in left:
-            due = due_ms[start : start + FILL_BATCH]
-            await producer.schedule_batch(topic, [BODY] * len(due), due_ms=due)
-
-    await asyncio.gather(*(worker() for _ in range(FILL_IN_FLIGHT)))
+    producer = client.producer()
+    parts = (due_ms[start : start + FILL_BATCH] for start in range(0, len(due_ms), FILL_BATCH))
+    calls = (producer.schedule_batch(topic, [BODY] * len(part), due_ms=part) for part in parts)
+    await in_flight(calls, FILL_IN_FLIGHT)
 
 
 async def lateness_ms(client: Client, rate: int, seconds: int) -> NDArray[np.float64]:
@@ -89,8 +113,11 @@ def written_bytes(cluster: LocalCluster) -> int:
 
 def idle_cpu_percent(cluster: LocalCluster, seconds: float) -> float:
     """Return the share of one core that the busiest node burns with nothing to do."""
-    processes = processes_of(cluster)
-    before = [sum(p.cpu_times()[:2]) for p in processes]
+    before = cpu_s(cluster)
     time.sleep(seconds)
-    after = [sum(p.cpu_times()[:2]) for p in processes]
-    return max(b - a for a, b in zip(before, after, strict=True)) / seconds * 100
+    return max(b - a for a, b in zip(before, cpu_s(cluster), strict=True)) / seconds * 100
+
+
+def cpu_s(cluster: LocalCluster) -> list[float]:
+    """Return the seconds of a core that each node has used."""
+    return [sum(process.cpu_times()[:2]) for process in processes_of(cluster)]

@@ -23,8 +23,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
-from functools import partial
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any, Self, cast
 
@@ -108,13 +107,15 @@ async def of_replicas(folder: Path) -> dict[str, float]:
                 await asyncio.sleep(0.3)  # the followers learn the commit
                 after = await replicas.commits()
                 spent.append(max(b - a for a, b in zip(before, after, strict=True)))
-            keep(figures, {f"syncs_{what}": float(np.median(spent)), f"syncs_{what}_max": max(spent)})
+            figures |= kept({f"syncs_{what}": float(np.median(spent)), f"syncs_{what}_max": max(spent)})
         taken = await replicas.ask(leader, "lone")
         p50, p99 = np.percentile(taken, (50, 99))
-        keep(figures, {"commit_ms_min": min(taken), "commit_ms_p50": float(p50), "commit_ms_p99": float(p99)})
-        keep(figures, await replicas.ask(leader, "small"))
+        figures |= kept(
+            {"commit_ms_min": min(taken), "commit_ms_p50": float(p50), "commit_ms_p99": float(p99)}
+        )
+        figures |= kept(await replicas.ask(leader, "small"))
         runs = [await replicas.ask(leader, "batches") for _ in range(3)]
-        keep(figures, {name: float(np.median([run[name] for run in runs])) for name in runs[0]})
+        figures |= kept({name: float(np.median([run[name] for run in runs])) for name in runs[0]})
     return figures
 
 
@@ -145,17 +146,14 @@ async def of_snapshot(folder: Path) -> dict[str, float]:
             probing.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await probing
-            figures: dict[str, float] = {}
-            keep(
-                figures,
+            return kept(
                 {
                     "snapshot_mb_per_min": size / 1e6 / seconds * 60,
                     "snapshot_mb": size / 1e6,
                     "schedule_meanwhile_p50_ms": float(np.percentile(taken, 50)),
                     "schedule_meanwhile_max_ms": max(taken),
-                },
+                }
             )
-            return figures
 
 
 async def _fetch(address: str, folder: Path) -> int:
@@ -179,9 +177,10 @@ async def _fetch(address: str, folder: Path) -> int:
     return size
 
 
-def keep(figures: dict[str, float], values: dict[str, float]) -> None:
-    figures.update(values)
+def kept(values: dict[str, float]) -> dict[str, float]:
+    """Show figures, and return them."""
     console.print("  " + "  ".join(f"{name} {value:,.2f}" for name, value in values.items()))
+    return values
 
 
 def main() -> None:
@@ -191,10 +190,9 @@ def main() -> None:
         return
     console.print(f"three processes on {os.cpu_count()} cores")
     figures: dict[str, float] = {}
-    measures: tuple[Callable[[Path], Any], ...] = (of_replicas, of_snapshot)
     with tempfile.TemporaryDirectory(prefix="tarry-bench-") as folder:
-        for measure in measures:
-            figures.update(asyncio.run(partial(measure, Path(folder))()))
+        for measure in (of_replicas, of_snapshot):
+            figures.update(asyncio.run(measure(Path(folder))))
     table = Table("figure", "value")
     for name, value in figures.items():
         table.add_row(name, f"{value:,.2f}")

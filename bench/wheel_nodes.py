@@ -27,7 +27,16 @@ from rich.table import Table
 
 from tarry.bench import wheel
 from tarry.bench.machine import Stolen, caption, machine
-from tarry.bench.nodes import BODY, fill, idle_cpu_percent, lateness_ms, processes_of, written_bytes
+from tarry.bench.nodes import (
+    BODY,
+    fill,
+    idle_cpu_percent,
+    in_flight,
+    lateness_ms,
+    processes_of,
+    serving,
+    written_bytes,
+)
 from tarry.client.aio import Client, connect
 from tarry.client.local.cluster import LocalCluster
 
@@ -92,14 +101,11 @@ async def mass(
 async def spread_rate(client: Client, spread_ms: int) -> float:
     """Messages a second: 65,536 in batches of 4,096, due at random within `spread_ms`, eight at once."""
     producer, random = client.producer(), np.random.default_rng(7)
-    left = iter(random.integers(3_600_000, 3_600_000 + spread_ms, (SPREAD_BATCHES, SPREAD_BATCH)))
-
-    async def worker() -> None:
-        for delay_ms in left:
-            await producer.schedule_batch("spread", [BODY] * SPREAD_BATCH, delay_ms=delay_ms)
-
+    delays_ms = random.integers(3_600_000, 3_600_000 + spread_ms, (SPREAD_BATCHES, SPREAD_BATCH))
+    bodies = [BODY] * SPREAD_BATCH
     began = time.perf_counter()
-    await asyncio.gather(*(worker() for _ in range(SPREAD_IN_FLIGHT)))
+    calls = (producer.schedule_batch("spread", bodies, delay_ms=delay_ms) for delay_ms in delays_ms)
+    await in_flight(calls, SPREAD_IN_FLIGHT)
     return SPREAD_BATCHES * SPREAD_BATCH / (time.perf_counter() - began)
 
 
@@ -243,16 +249,6 @@ def markdown(found: Mapping[str, Any]) -> str:
     return "\n".join([*lines, "", caption(found["machine"])])
 
 
-def clustered(size: int, folder: Path, measure: Any) -> dict[str, float]:
-    """The figures of a cluster of its own."""
-    with LocalCluster(size, folder) as cluster:
-        cluster.start()
-        cluster.wait_until_serving()
-        figures: dict[str, float] = asyncio.run(measure(cluster))
-    shutil.rmtree(folder)
-    return figures
-
-
 def main(
     messages: Annotated[int, typer.Option(help="Pending in the largest runs.")] = MESSAGES,
     folder: Annotated[Path | None, typer.Option(help="Where the temporary folder goes.")] = None,
@@ -263,9 +259,11 @@ def main(
     with tempfile.TemporaryDirectory(prefix="tarry-bench-", dir=folder) as made:
         scratch = Path(made)
         WORDS.print("three nodes")
-        figures = clustered(3, scratch / "three", of_three)
+        with serving(3, folder=scratch) as cluster:
+            figures = asyncio.run(of_three(cluster))
         WORDS.print("one node")
-        figures |= clustered(1, scratch / "one", lambda cluster: of_one(cluster, messages))
+        with serving(1, folder=scratch) as cluster:
+            figures |= asyncio.run(of_one(cluster, messages))
         WORDS.print("the wheel alone")
         figures |= of_wheel(scratch, messages)
     found = {key: float(f"{figures[key]:.4g}") for key in KEYS}

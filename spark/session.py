@@ -54,14 +54,12 @@ def session(
     master: str | None = None,
     remote: str | None = None,
     memory_mib: int = 3_072,
-    cores: int | None = None,
-    shuffle_partitions: int = 4,
     settings: Mapping[str, str] | None = None,
 ) -> SparkSession:
     """Return a session.
 
     Args:
-        memory_mib, cores, shuffle_partitions: of a local session only; a cluster has its own.
+        memory_mib: of a local session only; a cluster has its own.
         settings: more of Spark's, or others than these, of a local session.
 
     Raises:
@@ -86,13 +84,13 @@ def session(
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
-        "spark.sql.shuffle.partitions": str(shuffle_partitions),
+        "spark.sql.shuffle.partitions": "4",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.streaming.metricsEnabled": "false",
     }
     for key, value in {**own, **(settings or {})}.items():
         builder = builder.config(key, value)
-    return builder.master(master or f"local[{cores or '*'}]").getOrCreate()
+    return builder.master(master or "local[*]").getOrCreate()
 
 
 def _remote(builder: Any, remote: str) -> SparkSession:

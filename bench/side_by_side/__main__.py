@@ -23,6 +23,7 @@ from rich.table import Table
 
 from tarry.bench.machine import Stolen, machine
 from tarry.bench.side_by_side.figures import lines, outcome
+from tarry.bench.side_by_side.messages import Verdict
 from tarry.bench.side_by_side.pace import Pace, Plan, planned_s
 from tarry.bench.side_by_side.peers import NOT_TO_BE_HAD, chosen
 from tarry.bench.side_by_side.report import page
@@ -76,7 +77,7 @@ def teller(pace: Pace, begin_s: float) -> Tell:
         turn = cell.turns[-1]
         said = "  ".join(f"{name} {value:,.2f}" for name, value in turn.figures.items())
         said += f"  (turns at {cell.share:.0%})" if cell.share < 1 else ""
-        judged = "" if not any(vars_of(turn.verdict)) else f"  [red]{turn.verdict}[/]"
+        judged = "" if turn.verdict == Verdict() else f"  [red]{turn.verdict}[/]"
         console.print(f"{head}: {said}{judged}", highlight=False)
 
     return tell
@@ -103,10 +104,6 @@ def show_plan(plan: Plan, turns: int, share: float, minutes: float) -> None:
         f"some {total_min:.1f} minutes on a quiet machine; beyond {minutes:g} in all, turns are shortened",
         highlight=False,
     )
-
-
-def vars_of(verdict: object) -> list[int]:
-    return [getattr(verdict, name) for name in ("lost", "early", "duplicates", "changed")]
 
 
 async def measure(

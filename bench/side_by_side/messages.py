@@ -8,7 +8,8 @@ So a receiver can tell from the body alone what it is, when it was due, and whet
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
+from operator import add
 from typing import Final
 
 import numpy as np
@@ -48,12 +49,7 @@ class Verdict:
     changed: int = 0  # of another size, of an id never sent, or with other bytes
 
     def __add__(self, other: Verdict) -> Verdict:
-        return Verdict(
-            self.lost + other.lost,
-            self.early + other.early,
-            self.duplicates + other.duplicates,
-            self.changed + other.changed,
-        )
+        return Verdict(*map(add, astuple(self), astuple(other)))
 
 
 class Account:

@@ -71,11 +71,11 @@ class Server:
                 start_new_session=True,
             )
 
-    def stop(self, ask: signal.Signals = signal.SIGTERM) -> None:
+    def stop(self) -> None:
         """Ask it to end, and end it after STOP_S if it does not."""
-        if self._process is None or self._process.poll() is not None:
+        if self._process is None or not self.running:
             return
-        self._process.send_signal(ask)
+        self._process.terminate()
         try:
             self._process.wait(STOP_S)
         except subprocess.TimeoutExpired:
@@ -83,13 +83,19 @@ class Server:
 
     def kill(self) -> None:
         """End it at once, with the processes that it started."""
-        if self._process is not None and self._process.poll() is None:
+        if self._process is not None and self.running:
             os.killpg(self._process.pid, signal.SIGKILL)  # a session of its own: nobody else is in it
             self._process.wait()
 
     async def wait_for_port(self, port: int, timeout_s: float = 60.0) -> None:
-        """Return as soon as something listens there."""
-        await wait_for(lambda: _listens(port), timeout_s, self)
+        """Return as soon as something listens there. Raises PeerFailed: it has ended, or time is up."""
+        deadline = time.monotonic() + timeout_s
+        while not _listens(port):
+            if not self.running:
+                raise self.failed("ended while starting")
+            if time.monotonic() > deadline:
+                raise self.failed(f"not ready after {timeout_s:.0f} s")
+            await asyncio.sleep(0.05)
 
     def failed(self, complaint: str) -> PeerFailed:
         tail = self.log.read_text(errors="replace").splitlines()[-12:] if self.log.exists() else []
@@ -103,18 +109,6 @@ class Server:
 async def stop_all(servers: Sequence[Server]) -> None:
     """Stop them at the same time."""
     await asyncio.gather(*(asyncio.to_thread(server.stop) for server in servers))
-
-
-async def wait_for(ready: object, timeout_s: float, server: Server) -> None:
-    """Return when `ready()` is true; raise PeerFailed if the server ends or time is up."""
-    assert callable(ready)
-    deadline = time.monotonic() + timeout_s
-    while not ready():
-        if not server.running:
-            raise server.failed("ended while starting")
-        if time.monotonic() > deadline:
-            raise server.failed(f"not ready after {timeout_s:.0f} s")
-        await asyncio.sleep(0.05)
 
 
 def _listens(port: int) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeAlias
@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tarry.bench.side_by_side.servers import PeerFailed
+from tarry.bench.side_by_side.servers import PeerFailed, Server, memory_bytes, program, stop_all
 
 DueMs: TypeAlias = NDArray[np.int64]
 
@@ -124,6 +124,49 @@ class System(ABC):
     async def resume(self) -> None:
         """Start every server again, and return when all is served."""
         raise PeerFailed(f"{self.name} is not resumed")
+
+
+class Peer(System):
+    """A system whose servers, `_servers`, are processes that the bench starts."""
+
+    server: ClassVar[str]  # the program
+    package: ClassVar[str] = ""  # that has it, if it is called otherwise
+    installed: ClassVar[str] = "as root"  # how bench/side_by_side/install has to run, or what it does
+    folders: ClassVar[Sequence[str]] = ()  # of programs that are not on the PATH
+    _servers: list[Server]
+
+    @classmethod
+    def program(cls) -> str:
+        """Return the path of the server's program, or its name where there is none."""
+        return program(cls.server, *cls.folders) or cls.server
+
+    def missing(self) -> str:
+        if program(self.server, *self.folders):
+            return ""
+        return f"no {self.package or self.server}: run bench/side_by_side/install {self.installed}"
+
+    @abstractmethod
+    async def _connect(self) -> None:
+        """Connect to the servers as soon as they answer."""
+
+    @abstractmethod
+    async def _disconnect(self) -> None:
+        """Close what `_connect` opened."""
+
+    async def stop(self) -> None:
+        await self.halt()
+
+    def memory_bytes(self) -> int:
+        return max(memory_bytes(server.pid) for server in self._servers if server.running)
+
+    async def halt(self) -> None:
+        await self._disconnect()
+        await stop_all(self._servers)
+
+    async def resume(self) -> None:
+        for server in self._servers:
+            server.start()
+        await self._connect()
 
 
 Send: TypeAlias = Callable[[str, list[bytes], DueMs], Coroutine[Any, Any, None]]

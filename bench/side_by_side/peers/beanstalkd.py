@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from tarry.bench.side_by_side.servers import Server, memory_bytes, program, stop_all, version_of
-from tarry.bench.side_by_side.system import DueMs, Durability, System, Take
+from tarry.bench.side_by_side.servers import Server, version_of
+from tarry.bench.side_by_side.system import DueMs, Durability, Peer, Take
 from tarry.client.local.free_ports import free_ports
 
 RESERVE_MAX = 500
@@ -35,45 +35,38 @@ class Line:
             return [await self.reader.readline() for _ in requests]
 
 
-class Beanstalkd(System):
+class Beanstalkd(Peer):
     """One server; every write to its log is fsynced."""
 
-    name = "beanstalkd"
+    name = server = "beanstalkd"
     durability = Durability(1, True, "-b (binlog) -f0: fsync with every write")
     cancels = True
     in_flight_max = 2
     lateness_note = "delays are whole seconds, rounded up here so that nothing is early"
 
-    def missing(self) -> str:
-        return "" if program("beanstalkd") else "no beanstalkd: run bench/side_by_side/install as root"
-
     def version(self) -> str:
-        return version_of(program("beanstalkd") or "beanstalkd", "-v").removeprefix("beanstalkd ")
+        return version_of(self.program(), "-v").removeprefix("beanstalkd ")
 
     async def start(self, folder: Path) -> None:
         (self._port,) = free_ports(1)
         self._data = folder / "log"
         self._data.mkdir()
         command = [
-            program("beanstalkd") or "beanstalkd", "-l", "127.0.0.1", "-p", str(self._port),
+            self.program(), "-l", "127.0.0.1", "-p", str(self._port),
             "-b", str(self._data), "-f0",
         ]  # fmt: skip
-        self._server = Server(command, folder, "beanstalkd")
-        self._server.start()
+        self._servers = [Server(command, folder, "beanstalkd")]
         self._ids: dict[str, list[bytes]] = {}
         self._first: dict[str, bytes] = {}
-        await self._connect()
+        await super().resume()
 
     async def _connect(self) -> None:
-        await self._server.wait_for_port(self._port)
+        await self._servers[0].wait_for_port(self._port)
         self._lines: dict[str, Line] = {}
         self._admin = await self._line()
 
     async def _line(self) -> Line:
         return Line(*await asyncio.open_connection("127.0.0.1", self._port, limit=1 << 20))
-
-    async def stop(self) -> None:
-        await self.halt()
 
     async def open(self, lane: str) -> None:
         line = await self._line()
@@ -90,7 +83,7 @@ class Beanstalkd(System):
             ]
         )
         if not all(answer.startswith(b"INSERTED ") for answer in answers):
-            raise self._server.failed(f"refused a put: {set(answers)}")
+            raise self._servers[0].failed(f"refused a put: {set(answers)}")
         self._first.setdefault(lane, answers[0].split()[1])
         if lane.startswith("cancel"):
             self._ids[lane] += [answer.split()[1] for answer in answers]
@@ -140,19 +133,14 @@ class Beanstalkd(System):
         answers = await self._lines[lane].ask([b"delete %b\r\n" % each for each in self._ids[lane]])
         return answers.count(b"DELETED\r\n")
 
-    def memory_bytes(self) -> int:
-        return memory_bytes(self._server.pid)
-
     async def disk_bytes(self) -> int:
         """Return what is written of its files, which it makes 10 MiB large at once."""
         return sum(len(file.read_bytes().rstrip(b"\0")) for file in self._data.glob("binlog.*"))
 
-    async def halt(self) -> None:
+    async def _disconnect(self) -> None:
         for line in [*self._lines.values(), self._admin]:
             line.writer.close()
-        await stop_all([self._server])
 
     async def resume(self) -> None:
-        self._server.start()
-        await self._connect()
+        await super().resume()
         await self.pending()  # it listens before it has read its log

@@ -5,12 +5,13 @@ from __future__ import annotations
 import struct
 import time
 from pathlib import Path
+from typing import Any
 
 from aetcd.rpc import rpc_pb2, rpc_pb2_grpc
 from grpc import aio
 
-from tarry.bench.side_by_side.servers import Server, memory_bytes, program, stop_all, version_of
-from tarry.bench.side_by_side.system import DueMs, Durability, System
+from tarry.bench.side_by_side.servers import Server, stop_all, version_of
+from tarry.bench.side_by_side.system import DueMs, Durability, Peer
 from tarry.client.local.free_ports import free_ports
 
 LIMITS = [
@@ -23,21 +24,20 @@ CALL_S = 30
 CHANNEL = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1)]
 
 
-class Etcd3(System):
+class Etcd3(Peer):
     """Three members; requests go to the leader."""
 
     name = "etcd3"
+    server = "etcd"
+    installed = "(builds it with Go)"
     durability = Durability(3, True, "default: write-ahead log fsynced on a majority")
     delivers = False
     cancels = True
     fails_over = True
     members = 3
 
-    def missing(self) -> str:
-        return "" if program("etcd") else "no etcd: run bench/side_by_side/install (builds it with Go)"
-
     def version(self) -> str:
-        return version_of(program("etcd") or "etcd", "--version").removeprefix("etcd Version: ")
+        return version_of(self.program(), "--version").removeprefix("etcd Version: ")
 
     async def start(self, folder: Path) -> None:
         self._folder = folder
@@ -48,16 +48,14 @@ class Etcd3(System):
         self._servers = []
         for number, (client, peer) in enumerate(zip(self._clients, peers, strict=True)):
             command = [
-                program("etcd") or "etcd", f"--name=m{number}", f"--data-dir={folder}/m{number}",
+                self.program(), f"--name=m{number}", f"--data-dir={folder}/m{number}",
                 f"--listen-client-urls=http://{client}", f"--advertise-client-urls=http://{client}",
                 f"--listen-peer-urls={peer}", f"--initial-advertise-peer-urls={peer}",
                 f"--initial-cluster={cluster}", *LIMITS,
             ]  # fmt: skip
             self._servers.append(Server(command, folder, f"m{number}"))
-        for server in self._servers:
-            server.start()
         self._sequence: dict[str, int] = {}
-        await self._connect()
+        await self.resume()
 
     async def _connect(self) -> None:
         """Find the leader among those that answer, and talk to it."""
@@ -80,8 +78,11 @@ class Etcd3(System):
                 await channel.close(None)
         raise self._servers[0].failed("no leader")
 
-    async def stop(self) -> None:
+    async def _disconnect(self) -> None:
         await self._channel.close(None)
+
+    async def stop(self) -> None:
+        await self._disconnect()
         for server in self._servers:
             server.kill()  # the folder goes anyway
 
@@ -89,35 +90,26 @@ class Etcd3(System):
         self._sequence[lane] = 0
 
     async def schedule_batch(self, lane: str, bodies: list[bytes], due_ms: DueMs) -> None:
-        prefix = lane.encode() + b"/"
         first = self._sequence[lane]
         self._sequence[lane] += len(bodies)
-        request = rpc_pb2.TxnRequest(
-            success=[
-                rpc_pb2.RequestOp(
-                    request_put=rpc_pb2.PutRequest(key=prefix + struct.pack(">Q", number), value=body)
-                )
-                for number, body in enumerate(bodies, first)
-            ]
-        )
+        prefix = lane.encode() + b"/"
+        puts = [
+            rpc_pb2.PutRequest(key=prefix + struct.pack(">Q", number), value=body)
+            for number, body in enumerate(bodies, first)
+        ]
+        request = rpc_pb2.TxnRequest(success=[rpc_pb2.RequestOp(request_put=put) for put in puts])
         await self._kv.Txn(request, timeout=CALL_S)
 
     async def pending(self) -> int:
-        return sum([await self._count(lane) for lane in self._sequence])
+        answers = [await self._range(lane, count_only=True) for lane in self._sequence]
+        return sum(int(answer.count) for answer in answers)
 
-    async def _count(self, lane: str) -> int:
-        answer = await self._kv.Range(
-            rpc_pb2.RangeRequest(key=f"{lane}/".encode(), range_end=f"{lane}0".encode(), count_only=True),
-            timeout=CALL_S,
-        )
-        return int(answer.count)
+    async def _range(self, lane: str, **options: Any) -> rpc_pb2.RangeResponse:
+        request = rpc_pb2.RangeRequest(key=f"{lane}/".encode(), range_end=f"{lane}0".encode(), **options)
+        return await self._kv.Range(request, timeout=CALL_S)
 
     async def peek(self, lane: str, count: int) -> list[bytes]:
-        answer = await self._kv.Range(
-            rpc_pb2.RangeRequest(key=f"{lane}/".encode(), range_end=f"{lane}0".encode(), limit=count),
-            timeout=CALL_S,
-        )
-        return [each.value for each in answer.kvs]
+        return [each.value for each in (await self._range(lane, limit=count)).kvs]
 
     async def cancel(self, lane: str, count: int) -> int:
         """Delete by key, in transactions as large as those that put."""
@@ -125,29 +117,23 @@ class Etcd3(System):
         cancelled = 0
         for start in range(0, min(count, self._sequence[lane]), self.batch_max):
             stop = min(start + self.batch_max, count, self._sequence[lane])
+            gone = [
+                rpc_pb2.DeleteRangeRequest(key=prefix + struct.pack(">Q", number))
+                for number in range(start, stop)
+            ]
             request = rpc_pb2.TxnRequest(
-                success=[
-                    rpc_pb2.RequestOp(
-                        request_delete_range=rpc_pb2.DeleteRangeRequest(
-                            key=prefix + struct.pack(">Q", number)
-                        )
-                    )
-                    for number in range(start, stop)
-                ]
+                success=[rpc_pb2.RequestOp(request_delete_range=each) for each in gone]
             )
             answer = await self._kv.Txn(request, timeout=CALL_S)
             cancelled += sum(each.response_delete_range.deleted for each in answer.responses)
         return cancelled
-
-    def memory_bytes(self) -> int:
-        return max(memory_bytes(server.pid) for server in self._servers if server.running)
 
     async def disk_bytes(self) -> int:
         return int((await self._status(rpc_pb2.StatusRequest(), timeout=CALL_S)).dbSizeInUse)
 
     async def kill_leader(self) -> None:
         self._leader.kill()
-        await self._channel.close(None)
+        await self._disconnect()
         await self._connect()
 
     async def mend(self) -> None:
@@ -157,14 +143,9 @@ class Etcd3(System):
 
     async def halt(self) -> None:
         """The leader last: it waits for seconds to hand over to others that are stopping, too."""
-        await self._channel.close(None)
+        await self._disconnect()
         await stop_all([server for server in self._servers if server is not self._leader])
         await stop_all([self._leader])
-
-    async def resume(self) -> None:
-        for server in self._servers:
-            server.start()
-        await self._connect()
 
 
 class Etcd1(Etcd3):

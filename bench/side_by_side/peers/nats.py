@@ -22,8 +22,8 @@ from nats.js import JetStreamContext
 from nats.js.api import StorageType, StreamConfig, StreamInfo
 from nats.js.errors import APIError
 
-from tarry.bench.side_by_side.servers import Server, folder_bytes, memory_bytes, program, stop_all, version_of
-from tarry.bench.side_by_side.system import DueMs, Durability, System, Take
+from tarry.bench.side_by_side.servers import Server, folder_bytes, version_of
+from tarry.bench.side_by_side.system import DueMs, Durability, Peer, Take
 from tarry.client.local.free_ports import free_ports
 
 FETCH = 1_000
@@ -32,10 +32,12 @@ ASK_S_MAX = 30
 Answer = TypeVar("Answer")
 
 
-class NatsLog(System):
+class NatsLog(Peer):
     """Three servers; a batch is so many publishings under way, each answered by the stream."""
 
     name = "nats_r3_log"
+    server = "nats-server"
+    installed = "(builds it with Go)"
     durability = Durability(3, False, "R3, sync_interval 2m (the default)")
     delivers = False
     in_flight_max = 4
@@ -45,15 +47,8 @@ class NatsLog(System):
         super().__init__()
         self._numbers = itertools.count()
 
-    def missing(self) -> str:
-        return (
-            ""
-            if program("nats-server")
-            else "no nats-server: run bench/side_by_side/install (builds it with Go)"
-        )
-
     def version(self) -> str:
-        return version_of(program("nats-server") or "nats-server", "--version").removeprefix("nats-server: v")
+        return version_of(self.program(), "--version").removeprefix("nats-server: v")
 
     async def start(self, folder: Path) -> None:
         self._folder = folder
@@ -69,13 +64,10 @@ class NatsLog(System):
                 f'jetstream {{ store_dir: "{folder}/n{number}", sync_interval: {self.sync} }}\n'
                 f'cluster {{ name: bench, listen: "127.0.0.1:{ports[3 + number]}", routes: [{routes}] }}\n'
             )
-            command = [program("nats-server") or "nats-server", "-c", str(config)]
-            self._servers.append(Server(command, folder, f"n{number}"))
-        for server in self._servers:
-            server.start()
+            self._servers.append(Server([self.program(), "-c", str(config)], folder, f"n{number}"))
         self._health = [f"http://127.0.0.1:{port}/healthz" for port in ports[6:]]
         self._lanes: list[str] = []
-        await self._connect()
+        await super().resume()
 
     async def _connect(self) -> None:
         deadline = time.monotonic() + 60
@@ -86,9 +78,6 @@ class NatsLog(System):
         self._client: Client = await nats.connect(f"nats://127.0.0.1:{self._ports[0]}")
         self._stream: JetStreamContext = self._client.jetstream(timeout=20, publish_async_max_pending=100_000)
         self._admin: JetStreamContext = self._client.jetstream(timeout=ASK_S)
-
-    async def stop(self) -> None:
-        await self.halt()
 
     def _config(self, lane: str) -> StreamConfig:
         return StreamConfig(name=lane, subjects=[f"{lane}.>"], num_replicas=3, storage=StorageType.FILE)
@@ -130,20 +119,14 @@ class NatsLog(System):
         found = [await self._stream.get_msg(lane, seq) for seq in range(first, first + min(count, 50))]
         return [each.data or b"" for each in found]
 
-    def memory_bytes(self) -> int:
-        return max(memory_bytes(server.pid) for server in self._servers)
-
     async def disk_bytes(self) -> int:
         return folder_bytes(self._folder / "n0")
 
-    async def halt(self) -> None:
+    async def _disconnect(self) -> None:
         await self._client.close()
-        await stop_all(self._servers)
 
     async def resume(self) -> None:
-        for server in self._servers:
-            server.start()
-        await self._connect()
+        await super().resume()
         await self.pending()  # every stream has a leader
 
 

@@ -6,15 +6,16 @@ import asyncio
 import os
 import shutil
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import psycopg
 
-from tarry.bench.side_by_side.servers import Server, memory_bytes, program, stop_all, version_of
-from tarry.bench.side_by_side.system import DueMs, Durability, System, Take
+from tarry.bench.side_by_side.servers import Server, program, version_of
+from tarry.bench.side_by_side.system import DueMs, Durability, Peer, Take
 from tarry.client.local.free_ports import free_ports
 
-FOLDERS = [str(folder) for folder in sorted(Path("/usr/lib/postgresql").glob("*/bin"))]
 CONNECTIONS = 32
 POLL_S = 0.002
 CLAIM_MAX = 1_000
@@ -25,21 +26,19 @@ delete from "{lane}" where id in (
 """
 
 
-class PostgresCopy(System):
+class PostgresCopy(Peer):
     """One server; a batch is one COPY, an acknowledgement the commit of what claimed."""
 
     name = "postgres_copy"
+    server = "postgres"
+    package = "postgresql"
+    folders = tuple(str(folder) for folder in sorted(Path("/usr/lib/postgresql").glob("*/bin")))
     durability = Durability(1, True, "fsync on, synchronous_commit on (the defaults)")
     cancels = True
     lateness_note = "polled every 2 ms"
 
-    def missing(self) -> str:
-        if not program("postgres", *FOLDERS):
-            return "no postgresql: run bench/side_by_side/install as root"
-        return ""
-
     def version(self) -> str:
-        return version_of(program("postgres", *FOLDERS) or "postgres", "--version").split()[2]
+        return version_of(self.program(), "--version").split()[2]
 
     async def start(self, folder: Path) -> None:
         user = "postgres" if os.geteuid() == 0 else ""  # it refuses to run as root
@@ -47,7 +46,7 @@ class PostgresCopy(System):
         if user:
             shutil.chown(folder, user)
         guard = ["setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups"] if user else []
-        initdb = program("initdb", *FOLDERS) or "initdb"
+        initdb = program("initdb", *self.folders) or "initdb"
         made = await asyncio.create_subprocess_exec(
             *guard, initdb, "-D", str(data), "-A", "trust", "-U", "bench",
             cwd=folder, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
@@ -55,18 +54,17 @@ class PostgresCopy(System):
         await made.wait()
         (port,) = free_ports(1)
         command = [
-            program("postgres", *FOLDERS) or "postgres", "-D", str(data), "-p", str(port), "-k", str(folder),
+            self.program(), "-D", str(data), "-p", str(port), "-k", str(folder),
             "-c", "listen_addresses=127.0.0.1", "-c", "max_wal_size=4GB", "-c", "shared_buffers=256MB",
         ]  # fmt: skip
-        self._server = Server(command, folder, "postgres", user=user)
+        self._servers = [Server(command, folder, "postgres", user=user)]
         self._address = f"host=127.0.0.1 port={port} user=bench dbname=postgres"
         self._port = port
         self._lanes: list[str] = []
-        self._server.start()
-        await self._connect()
+        await self.resume()
 
     async def _connect(self) -> None:
-        await self._server.wait_for_port(self._port)
+        await self._servers[0].wait_for_port(self._port)
         deadline = time.monotonic() + 60
         self._idle: asyncio.LifoQueue[psycopg.AsyncConnection] = asyncio.LifoQueue()
         while self._idle.qsize() < CONNECTIONS:
@@ -79,9 +77,6 @@ class PostgresCopy(System):
                 continue
             self._idle.put_nowait(connection)
 
-    async def stop(self) -> None:
-        await self.halt()
-
     async def open(self, lane: str) -> None:
         await self._ask(
             f'create table "{lane}" (id bigserial primary key, due_ms bigint not null, body bytea not null)'
@@ -89,24 +84,29 @@ class PostgresCopy(System):
         await self._ask(f'create index on "{lane}" (due_ms)')
         self._lanes.append(lane)
 
-    async def _ask(self, statement: str, values: tuple[int, ...] = ()) -> list[tuple[object, ...]]:
+    @asynccontextmanager
+    async def _lent(self) -> AsyncIterator[psycopg.AsyncConnection]:
         connection = await self._idle.get()
         try:
-            cursor = await connection.execute(statement.encode(), values, binary=True)
-            return await cursor.fetchall() if cursor.description else []
+            yield connection
         finally:
             self._idle.put_nowait(connection)
 
+    async def _ask(self, statement: str) -> list[tuple[object, ...]]:
+        async with self._lent() as connection:
+            cursor = await connection.execute(statement.encode(), binary=True)
+            return await cursor.fetchall() if cursor.description else []
+
     async def schedule_batch(self, lane: str, bodies: list[bytes], due_ms: DueMs) -> None:
-        connection = await self._idle.get()
-        try:
-            statement = f'copy "{lane}" (due_ms, body) from stdin (format binary)'.encode()
-            async with connection.cursor() as cursor, cursor.copy(statement) as copy:
-                copy.set_types(["int8", "bytea"])
-                for row in zip(due_ms.tolist(), bodies, strict=True):
-                    await copy.write_row(row)
-        finally:
-            self._idle.put_nowait(connection)
+        statement = f'copy "{lane}" (due_ms, body) from stdin (format binary)'.encode()
+        async with (
+            self._lent() as connection,
+            connection.cursor() as cursor,
+            cursor.copy(statement) as copy,
+        ):
+            copy.set_types(["int8", "bytea"])
+            for row in zip(due_ms.tolist(), bodies, strict=True):
+                await copy.write_row(row)
 
     async def pending(self) -> int:
         counts = [await self._ask(f'select count(*) from "{lane}"') for lane in self._lanes]
@@ -140,22 +140,14 @@ class PostgresCopy(System):
             cancelled += len(gone)
         return cancelled
 
-    def memory_bytes(self) -> int:
-        return memory_bytes(self._server.pid)
-
     async def disk_bytes(self) -> int:
         """Return the size of the tables and their indexes."""
         sizes = [await self._ask(f"select pg_total_relation_size('\"{lane}\"')") for lane in self._lanes]
         return sum(int(str(size[0][0])) for size in sizes)
 
-    async def halt(self) -> None:
+    async def _disconnect(self) -> None:
         while not self._idle.empty():
             await self._idle.get_nowait().close()
-        await stop_all([self._server])
-
-    async def resume(self) -> None:
-        self._server.start()
-        await self._connect()
 
 
 class PostgresInsert(PostgresCopy):
@@ -164,12 +156,11 @@ class PostgresInsert(PostgresCopy):
     name = "postgres_insert"
 
     async def schedule_batch(self, lane: str, bodies: list[bytes], due_ms: DueMs) -> None:
-        connection = await self._idle.get()
-        try:
-            async with connection.transaction(), connection.cursor() as cursor:
-                await cursor.executemany(
-                    f'insert into "{lane}" (due_ms, body) values (%b, %b)'.encode(),
-                    list(zip(due_ms.tolist(), bodies, strict=True)),
-                )
-        finally:
-            self._idle.put_nowait(connection)
+        statement = f'insert into "{lane}" (due_ms, body) values (%b, %b)'.encode()
+        rows = list(zip(due_ms.tolist(), bodies, strict=True))
+        async with (
+            self._lent() as connection,
+            connection.transaction(),
+            connection.cursor() as cursor,
+        ):
+            await cursor.executemany(statement, rows)

@@ -19,8 +19,8 @@ from pika.adapters.asyncio_connection import AsyncioConnection
 
 from tarry.bench.side_by_side.amqp import publishings
 from tarry.bench.side_by_side.confirms import Confirms
-from tarry.bench.side_by_side.servers import Server, folder_bytes, memory_bytes, program, stop_all, version_of
-from tarry.bench.side_by_side.system import DueMs, Durability, System, Take
+from tarry.bench.side_by_side.servers import Server, folder_bytes, program, version_of
+from tarry.bench.side_by_side.system import DueMs, Durability, Peer, Take
 from tarry.client.local.free_ports import free_ports
 
 BIN = "/usr/lib/rabbitmq/bin"
@@ -29,10 +29,12 @@ COOKIE = "side-by-side"
 QUORUM = {"x-queue-type": "quorum"}
 
 
-class RabbitQuorum(System):
+class RabbitQuorum(Peer):
     """Three members, each queue on all of them."""
 
     name = "rabbit_quorum"
+    server = f"{BIN}/rabbitmq-server"  # the wrappers on the PATH change to another user
+    package = "rabbitmq-server"
     durability = Durability(
         3, True, "quorum queues of 3 (fsync on a majority), publisher confirms, dead-lettering at least once"
     )
@@ -40,14 +42,9 @@ class RabbitQuorum(System):
     members = 3
 
     def missing(self) -> str:
-        if not self._program("rabbitmq-server") or not program("epmd"):
-            return "no rabbitmq-server: run bench/side_by_side/install as root"
+        if not program(self.server) or not program("epmd"):
+            return f"no {self.package}: run bench/side_by_side/install {self.installed}"
         return ""
-
-    @staticmethod
-    def _program(name: str) -> str | None:
-        path = Path(BIN) / name  # the wrappers on the PATH change to another user
-        return str(path) if path.exists() else None
 
     def version(self) -> str:
         libraries = sorted(Path(BIN).parent.glob("lib/rabbitmq_server-*"))
@@ -88,14 +85,13 @@ class RabbitQuorum(System):
                 "RUNNING_UNDER_SYSTEMD": "1",  # the script then becomes the broker: one process, ours
                 "NOTIFY_SOCKET": "",
             }
-            command = [self._program("rabbitmq-server") or "rabbitmq-server"]
-            self._servers.append(Server(command, folder, f"r{number}", environment=environment))
+            self._servers.append(Server([self.server], folder, f"r{number}", environment=environment))
         (folder / "plugins").write_text("[].\n")
         self._names = names
         self._lanes: set[str] = set()
         await self._boot()
         await self._wait_for_members(self._names)
-        await self._connect(self._ports[0])
+        await self._connect()
 
     async def _boot(self) -> None:
         for server in self._servers:
@@ -118,10 +114,10 @@ class RabbitQuorum(System):
                 return
         raise self._servers[0].failed("the nodes did not form a cluster")
 
-    async def _connect(self, port: int) -> None:
+    async def _connect(self) -> None:
         opened: asyncio.Future[AsyncioConnection] = asyncio.get_running_loop().create_future()
         parameters = pika.ConnectionParameters(
-            "127.0.0.1", port, heartbeat=0, credentials=pika.PlainCredentials("guest", "guest")
+            "127.0.0.1", self._ports[0], heartbeat=0, credentials=pika.PlainCredentials("guest", "guest")
         )
         self._connection = AsyncioConnection(
             parameters,
@@ -210,17 +206,13 @@ class RabbitQuorum(System):
         channel.close()  # answered after the acknowledgements before it
         await closed
 
-    def memory_bytes(self) -> int:
-        return max(memory_bytes(server.pid) for server in self._servers if server.running)
-
-    async def halt(self) -> None:
+    async def _disconnect(self) -> None:
         self._connection.close()
-        await stop_all(self._servers)
 
     async def resume(self) -> None:
         """Return when every queue answers."""
         await self._boot()
-        await self._connect(self._ports[0])
+        await self._connect()
         await self.pending()
 
     async def disk_bytes(self) -> int:

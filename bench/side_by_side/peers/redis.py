@@ -12,8 +12,8 @@ from pathlib import Path
 from redis.asyncio import Redis as Client
 from redis.exceptions import RedisError
 
-from tarry.bench.side_by_side.servers import Server, memory_bytes, program, stop_all, version_of
-from tarry.bench.side_by_side.system import DueMs, Durability, System, Take
+from tarry.bench.side_by_side.servers import Server, version_of
+from tarry.bench.side_by_side.system import DueMs, Durability, Peer, Take
 from tarry.client.local.free_ports import free_ports
 
 POLL_S = 0.002
@@ -31,20 +31,18 @@ return due
 """
 
 
-class RedisAlways(System):
+class RedisAlways(Peer):
     """Every write is fsynced before its answer."""
 
     name = "redis_always"
+    server = "redis-server"
     durability = Durability(1, True, "appendonly yes, appendfsync always")
     cancels = True
     lateness_note = "polled every 2 ms"
     fsync = "always"
 
-    def missing(self) -> str:
-        return "" if program("redis-server") else "no redis-server: run bench/side_by_side/install as root"
-
     def version(self) -> str:
-        said = version_of(program("redis-server") or "redis-server", "--version")
+        said = version_of(self.program(), "--version")
         return said.partition("v=")[2].partition(" ")[0] or said
 
     async def start(self, folder: Path) -> None:
@@ -52,17 +50,16 @@ class RedisAlways(System):
         (port,) = free_ports(1)
         self._port = port
         command = [
-            program("redis-server") or "redis-server", "--port", str(port), "--bind", "127.0.0.1",
+            self.program(), "--port", str(port), "--bind", "127.0.0.1",
             "--dir", str(folder), "--appendonly", "yes", "--appendfsync", self.fsync, "--save", "",
         ]  # fmt: skip
-        self._server = Server(command, folder, "redis")
+        self._servers = [Server(command, folder, "redis")]
         self._lanes: set[str] = set()
         self._kept: dict[str, list[list[bytes]]] = {}
-        self._server.start()
-        await self._connect()
+        await self.resume()
 
     async def _connect(self) -> None:
-        await self._server.wait_for_port(self._port)
+        await self._servers[0].wait_for_port(self._port)
         self._client = Client(port=self._port)
         self._claim = self._client.register_script(CLAIM)
         deadline = time.monotonic() + 60
@@ -71,13 +68,10 @@ class RedisAlways(System):
                 await self._client.ping()
             except RedisError:  # it listens while it still loads
                 if time.monotonic() > deadline:
-                    raise self._server.failed("still loading") from None
+                    raise self._servers[0].failed("still loading") from None
                 await asyncio.sleep(0.02)
             else:
                 return
-
-    async def stop(self) -> None:
-        await self.halt()
 
     async def open(self, lane: str) -> None:
         self._lanes.add(lane)
@@ -121,9 +115,6 @@ class RedisAlways(System):
         await self.halt()
         await self.resume()
 
-    def memory_bytes(self) -> int:
-        return memory_bytes(self._server.pid)
-
     async def disk_bytes(self) -> int:
         """Return the size of the append-only file after a rewrite."""
         await self._client.bgrewriteaof()
@@ -133,13 +124,8 @@ class RedisAlways(System):
                 return int(found["aof_current_size"])
             await asyncio.sleep(0.05)
 
-    async def halt(self) -> None:
+    async def _disconnect(self) -> None:
         await self._client.aclose()
-        await stop_all([self._server])
-
-    async def resume(self) -> None:
-        self._server.start()
-        await self._connect()
 
 
 class RedisEverysec(RedisAlways):

@@ -28,7 +28,7 @@ class CeleryEta(RedisAlways):
     """Tasks with an ETA, acknowledged late; one worker with four threads."""
 
     name = "celery"
-    package = "celery"
+    library = "celery"
     durability = Durability(1, True, "Redis appendfsync always; acks_late")
     cancels = False
     batch_max = 100
@@ -39,13 +39,13 @@ class CeleryEta(RedisAlways):
 
     def missing(self) -> str:
         try:
-            version(self.package)
+            version(self.library)
         except PackageNotFoundError:
-            return f"no {self.package}: pip install --group bench"
+            return f"no {self.library}: pip install --group bench"
         return super().missing()
 
     def version(self) -> str:
-        return f"{version(self.package)} on Redis {super().version()}"
+        return f"{version(self.library)} on Redis {super().version()}"
 
     def _command(self) -> list[str]:
         module = f"{PEERS}.celery_tasks"
@@ -113,7 +113,7 @@ class DramatiqDelay(CeleryEta):
     """
 
     name = "dramatiq"
-    package = "dramatiq"
+    library = "dramatiq"
     durability = Durability(1, True, "Redis appendfsync always; acknowledged when done (its default)")
     lateness_note = "taken by the worker's own clock; it holds up to 65,535 not yet due, by default 8,000"
     waiting: ClassVar = (("hlen", "dramatiq:bench.msgs"), ("hlen", "dramatiq:bench.DQ.msgs"))
