@@ -16,8 +16,7 @@ import json
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Coroutine
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from rich.console import Console
@@ -84,19 +83,19 @@ class Result:
         return not (self.lost or self.early)
 
 
+@dataclass(slots=True)
 class Demo:
     """One run on a cluster that serves."""
 
-    def __init__(self, cluster: Cluster, load: Load, times: Times, console: Console) -> None:
-        self.cluster = cluster
-        self.load = load
-        self.times = times
-        self.console = console
-        self.traffic = Traffic(connect(cluster.addresses), load.body_bytes)
-        self.killed_mono_ms = 0
-        self.faults_ms: list[int] = []
-        self.transfer_ms: int | None = None
-        self.transfer_pause_ms: int | None = None
+    cluster: Cluster
+    traffic: Traffic
+    load: Load
+    times: Times
+    console: Console
+    killed_mono_ms: int = 0
+    faults_ms: list[int] = field(default_factory=list)
+    transfer_ms: int | None = None
+    transfer_pause_ms: int | None = None
 
     async def run(self) -> Result:
         started_ms = mono_ms()
@@ -148,38 +147,30 @@ class Demo:
         start_ms = mono_ms()
         leader = await self.cluster.leader()
 
-        async def kill() -> None:
-            self.killed_mono_ms = self.cluster.kill(leader).at_mono_ms
-            self.say(f"[bold red]kill -9[/] {leader}, the leader")
-            self.say(f"{await self.cluster.leader()} leads, {mono_ms() - self.killed_mono_ms} ms later")
-
-        async def restart() -> None:
-            self.cluster.start(leader)
-            self.say(f"{leader} is started again, on the data it has")
-
-        async def transfer() -> None:
-            await self.cluster.serving()
-            for _ in range(TRANSFERS_MAX):
-                asked_ms = mono_ms()
-                try:
-                    answer = await self.traffic.client.operator().transfer(leader)
-                except TarryError as error:  # it may be behind, or an election under way
-                    self.say(f"leadership not handed to {leader}: {error}")
-                    await asyncio.sleep(1)
-                    continue
-                self.transfer_ms, self.transfer_pause_ms = mono_ms() - asked_ms, answer.pause_ms
-                self.say(f"leadership handed to {answer.leader} as asked, in {self.transfer_ms} ms")
-                return
-
-        steps: list[tuple[float, Callable[[], Coroutine[object, object, None]]]] = [
-            (self.times.kill_s, kill),
-            (self.times.restart_s, restart),
-            (self.times.transfer_s, transfer),
-        ]
-        for at_s, step in steps:
+        async def moment(at_s: float) -> None:
             await asyncio.sleep(max(0.0, at_s - (mono_ms() - start_ms) / 1_000))
             self.faults_ms.append(now_ms())
-            await step()
+
+        await moment(self.times.kill_s)
+        self.killed_mono_ms = self.cluster.kill(leader).at_mono_ms
+        self.say(f"[bold red]kill -9[/] {leader}, the leader")
+        self.say(f"{await self.cluster.leader()} leads, {mono_ms() - self.killed_mono_ms} ms later")
+        await moment(self.times.restart_s)
+        self.cluster.start(leader)
+        self.say(f"{leader} is started again, on the data it has")
+        await moment(self.times.transfer_s)
+        await self.cluster.serving()
+        for _ in range(TRANSFERS_MAX):
+            asked_ms = mono_ms()
+            try:
+                answer = await self.traffic.client.operator().transfer(leader)
+            except TarryError as error:  # it may be behind, or an election under way
+                self.say(f"leadership not handed to {leader}: {error}")
+                await asyncio.sleep(1)
+                continue
+            self.transfer_ms, self.transfer_pause_ms = mono_ms() - asked_ms, answer.pause_ms
+            self.say(f"leadership handed to {answer.leader} as asked, in {self.transfer_ms} ms")
+            return
 
     async def dead_letter(self) -> int:
         """Refuse a message until it is given up; return how often it was delivered, 0 if it never was."""
@@ -273,7 +264,8 @@ async def run(load: Load, times: Times, console: Console) -> Result:
             console.print(
                 f"scheduling {load.messages:,} messages, delays 0 to {load.delay_ms_max // 1_000} s"
             )
-            return await Demo(cluster, load, times, console).run()
+            traffic = Traffic(connect(cluster.addresses), load.body_bytes)
+            return await Demo(cluster, traffic, load, times, console).run()
 
 
 def main(load: Load = LOAD, times: Times = TIMES) -> int:

@@ -25,6 +25,8 @@ HOUR_MAX: Final = 2**32 - 1
 GLOBAL_INDEX_MAX: Final = 2**32 - 2
 _WIDTHS: Final = (4, 7, 7)
 _DIGITS: Final = sum(_WIDTHS)
+_BITS: Final = 5 * 7
+_MASK: Final = (1 << _BITS) - 1
 LENGTH: Final = _DIGITS + 1
 _VALUE: Final = {character: value for value, character in enumerate(ALPHABET)}
 # What people write for what they read: Crockford's equivalents, and capitals.
@@ -79,9 +81,8 @@ class MessageId:
             and 0 <= self.global_index <= GLOBAL_INDEX_MAX
         ):
             raise InvalidMessageId(f"out of range: {self!r}")
-        digits = []
-        for number, width in zip((self.shard, self.hour, self.global_index), _WIDTHS, strict=True):
-            digits += [number >> (5 * place) & 31 for place in range(width - 1, -1, -1)]
+        number = (self.shard << _BITS | self.hour) << _BITS | self.global_index
+        digits = [number >> 5 * place & 31 for place in reversed(range(_DIGITS))]
         return "".join([ALPHABET[digit] for digit in [*digits, _check_of(digits)]])
 
     @classmethod
@@ -99,14 +100,10 @@ class MessageId:
         digits = [_VALUE[character] for character in plain]
         if _check_of(digits[:-1]) != digits[-1]:
             raise InvalidMessageId("the check character does not fit: the message id was mistyped or cut")
-        numbers, start = [], 0
-        for width in _WIDTHS:
-            number = 0
-            for digit in digits[start : start + width]:
-                number = number << 5 | digit
-            numbers.append(number)
-            start += width
-        shard, hour, global_index = numbers
+        number = 0
+        for digit in digits[:-1]:
+            number = number << 5 | digit
+        shard, hour, global_index = number >> 2 * _BITS, number >> _BITS & _MASK, number & _MASK
         if hour > HOUR_MAX or global_index > GLOBAL_INDEX_MAX:
             raise InvalidMessageId("no message can have this hour or this global index")
         return cls(shard, hour, global_index)

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -31,23 +32,20 @@ def program(name: str, *folders: str) -> str | None:
     return shutil.which(name, path=path)
 
 
+@dataclass(slots=True)
 class Server:
     """One process and its log. It dies with the process that started it (Linux)."""
 
-    def __init__(
-        self,
-        command: Sequence[str],
-        folder: Path,
-        name: str,
-        *,
-        environment: Mapping[str, str] | None = None,
-        user: str = "",
-    ) -> None:
-        self.command, self.folder, self.name = command, folder, name
-        self.environment = {**os.environ, **(environment or {})}
-        self.user = user
-        self.log = folder / f"{name}.log"
-        self._process: subprocess.Popen[bytes] | None = None
+    command: Sequence[str]
+    folder: Path
+    name: str
+    environment: Mapping[str, str] = field(default_factory=dict)  # beside ours
+    user: str = ""
+    _process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def log(self) -> Path:
+        return self.folder / f"{self.name}.log"
 
     @property
     def pid(self) -> int:
@@ -64,7 +62,7 @@ class Server:
             self._process = subprocess.Popen(
                 [*guard, *self.command],
                 cwd=self.folder,
-                env=self.environment,
+                env={**os.environ, **self.environment},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -32,32 +33,26 @@ LEASE_MS = 1_500  # of the rough group: what is dropped comes again soon
 AGAIN_S = 0.2
 
 
+@dataclass(slots=True)
 class Consumers:
-    """Consumers of both groups on every topic, which record each delivery in the history until stopped."""
+    """Consumers of both groups on every topic, which record each delivery in the history until stopped.
 
-    def __init__(
-        self,
-        client: Client,
-        dial: Mapping[str, str],
-        history: History,
-        topics: Sequence[str],
-        seed: int,
-        ahead_ms: int = 0,
-    ) -> None:
-        """`dial`, `ahead_ms`: as producers have them."""
-        self._ahead_ms = ahead_ms
-        self._client = client
-        self._addresses = list(dial.values())
-        self._history = history
-        self._topics = topics
-        self._seed = seed
-        self._tasks: list[asyncio.Task[None]] = []
+    `addresses`, `ahead_ms`: as producers have them.
+    """
+
+    client: Client
+    addresses: Sequence[str]
+    history: History
+    topics: Sequence[str]
+    seed: int
+    ahead_ms: int = 0
+    _tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
     def start(self, *, rough: bool = True) -> None:
-        for topic in (*self._topics, MASS):
+        for topic in (*self.topics, MASS):
             work = [partial(self._brisk, topic, f"brisk-{number}") for number in range(2)]
             if rough and topic != MASS:
-                chance = random.Random(f"{self._seed} {topic}")
+                chance = random.Random(f"{self.seed} {topic}")
                 kinds = (self._nacking, self._slow, self._pulling, self._coming_and_going, self._crashing)
                 work += [partial(kind, topic, chance) for kind in kinds]
             self._tasks += [asyncio.create_task(self._lasting(one)) for one in work]
@@ -78,7 +73,7 @@ class Consumers:
                 task.result()
 
     def _record(self, message: Message, group: str, consumer: str) -> None:
-        self._history.delivered.append(received(message, group, consumer, self._ahead_ms))
+        self.history.delivered.append(received(message, group, consumer, self.ahead_ms))
 
     async def _lasting(self, consume: Callable[[], Awaitable[None]]) -> None:
         """Consume, and subscribe again after an error that a fault explains; a refusal is raised."""
@@ -89,13 +84,13 @@ class Consumers:
                 await asyncio.sleep(AGAIN_S)
 
     async def _brisk(self, topic: str, name: str) -> None:
-        async with self._client.consumer(topic, BRISK, name=name) as consumer:
+        async with self.client.consumer(topic, BRISK, name=name) as consumer:
             async for message in consumer:
                 self._record(message, BRISK, name)
                 message.ack_soon()
 
     async def _nacking(self, topic: str, chance: random.Random) -> None:
-        async with self._client.consumer(
+        async with self.client.consumer(
             topic, ROUGH, name="nacking", credit=50, lease_ms=LEASE_MS
         ) as consumer:
             async for message in consumer:
@@ -107,7 +102,7 @@ class Consumers:
 
     async def _slow(self, topic: str, chance: random.Random) -> None:
         """Take one message at a time, some of them for longer than their lease."""
-        async with self._client.consumer(topic, ROUGH, name="slow", credit=1, lease_ms=500) as consumer:
+        async with self.client.consumer(topic, ROUGH, name="slow", credit=1, lease_ms=500) as consumer:
             async for message in consumer:
                 self._record(message, ROUGH, "slow")
                 await asyncio.sleep(0.02 if message.attempt > 1 else chance.choice((0, 0.6)))
@@ -115,7 +110,7 @@ class Consumers:
 
     async def _coming_and_going(self, topic: str, chance: random.Random) -> None:
         while True:
-            async with self._client.consumer(
+            async with self.client.consumer(
                 topic, ROUGH, name="guest", credit=20, lease_ms=LEASE_MS
             ) as consumer:
                 try:
@@ -132,7 +127,7 @@ class Consumers:
         request = pb.ReceiveRequest(
             topic=topic, group=ROUGH, consumer=PULLING, messages_max=10, wait_ms=500, lease_ms=LEASE_MS
         )
-        async with stubs_of(self._addresses, ConsumerServiceStub) as stubs:
+        async with stubs_of(self.addresses, ConsumerServiceStub) as stubs:
             while True:
                 try:
                     response = await chance.choice(stubs).Receive(request, timeout=3)
@@ -154,7 +149,7 @@ class Consumers:
     async def _crashing(self, topic: str, chance: random.Random) -> None:
         """Acknowledge some, drop the connection with the rest in flight, come back under the same name."""
         while True:
-            address, left = chance.choice(self._addresses), chance.randint(5, 40)
+            address, left = chance.choice(self.addresses), chance.randint(5, 40)
             async with aio.insecure_channel(address, QUICK) as channel:
                 stream = ConsumerServiceStub(channel).Consume(timeout=5)
                 subscribe = pb.Subscribe(
@@ -179,8 +174,8 @@ class Consumers:
             await asyncio.sleep(AGAIN_S + chance.random() / 2)
 
     def _taken(self, batch: pb.Deliveries, consumer: str) -> None:
-        at_ms, at_mono_ms = now_ms() + self._ahead_ms, mono_ms()
-        self._history.delivered += [
+        at_ms, at_mono_ms = now_ms() + self.ahead_ms, mono_ms()
+        self.history.delivered += [
             Delivered(
                 token=TOKEN.unpack_from(Record.FromString(record).body)[0],
                 topic=batch.topic,

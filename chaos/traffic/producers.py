@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Coroutine, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Coroutine, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
 from typing import Any
@@ -36,46 +36,36 @@ CROWD_DELAY_MS = 1_500
 BATCHES_MAX = 16  # without an answer
 
 
+@dataclass(slots=True)
 class Producers:
-    """Sends until told to stop; `finish` waits for the answers."""
+    """Sends until told to stop; `finish` waits for the answers.
 
-    def __init__(
-        self,
-        client: Client,
-        dial: Mapping[str, str],
-        history: History,
-        topics: Sequence[str],
-        pace: Pace,
-        seed: int,
-        ahead_ms: int = 0,
-        load: Load = LIGHT,
-    ) -> None:
-        """`dial`: where each node is reached, for the kinds that ask any node rather than the leader.
+    `addresses`: where each node is reached, for the kinds that ask any node rather than the leader.
+    `ahead_ms`: how far the clocks of all nodes are set ahead.
+    """
 
-        `ahead_ms`: how far the clocks of all nodes are set ahead.
-        """
-        self._ahead_ms = ahead_ms
-        self.pace = pace
-        self._load = load
-        self._client = client
-        self._addresses = list(dial.values())
-        self._history = history
-        self._topics = topics
-        self._seed = seed
-        self._tokens = count(1)
-        self._stopped = asyncio.Event()
-        self._calls: set[asyncio.Task[Any]] = set()
-        self._kinds: list[asyncio.Task[None]] = []
+    client: Client
+    addresses: Sequence[str]
+    history: History
+    topics: Sequence[str]
+    pace: Pace
+    seed: int
+    ahead_ms: int = 0
+    load: Load = LIGHT
+    _tokens: Iterator[int] = field(default_factory=lambda: count(1))
+    _stopped: asyncio.Event = field(default_factory=asyncio.Event)
+    _calls: set[asyncio.Task[Any]] = field(default_factory=set)
+    _kinds: list[asyncio.Task[None]] = field(default_factory=list)
 
     def _now_ms(self) -> int:
-        return now_ms() + self._ahead_ms
+        return now_ms() + self.ahead_ms
 
     def start(self) -> None:
         kinds = [self._singles, self._batches, self._stream, self._repeats]
-        kinds += [self._many_singles] if self._load.singles_per_s else []
-        kinds += [self._bulk] if self._load.batches_per_s else []
+        kinds += [self._many_singles] if self.load.singles_per_s else []
+        kinds += [self._bulk] if self.load.batches_per_s else []
         self._kinds = [
-            asyncio.create_task(kind(random.Random(f"{self._seed} {kind.__name__}"))) for kind in kinds
+            asyncio.create_task(kind(random.Random(f"{self.seed} {kind.__name__}"))) for kind in kinds
         ]
 
     async def finish(self) -> None:
@@ -109,16 +99,16 @@ class Producers:
         """Return a message that has no answer yet, on the topic, or on one that is drawn."""
         delay_ms = 0 if chance.random() < 0.1 else chance.randint(0, self.pace.delay_ms_max)
         at_mono_ms, at_ms = mono_ms(), self._now_ms()  # in this order: else what waits seems to wait less
-        drawn = chance.choice(self._topics)
+        drawn = chance.choice(self.topics)
         return Sent(next(self._tokens), topic or drawn, at_ms + delay_ms, at_ms, at_mono_ms)
 
     def _answered(self, draft: Sent, error: BaseException | None, found: str = "", due_ms: int = 0) -> None:
-        self._history.sent.append(answered(draft, error, found, due_ms, self._ahead_ms))
+        self.history.sent.append(answered(draft, error, found, due_ms, self.ahead_ms))
 
     # Kinds
 
     async def _singles(self, chance: random.Random) -> None:
-        async with self._client.producer() as producer:
+        async with self.client.producer() as producer:
             while await self._pause(chance.expovariate(self.pace.singles)):
                 draft = self._draft(chance)
                 if chance.random() < self.pace.keyed_share:
@@ -162,18 +152,18 @@ class Producers:
                 outcome = "not_found"
             except TarryError as error:
                 if answer_of(error) is Answer.UNKNOWN:
-                    self._history.operations.append(Operation(token, asked, "", at_ms, None))
+                    self.history.operations.append(Operation(token, asked, "", at_ms, None))
                     if asked is Asked.CANCEL:
-                        self._history.cancelled.append(Cancelled(token, self._now_ms(), certain=False))
+                        self.history.cancelled.append(Cancelled(token, self._now_ms(), certain=False))
                 continue
-            self._history.operations.append(Operation(token, asked, outcome, at_ms, mono_ms()))
+            self.history.operations.append(Operation(token, asked, outcome, at_ms, mono_ms()))
             if asked is Asked.CANCEL and outcome == CancelOutcome.CANCELLED.value:
-                self._history.cancelled.append(Cancelled(token, self._now_ms()))
+                self.history.cancelled.append(Cancelled(token, self._now_ms()))
 
     async def _batches(self, chance: random.Random) -> None:
-        async with self._client.producer() as producer:
+        async with self.client.producer() as producer:
             while await self._pause(chance.expovariate(self.pace.batched / BATCH)):
-                topic = chance.choice(self._topics)
+                topic = chance.choice(self.topics)
                 drafts = [self._draft(chance, topic) for _ in range(BATCH)]
                 self._spawn(self._batch(producer, drafts))
             await self._drained()
@@ -196,7 +186,7 @@ class Producers:
         self, topic: str, count: int, delay_ms: int, *, recorded: bool, body_bytes: int = 100
     ) -> None:
         """Schedule many as batches, all due at one moment; `recorded`: they belong to the history."""
-        async with self._client.producer() as producer:
+        async with self.client.producer() as producer:
             drafts = self._drafts(topic, [self._now_ms() + delay_ms] * count)
             bodies = [TOKEN.pack(draft.token).ljust(body_bytes, b"\0") for draft in drafts]
             answer = await producer.schedule_batch(topic, bodies, due_ms=drafts[0].due_ms)
@@ -206,8 +196,8 @@ class Producers:
 
     async def schedule_at(self, topic: str, due_ms: Sequence[int]) -> None:
         """Schedule a message for each due time, as large batches; they belong to the history."""
-        async with self._client.producer() as producer:
-            await self._large_batch(producer, topic, due_ms, 100, random.Random(self._seed))
+        async with self.client.producer() as producer:
+            await self._large_batch(producer, topic, due_ms, 100, random.Random(self.seed))
 
     def _drafts(self, topic: str, due_ms: Sequence[int]) -> list[Sent]:
         """Return messages for one topic that have no answer yet."""
@@ -219,13 +209,13 @@ class Producers:
     async def _many_singles(self, chance: random.Random) -> None:
         """Schedule single messages, so many a second whatever becomes of those before."""
         begun, sent = asyncio.get_running_loop().time(), 0
-        async with self._client.producer() as producer:
+        async with self.client.producer() as producer:
             while await self._pause(TICK_S):
                 elapsed_s = asyncio.get_running_loop().time() - begun
-                due = min(int(elapsed_s * self._load.singles_per_s) - sent, self._load.singles_per_s)
+                due = min(int(elapsed_s * self.load.singles_per_s) - sent, self.load.singles_per_s)
                 for _ in range(due):
                     draft = self._draft(chance, MASS)
-                    body = TOKEN.pack(draft.token).ljust(self._load.body_bytes, b"\0")
+                    body = TOKEN.pack(draft.token).ljust(self.load.body_bytes, b"\0")
                     try:
                         answer = producer.schedule(MASS, body, due_ms=draft.due_ms)
                     except TarryError as error:  # too many wait for their answer: it was not sent
@@ -242,20 +232,20 @@ class Producers:
         """Schedule large batches, due soon or in years, cancel some; once a crowd at one instant."""
         begun, crowded = asyncio.get_running_loop().time(), False
         room = asyncio.Semaphore(BATCHES_MAX)  # a client that has no answer does not pile up more
-        async with self._client.producer() as producer:
-            while await self._pause(chance.expovariate(self._load.batches_per_s)):
+        async with self.client.producer() as producer:
+            while await self._pause(chance.expovariate(self.load.batches_per_s)):
                 await room.acquire()
-                now_ms, count = self._now_ms(), self._load.batch_messages
+                now_ms, count = self._now_ms(), self.load.batch_messages
                 if not crowded and asyncio.get_running_loop().time() - begun > CROWD_AFTER_S:
                     crowded = True
-                    crowd = [now_ms + CROWD_DELAY_MS] * self._load.crowd_messages
+                    crowd = [now_ms + CROWD_DELAY_MS] * self.load.crowd_messages
                     batch = self._large_batch(producer, MASS, crowd, 100, chance)
-                elif chance.random() < self._load.later_share:
+                elif chance.random() < self.load.later_share:
                     due_ms = later_due_ms(now_ms, count, chance)
-                    batch = self._large_batch(producer, LATER, due_ms, self._load.body_bytes, chance)
+                    batch = self._large_batch(producer, LATER, due_ms, self.load.body_bytes, chance)
                 else:
                     due_ms = [now_ms + chance.randint(0, self.pace.delay_ms_max) for _ in range(count)]
-                    batch = self._large_batch(producer, MASS, due_ms, self._load.body_bytes, chance)
+                    batch = self._large_batch(producer, MASS, due_ms, self.load.body_bytes, chance)
                 self._spawn(batch).add_done_callback(lambda _: room.release())
             await self._drained()
 
@@ -264,7 +254,7 @@ class Producers:
     ) -> None:
         drafts = self._drafts(topic, due_ms)
         ids = await self._batch(producer, drafts, body_bytes)
-        if ids and topic == LATER and chance.random() < self._load.cancel_share:
+        if ids and topic == LATER and chance.random() < self.load.cancel_share:
             await self._cancel_some(producer, drafts, ids, chance)
 
     async def _cancel_some(
@@ -275,11 +265,11 @@ class Producers:
             outcomes = await producer.cancel_many([ids[place] for place in chosen])
         except TarryError as error:
             if answer_of(error) is Answer.UNKNOWN:
-                self._history.cancelled += [
+                self.history.cancelled += [
                     Cancelled(drafts[place].token, self._now_ms(), certain=False) for place in chosen
                 ]
             return
-        self._history.cancelled += [
+        self.history.cancelled += [
             Cancelled(drafts[place].token, self._now_ms())
             for place, outcome in zip(chosen, outcomes, strict=True)
             if outcome is CancelOutcome.CANCELLED
@@ -296,7 +286,7 @@ class Producers:
         """Send requests until they are answered, and some once more, to any node."""
         producer = f"repeats-{chance.getrandbits(64):x}"
         sequence = count(1)
-        async with stubs_of(self._addresses, ProducerServiceStub) as stubs:
+        async with stubs_of(self.addresses, ProducerServiceStub) as stubs:
             while await self._pause(chance.expovariate(self.pace.repeated)):
                 draft = self._draft(chance)
                 request = request_of(producer, next(sequence), draft)
@@ -305,7 +295,7 @@ class Producers:
                 if first is not None and chance.random() < 0.5:
                     again = await self._until_answered(stubs, request, chance)
                     if again is not None:
-                        self._history.repeated.append(Repeated(draft.token, id_of(first), id_of(again)))
+                        self.history.repeated.append(Repeated(draft.token, id_of(first), id_of(again)))
 
     async def _until_answered(
         self, stubs: Sequence[ProducerServiceStub], request: pb.ScheduleBatchRequest, chance: random.Random
@@ -327,7 +317,7 @@ class Producers:
         waiting: dict[int, tuple[Sent, pb.ScheduleBatchRequest]] = {}
         sequence = count(1)
         while not self._stopped.is_set():
-            async with aio.insecure_channel(chance.choice(self._addresses), QUICK) as channel:
+            async with aio.insecure_channel(chance.choice(self.addresses), QUICK) as channel:
                 stream = ProducerServiceStub(channel).ScheduleStream(timeout=30)
                 reading = asyncio.create_task(self._read(stream, waiting))
                 try:
