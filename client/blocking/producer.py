@@ -76,12 +76,7 @@ class Producer:
 
         self._thread.soon(put)
 
-    def schedule_one_way(
-        self,
-        topic: str,
-        body: bytes = b"",
-        **options: Unpack[MessageOptions],
-    ) -> None:
+    def schedule_one_way(self, topic: str, body: bytes = b"", **options: Unpack[MessageOptions]) -> None:
         """Schedule one message without an answer: errors are only counted, in ``one_way_errors``."""
         self.schedule_soon(topic, body, on_done=self._one_way_done, **options)
 

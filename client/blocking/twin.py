@@ -37,4 +37,5 @@ def blocking(
     signature = inspect.signature(method)
     returned = re.sub(r"^asyncio\.Future\[(.*)\]$", r"\1", str(signature.return_annotation))
     blocked.__signature__ = signature.replace(return_annotation=returned)  # type: ignore[attr-defined]
+    blocked.__annotations__ = {**method.__annotations__, "return": returned}
     return blocked

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import typer
 from rich.text import Text
@@ -12,7 +12,7 @@ from rich.text import Text
 from tarry.client.aio import AckOutcome, Client, Consumer, Puller
 from tarry.client.cli.options import OnCluster
 from tarry.client.cli.output import Output, body_fields, fields_of, out, print_json, print_outcomes, words
-from tarry.client.cli.times import duration_option, duration_text, parse_start, time_text
+from tarry.client.cli.times import duration_option, duration_text, start_option, time_text
 from tarry.client.consumers.message import View
 from tarry.client.consumers.unsettled import Verdict
 
@@ -39,12 +39,7 @@ def consume(
     credit: Annotated[int, typer.Option(min=1, help="Messages in hand at once.")] = 100,
     lease_ms: Lease = 0,
     start: Annotated[
-        str | None,
-        typer.Option(
-            "--from",
-            metavar="WHERE",
-            help="Where a new group begins: earliest, latest, or a time.",
-        ),
+        Any, start_option("--from", help="Where a new group begins: earliest, latest, or a time.")
     ] = None,
     keep: Annotated[
         bool, typer.Option("--no-ack", help="Do not acknowledge: the messages will be delivered again.")
@@ -56,12 +51,11 @@ def consume(
 
     Each is acknowledged once it is printed. A failover is ridden out.
     """
-    where = None if start is None else parse_start(start)
 
     async def work(client: Client) -> None:
         wanted = credit if most is None else min(credit, most)
         async with client.consumer(
-            topic, group, tags=tag or (), credit=wanted, lease_ms=lease_ms, dedupe=True, start=where
+            topic, group, tags=tag or (), credit=wanted, lease_ms=lease_ms, dedupe=True, start=start
         ) as consumer:
             printed = await _print_all(consumer, cluster.output, most, timeout_ms, acknowledge=not keep)
         if cluster.output is Output.TABLE:

@@ -69,6 +69,11 @@ def parse_start(text: str) -> Start:
             return parse_time_ms(text)
 
 
+def start_option(*names: str, **settings: Any) -> Any:
+    """Return an option whose value is the position at which a group begins."""
+    return typer.Option(*names, parser=parse_start, metavar="WHERE", **settings)
+
+
 def time_text(time_ms: int) -> str:
     """Return a time as ISO 8601 in UTC with milliseconds; years beyond 9999 as milliseconds."""
     seconds, ms = divmod(time_ms, 1_000)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Annotated, cast
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -11,7 +11,7 @@ from tarry.client.aio import Client
 from tarry.client.cli.options import OnCluster, cluster_command
 from tarry.client.cli.output import Output, print_fields, print_json, words
 from tarry.client.cli.status import print_topics
-from tarry.client.cli.times import duration_option, duration_text, parse_start, time_text
+from tarry.client.cli.times import duration_option, duration_text, start_option, time_text
 from tarry.client.operators.cluster_operator import Redriven, TopicDescription
 from tarry.client.operators.topic_settings import Misfire, TopicOptions
 
@@ -132,15 +132,12 @@ async def create_group(
     client: Client,
     topic: Topic,
     group: Group,
-    start: Annotated[
-        str,
-        typer.Option("--from", metavar="WHERE", help="earliest, latest, or a time."),
-    ] = "earliest",
+    start: Annotated[Any, start_option("--from", help="earliest, latest, or a time.")] = "earliest",
     *,
     cluster: OnCluster,
 ) -> None:
     """Make a group before its consumers come."""
-    offset = await client.operator().create_group(topic, group, parse_start(start))
+    offset = await client.operator().create_group(topic, group, start)
     print_fields({"topic": topic, "group": group, "offset": offset}, cluster.output)
 
 
@@ -148,10 +145,7 @@ async def create_group(
 def seek_group(
     topic: Topic,
     group: Group,
-    to: Annotated[
-        str | None,
-        typer.Option("--to", metavar="WHERE", help="earliest, latest, or a time."),
-    ] = None,
+    to: Annotated[Any, start_option("--to", help="earliest, latest, or a time.")] = None,
     offset: Annotated[int | None, typer.Option(min=0, help="Or an offset.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would happen.")] = False,
     yes: Yes = False,
@@ -161,12 +155,11 @@ def seek_group(
     """Move a group in its topic: back to see messages again, ahead to skip them."""
     if (to is None) == (offset is None):
         raise typer.BadParameter("give one of --to and --offset")
-    where = None if to is None else parse_start(to)
     if not (yes or dry_run):
         typer.confirm(f"Move group {group} of {topic}? --dry-run counts what it means.", abort=True, err=True)
 
     async def work(client: Client) -> None:
-        sought = await client.operator().seek_group(topic, group, where, offset=offset, dry_run=dry_run)
+        sought = await client.operator().seek_group(topic, group, to, offset=offset, dry_run=dry_run)
         print_fields({"topic": topic, "group": group, **asdict(sought), "dry_run": dry_run}, cluster.output)
 
     cluster.run(work)

@@ -256,11 +256,8 @@ class LocalCluster:
             if (found := ready()) is not None:
                 return found
             for node in self.nodes.values():
-                if node.process is not None and (code := node.process.poll()) not in {
-                    None,
-                    0,
-                    -signal.SIGKILL,
-                }:
+                code = node.process.poll() if node.process is not None else None
+                if code not in {None, 0, -signal.SIGKILL}:
                     raise LocalClusterError(f"{node.name} exited with {code}\n{node.log_tail()}")
             if time.monotonic() > deadline:
                 tails = "\n".join(f"-- {node.name}\n{node.log_tail()}" for node in self.nodes.values())

@@ -1,4 +1,4 @@
-"""Builds batch requests from columns: the three ways to name a time, bulk and pieces.
+"""Batch requests from columns, their division into pieces, and the union of the answers to these.
 
 A column of times is put into the request as the bytes in which protobuf packs
 it (field tag, length, little-endian values): parsing those costs 2 ns a value,
@@ -10,13 +10,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from itertools import accumulate, repeat
+from itertools import accumulate, pairwise, repeat
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tarry.client.errors import InvalidBatch, InvalidTime
+from tarry.client.errors import (
+    InvalidBatch,
+    InvalidTime,
+    OutcomeUnknown,
+    PartlyScheduled,
+    Refused,
+    TarryError,
+)
 from tarry.client.records import body_records, record, varint
+from tarry.client.results import ScheduledBatch
 from tarry.proto.reasons import Reason
 from tarry.proto.tags import tag_mask
 from tarry.proto.tarry_producer_pb2 import ScheduleBatchRequest
@@ -187,3 +195,29 @@ def batch_of(
     masks = list(map(tag_mask, tags)) if tags else None
     jitter = None if jitter_ms is None else jitter_column(jitter_ms, count)
     return Batch(time, time_column(time, times, count), [topic], None, masks, records, jitter)
+
+
+def parts_around(error: Refused, count: int) -> list[tuple[int, int]]:
+    """Return the parts in which to send a refused batch again: halves, and the bad message alone if named."""
+    named = error.facts.get("position", "")
+    bad = int(named) if named.isdecimal() and int(named) < count else 0
+    cuts = sorted({0, bad, bad + 1, count // 2, count})
+    return list(pairwise(cuts))
+
+
+def joined(starts: list[int], pieces: Sequence[ScheduledBatch | BaseException]) -> ScheduledBatch:
+    """Return the union of the answers to parts of one batch that begin at ``starts``.
+
+    Raises PartlyScheduled where some parts failed, and the first error where no message was scheduled.
+    """
+    taken = [piece for piece in pieces if isinstance(piece, ScheduledBatch)]
+    if len(taken) == len(pieces):
+        return ScheduledBatch.joined(taken)
+    errors = [piece for piece in pieces if isinstance(piece, BaseException)]
+    fault = next((error for error in errors if not isinstance(error, TarryError)), None)
+    if fault is not None:
+        raise fault
+    if not taken and not any(isinstance(error, OutcomeUnknown) for error in errors):
+        raise errors[0]
+    text = f"{len(taken)} of {len(pieces)} pieces were taken; the first error: {errors[0]}"
+    raise PartlyScheduled(text, starts, list(pieces)) from errors[0]

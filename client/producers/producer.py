@@ -15,17 +15,10 @@ from numpy.typing import ArrayLike
 
 from tarry.client.cluster.calls import Calls
 from tarry.client.cluster.nodes import Nodes
-from tarry.client.errors import (
-    Closed,
-    InvalidTime,
-    Overloaded,
-    Refused,
-    TarryError,
-)
+from tarry.client.errors import Closed, InvalidTime, Overloaded, Refused, TarryError
 from tarry.client.integers import whole
 from tarry.client.producers.accumulator import Accumulator, SharedRequest
-from tarry.client.producers.batch import Batch, Time, batch_of, time_of
-from tarry.client.producers.batch_split import joined, parts_around
+from tarry.client.producers.batch import Batch, Time, batch_of, joined, parts_around, time_of
 from tarry.client.producers.completions import Callback, OneWay, Waiter, fail
 from tarry.client.producers.message_options import MessageOptions
 from tarry.client.producers.sequences import Sequences
@@ -62,10 +55,7 @@ class Producer:
         return self._one_way.last_error
 
     def schedule(
-        self,
-        topic: str,
-        body: bytes = b"",
-        **options: Unpack[MessageOptions],
+        self, topic: str, body: bytes = b"", **options: Unpack[MessageOptions]
     ) -> asyncio.Future[Scheduled]:
         """Schedule one message; the answer comes once it is fsynced on a majority.
 
@@ -73,8 +63,8 @@ class Producer:
         due time. Messages scheduled at the same time, by tasks or threads, share a request.
         Cancelling the wait does not cancel the message.
 
-        Raises InvalidTime, Closed, and Overloaded for too many waiting, before it is awaited;
-        Refused, Overloaded, Unavailable or OutcomeUnknown after.
+        Raises InvalidTime, Closed, and Overloaded for too many waiting, at once: an async call before it
+        is awaited. Raises Refused, Overloaded, Unavailable or OutcomeUnknown as the cluster answers.
         """
         answer: asyncio.Future[Scheduled] = asyncio.get_running_loop().create_future()
         self._put(topic, body, answer, **options)
@@ -91,12 +81,7 @@ class Producer:
         """Schedule one message as ``schedule`` does; ``on_done`` is called with the answer or the error."""
         self._put(topic, body, Callback(on_done), **options)
 
-    def schedule_one_way(
-        self,
-        topic: str,
-        body: bytes = b"",
-        **options: Unpack[MessageOptions],
-    ) -> None:
+    def schedule_one_way(self, topic: str, body: bytes = b"", **options: Unpack[MessageOptions]) -> None:
         """Schedule one message without an answer: errors are only counted, in ``one_way_errors``."""
         try:
             self._put(topic, body, self._one_way, **options)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from collections.abc import Awaitable
+from typing import Any, get_origin, get_type_hints
 
 import pytest
 
 from tarry.client import aio, sync
 
+BLOCKING = ["Client", "Consumer", "Message", "MessageBatch", "Operator", "Producer", "Puller"]
 SAME_AS_STATE = {"closed", "in_hand", "lease_ms", "lost", "reconnects", "stale_acks"}
 SAME_AS_COLUMNS = {
     "attempts",
@@ -37,9 +39,7 @@ def members(owner: type) -> dict[str, Any]:
     return {name: getattr(owner, name) for name in dir(owner) if not name.startswith("_")}
 
 
-@pytest.mark.parametrize(
-    "name", ["Client", "Consumer", "Message", "MessageBatch", "Operator", "Producer", "Puller"]
-)
+@pytest.mark.parametrize("name", BLOCKING)
 def test_both_twins_have_the_same_methods_parameters_and_docstrings(name: str) -> None:
     asynchronous, blocking = members(getattr(aio, name)), members(getattr(sync, name))
     assert asynchronous.keys() - blocking.keys() == ASYNC_ONLY.get(name, set())
@@ -50,6 +50,26 @@ def test_both_twins_have_the_same_methods_parameters_and_docstrings(name: str) -
             assert inspect.getdoc(ours) == inspect.getdoc(theirs), each
         if inspect.isfunction(ours):
             assert inspect.signature(ours).parameters == inspect.signature(theirs).parameters, each
+
+
+@pytest.mark.parametrize("name", BLOCKING)
+def test_type_hints_of_a_blocking_method_name_nothing_to_await(name: str) -> None:
+    hints = {
+        each: get_type_hints(method)["return"]
+        for each, method in members(getattr(sync, name)).items()
+        if inspect.isfunction(method)
+    }
+    awaited = {
+        each: hint for each, hint in hints.items() if issubclass(get_origin(hint) or type(hint), Awaitable)
+    }
+    assert awaited == {}
+
+
+def test_type_hints_of_a_blocking_method_are_of_its_results() -> None:
+    assert get_type_hints(sync.Producer.schedule)["return"] is sync.Scheduled
+    assert get_type_hints(sync.MessageBatch.ack)["return"] == list[sync.AckOutcome]
+    assert get_type_hints(sync.Operator.status)["return"] is sync.ClusterStatus
+    assert get_type_hints(sync.Operator.status)["digest"] is bool
 
 
 def test_the_annotation_of_a_blocking_method_is_what_the_async_one_gives_when_awaited() -> None:
