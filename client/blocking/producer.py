@@ -9,14 +9,14 @@ from typing import Unpack
 from tarry.client.blocking.loop_thread import LoopThread
 from tarry.client.blocking.twin import blocking
 from tarry.client.errors import Overloaded, TarryError
-from tarry.client.producers.completions import OneWay
+from tarry.client.producers.completions import OneWay, OneWayErrors
 from tarry.client.producers.message_options import MessageOptions, check_options
 from tarry.client.producers.producer import Producer as AsyncProducer
 from tarry.client.results import Scheduled
 from tarry.client.settings import Settings
 
 
-class Producer:
+class Producer(OneWayErrors):
     """Schedules messages. May be shared by any number of threads."""
 
     def __init__(self, producer: AsyncProducer, thread: LoopThread, settings: Settings) -> None:
@@ -29,16 +29,6 @@ class Producer:
     def id(self) -> str:
         """The producer's id, by which the cluster knows its retries."""
         return self._twin.id
-
-    @property
-    def one_way_errors(self) -> int:
-        """Messages of ``schedule_one_way`` that were not scheduled, or perhaps not."""
-        return self._one_way.errors
-
-    @property
-    def one_way_last_error(self) -> BaseException | None:
-        """The last of these errors."""
-        return self._one_way.last_error
 
     schedule = blocking(AsyncProducer.schedule)
     schedule_batch = blocking(AsyncProducer.schedule_batch)

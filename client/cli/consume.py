@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Annotated, Any, TypeAlias
 
 import typer
 from rich.text import Text
 
-from tarry.client.aio import AckOutcome, Client, Consumer, Puller
+from tarry.client.aio import AckOutcome, Client, Consumer
 from tarry.client.cli.options import OnCluster
 from tarry.client.cli.output import Output, body_fields, fields_of, out, print_json, print_outcomes, words
 from tarry.client.cli.times import duration_option, duration_text, start_option, time_text
@@ -118,10 +119,6 @@ def print_message(message: View, output: Output, ahead: str = "") -> None:
 
 Topic: TypeAlias = Annotated[str, typer.Argument(help="The topic.")]
 
-Handles: TypeAlias = Annotated[
-    list[str], typer.Argument(metavar="QUEUE:OFFSET...", help="As receive printed them.")
-]
-
 Group: TypeAlias = Annotated[str, typer.Option("--group", "-g", help="The consumer's group.")]
 
 Name: TypeAlias = Annotated[
@@ -155,25 +152,39 @@ async def receive(
         words().print(f"{len(messages):,} messages")
 
 
-async def ack(
-    client: Client,
-    topic: Topic,
-    handles: Handles,
-    group: Group = "console",
-    name: Name = "console",
-    *,
-    cluster: OnCluster,
-) -> None:
+@dataclass(frozen=True, slots=True)
+class Received:
+    """The options that name messages that receive printed."""
+
+    topic: Topic
+    handles: Annotated[list[str], typer.Argument(metavar="QUEUE:OFFSET...", help="As receive printed them.")]
+    group: Group = "console"
+    name: Name = "console"
+
+    async def settle(self, client: Client, verdict: Callable[[int], Verdict], output: Output) -> None:
+        """Give the verdict on each queue's messages, and print the outcomes."""
+        by_queue: dict[int, list[int]] = {}
+        for handle in self.handles:
+            queue, _, offset = handle.partition(":")
+            if not (queue.isdecimal() and offset.isdecimal()):
+                raise typer.BadParameter(f"{handle!r} is not QUEUE:OFFSET, as receive prints it")
+            by_queue.setdefault(int(queue), []).append(int(offset))
+        puller = client.puller(self.topic, self.group, name=self.name)
+        outcomes: list[tuple[str, AckOutcome]] = []
+        for number, offsets in by_queue.items():
+            answers = await puller.settle(verdict(number), offsets)
+            outcomes += zip([f"{number}:{each}" for each in offsets], answers, strict=True)
+        print_outcomes("handle", outcomes, AckOutcome.OK, output)
+
+
+async def ack(client: Client, received: Received, *, cluster: OnCluster) -> None:
     """Acknowledge messages that receive printed: they are done."""
-    await _settle(client.puller(topic, group, name=name), handles, Verdict, cluster.output)
+    await received.settle(client, Verdict, cluster.output)
 
 
 async def nack(
     client: Client,
-    topic: Topic,
-    handles: Handles,
-    group: Group = "console",
-    name: Name = "console",
+    received: Received,
     delay_ms: Annotated[
         int | None,
         duration_option("--delay", help="Until it comes again.", show_default="by the back-off table"),
@@ -182,36 +193,15 @@ async def nack(
     cluster: OnCluster,
 ) -> None:
     """Have messages that receive printed delivered again, later."""
-    puller = client.puller(topic, group, name=name)
-    await _settle(puller, handles, lambda queue: Verdict.nacking(queue, delay_ms), cluster.output)
+    await received.settle(client, lambda queue: Verdict.nacking(queue, delay_ms), cluster.output)
 
 
 async def extend(
     client: Client,
-    topic: Topic,
-    handles: Handles,
+    received: Received,
     lease_ms: Annotated[int, duration_option("--lease", help="From now on.")],
-    group: Group = "console",
-    name: Name = "console",
     *,
     cluster: OnCluster,
 ) -> None:
     """Extend the leases of messages that receive printed."""
-    puller = client.puller(topic, group, name=name)
-    await _settle(puller, handles, lambda queue: Verdict.extending(queue, lease_ms), cluster.output)
-
-
-async def _settle(
-    puller: Puller, handles: list[str], verdict: Callable[[int], Verdict], output: Output
-) -> None:
-    by_queue: dict[int, list[int]] = {}
-    for handle in handles:
-        queue, _, offset = handle.partition(":")
-        if not (queue.isdecimal() and offset.isdecimal()):
-            raise typer.BadParameter(f"{handle!r} is not QUEUE:OFFSET, as receive prints it")
-        by_queue.setdefault(int(queue), []).append(int(offset))
-    outcomes: list[tuple[str, AckOutcome]] = []
-    for number, offsets in by_queue.items():
-        answers = await puller.settle(verdict(number), offsets)
-        outcomes += zip([f"{number}:{each}" for each in offsets], answers, strict=True)
-    print_outcomes("handle", outcomes, AckOutcome.OK, output)
+    await received.settle(client, lambda queue: Verdict.extending(queue, lease_ms), cluster.output)

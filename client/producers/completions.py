@@ -54,6 +54,22 @@ class OneWay:
         self.last_error = exception
 
 
+class OneWayErrors:
+    """The errors of a producer's one-way messages."""
+
+    _one_way: OneWay
+
+    @property
+    def one_way_errors(self) -> int:
+        """Messages of ``schedule_one_way`` that were not scheduled, or perhaps not."""
+        return self._one_way.errors
+
+    @property
+    def one_way_last_error(self) -> BaseException | None:
+        """The last of these errors."""
+        return self._one_way.last_error
+
+
 def fail(waiters: Iterable[Waiter], error: TarryError) -> None:
     """Give each waiter a copy of an error: one exception raised in many tasks mixes tracebacks."""
     for waiter in waiters:

@@ -19,7 +19,7 @@ from tarry.client.errors import Closed, InvalidTime, Overloaded, Refused, TarryE
 from tarry.client.integers import whole
 from tarry.client.producers.accumulator import Accumulator, SharedRequest
 from tarry.client.producers.batch import Batch, Time, batch_of, joined, parts_around, time_of
-from tarry.client.producers.completions import Callback, OneWay, Waiter, fail
+from tarry.client.producers.completions import Callback, OneWay, OneWayErrors, Waiter, fail
 from tarry.client.producers.message_options import MessageOptions
 from tarry.client.producers.sequences import Sequences
 from tarry.client.receipts import receipts
@@ -30,7 +30,7 @@ from tarry.proto.reasons import Reason
 from tarry.proto.tags import tag_mask
 
 
-class Producer:
+class Producer(OneWayErrors):
     """Schedules messages. Made by ``Client.producer``; may be shared by any number of tasks."""
 
     def __init__(self, nodes: Nodes, on_closed: Callable[[Producer], None] = lambda _: None) -> None:
@@ -43,16 +43,6 @@ class Producer:
         self._accumulator = Accumulator(nodes.settings, self._send_shared)
         self._one_way = OneWay()
         self._closed = False
-
-    @property
-    def one_way_errors(self) -> int:
-        """Messages of ``schedule_one_way`` that were not scheduled, or perhaps not."""
-        return self._one_way.errors
-
-    @property
-    def one_way_last_error(self) -> BaseException | None:
-        """The last of these errors."""
-        return self._one_way.last_error
 
     def schedule(
         self, topic: str, body: bytes = b"", **options: Unpack[MessageOptions]
