@@ -7,21 +7,13 @@ from functools import partial
 
 import google_crc32c
 
-from tarry.proto.tarry_peer_pb2 import FetchSnapshotResponse, LogPosition, SnapshotChunk, SnapshotManifest
-from tarry.proto.tarry_peer_pb2 import SnapshotFile as SnapshotFileProto
+from tarry.proto.tarry_peer_pb2 import FetchSnapshotResponse, LogPosition, SnapshotChunk, SnapshotFile
 from tarry.replication.replica import Core
-from tarry.replication.snapshot.transfer import (
-    CHUNK_BYTES,
-    Manifest,
-    OpenSnapshot,
-    SnapshotFailed,
-    SnapshotSource,
-    messages,
-)
+from tarry.replication.snapshot.transfer import CHUNK_BYTES, OpenSnapshot, SnapshotFailed, SnapshotSource
 
 
 async def serve(
-    core: Core, source: SnapshotSource | None, kept: Sequence[SnapshotFileProto] = ()
+    core: Core, source: SnapshotSource | None, kept: Sequence[SnapshotFile] = ()
 ) -> AsyncIterator[FetchSnapshotResponse]:
     """Raises SnapshotFailed."""
     if source is None:
@@ -30,8 +22,9 @@ async def serve(
     opened = await source.open_snapshot()
     try:
         manifest = opened.manifest
-        first = await core.run_blocking(partial(_listed, manifest))
-        first.manifest.position.CopyFrom(_position(core, manifest))
+        # of tens of thousands of files a copy takes longer than a turn may
+        first = await core.run_blocking(partial(FetchSnapshotResponse, manifest=manifest))
+        first.manifest.position.CopyFrom(_position(core, manifest.position.index))
         yield first
         left = {file.name: file for file in kept}
         for place, file in enumerate(manifest.files):
@@ -47,7 +40,7 @@ async def serve(
         opened.close()
 
 
-def _begun(opened: OpenSnapshot, place: int, kept: SnapshotFileProto | None) -> int:
+def _begun(opened: OpenSnapshot, place: int, kept: SnapshotFile | None) -> int:
     """Return how much of a file need not be sent: all that is kept, if it is the same here, or nothing."""
     if kept is None or kept.size_bytes > opened.manifest.files[place].size_bytes:
         return 0
@@ -58,13 +51,8 @@ def _begun(opened: OpenSnapshot, place: int, kept: SnapshotFileProto | None) -> 
     return kept.size_bytes if crc == kept.crc32c else 0
 
 
-def _listed(manifest: Manifest) -> FetchSnapshotResponse:
-    """Return the files as the first message: of tens of thousands that takes longer than a turn may."""
-    return FetchSnapshotResponse(manifest=SnapshotManifest(files=messages(manifest.files)))
-
-
-def _position(core: Core, manifest: Manifest) -> LogPosition:
-    journal, index = core.journal, manifest.index
+def _position(core: Core, index: int) -> LogPosition:
+    journal = core.journal
     term = journal.term_at(index)
     if term is None or index > core.consensus.state.commit_index:
         raise SnapshotFailed(f"entry {index} is not in the journal")

@@ -18,10 +18,11 @@ import google_crc32c
 from google.protobuf.message import DecodeError
 
 from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.proto.tarry_peer_pb2 import LogPosition, SnapshotFile, SnapshotManifest
 from tarry.replication.blocking import RunBlocking, in_thread
 from tarry.replication.snapshot.state_damage import StateDamage, damage_in
 from tarry.replication.snapshot.state_folder import StateFolder
-from tarry.replication.snapshot.transfer import Manifest, SnapshotFailed, SnapshotFile
+from tarry.replication.snapshot.transfer import SnapshotFailed
 from tarry.replication.state_machine.checkpoint import StateStore
 from tarry.replication.state_machine.machine import Machine
 from tarry.replication.state_machine.queues import Queues
@@ -41,7 +42,7 @@ class FilesSnapshot:
     There are tens of thousands of them; the machine deletes none as long as a snapshot of it is open.
     """
 
-    manifest: Manifest
+    manifest: SnapshotManifest
     checkpoint: bytes
     machine: Machine
     folder: Path
@@ -133,10 +134,10 @@ class StateSink:
         kept = []
         for path in sorted(path for path in side.rglob("*") if path.is_file()):
             size = path.stat().st_size
-            kept.append(SnapshotFile(path.relative_to(side).as_posix(), size, checksum(path, size)))
+            kept.append(_file(path.relative_to(side).as_posix(), size, checksum(path, size)))
         return kept
 
-    def begin(self, manifest: Manifest) -> None:
+    def begin(self, manifest: SnapshotManifest) -> None:
         """Make the files, and keep what there is of them already."""
         side = self._folder.side
         side.mkdir(exist_ok=True)
@@ -208,7 +209,7 @@ class StateSink:
         self._folder.remove_others()
 
 
-def _listed(written: bytes, root: Path, queues: Queues) -> tuple[Manifest, bytes]:
+def _listed(written: bytes, root: Path, queues: Queues) -> tuple[SnapshotManifest, bytes]:
     """Return what is sent, and the checkpoint in it. Blocks; raises OSError."""
     stored = log_pb.Checkpoint.FromString(written)
     files = []
@@ -229,9 +230,14 @@ def _listed(written: bytes, root: Path, queues: Queues) -> tuple[Manifest, bytes
         files.append((f"{name}/delay.index", segment.units * FAR_UNIT_BYTES))
     stored.wheel = wheel.SerializeToString()
     checkpoint = stored.SerializeToString()
-    listed = [SnapshotFile(CHECKPOINT_NAME, len(checkpoint), google_crc32c.value(checkpoint))]
-    listed += [SnapshotFile(name, size, checksum(root / name, size)) for name, size in files]
-    return Manifest(stored.applied_index, listed), checkpoint
+    listed = [_file(CHECKPOINT_NAME, len(checkpoint), google_crc32c.value(checkpoint))]
+    listed += [_file(name, size, checksum(root / name, size)) for name, size in files]
+    position = LogPosition(index=stored.applied_index)
+    return SnapshotManifest(position=position, files=listed), checkpoint
+
+
+def _file(name: str, size_bytes: int, crc32c: int) -> SnapshotFile:
+    return SnapshotFile(name=name, size_bytes=size_bytes, crc32c=crc32c)
 
 
 def _unreadable(error: OSError) -> SnapshotFailed:

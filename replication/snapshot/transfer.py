@@ -13,8 +13,7 @@ was acknowledged.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
 from heapq import nlargest
 from typing import Protocol
@@ -25,9 +24,9 @@ from tarry.proto.tarry_peer_pb2 import (
     FetchSnapshotResponse,
     LogPosition,
     SnapshotChunk,
+    SnapshotFile,
     SnapshotManifest,
 )
-from tarry.proto.tarry_peer_pb2 import SnapshotFile as SnapshotFileProto
 from tarry.replication.blocking import RunBlocking
 
 CHUNK_BYTES = 512 << 10
@@ -41,25 +40,12 @@ class SnapshotFailed(Exception):
     """The state could not be brought over. Nothing has changed here; it will be asked for again."""
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotFile:
-    name: str
-    size_bytes: int
-    crc32c: int
-
-
-@dataclass(frozen=True, slots=True)
-class Manifest:
-    index: int
-    """Applied index of the state."""
-    files: Sequence[SnapshotFile]
-
-
 class OpenSnapshot(Protocol):
     """A state that stays as it is while it is read, whatever happens to the machine."""
 
     @property
-    def manifest(self) -> Manifest: ...
+    def manifest(self) -> SnapshotManifest:
+        """The files; of the position only the index is known here."""
 
     def read(self, file: int, offset: int, size_bytes: int) -> bytes:
         """Blocks. `file`: its place in the manifest. Raises SnapshotFailed."""
@@ -78,7 +64,7 @@ class SnapshotSink(Protocol):
     def kept(self) -> Sequence[SnapshotFile]:
         """Return the files that an interrupted arrival left, as far as they came."""
 
-    def begin(self, manifest: Manifest) -> None:
+    def begin(self, manifest: SnapshotManifest) -> None:
         """Keeps what is left of the manifest's files, and nothing else."""
 
     def write(self, file: int, offset: int, data: bytes) -> None:
@@ -95,7 +81,7 @@ class SnapshotSink(Protocol):
         """After `install`: the machine goes over to it; its `applied_index` is the manifest's from now on."""
 
 
-Ask = Callable[[Sequence[SnapshotFileProto]], AsyncIterator[FetchSnapshotResponse]]
+Ask = Callable[[Sequence[SnapshotFile]], AsyncIterator[FetchSnapshotResponse]]
 """Begins to fetch, given what is here already."""
 
 
@@ -104,48 +90,39 @@ async def fetch(ask: Ask, sink: SnapshotSink, run_blocking: RunBlocking) -> LogP
 
     Raises SnapshotFailed where something is missing, doubled, out of order or damaged, there or on the way.
     """
-    position: LogPosition | None = None
     arrival: _Arrival | None = None
-    kept = await run_blocking(partial(_largest, sink))
-    asked = await run_blocking(partial(messages, kept.values()))
-    async for part in ask(asked):
+    kept = await run_blocking(partial(_largest, await run_blocking(sink.kept)))
+    async for part in ask(list(kept.values())):
         if part.HasField("manifest"):
             if arrival is not None:
                 raise SnapshotFailed("a second manifest")
-            position = part.manifest.position
             arrival = await run_blocking(partial(_Arrival, part.manifest, kept))
-            manifest = arrival.manifest
-            await run_blocking(partial(sink.begin, manifest))
+            await run_blocking(partial(sink.begin, part.manifest))
         elif arrival is None:
             raise SnapshotFailed("no manifest")
         else:
             arrival.take(part.chunk)
             chunk = part.chunk
             await run_blocking(partial(sink.write, chunk.file, chunk.offset, chunk.data))
-    if arrival is None or position is None:
+    if arrival is None:
         raise SnapshotFailed("nothing came")
     arrival.check_complete()
     await run_blocking(sink.prove)
-    return position
+    return arrival.manifest.position
 
 
-def _largest(sink: SnapshotSink) -> dict[str, SnapshotFile]:
-    """Return by their names the kept files that are named to the peer. Blocks."""
-    some = (file for file in sink.kept() if file.size_bytes)
+def _largest(kept: Sequence[SnapshotFile]) -> dict[str, SnapshotFile]:
+    """Return by their names the kept files that are named to the peer: of many, that takes its time."""
+    some = (file for file in kept if file.size_bytes)
     return {file.name: file for file in nlargest(KEPT_FILES_MAX, some, key=lambda file: file.size_bytes)}
-
-
-def messages(files: Iterable[SnapshotFile]) -> list[SnapshotFileProto]:
-    """Return the files for a request or a manifest."""
-    return [SnapshotFileProto(name=f.name, size_bytes=f.size_bytes, crc32c=f.crc32c) for f in files]
 
 
 class _Arrival:
     """Position in an arriving state, and the checksum of the file so far."""
 
-    def __init__(self, message: SnapshotManifest, kept: Mapping[str, SnapshotFile]) -> None:
-        files = [SnapshotFile(file.name, file.size_bytes, file.crc32c) for file in message.files]
-        self.manifest = Manifest(message.position.index, files)
+    def __init__(self, manifest: SnapshotManifest, kept: Mapping[str, SnapshotFile]) -> None:
+        self.manifest = manifest
+        self._files = list(manifest.files)
         self._kept = kept
         self._goes_on = False
         self._file = -1
@@ -163,7 +140,7 @@ class _Arrival:
             raise SnapshotFailed(f"file {chunk.file} at {chunk.offset}: checksum")
         self._crc = google_crc32c.extend(self._crc, chunk.data)
         self._offset += len(chunk.data)
-        if self._offset == self.manifest.files[self._file].size_bytes:
+        if self._offset == self._files[self._file].size_bytes:
             self._next_file()
 
     def check_complete(self) -> None:
@@ -172,7 +149,7 @@ class _Arrival:
 
     def _next_file(self) -> None:
         """The file is complete, and so may be the following ones."""
-        files = self.manifest.files
+        files = self._files
         while self._file < 0 or self._offset == files[self._file].size_bytes:
             if self._file >= 0 and self._crc != files[self._file].crc32c:
                 raise SnapshotFailed(f"{files[self._file].name}: checksum")

@@ -10,12 +10,12 @@ from pathlib import Path
 import google_crc32c
 import grpc.aio
 
+from tarry.proto.tarry_peer_pb2 import LogPosition, SnapshotFile, SnapshotManifest
 from tarry.replication.clock import Clock, SystemClock
 from tarry.replication.driver.driver import Driver
 from tarry.replication.journal.journal import Journal
 from tarry.replication.journal.lmdb_storage import LmdbStorage
 from tarry.replication.settings import ReplicationSettings
-from tarry.replication.snapshot.transfer import Manifest, SnapshotFile
 from tarry.replication.status import Role
 from tarry.replication.transport.grpc_options import server_options
 from tarry.replication.transport.peer_transport import PeerTransport
@@ -41,8 +41,10 @@ class RecorderSnapshot:
 
     def __init__(self, machine: Recorder) -> None:
         self._data = b"".join(len(command).to_bytes(4, "big") + command for command in machine.commands)
-        file = SnapshotFile("commands", len(self._data), google_crc32c.value(self._data))
-        self.manifest = Manifest(machine.applied_index, [file])
+        file = SnapshotFile(
+            name="commands", size_bytes=len(self._data), crc32c=google_crc32c.value(self._data)
+        )
+        self.manifest = SnapshotManifest(position=LogPosition(index=machine.applied_index), files=[file])
 
     def read(self, file: int, offset: int, size_bytes: int) -> bytes:
         return self._data[offset : offset + size_bytes]
@@ -70,8 +72,8 @@ class RecorderSnapshots:
     def kept(self) -> list[SnapshotFile]:
         return []
 
-    def begin(self, manifest: Manifest) -> None:
-        self._index, self._data = manifest.index, b""
+    def begin(self, manifest: SnapshotManifest) -> None:
+        self._index, self._data = manifest.position.index, b""
 
     def write(self, file: int, offset: int, data: bytes) -> None:
         assert (file, offset) == (0, len(self._data))

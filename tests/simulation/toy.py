@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import google_crc32c
 
-from tarry.replication.snapshot.transfer import Manifest, SnapshotFile
+from tarry.proto.tarry_peer_pb2 import LogPosition, SnapshotFile, SnapshotManifest
 
 Applied = Callable[[int, int, Sequence[bytes], bytes], None]
 
@@ -46,8 +46,8 @@ class Toy:
 class ToySnapshot:
     def __init__(self, checkpoint: Checkpoint) -> None:
         self._data = checkpoint.digest + bytes(1 << 20)
-        file = SnapshotFile("digest", len(self._data), google_crc32c.value(self._data))
-        self.manifest = Manifest(checkpoint.index, [file])
+        file = SnapshotFile(name="digest", size_bytes=len(self._data), crc32c=google_crc32c.value(self._data))
+        self.manifest = SnapshotManifest(position=LogPosition(index=checkpoint.index), files=[file])
 
     def read(self, file: int, offset: int, size_bytes: int) -> bytes:
         return self._data[offset : offset + size_bytes]
@@ -72,10 +72,14 @@ class ToySnapshots:
 
     def kept(self) -> list[SnapshotFile]:
         data = bytes(self._data)
-        return [SnapshotFile("digest", len(data), google_crc32c.value(data))] if data else []
+        return (
+            [SnapshotFile(name="digest", size_bytes=len(data), crc32c=google_crc32c.value(data))]
+            if data
+            else []
+        )
 
-    def begin(self, manifest: Manifest) -> None:
-        self._index = manifest.index
+    def begin(self, manifest: SnapshotManifest) -> None:
+        self._index = manifest.position.index
 
     def write(self, file: int, offset: int, data: bytes) -> None:
         del self._data[offset:]

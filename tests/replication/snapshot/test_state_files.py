@@ -17,11 +17,12 @@ import pytest
 from tarry.node.config import Limits
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.tarry_consumer_pb2 import GroupStart
+from tarry.proto.tarry_peer_pb2 import SnapshotFile, SnapshotManifest
 from tarry.replication.loop_holds import Holds
 from tarry.replication.snapshot.state_damage import StateDamage
 from tarry.replication.snapshot.state_files import CHECKPOINT_NAME, FilesSnapshot, StateSink, StateSource
 from tarry.replication.snapshot.state_folder import PointerDamaged, StateFolder
-from tarry.replication.snapshot.transfer import Manifest, SnapshotFailed, SnapshotFile
+from tarry.replication.snapshot.transfer import SnapshotFailed
 from tarry.replication.state_machine import commands
 from tarry.replication.state_machine.checkpoint import CheckpointDamaged
 from tarry.replication.state_machine.machine import Machine, MachineSettings
@@ -244,9 +245,11 @@ async def test_an_arrival_that_was_interrupted_keeps_what_came_and_no_other_file
     assert [(file.name, file.size_bytes) for file in sink.kept() if file.size_bytes] == [
         (files[place].name, 1_000)
     ]
-    sink.begin(Manifest(6, [files[place]]))
+    sink.begin(SnapshotManifest(files=[files[place]]))
     assert [(file.name, file.size_bytes) for file in sink.kept()] == [(files[place].name, 1_000)]
-    sink.begin(Manifest(7, [SnapshotFile(files[place].name, 10, 0)]))  # another's, and shorter
+    sink.begin(
+        SnapshotManifest(files=[SnapshotFile(name=files[place].name, size_bytes=10)])
+    )  # another's, and shorter
     assert [file.size_bytes for file in sink.kept()] == [0]
     snapshot.close()
     for machine in (giver, taker):
@@ -256,7 +259,9 @@ async def test_an_arrival_that_was_interrupted_keeps_what_came_and_no_other_file
 def test_a_name_that_leads_out_of_the_folder_is_refused(tmp_path: Path) -> None:
     folder, taker = replica(tmp_path)
     with pytest.raises(SnapshotFailed):
-        StateSink(taker, folder).begin(Manifest(1, [SnapshotFile("../../evil", 1, 0)]))
+        StateSink(taker, folder).begin(
+            SnapshotManifest(files=[SnapshotFile(name="../../evil", size_bytes=1)])
+        )
     taker.close()
 
 

@@ -16,18 +16,22 @@ from tarry.proto.tarry_peer_pb2 import (
     SnapshotManifest,
 )
 from tarry.replication.driver.serve_snapshot import _begun
-from tarry.replication.snapshot.transfer import Manifest, SnapshotFailed, fetch
-from tarry.replication.snapshot.transfer import SnapshotFile as Kept
+from tarry.replication.snapshot.transfer import SnapshotFailed, fetch
 
 FILES = {"empty": b"", "one": b"first file", "two": b"the second"}
 
 
+def described(name: str, data: bytes) -> SnapshotFile:
+    return SnapshotFile(name=name, size_bytes=len(data), crc32c=google_crc32c.value(data))
+
+
+def manifest_of_all() -> SnapshotManifest:
+    files = [described(name, data) for name, data in FILES.items()]
+    return SnapshotManifest(position=LogPosition(index=7), files=files)
+
+
 def parts(chunk_bytes: int = 4) -> list[FetchSnapshotResponse]:
-    files = [
-        SnapshotFile(name=name, size_bytes=len(data), crc32c=google_crc32c.value(data))
-        for name, data in FILES.items()
-    ]
-    said = [FetchSnapshotResponse(manifest=SnapshotManifest(position=LogPosition(index=7), files=files))]
+    said = [FetchSnapshotResponse(manifest=manifest_of_all())]
     for place, data in enumerate(FILES.values()):
         for offset in range(0, len(data), chunk_bytes):
             piece = data[offset : offset + chunk_bytes]
@@ -40,15 +44,15 @@ def parts(chunk_bytes: int = 4) -> list[FetchSnapshotResponse]:
 class Sink:
     def __init__(self, *kept: bytes) -> None:
         """`kept`: of the files, in the manifest's order."""
-        self.manifest: Manifest | None = None
+        self.manifest: SnapshotManifest | None = None
         self.data = dict(enumerate(kept))
         self.damaged = False
 
-    def kept(self) -> list[Kept]:
+    def kept(self) -> list[SnapshotFile]:
         names = list(FILES)
-        return [Kept(names[n], len(data), google_crc32c.value(data)) for n, data in self.data.items()]
+        return [described(names[n], data) for n, data in self.data.items()]
 
-    def begin(self, manifest: Manifest) -> None:
+    def begin(self, manifest: SnapshotManifest) -> None:
         self.manifest = manifest
 
     def write(self, file: int, offset: int, data: bytes) -> None:
@@ -167,7 +171,7 @@ async def test_a_part_of_another_place_is_noticed_though_the_files_bytes_are_all
 class Given:
     """A state of FILES that is given away."""
 
-    manifest = Manifest(7, [Kept(name, len(data), google_crc32c.value(data)) for name, data in FILES.items()])
+    manifest = manifest_of_all()
 
     def read(self, file: int, offset: int, size_bytes: int) -> bytes:
         return list(FILES.values())[file][offset : offset + size_bytes]
@@ -180,5 +184,4 @@ class Given:
     [(b"", 0), (b"first", 5), (b"farst", 0), (b"first file", 10), (b"first file, longer", 0)],
 )
 def test_of_a_file_only_what_follows_its_own_beginning_is_sent(kept: bytes, begun: int) -> None:
-    left = SnapshotFile(name="one", size_bytes=len(kept), crc32c=google_crc32c.value(kept))
-    assert _begun(Given(), 1, left) == begun
+    assert _begun(Given(), 1, described("one", kept)) == begun
