@@ -82,11 +82,7 @@ class Driver:
         self._machine = machine
         self._transport = transport
         self._clock = clock
-        self._rng = rng
         self._settings = settings
-        self._heartbeat = heartbeat
-        self._known = known
-        self._told_all = told_all
         self._on_role = on_role
         self._run_blocking = run_blocking or in_thread
         self._write_journal = write_journal or self._run_blocking
@@ -102,11 +98,23 @@ class Driver:
         if journal.empty and node not in members:
             journal.join()
         finish_installing(journal, machine.applied_index)
+        self._new_consensus = partial(
+            Consensus,
+            node=node,
+            membership=self._membership,
+            journal=journal,
+            clock=clock,
+            rng=rng,
+            settings=settings,
+            heartbeat=heartbeat,
+            known=known,
+            told_all=told_all,
+        )
         self._core = Core(
             node=node,
             journal=journal,
             membership=self._membership,
-            consensus=self._new_consensus(),
+            consensus=self._new_consensus(applied_index=machine.applied_index),
             clock=clock,
             settings=settings,
             run_blocking=self._run_blocking,
@@ -334,7 +342,7 @@ class Driver:
         if applied != installed:
             raise StateMismatch(f"installed {installed}; applied {applied}")
         core.applied, contact = applied, core.consensus.elections.contact
-        core.consensus = self._new_consensus()
+        core.consensus = self._new_consensus(applied_index=applied)
         core.consensus.elections.contact = contact  # what has been promised stays so
         self._inbound.clear()
         self._transport.restart(self._identity())
@@ -343,20 +351,6 @@ class Driver:
             core.consensus.log_replication.link(peer, True)
 
     # Inside
-
-    def _new_consensus(self) -> Consensus:
-        return Consensus(
-            node=self._node,
-            membership=self._membership,
-            journal=self._journal,
-            clock=self._clock,
-            rng=self._rng,
-            settings=self._settings,
-            applied_index=self._machine.applied_index,
-            heartbeat=self._heartbeat,
-            known=self._known,
-            told_all=self._told_all,
-        )
 
     def _identity(self) -> Identity:
         journal = self._journal

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tarry.proto import tarry_log_pb2 as log_pb
-from tarry.replication.state_machine.checkpoint import queue_states
+from tarry.replication.state_machine.checkpoint import queue_proofs
 from tarry.replication.state_machine.ready_queue import UnitsDamaged, scan
 from tarry.wheel.delay_log import UNIT_BYTES
 from tarry.wheel.far_segment import FAR_UNIT_BYTES, segment_name
@@ -49,12 +49,12 @@ def damage_in(root: Path, written: bytes) -> StateDamage:
         path = root / "hours" / segment_name(segment.number) / "delay.index"
         if checksum(path, segment.units * FAR_UNIT_BYTES) != segment.index_crc:
             damage.segments.append(segment.number)
-    states = queue_states(checkpoint)
+    proofs = queue_proofs(checkpoint)
     for queue in checkpoint.queues:
         if queue.deleted:
             continue
-        state, folder = states[queue.queue], root / "ready" / str(queue.queue)
-        found = [stretch for _, some in scan(folder, state.first, state.proof) for stretch in some]
+        folder, proof = root / "ready" / str(queue.queue), proofs[queue.queue]
+        found = [stretch for _, some in scan(folder, queue.first, proof) for stretch in some]
         if found:
             damage.queues.append(UnitsDamaged(queue.queue, queue.topic, found))
     return damage

@@ -22,7 +22,7 @@ from tarry.replication.lmdb_environment import DAMAGE, open_environment
 from tarry.replication.state_machine.acknowledgements import Acknowledgements
 from tarry.replication.state_machine.commands import APPLY_VERSION, FAR_LOG_VERSION, AnotherVersion
 from tarry.replication.state_machine.queue_checksums import QueueProof
-from tarry.replication.state_machine.ready_queue import QueueDamaged, QueueState, ReadyQueue
+from tarry.replication.state_machine.ready_queue import QueueDamaged, ReadyQueue
 from tarry.wheel.state import Cut, FarState, HourState, SegmentState, WheelState
 
 S = TypeVar("S", HourState, SegmentState)
@@ -106,22 +106,19 @@ def _checksums_part(queue: ReadyQueue) -> bytes:
     return log_pb.Checkpoint(queue_proofs=[proof]).SerializeToString()
 
 
-def queue_states(checkpoint: log_pb.Checkpoint) -> dict[int, QueueState]:
-    """Return what a checkpoint holds of each queue, by number. Raises QueueDamaged."""
-    proofs = {proof.queue: proof for proof in checkpoint.queue_proofs}
-    return {queue.queue: _queue_state(queue, proofs.get(queue.queue)) for queue in checkpoint.queues}
+def queue_proofs(checkpoint: log_pb.Checkpoint) -> dict[int, QueueProof]:
+    """Return the checksums of each queue in a checkpoint, up to its units, by number. Raises QueueDamaged."""
+    noted = {proof.queue: proof for proof in checkpoint.queue_proofs}
+    return {queue.queue: _queue_proof(queue, noted.get(queue.queue)) for queue in checkpoint.queues}
 
 
-def _queue_state(queue: log_pb.QueueCheckpoint, noted: log_pb.QueueProof | None) -> QueueState:
+def _queue_proof(queue: log_pb.QueueCheckpoint, noted: log_pb.QueueProof | None) -> QueueProof:
     try:
-        proof = (
-            QueueProof(queue.units, queue.crc)  # of an earlier version: from here on
-            if noted is None
-            else QueueProof(queue.units, queue.crc, noted.base, noted.crcs)
-        )
+        if noted is None:  # of an earlier version: from here on
+            return QueueProof(queue.units, queue.crc)
+        return QueueProof(queue.units, queue.crc, noted.base, noted.crcs)
     except ValueError as error:
         raise QueueDamaged(f"ready queue {queue.queue}: {error}") from error
-    return QueueState(queue.first, queue.units, proof)
 
 
 def group_part(group: str, queue: int, acknowledged: Acknowledgements) -> bytes:

@@ -17,7 +17,7 @@ from tarry.proto.tarry_consumer_pb2 import GroupStart, StartAt
 from tarry.replication.state_machine import ordering
 from tarry.replication.state_machine.acknowledgements import Acknowledgements, Key
 from tarry.replication.state_machine.blocked_lanes import BlockedLanes
-from tarry.replication.state_machine.checkpoint import group_part, queue_parts, queue_states
+from tarry.replication.state_machine.checkpoint import group_part, queue_parts, queue_proofs
 from tarry.replication.state_machine.events import Event, Events
 from tarry.replication.state_machine.misfires import divide
 from tarry.replication.state_machine.ready_queue import UNIT, Changes, FileChanges, ReadyQueue, UnitsDamaged
@@ -258,7 +258,7 @@ class Queues:
         Raises:
             QueueDamaged: a file is shorter than the checkpoint says.
         """
-        states = queue_states(checkpoint)
+        proofs = queue_proofs(checkpoint)
         for state in checkpoint.queues:
             queue = self._add(state.topic, state.group)
             queue.settings = state.settings
@@ -270,7 +270,7 @@ class Queues:
                 state.pace_at_us,
                 state.pace_catch_up_end,
             )
-            queue.recover(states[state.queue], deleted=state.deleted)
+            queue.recover(state.first, proofs[state.queue], deleted=state.deleted)
             if not state.deleted:
                 self._by_name[state.topic, state.group] = state.queue
             elif not queue.folder.exists():  # else the power went before it was removed

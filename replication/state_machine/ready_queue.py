@@ -17,7 +17,6 @@ import errno
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -48,15 +47,6 @@ appended to alike are then not all written by the same entry."""
 NO_SETTINGS: Final = TopicSettings()
 """Of every topic that was given none; never changed."""
 SEGMENT_NAME: Final = re.compile(r"[0-9a-f]{16}\.ready")
-
-
-@dataclass(frozen=True, slots=True)
-class QueueState:
-    """A queue's part of a checkpoint."""
-
-    first: int
-    units: int
-    proof: QueueProof
 
 
 def segment_name(segment: int) -> str:
@@ -372,24 +362,24 @@ class ReadyQueue:
         obsolete, self._obsolete = self._obsolete, []
         return FileChanges(self.folder, self._tail, self._written, self.first, tuple(touched), obsolete)
 
-    def recover(self, state: QueueState, *, deleted: bool = False) -> None:
-        """Cut the files back to the checkpoint's length; what is left of a deleted queue's is not looked at.
+    def recover(self, first: int, proof: QueueProof, *, deleted: bool = False) -> None:
+        """Cut the files back to the end of what a checkpoint proves; a deleted queue's are not looked at.
 
         Raises:
             QueueDamaged: the files hold less than the checkpoint says.
         """
-        self.first, self.units, self.proof = state.first, state.units, state.proof
+        self.first, self.units, self.proof = first, proof.end, proof
         self._tail = b""
         self.close()
         if deleted:
             self.delete()  # what a crash left of it goes with the next checkpoint
             return
-        last, rest = divmod(state.units, SEGMENT_UNITS)
+        last, rest = divmod(proof.end, SEGMENT_UNITS)
         for path in self.folder.glob("*"):
             if SEGMENT_NAME.fullmatch(path.name) is None:
                 continue
             segment = int(path.name[:16], 16) // SEGMENT_UNITS
-            if (segment + 1) * SEGMENT_UNITS <= state.first:
+            if (segment + 1) * SEGMENT_UNITS <= first:
                 path.unlink()
                 continue
             wanted = SEGMENT_UNITS if segment < last else rest if segment == last else 0
@@ -397,10 +387,9 @@ class ReadyQueue:
             if size < wanted * UNIT_BYTES:
                 raise QueueDamaged(f"{path}: {size} bytes, checkpoint says {wanted * UNIT_BYTES}")
             os.truncate(path, wanted * UNIT_BYTES)
-        if state.units > state.first:
-            first = (state.units - 1) // SEGMENT_UNITS
-            if not self._path(first).exists():
-                raise QueueDamaged(f"{self._path(first)} is missing")
+        newest = self._path((proof.end - 1) // SEGMENT_UNITS)
+        if proof.end > first and not newest.exists():
+            raise QueueDamaged(f"{newest} is missing")
 
     def files(self, first: int, units: int) -> list[tuple[Path, int]]:
         """Return (file, bytes in use) of every segment that proves a queue's offsets first to units.

@@ -497,8 +497,8 @@ MUTANTS = (
     Mutant(
         "a_queue_without_its_last_file_is_opened",
         "released messages are lost in silence",
-        "            if not self._path(first).exists():\n                raise QueueDamaged",
-        "            if False:\n                raise QueueDamaged",
+        "if proof.end > first and not newest.exists():",
+        "if False:",
         (
             "tests/replication/state_machine/test_ready_queue.py::test_a_queue_without_the_file_that_it_goes_on_in_is_not_opened",
         ),

@@ -19,7 +19,6 @@ from tarry.replication.state_machine.ready_queue import (
     UNIT,
     UNIT_BYTES,
     QueueDamaged,
-    QueueState,
     ReadyQueue,
     UnitsDamaged,
     scan,
@@ -49,9 +48,9 @@ def segment(queue: ReadyQueue, number: int = 0) -> Path:
     return queue.folder / f"{number * SEGMENT_UNITS:016x}.ready"
 
 
-def recovered(folder: Path, state: QueueState) -> ReadyQueue:
+def recovered(folder: Path, first: int, proof: QueueProof) -> ReadyQueue:
     queue = ReadyQueue(folder, 0, "t")
-    queue.recover(state)
+    queue.recover(first, proof)
     return queue
 
 
@@ -59,7 +58,7 @@ def recovered(folder: Path, state: QueueState) -> ReadyQueue:
 def test_units_come_back_as_they_were_appended_also_after_a_restart(tmp_path: Path, counts: tuple) -> None:
     queue = filled(tmp_path, *counts)
     queue.take_changes().write()
-    again = recovered(tmp_path, QueueState(0, queue.units, queue.proof.copy()))
+    again = recovered(tmp_path, 0, queue.proof.copy())
     for opened in (queue, again):
         assert opened.read(0, queue.units)["due_ms"].tolist() == list(range(sum(counts)))
         assert opened.read(queue.units - 1, 9)["due_ms"].tolist() == [queue.units - 1]
@@ -80,7 +79,7 @@ def test_units_that_are_in_memory_alone_are_read_and_a_thread_writes_them_while_
     for _ in range(TAIL_UNITS):
         queue.append(some(1, queue.units))
     assert not queue.folder.exists()
-    taken, state = queue.take_changes(), QueueState(first, queue.units, queue.proof.copy())
+    taken, state = queue.take_changes(), (first, queue.proof.copy())
     queue.append(some(2 * TAIL_UNITS, queue.units))  # as many as are written at once
     after = queue.units
     queue.append(some(5, after))
@@ -92,7 +91,7 @@ def test_units_that_are_in_memory_alone_are_read_and_a_thread_writes_them_while_
     for offset, count in ((first, 10**9), (after - 2, 4), (after, 2), (after + 4, 1), (first, 2)):
         expected = list(range(offset, min(offset + count, queue.units)))
         assert queue.read(offset, count)["due_ms"].tolist() == expected
-    again = recovered(tmp_path, state)
+    again = recovered(tmp_path, *state)
     assert again.read(first, 10**9)["due_ms"].tolist() == list(range(first, first + TAIL_UNITS))
 
 
@@ -111,7 +110,7 @@ def test_a_unit_with_a_flipped_bit_is_never_read_and_the_other_blocks_are(
 ) -> None:
     queue = filled(tmp_path, UNITS)
     if restarted:
-        queue = recovered(tmp_path, QueueState(0, queue.units, queue.proof.copy()))
+        queue = recovered(tmp_path, 0, queue.proof.copy())
     turn_bit(segment(queue), MIDDLE * UNIT_BYTES + (UNIT.fields or {})[field][1])
     for offset, count in ((MIDDLE, 1), (MIDDLE + 1, 1), (0, UNITS)):
         with pytest.raises(UnitsDamaged, match="offsets 2048 to 3071") as caught:
@@ -134,11 +133,11 @@ def test_a_file_cut_short_while_in_use_is_damage_of_what_was_cut(tmp_path: Path)
 
 def test_a_file_that_is_shorter_than_its_checkpoint_says_is_not_opened(tmp_path: Path) -> None:
     queue = filled(tmp_path, UNITS)
-    state = QueueState(queue.first, queue.units, queue.proof)
+    state = queue.first, queue.proof
     queue.close()
     os.truncate(segment(queue), (UNITS - 1) * UNIT_BYTES)
     with pytest.raises(QueueDamaged, match="checkpoint says"):
-        recovered(tmp_path, state)
+        recovered(tmp_path, *state)
 
 
 def test_all_files_that_were_written_are_synced_also_those_that_nothing_is_in_memory_of(
@@ -159,11 +158,11 @@ def test_all_files_that_were_written_are_synced_also_those_that_nothing_is_in_me
 
 def test_a_queue_without_the_file_that_it_goes_on_in_is_not_opened(tmp_path: Path) -> None:
     queue = filled(tmp_path, UNITS)
-    state = QueueState(queue.first, queue.units, queue.proof)
+    state = queue.first, queue.proof
     queue.close()
     segment(queue).unlink()
     with pytest.raises(QueueDamaged, match="is missing"):
-        recovered(tmp_path, state)
+        recovered(tmp_path, *state)
 
 
 def test_what_is_trimmed_goes_by_whole_files(tmp_path: Path) -> None:
@@ -198,7 +197,7 @@ def test_what_was_trimmed_is_proven_no_more_and_the_rest_still_is(tmp_path: Path
     queue.trim(MIDDLE)
     assert before - len(queue.proof.serialize()) == 2 * 4
     turn_bit(segment(queue), 0)
-    again = recovered(tmp_path, QueueState(queue.first, queue.units, queue.proof.copy()))
+    again = recovered(tmp_path, queue.first, queue.proof.copy())
     for opened in (queue, again):
         assert opened.read(MIDDLE, UNITS)["due_ms"].tolist() == list(range(MIDDLE, UNITS))
         assert [found for _, found in scan(queue.folder, queue.first, queue.proof.copy())] == [[]]
@@ -229,9 +228,9 @@ def test_a_scan_finds_what_is_damaged_in_each_file_in_portions(tmp_path: Path) -
 
 def test_units_of_a_version_without_checksums_are_read_and_later_ones_are_proven(tmp_path: Path) -> None:
     old = filled(tmp_path, 1_500)
-    queue = recovered(tmp_path, QueueState(0, old.units, QueueProof(old.units, old.proof.crc)))
+    queue = recovered(tmp_path, 0, QueueProof(old.units, old.proof.crc))
     queue.append(some(1_500, 1_500))
-    again = recovered(tmp_path, QueueState(0, queue.units, queue.proof.copy()))
+    again = recovered(tmp_path, 0, queue.proof.copy())
     for opened in (queue, again):
         assert opened.read(0, 3_000)["due_ms"].tolist() == list(range(3_000))
         assert opened.read(10, 20)["due_ms"].tolist() == list(range(10, 30))
