@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import grpc
 from google.protobuf.message import Message
@@ -13,8 +13,8 @@ from tarry.node.assembly import Core
 from tarry.node.delivery.redrive import redrive
 from tarry.node.edge.auth import Authorizer, Right
 from tarry.node.edge.grpc_status import abort
-from tarry.node.edge.grpc_types import CallContext, MethodHandler, parse
-from tarry.node.edge.leader_calls import Answer, LeaderCalls, refusal_of
+from tarry.node.edge.grpc_types import CallContext, M, MethodHandler, parse
+from tarry.node.edge.leader_calls import Answer, LeaderCalls, Local, parsed, refusal_of
 from tarry.node.edge.names import check_group, check_name, check_topic, no_more_queues, unknown_topic
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto import tarry_operator_pb2 as pb
@@ -26,8 +26,6 @@ from tarry.replication.state_machine.command_costs import cost_us
 from tarry.replication.state_machine.outcomes import Changed
 from tarry.replication.state_machine.ready_queue import ReadyQueue, UnitsDamaged
 from tarry.replication.state_machine.refusal import Refusal
-
-R = TypeVar("R", bound=Message)
 
 GROUPS_AT_ONCE: Final = 200
 """Deleted in one turn of the event loop."""
@@ -64,13 +62,8 @@ class TopicCalls:
         handlers["Redrive"] = grpc.unary_stream_rpc_method_handler(self._redrive)
         return handlers
 
-    def _unary(
-        self, kind: type[R], answer: Callable[[R], Awaitable[Message | Refusal]]
-    ) -> Callable[[bytes, CallContext], Awaitable[Answer]]:
-        async def local(raw: bytes, context: CallContext) -> Answer:
-            request = parse(kind, raw)
-            if isinstance(request, Refusal):
-                return request
+    def _unary(self, kind: type[M], answer: Callable[[M], Awaitable[Message | Refusal]]) -> Local:
+        async def local(request: M, context: CallContext) -> Answer:
             refusal = self._authorizer.refusal(context, Right.OPERATE) or self._names(request)
             try:
                 result = refusal or await answer(request)
@@ -78,7 +71,7 @@ class TopicCalls:
                 result = self._mends(damage)
             return result if isinstance(result, Refusal) else result.SerializeToString()
 
-        return local
+        return parsed(kind, local)
 
     def _mends(self, damage: UnitsDamaged) -> Refusal:
         """Have units mended that a call could not read; what is delivered meanwhile is not its concern."""
