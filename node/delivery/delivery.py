@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
+from itertools import islice
+from operator import attrgetter
 from typing import Final
 
 from tarry.node.delivery.context import Context
@@ -17,6 +19,9 @@ GROUPS_SERIALIZED_MAX: Final = 500
 """Changed groups whose cursors a heartbeat has anew, at some 0.015 ms each; others wait for the next."""
 
 TURN_GROUPS_ENDED_MAX: Final = 500
+
+TURN_GROUPS_STOPPED_MAX: Final = 10_000
+"""Of more, calls end from the next turn on: to tell their cursors and to stop them takes one by itself."""
 
 CLOSE_LOOK_MS: Final = 1_000
 """Interval of the search for groups that nobody uses any more."""
@@ -33,6 +38,7 @@ class Delivery:
         self._groups: dict[tuple[str, str], GroupDelivery] = {}
         self._by_queue: dict[int, dict[GroupDelivery, None]] = {}  # in the order of their opening
         self._changed: dict[GroupDelivery, None] = {}  # since they were sent, in the order of their changes
+        self._uncovered: dict[GroupDelivery, None] = {}  # those that have delivered more than was reserved
         self._reserves = True  # the heartbeat before reserved what may be delivered
 
     @property
@@ -104,6 +110,7 @@ class Delivery:
     def _forget(self, group: GroupDelivery) -> None:
         del self._groups[group.topic, group.group]
         self._changed.pop(group, None)
+        self._uncovered.pop(group, None)
         for number in group.feeds:
             del self._by_queue[number][group]
 
@@ -123,15 +130,14 @@ class Delivery:
         if self._reserves != (sent_s is not None):
             self._reserves = sent_s is not None
             self._changed.update(dict.fromkeys(self._groups.values()))
-        serialized, leases_max = 0, self._leases_max()
-        for group in list(self._changed):
-            if serialized < GROUPS_SERIALIZED_MAX or not group.is_covered():
-                group.serialize_cursors(sent_s, leases_max)
-                del self._changed[group]
-                serialized += 1
+        leases_max, room = self._leases_max(), max(0, GROUPS_SERIALIZED_MAX - len(self._uncovered))
+        for group in self._uncovered | dict.fromkeys(islice(self._changed, room)):
+            group.serialize_cursors(sent_s, leases_max)
+            del self._changed[group]
+        self._uncovered.clear()
         if self._changed:
             self._context.stir()
-        return b"".join((self._inherited.cursors(), *(group.cursors for group in self._groups.values())))
+        return b"".join((self._inherited.cursors(), *map(attrgetter("cursors"), self._groups.values())))
 
     @property
     def told_all(self) -> bool:
@@ -140,6 +146,8 @@ class Delivery:
 
     def _note_change(self, group: GroupDelivery) -> None:
         self._changed[group] = None
+        if not group.is_covered():
+            self._uncovered[group] = None
 
     def _leases_max(self) -> int:
         return LEASES_NAMED_MAX // max(1, len(self._groups))
@@ -149,7 +157,8 @@ class Delivery:
         groups = list(self._groups.values())
         for group in groups:
             group.stop(refusal)
-        self._end_calls(groups, refusal)
+        self._context.turn.spend(len(groups) / TURN_GROUPS_STOPPED_MAX)
+        self._context.turn.do(partial(self._end_calls, groups, refusal))
 
     def _end_calls(self, groups: list[GroupDelivery], refusal: Refusal) -> None:
         """End the calls of each group, and free it, TURN_GROUPS_ENDED_MAX in each turn."""

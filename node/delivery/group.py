@@ -150,7 +150,7 @@ class GroupDelivery:
             return None
         kept = feed.resume(consumer.name, offsets, self._context.time.now_ms() + consumer.lease_ms)
         if kept:
-            self._leases.add(feed, kept)
+            self._add_lease(feed, kept)
         return kept
 
     def join(self, consumer: Consumer, resumed: Collection[Batch] = ()) -> None:
@@ -253,11 +253,11 @@ class GroupDelivery:
         self.settlement.ended = True
         for consumer in self.consumers:
             consumer.ended = consumer.ended or refusal
-        if self._timer is not None:
-            self._timer.cancel()
 
     def end_calls(self, refusal: Refusal) -> None:
-        """End all streams and calls that wait, TURN_ENDS_MAX in each turn."""
+        """End the timer, all streams and calls that wait, TURN_ENDS_MAX calls in each turn."""
+        if self._timer is not None:
+            self._timer.cancel()
         ends = [partial(consumer.end, refusal) for consumer in self.consumers]
         self.consumers.clear()
         self._end_some([*ends, *self.settlement.ends()])
@@ -402,7 +402,7 @@ class GroupDelivery:
         if len(batch.units):
             until_ms = now_ms + consumer.lease_ms
             lease = feed.lease(batch.units["offset"], consumer.name, until_ms, batch.size_bytes)
-            self._leases.add(feed, lease)
+            self._add_lease(feed, lease)
             consumer.credit -= len(batch.units)
             stamp = consumer_pb.DispatchStamp(
                 node=self._context.config.node,
@@ -475,6 +475,11 @@ class GroupDelivery:
         ends = [ends_ms for feed in self.feeds.values() if (ends_ms := feed.hold_ends_ms()) is not None]
         if ends and min(ends) <= now_ms:
             self._end_hold()
+
+    def _add_lease(self, feed: Feed, lease: Batch) -> None:
+        self._leases.add(feed, lease)
+        if not self.is_covered():
+            self._changed()
 
     def _end_hold(self) -> None:
         self._context.turn.spend(sum(feed.end_hold() for feed in self.feeds.values()))

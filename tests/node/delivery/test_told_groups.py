@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
+
 import pytest
 
 from tarry.node.delivery import delivery
@@ -10,6 +13,7 @@ from tarry.proto import tarry_consumer_pb2 as pb
 from tarry.proto import tarry_log_pb2 as log_pb
 from tests.node.group_in_process import TOPIC, Group
 from tests.node.group_play import pass_ms, play
+from tests.node.test_cost import counted
 
 
 def open_groups(group: Group, count: int) -> list[Consumer]:
@@ -102,3 +106,25 @@ def test_once_no_more_is_handed_over_and_once_it_is_again_every_group_is_told_so
         assert reserved(group.delivery.cursors(3.0)) == [True] * 6
 
     play(steps)
+
+
+def lines_of_groups(count: int) -> Counter[str]:
+    """Return the lines run by heartbeats and by the end, with so many groups that have all changed."""
+    lines: Counter[str] = Counter()
+
+    async def steps(group: Group) -> None:
+        open_groups(group, count)
+        for step, sent_s in (("opened", 1.0), ("changed", 2.0), ("no more is handed over", None)):
+            group.delivery.pump()
+            await asyncio.sleep(1)
+            assert len(group.delivery._changed) > count
+            with counted(lines, step):
+                group.delivery.cursors(sent_s)
+
+    play(steps)
+    return lines
+
+
+def test_a_heartbeat_looks_at_no_more_groups_than_it_tells_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delivery, "GROUPS_SERIALIZED_MAX", 5)
+    assert lines_of_groups(50) == lines_of_groups(100)
