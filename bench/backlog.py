@@ -52,10 +52,9 @@ async def measure(cluster: LocalCluster, messages: int, crowds: int) -> dict[str
     late_ms = at_ms - np.maximum(due_ms, up_ms)
     fresh = late_ms[due_ms >= up_ms]
     return {
-        "other_late_p50_ms": round(float(np.percentile(late_ms, 50))),
-        "other_late_p99_ms": round(float(np.percentile(late_ms, 99))),
-        "other_due_later_p50_ms": round(float(np.percentile(fresh, 50))),
-        "other_due_later_p99_ms": round(float(np.percentile(fresh, 99))),
+        f"other_{name}_p{percent}_ms": round(float(np.percentile(values, percent)))
+        for name, values in (("late", late_ms), ("due_later", fresh))
+        for percent in (50, 99)
     }
 
 

@@ -18,6 +18,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar
 
@@ -29,6 +30,7 @@ from tarry.wheel.state import HOUR_MS, SECOND_MS, WheelSettings, WheelState
 from tarry.wheel.wheel import Wheel
 
 Size = TypeVar("Size")
+Result = TypeVar("Result")
 START_MS: Final = 1_795_219_200_000  # 2026-11-21T00:00Z
 BODY_BYTES: Final = 100
 BATCH: Final = 1_000
@@ -68,14 +70,16 @@ class Load:
             self.append(self.due(min(left, FILL_BATCH), START_MS, DAY_MS))
 
 
+def timed_us(action: Callable[[], Result]) -> tuple[Result, float]:
+    """Do an action; return its result and its time, by the processor's clock: others share the machine."""
+    before = time.process_time_ns()
+    result = action()
+    return result, (time.process_time_ns() - before) / 1_000
+
+
 def median_us(action: Callable[[], Any], repeats: int) -> float:
-    """Median time of an action, by the processor's clock: others share the machine."""
-    times = []
-    for _ in range(repeats):
-        before = time.process_time_ns()
-        action()
-        times.append(time.process_time_ns() - before)
-    return statistics.median(times) / 1_000
+    """Median time of an action."""
+    return statistics.median(timed_us(action)[1] for _ in range(repeats))
 
 
 def compare(folder: Path, sizes: dict[str, int]) -> dict[str, float]:
@@ -145,31 +149,26 @@ def release(load: Load) -> dict[str, float]:
     for name, count in PLANTED.items():
         load.append(np.full(count, at))
         wheel.take(at - 1, 100_000_000)
-        before = time.process_time_ns()
-        taken = wheel.take(at, count)
-        figures[f"collect_us_{name}"] = (time.process_time_ns() - before) / 1_000
+        taken, figures[f"collect_us_{name}"] = timed_us(partial(wheel.take, at, count))
         assert len(taken) == count
         at += 60 * SECOND_MS
     wheel.take(at, 100_000_000)
     steps, released = [], 0
     for until in range(at, at + 60 * SECOND_MS, 50):
-        before = time.process_time_ns()
-        released += len(wheel.take(until, 4_096))
-        steps.append((time.process_time_ns() - before) / 1_000)
+        taken, step_us = timed_us(partial(wheel.take, until, 4_096))
+        released += len(taken)
+        steps.append(step_us)
     figures["take_step_us"] = statistics.median(steps)
     figures["take_step_max_us"] = max(steps)
     figures["take_us"] = sum(steps) / max(released, 1)
-    before = time.process_time_ns()
-    taken = wheel.take(START_MS + 13 * HOUR_MS, 100_000)
-    figures["flush_us"] = (time.process_time_ns() - before) / 1_000 / len(taken) if len(taken) else 0.0
+    taken, flush_us = timed_us(lambda: wheel.take(START_MS + 13 * HOUR_MS, 100_000))
+    figures["flush_us"] = flush_us / len(taken) if len(taken) else 0.0
     hour, index = taken.hour[:BATCH], taken.global_index[:BATCH]
     if len(hour):
         figures["read_scattered_us"] = median_us(lambda: wheel.read(hour, index), 11) / len(hour)
     where = load.append(load.due(BATCH, START_MS + 14 * HOUR_MS, HOUR_MS))
     figures["read_sequential_us"] = median_us(lambda: wheel.read(where.hour, where.global_index), 11) / BATCH
-    before = time.process_time_ns()
-    wheel.cancel(where.hour, where.global_index)
-    figures["cancel_us"] = (time.process_time_ns() - before) / 1_000 / BATCH
+    figures["cancel_us"] = median_us(lambda: wheel.cancel(where.hour, where.global_index), 1) / BATCH
     return figures
 
 

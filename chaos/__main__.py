@@ -144,7 +144,7 @@ def main(
     console.print(f"report: {report}, and its table: {report.with_suffix('.md')}")
     for verdict in verdicts:
         if not verdict.passed and not verdict.skipped:
-            console.print(f"again: {_command(verdict.scenario, seed, load)}")
+            console.print(f"again: {_command(verdict, load)}")
     figures = summary(verdicts)
     slow, busy = too_slow(figures), max((verdict.load for verdict in verdicts), default=0.0) > BUSY
     for beyond in slow:
@@ -181,12 +181,11 @@ def _chosen(names: str, minutes: float, runs: int, seed: int) -> Iterator[Scenar
         number += 1
 
 
-def _command(name: str, seed: int, load: str) -> str:
-    kind, _, number = name.partition("-")
+def _command(verdict: Verdict, load: str) -> str:
+    explored = verdict.scenario not in SCENARIOS
+    what = "chaos-explore RUNS=1" if explored else f"chaos SCENARIO={verdict.scenario}"
     more = f' ARGS="--load {load}"' if load else ""
-    if kind == "explore":
-        return f"make chaos-explore RUNS=1 SEED={number}{more}"
-    return f"make chaos SCENARIO={name} SEED={seed}{more}"
+    return f"make {what} SEED={verdict.seed}{more}"
 
 
 if __name__ == "__main__":

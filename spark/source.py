@@ -260,16 +260,17 @@ class LedgerSource(DataSource):
     def schema(self) -> StructType:
         return LEDGER
 
+    def _listed(self, option: str) -> list[str]:
+        return [one.strip() for one in self.options.get(option, "").split(",") if one.strip()]
+
     @cached_property
     def _folders(self) -> list[Folder]:
-        return [Folder(one.strip()) for one in self.options.get("path", "").split(",") if one.strip()]
+        return [Folder(one) for one in self._listed("path")]
 
     @cached_property
     def _nodes(self) -> list[Node]:
         secrets = {name: self.options.get(name, "") for name in SECRETS}
-        return [
-            Node(one.strip(), **secrets) for one in self.options.get("nodes", "").split(",") if one.strip()
-        ]
+        return [Node(one, **secrets) for one in self._listed("nodes")]
 
     def _one_of_both(self) -> None:
         if bool(self._folders) == bool(self._nodes):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 
@@ -98,19 +99,12 @@ def _terms(history: History) -> dict[int, Span]:
 
 def unavailable_ms(history: History) -> int:
     """Return the longest time without an answer of success while a schedule was waiting for one."""
-    waiting = sorted((sent.sent_mono_ms, sent.answered_mono_ms) for sent in history.sent)
-    if not waiting:
-        return 0
-    longest, last_ms = 0, waiting[0][0]
-    successes = sorted(sent.answered_mono_ms for sent in history.acknowledged())
-    starts = [start for start, _ in waiting]
-    place = 0
-    for at_ms in successes:
-        while place < len(starts) and starts[place] <= last_ms:
-            place += 1
+    starts = sorted(sent.sent_mono_ms for sent in history.sent)
+    longest, last_ms = 0, min(starts, default=0)
+    for at_ms in sorted(sent.answered_mono_ms for sent in history.acknowledged()):
         # what was sent before the last success may be answered already: begin with the next one sent
-        since_ms = starts[place] if place < len(starts) and starts[place] < at_ms else None
-        if since_ms is not None:
-            longest = max(longest, at_ms - since_ms)
+        place = bisect_right(starts, last_ms)
+        if place < len(starts):
+            longest = max(longest, at_ms - starts[place])
         last_ms = max(last_ms, at_ms)
     return longest

@@ -74,16 +74,14 @@ async def strangers(run: Run) -> None:
 async def _silent_sockets(address: str) -> AsyncIterator[None]:
     """Hold connections that say nothing; those that the node ends are opened again."""
     host, _, port = address.rpartition(":")
-    held: list[socket.socket] = []
+    held: dict[int, socket.socket] = {}
 
     async def hold() -> None:
         while True:
             for number in range(SILENT_SOCKETS):
-                if number < len(held):
+                if number in held:
                     held[number].close()
-                    held[number] = _opened(host, int(port))
-                else:
-                    held.append(_opened(host, int(port)))
+                held[number] = _opened(host, int(port))
                 if number % 20 == 0:
                     await asyncio.sleep(0.02)
 
@@ -92,7 +90,7 @@ async def _silent_sockets(address: str) -> AsyncIterator[None]:
         yield
     finally:
         task.cancel()
-        for one in held:
+        for one in held.values():
             one.close()
 
 

@@ -39,9 +39,8 @@ async def emptied_founder(run: Run) -> None:
         run.cluster.kill(emptied)
         wipe(node)
         run.cluster.links.mend(isolated(behind, run.names))
-        run.cluster.local.start(
-            emptied
-        )  # not on record as a start: a node that cannot vote makes no majority
+        # not on record as a start: a node that cannot vote makes no majority
+        run.cluster.local.start(emptied)
         await run.during(3)
         leads = any(seen.leads for seen in await run.ask())
         run.expect(not leads, f"{behind} or {emptied} leads without what {leader} and {emptied} acknowledged")

@@ -36,26 +36,16 @@ def gaps(segments: Sequence[Segment], events: Sequence[Mapping[str, Any]]) -> li
 
     `events`: ledger.node_events; a gap that a `gap` row declares is no broken promise.
     """
-    declared = [(event["source"], _GAP.fullmatch(event["detail"] or ""), event) for event in events
-                if event["kind"] == Kind.GAP.value]  # fmt: skip
+    gap_rows = [event for event in events if event["kind"] == Kind.GAP.value]
+    declared = [(row, found) for row in gap_rows if (found := _GAP.fullmatch(row["detail"] or ""))]
     faults = [
-        Fault(
-            "gap_declared",
-            source,
-            event["detail"],
-            promise=False,
-            index=int(found["first"]),
-            at_ms=event["at_ms"],
-        )
-        for source, found, event in declared
-        if found
+        Fault("gap_declared", row["source"], row["detail"], False, int(found["first"]), row["at_ms"])
+        for row, found in declared
     ]
-    for source, mine in groupby(
-        sorted(segments, key=lambda one: (one.source, one.number)), lambda s: s.source
-    ):
-        faults += _gaps_of(
-            source, list(mine), [found for name, found, _ in declared if found and name == source]
-        )
+    ordered = sorted(segments, key=lambda one: (one.source, one.number))
+    for source, mine in groupby(ordered, lambda one: one.source):
+        said = [found for row, found in declared if row["source"] == source]
+        faults += _gaps_of(source, list(mine), said)
     return faults
 
 
@@ -119,13 +109,11 @@ def damaged(spark: SparkSession, segments: Sequence[Segment], *, checksums: bool
     """
     if not segments:
         return []
-    known = {one.file: one for one in segments}
+    known, wrong = {one.file: one for one in segments}, {}
     if checksums:
         found = {row["file"]: row["crc32c"] for row in contents(spark, segments).collect()}
         spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
         wrong = {file: f"crc32c is {crc}" for file, crc in found.items() if crc != known[file].crc32c}
-    else:
-        wrong = {}
     sound = [one for one in segments if one.file not in wrong]
     counted = (
         spark.read.parquet(*[one.path for one in sound])
