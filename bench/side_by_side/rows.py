@@ -32,35 +32,7 @@ class Row:
 
 
 def _schedule(batch: int, size: int, in_flight: int) -> Work:
-    return lambda system, share: workloads.schedule(
-        system, batch=batch, size=size, in_flight=in_flight, seconds=share
-    )
-
-
-def _single(tasks: int) -> Work:
-    return lambda system, share: workloads.single(system, size=100, tasks=tasks, seconds=share)
-
-
-def _steady(rate: int) -> Work:
-    return lambda system, share: workloads.steady(system, rate=rate, size=100, seconds=2 * share)
-
-
-def _mass(count: int) -> Work:
-    return lambda system, share: workloads.mass(system, count=count, size=100)
-
-
-def _pending(system: System, share: float) -> Awaitable[Turn]:
-    """Not below a share where buffers fill and the memory of a message can be told from noise."""
-    share = max(share, 0.4)
-    return workloads.pending(system, count=int(1_000_000 * share), size=100, seconds=8 * share)
-
-
-def _cancel(system: System, share: float) -> Awaitable[Turn]:
-    return workloads.cancel(system, count=5_000, size=100, seconds=2.0)
-
-
-def _failover(system: System, share: float) -> Awaitable[Turn]:
-    return workloads.failover(system, size=100)
+    return partial(workloads.schedule, batch=batch, size=size, in_flight=in_flight)
 
 
 def _hundreds(system: System) -> bool:
@@ -69,6 +41,10 @@ def _hundreds(system: System) -> bool:
 
 def _batches(system: System) -> bool:
     return system.batch_max >= 1_000
+
+
+def _delivers_batches(system: System) -> bool:
+    return system.delivers and _batches(system)
 
 
 def _keeps(system: System) -> bool:
@@ -94,22 +70,24 @@ ROWS: Final[tuple[Row, ...]] = (
          fits=_batches, in_full=False),
     rate("schedule_100x1k", "schedule, 100 × 1 KiB, 32 in flight", work=_schedule(100, 1_024, 32),
          fits=_batches, in_full=False),
-    rate("schedule_tasks32", "schedule, 1 × 100 B from 32 tasks", work=_single(32), quick=LOGS),
-    Row("schedule_one", "schedule, 1 × 100 B, one after another, p50", "p50_ms", "ms", _single(1),
-        quick=LOGS),
-    Row("lateness_1k", "lateness at 1,000 a second, p99", "p99_ms", "ms", _steady(1_000),
-        lambda system: system.delivers, quick=OURS, seconds=3.6),
-    Row("lateness_5k", "lateness at 5,000 a second, p99", "p99_ms", "ms", _steady(5_000),
-        lambda system: system.delivers and _batches(system), quick=OURS, seconds=3.6),
-    Row("mass_100k", "100,000 due at one instant, to the last acknowledgement", "s", "s", _mass(100_000),
-        lambda system: system.delivers and _batches(system), quick=OURS, seconds=5.0),
-    Row("pending", "memory per message pending", "ram_bytes", "B", _pending, _keeps, quick=OURS,
+    rate("schedule_tasks32", "schedule, 1 × 100 B from 32 tasks", work=partial(workloads.single, tasks=32),
+         quick=LOGS),
+    Row("schedule_one", "schedule, 1 × 100 B, one after another, p50", "p50_ms", "ms",
+        partial(workloads.single, tasks=1), quick=LOGS),
+    Row("lateness_1k", "lateness at 1,000 a second, p99", "p99_ms", "ms",
+        partial(workloads.steady, rate=1_000), lambda system: system.delivers, quick=OURS, seconds=3.6),
+    Row("lateness_5k", "lateness at 5,000 a second, p99", "p99_ms", "ms",
+        partial(workloads.steady, rate=5_000), _delivers_batches, quick=OURS, seconds=3.6),
+    Row("mass_100k", "100,000 due at one instant, to the last acknowledgement", "s", "s",
+        partial(workloads.mass, count=100_000), _delivers_batches, quick=OURS, seconds=5.0),
+    Row("pending", "memory per message pending", "ram_bytes", "B", workloads.pending, _keeps, quick=OURS,
         seconds=11.0, seconds_max=120),
-    rate("cancel", "cancel, batches of 1,000", work=_cancel, fits=lambda system: system.cancels),
-    Row("failover", "leader killed, to the next answer", "s", "s", _failover,
+    rate("cancel", "cancel, batches of 1,000", work=workloads.cancel, fits=lambda system: system.cancels),
+    Row("failover", "leader killed, to the next answer", "s", "s", workloads.failover,
         lambda system: system.fails_over, seconds=3.0),
-    Row("mass_1m", "1,000,000 due at one instant, to the last acknowledgement", "s", "s", _mass(1_000_000),
-        lambda system: system.delivers and _batches(system), in_full=False, seconds=25.0, seconds_max=300),
+    Row("mass_1m", "1,000,000 due at one instant, to the last acknowledgement", "s", "s",
+        partial(workloads.mass, count=1_000_000), _delivers_batches, in_full=False, seconds=25.0,
+        seconds_max=300),
 )  # fmt: skip
 
 

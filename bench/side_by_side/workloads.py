@@ -15,6 +15,8 @@ from tarry.bench.side_by_side.messages import Account, Verdict
 from tarry.bench.side_by_side.system import System
 
 HOUR_MS = 3_600_000
+BODY_BYTES = 100
+CANCELLED, CANCEL_S = 5_000, 2.0
 PEEK = 200
 SETTLE_S = 0.5
 """Time for compaction and trimming in the background."""
@@ -57,7 +59,7 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-async def schedule(system: System, *, batch: int, size: int, in_flight: int, seconds: float) -> Turn:
+async def schedule(system: System, seconds: float, *, batch: int, size: int, in_flight: int) -> Turn:
     """Batches, so many in flight, for so many seconds; due at random within an hour that is an hour away.
 
     Nothing falls due while the bench runs. What is kept afterwards is counted, and a sample compared.
@@ -77,9 +79,9 @@ async def schedule(system: System, *, batch: int, size: int, in_flight: int, sec
     return Turn({"per_s": account.sent / taken_s}, await _kept(system, lane, account, before))
 
 
-async def single(system: System, *, size: int, tasks: int, seconds: float) -> Turn:
+async def single(system: System, seconds: float, *, tasks: int) -> Turn:
     """One message after another from each of so many tasks; gives the rate and the time of one."""
-    lane, account = await _lane(system, f"single-{tasks}"), _account(size)
+    lane, account = await _lane(system, f"single-{tasks}"), _account(BODY_BYTES)
     random = np.random.default_rng(1)
     before = await system.pending()
     start = time.perf_counter()
@@ -114,9 +116,10 @@ async def _kept(system: System, lane: str, account: Account, before: int) -> Ver
     return account.verdict(all_came=False) + Verdict(lost=missing, duplicates=extra)
 
 
-async def steady(system: System, *, rate: int, size: int, seconds: float) -> Turn:
+async def steady(system: System, share: float, *, rate: int) -> Turn:
     """A stream of so many a second, sent LEAD_MS ahead and received at the same time; gives the lateness."""
-    lane, account = await _lane(system, f"steady-{rate}"), _account(size)
+    seconds = 2 * share
+    lane, account = await _lane(system, f"steady-{rate}"), _account(BODY_BYTES)
     receiving = asyncio.ensure_future(system.receive(lane, account.take))
     begin_ms = _now_ms() + 200
     per_step = rate * STEP_MS // 1_000
@@ -147,13 +150,14 @@ async def steady(system: System, *, rate: int, size: int, seconds: float) -> Tur
     return Turn(figures, account.verdict())
 
 
-async def mass(system: System, *, count: int, size: int) -> Turn:
+async def mass(system: System, _: float, *, count: int) -> Turn:
     """So many due at one instant; gives the seconds from then to the last acknowledgement.
 
     A slow system gets fewer (`messages`), and its seconds are `scaled` up, as if it went on at the same rate.
     """
-    lane, account = await _lane(system, "mass"), _account(size)
-    rate = await _probe(system, size)
+    lane, account = await _lane(system, "mass"), _account(BODY_BYTES)
+    probe = await schedule(system, 0.3, batch=system.batch_max, size=BODY_BYTES, in_flight=4)
+    rate = probe.figures["per_s"]  # roughly what the system takes
     wanted = count
     if system.fewer_when_slow and rate < SLOW_PER_S:
         batches = min(count, int(rate * SLOW_MASS_S)) // system.batch_max
@@ -180,22 +184,15 @@ async def mass(system: System, *, count: int, size: int) -> Turn:
     return Turn(figures, account.verdict())
 
 
-async def _probe(system: System, size: int) -> float:
-    """Return roughly how many a second the system takes, from a few batches in a lane of their own."""
-    turn = await schedule(system, batch=system.batch_max, size=size, in_flight=4, seconds=0.3)
-    return turn.figures["per_s"]
-
-
-async def cancel(system: System, *, count: int, size: int, seconds: float) -> Turn:
-    """Schedule so many, or as many as `seconds` allow, then cancel all by id in batches; gives its rate."""
-    lane, account = await _lane(system, "cancel"), _account(size)
+async def cancel(system: System, _: float) -> Turn:
+    """Schedule CANCELLED, or as many as CANCEL_S allow, then cancel all by id in batches; gives its rate."""
+    lane, account = await _lane(system, "cancel"), _account(BODY_BYTES)
     before = await system.pending()
     random = np.random.default_rng(1)
     start_s = time.perf_counter()
-    while account.sent < count and time.perf_counter() < start_s + seconds:
-        due_ms = (
-            _now_ms() + HOUR_MS + random.integers(0, HOUR_MS, min(system.batch_max, count - account.sent))
-        )
+    while account.sent < CANCELLED and time.perf_counter() < start_s + CANCEL_S:
+        count = min(system.batch_max, CANCELLED - account.sent)
+        due_ms = _now_ms() + HOUR_MS + random.integers(0, HOUR_MS, count)
         await system.schedule_batch(lane, account.send(due_ms), due_ms)
     start_s = time.perf_counter()
     cancelled = await system.cancel(lane, account.sent)
@@ -204,9 +201,9 @@ async def cancel(system: System, *, count: int, size: int, seconds: float) -> Tu
     return Turn({"per_s": cancelled / taken_s}, Verdict(duplicates=max(0, left), lost=max(0, -left)))
 
 
-async def failover(system: System, *, size: int) -> Turn:
+async def failover(system: System, _: float) -> Turn:
     """Kill the leader; gives the seconds until the next message is answered for."""
-    lane, account = await _lane(system, "failover"), _account(size)
+    lane, account = await _lane(system, "failover"), _account(BODY_BYTES)
     due_ms = np.array([_now_ms() + HOUR_MS])
     await system.schedule_batch(lane, account.send(due_ms), due_ms)
     start = time.perf_counter()
@@ -230,14 +227,18 @@ async def _patiently(attempt: Callable[[], Awaitable[None]], deadline: float) ->
         await asyncio.sleep(0.01)
 
 
-async def pending(system: System, *, count: int, size: int, seconds: float) -> Turn:
+async def pending(system: System, share: float, *, count: int = 1_000_000, seconds: float = 8.0) -> Turn:
     """Schedule so many, or as many as `seconds` allow; gives memory and disk per message, and the restart.
+
+    Not below a share where buffers fill and the memory of a message can be told from noise.
 
     Memory is that of the second half: buffers and caches that have a bound are full by then. A slow system is
     filled for a shorter time. `messages`: that are pending when it is restarted, those of earlier turns too.
     """
+    share = max(share, 0.4)
+    count, seconds = int(count * share), seconds * share
     await system.clear()
-    lane, account = await _lane(system, "pending"), _account(size)
+    lane, account = await _lane(system, "pending"), _account(BODY_BYTES)
     before = await system.pending()
     disk = await system.disk_bytes()
     memory, sent = [], []

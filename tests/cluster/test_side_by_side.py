@@ -1,4 +1,5 @@
 import asyncio
+from functools import partial
 
 import pytest
 
@@ -12,10 +13,10 @@ from tarry.bench.side_by_side.rows import Row, row_of
 def test_rows_measured_on_a_real_cluster_come_out_once_unchanged_and_not_early() -> None:
     kept = Row(
         "kept", "", "restart_s", "s",
-        lambda system, share: workloads.pending(system, count=10_000, size=100, seconds=2),
+        partial(workloads.pending, count=25_000, seconds=5),
         seconds_max=300,
     )  # fmt: skip
-    few = Row("few", "", "s", "s", lambda system, share: workloads.mass(system, count=10_000, size=100))
+    few = Row("few", "", "s", "s", partial(workloads.mass, count=10_000))
     found = asyncio.run(
         measure(
             [row_of("schedule_1000x100"), kept, row_of("cancel"), few],
