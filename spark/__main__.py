@@ -62,26 +62,18 @@ Master: TypeAlias = Annotated[
 ]
 Memory: TypeAlias = Annotated[int, typer.Option(min=512, help="MiB for Spark on this machine.")]
 Secret: TypeAlias = Annotated[str | None, typer.Option(envvar="TARRY_TOKEN", help="The nodes' bearer token.")]
-Ca: TypeAlias = Annotated[
-    Path | None,
-    typer.Option(
-        "--tls-ca", envvar="TARRY_TLS_CA", exists=True, dir_okay=False,
-        help="PEM file of the nodes' authority, for the workers too; turns TLS on.",
-    ),
-]  # fmt: skip
-Certificate: TypeAlias = Annotated[
-    Path | None,
-    typer.Option(
-        "--tls-certificate", envvar="TARRY_TLS_CERTIFICATE", exists=True, dir_okay=False,
-        help="PEM file of this client's certificate.",
-    ),
-]  # fmt: skip
-Key: TypeAlias = Annotated[
-    Path | None,
-    typer.Option(
-        "--tls-key", envvar="TARRY_TLS_KEY", exists=True, dir_okay=False, help="PEM file of its private key."
-    ),
-]
+
+
+def pem(name: str, what: str) -> Any:
+    """Return an option that names a PEM file."""
+    variable = f"TARRY_TLS_{name.upper()}"
+    return typer.Option(f"--tls-{name}", envvar=variable, exists=True, dir_okay=False, help=what)
+
+
+AUTHORITY = "PEM file of the nodes' authority, for the workers too; turns TLS on."
+Ca: TypeAlias = Annotated[Path | None, pem("ca", AUTHORITY)]
+Certificate: TypeAlias = Annotated[Path | None, pem("certificate", "PEM file of this client's certificate.")]
+Key: TypeAlias = Annotated[Path | None, pem("key", "PEM file of its private key.")]
 Form: TypeAlias = Annotated[Output, typer.Option("--output", "-o", help="For people, or for programs.")]
 
 

@@ -24,7 +24,6 @@ import typer
 
 from tarry.bench.side_by_side.peers.tarry import Tarry
 from tarry.bench.side_by_side.rows import Row, row_of
-from tarry.bench.side_by_side.workloads import Turn
 
 TICKS_S = os.sysconf("SC_CLK_TCK")
 RATE = 200
@@ -73,8 +72,8 @@ async def cost(row: Row, system: Tarry, pids: dict[str, int]) -> dict[str, Any]:
     }
 
 
-async def flames(row: Row, system: Tarry, pids: dict[str, int], out: Path) -> Turn:
-    """Run a turn under py-spy."""
+async def flames(row: Row, system: Tarry, pids: dict[str, int], out: Path) -> None:
+    """Run turns under py-spy."""
     spies = []
     for name, pid in pids.items():
         command = [f"{sys.prefix}/bin/py-spy", "record", "--gil", "--nonblocking", "-r", str(RATE), "-d", "4"]
@@ -82,10 +81,8 @@ async def flames(row: Row, system: Tarry, pids: dict[str, int], out: Path) -> Tu
         spies.append(await asyncio.create_subprocess_exec(*command, *target, stderr=subprocess.DEVNULL,
                                                           stdout=subprocess.DEVNULL))  # fmt: skip
     await asyncio.sleep(0.5)
-    turn = await row.work(system, 1.0)
     while any(spy.returncode is None for spy in spies):
-        turn = await row.work(system, 1.0)
-    return turn
+        await row.work(system, 1.0)
 
 
 async def profile(row: Row, out: Path) -> dict[str, Any]:
