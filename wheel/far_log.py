@@ -36,6 +36,8 @@ from tarry.wheel.state import FarState, Flags, Numbers, Rows, WheelDamaged, Whee
 SEGMENT_UNITS: Final = 1 << 18
 _BLOCK_UNITS: Final = 1 << 16
 _SINGLE_WALKS: Final = 1_024  # so few chains are walked sooner one by one than side by side
+_MENDED_CHAINS_MAX: Final = 128  # with more, segments are mended as a whole; a sector has units of 74
+_WALKS_MAX: Final = 64  # along a chain, with damaged units mended after each
 _CLEANED_MIN: Final = 256  # rows looked at with fewer messages
 _CLEANED_BYTES: Final = 2 << 20  # of those that are alive: all of one append are fewer
 
@@ -79,8 +81,8 @@ class FarLog:
         self._dropped_hours_bytes: bytes | None = state.dropped_hours
         self.dropped: list[int] = []
         """Segments that the files are still there of."""
-        self.mended: list[int] = []
-        """Segments whose index was damaged when it was read, and has been mended."""
+        self.mended: set[int] = set()
+        """Segments of whose index units were damaged when they were read, and have been mended."""
         self.first = self.end = state.first
         self.live = 0
         """Units of hours that have not been dropped."""
@@ -180,19 +182,37 @@ class FarLog:
         left = np.flatnonzero((hour == at) & (behind >= 0) & (behind < counts.far[at]))
         heads, wanted = counts.head[at[left]] - 1, np.stack((hour[left], global_index[left]))
         try:
-            rows[left] = self._walked(heads, wanted)
+            rows[left] = self._found(heads, wanted)
         except WheelDamaged:
             self._mend_all()
-            rows[left] = self._walked(heads, wanted)
+            rows[left] = self._found(heads, wanted)
+        return rows
+
+    def _found(self, heads: FarRows, wanted: Numbers) -> FarRows:
+        """Return the rows of messages as `_walked` does, having mended the chains on which it failed.
+
+        Raises WheelDamaged where these are so many that whole segments should be mended.
+        """
+        rows = self._walked(heads, wanted)
+        missed = np.flatnonzero(rows < 0)
+        if len(missed) == 0:
+            return rows
+        hours = distinct(wanted[0, missed])
+        if len(hours) <= _MENDED_CHAINS_MAX:
+            for hour in hours.tolist():
+                self._rows_of(hour)
+            rows[missed] = self._walked(heads[missed], wanted[:, missed])
+        if bool((rows < 0).any()):
+            raise WheelDamaged(self._folder, f"units of {len(missed)} messages of the far log are damaged")
         return rows
 
     def _walked_singly(self, heads: FarRows, wanted: Numbers) -> FarRows:
         """Walk few chains, as `_walked` does: a step of all together costs as much as a thousand of one."""
-        found = map(self._walked_one, heads.tolist(), *wanted.tolist())
-        rows = np.fromiter(found, np.int64, len(heads))
-        units = self._stored_at(rows)
-        if not bool((are_sound(units) & (units["hour"] == wanted[0])).all()):
-            raise WheelDamaged(self._folder, "a unit of the far log is not what was written")
+        rows = np.fromiter(map(self._walked_one, heads.tolist(), *wanted.tolist()), np.int64, len(heads))
+        found = np.flatnonzero(rows >= 0)
+        units = self._stored_at(rows[found])
+        sound = are_sound(units) & (units["hour"] == wanted[0, found])
+        rows[found[~sound]] = -1
         return rows
 
     def _walked_one(self, row: int, hour: int, global_index: int) -> int:
@@ -205,42 +225,32 @@ class FarLog:
                 if numbers[row - start] == global_index:
                     return row
                 row, left = before[row - start] - 1, left - 1
-        raise WheelDamaged(self._folder, f"the far log lacks a unit of hour {hour}")
+        return -1
 
     def _walked(self, row: FarRows, wanted: Numbers) -> FarRows:
         """Walk from chains' heads to messages that exist, hours and global indices (2, n); return their rows.
 
-        Of the units on the way only those found are proven: no damage before can lead to another's. Raises
-        WheelDamaged.
+        The row is -1 where a damaged unit is in the way. Of the units on the way only those found are proven:
+        no damage before can lead to another's.
         """
-        rows, left = np.empty(len(row), np.int64), np.arange(len(row))
+        rows, left = np.full(len(row), -1, np.int64), np.arange(len(row))
         while len(left) > _SINGLE_WALKS:
-            units = self._chained(row, wanted[0])
+            units = self._stored_at(row)
             found = units["global_index"] == wanted[1]
-            if not bool(are_sound(units[found]).all()):
-                raise WheelDamaged(self._folder, "a unit of the far log is not what was written")
-            rows[left[found]] = row[found]
-            on = ~found
-            left, row, wanted = left[on], units["before"][on] - 1, wanted[:, on]
+            sound = are_sound(units[found]) & (units["hour"][found] == wanted[0, found])
+            rows[left[found]] = np.where(sound, row[found], -1)
+            before = units["before"] - 1
+            on = ~found & (before >= self.first) & (before < row)
+            left, row, wanted = left[on], before[on], wanted[:, on]
         rows[left] = self._walked_singly(row, wanted)
         return rows
-
-    def _chained(self, row: FarRows, hour: Numbers) -> Rows:
-        """Return the units that chains lead to. Raises WheelDamaged where one is not of its hour."""
-        if bool((row < self.first).any()):
-            raise WheelDamaged(self._folder, "a chain of the far log ends too soon")
-        units = self._stored_at(row)
-        if bool((units["hour"] != hour).any()) or bool((units["before"] > row).any()):
-            raise WheelDamaged(self._folder, "a chain of the far log leads to another hour")
-        return units
 
     def units_at(self, rows: FarRows) -> Rows:
         """Copy some units, FAR_UNIT[n], in the order asked; each must exist. Raises WheelDamaged."""
         units = self._stored_at(rows)
         sound = are_sound(units)
         if not bool(sound.all()):
-            for number in distinct(rows[~sound] // SEGMENT_UNITS).tolist():
-                self._mend(number)
+            self._mend_rows(rows[~sound])
             units = self._stored_at(rows)
         return units
 
@@ -267,12 +277,20 @@ class FarLog:
             parts[chosen] = segment.parts(units[chosen], start[chosen], bytes_max, self._read_gap_bytes)
         return parts.tolist()
 
-    def _mend(self, number: int) -> None:
-        """Mend a segment's index. Raises OSError, and WheelDamaged where its log lacks a unit as well."""
+    def _mend(self, number: int, places: Places | None = None) -> None:
+        """Mend a segment's index, at some places if given: all of it costs a turn of the loop 33 to 45 ms.
+
+        Raises OSError, and WheelDamaged where its log lacks a unit as well.
+        """
         segment = self._used(number)
-        if not segment.mend_index():
+        if (places is None or not segment.mend_units(places)) and not segment.mend_index():
             raise WheelDamaged(segment.index_path, "damaged, and so is what delay.log has of the same units")
-        self.mended.append(number)
+        self.mended.add(number)
+
+    def _mend_rows(self, rows: FarRows) -> None:
+        """Mend the damaged units of rows, as `_mend` does."""
+        for number, chosen in groups(rows // SEGMENT_UNITS):
+            self._mend(number, distinct(rows[chosen]) - number * SEGMENT_UNITS)
 
     def _mend_all(self) -> None:
         for number in self._segments:
@@ -322,26 +340,35 @@ class FarLog:
             return self._rows_of(hour)
 
     def _rows_of(self, hour: int) -> tuple[FarRows, Rows]:
-        left = self._counts.far_of(hour)
-        row, walked = int(self._counts.head[hour]) - 1 if left else -1, list[int]()
-        while len(walked) < left:
-            number = row // SEGMENT_UNITS
-            if not self.first <= row < self.end:
-                raise WheelDamaged(self._folder, f"the far log lacks units of hour {hour}")
-            start, before = number * SEGMENT_UNITS, self._used(number).index()["before"].data
-            end = start + len(before)
-            while start <= row < end and len(walked) < left:
-                walked.append(row)
-                row = before[row - start] - 1
-        rows = np.array(walked, np.int64)
-        units = self.units_at(rows)
+        first, left = int(self._counts.written[hour]), self._counts.far_of(hour)
+        for _ in range(_WALKS_MAX):
+            rows = self._chain(hour)
+            units = self._stored_at(rows)
+            sound = are_sound(units)
+            if bool(sound.all()):
+                break
+            self._mend_rows(rows[~sound])  # which have led the walk astray
+        if len(rows) < left or not bool(sound.all()):
+            raise WheelDamaged(self._folder, f"the far log lacks units of hour {hour}")
         order = np.argsort(units["global_index"], kind="stable")
-        first = int(self._counts.written[hour])
         if bool((units["global_index"][order] != np.arange(first, first + left)).any()) or bool(
             (units["hour"] != hour).any()
         ):
             raise WheelDamaged(self._folder, f"the far log has other units than those of hour {hour}")
         return rows[order], units[order]
+
+    def _chain(self, hour: int) -> FarRows:
+        """Walk an hour's chain from its newest row; of its units none is proven."""
+        left = self._counts.far_of(hour)
+        row, walked = int(self._counts.head[hour]) - 1 if left else -1, list[int]()
+        while len(walked) < left and self.first <= row < self.end:
+            number = row // SEGMENT_UNITS
+            start, before = number * SEGMENT_UNITS, self._used(number).index()["before"].data
+            end = start + len(before)
+            while start <= row < end and len(walked) < left:
+                walked.append(row)
+                row = before[row - start] - 1
+        return np.array(walked, np.int64)
 
     def _is_live(self, units: Rows) -> Flags:
         counts = self._counts
@@ -379,8 +406,9 @@ class FarLog:
         begin = self.first - start
         until = min(segment.units, begin + max(_CLEANED_MIN, 2 * count))
         units = segment.block(begin, until)
-        if not bool(are_sound(units).all()):
-            self._mend(number)
+        sound = are_sound(units)
+        if not bool(sound.all()):
+            self._mend(number, np.flatnonzero(~sound) + begin)
             units = segment.block(begin, until)
         chosen = np.flatnonzero(self._is_live(units))
         if len(chosen):

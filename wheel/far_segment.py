@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from pyroaring import BitMap
 
 from tarry.wheel.bitmaps import loaded, serialized
-from tarry.wheel.delay_log import DelayLog
+from tarry.wheel.delay_log import DelayLog, Places
 from tarry.wheel.page_budget import Residency
 from tarry.wheel.state import Flags, Rows, SegmentState
 
@@ -41,6 +41,8 @@ FAR_UNIT_BYTES: Final = FAR_UNIT.itemsize
 _WORDS: Final = FAR_UNIT_BYTES // 8
 _SEED, _FACTOR = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93)
 _READ_BYTES: Final = 1 << 20
+_RUN_UNITS: Final = 512  # to each side of a damaged unit, in which those beside it are mended with it
+_RUNS_MAX: Final = 32  # with more the whole index is mended, which then costs less
 
 
 def segment_name(number: int) -> str:
@@ -118,6 +120,47 @@ class Segment(DelayLog):
             return False
         self._write(self._index_fd, index, 0)
         return True
+
+    def mend_units(self, places: Places) -> bool:
+        """Write the damaged units at places, ascending, again from the log, and those beside them.
+
+        Return False where the whole index is to be mended instead: much is damaged, or the log lacks a unit.
+        Raises OSError.
+        """
+        self.open()
+        end, runs = 0, 0
+        for place in places.tolist():
+            if place >= end:
+                end, runs = self._mend_run(place), runs + 1
+                if end <= place or runs > _RUNS_MAX:
+                    return False
+        return True
+
+    def _mend_run(self, place: int) -> int:
+        """Write the damaged units around a place again; return the place behind them, 0 where that fails.
+
+        The units in the log must reach from the end of the record before them to the next sound unit.
+        """
+        start = max(0, place - _RUN_UNITS)
+        units = self.block(start, min(self.units, place + _RUN_UNITS))
+        sound = np.flatnonzero(are_sound(units))
+        at = int(np.searchsorted(sound, place - start))
+        begin = int(sound[at - 1]) + 1 if at else 0
+        end = int(sound[at]) if at < len(sound) else len(units)
+        if (begin == 0 and start > 0) or (end == len(units) and start + end < self.units):
+            return 0
+        log_end = int(units["offset"][begin - 1]) + int(units["size"][begin - 1]) if begin else 0
+        behind = int(units["offset"][end]) - FAR_UNIT_BYTES if end < len(units) else self.log_bytes
+        heads = []
+        for _ in range(begin, end):
+            heads.append(self._head(log_end))
+            unit = np.frombuffer(heads[-1], FAR_UNIT)[0]
+            log_end = int(unit["offset"]) + int(unit["size"])
+        mended = b"".join(heads)
+        if log_end != behind or not bool(are_sound(np.frombuffer(mended, FAR_UNIT)).all()):
+            return 0
+        self._write(self._index_fd, mended, (start + begin) * FAR_UNIT_BYTES)
+        return start + end
 
     def mend_heads(self) -> None:
         """Write units in the log again where they are not the index's, which is whole. Raises OSError."""

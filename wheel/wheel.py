@@ -307,8 +307,8 @@ class Wheel:
 
     def take_far_mended(self) -> list[int]:
         """Return the segments of the far log that reading found damaged, and mended, since the last call."""
-        mended, self._hours.far.mended = self._hours.far.mended, []
-        return mended
+        mended, self._hours.far.mended = self._hours.far.mended, set()
+        return sorted(mended)
 
     def far_ids(self, segment: int, places: Numbers) -> tuple[Numbers, Numbers]:
         """Return the hours and global indices of those rows of a segment that are alive."""

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from tarry.wheel.far_segment import FAR_UNIT, FAR_UNIT_BYTES, are_sound, segment_name
-from tarry.wheel.state import HOUR_MS, CancelOutcome, WheelDamaged, WheelSettings
+from tarry.wheel.far_segment import FAR_UNIT, FAR_UNIT_BYTES, Segment, are_sound, proofs, segment_name
+from tarry.wheel.state import HOUR_MS, CancelOutcome, Rows, WheelDamaged, WheelSettings
 from tarry.wheel.wheel import Wheel
 from tests.wheel.sorted_list import START_MS, append, ids, rows
 
@@ -148,6 +149,7 @@ def test_cleaning_moves_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         names = append(wheel, [*staying, *soon])[:40]
     for row in (0, 39):
         flip(index_of(tmp_path / "damaged"), in_unit(row, field))
+    monkeypatch.delattr(Segment, "_stored_index")  # which all of an index is read by
     for wheel in wheels:
         for due in soon:
             wheel.take(due + HOUR_MS, 100)
@@ -186,14 +188,64 @@ def test_a_unit_damaged_twice_is_told_and_what_was_appended_since_changes_nothin
     append(wheel, DUE_MS[:HOURS])
     flip(log, begin + 20)
     flip(index, in_unit(257, "hour"))
+    rotten = index.read_bytes()
     assert not wheel.mend_far(state)
     with pytest.raises(WheelDamaged, match=r"delay\.index"):
         wheel.cancel(*ids(names[257:258]))
+    assert index.read_bytes() == rotten
     wheel.close()
     with pytest.raises(WheelDamaged, match=r"delay\.index"):
         Wheel.recover(tmp_path, SETTINGS, captured)
     flip(log, begin + 20)
     assert Wheel.recover(tmp_path, SETTINGS, captured).read(*ids(names)) == RECORDS
+
+
+def test_a_unit_in_another_ones_place_mends_nothing_and_moves_nowhere(tmp_path: Path) -> None:
+    wheel, names = build(tmp_path)
+    index = index_of(tmp_path)
+    units = np.frombuffer(index.read_bytes(), FAR_UNIT).copy()
+    units[256], units[400] = units[300], units[301]
+    index.write_bytes(units.tobytes())
+    flip(index, in_unit(257, "hour"))
+    rotten = index.read_bytes()
+    for name in (names[257], names[400]):
+        with pytest.raises(WheelDamaged, match=r"delay\.index"):
+            wheel.whole_state(name[0])
+    assert index.read_bytes() == rotten
+
+
+@pytest.mark.parametrize("sector", [False, True])
+@pytest.mark.parametrize("call", ["cancel", "read", "units", "settle"])
+@pytest.mark.parametrize("singly", [0, 1_024], ids=["side by side", "one by one"])
+def test_a_call_mends_the_units_that_it_meets_and_not_the_whole_segment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, singly: int, call: str, sector: bool
+) -> None:
+    proven = 0
+
+    def counted(units: Rows) -> NDArray[np.uint64]:
+        nonlocal proven
+        proven += len(units)
+        return proofs(units)
+
+    monkeypatch.setattr("tarry.wheel.far_log._SINGLE_WALKS", singly)
+    wheel, index, row = Wheel(tmp_path, SETTINGS), index_of(tmp_path), 5_000
+    due = [START_MS + (24 + hour) * HOUR_MS for hour in range(4_096)]
+    names = [name for _ in range(6) for name in append(wheel, due)]
+    whole = index.read_bytes()
+    if sector:
+        overwrite(index, in_unit(row, "offset") // 4_096 * 4_096, 4_096)
+    else:
+        flip(index, in_unit(row, "before"))
+    monkeypatch.setattr("tarry.wheel.far_segment.proofs", counted)
+    monkeypatch.delattr(Segment, "_stored_index")  # which all of the index is read by
+    older = names[row % len(due) - 5 : row % len(due) + 5]  # of hours that the damage is in
+    if call == "settle":
+        assert sum(state.units for hour, _ in older if (state := wheel.whole_state(hour))) == 60
+    else:
+        CALLS[call](wheel, older)
+    assert proven < 4_000
+    assert index.read_bytes() == whole
+    assert wheel.take_far_mended() == [0]
 
 
 def test_a_message_that_is_not_there_needs_no_unit(tmp_path: Path) -> None:
