@@ -12,48 +12,34 @@ from functools import partial
 from typing import Any, TypeVar, Unpack
 
 from tarry.client import aio
-from tarry.client.blocking.consumer import Consumer, Message, MessageBatch, Puller
+from tarry.client.aio import (
+    AckOutcome as AckOutcome,
+    CancelOutcome as CancelOutcome,
+    ClusterStatus as ClusterStatus,
+    MessageState as MessageState,
+    Misfire as Misfire,
+    Redriven as Redriven,
+    Scheduled as Scheduled,
+    ScheduledBatch as ScheduledBatch,
+    Settings as Settings,
+    Sought as Sought,
+    Stamp as Stamp,
+    Start as Start,
+    StoredMessage as StoredMessage,
+    TarryError as TarryError,
+    Tls as Tls,
+    TopicDescription as TopicDescription,
+    Transferred as Transferred,
+)
+from tarry.client.blocking.consumer import Consumer as Consumer, Message as Message
+from tarry.client.blocking.consumer import MessageBatch as MessageBatch, Puller as Puller
 from tarry.client.blocking.loop_thread import LoopThread
-from tarry.client.blocking.operator import Operator
-from tarry.client.blocking.producer import Producer
+from tarry.client.blocking.operator import Operator as Operator
+from tarry.client.blocking.producer import Producer as Producer
 from tarry.client.consumers.consumer_options import ConsumerOptions, PullerOptions
-from tarry.client.consumers.message import Stamp
-from tarry.client.consumers.unsettled import AckOutcome
-from tarry.client.errors import TarryError
-from tarry.client.operators.cluster_operator import Redriven, Sought, TopicDescription, Transferred
-from tarry.client.operators.cluster_status import ClusterStatus
-from tarry.client.operators.topic_settings import Misfire
-from tarry.client.results import CancelOutcome, MessageState, Scheduled, ScheduledBatch, StoredMessage
-from tarry.client.settings import Settings, Tls, parse_servers
-from tarry.client.start_position import Start
+from tarry.client.settings import parse_servers
 
-__all__ = [
-    "AckOutcome",
-    "CancelOutcome",
-    "Client",
-    "ClusterStatus",
-    "Consumer",
-    "Message",
-    "MessageBatch",
-    "MessageState",
-    "Misfire",
-    "Operator",
-    "Producer",
-    "Puller",
-    "Redriven",
-    "Scheduled",
-    "ScheduledBatch",
-    "Settings",
-    "Sought",
-    "Stamp",
-    "Start",
-    "StoredMessage",
-    "TarryError",
-    "Tls",
-    "TopicDescription",
-    "Transferred",
-    "connect",
-]
+__all__ = aio.__all__  # the imports above name themselves, so that type checkers see them exported
 
 T = TypeVar("T")
 

@@ -15,7 +15,6 @@ from typing import Final, TypeVar
 
 from tarry.client.cluster.nodes import Nodes
 from tarry.client.consumers.buffer import Buffer
-from tarry.client.consumers.dedupe import Repeats
 from tarry.client.consumers.message import Message, MessageBatch, View
 from tarry.client.consumers.subscription import Subscription, followed
 from tarry.client.consumers.unsettled import AckOutcome, Unsettled, Verdict
@@ -31,6 +30,28 @@ CLOSE_MS: Final = 3_000
 """Time for which closing waits for the answers to the last acks."""
 
 T = TypeVar("T")
+
+
+class Repeats:
+    """The last ``window`` to 2 * ``window`` offsets a queue: two sets, of which the older is dropped."""
+
+    def __init__(self, window: int) -> None:
+        self._window = window
+        self._new: dict[int, set[int]] = {}
+        self._old: dict[int, set[int]] = {}
+
+    def note(self, queue: int, offsets: Iterable[int]) -> None:
+        """Remember the offsets."""
+        new = self._new.setdefault(queue, set())
+        new.update(offsets)
+        if len(new) >= self._window:
+            self._old[queue], self._new[queue] = new, set()
+
+    def among(self, queue: int, offsets: Sequence[int]) -> set[int]:
+        """Return which of the offsets are remembered."""
+        return self._new.get(queue, set()).intersection(offsets) | self._old.get(queue, set()).intersection(
+            offsets
+        )
 
 
 class Consumer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator, Callable, Iterable
 from dataclasses import dataclass
 from typing import Unpack
@@ -14,7 +15,7 @@ from tarry.client.cluster.nodes import Nodes
 from tarry.client.errors import InvalidSetting, TarryError, error_of_call
 from tarry.client.integers import UINT32_MAX, UINT64_MAX, whole
 from tarry.client.operators.cluster_status import ClusterStatus, TopicStatus
-from tarry.client.operators.ledger_export import LedgerPart, Only, export
+from tarry.client.operators.ledger_export import LedgerPart, Only
 from tarry.client.operators.topic_settings import TopicOptions, options_of, packed
 from tarry.client.start_position import Start, group_start
 from tarry.proto import tarry_operator_pb2 as operator_pb
@@ -246,13 +247,24 @@ class Operator:
         """Return the addresses of all nodes that are known so far; ``status`` learns them."""
         return sorted(self._nodes.addresses())
 
-    def export_ledger(self, address: str, **only: Unpack[Only]) -> AsyncGenerator[LedgerPart]:
+    async def export_ledger(self, address: str, **only: Unpack[Only]) -> AsyncGenerator[LedgerPart]:
         """Yield what the node at an address wrote down, oldest first, until now.
 
         Raises NotPermitted, InvalidSetting, Overloaded, Unavailable; an export that is cut off goes on
         with the ``resume`` of the last part.
         """
-        return export(self._nodes, address, only)
+        try:
+            request = operator_pb.ExportLedgerRequest(**only)
+        except ValueError as error:
+            raise InvalidSetting(
+                Reason.EXPORT_INVALID, f"a bound is beyond what can be asked for: {error}"
+            ) from None
+        node = self._nodes.node(address)
+        try:
+            async for part in node.operator.ExportLedger(request, metadata=self._nodes.metadata):
+                yield LedgerPart(json.loads(part.segment), part.rows, part.count, part.resume)
+        except aio.AioRpcError as failure:
+            raise error_of_call(failure) from failure
 
 
 def _described(response: operator_pb.DescribeTopicResponse) -> TopicDescription:

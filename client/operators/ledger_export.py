@@ -1,19 +1,12 @@
-"""Export of a node's ledger over the network."""
+"""Parts and bounds of an export of a node's ledger over the network."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypedDict
 
-from grpc import aio
-
-from tarry.client.cluster.nodes import Nodes
-from tarry.client.errors import InvalidSetting, error_of_call
 from tarry.proto.ledger.schema import Manifest
-from tarry.proto.reasons import Reason
-from tarry.proto.tarry_operator_pb2 import ExportLedgerRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,18 +31,3 @@ class Only(TypedDict, total=False):
     to_index: int  # exclusive
     kinds: Iterable[str]
     open: bool  # also rows that are in no closed segment yet
-
-
-async def export(nodes: Nodes, address: str, only: Only) -> AsyncGenerator[LedgerPart]:
-    """Yield what the node at an address has, oldest first; see ``Operator.export_ledger``."""
-    try:
-        request = ExportLedgerRequest(**only)
-    except ValueError as error:
-        raise InvalidSetting(
-            Reason.EXPORT_INVALID, f"a bound is beyond what can be asked for: {error}"
-        ) from None
-    try:
-        async for part in nodes.node(address).operator.ExportLedger(request, metadata=nodes.metadata):
-            yield LedgerPart(json.loads(part.segment), part.rows, part.count, part.resume)
-    except aio.AioRpcError as failure:
-        raise error_of_call(failure) from failure
