@@ -1,6 +1,7 @@
 """Settings of all tests: properties without deadlines, logging set back, and tests that share a process."""
 
-from collections.abc import Iterator
+import gc
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
@@ -22,6 +23,18 @@ class Scheduling(LoadScopeScheduling):
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put Spark's tests first: its JVM is forked, which fails beside threads in gRPC."""
     items.sort(key=lambda item: not item.nodeid.startswith("tests/spark/"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Keep modules and test items out of garbage collections: tests of turns collect before each try."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.collect()
+        gc.freeze()
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:

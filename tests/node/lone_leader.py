@@ -158,6 +158,8 @@ async def leader(folder: Path, holds: Holds, **settings: Any) -> AsyncIterator[L
         gc.unfreeze()
         node.stop()
         await running
+        gc.collect()
+        gc.freeze()  # as the next test expects it
 
 
 def play(act: Callable[[Leader, cost.Steps], Awaitable[None]], **settings: Any) -> cost.Play:
