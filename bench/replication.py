@@ -140,7 +140,8 @@ async def of_snapshot(folder: Path) -> dict[str, float]:
 
             probing = asyncio.create_task(probe())
             start = time.perf_counter()
-            size = await _fetch(cluster.nodes[leader].address, folder / "fetched")
+            follower = next(name for name in cluster.nodes if name != leader)
+            size = await _fetch(cluster.nodes[leader].address, follower, folder / "fetched")
             seconds = time.perf_counter() - start
             await asyncio.sleep(0.5)
             probing.cancel()
@@ -156,8 +157,8 @@ async def of_snapshot(folder: Path) -> dict[str, float]:
             )
 
 
-async def _fetch(address: str, folder: Path) -> int:
-    """Fetch a node's state as a follower would, up to the swap; return its bytes."""
+async def _fetch(address: str, follower: str, folder: Path) -> int:
+    """Fetch a node's state as a follower does, up to the swap; return its bytes."""
     size = 0
     options = [("grpc.max_receive_message_length", 8 << 20)]
     async with grpc.aio.insecure_channel(address, options=options) as channel:
@@ -169,7 +170,7 @@ async def _fetch(address: str, folder: Path) -> int:
 
         async def parts(kept: Sequence[SnapshotFile]) -> AsyncIterator[FetchSnapshotResponse]:
             nonlocal size
-            async for part in stream(FetchSnapshotRequest(cluster="tarry", node="bench", kept=kept)):
+            async for part in stream(FetchSnapshotRequest(cluster="tarry", node=follower, kept=kept)):
                 size += len(part.chunk.data)
                 yield part
 
