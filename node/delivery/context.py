@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -41,3 +42,4 @@ class Context:
     holds: Holds = field(default_factory=Holds)
     pieces: Pieces = field(default_factory=Pieces)
     turn: TurnShare = field(default_factory=TurnShare)
+    over: asyncio.Event = field(default_factory=asyncio.Event)  # set: nothing more is read or delivered

@@ -21,7 +21,7 @@ GROUPS_SERIALIZED_MAX: Final = 500
 TURN_GROUPS_ENDED_MAX: Final = 500
 
 TURN_GROUPS_STOPPED_MAX: Final = 10_000
-"""Of more, calls end from the next turn on: to tell their cursors and to stop them takes one by itself."""
+"""More are stopped in a turn of their own, after the one that tells their cursors, before their calls end."""
 
 CLOSE_LOOK_MS: Final = 1_000
 """Interval of the search for groups that nobody uses any more."""
@@ -154,11 +154,17 @@ class Delivery:
 
     def end(self, refusal: Refusal) -> None:
         """End all consumer streams: leadership is gone, or the node stops."""
-        groups = list(self._groups.values())
+        self._context.over.set()
+        turn, groups = self._context.turn, list(self._groups.values())
+        turn.spend(len(groups) / TURN_GROUPS_STOPPED_MAX)
+        turn.do(partial(self._stop, groups, refusal))
+
+    def _stop(self, groups: list[GroupDelivery], refusal: Refusal) -> None:
+        turn = self._context.turn
         for group in groups:
             group.stop(refusal)
-        self._context.turn.spend(len(groups) / TURN_GROUPS_STOPPED_MAX)
-        self._context.turn.do(partial(self._end_calls, groups, refusal))
+        turn.spend(len(groups) / TURN_GROUPS_STOPPED_MAX)
+        turn.do(partial(self._end_calls, groups, refusal))
 
     def _end_calls(self, groups: list[GroupDelivery], refusal: Refusal) -> None:
         """End the calls of each group, and free it, TURN_GROUPS_ENDED_MAX in each turn."""

@@ -325,7 +325,7 @@ class GroupDelivery:
             raise
 
     def _pump(self) -> None:
-        if self.settlement.ended:
+        if self.settlement.ended or self._context.over.is_set():
             return
         if not self._context.may_serve():
             self._wake_in(LEASE_LOOK_S)  # a lease that is back before anybody notices wakes nobody

@@ -11,7 +11,7 @@ from tarry.node.delivery import delivery
 from tarry.node.delivery.consumer import Consumer
 from tarry.proto import tarry_consumer_pb2 as pb
 from tarry.proto import tarry_log_pb2 as log_pb
-from tests.node.group_in_process import TOPIC, Group
+from tests.node.group_in_process import OVER, TOPIC, Group
 from tests.node.group_play import pass_ms, play
 from tests.node.test_cost import counted
 
@@ -120,11 +120,16 @@ def lines_of_groups(count: int) -> Counter[str]:
             assert len(group.delivery._changed) > count
             with counted(lines, step):
                 group.delivery.cursors(sent_s)
+        with counted(lines, "end"):
+            group.delivery.end(OVER)
 
     play(steps)
     return lines
 
 
-def test_a_heartbeat_looks_at_no_more_groups_than_it_tells_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_heartbeat_and_the_end_look_at_no_more_groups_than_are_told_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(delivery, "GROUPS_SERIALIZED_MAX", 5)
+    monkeypatch.setattr(delivery, "TURN_GROUPS_STOPPED_MAX", 5)
     assert lines_of_groups(50) == lines_of_groups(100)
