@@ -8,14 +8,17 @@ from typing import Annotated
 import typer
 
 from tarry.client.aio import Client
-from tarry.client.cli import consume, ledger, members, reconcile, schedule, topics
+from tarry.client.cli import consume, ledger, reconcile, schedule, topics
 from tarry.client.cli.options import EXIT_CODES, OnCluster, cluster_command
-from tarry.client.cli.output import Output, body_fields, fields_of, print_fields, print_outcomes
+from tarry.client.cli.output import Output, body_fields, fields_of, print_fields, print_outcomes, words
 from tarry.client.cli.status import print_status
 from tarry.client.cli.times import time_text
 from tarry.client.results import CancelOutcome
 
+Node = Annotated[str, typer.Argument(help="The node's name.")]
+
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+member_app = typer.Typer(no_args_is_help=True, help="Add and remove nodes of a running cluster.")
 cluster_command(app)(schedule.schedule)
 cluster_command(app)(consume.consume)
 cluster_command(app)(consume.receive)
@@ -26,7 +29,7 @@ cluster_command(app)(topics.redrive)
 cluster_command(app, epilog=reconcile.EXIT_CODES)(reconcile.reconcile)
 app.add_typer(topics.topic_app, name="topic")
 app.add_typer(topics.group_app, name="group")
-app.add_typer(members.member_app, name="member")
+app.add_typer(member_app, name="member")
 app.add_typer(ledger.ledger_app, name="ledger")
 
 
@@ -87,3 +90,23 @@ async def transfer(
 ) -> None:
     """Transfer leadership to another node; nothing is lost or repeated."""
     print_fields(asdict(await client.operator().transfer(to)), cluster.output)
+
+
+@cluster_command(member_app, "add", deadline_ms=60_000)
+async def add_member(
+    client: Client,
+    node: Node,
+    address: Annotated[str, typer.Argument(help="Its host:port.")],
+    *,
+    cluster: OnCluster,
+) -> None:
+    """Make a node a member. It runs already, with join = true and the other nodes as its members."""
+    words().print(f"{node} learns what there is; then it counts", style="dim")
+    members = await client.operator().add_member(node, address, deadline_ms=cluster.deadline_ms)
+    print_fields({"members": members}, cluster.output)
+
+
+@cluster_command(member_app, "remove")
+async def remove_member(client: Client, node: Node, *, cluster: OnCluster) -> None:
+    """Remove a member; stop its process afterwards. A leader transfers leadership first."""
+    print_fields({"members": await client.operator().remove_member(node)}, cluster.output)
