@@ -49,14 +49,17 @@ class HourWheel:
         "topics",
     )
 
-    def __init__(self, folder: Path, settings: WheelSettings) -> None:
-        """Make an empty wheel. Raises WheelDamaged where the folder holds hours: `recover` is for those."""
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, _ in _folders(folder):
-            raise WheelDamaged(folder / name, "is there already, and no state that says what it holds")
-        self._start(folder, settings, WheelState())
+    def __init__(self, folder: Path, settings: WheelSettings, state: WheelState | None) -> None:
+        """Cut files back to `state`, and delete what it does not name; None: make an empty wheel.
 
-    def _start(self, folder: Path, settings: WheelSettings, state: WheelState) -> None:
+        Raises OSError, and WheelDamaged where files lack what `state` says, or are there without one.
+        """
+        folder.mkdir(parents=True, exist_ok=True)
+        if state is not None:
+            _cut_back(folder, state)
+        elif (found := next(_folders(folder), None)) is not None:
+            raise WheelDamaged(found[1], "is there already, and no state that says what it holds")
+        state = state or WheelState()
         self._folder = folder
         self._open_max = settings.hours_open_max
         self._residency = Residency(settings.resident_bytes_max)
@@ -77,29 +80,6 @@ class HourWheel:
             self.counts.write(hour.hour, hour.units)
             self.counts.add(hour.hour, hour.pending)
         self.far = FarLog(folder, self._residency, self.counts, settings, state.far)
-
-    @classmethod
-    def recover(cls, folder: Path, settings: WheelSettings, state: WheelState) -> HourWheel:
-        """Cut files back to their states, delete what has none. Raises WheelDamaged and OSError."""
-        folder.mkdir(parents=True, exist_ok=True)
-        there = set()
-        for hour in state.hours:
-            there.add(folder_name(hour.hour))
-            path = folder / folder_name(hour.hour)
-            _cut_file(path / "delay.log", hour.log_bytes)
-            _cut_file(path / "delay.index", hour.units * UNIT_BYTES)
-        for segment in state.far.segments:
-            there.add(segment_name(segment.number))
-            path = folder / segment_name(segment.number)
-            _cut_file(path / "delay.log", segment.log_bytes)
-            _fill_file(path / "delay.index", segment.units * FAR_UNIT_BYTES)  # the log has what it lacks
-            _cut_file(path / "delay.index", segment.units * FAR_UNIT_BYTES)
-        for name, path in _folders(folder):
-            if name not in there:
-                shutil.rmtree(path)
-        wheel = cls.__new__(cls)
-        wheel._start(folder, settings, state)
-        return wheel
 
     def prepare(self) -> None:
         """Prove the index and check the slots of every large hour; a damaged one is left to its first use."""
@@ -270,6 +250,24 @@ def _folders(folder: Path) -> Iterator[tuple[str, Path]]:
     for path in folder.iterdir():
         if hour_of(path.name) is not None or segment_number(path.name) is not None:
             yield path.name, path
+
+
+def _cut_back(folder: Path, state: WheelState) -> None:
+    there = set()
+    for hour in state.hours:
+        there.add(folder_name(hour.hour))
+        path = folder / folder_name(hour.hour)
+        _cut_file(path / "delay.log", hour.log_bytes)
+        _cut_file(path / "delay.index", hour.units * UNIT_BYTES)
+    for segment in state.far.segments:
+        there.add(segment_name(segment.number))
+        path = folder / segment_name(segment.number)
+        _cut_file(path / "delay.log", segment.log_bytes)
+        _fill_file(path / "delay.index", segment.units * FAR_UNIT_BYTES)  # the log has what it lacks
+        _cut_file(path / "delay.index", segment.units * FAR_UNIT_BYTES)
+    for name, path in _folders(folder):
+        if name not in there:
+            shutil.rmtree(path)
 
 
 def _fill_file(path: Path, length: int) -> None:

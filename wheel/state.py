@@ -161,11 +161,6 @@ class WheelState:
     far: FarState = FarState()
 
     @property
-    def tick(self) -> int:
-        """The second of the cut."""
-        return self.cut.due_ms // SECOND_MS
-
-    @property
     def pending(self) -> int:
         """Messages appended and neither released nor cancelled."""
         return sum(self.topics)

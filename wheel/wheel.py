@@ -60,11 +60,13 @@ class Wheel:
     unusable.
     """
 
-    def __init__(self, folder: Path, settings: WheelSettings) -> None:
-        """Make an empty wheel in an empty or missing folder. Raises WheelDamaged where it holds hours."""
-        self._begin(folder, settings, HourWheel(folder, settings), WheelState())
+    def __init__(self, folder: Path, settings: WheelSettings, state: WheelState | None = None) -> None:
+        """Make an empty wheel in an empty or missing folder; with a `state`, open the one it was captured of.
 
-    def _begin(self, folder: Path, settings: WheelSettings, hours: HourWheel, state: WheelState) -> None:
+        Raises WheelDamaged where the folder holds hours and there is no state; else as `recover` does.
+        """
+        hours = HourWheel(folder, settings, state)
+        state = state or WheelState()
         self._folder = folder
         self._settings = settings
         self._hours = hours
@@ -81,9 +83,7 @@ class Wheel:
         Costs a look at two files per hour; slots are checked, and the index read, when an hour is first
         used.
         """
-        wheel = cls.__new__(cls)
-        wheel._begin(folder, settings, HourWheel.recover(folder, settings, state), state)
-        return wheel
+        return cls(folder, settings, state)
 
     def prepare(self) -> None:
         """Do what would hold up the first calls after `recover`, for as long as it takes; changes no answer.

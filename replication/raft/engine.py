@@ -209,9 +209,6 @@ class Engine(EngineState):
         nodes = self._raft._SyncObj__connectedNodes
         (nodes.add if reachable else nodes.discard)(self._node(peer))
 
-    def reachable(self, peer: str) -> bool:
-        return self._node(peer) in self._raft._SyncObj__connectedNodes
-
     def add_learner(self, peer: str) -> None:
         self._enter()._SyncObj__readonlyNodes.add(self._node(peer))
         self._raft._SyncObj__raftNextIndex[self._node(peer)] = self._journal.last_index + 1

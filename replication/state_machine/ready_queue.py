@@ -74,11 +74,6 @@ class FileChanges(NamedTuple):
     """Segments that have been written."""
     obsolete: Sequence[Path]
 
-    @property
-    def units(self) -> int:
-        """Number of units that are in memory alone."""
-        return len(self.tail) // UNIT_BYTES
-
     def write(self) -> list[Path]:
         """Write what is in memory alone; return the files to sync.
 

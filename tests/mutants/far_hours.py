@@ -384,8 +384,8 @@ DAMAGED = (
     Mutant(
         "a_short_far_index_ends_the_start",
         "a node cannot start, though it has all that it needs",
-        '            _fill_file(path / "delay.index", segment.units * FAR_UNIT_BYTES)  # the log',
-        "            # the log",
+        '        _fill_file(path / "delay.index", segment.units * FAR_UNIT_BYTES)  # the log',
+        "        # the log",
         (STARTED,),
     ),
     Mutant(

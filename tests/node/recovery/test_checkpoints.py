@@ -17,6 +17,7 @@ from tarry.node.recovery.checkpoints import Checkpoints
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.replication.state_machine.checkpoint import CheckpointDamaged, CheckpointRefused, StateStore
 from tarry.replication.state_machine.machine import FEW_FILES, Machine, MachineSettings
+from tarry.replication.state_machine.queue_checksums import UNIT_BYTES
 from tests.replication.commands import NOW_MS, release, schedule, subscribe
 
 
@@ -35,7 +36,8 @@ async def test_a_checkpoint_whose_caller_is_cancelled_is_written_before_the_next
 
     async def run_blocking(work: Callable[[], Any]) -> Any:
         captured = work.args[0]  # type: ignore[attr-defined]
-        synced.append((captured.applied_index, [changes.units for changes in captured.queues]))
+        units = [len(changes.tail) // UNIT_BYTES for changes in captured.queues]
+        synced.append((captured.applied_index, units))
         return work()
 
     checkpoints = Checkpoints(machine, Dispatch(), lambda index: None, run_blocking, before)
