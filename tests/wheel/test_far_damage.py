@@ -204,7 +204,7 @@ def test_a_unit_in_another_ones_place_mends_nothing_and_moves_nowhere(tmp_path: 
     wheel, names = build(tmp_path)
     index = index_of(tmp_path)
     units = np.frombuffer(index.read_bytes(), FAR_UNIT).copy()
-    units[256], units[400] = units[300], units[301]
+    units[256], units[400] = units[300], units[401]
     index.write_bytes(units.tobytes())
     flip(index, in_unit(257, "hour"))
     rotten = index.read_bytes()
