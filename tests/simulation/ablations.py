@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import inspect
 import math
-from collections.abc import Iterator
+import re
+import traceback
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import google_crc32c
@@ -178,13 +182,22 @@ ABLATIONS: dict[str, tuple[Replaced, ...]] = {
 }
 
 
+class AblationBroken(Exception):
+    """The guard is not what was taken out: that a scenario fails says nothing of it."""
+
+
 @contextlib.contextmanager
 def ablated(name: str) -> Iterator[None]:
+    """Run with a guard taken out. Raises AblationBroken."""
+    own: list[Exception] = []
     replaced = [
         (owner, attribute, getattr(owner, attribute, None)) for owner, attribute, _ in ABLATIONS[name]
     ]
+    for owner, attribute, _ in ABLATIONS[name]:
+        if not is_there(owner, attribute):
+            raise AblationBroken(f"{owner} has no {attribute}")
     for owner, attribute, without in ABLATIONS[name]:
-        setattr(owner, attribute, without)
+        setattr(owner, attribute, _telling(without, own) if inspect.isfunction(without) else without)
     try:
         yield
     finally:
@@ -193,3 +206,29 @@ def ablated(name: str) -> Iterator[None]:
                 delattr(owner, attribute)
             else:
                 setattr(owner, attribute, original)
+        if own:
+            raise AblationBroken("what replaces the guard fails by itself") from own[0]
+
+
+def is_there(owner: Any, attribute: str) -> bool:
+    """Return whether the owner has the attribute, or its code uses it: of instances, or built in."""
+    if inspect.getattr_static(owner, attribute, None) is not None:
+        return True
+    return re.search(rf"\b{attribute}\b", inspect.getsource(owner)) is not None
+
+
+def _telling(replacement: Callable[..., Any], own: list[Exception]) -> Callable[..., Any]:
+    """Return a replacement that also tells its own errors: of its arguments, or of a missing name."""
+
+    file = inspect.getfile(replacement)
+
+    @functools.wraps(replacement)
+    def call(*args: Any, **named: Any) -> Any:
+        try:
+            return replacement(*args, **named)
+        except (TypeError, AttributeError, NameError) as error:
+            if traceback.extract_tb(error.__traceback__)[-1].filename in (__file__, file):
+                own.append(error)
+            raise
+
+    return call

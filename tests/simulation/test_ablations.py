@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -18,7 +20,7 @@ from tests.simulation import test_small_clusters as small
 from tests.simulation import test_state_and_members as members
 from tests.simulation import test_votes_and_answers as answers
 from tests.simulation import test_whole_nodes as whole
-from tests.simulation.ablations import ABLATIONS, ablated
+from tests.simulation.ablations import ABLATIONS, AblationBroken, ablated
 
 PAIRS: dict[str, Callable[[], None]] = {
     "append normaliser (and duplicate filter)": (
@@ -78,6 +80,35 @@ PAIRS: dict[str, Callable[[], None]] = {
 
 def test_every_guard_has_a_scenario() -> None:
     assert set(PAIRS) == {guard for guard in ABLATIONS if guard}
+
+
+@pytest.mark.parametrize("guard", ABLATIONS)
+def test_every_part_of_a_guard_is_there(guard: str) -> None:
+    with ablated(guard):
+        pass
+
+
+class Guarded:
+    def guard(self, number: int) -> int:
+        return number
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        ((Guarded, "guard", lambda self, number: 0), (Guarded, "renamed", lambda self: None)),
+        ((Guarded, "guard", lambda self: 0),),
+        ((Guarded, "guard", lambda self, number: self.renamed),),
+        ((Guarded, "guard", lambda self, number: renamed(number)),),  # noqa: F821 - there is no such name
+    ],
+)
+def test_a_guard_that_is_not_there_or_whose_replacement_fails_by_itself_counts_for_nothing(
+    parts: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(ABLATIONS, "guard", parts)
+    with pytest.raises(AblationBroken), ablated("guard"), contextlib.suppress(Exception):
+        Guarded().guard(1)
+    assert Guarded().guard(1) == 1
 
 
 @pytest.mark.parametrize("guard", ABLATIONS)
