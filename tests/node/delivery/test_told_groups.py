@@ -7,10 +7,13 @@ from collections import Counter
 
 import pytest
 
+from tarry.node.config import Limits
 from tarry.node.delivery import delivery
 from tarry.node.delivery.consumer import Consumer
 from tarry.proto import tarry_consumer_pb2 as pb
 from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.proto.tarry_consumer_pb2 import GroupStart
+from tests import turns
 from tests.node.group_in_process import OVER, TOPIC, Group
 from tests.node.group_play import pass_ms, play
 from tests.node.test_cost import counted
@@ -133,3 +136,23 @@ def test_a_heartbeat_and_the_end_look_at_no_more_groups_than_are_told_anew(
     monkeypatch.setattr(delivery, "GROUPS_SERIALIZED_MAX", 5)
     monkeypatch.setattr(delivery, "TURN_GROUPS_STOPPED_MAX", 5)
     assert lines_of_groups(50) == lines_of_groups(100)
+
+
+def test_the_last_cursors_of_as_many_groups_as_there_may_be_take_no_long_turn() -> None:
+    count = Limits().queues_max - 1
+
+    async def steps(group: Group) -> None:
+        queues = group.machine.queues
+        for name in (f"g{number}" for number in range(count)):
+            queues.subscribe(TOPIC, name, GroupStart())
+            group.delivery.group(TOPIC, name, group.queue, queues.of(TOPIC, name).queue)
+        assert len(group.delivery._changed) == count + 1
+
+        def tell() -> None:
+            assert len(log_pb.DispatchState.FromString(group.delivery.cursors(None)).cursors) == 2 * (
+                count + 1
+            )
+
+        assert turns.cpu_s(tell) < turns.bound_s()
+
+    play(steps)
