@@ -15,7 +15,7 @@ from tarry.chaos.history import History
 from tarry.chaos.traffic.traffic import Load, Traffic, plan
 from tarry.client.aio import connect
 
-LOAD = Load(messages=1_000, topics=("orders",), spread_ms=4_000, delay_ms_max=4_000)
+LOAD = Load(messages=1_000, topics=("orders",), spread_ms=3_500, delay_ms_max=2_500)
 HOUR_MS = 3_600_000
 GROUP = "clocks"
 

@@ -19,6 +19,8 @@ from tests.cluster.steady import STEADY
 LOAD = Load(
     messages=3_000, topics=("orders", "payments"), spread_ms=6_000, delay_ms_max=4_000, cancel_share=0.1
 )
+ONE_FAULT = replace(LOAD, messages=2_000, spread_ms=4_000, delay_ms_max=2_500)
+"""As many messages a second, for as long as a single fault takes."""
 GROUP = "crashes"
 
 
@@ -71,7 +73,7 @@ async def test_a_whole_cluster_killed_at_once_loses_nothing(tmp_path: Path) -> N
             cluster.start()
             await cluster.serving()
 
-        promises_kept(await under_load(cluster, LOAD, asyncio.create_task(crash())), LOAD)
+        promises_kept(await under_load(cluster, ONE_FAULT, asyncio.create_task(crash())), ONE_FAULT)
 
 
 async def test_a_leader_that_froze_does_not_deliver_for_the_next_one(tmp_path: Path) -> None:
@@ -86,7 +88,7 @@ async def test_a_leader_that_froze_does_not_deliver_for_the_next_one(tmp_path: P
             cluster.resume(frozen)
             await cluster.serving()
 
-        promises_kept(await under_load(cluster, LOAD, asyncio.create_task(freeze())), LOAD)
+        promises_kept(await under_load(cluster, ONE_FAULT, asyncio.create_task(freeze())), ONE_FAULT)
 
 
 async def test_a_planned_transfer_under_load_repeats_nothing(tmp_path: Path) -> None:
@@ -131,7 +133,7 @@ async def test_replicas_agree_after_a_crash(tmp_path: Path) -> None:
             cluster.start(victim)
             await cluster.serving()
 
-        await under_load(cluster, LOAD, asyncio.create_task(crash()))
+        await under_load(cluster, ONE_FAULT, asyncio.create_task(crash()))
         for _ in range(100):
             statuses = await asyncio.to_thread(lambda: list(cluster.local.statuses(digest=True)))
             if len({status.applied_index for status in statuses}) == 1 and len(statuses) == 3:
