@@ -21,6 +21,9 @@ LEASES_NAMED_MAX: Final = 1_024
 """Messages in flight to consumers without a stream that a heartbeat names, shared by the groups; others
 are held like what streams have."""
 
+CONSUMERS_NAMED_MAX: Final = 64
+"""Consumers without a stream that a cursor names for leases beyond: one is enough to hold them all."""
+
 
 def cursors(
     group: str,
@@ -79,7 +82,7 @@ def take_over(feed: Feed, leases: Leases, cursor: log_pb.Cursor, until_ms: int) 
 def _leases_named(
     leases: Leases, streams: Collection[str], room: int
 ) -> tuple[dict[int, list[log_pb.Lease]], set[str]]:
-    """Return the leases of consumers without a stream, by queue, and who has more of them than named."""
+    """Return the leases of consumers without a stream, by queue, and some who have more than named."""
     rest: set[str] = set()
     parts: defaultdict[tuple[int, str], list[tuple[int, NDArray[np.uint64]]]] = defaultdict(list)
     for feed, batch in leases:
@@ -87,6 +90,8 @@ def _leases_named(
             continue
         if batch.left > room:
             rest.add(batch.consumer)
+            if len(rest) == CONSUMERS_NAMED_MAX:
+                break
             continue
         room -= batch.left
         parts[feed.queue.queue, batch.consumer].append((batch.until_ms, feed.left_of(batch)))

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tarry.node.config import Limits
 from tarry.node.delivery import delivery
 from tarry.node.delivery.consumer import Consumer
+from tarry.node.delivery.failover_cursors import cursors
+from tarry.node.delivery.feed import Feed
+from tarry.node.delivery.leases import Leases
+from tarry.node.delivery.ordering import Lanes
 from tarry.proto import tarry_consumer_pb2 as pb
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.tarry_consumer_pb2 import GroupStart
+from tarry.replication.state_machine.acknowledgements import Acknowledgements
+from tarry.replication.state_machine.queues import Queues
+from tarry.replication.state_machine.ready_queue import UNIT, ReadyQueue
 from tests import turns
 from tests.node.group_in_process import OVER, TOPIC, Group
 from tests.node.group_play import pass_ms, play
@@ -64,8 +73,8 @@ def test_what_was_handed_over_since_it_was_told_is_marked_when_the_next_leader_h
         group.schedule("", 0)
         await pass_ms(group, 1)
         assert all(consumer.take_all() for consumer in before)
-        cursors = log_pb.DispatchState.FromString(group.delivery.cursors(2.0)).cursors
-        await group.fail_over(0, cursors)
+        known = log_pb.DispatchState.FromString(group.delivery.cursors(2.0)).cursors
+        await group.fail_over(0, known)
         again = open_groups(group, 5)
         await pass_ms(group, 1_100)
         for consumer in again:
@@ -136,6 +145,25 @@ def test_a_heartbeat_and_the_end_look_at_no_more_groups_than_are_told_anew(
     monkeypatch.setattr(delivery, "GROUPS_SERIALIZED_MAX", 5)
     monkeypatch.setattr(delivery, "TURN_GROUPS_STOPPED_MAX", 5)
     assert lines_of_groups(50) == lines_of_groups(100)
+
+
+def lines_of_callers(folder: Path, count: int) -> Counter[str]:
+    """Return the lines run to tell of so many consumers without a stream, each with a message in flight."""
+    queue, lines, leases = ReadyQueue(folder / str(count), 0, "t"), Counter[str](), Leases()
+    queue.append(np.zeros(count, dtype=UNIT))
+    feed = Feed(queue, Acknowledgements(), Lanes(Queues(Path()), 0, 1))
+    for offset in range(count):
+        leases.add(feed, feed.lease(np.array([offset], dtype=np.uint64), f"c{offset}", 1_000))
+    with counted(lines, "told"):
+        (cursor,) = cursors("g", {0: feed}, leases, (), {}, 10)
+    assert len(cursor.leases) == 10
+    assert cursor.consumers
+    queue.close()
+    return lines
+
+
+def test_of_however_many_consumers_without_a_stream_a_heartbeat_looks_at_no_more(tmp_path: Path) -> None:
+    assert lines_of_callers(tmp_path, 2_000) == lines_of_callers(tmp_path, 4_000)
 
 
 def test_the_last_cursors_of_as_many_groups_as_there_may_be_take_no_long_turn() -> None:
