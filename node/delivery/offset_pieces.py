@@ -5,15 +5,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import chain
 from typing import Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tarry.replication.state_machine.queue_checksums import BLOCK_UNITS
+from tarry.wheel.columns import starts_of
+
 R = TypeVar("R")
 
 PIECE_OFFSETS: Final = 2_048
 """Of one turn: some 3 ms to settle, 5 ms to resume."""
+
+PIECE_BLOCKS: Final = 256
+"""Blocks of the queue that they are in, at most: to resume or to retry reads each whole, in some 0.02 ms."""
 
 
 class Pieces:
@@ -27,9 +34,11 @@ class Pieces:
 
         Work on no more than one piece is done at once.
         """
-        if len(offsets) <= PIECE_OFFSETS:
-            return [work(column(offsets))]
-        return [await self.alone(partial(work, piece)) for piece in map(column, _cut(offsets))]
+        pieces = _cut(offsets)
+        first, second = next(pieces, column(())), next(pieces, None)
+        if second is None:
+            return [work(first)]
+        return [await self.alone(partial(work, piece)) for piece in chain((first, second), pieces)]
 
     async def alone(self, work: Callable[[], R]) -> R:
         """Return what the work returns, done in a turn that has no other such work."""
@@ -44,5 +53,8 @@ def column(offsets: Sequence[int]) -> NDArray[np.uint64]:
     return np.unique(np.array(offsets, dtype=np.uint64))
 
 
-def _cut(offsets: Sequence[int]) -> Iterator[Sequence[int]]:
-    return (offsets[start : start + PIECE_OFFSETS] for start in range(0, len(offsets), PIECE_OFFSETS))
+def _cut(offsets: Sequence[int]) -> Iterator[NDArray[np.uint64]]:
+    for start in range(0, len(offsets), PIECE_OFFSETS):
+        piece = column(offsets[start : start + PIECE_OFFSETS])
+        blocks = starts_of(piece // np.uint64(BLOCK_UNITS))
+        yield from np.split(piece, blocks[PIECE_BLOCKS::PIECE_BLOCKS])

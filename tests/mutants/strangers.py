@@ -221,9 +221,16 @@ CALLS = (
     Mutant(
         "many_offsets_are_one_piece_of_work",
         "one request holds up the event loop",
-        "        if len(offsets) <= PIECE_OFFSETS:\n",
-        "        if True:\n",
+        "[await self.alone(partial(work, piece)) for piece",
+        "[work(piece) for piece",
         ("tests/node/delivery/test_many_offsets.py::test_each_piece_has_a_turn_of_its_own_whoever_asks",),
+    ),
+    Mutant(
+        "a_piece_of_work_is_of_any_blocks",
+        "one request holds up the event loop",
+        "        yield from np.split(piece, blocks[PIECE_BLOCKS::PIECE_BLOCKS])\n",
+        "        yield piece\n",
+        ("tests/node/delivery/test_many_offsets.py::test_a_piece_is_of_few_blocks_of_the_queue",),
     ),
     Mutant(
         "pieces_of_work_share_a_turn",

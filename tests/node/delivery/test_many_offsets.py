@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,11 +11,12 @@ from typing import Any
 import numpy as np
 
 from tarry.node.config import NodeConfig
-from tarry.node.delivery.offset_pieces import PIECE_OFFSETS, Pieces
+from tarry.node.delivery.offset_pieces import PIECE_BLOCKS, PIECE_OFFSETS, Pieces
 from tarry.node.edge.auth import Authorizer
 from tarry.node.services.subscriptions import QUEUES_HELD_MAX, Subscriptions
 from tarry.proto import tarry_consumer_pb2 as pb
 from tarry.proto.reasons import Reason
+from tarry.replication.state_machine.queue_checksums import BLOCK_UNITS
 from tarry.replication.state_machine.refusal import Refusal
 
 
@@ -70,3 +72,12 @@ async def test_each_piece_has_a_turn_of_its_own_whoever_asks() -> None:
 
 async def test_an_offset_that_is_named_twice_is_worked_on_once() -> None:
     assert await Pieces().each([5, 3, 5, 9, 3], np.ndarray.tolist) == [[3, 5, 9]]
+
+
+async def test_a_piece_is_of_few_blocks_of_the_queue() -> None:
+    spread = range(0, PIECE_OFFSETS * BLOCK_UNITS, BLOCK_UNITS)
+    pieces = await Pieces().each(spread, np.ndarray.tolist)
+    assert [len(piece) for piece in pieces] == [PIECE_BLOCKS] * (PIECE_OFFSETS // PIECE_BLOCKS)
+    assert list(chain.from_iterable(pieces)) == list(spread)
+    dense = range(PIECE_BLOCKS * BLOCK_UNITS)[:PIECE_OFFSETS]
+    assert await Pieces().each(dense, np.ndarray.tolist) == [list(dense)]
