@@ -23,18 +23,23 @@ class LeaderTasks:
         self._lost = lost
         self._damaged = damaged
         self._running: dict[asyncio.Task[None], None] = {}  # in the order of their making
+        self._ended = False
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run this until it ends or the leadership does.
+        """Run this until it ends or the leadership does; not at all where that is over.
 
         It is the task's own coroutine, for one that is cancelled before its first turn is closed with it.
         """
+        if self._ended:
+            work.close()
+            return
         task = asyncio.get_running_loop().create_task(work)
         self._running[task] = None
         task.add_done_callback(self._done)
 
     def end(self) -> None:
-        """Cancel them all."""
+        """Cancel them all; later ones are not run."""
+        self._ended = True
         for task in list(self._running):
             task.cancel()
 

@@ -33,6 +33,24 @@ async def test_work_that_the_end_of_the_leadership_overtakes_is_closed_without_a
     assert [str(each.message) for each in recwarn] == []
 
 
+async def test_work_that_comes_after_the_end_of_the_leadership_is_closed_without_a_warning(
+    recwarn: pytest.WarningsRecorder,
+) -> None:
+    """A nack of a stream that has not ended yet: it is not for the node's next leadership."""
+    done: list[str] = []
+
+    async def work() -> None:
+        done.append("begun")
+
+    tasks = LeaderTasks(lambda: None, lambda _: None)
+    tasks.end()
+    tasks.spawn(work())
+    await asyncio.sleep(0)
+    gc.collect()
+    assert done == []
+    assert [str(each.message) for each in recwarn] == []
+
+
 async def test_work_under_way_is_cancelled_at_the_end_and_fails_nothing() -> None:
     tasks = LeaderTasks(lambda: None, lambda _: None)
     begun, cancelled = asyncio.Event(), asyncio.Event()
