@@ -42,7 +42,7 @@ def cursors(
     """
     named: dict[int, list[log_pb.Lease]] = {}
     rest: set[str] = set()
-    if any(feed.in_flight.keys() - set(streams) for feed in feeds.values()):
+    if any(name not in streams for feed in feeds.values() for name in feed.in_flight):
         named, rest = _leases_named(leases, streams, room)
     return [
         log_pb.Cursor(

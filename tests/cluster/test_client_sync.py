@@ -169,4 +169,14 @@ def test_closing_delivers_what_was_given_before(servers: str) -> None:
 
 
 def test_both_twins_offer_the_same_names() -> None:
-    assert set(sync.__all__) == set(aio.__all__)
+    own = {name for name in aio.__all__ if getattr(sync, name) is not getattr(aio, name)}
+    assert own == {
+        "Client",
+        "Consumer",
+        "Message",
+        "MessageBatch",
+        "Operator",
+        "Producer",
+        "Puller",
+        "connect",
+    }

@@ -102,8 +102,8 @@ async def test_a_leader_whose_every_record_is_damaged_delivers_all_of_them_uncha
     cluster: LocalCluster,
 ) -> None:
     async with connect(cluster.addresses, deadline_ms=30_000) as client:
-        ids = await schedule(client, delay_ms=15_000)
-        due_s = time.monotonic() + 15
+        ids = await schedule(client, delay_ms=20_000)
+        due_s = time.monotonic() + 20
         target = follower(cluster)
         await damaged(cluster, target, ids)
         assert (await client.operator().transfer(target)).leader == target

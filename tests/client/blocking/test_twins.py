@@ -60,7 +60,9 @@ def test_type_hints_of_a_blocking_method_name_nothing_to_await(name: str) -> Non
         if inspect.isfunction(method)
     }
     awaited = {
-        each: hint for each, hint in hints.items() if issubclass(get_origin(hint) or type(hint), Awaitable)
+        each: hint
+        for each, hint in hints.items()
+        if issubclass(get_origin(hint) or (hint if isinstance(hint, type) else type(hint)), Awaitable)
     }
     assert awaited == {}
 
