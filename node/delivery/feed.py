@@ -2,7 +2,7 @@
 
     queue ──load──► waiting, sorted by (due, offset) ──take──► in flight, leased ──► acked / retried
                       ▲ │ ▲                                        │
-                      │ │ └───────── given back ───────────────────┘
+                      │ │ └─ with room ── given back ──────────────┘
                       │ └─ its lane is closed ─► parked ─┐
                       └──────── the lane is open ◄───────┘
     after a failover: offsets below the old leader's cursor are held, for they may be in flight
@@ -37,7 +37,10 @@ LOOK_UNITS_MAX: Final = 65_536
 """Units of a group that one turn of the event loop looks at: a filter may pass over all of them."""
 
 HELD_PIECE: Final = 8_192
-"""Messages that one turn of the event loop ends the hold of, some 4 ms, or closes the lanes of, some 2 ms."""
+"""Messages that one turn of the event loop ends the hold of, some 4 ms, or closes the lanes of, some 2 ms.
+
+As many of those given back wait again in one turn.
+"""
 
 HELD_BLOCKS: Final = 256
 """Blocks of the queue that they are in, at most: each is read whole, in some 0.02 ms."""
@@ -78,6 +81,7 @@ class Feed:
         self.unparked = 0  # messages that were parked and waited again, ever
         self._batch_at: dict[int, Batch] = {}
         self._ahead: set[int] = set()  # resumed though never loaded: the old leader delivered them
+        self._back = BitMap64()  # given back, and there was no room yet to wait again; keeps its lanes
         self._held = BitMap64()
         self._closed = 0  # the lanes of what is held below are closed
 
@@ -108,7 +112,7 @@ class Feed:
         """Close the lanes of the next HELD_PIECE held messages; return whether those of all are closed."""
         if not self._held or self._held.max() < self._closed:
             return True
-        piece = self._held_piece(self._closed)
+        piece = _piece(self._held, self._closed)
         offsets = piece[~self._acknowledged.contains(piece)]
         self.lanes.hold(self.queue.queue, offsets, self.queue.at(offsets)["lane"])
         self._closed = int(piece[-1]) + 1
@@ -124,19 +128,12 @@ class Feed:
         Where more is held, ``held_until_ms`` is over: call it again in another turn of the event loop.
         """
         room = max(0, WAITING_MAX - len(self._waiting))
-        held = self._held_piece(0)[:room] if self._held else NONE
+        held = _piece(self._held)[:room] if self._held else NONE
         self._unhold(held)
         self.held_until_ms = 0 if self._held else None
         self.lanes.end_hold(self.queue.queue, held.tolist())
         self._wait(held[~self._acknowledged.contains(held)], maybe_duplicate=True)
-        return max(len(held) / HELD_PIECE, len(_block_starts(held)) / HELD_BLOCKS)
-
-    def _held_piece(self, start: int) -> NDArray[np.uint64]:
-        """Return the first HELD_PIECE of what is held from an offset on, in HELD_BLOCKS blocks at most."""
-        first = self._held.rank(start) - (start in self._held)
-        offsets = np.array(self._held[first : first + HELD_PIECE].to_array(), dtype=np.uint64)
-        blocks = _block_starts(offsets)
-        return offsets if len(blocks) <= HELD_BLOCKS else offsets[: blocks[HELD_BLOCKS]]
+        return _share(held)
 
     def _unhold(self, offsets: NDArray[np.uint64]) -> None:
         self._held -= BitMap64(offsets.tolist())
@@ -173,14 +170,20 @@ class Feed:
             return self.queue.read(self.next, damage.stretches[0].first - self.next)
 
     def to_look(self) -> bool:
-        """Return whether ``load`` has left parked messages of open lanes or, with room, some of the queue."""
-        return bool(self._opened) or self._more_to_load()
+        """Return whether parked messages of open lanes, or with room others, have not been loaded."""
+        return bool(self._opened) or self._more_to_load() or self._back_has_room()
 
     def _more_to_load(self) -> bool:
         return self.next < self.queue.units and self._has_room() and self.damage is None
 
     def _has_room(self) -> bool:
         return len(self._waiting) < min(WINDOW, PARKED_MAX - self._parked.count)
+
+    def _back_has_room(self) -> bool:
+        """Return whether some given back may wait: what a rate has not opened does not keep it."""
+        if not self._back:
+            return False
+        return bool(np.count_nonzero(self._waiting["offset"] < np.uint64(self.cursor)) < WINDOW)
 
     def next_due_ms(self) -> int | None:
         """Return when the first of what waits is due and, where the topic has a rate, open."""
@@ -292,13 +295,20 @@ class Feed:
         return self.lease(offsets[own], consumer, until_ms, size), offsets[~own]
 
     def give_back(self, consumer: str, batches: Collection[Batch]) -> None:
-        """Let go what the consumer has left of these: it goes out again, marked."""
-        parts = [self.left_of(batch) for batch in batches]
-        lost = np.sort(np.concatenate(parts)) if parts else NONE
-        if len(lost):
-            self.take_back(consumer, lost)
-            self.lanes.leave(self.queue.queue, lost.tolist())
-            self._wait(lost, maybe_duplicate=True)
+        """Let go what the consumer has left of these; it goes out again by ``wait_again``."""
+        lost = np.concatenate([NONE, *map(self.left_of, batches)])
+        self.take_back(consumer, lost)
+        self._back |= BitMap64(lost.tolist())
+
+    def wait_again(self) -> float:
+        """Let the first piece of what was given back go out again, marked; return its size, 1 at most."""
+        if not self._back_has_room():
+            return 0.0
+        back = _piece(self._back)
+        self._back -= BitMap64(back.tolist())
+        self.lanes.leave(self.queue.queue, back.tolist())
+        self._wait(back[~self._acknowledged.contains(back)], maybe_duplicate=True)
+        return _share(back)
 
     def resume(self, consumer: str, offsets: NDArray[np.uint64], until_ms: int) -> Batch | None:
         """Let a reconnected consumer keep what is still in flight to it; return what of it goes on.
@@ -316,6 +326,7 @@ class Feed:
         if not len(offsets):
             return None
         self._unhold(offsets)
+        self._back -= BitMap64(offsets.tolist())
         self.lanes.end_hold(self.queue.queue, offsets.tolist())
         self._waiting = self._waiting[~np.isin(self._waiting["offset"], offsets)]
         self._parked.forget(set(offsets.tolist()), set(self.queue.at(offsets)["lane"].tolist()))
@@ -332,6 +343,7 @@ class Feed:
 
     def put_back(self, taken: NDArray[np.void]) -> None:
         """Put back what ``take`` returned a while ago; not what has been settled or trimmed since."""
+        taken = taken[~among(taken["offset"], self._back)]
         offsets = taken["offset"]
         self.lanes.leave(self.queue.queue, offsets.tolist())
         gone = self._acknowledged.contains(offsets) | (offsets < np.uint64(self.queue.first))
@@ -384,3 +396,16 @@ class Feed:
 def _block_starts(offsets: NDArray[np.uint64]) -> NDArray[np.intp]:
     """Return the positions at which the ascending offsets enter another block of the queue."""
     return starts_of(offsets // np.uint64(BLOCK_UNITS))
+
+
+def _piece(found: BitMap64, start: int = 0) -> NDArray[np.uint64]:
+    """Return the first HELD_PIECE of a set from an offset on, in HELD_BLOCKS blocks at most."""
+    first = found.rank(start) - (start in found)
+    offsets = np.array(found[first : first + HELD_PIECE].to_array(), dtype=np.uint64)
+    blocks = _block_starts(offsets)
+    return offsets if len(blocks) <= HELD_BLOCKS else offsets[: blocks[HELD_BLOCKS]]
+
+
+def _share(piece: NDArray[np.uint64]) -> float:
+    """Return how much of a piece these are, by messages or blocks: 1 is the most."""
+    return max(len(piece) / HELD_PIECE, len(_block_starts(piece)) / HELD_BLOCKS)

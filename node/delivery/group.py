@@ -236,11 +236,7 @@ class GroupDelivery:
             self._polled.note(consumer, self._used_ms)
             self._stir()
             if clean:
-                try:
-                    self._give_back(consumer.name)
-                except UnitsDamaged as damage:
-                    self._context.fail(damage)
-                    return
+                self._give_back(consumer.name)
                 self.pump()
 
     def end(self, refusal: Refusal) -> None:
@@ -342,6 +338,9 @@ class GroupDelivery:
             return
         confirmed_s = self._context.confirmed_s()
         turn, hours = self._context.turn, set[int]()
+        for feed in self.feeds.values():
+            if turn.left > 0:
+                turn.spend(feed.wait_again() / 2)  # some 5 ms: the other half is for deliveries
         for _, feed in sorted(self.feeds.items(), reverse=True):  # retries first: they have waited
             feed.reservation.confirm(confirmed_s)
             looked = feed.next

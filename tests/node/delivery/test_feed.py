@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import tempfile
 import time
 from collections import Counter
@@ -36,6 +37,17 @@ def fill(queue: ReadyQueue, dues: list[int], masks: list[int] | None = None) -> 
 
 def feed_of(queue: ReadyQueue, acknowledged: Acknowledgements) -> Feed:
     return Feed(queue, acknowledged, Lanes(Queues(Path()), queue.queue, 1))
+
+
+def load_all(feed: Feed) -> None:
+    while feed.to_look():
+        feed.wait_again()
+        feed.load()
+
+
+def end_hold(feed: Feed) -> None:
+    while feed.held_until_ms is not None:
+        feed.end_hold()
 
 
 @pytest.fixture
@@ -273,6 +285,74 @@ def test_a_hold_of_however_many_takes_a_turn_for_each_piece_from_its_beginning_t
     queue.close()
 
 
+@pytest.mark.parametrize("keys", [0, 300_000])
+def test_however_much_is_given_back_each_piece_of_it_waits_again_in_a_turn(tmp_path: Path, keys: int) -> None:
+    count, names = 300_000, ("a", "b", "c")
+    queue, units = ReadyQueue(tmp_path, 0, "t"), np.zeros(count, dtype=UNIT)
+    units["due_ms"] = np.random.default_rng(1).permutation(count)
+    units["lane"] = np.minimum(np.arange(1, count + 1), keys)
+    queue.append(units)
+    feeds = [feed_of(queue, Acknowledgements()) for _ in range(2)]
+    for feed in feeds:
+        for name in names:
+            while feed.in_flight.get(name) is None or feed.in_flight[name].messages < count // len(names):
+                feed.load()
+                feed.lease(feed.take(count, 2_000)["offset"], name, count)
+    gc.collect()
+    longest_s: dict[str, float] = {}
+    again: dict[Feed, list[int]] = {feed: [] for feed in feeds}
+
+    def each(step: str, work: Callable[[Feed], object]) -> None:
+        took_s = []
+        for feed in feeds:
+            began_s = time.thread_time()
+            work(feed)
+            took_s.append(time.thread_time() - began_s)
+        longest_s[step] = max(min(took_s), longest_s.get(step, 0.0))
+
+    for name in names:
+        while feeds[0].in_flight.batches(name):
+            each("give back", lambda feed, name=name: feed.give_back(name, feed.in_flight.batches(name)[-1:]))
+            each("wait", Feed.wait_again)
+    while feeds[0].to_look() or len(feeds[0]._waiting):
+        each("wait", Feed.wait_again)
+        each("load", Feed.load)
+        each("take", lambda feed: again[feed].extend(feed.take(count, 4_000)["offset"].tolist()))
+    allowed_s = turns.bound_s()
+    assert {step: took_s for step, took_s in longest_s.items() if took_s > allowed_s} == {}
+    assert all(sorted(offsets) == list(range(count)) for offsets in again.values())
+    queue.close()
+
+
+def test_what_is_given_back_beyond_the_room_comes_before_later_ones_of_its_key(
+    queue: ReadyQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for bound in ("WINDOW", "HELD_PIECE"):
+        monkeypatch.setattr(f"tarry.node.delivery.feed.{bound}", 2)
+    units = np.zeros(12, dtype=UNIT)
+    units["lane"] = [1, 2, 3, 4, 5, 6] * 2
+    queue.append(units)
+    feed = feed_of(queue, Acknowledgements())
+    for _ in range(3):
+        feed.load()
+        feed.lease(feed.take(1, 2)["offset"], "a", 1_000)
+    feed.load()
+    assert feed.take(1, 9)["offset"].tolist() == []  # parked
+    feed.give_back("a", feed.in_flight.batches("a"))
+    kept = feed.resume("a", column([5]), 1_000)
+    assert kept is not None
+    out = []
+    while feed.to_look() or len(feed._waiting):
+        feed.wait_again()
+        feed.load()
+        taken = feed.take(1, 1)
+        assert taken["maybe_duplicate"].tolist() == (taken["offset"] < 5).tolist()
+        out += taken["offset"].tolist()
+        feed.lanes.leave(0, taken["offset"].tolist())
+    assert sorted(out) == [0, 1, 2, 3, 4, 6, 7, 8, 9, 10]
+    assert all(out.index(offset) < out.index(offset + 6) for offset in range(5))
+
+
 def test_what_is_back_while_the_keys_of_what_is_held_are_being_closed_does_not_stay_closed(
     queue: ReadyQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -286,6 +366,7 @@ def test_what_is_back_while_the_keys_of_what_is_held_are_being_closed_does_not_s
     assert batch is not None
     assert feed.close_held()
     feed.give_back("a", [batch])
+    feed.wait_again()
     feed.load()
     assert feed.take(1, 9)["offset"].tolist() == [2]
     feed.lanes.leave(0, [2])
@@ -376,6 +457,7 @@ def test_a_key_keeps_its_order_and_none_is_stuck_however_few_lanes_open_in_a_tur
 ) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr("tarry.node.delivery.feed.UNPARKED_PIECE", piece)
+        patch.setattr("tarry.node.delivery.feed.HELD_PIECE", piece)
         queue, tables, acknowledged = (
             ReadyQueue(Path(folder), 0, "t"),
             Queues(Path(folder)),
@@ -385,6 +467,7 @@ def test_a_key_keeps_its_order_and_none_is_stuck_however_few_lanes_open_in_a_tur
         left: dict[int, set[tuple[int, int]]] = {}  # by lane, not acknowledged: due time and offset
 
         def take(count: int) -> int:
+            feed.wait_again()
             feed.load()
             taken = feed.take(9, count)
             for lane, due_ms, offset in taken[["lane", "due_ms", "offset"]].tolist():
@@ -446,7 +529,8 @@ ops = st.lists(
 @settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @given(ops)
 def test_every_message_is_in_exactly_one_place(steps: list[tuple]) -> None:
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tarry.node.delivery.feed.HELD_PIECE", 2)
         queue = ReadyQueue(Path(folder), 0, "t")
         acknowledged = Acknowledgements()
         feed = feed_of(queue, acknowledged)
@@ -456,6 +540,7 @@ def test_every_message_is_in_exactly_one_place(steps: list[tuple]) -> None:
             if step[0] == "release":
                 fill(queue, list(range(queue.units, queue.units + step[1])))
             elif step[0] == "deliver":
+                feed.wait_again()
                 feed.load()
                 taken = column(feed.take(10**6, step[2])["offset"])
                 assert not acknowledged.contains(taken).any()
@@ -483,11 +568,11 @@ def test_every_message_is_in_exactly_one_place(steps: list[tuple]) -> None:
                     batches.append(kept)
             elif step[0] == "end_hold":
                 feed.end_hold()
-        feed.load()
+        load_all(feed)
         held = [batch for name in "ab" for batch in feed.in_flight.batches(name)]
         in_hand = [offset for batch in held for offset in feed.left_of(batch).tolist()]
         assert len(in_hand) == feed.in_flight_messages
-        feed.end_hold()
+        end_hold(feed)
         waiting = feed.take(10**6, 10**6)["offset"].tolist()
         done = [o for o in range(queue.units) if acknowledged.contains(column([o]))[0]]
         assert sorted([*in_hand, *waiting, *done]) == list(range(queue.units))
