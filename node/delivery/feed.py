@@ -127,8 +127,7 @@ class Feed:
 
         Where more is held, ``held_until_ms`` is over: call it again in another turn of the event loop.
         """
-        room = max(0, WAITING_MAX - len(self._waiting))
-        held = _piece(self._held)[:room] if self._held else NONE
+        held = _piece(self._held) if self._held and len(self._waiting) < WAITING_MAX else NONE
         self._unhold(held)
         self.held_until_ms = 0 if self._held else None
         self.lanes.end_hold(self.queue.queue, held.tolist())
