@@ -37,7 +37,6 @@ SEGMENT_UNITS: Final = 1 << 18
 _BLOCK_UNITS: Final = 1 << 16
 _SINGLE_WALKS: Final = 1_024  # so few chains are walked sooner one by one than side by side
 _MENDED_CHAINS_MAX: Final = 128  # with more, segments are mended as a whole; a sector has units of 74
-_WALKS_MAX: Final = 64  # along a chain, with damaged units mended after each
 _CLEANED_MIN: Final = 256  # rows looked at with fewer messages
 _CLEANED_BYTES: Final = 2 << 20  # of those that are alive: all of one append are fewer
 
@@ -341,7 +340,7 @@ class FarLog:
 
     def _rows_of(self, hour: int) -> tuple[FarRows, Rows]:
         first, left = int(self._counts.written[hour]), self._counts.far_of(hour)
-        for _ in range(_WALKS_MAX):
+        for _ in range(left + 1):  # each walk mends a unit, and the next one gets beyond it
             rows = self._chain(hour)
             units = self._stored_at(rows)
             sound = are_sound(units)

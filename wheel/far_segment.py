@@ -79,7 +79,7 @@ def are_sound(units: Rows) -> Flags:
 class Segment(DelayLog):
     """Some consecutive rows of the far log, and which of them are cancelled."""
 
-    __slots__ = ("captured", "gone")
+    __slots__ = ("captured", "gone", "runs")
     unit: ClassVar[np.dtype[np.void]] = FAR_UNIT
     head_bytes: ClassVar[int] = FAR_UNIT_BYTES
 
@@ -90,6 +90,8 @@ class Segment(DelayLog):
             super().__init__(folder, residency, state.log_bytes, state.units, state.index_crc)
         self.gone = loaded(state.cancelled) if state else BitMap()
         self.captured = state
+        self.runs = 0
+        """Runs of damaged units that were mended one by one since the whole index was."""
 
     def capture(self, number: int) -> SegmentState:
         """Return its checkpoint value, the same as long as nothing changes."""
@@ -119,6 +121,7 @@ class Segment(DelayLog):
         if google_crc32c.value(index) != self.index_crc:
             return False
         self._write(self._index_fd, index, 0)
+        self.runs = 0
         return True
 
     def mend_units(self, places: Places) -> bool:
@@ -128,11 +131,11 @@ class Segment(DelayLog):
         Raises OSError.
         """
         self.open()
-        end, runs = 0, 0
+        end = 0
         for place in places.tolist():
             if place >= end:
-                end, runs = self._mend_run(place), runs + 1
-                if end <= place or runs > _RUNS_MAX:
+                self.runs += 1
+                if self.runs > _RUNS_MAX or (end := self._mend_run(place)) <= place:
                     return False
         return True
 

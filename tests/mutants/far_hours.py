@@ -445,6 +445,13 @@ DAMAGED = (
         (f"{TWICE}::test_a_unit_in_another_ones_place_mends_nothing_and_moves_nowhere",),
     ),
     Mutant(
+        "scattered_units_are_mended_one_by_one_however_many",
+        "damage holds up the event loop",
+        "if self.runs > _RUNS_MAX or (end := self._mend_run(place)) <= place:\n",
+        "if (end := self._mend_run(place)) <= place:\n",
+        (f"{TWICE}::test_units_that_lie_scattered_are_mended_one_by_one_up_to_32_and_then_together",),
+    ),
+    Mutant(
         "cleaning_takes_rotten_rows_for_dead_ones",
         "a message is lost",
         "        if not bool(sound.all()):\n            self._mend(number, ",

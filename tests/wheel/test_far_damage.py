@@ -214,6 +214,16 @@ def test_a_unit_in_another_ones_place_mends_nothing_and_moves_nowhere(tmp_path: 
     assert index.read_bytes() == rotten
 
 
+MANY_HOURS = 4_096
+
+
+def build_many(folder: Path) -> tuple[Wheel, list[tuple[int, int]]]:
+    """Append 24,576 units: row r is one of hour r % 4,096."""
+    wheel = Wheel(folder, SETTINGS)
+    due = [START_MS + (24 + hour) * HOUR_MS for hour in range(MANY_HOURS)]
+    return wheel, [name for _ in range(6) for name in append(wheel, due)]
+
+
 @pytest.mark.parametrize("sector", [False, True])
 @pytest.mark.parametrize("call", ["cancel", "read", "units", "settle"])
 @pytest.mark.parametrize("singly", [0, 1_024], ids=["side by side", "one by one"])
@@ -228,9 +238,7 @@ def test_a_call_mends_the_units_that_it_meets_and_not_the_whole_segment(
         return proofs(units)
 
     monkeypatch.setattr("tarry.wheel.far_log._SINGLE_WALKS", singly)
-    wheel, index, row = Wheel(tmp_path, SETTINGS), index_of(tmp_path), 5_000
-    due = [START_MS + (24 + hour) * HOUR_MS for hour in range(4_096)]
-    names = [name for _ in range(6) for name in append(wheel, due)]
+    (wheel, names), index, row = build_many(tmp_path), index_of(tmp_path), 5_000
     whole = index.read_bytes()
     if sector:
         overwrite(index, in_unit(row, "offset") // 4_096 * 4_096, 4_096)
@@ -238,7 +246,7 @@ def test_a_call_mends_the_units_that_it_meets_and_not_the_whole_segment(
         flip(index, in_unit(row, "before"))
     monkeypatch.setattr("tarry.wheel.far_segment.proofs", counted)
     monkeypatch.delattr(Segment, "_stored_index")  # which all of the index is read by
-    older = names[row % len(due) - 5 : row % len(due) + 5]  # of hours that the damage is in
+    older = names[row % MANY_HOURS - 5 : row % MANY_HOURS + 5]  # of hours that the damage is in
     if call == "settle":
         assert sum(state.units for hour, _ in older if (state := wheel.whole_state(hour))) == 60
     else:
@@ -246,6 +254,57 @@ def test_a_call_mends_the_units_that_it_meets_and_not_the_whole_segment(
     assert proven < 4_000
     assert index.read_bytes() == whole
     assert wheel.take_far_mended() == [0]
+
+
+@pytest.mark.parametrize("hours", [100, 200])
+@pytest.mark.parametrize("call", ["cancel", "read", "units", "settle"])
+@pytest.mark.parametrize("singly", [0, 1_024], ids=["side by side", "one by one"])
+def test_a_call_mends_the_whole_index_where_more_is_lost_than_is_mended_around_a_unit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, singly: int, call: str, hours: int
+) -> None:
+    monkeypatch.setattr("tarry.wheel.far_log._SINGLE_WALKS", singly)
+    (intact, names), (wheel, _) = build_many(tmp_path / "whole"), build_many(tmp_path / "damaged")
+    index = index_of(tmp_path / "damaged")
+    whole = index.read_bytes()
+    overwrite(index, in_unit(4_000, "offset"), 1_200 * FAR_UNIT_BYTES)
+    lost = names[4_500 : 4_500 + hours]
+    if call == "settle":
+        assert sum(state.units for hour, _ in lost if (state := wheel.whole_state(hour))) == 6 * hours
+    else:
+        assert CALLS[call](wheel, lost) == CALLS[call](intact, lost)
+        assert wheel.digest() == intact.digest()
+    assert index.read_bytes() == whole
+    assert wheel.take_far_mended() == [0]
+
+
+@pytest.mark.parametrize("call", ["cancel", "read", "units"])
+def test_units_that_lie_scattered_are_mended_one_by_one_up_to_32_and_then_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    proven = 0
+
+    def counted(units: Rows) -> NDArray[np.uint64]:
+        nonlocal proven
+        proven += len(units)
+        return proofs(units)
+
+    wheel, names = build_many(tmp_path)
+    index = index_of(tmp_path)
+    whole = index.read_bytes()
+    units = np.frombuffer(whole, FAR_UNIT).copy()
+    hours = np.arange(1_000, 1_200, 2)
+    for row in range(0, len(units), MANY_HOURS):
+        units[row + hours] = np.zeros(1, FAR_UNIT)
+    index.write_bytes(units.tobytes())
+    monkeypatch.setattr("tarry.wheel.far_segment.proofs", counted)
+    CALLS[call](wheel, [names[hour] for hour in hours.tolist()])
+    assert proven < 2 * len(units) + 32 * 1_024
+    assert index.read_bytes() == whole
+    flip(index, in_unit(5 * MANY_HOURS, "before"))
+    proven = 0
+    CALLS[call](wheel, names[:1])
+    assert proven < 4_000
+    assert index.read_bytes() == whole
 
 
 def test_a_message_that_is_not_there_needs_no_unit(tmp_path: Path) -> None:
