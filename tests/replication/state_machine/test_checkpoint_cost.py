@@ -118,7 +118,7 @@ def test_capturing_as_many_queues_as_there_may_be_and_more_that_were_deleted_is_
     machine.capture()
     captured_s = cost.cpu_s(machine.capture)
     assert captured_s < cost.bound_s()
-    assert captured_s < 2 * live_s
+    assert captured_s < 4 * live_s  # of 70,000 queues instead of 20,000 the parts are only listed
 
 
 def turns_of(machine: Machine) -> list[float]:
