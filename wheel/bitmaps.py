@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final, overload
 
 import numpy as np
-from pyroaring import BitMap
+from numpy.typing import NDArray
+from pyroaring import BitMap, BitMap64
 
 from tarry.wheel.state import Flags, Numbers
 
 _SEARCHED: Final = 16  # a bitmap of up to so many members for each that is looked up is unpacked and searched
 
 
-def members(bitmap: BitMap) -> Numbers:
+@overload
+def members(bitmap: BitMap) -> Numbers: ...
+@overload
+def members(bitmap: BitMap64) -> NDArray[np.uint64]: ...
+def members(bitmap: BitMap | BitMap64) -> NDArray[Any]:
     """Return the members, ascending."""
-    return np.frombuffer(bitmap.to_array(), np.uint32)
+    listed = bitmap.to_array()
+    return np.frombuffer(listed, listed.typecode)
 
 
-def contains(bitmap: BitMap, numbers: Numbers) -> Flags:
+def contains(bitmap: BitMap | BitMap64, numbers: NDArray[Any]) -> Flags:
     """Flag the numbers, shape (n,), that are members."""
     if not bitmap:
         return np.zeros(len(numbers), np.bool_)

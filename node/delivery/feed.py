@@ -23,11 +23,13 @@ from numpy.typing import NDArray
 from pyroaring import BitMap64
 
 from tarry.node.delivery.in_flight import Batch, InFlight
+from tarry.node.delivery.offset_pieces import PIECE_BLOCKS
 from tarry.node.delivery.ordering import Lanes, Parked
 from tarry.node.delivery.reservation import Reservation
-from tarry.replication.state_machine.acknowledgements import Acknowledgements, among
-from tarry.replication.state_machine.queue_checksums import BLOCK_UNITS
+from tarry.replication.state_machine.acknowledgements import Acknowledgements
+from tarry.replication.state_machine.queue_checksums import block_starts
 from tarry.replication.state_machine.ready_queue import UNIT, ReadyQueue, UnitsDamaged
+from tarry.wheel.bitmaps import contains, members
 from tarry.wheel.columns import starts_of
 
 WINDOW: Final = 8_192
@@ -41,9 +43,6 @@ HELD_PIECE: Final = 8_192
 
 As many of those given back wait again in one turn.
 """
-
-HELD_BLOCKS: Final = 256
-"""Blocks of the queue that they are in, at most: each is read whole, in some 0.02 ms."""
 
 WAITING_MAX: Final = 2 * WINDOW
 """Messages that wait, from which on a hold that is over ends no further: each piece is sorted among them."""
@@ -81,7 +80,7 @@ class Feed:
         self.unparked = 0  # messages that were parked and waited again, ever
         self._batch_at: dict[int, Batch] = {}
         self._ahead: set[int] = set()  # resumed though never loaded: the old leader delivered them
-        self._back = BitMap64()  # given back, and there was no room yet to wait again; keeps its lanes
+        self._back = BitMap64()  # given back, and to wait again at a pump with room; keeps its lanes
         self._held = BitMap64()
         self._closed = 0  # the lanes of what is held below are closed
 
@@ -242,7 +241,7 @@ class Feed:
 
     def take_back(self, consumer: str, offsets: NDArray[np.uint64]) -> NDArray[np.bool_]:
         """The consumer is done with the offsets: return which were its own, and are no longer in flight."""
-        held = among(offsets, self._held)  # the old leader delivered it, perhaps to this one
+        held = contains(self._held, offsets)  # the old leader delivered it, perhaps to this one
         if held.any():
             self._unhold(offsets)
             self._claim(offsets[held])
@@ -342,11 +341,11 @@ class Feed:
 
     def put_back(self, taken: NDArray[np.void]) -> None:
         """Put back what ``take`` returned a while ago; not what has been settled or trimmed since."""
-        taken = taken[~among(taken["offset"], self._back)]
+        taken = taken[~contains(self._back, taken["offset"])]
         offsets = taken["offset"]
         self.lanes.leave(self.queue.queue, offsets.tolist())
         gone = self._acknowledged.contains(offsets) | (offsets < np.uint64(self.queue.first))
-        gone |= np.isin(offsets, self._waiting["offset"]) | among(offsets, self._held)
+        gone |= np.isin(offsets, self._waiting["offset"]) | contains(self._held, offsets)
         gone |= np.fromiter(map(self._batch_at.__contains__, offsets.tolist()), np.bool_, len(offsets))
         waiting = np.concatenate([taken[~gone], self._waiting])
         self._waiting = waiting[np.lexsort((waiting["offset"], waiting["due_ms"]))]
@@ -392,19 +391,14 @@ class Feed:
         self._waiting = more if ordered else more[np.lexsort((more["offset"], more["due_ms"]))]
 
 
-def _block_starts(offsets: NDArray[np.uint64]) -> NDArray[np.intp]:
-    """Return the positions at which the ascending offsets enter another block of the queue."""
-    return starts_of(offsets // np.uint64(BLOCK_UNITS))
-
-
 def _piece(found: BitMap64, start: int = 0) -> NDArray[np.uint64]:
-    """Return the first HELD_PIECE of a set from an offset on, in HELD_BLOCKS blocks at most."""
+    """Return the first HELD_PIECE of a set from an offset on, in PIECE_BLOCKS blocks at most."""
     first = found.rank(start) - (start in found)
-    offsets = np.array(found[first : first + HELD_PIECE].to_array(), dtype=np.uint64)
-    blocks = _block_starts(offsets)
-    return offsets if len(blocks) <= HELD_BLOCKS else offsets[: blocks[HELD_BLOCKS]]
+    offsets = members(found[first : first + HELD_PIECE])
+    blocks = block_starts(offsets)
+    return offsets if len(blocks) <= PIECE_BLOCKS else offsets[: blocks[PIECE_BLOCKS]]
 
 
 def _share(piece: NDArray[np.uint64]) -> float:
     """Return how much of a piece these are, by messages or blocks: 1 is the most."""
-    return max(len(piece) / HELD_PIECE, len(_block_starts(piece)) / HELD_BLOCKS)
+    return max(len(piece) / HELD_PIECE, len(block_starts(piece)) / PIECE_BLOCKS)

@@ -11,8 +11,7 @@ from typing import Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tarry.replication.state_machine.queue_checksums import BLOCK_UNITS
-from tarry.wheel.columns import starts_of
+from tarry.replication.state_machine.queue_checksums import block_starts
 
 R = TypeVar("R")
 
@@ -56,5 +55,4 @@ def column(offsets: Sequence[int]) -> NDArray[np.uint64]:
 def _cut(offsets: Sequence[int]) -> Iterator[NDArray[np.uint64]]:
     for start in range(0, len(offsets), PIECE_OFFSETS):
         piece = column(offsets[start : start + PIECE_OFFSETS])
-        blocks = starts_of(piece // np.uint64(BLOCK_UNITS))
-        yield from np.split(piece, blocks[PIECE_BLOCKS::PIECE_BLOCKS])
+        yield from np.split(piece, block_starts(piece)[PIECE_BLOCKS::PIECE_BLOCKS])

@@ -13,15 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pyroaring import BitMap64
 
+from tarry.wheel.bitmaps import contains, members
+
 Key: TypeAlias = tuple[str, int]
 """Group and queue."""
-
-
-def among(offsets: NDArray[np.uint64], found: BitMap64) -> NDArray[np.bool_]:
-    """Return which of the offsets, shape (n,), are in the set."""
-    if not found:
-        return np.zeros(len(offsets), dtype=np.bool_)
-    return np.fromiter(map(found.__contains__, offsets.tolist()), np.bool_, len(offsets))
 
 
 class Acknowledgements:
@@ -73,11 +68,11 @@ class Acknowledgements:
 
     def contains(self, offsets: NDArray[np.uint64]) -> NDArray[np.bool_]:
         """Return which of the offsets, shape (n,), are acknowledged."""
-        return (offsets < np.uint64(self.floor)) | among(offsets, self.acked)
+        return (offsets < np.uint64(self.floor)) | contains(self.acked, offsets)
 
     def missing(self, start: int, end: int) -> NDArray[np.uint64]:
         """Return the offsets from start to before end that are not acknowledged, ascending."""
-        return np.array(self.missing_set(start, end).to_array(), dtype=np.uint64)
+        return members(self.missing_set(start, end))
 
     def missing_set(self, start: int, end: int) -> BitMap64:
         """Return ``missing`` as a compressed set, whose cost does not follow the number of offsets."""

@@ -17,9 +17,17 @@ from typing import Final
 
 import google_crc32c
 import numpy as np
+from numpy.typing import NDArray
+
+from tarry.wheel.columns import starts_of
 
 BLOCK_UNITS: Final = 1_024
 UNIT_BYTES: Final = 32
+
+
+def block_starts(offsets: NDArray[np.uint64]) -> NDArray[np.intp]:
+    """Return the positions at which ascending offsets enter another block of the queue."""
+    return starts_of(offsets // np.uint64(BLOCK_UNITS))
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tarry.proto.tarry_operator_pb2 import TopicSettings
-from tarry.replication.state_machine.queue_checksums import BLOCK_UNITS, UNIT_BYTES, QueueProof, Stretch
+from tarry.replication.state_machine.queue_checksums import (
+    BLOCK_UNITS,
+    UNIT_BYTES,
+    QueueProof,
+    Stretch,
+    block_starts,
+)
 from tarry.replication.state_machine.release_rate import Pace
 from tarry.replication.state_machine.segment_files import OpenFiles, open_segment
 
@@ -307,8 +313,8 @@ class ReadyQueue:
             return self.read(low, high - low + 1)[(offsets - np.uint64(low)).astype(np.intp)]
         units = np.empty(len(offsets), dtype=UNIT)
         order = np.argsort(offsets, kind="stable")
-        _, starts = np.unique(offsets[order] // np.uint64(BLOCK_UNITS), return_index=True)
-        for rows in np.split(order, starts[1:]):  # a block is read once, for it is proven whole
+        blocks = np.split(order, block_starts(offsets[order])[1:])
+        for rows in blocks:  # each is read once, for it is proven whole
             low, high = int(offsets[rows[0]]), int(offsets[rows[-1]])
             units[rows] = self.read(low, high - low + 1)[(offsets[rows] - np.uint64(low)).astype(np.intp)]
         return units
