@@ -251,6 +251,28 @@ def test_to_hold_many_keyed_messages_takes_a_turn_for_each_piece(tmp_path: Path)
     queue.close()
 
 
+class Timed:
+    """Steps that feeds in equal states take, and the CPU time of the longest of each name."""
+
+    def __init__(self, feeds: list[Feed]) -> None:
+        self._feeds = feeds
+        self._longest_s: dict[str, float] = {}
+
+    def each(self, name: str, work: Callable[[Feed], object]) -> None:
+        """Let each feed take the step; it counts as what it takes least."""
+        took_s = []
+        for feed in self._feeds:
+            began_s = time.thread_time()
+            work(feed)
+            took_s.append(time.thread_time() - began_s)
+        self._longest_s[name] = max(min(took_s), self._longest_s.get(name, 0.0))
+
+    def too_long(self) -> dict[str, float]:
+        """Return the steps that take more than a turn may."""
+        allowed_s = turns.bound_s()
+        return {name: took_s for name, took_s in self._longest_s.items() if took_s > allowed_s}
+
+
 @pytest.mark.parametrize("gap", [1, 100])
 def test_a_hold_of_however_many_takes_a_turn_for_each_piece_from_its_beginning_to_its_end(
     tmp_path: Path, gap: int
@@ -263,26 +285,17 @@ def test_a_hold_of_however_many_takes_a_turn_for_each_piece_from_its_beginning_t
     acknowledged = Acknowledgements()
     acknowledged.add(np.setdiff1d(column(np.arange(count)), held))
     feeds = [feed_of(queue, acknowledged) for _ in range(2)]
-    longest_s: dict[str, float] = {}
+    steps = Timed(feeds)
 
-    def each(name: str, work: Callable[[Feed], object]) -> None:
-        took_s = []
-        for feed in feeds:
-            began_s = time.thread_time()
-            work(feed)
-            took_s.append(time.thread_time() - began_s)
-        longest_s[name] = max(min(took_s), longest_s.get(name, 0.0))
-
-    each("hold", lambda feed: feed.hold(count, 1_000))
+    steps.each("hold", lambda feed: feed.hold(count, 1_000))
     while not all(feed._closed == held[-1] + 1 for feed in feeds):
-        each("close", Feed.close_held)
-    each("ack", lambda feed: feed.take_back("a", held[:1]))
-    each("resume", lambda feed: feed.resume("a", held[1:2], 1_000))
+        steps.each("close", Feed.close_held)
+    steps.each("ack", lambda feed: feed.take_back("a", held[:1]))
+    steps.each("resume", lambda feed: feed.resume("a", held[1:2], 1_000))
     while feeds[0].held_until_ms is not None:
-        each("end", Feed.end_hold)
-        each("take", lambda feed: feed.take(count, 4_000))
-    allowed_s = turns.bound_s()
-    assert {name: took_s for name, took_s in longest_s.items() if took_s > allowed_s} == {}
+        steps.each("end", Feed.end_hold)
+        steps.each("take", lambda feed: feed.take(count, 4_000))
+    assert steps.too_long() == {}
     queue.close()
 
 
@@ -300,27 +313,20 @@ def test_however_much_is_given_back_each_piece_of_it_waits_again_in_a_turn(tmp_p
                 feed.load()
                 feed.lease(feed.take(count, 2_000)["offset"], name, count)
     gc.collect()
-    longest_s: dict[str, float] = {}
+    steps = Timed(feeds)
     again: dict[Feed, list[int]] = {feed: [] for feed in feeds}
-
-    def each(step: str, work: Callable[[Feed], object]) -> None:
-        took_s = []
-        for feed in feeds:
-            began_s = time.thread_time()
-            work(feed)
-            took_s.append(time.thread_time() - began_s)
-        longest_s[step] = max(min(took_s), longest_s.get(step, 0.0))
 
     for name in names:
         while feeds[0].in_flight.batches(name):
-            each("give back", lambda feed, name=name: feed.give_back(name, feed.in_flight.batches(name)[-1:]))
-            each("wait", Feed.wait_again)
+            steps.each(
+                "give back", lambda feed, name=name: feed.give_back(name, feed.in_flight.batches(name)[-1:])
+            )
+            steps.each("wait", Feed.wait_again)
     while feeds[0].to_look() or len(feeds[0]._waiting):
-        each("wait", Feed.wait_again)
-        each("load", Feed.load)
-        each("take", lambda feed: again[feed].extend(feed.take(count, 4_000)["offset"].tolist()))
-    allowed_s = turns.bound_s()
-    assert {step: took_s for step, took_s in longest_s.items() if took_s > allowed_s} == {}
+        steps.each("wait", Feed.wait_again)
+        steps.each("load", Feed.load)
+        steps.each("take", lambda feed: again[feed].extend(feed.take(count, 4_000)["offset"].tolist()))
+    assert steps.too_long() == {}
     assert all(sorted(offsets) == list(range(count)) for offsets in again.values())
     queue.close()
 

@@ -12,10 +12,11 @@ from tarry.node.leader.tasks import LeaderTasks
 from tarry.replication.errors import NotLeader, Unknown
 
 
-async def test_work_that_the_end_of_the_leadership_overtakes_is_closed_without_a_warning(
-    recwarn: pytest.WarningsRecorder,
+@pytest.mark.parametrize("comes", ["in the turn of the end", "after the end"])
+async def test_work_that_is_not_begun_at_the_end_of_the_leadership_is_closed_without_a_warning(
+    recwarn: pytest.WarningsRecorder, comes: str
 ) -> None:
-    """A nack, say, that arrives in the turn in which leadership is lost."""
+    """A nack, say, of a stream that has not ended yet: it is not for the node's next leadership."""
     done: list[str] = []
 
     async def work() -> None:
@@ -23,29 +24,15 @@ async def test_work_that_the_end_of_the_leadership_overtakes_is_closed_without_a
 
     tasks = LeaderTasks(lambda: None, lambda _: None)
     nack = work()
-    tasks.spawn(nack)
-    tasks.end()
+    if comes == "after the end":
+        tasks.end()
+        tasks.spawn(nack)
+    else:
+        tasks.spawn(nack)
+        tasks.end()
     await asyncio.sleep(0)
     assert inspect.getcoroutinestate(nack) == inspect.CORO_CLOSED
     del nack
-    gc.collect()
-    assert done == []
-    assert [str(each.message) for each in recwarn] == []
-
-
-async def test_work_that_comes_after_the_end_of_the_leadership_is_closed_without_a_warning(
-    recwarn: pytest.WarningsRecorder,
-) -> None:
-    """A nack of a stream that has not ended yet: it is not for the node's next leadership."""
-    done: list[str] = []
-
-    async def work() -> None:
-        done.append("begun")
-
-    tasks = LeaderTasks(lambda: None, lambda _: None)
-    tasks.end()
-    tasks.spawn(work())
-    await asyncio.sleep(0)
     gc.collect()
     assert done == []
     assert [str(each.message) for each in recwarn] == []
