@@ -57,7 +57,11 @@ class Run:
         self.say = say
         self.history = History()
         self.cluster = Cluster(
-            scenario.nodes, folder, linked=not scenario.wired, wired=scenario.wired, **scenario.settings
+            scenario.nodes,
+            folder,
+            linked=not scenario.namespaces,
+            namespaces=scenario.namespaces,
+            **scenario.settings,
         )
         self.history.events = self.cluster.events
         self.spans: list[Span] = []

@@ -38,7 +38,7 @@ class Scenario:
     """Before the nodes are started."""
     ahead_ms: Callable[[], int] = lambda: 0
     """Milliseconds by which the clocks of all nodes are ahead; called at the start."""
-    wired: bool = False
+    namespaces: bool = False
     """Each node in a network namespace of its own, instead of links through proxies."""
     rough: bool = True
     """With the group of those who nack, are slow, pull, come and go."""

@@ -38,7 +38,7 @@ from tarry.proto.ledger.parquet import close_apart
 from tarry.proto.reasons import Reason
 from tarry.replication.blocking import in_thread
 from tarry.replication.clock import Clock, SystemClock, to_next
-from tarry.replication.driver.adaptive_writes import QuickDisk
+from tarry.replication.driver.adaptive_writes import AdaptiveWrites
 from tarry.replication.errors import TransferRefused
 from tarry.replication.journal.journal import Journal
 from tarry.replication.journal.lmdb_storage import LmdbStorage
@@ -98,7 +98,7 @@ class Node:
             self.journal,
             self._transport,
             settings,
-            write_journal=QuickDisk(in_thread, time.monotonic),
+            write_journal=AdaptiveWrites(in_thread, time.monotonic),
             closing=close_apart,
             holds=holds,
         )

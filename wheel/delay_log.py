@@ -22,7 +22,7 @@ import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
-from tarry.wheel.page_budget import Residency
+from tarry.wheel.page_budget import PageBudget
 from tarry.wheel.state import Flags, Numbers, Rows, WheelDamaged
 
 UNIT: Final = np.dtype(
@@ -77,10 +77,10 @@ class DelayLog:
     """The delay log and index of one hour. Files are opened by the first use and closed by `close`."""
 
     __slots__ = (
+        "_budget",
         "_index_fd",
         "_log_fd",
         "_map",
-        "_residency",
         "_view",
         "folder",
         "index_crc",
@@ -91,7 +91,7 @@ class DelayLog:
     head_bytes: ClassVar[int] = LENGTH_BYTES
 
     def __init__(
-        self, folder: Path, residency: Residency, log_bytes: int = 0, units: int = 0, index_crc: int = 0
+        self, folder: Path, budget: PageBudget, log_bytes: int = 0, units: int = 0, index_crc: int = 0
     ) -> None:
         self.folder = folder
         self.log_bytes = log_bytes
@@ -101,7 +101,7 @@ class DelayLog:
         self._index_fd = -1
         self._map: mmap.mmap | None = None
         self._view: Rows | None = None
-        self._residency = residency
+        self._budget = budget
 
     @property
     def log_path(self) -> Path:
@@ -168,14 +168,14 @@ class DelayLog:
 
     def _unmap(self) -> None:
         if self._map is not None:
-            self._residency.forget(self._map)
+            self._budget.forget(self._map)
         self._view = self._map = None
 
     def units_at(self, global_index: Numbers) -> Rows:
         """Return a copy of some units, shape (n,), in the order asked; each must exist."""
         rows: Rows = self.index().take(global_index)
         if self._map is not None:
-            self._residency.scattered(self._map, global_index, self.unit.itemsize)
+            self._budget.scattered(self._map, global_index, self.unit.itemsize)
         return rows
 
     def chain(self, last: int, count: int) -> Numbers:
@@ -197,7 +197,7 @@ class DelayLog:
         """Return a view of the units from `start` to `end`, to be read at once."""
         rows = self.index()[start:end]
         if self._map is not None:
-            self._residency.consecutive(self._map, len(rows) * self.unit.itemsize)
+            self._budget.consecutive(self._map, len(rows) * self.unit.itemsize)
         return rows
 
     def due_columns(self) -> Iterator[tuple[int, Numbers]]:
@@ -244,7 +244,7 @@ class DelayLog:
         self.index()
         assert self._map is not None
         offset, size, *_, crc, _ = _ONE_UNIT.unpack_from(self._map, global_index * UNIT_BYTES)
-        self._residency.touch(self._map, 1)
+        self._budget.touch(self._map, 1)
         if offset + size > self.log_bytes:
             return None
         self.open()

@@ -30,7 +30,7 @@ from tarry.wheel.columns import distinct, groups, starts_of
 from tarry.wheel.delay_log import Places, converted
 from tarry.wheel.far_segment import FAR_UNIT, FAR_UNIT_BYTES, Segment, are_sound, segment_name
 from tarry.wheel.hour_counts import HourCounts
-from tarry.wheel.page_budget import Residency
+from tarry.wheel.page_budget import PageBudget
 from tarry.wheel.state import FarState, Flags, Numbers, Rows, WheelDamaged, WheelSettings
 
 SEGMENT_UNITS: Final = 1 << 18
@@ -47,6 +47,7 @@ class FarLog:
     """Far messages by rows, which are numbered through all segments."""
 
     __slots__ = (
+        "_budget",
         "_counts",
         "_dropped_hours",
         "_dropped_hours_bytes",
@@ -54,7 +55,6 @@ class FarLog:
         "_open",
         "_open_max",
         "_read_gap_bytes",
-        "_residency",
         "_segments",
         "dropped",
         "end",
@@ -64,14 +64,14 @@ class FarLog:
     )
 
     def __init__(
-        self, folder: Path, residency: Residency, counts: HourCounts, settings: WheelSettings, state: FarState
+        self, folder: Path, budget: PageBudget, counts: HourCounts, settings: WheelSettings, state: FarState
     ) -> None:
         """Open the log as it was when `state` was captured; the files have been cut to that.
 
         `counts` has what is written of each hour, and gets what is far. Raises OSError, WheelDamaged.
         """
         self._folder = folder
-        self._residency = residency
+        self._budget = budget
         self._counts = counts
         self._read_gap_bytes = settings.read_gap_bytes
         self._open: OrderedDict[int, Segment] = OrderedDict()
@@ -87,7 +87,7 @@ class FarLog:
         """Units of hours that have not been dropped."""
         self._segments: dict[int, Segment] = {}
         for one in state.segments:
-            self._segments[one.number] = Segment(folder / segment_name(one.number), residency, one)
+            self._segments[one.number] = Segment(folder / segment_name(one.number), budget, one)
             if not self._used(one.number).is_whole():
                 self._mend(one.number)
             self._count(self._used(one.number), one.number * SEGMENT_UNITS)
@@ -156,7 +156,7 @@ class FarLog:
     def _last(self) -> Segment:
         number = self.end // SEGMENT_UNITS
         if number not in self._segments:
-            segment = self._segments[number] = Segment(self._folder / segment_name(number), self._residency)
+            segment = self._segments[number] = Segment(self._folder / segment_name(number), self._budget)
             segment.folder.mkdir()
         return self._used(number)
 

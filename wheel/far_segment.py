@@ -20,7 +20,7 @@ from pyroaring import BitMap
 
 from tarry.wheel.bitmaps import loaded, serialized
 from tarry.wheel.delay_log import DelayLog, Places
-from tarry.wheel.page_budget import Residency
+from tarry.wheel.page_budget import PageBudget
 from tarry.wheel.state import Flags, Rows, SegmentState
 
 FAR_UNIT: Final = np.dtype(
@@ -83,11 +83,11 @@ class Segment(DelayLog):
     unit: ClassVar[np.dtype[np.void]] = FAR_UNIT
     head_bytes: ClassVar[int] = FAR_UNIT_BYTES
 
-    def __init__(self, folder: Path, residency: Residency, state: SegmentState | None = None) -> None:
+    def __init__(self, folder: Path, budget: PageBudget, state: SegmentState | None = None) -> None:
         if state is None:
-            super().__init__(folder, residency)
+            super().__init__(folder, budget)
         else:
-            super().__init__(folder, residency, state.log_bytes, state.units, state.index_crc)
+            super().__init__(folder, budget, state.log_bytes, state.units, state.index_crc)
         self.gone = loaded(state.cancelled) if state else BitMap()
         self.captured = state
         self.runs = 0

@@ -20,7 +20,7 @@ from tarry.wheel.delay_log import BLOCK_UNITS, UNIT_BYTES, DelayLog
 from tarry.wheel.index_checksum import prove_index
 from tarry.wheel.message_sum import MessageSum
 from tarry.wheel.near_queue import ENTRY
-from tarry.wheel.page_budget import Residency
+from tarry.wheel.page_budget import PageBudget
 from tarry.wheel.second_wheel import SLOTS_BYTES, SecondWheel
 from tarry.wheel.state import HOUR_MS, NONE, SECOND_MS, Flags, HourState, Numbers, Rows
 
@@ -65,7 +65,7 @@ class HourPartition:
         self,
         folder: Path,
         hour: int,
-        residency: Residency,
+        budget: PageBudget,
         total: MessageSum,
         state: HourState | None = None,
     ) -> None:
@@ -81,10 +81,10 @@ class HourPartition:
         self._recovered = state
         self._unproven = state is not None
         if state is None:
-            self.log = DelayLog(folder, residency)
+            self.log = DelayLog(folder, budget)
             gone = (b"", b"")
         else:
-            self.log = DelayLog(folder, residency, state.log_bytes, state.units, state.index_crc)
+            self.log = DelayLog(folder, budget, state.log_bytes, state.units, state.index_crc)
             gone = (state.cancelled, state.overtaken)
         self._gone_bytes: tuple[bytes, bytes] | None = gone
         cancelled, self.overtaken = map(loaded, gone)

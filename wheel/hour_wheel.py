@@ -24,7 +24,7 @@ from tarry.wheel.far_log import FarLog, whole
 from tarry.wheel.far_segment import FAR_UNIT_BYTES, segment_name, segment_number
 from tarry.wheel.hour_counts import HourCounts
 from tarry.wheel.hour_partition import HourPartition, folder_name, hour_of
-from tarry.wheel.page_budget import Residency
+from tarry.wheel.page_budget import PageBudget
 from tarry.wheel.pending_topics import PendingTopics
 from tarry.wheel.state import HOUR_SECONDS, HourState, Numbers, WheelDamaged, WheelSettings, WheelState
 
@@ -36,12 +36,12 @@ class HourWheel:
     """The hour partitions of one folder."""
 
     __slots__ = (
+        "_budget",
         "_changed",
         "_folder",
         "_open",
         "_open_max",
         "_partitions",
-        "_residency",
         "_states",
         "counts",
         "dropped",
@@ -62,7 +62,7 @@ class HourWheel:
         state = state or WheelState()
         self._folder = folder
         self._open_max = settings.hours_open_max
-        self._residency = Residency(settings.resident_bytes_max)
+        self._budget = PageBudget(settings.resident_bytes_max)
         self._partitions: dict[int, HourPartition] = {}
         self._open: OrderedDict[int, HourPartition] = OrderedDict()
         self.counts = HourCounts()
@@ -73,13 +73,13 @@ class HourWheel:
         for hour in state.hours:
             path = folder / folder_name(hour.hour)
             self._partitions[hour.hour] = HourPartition(
-                path, hour.hour, self._residency, self.counts.message_sum, hour
+                path, hour.hour, self._budget, self.counts.message_sum, hour
             )
             if hour.message_sum is None:
                 self._changed.add(hour.hour)  # the next checkpoint is to have it
             self.counts.write(hour.hour, hour.units)
             self.counts.add(hour.hour, hour.pending)
-        self.far = FarLog(folder, self._residency, self.counts, settings, state.far)
+        self.far = FarLog(folder, self._budget, self.counts, settings, state.far)
 
     def prepare(self) -> None:
         """Prove the index and check the slots of every large hour; a damaged one is left to its first use."""
@@ -132,7 +132,7 @@ class HourWheel:
         partition = self.find(hour)
         if partition is None:
             path = self._folder / folder_name(hour)
-            partition = HourPartition(path, hour, self._residency, self.counts.message_sum)
+            partition = HourPartition(path, hour, self._budget, self.counts.message_sum)
             partition.folder.mkdir()
             self._partitions[hour] = partition
             self._use(partition)

@@ -40,7 +40,7 @@ class Plan:
 
 
 def plan(
-    partition: HourPartition, first: int, until_end: int, wanted: int, room: int, begun: Harvest | Walk | None
+    partition: HourPartition, first: int, until_end: int, wanted: int, room: int, begun: Pass | Walk | None
 ) -> Plan:
     """Plan the loading of the next `wanted` messages due before `until_end`, from second `first` on.
 
@@ -60,7 +60,7 @@ def plan(
     return Plan(first, first + length, in_one_pass=True)
 
 
-class Harvest:
+class Pass:
     """A pass under way. Units appended meanwhile are seen too: they come behind the position.
 
     What it finds is counted, chosen from and, if it is of one second, sorted in the step that finds it: with
@@ -164,7 +164,7 @@ class Walk:
     )
 
     def __init__(self, partition: HourPartition, window: Plan, pending_of: Callable[[Rows], Rows]) -> None:
-        """As `Harvest`, of a window of one second."""
+        """As `Pass`, of a window of one second."""
         self.first = window.first
         self.end = window.end
         self._partition = partition
@@ -221,7 +221,7 @@ class Walk:
         self._fresh = []
 
     def runs(self, first: int) -> list[Rows]:
-        """Return the entries of the second `first`, at the end, as `Harvest.runs`."""
+        """Return the entries of the second `first`, at the end, as `Pass.runs`."""
         self._close_run()
         return self._runs
 
@@ -238,9 +238,9 @@ def collect(partition: HourPartition, second: int) -> Rows:
         span = last - int(log.chain(last, _SAMPLE_UNITS)[0])
         if span > _SAMPLE_UNITS * _DENSE_UNITS:
             first = partition.hour * HOUR_SECONDS + second
-            harvest = Harvest(partition, Plan(first, first + 1, in_one_pass=True), lambda entries: entries)
-            harvest.step()
-            return np.concatenate(harvest.runs(first))
+            scan = Pass(partition, Plan(first, first + 1, in_one_pass=True), lambda entries: entries)
+            scan.step()
+            return np.concatenate(scan.runs(first))
     global_index = partition.chain(second)
     return partition.entries(_units_of(partition, second, global_index, 0), global_index)
 

@@ -17,7 +17,7 @@ from tarry.wheel.state import Numbers
 _AROUND_BYTES: Final = 65_536  # Linux maps this much around each page touched, where it is cached
 
 
-class Residency:
+class PageBudget:
     """The mapped pages of one wheel, at most `bytes_max` of them resident, as an estimate from what was
     touched.
     """

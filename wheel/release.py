@@ -19,7 +19,7 @@ import numpy as np
 from tarry.wheel.columns import groups
 from tarry.wheel.hour_partition import HourPartition
 from tarry.wheel.hour_wheel import HourWheel
-from tarry.wheel.index_scan import CHAIN_STEP_UNITS, LOAD_UNITS, Harvest, Plan, Walk, collect, plan
+from tarry.wheel.index_scan import CHAIN_STEP_UNITS, LOAD_UNITS, Pass, Plan, Walk, collect, plan
 from tarry.wheel.near_queue import NOTHING, NearQueue, taken
 from tarry.wheel.overtaking_choice import OvertakingChoice
 from tarry.wheel.state import (
@@ -58,10 +58,10 @@ class Release:
     __slots__ = (
         "_choice",
         "_far_crowds",
-        "_harvest",
         "_hours",
         "_near",
         "_next_beyond",
+        "_scan",
         "_settings",
         "cut",
         "local_index",
@@ -73,8 +73,8 @@ class Release:
         self.cut = cut
         self.local_index = local_index
         self._near = NearQueue(cut.due_ms // SECOND_MS)
-        self._harvest: Harvest | Walk | None = None
-        self._far_crowds: dict[int, Harvest | Walk] = {}  # of seconds beyond the near queue
+        self._scan: Pass | Walk | None = None
+        self._far_crowds: dict[int, Pass | Walk] = {}  # of seconds beyond the near queue
         self._choice: OvertakingChoice | None = None  # while there is a backlog, of who leads
         # A time nothing beyond the near queue is due before; None: not known, or nothing.
         self._next_beyond: int | None = None
@@ -186,12 +186,12 @@ class Release:
     def load_ahead(self, now_ms: int) -> bool:
         """Load what is due within `near_ms` of now, while there is room, a bounded amount a call.
 
-        Whether it did anything.
+        Return whether it did anything.
         """
-        near, harvest = self._near, self._harvest
-        before = near.end, harvest and harvest.left
+        near, scan = self._near, self._scan
+        before = near.end, scan and scan.left
         self._load_ahead(now_ms, _AHEAD_COST, 0.0)
-        return (near.end, self._harvest and self._harvest.left) != before
+        return (near.end, self._scan and self._scan.left) != before
 
     def read_far_crowds(self, until_ms: int = sys.maxsize, released: int = 0) -> bool:
         """Read a step of the next crowded second beyond the near queue that is not read, whatever its time.
@@ -199,18 +199,20 @@ class Release:
         The clock may jump to it. What costs little is left until it is loaded. After a release, the step is
         the share of the messages released in all that precede the second. Return whether anything was read.
         """
-        harvest, before = self._harvest, self._near.count
-        if harvest is not None and harvest.left:
+        scan, before = self._scan, self._near.count
+        if scan is not None and scan.left:
             return False
         crowds = self._crowds_beyond()
-        self._far_crowds = {second: way for second, way in self._far_crowds.items() if second in crowds}
+        self._far_crowds = {
+            second: self._far_crowds[second] for second in self._far_crowds if second in crowds
+        }
         for second, live in crowds.items():
             if second * SECOND_MS > until_ms:
                 return False
             crowd = self._far_crowds.get(second)
-            if crowd is None and (harvest is None or not harvest.holds(second)):
+            if crowd is None and (scan is None or not scan.holds(second)):
                 partition = self._hours.must(second // HOUR_SECONDS)
-                crowd = self._way(partition, plan(partition, second, second + 1, 1, 1, None), None)
+                crowd = self._scan_for(partition, plan(partition, second, second + 1, 1, 1, None), None)
                 self._far_crowds[second] = crowd
             if crowd is not None and crowd.left and crowd.cost_left > _AHEAD_COST // 4:
                 share = released / (released + before) if released else 0.0
@@ -259,9 +261,9 @@ class Release:
         partition = self._hours.must(near.end // HOUR_SECONDS)
         room = self._settings.near_messages_max // 2
         window = plan(partition, near.end, self._before_crowd(until_end), wanted, room, begun)
-        way = self._way(partition, window, begun)
-        way.step()
-        self._take_in(way)
+        scan = self._scan_for(partition, window, begun)
+        scan.step()
+        self._take_in(scan)
 
     def _load_some(self, cost_max: int, share: float) -> bool:
         """Load from the near queue's end on; return False where there is no room, or a step was made."""
@@ -278,25 +280,25 @@ class Release:
             return False
         until_end = self._before_crowd(near.end + HOUR_SECONDS)
         window = plan(partition, near.end, until_end, max(room, 1), max(room, 1), begun)
-        way = self._way(partition, window, begun)
+        scan = self._scan_for(partition, window, begun)
         if not window.in_one_pass and not crowded:
-            way.step()
-            self._take_in(way)
+            scan.step()
+            self._take_in(scan)
             return True
-        self._harvest = way
-        if way.step(max(cost_max, int(share * way.cost_left))) and has_room:
-            self._take_in(way)
+        self._scan = scan
+        if scan.step(max(cost_max, int(share * scan.cost_left))) and has_room:
+            self._take_in(scan)
         return False
 
-    def _begun(self) -> Harvest | Walk | None:
+    def _begun(self) -> Pass | Walk | None:
         """Return the pass or walk that covers the near queue's end; those of later seconds are kept."""
         end = self._near.end
         for second in [second for second in self._far_crowds if second < end]:
             del self._far_crowds[second]
-        self._harvest = self._far_crowds.get(end, self._harvest)
-        if self._harvest is not None and self._harvest.end <= end:
-            self._harvest = None
-        return self._harvest if self._harvest is not None and self._harvest.holds(end) else None
+        self._scan = self._far_crowds.get(end, self._scan)
+        if self._scan is not None and self._scan.end <= end:
+            self._scan = None
+        return self._scan if self._scan is not None and self._scan.holds(end) else None
 
     def _before_crowd(self, until_end: int) -> int:
         """Return the end of what is to be loaded without a crowded second that is read already."""
@@ -304,24 +306,24 @@ class Release:
             (second for second in self._far_crowds if self._near.end < second < until_end), default=until_end
         )
 
-    def _way(self, partition: HourPartition, window: Plan, begun: Harvest | Walk | None) -> Harvest | Walk:
+    def _scan_for(self, partition: HourPartition, window: Plan, begun: Pass | Walk | None) -> Pass | Walk:
         """Return the pass or walk to go on with: the one begun, or a new one where that costs less."""
         if isinstance(begun, Walk) or (begun is not None and window.in_one_pass):
             return begun
         pending_of = partial(self._pending_of, partition, second=window.first)
-        return (Harvest if window.in_one_pass else Walk)(partition, window, pending_of)
+        return (Pass if window.in_one_pass else Walk)(partition, window, pending_of)
 
-    def _take_in(self, way: Harvest | Walk) -> None:
+    def _take_in(self, scan: Pass | Walk) -> None:
         """Load what was found, at the end."""
         near = self._near
         self._far_crowds.pop(near.end, None)
-        runs = way.runs(near.end)
-        if way.end == way.first + 1:
+        runs = scan.runs(near.end)
+        if scan.end == scan.first + 1:
             near.load_second(runs)
         else:
-            near.load(way.end, runs[0] if runs else NOTHING)
-        if way is self._harvest:
-            self._harvest = None
+            near.load(scan.end, runs[0] if runs else NOTHING)
+        if scan is self._scan:
+            self._scan = None
 
     def _move(self, cut: Cut, taken: Taken) -> None:
         if len(taken):

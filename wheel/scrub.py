@@ -16,7 +16,7 @@ from tarry.wheel.columns import portions
 from tarry.wheel.delay_log import UNIT_BYTES, DelayLog
 from tarry.wheel.far_segment import Segment
 from tarry.wheel.index_checksum import prove_index
-from tarry.wheel.page_budget import Residency
+from tarry.wheel.page_budget import PageBudget
 from tarry.wheel.state import HourState, Numbers, SegmentState, WheelDamaged
 
 _BLOCK_BYTES: Final = 1 << 20
@@ -28,7 +28,7 @@ def walk(folder: Path, state: HourState, gap_bytes: int) -> Iterator[tuple[int, 
 
     A portion is 1 MiB or 1,024 records, or one large record. Raises OSError, WheelDamaged for its index.
     """
-    log = DelayLog(folder, Residency(_BLOCK_BYTES), state.log_bytes, state.units, state.index_crc)
+    log = DelayLog(folder, PageBudget(_BLOCK_BYTES), state.log_bytes, state.units, state.index_crc)
     yield from _walk(log, gap_bytes)
 
 
@@ -37,7 +37,7 @@ def walk_segment(folder: Path, state: SegmentState, gap_bytes: int) -> Iterator[
 
     Raises WheelDamaged where its units differ in the log and in the index, as well.
     """
-    segment = Segment(folder, Residency(_BLOCK_BYTES), state)
+    segment = Segment(folder, PageBudget(_BLOCK_BYTES), state)
     prove_index(segment)
     try:
         segment.open(create=False)
@@ -56,7 +56,7 @@ def mend_segment(folder: Path, state: SegmentState) -> bool:
 
     False where a unit is damaged in both.
     """
-    segment = Segment(folder, Residency(_BLOCK_BYTES), state)
+    segment = Segment(folder, PageBudget(_BLOCK_BYTES), state)
     try:
         segment.open(create=False)
         if not segment.is_whole() and not segment.mend_index():

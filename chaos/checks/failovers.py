@@ -9,7 +9,7 @@ from tarry.chaos.history import Event, History
 _HEARD = "heard"
 _UP = frozenset({"resume", _HEARD})
 _STATES = frozenset({"start", "resume", "kill", "stop", "pause"})
-STROKE_MS = 100  # kills within this time count as one
+TOGETHER_MS = 100  # kills within this time count as one
 
 
 class Failovers(NamedTuple):
@@ -42,7 +42,7 @@ def failovers_ms(history: History) -> Failovers:
     return found
 
 
-def _majority_ms(history: History, stroke: Event) -> int | None:
+def _majority_ms(history: History, kill: Event) -> int | None:
     """Return when a majority was up, at the kill or after it; None: never seen.
 
     A node is up once it has answered since it was started, or goes on after a pause.
@@ -51,12 +51,12 @@ def _majority_ms(history: History, stroke: Event) -> int | None:
     members = {one.node for one in history.events if one.name == "start" and one.at_mono_ms <= first_ms}
     moments = [(one.at_mono_ms, one.node, one.name) for one in history.events if one.name in _STATES]
     moments += [(one.at_mono_ms, one.node, _HEARD) for one in history.nodes]
-    moments += [(stroke.at_mono_ms + STROKE_MS, "", "")]  # from here on a majority counts
+    moments += [(kill.at_mono_ms + TOGETHER_MS, "", "")]  # from here on a majority counts
     state: dict[str, str] = {}
     for at_ms, node, name in sorted(moments):
         if name != _HEARD or state.get(node) == "start":
             state[node] = name
         majority = sum(each in _UP for each in state.values()) > len(members) // 2
-        if majority and at_ms >= stroke.at_mono_ms + STROKE_MS:
-            return stroke.at_mono_ms if at_ms == stroke.at_mono_ms + STROKE_MS else at_ms
+        if majority and at_ms >= kill.at_mono_ms + TOGETHER_MS:
+            return kill.at_mono_ms if at_ms == kill.at_mono_ms + TOGETHER_MS else at_ms
     return None

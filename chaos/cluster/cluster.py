@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any, Self
 
-from tarry.chaos.cluster.network_namespaces import Wires
+from tarry.chaos.cluster.network_namespaces import Namespaces
 from tarry.chaos.cluster.proxies import CLIENT, Proxies
 from tarry.chaos.history import Event
 from tarry.client.aio import Client, connect
@@ -31,21 +31,21 @@ class Cluster:
     """`async with Cluster(3, folder) as cluster:` is a cluster that serves."""
 
     def __init__(
-        self, size: int, folder: Path, *, linked: bool = False, wired: bool = False, **settings: Setting
+        self, size: int, folder: Path, *, linked: bool = False, namespaces: bool = False, **settings: Setting
     ) -> None:
         """`linked`: every path through a toxiproxy server. Raises NoToxiproxy.
 
-        `wired`: every node in a network namespace of its own; where `no_namespaces` has no reason against it.
+        `namespaces`: each node in a network namespace of its own; only if `no_namespaces` has no objection.
         """
         names = [f"n{number}" for number in range(1, size + 1)]
-        self._wires = Wires(names) if wired else None
-        hosts = tuple(map(self._wires.host, names)) if self._wires else ()
+        self._namespaces = Namespaces(names) if namespaces else None
+        hosts = tuple(map(self._namespaces.host, names)) if self._namespaces else ()
         self.local = LocalCluster(size, folder, settings, hosts=hosts)
         self.events: list[Event] = []
         self.proxies: Proxies | None = None
-        if self._wires is not None:
+        if self._namespaces is not None:
             for name, node in self.local.nodes.items():
-                node.prefix = self._wires.prefix(name)
+                node.prefix = self._namespaces.prefix(name)
         if linked:
             self.proxies = Proxies(self.local.nodes.values(), folder / "toxiproxy.log")
             for node in self.local.nodes.values():
@@ -67,8 +67,8 @@ class Cluster:
         self.local.close()
         if self.proxies is not None:
             self.proxies.close()
-        if self._wires is not None:
-            self._wires.close()
+        if self._namespaces is not None:
+            self._namespaces.close()
 
     @property
     def links(self) -> Proxies:
@@ -78,18 +78,18 @@ class Cluster:
         return self.proxies
 
     @property
-    def wires(self) -> Wires:
-        """The wires of a wired cluster."""
-        if self._wires is None:
-            raise ValueError("the cluster was made without wires")
-        return self._wires
+    def namespaces(self) -> Namespaces:
+        """Namespaces of a cluster that was made with them."""
+        if self._namespaces is None:
+            raise ValueError("the cluster was made without namespaces")
+        return self._namespaces
 
     def heal(self) -> None:
         """Take every fault off the network."""
         if self.proxies is not None:
             self.proxies.heal()
-        if self._wires is not None:
-            self._wires.heal()
+        if self._namespaces is not None:
+            self._namespaces.heal()
 
     @property
     def dial(self) -> dict[str, str]:

@@ -31,14 +31,14 @@ def no_namespaces() -> str:
     if shutil.which("ip") is None:
         return "links that lose packets take `ip` (iproute2), which is not installed"
     try:
-        wires = Wires(["probe"])
+        namespaces = Namespaces(["probe"])
     except subprocess.CalledProcessError as error:
         return f"network namespaces cannot be made here: {error.stderr.strip()}"
-    wires.close()
+    namespaces.close()
     return ""
 
 
-class Wires:
+class Namespaces:
     """A namespace, a cable and an address for each node, and one bridge between them."""
 
     def __init__(self, names: Sequence[str]) -> None:

@@ -1,7 +1,7 @@
-"""Faults as strokes: each befalls one node for some time and is undone; what scenarios combine and draw from.
+"""The faults that scenarios combine and draw from: each injures one node for some time and heals it.
 
-strike = STROKES["half open"].strike
-await strike(run, "n2", 0.8)
+inject = FAULTS["half open"].inject
+await inject(run, "n2", 0.8)
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tarry.chaos.faults.network import deaf, isolated, mute
 from tarry.chaos.run import Run
 from tarry.client.local.cluster import LocalNode
 
-Strike = Callable[[Run, str, float], Coroutine[None, None, None]]
+Inject = Callable[[Run, str, float], Coroutine[None, None, None]]
 """Injures a node of a run for so many seconds."""
 
 LEASE_MS = 700
@@ -28,10 +28,10 @@ ENDS_S = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Stroke:
+class Fault:
     """`need`: what the node must have been given before it was started: clock, disk, or nothing."""
 
-    strike: Strike
+    inject: Inject
     need: str = ""
 
 
@@ -56,14 +56,14 @@ async def _cut(
         run.cluster.links.mend(chosen)
 
 
-def _spoil(kind: str, **attributes: int) -> Strike:
-    async def strike(run: Run, name: str, seconds: float) -> None:
+def _spoil(kind: str, **attributes: int) -> Inject:
+    async def inject(run: Run, name: str, seconds: float) -> None:
         async with run.disturbed(kind, name, loose=True):
             run.cluster.links.spoil(isolated(name, run.names, clients=True), kind, **attributes)
             await run.during(seconds)
             run.cluster.links.heal()
 
-    return strike
+    return inject
 
 
 async def _slow_sync(run: Run, name: str, seconds: float) -> None:
@@ -96,22 +96,22 @@ async def _clock(ahead_ms: int, run: Run, name: str, seconds: float) -> None:
 
 
 MINUTES_10: Final = 600_000
-STROKES: Final = {
-    "crash": Stroke(Run.crash),
-    "crash and damage": Stroke(_crash_and_tear),
-    "freeze": Stroke(Run.freeze),
-    "isolated": Stroke(partial(_cut, isolated)),
-    "mute": Stroke(partial(_cut, mute)),
-    "deaf": Stroke(partial(_cut, deaf)),
-    "latency": Stroke(_spoil("latency", latency=40, jitter=30)),
-    "bandwidth": Stroke(_spoil("bandwidth", rate=64)),
-    "slices": Stroke(_spoil("slicer", average_size=60, size_variation=30, delay=10)),
-    "resets": Stroke(_spoil("reset_peer", timeout=300)),
-    "half open": Stroke(_spoil("timeout", timeout=0)),
-    "slow fsync": Stroke(_slow_sync, "disk"),
-    "failing fsync": Stroke(_failing_sync, "disk"),
-    "clock ahead": Stroke(partial(_clock, MINUTES_10), "clock"),
-    "clock behind": Stroke(partial(_clock, -MINUTES_10), "clock"),
+FAULTS: Final = {
+    "crash": Fault(Run.crash),
+    "crash and damage": Fault(_crash_and_tear),
+    "freeze": Fault(Run.freeze),
+    "isolated": Fault(partial(_cut, isolated)),
+    "mute": Fault(partial(_cut, mute)),
+    "deaf": Fault(partial(_cut, deaf)),
+    "latency": Fault(_spoil("latency", latency=40, jitter=30)),
+    "bandwidth": Fault(_spoil("bandwidth", rate=64)),
+    "slices": Fault(_spoil("slicer", average_size=60, size_variation=30, delay=10)),
+    "resets": Fault(_spoil("reset_peer", timeout=300)),
+    "half open": Fault(_spoil("timeout", timeout=0)),
+    "slow fsync": Fault(_slow_sync, "disk"),
+    "failing fsync": Fault(_failing_sync, "disk"),
+    "clock ahead": Fault(partial(_clock, MINUTES_10), "clock"),
+    "clock behind": Fault(partial(_clock, -MINUTES_10), "clock"),
 }
 
 
@@ -140,7 +140,7 @@ def lacking() -> dict[str, str]:
 
 
 def equip(run: Run, *nodes: LocalNode) -> None:
-    """Give nodes, or all, what the strokes need, before they are started; say what this machine cannot do."""
+    """Give nodes, or all, what the faults need, before they are started; say what this machine cannot do."""
     reasons = lacking()
     for reason in reasons.values():
         run.say(f"left out: {reason}")
@@ -151,7 +151,7 @@ def equip(run: Run, *nodes: LocalNode) -> None:
             disks.give_disk(node)
 
 
-def possible() -> dict[str, Strike]:
-    """Return the strokes that this machine can do, by name."""
+def possible() -> dict[str, Inject]:
+    """Return the faults that this machine can do, by name."""
     reasons = lacking()
-    return {name: stroke.strike for name, stroke in STROKES.items() if stroke.need not in reasons}
+    return {name: fault.inject for name, fault in FAULTS.items() if fault.need not in reasons}

@@ -6,7 +6,7 @@ import random
 from functools import partial
 
 from tarry.chaos.faults import disks
-from tarry.chaos.faults.catalogue import STROKES, join_anew
+from tarry.chaos.faults.catalogue import FAULTS, join_anew
 from tarry.chaos.run import Run
 from tarry.chaos.scenario import SHORT_JOURNAL, scenario
 
@@ -60,7 +60,7 @@ async def failing_fsync(run: Run) -> None:
     """Every sync fails (EIO) on the leader, then on a follower: the node must end, and the others go on."""
     for leads in (True, False):
         name = await run.leader() if leads else (await run.followers())[0]
-        await STROKES["failing fsync"].strike(run, name, 0)
+        await FAULTS["failing fsync"].inject(run, name, 0)
         await run.serving()
 
 

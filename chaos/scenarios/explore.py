@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Coroutine
 
-from tarry.chaos.faults.catalogue import STROKES, at_once, equip, lacking, possible
+from tarry.chaos.faults.catalogue import FAULTS, at_once, equip, lacking, possible
 from tarry.chaos.faults.clocks import INEXACT_MS, to_the_next_hour_ms
 from tarry.chaos.run import Run
 from tarry.chaos.scenario import SHORT_JOURNAL, Scenario
@@ -65,11 +65,11 @@ WHOLE: dict[str, Step] = {
 }
 
 
-def _stroke(name: str) -> Step:
+def _fault(name: str) -> Step:
     async def step(run: Run, chance: random.Random) -> None:
         if name in possible():
             victim = await run.leader() if chance.random() < 0.5 else chance.choice(run.names)
-            await STROKES[name].strike(run, victim, chance.choice(LENGTHS_S))
+            await FAULTS[name].inject(run, victim, chance.choice(LENGTHS_S))
 
     return step
 
@@ -77,13 +77,13 @@ def _stroke(name: str) -> Step:
 def explored(seed: int) -> Scenario:
     """Return the scenario of a seed."""
     chance = random.Random(seed)
-    kinds = [*STROKES, *STROKES, *WHOLE]
+    kinds = [*FAULTS, *FAULTS, *WHOLE]
     plan = [_drawn(chance, kinds) for _ in range(chance.choice(STEPS))]
     at_an_hour, short, nodes = chance.random() < 0.2, chance.random() < 0.5, chance.choice((3, 3, 3, 5))
 
     async def play(run: Run) -> None:
         for number, together in enumerate(plan):
-            steps = [WHOLE.get(name) or _stroke(name) for name in together]
+            steps = [WHOLE.get(name) or _fault(name) for name in together]
             await at_once(
                 *(step(run, random.Random(f"{seed} {number} {place}")) for place, step in enumerate(steps))
             )

@@ -8,52 +8,52 @@ from functools import partial
 
 from tarry.chaos.cluster.cluster import now_ms
 from tarry.chaos.faults import clocks
-from tarry.chaos.faults.catalogue import STROKES, Strike, at_once, equip, possible
+from tarry.chaos.faults.catalogue import FAULTS, Inject, at_once, equip, possible
 from tarry.chaos.faults.clocks import HOUR_MS, INEXACT_MS, to_the_next_hour_ms
 from tarry.chaos.faults.disks import wipe
 from tarry.chaos.run import Run
 from tarry.chaos.scenario import SHORT_JOURNAL, scenario
 
-STROKE_S = 0.8
+FAULT_S = 0.8
 BEHIND = 4_000  # messages that a follower misses, for a snapshot
 
-Moment = Callable[[str, Strike], Awaitable[None]]
-"""Has its thing go on while the node is struck."""
+Moment = Callable[[str, Inject], Awaitable[None]]
+"""Has something go on while the fault is injected into the node."""
 
 
-_struck = partial(scenario, prepare=equip, tolerance_ms=INEXACT_MS, patience_ms=6_000, travel_ms=4_000)
+_injecting = partial(scenario, prepare=equip, tolerance_ms=INEXACT_MS, patience_ms=6_000, travel_ms=4_000)
 
 
 async def _each(run: Run, moment: Moment) -> None:
-    """Strike at the leader and at a follower by turns, once with everything."""
-    for number, (name, strike) in enumerate(possible().items()):
+    """Inject at the leader and at a follower by turns, once with everything."""
+    for number, (name, inject) in enumerate(possible().items()):
         victim = await run.leader() if number % 2 == 0 else (await run.followers())[0]
         run.say(f"{name}: {victim}")
-        await moment(victim, strike)
+        await moment(victim, inject)
         await run.serving()
 
 
-@_struck()
+@_injecting()
 async def faults_in_transfers(run: Run) -> None:
     """Every fault in turn as leadership is handed over, at the leader and at a follower alternately."""
 
-    async def moment(victim: str, strike: Strike) -> None:
-        await at_once(strike(run, victim, STROKE_S), run.transfer())
+    async def moment(victim: str, inject: Inject) -> None:
+        await at_once(inject(run, victim, FAULT_S), run.transfer())
 
     await _each(run, moment)
 
 
-@_struck()
+@_injecting()
 async def faults_in_membership_changes(run: Run) -> None:
     """Every fault in turn as a fourth node joins, or is let go."""
     node = run.cluster.newcomer("n4")
     equip(run, node)
     joins = True
 
-    async def moment(victim: str, strike: Strike) -> None:
+    async def moment(victim: str, inject: Inject) -> None:
         nonlocal joins
         change = _join() if joins else run.removed("n4")
-        await at_once(strike(run, victim, STROKE_S), change)
+        await at_once(inject(run, victim, FAULT_S), change)
         if not joins:
             await _forget()
         joins = not joins
@@ -73,11 +73,11 @@ async def faults_in_membership_changes(run: Run) -> None:
         await _join()
 
 
-@_struck(settings=SHORT_JOURNAL, rough=False)
+@_injecting(settings=SHORT_JOURNAL, rough=False)
 async def faults_in_snapshots(run: Run) -> None:
     """Every fault in turn as a follower takes the leader's state, at the leader and at that follower."""
 
-    async def moment(victim: str, strike: Strike) -> None:
+    async def moment(victim: str, inject: Inject) -> None:
         leader = await run.leader()
         behind = victim if victim != leader else (await run.followers())[0]
         run.cluster.kill(behind)
@@ -85,17 +85,17 @@ async def faults_in_snapshots(run: Run) -> None:
         await run.during(0.6)  # in which the journal is compacted
         run.cluster.start(behind)
         await run.during(0.5)
-        await strike(run, victim, STROKE_S)
+        await inject(run, victim, FAULT_S)
 
     await _each(run, moment)
 
 
-@_struck(settings={"dispatch": {"checkpoint_ms": 100}})
+@_injecting(settings={"dispatch": {"checkpoint_ms": 100}})
 async def faults_in_checkpoints(run: Run) -> None:
     """Every fault in turn while checkpoints are written ten times a second."""
 
-    async def moment(victim: str, strike: Strike) -> None:
-        await strike(run, victim, STROKE_S)
+    async def moment(victim: str, inject: Inject) -> None:
+        await inject(run, victim, FAULT_S)
 
     await _each(run, moment)
 
@@ -107,17 +107,17 @@ async def _as_the_hour_changes(run: Run, *names: str) -> None:
     await run.during(max(0.0, left_s - 0.4) if left_s < 60 else 0.0)
     for name in names:
         if name in possible():
-            await STROKES[name].strike(run, await run.leader(), STROKE_S)
+            await FAULTS[name].inject(run, await run.leader(), FAULT_S)
             await run.serving()
 
 
-@_struck(needs=(clocks.lacking,), ahead_ms=to_the_next_hour_ms)
+@_injecting(needs=(clocks.lacking,), ahead_ms=to_the_next_hour_ms)
 async def hour_changes_while_cut_off(run: Run) -> None:
     """The hour changes while the leader is cut off; then its successor is frozen, mute, reset, half open."""
     await _as_the_hour_changes(run, "isolated", "freeze", "mute", "deaf", "resets", "half open")
 
 
-@_struck(needs=(clocks.lacking,), ahead_ms=to_the_next_hour_ms)
+@_injecting(needs=(clocks.lacking,), ahead_ms=to_the_next_hour_ms)
 async def hour_changes_on_bad_disks(run: Run) -> None:
     """The hour changes while the leader's disk is slow; then syncs fail, files decay, links and clocks go."""
     await _as_the_hour_changes(

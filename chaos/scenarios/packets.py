@@ -11,13 +11,13 @@ from tarry.chaos.scenario import scenario
 
 async def _lose(run: Run, name: str, links: list[Link], seconds: float) -> None:
     async with run.disturbed(name, loose=True):
-        run.cluster.wires.cut(links)
+        run.cluster.namespaces.cut(links)
         await run.during(seconds)
-        run.cluster.wires.mend(links)
+        run.cluster.namespaces.mend(links)
     await run.serving()
 
 
-@scenario(needs=(no_namespaces,), wired=True, patience_ms=6_000, travel_ms=6_000)
+@scenario(needs=(no_namespaces,), namespaces=True, patience_ms=6_000, travel_ms=6_000)
 async def packets_of_the_leader_lost(run: Run) -> None:
     """Every packet between the leader and its followers is lost for 3 s; then its clients' too."""
     for clients in (False, True):
@@ -28,7 +28,7 @@ async def packets_of_the_leader_lost(run: Run) -> None:
         await _lose(run, f"packets of {leader} lost", links, 3)
 
 
-@scenario(needs=(no_namespaces,), wired=True, patience_ms=6_000, travel_ms=6_000)
+@scenario(needs=(no_namespaces,), namespaces=True, patience_ms=6_000, travel_ms=6_000)
 async def packets_lost_one_way(run: Run) -> None:
     """Packets from the leader are lost, then those to it; then those between a follower and its clients."""
     for links in (mute, deaf):
@@ -38,14 +38,14 @@ async def packets_lost_one_way(run: Run) -> None:
     await _lose(run, f"{follower} and clients", [(CLIENT, follower), (follower, CLIENT)], 2)
 
 
-@scenario(needs=(no_namespaces,), wired=True, patience_ms=6_000, travel_ms=6_000)
+@scenario(needs=(no_namespaces,), namespaces=True, patience_ms=6_000, travel_ms=6_000)
 async def packets_lost_in_bursts(run: Run) -> None:
     """All packets of everybody lost for 100 to 400 ms, eight times: shorter than any patience, or as long."""
     for number in range(8):
-        links = run.cluster.wires.links()
+        links = run.cluster.namespaces.links()
         async with run.disturbed("burst", loose=True):
-            run.cluster.wires.cut(links)
+            run.cluster.namespaces.cut(links)
             await run.during(0.1 + 0.04 * number)
-            run.cluster.wires.mend(links)
+            run.cluster.namespaces.mend(links)
         await run.during(0.5)
     await run.serving()

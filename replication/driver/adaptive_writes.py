@@ -24,7 +24,7 @@ PAUSE_S_MAX: Final = 240.0
 """How long nothing is written on the loop after a stall; the next doubles it, so long without halves it."""
 
 
-class QuickDisk:
+class AdaptiveWrites:
     """As RunBlocking, for what writes to one disk."""
 
     def __init__(self, in_thread: RunBlocking, now: Callable[[], float]) -> None:

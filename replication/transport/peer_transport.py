@@ -37,7 +37,7 @@ from tarry.replication.transport.grpc_options import channel_options
 from tarry.replication.transport.interface import ANYBODY, PeerGate, PeerTls, ServeSnapshot
 from tarry.replication.transport.peer_service import SERVICE, PeerServicer
 from tarry.replication.transport.stream_listener import PeerListener
-from tarry.replication.transport.stream_sender import DialOptions, Door, PeerAway, PeerRefuses, Way
+from tarry.replication.transport.stream_sender import DialOptions, PeerAway, PeerRefuses, PeerStreams
 
 _MEET = f"/{SERVICE}/Meet"
 _RECALL = f"/{SERVICE}/Recall"
@@ -71,7 +71,7 @@ class PeerTransport:
         self._fail: Callable[[BaseException], None] = lambda error: None
         self._register: Register | None = None
         self._epochs = itertools.count(1)
-        self._ways: dict[str, Way] = {}
+        self._streams: dict[str, PeerStreams] = {}
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._leaving: set[asyncio.Task[None]] = set()
         self._metadata = (("authorization", f"Bearer {token}"),) if token else ()
@@ -115,9 +115,9 @@ class PeerTransport:
 
     def restart(self, identity: Identity) -> None:
         self._identity = identity
-        for way in self._ways.values():
-            way.outbound = Outbound(identity, way.outbound.receiver, self._epochs)
-            way.outbound.begin()
+        for streams in self._streams.values():
+            streams.outbound = Outbound(identity, streams.outbound.receiver, self._epochs)
+            streams.outbound.begin()
 
     async def fetch_snapshot(
         self, peer: str, kept: Sequence[SnapshotFile] = ()
@@ -141,23 +141,25 @@ class PeerTransport:
         return self._listener.acceptor.port
 
     def set_peers(self, addresses: Mapping[str, str]) -> None:
-        for peer, way in list(self._ways.items()):
-            if addresses.get(peer) != way.address:
+        for peer, streams in list(self._streams.items()):
+            if addresses.get(peer) != streams.address:
                 self._leave(peer)
         for peer, address in addresses.items():
-            if peer not in self._ways:
+            if peer not in self._streams:
                 self._channels[peer] = self._channel(address)
                 outbound = Outbound(self._identity, peer, self._epochs)
                 meet = functools.partial(self._meet, self._channels[peer])
-                way = self._ways[peer] = Way(peer, address, outbound, meet, self._link, self._dial_options)
-                way.task.add_done_callback(self._watch)
+                streams = self._streams[peer] = PeerStreams(
+                    peer, address, outbound, meet, self._link, self._dial_options
+                )
+                streams.task.add_done_callback(self._watch)
 
     def _leave(self, peer: str) -> asyncio.Task[None]:
-        channel, way = self._channels.pop(peer), self._ways.pop(peer)
-        way.task.cancel()
+        channel, streams = self._channels.pop(peer), self._streams.pop(peer)
+        streams.task.cancel()
 
         async def leave() -> None:
-            await asyncio.wait([way.task])
+            await asyncio.wait([streams.task])
             await channel.close(None)
 
         task = asyncio.get_running_loop().create_task(leave())
@@ -165,28 +167,28 @@ class PeerTransport:
         task.add_done_callback(self._leaving.discard)
         return task
 
-    async def _meet(self, channel: grpc.aio.Channel) -> Door:
+    async def _meet(self, channel: grpc.aio.Channel) -> MeetResponse:
         meet = channel.unary_unary(_MEET, MeetRequest.SerializeToString, MeetResponse.FromString)
         request = MeetRequest(cluster=self._identity.cluster, node=self._identity.node)
         try:
-            response = await meet(request, metadata=self._metadata)
+            response: MeetResponse = await meet(request, metadata=self._metadata)
         except grpc.aio.AioRpcError as error:
             raise (PeerRefuses if error.code() in _REFUSALS else PeerAway)(error.details()) from error
         if len(response.tickets) != STREAMS:
             raise PeerAway(f"{len(response.tickets)} tickets for {STREAMS} streams")
-        return Door(response.port, response.tickets)
+        return response
 
     def _met(self, peer: str) -> None:
-        if peer in self._ways:
-            self._ways[peer].retry()
+        if peer in self._streams:
+            self._streams[peer].retry()
 
     def send(self, peer: str, messages: Sequence[bytes], *, bulk: bool = False) -> bool:
-        way = self._ways.get(peer)
-        return way is not None and way.put(messages, bulk=bulk)
+        streams = self._streams.get(peer)
+        return streams is not None and streams.put(messages, bulk=bulk)
 
     async def stop(self) -> None:
         self._listener.stop()
-        for peer in list(self._ways):
+        for peer in list(self._streams):
             self._leave(peer)
         await asyncio.gather(*self._leaving)
 

@@ -19,6 +19,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from tarry.proto.tarry_peer_pb2 import MeetResponse
 from tarry.replication.clock import to_next
 from tarry.replication.settings import ReplicationSettings
 from tarry.replication.transport.envelope import Outbound
@@ -41,14 +42,6 @@ class PeerRefuses(PeerAway):
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
-    """Port for a peer's streams, and a ticket for each."""
-
-    port: int
-    tickets: Sequence[bytes]
-
-
-@dataclass(frozen=True, slots=True)
 class DialOptions:
     """Options by which this node reaches others."""
 
@@ -59,7 +52,7 @@ class DialOptions:
     tls: ssl.SSLContext | None
 
 
-class Way:
+class PeerStreams:
     """The streams to one peer and what waits for them."""
 
     def __init__(
@@ -67,11 +60,11 @@ class Way:
         peer: str,
         address: str,
         outbound: Outbound,
-        meet: Callable[[], Awaitable[Door]],
+        meet: Callable[[], Awaitable[MeetResponse]],
         link: Callable[[str, bool], None],
         dial_options: DialOptions,
     ) -> None:
-        """`meet` raises PeerAway. `link(peer, up)` hears whether the streams stand."""
+        """Take `meet`, which may raise PeerAway, and `link(peer, up)`, told when the streams open and end."""
         self.address = address
         self.outbound = outbound
         self._peer = peer
@@ -119,9 +112,9 @@ class Way:
         streams: dict[bool, _Stream] = {}
         try:
             async with asyncio.timeout(_CONNECT_MAX_S):
-                door = await self._meet()
-                for bulk, ticket in zip((False, True), door.tickets, strict=True):
-                    streams[bulk] = await self._connect(door.port, ticket, bulk=bulk)
+                met = await self._meet()
+                for bulk, ticket in zip((False, True), met.tickets, strict=True):
+                    streams[bulk] = await self._connect(met.port, ticket, bulk=bulk)
             self.outbound.begin()
             self._streams = streams
             self._link(self._peer, True)

@@ -337,7 +337,7 @@ MUTANTS = (
     Mutant(
         "a_peer_that_is_left_is_still_spoken_to",
         "a node that has moved is sent to where it was",
-        "            if addresses.get(peer) != way.address:\n",
+        "            if addresses.get(peer) != streams.address:\n",
         "            if peer not in addresses:\n",
         (
             "tests/replication/transport/test_peer_transport.py::test_a_peer_that_listens_elsewhere_is_left_where_it_was",

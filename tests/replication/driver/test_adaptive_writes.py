@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from tarry.replication.blocking import in_thread
-from tarry.replication.driver.adaptive_writes import PAUSE_S_MIN, QUICK_S, STALL_S, WRITES, QuickDisk
+from tarry.replication.driver.adaptive_writes import PAUSE_S_MIN, QUICK_S, STALL_S, WRITES, AdaptiveWrites
 from tests.simulation.virtual_loop import VirtualLoop, run
 
 
@@ -18,7 +18,7 @@ class Disk:
 
     def __init__(self) -> None:
         self.now = 0.0
-        self.quick_disk = QuickDisk(in_thread, lambda: self.now)
+        self.adaptive = AdaptiveWrites(in_thread, lambda: self.now)
 
     def write(self, took_s: float) -> Callable[[], bool]:
         def work() -> bool:
@@ -30,36 +30,36 @@ class Disk:
 
 async def test_a_quick_disk_is_written_on_the_loop_once_that_is_known() -> None:
     disk = Disk()
-    on_loop = [await disk.quick_disk(disk.write(QUICK_S / 4)) for _ in range(WRITES + 2)]
+    on_loop = [await disk.adaptive(disk.write(QUICK_S / 4)) for _ in range(WRITES + 2)]
     assert on_loop == [False] * WRITES + [True] * 2
 
 
 async def test_one_slow_write_is_enough_to_go_to_a_thread_for_a_while() -> None:
     disk = Disk()
     for _ in range(WRITES + 1):
-        await disk.quick_disk(disk.write(0.0))
-    assert await disk.quick_disk(disk.write(QUICK_S))  # nobody could know
-    on_loop = [await disk.quick_disk(disk.write(0.0)) for _ in range(WRITES + 1)]
+        await disk.adaptive(disk.write(0.0))
+    assert await disk.adaptive(disk.write(QUICK_S))  # nobody could know
+    on_loop = [await disk.adaptive(disk.write(0.0)) for _ in range(WRITES + 1)]
     assert on_loop == [False] * WRITES + [True]
 
 
 async def quiet(disk: Disk, seconds: float) -> bool:
     """Let time pass, and a few quick writes; return whether the last one was on the loop."""
     disk.now += seconds
-    return [await disk.quick_disk(disk.write(0.0)) for _ in range(WRITES + 1)][-1]
+    return [await disk.adaptive(disk.write(0.0)) for _ in range(WRITES + 1)][-1]
 
 
 async def test_a_stall_is_remembered_for_30_s_however_many_writes_there_are() -> None:
     disk = Disk()
     assert await quiet(disk, 0.0)
-    assert await disk.quick_disk(disk.write(STALL_S))
+    assert await disk.adaptive(disk.write(STALL_S))
     assert not await quiet(disk, PAUSE_S_MIN - 0.001)
     assert await quiet(disk, 0.002)
 
 
 async def pause_after_stall(disk: Disk) -> int:
     """Stall; return for how many seconds nothing is written on the loop then."""
-    await disk.quick_disk(disk.write(2 * STALL_S))
+    await disk.adaptive(disk.write(2 * STALL_S))
     seconds = 0
     while not await quiet(disk, 1.0):
         seconds += 1
@@ -78,9 +78,9 @@ async def test_stalls_that_come_again_are_remembered_for_longer_and_forgotten_in
 async def test_a_stall_in_a_thread_prolongs_the_pause() -> None:
     disk = Disk()
     await quiet(disk, 0.0)
-    await disk.quick_disk(disk.write(STALL_S))
+    await disk.adaptive(disk.write(STALL_S))
     disk.now += PAUSE_S_MIN - 1
-    assert not await disk.quick_disk(disk.write(2 * STALL_S))
+    assert not await disk.adaptive(disk.write(2 * STALL_S))
     assert not await quiet(disk, 2 * PAUSE_S_MIN - 1)
     assert await quiet(disk, 2)
 
@@ -116,7 +116,7 @@ def leases_lost(stall_every_s: float, minutes: int) -> int:
                 last = loop.now
 
         beats = asyncio.create_task(beat())
-        disk = QuickDisk(beside, lambda: loop.now)
+        disk = AdaptiveWrites(beside, lambda: loop.now)
         for _ in range(minutes * 6_000):
             await disk(work)
             await asyncio.sleep(0.01)
@@ -133,7 +133,7 @@ def test_a_disk_that_stalls_every_few_seconds_costs_one_lease_and_not_each_time(
 async def test_a_write_of_just_the_limit_is_not_quick() -> None:
     disk = Disk()
     for _ in range(2 * WRITES):
-        assert not await disk.quick_disk(disk.write(QUICK_S))
+        assert not await disk.adaptive(disk.write(QUICK_S))
 
 
 async def test_what_a_write_raises_is_raised_on_the_loop_and_in_a_thread() -> None:
@@ -144,4 +144,4 @@ async def test_what_a_write_raises_is_raised_on_the_loop_and_in_a_thread() -> No
 
     for _ in range(WRITES + 2):
         with pytest.raises(OSError, match="no"):
-            await disk.quick_disk(fail)
+            await disk.adaptive(fail)
