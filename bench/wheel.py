@@ -78,12 +78,12 @@ def timed_us(action: Callable[[], Result]) -> tuple[Result, float]:
 
 
 def median_us(action: Callable[[], Any], repeats: int) -> float:
-    """Median time of an action."""
+    """Return the median time of an action."""
     return statistics.median(timed_us(action)[1] for _ in range(repeats))
 
 
 def compare(folder: Path, sizes: dict[str, int]) -> dict[str, float]:
-    """Inserting into wheels that hold so many, turn by turn, and collecting from the last of them."""
+    """Measure inserts into wheels that hold so many, turn by turn, and collecting from the last one."""
     loads = {}
     for name, messages in sizes.items():
         loads[name] = load = Load(Wheel(folder / name, WheelSettings()))
@@ -107,7 +107,7 @@ def compare(folder: Path, sizes: dict[str, int]) -> dict[str, float]:
 
 
 def insert_us(load: Load, spread_ms: int) -> float:
-    """A batch's time, per message."""
+    """Return a batch's time, per message."""
     due_ms = load.due(BATCH, START_MS + 6 * HOUR_MS, spread_ms)
     return median_us(lambda: load.append(due_ms), 1) / BATCH
 
@@ -117,7 +117,7 @@ def rss_bytes() -> int:
 
 
 def measure(folder: Path, messages: int) -> dict[str, float]:
-    """Everything, with so many messages pending."""
+    """Measure everything, with so many messages pending."""
     wheel = Wheel(folder, WheelSettings())
     wheel.take(START_MS - 1, 1)
     load = Load(wheel)
@@ -142,7 +142,7 @@ def measure(folder: Path, messages: int) -> dict[str, float]:
 
 
 def release(load: Load) -> dict[str, float]:
-    """Collecting a second of each size, planted among the others; taking, reading, cancelling."""
+    """Measure collecting a second of each size, planted among the others; taking, reading, cancelling."""
     figures = {}
     wheel = load.wheel
     at = START_MS + 10 * HOUR_MS
@@ -173,7 +173,7 @@ def release(load: Load) -> dict[str, float]:
 
 
 def recovery(folder: Path, wheel: Wheel, messages: int) -> dict[str, float]:
-    """A checkpoint, a crash, and the time until the wheel has released its first message again."""
+    """Measure a checkpoint and, after a crash, the time until the wheel releases its first message."""
     before = time.perf_counter()
     state: WheelState = wheel.capture()
     captured = time.perf_counter()
@@ -199,13 +199,13 @@ def recovery(folder: Path, wheel: Wheel, messages: int) -> dict[str, float]:
 def in_process(
     action: Callable[[Path, Size], dict[str, float]], folder: Path, size: Size
 ) -> dict[str, float]:
-    """An action in a process of its own."""
+    """Run an action in a process of its own."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         return pool.apply(action, (folder, size))
 
 
 def summary(sizes: dict[int, dict[str, float]]) -> dict[str, float]:
-    """The figures of a run, by the names they are compared by."""
+    """Return the figures of a run, by the names they are compared by."""
     small, large = min(sizes), max(sizes)
     first, last = sizes[small], sizes[large]
     names = {0: "empty", 100_000: "100k", 1_000_000: "1m", 10_000_000: "10m"}

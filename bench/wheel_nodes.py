@@ -52,7 +52,7 @@ WORDS: Final = Console(stderr=True)
 
 
 def day_ahead(count: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Due times at random within a day, from an hour ahead on."""
+    """Draw due times within a day, from an hour ahead on."""
     now_ms = time.time_ns() // 1_000_000
     return now_ms + 3_600_000 + np.random.default_rng(7).integers(0, DAY_MS, count)
 
@@ -76,7 +76,7 @@ async def other_topic(client: Client, late_ms: list[float]) -> None:
 async def mass(
     client: Client, topic: str, count: int, ahead_s: int, others: list[float] | None = None
 ) -> tuple[float, int]:
-    """So many due at one instant: seconds until all are acknowledged, and early ones.
+    """Have some due at one instant; return the seconds until all are acknowledged, and the early ones.
 
     `others`: gets the lateness of another topic's messages from when all are scheduled.
     """
@@ -99,7 +99,7 @@ async def mass(
 
 
 async def spread_rate(client: Client, spread_ms: int) -> float:
-    """Messages a second: 65,536 in batches of 4,096, due at random within `spread_ms`, eight at once."""
+    """Return messages a second: 65,536 in batches of 4,096, due within `spread_ms`, eight at once."""
     producer, random = client.producer(), np.random.default_rng(7)
     delays_ms = random.integers(3_600_000, 3_600_000 + spread_ms, (SPREAD_BATCHES, SPREAD_BATCH))
     bodies = [BODY] * SPREAD_BATCH
@@ -110,7 +110,7 @@ async def spread_rate(client: Client, spread_ms: int) -> float:
 
 
 async def of_spreads(client: Client) -> dict[str, float]:
-    """Scheduling within an hour and over many of them, and whether the leader keeps its term."""
+    """Measure scheduling within an hour and over many, and whether the leader keeps its term."""
     term = (await client.operator().status()).term
     figures = {f"spread_{name}_per_s": await spread_rate(client, SPREADS[name]) for name in SPREADS}
     figures["spread_elections"] = (await client.operator().status()).term - term
@@ -118,7 +118,7 @@ async def of_spreads(client: Client) -> dict[str, float]:
 
 
 async def of_three(cluster: LocalCluster) -> dict[str, float]:
-    """Idling, lateness and mass expiry."""
+    """Measure idling, lateness and mass expiry."""
     figures: dict[str, float] = {}
     async with connect(cluster.addresses) as client:
         await fill(client, "far", day_ahead(10_000))
@@ -149,19 +149,19 @@ async def of_three(cluster: LocalCluster) -> dict[str, float]:
 
 
 def rss_bytes(cluster: LocalCluster) -> float:
-    """The one node's resident memory."""
+    """Return the one node's resident memory."""
     (process,) = processes_of(cluster)
     return float(process.memory_info().rss)
 
 
 def anonymous_bytes(cluster: LocalCluster) -> float:
-    """The part of it that is no page of a file, which the kernel could drop at will."""
+    """Return the part of it that is no page of a file, which the kernel could drop at will."""
     (process,) = processes_of(cluster)
     return float(sum(mapping.anonymous for mapping in process.memory_maps()))
 
 
 async def of_one(cluster: LocalCluster, messages: int) -> dict[str, float]:
-    """Memory with a hundredth and with all of the messages pending; then recovery after SIGKILL.
+    """Measure memory with a hundredth and with all messages pending; then recovery after SIGKILL.
 
     A time of 0 is in the past, and becomes now.
     """
@@ -196,7 +196,7 @@ async def of_one(cluster: LocalCluster, messages: int) -> dict[str, float]:
 
 
 def of_wheel(scratch: Path, messages: int) -> dict[str, float]:
-    """Inserting and collecting, in the wheel alone."""
+    """Measure inserting and collecting, in the wheel alone."""
     sizes = {"empty": 0, "1m": messages // 10, "10m": messages}
     figures = wheel.in_process(wheel.compare, scratch / "wheels", sizes)
     shutil.rmtree(scratch / "wheels")

@@ -49,7 +49,7 @@ class Run:
     def __init__(
         self, scenario: Scenario, folder: Path, seed: int, say: Callable[[str], None], load: str = ""
     ) -> None:
-        """`load`: the name of one; empty: what the seed draws. Raises NoToxiproxy."""
+        """Make the cluster; `load`: the name of one, empty: what the seed draws. Raises NoToxiproxy."""
         self.scenario = scenario
         self.seed = seed
         self.traffic = LOADS[load] if load else drawn(seed, scenario.name, scenario.loads)
@@ -129,7 +129,7 @@ class Run:
         return sum(self._loads) / len(self._loads) if self._loads else 0.0
 
     async def crash(self, name: str, away_s: float = 1.5) -> None:
-        """SIGKILL, and started again on the data it has."""
+        """Kill a node (SIGKILL), and start it again on the data it has."""
         async with self.disturbed("crash", name):
             self.cluster.kill(name)
             await self.during(away_s)
@@ -138,7 +138,7 @@ class Run:
     async def crash_all(
         self, away_s: float = 0.0, *, name: str = "crash of all", loose: bool = False
     ) -> None:
-        """SIGKILL of all nodes, and all started again; return once they serve."""
+        """Kill all nodes (SIGKILL), and start all again; return once they serve."""
         async with self.disturbed(name, loose_ms=500, loose=loose):
             for each in self.names:
                 self.cluster.kill(each)
@@ -147,7 +147,7 @@ class Run:
             await self.serving()
 
     async def freeze(self, name: str, seconds: float) -> None:
-        """SIGSTOP, and SIGCONT later."""
+        """Stop a node (SIGSTOP), and continue it later (SIGCONT)."""
         async with self.disturbed("freeze", name):
             self.cluster.pause(name)
             await self.during(seconds)

@@ -51,7 +51,7 @@ class Receipts:
     """The receipts of one producer or consumer. Belongs to one event loop."""
 
     def __init__(self, folder: str | Path, source: str, group: str | None = None) -> None:
-        """``source``: ``producer:<name>`` or ``consumer:<name>``, of one living process only."""
+        """Take ``source``, ``producer:<name>`` or ``consumer:<name>``, of one living process only."""
         self.dropped = 0
         """Rows that could not be kept."""
         self._folder = Path(folder) / source.replace(":", "_")
@@ -69,7 +69,7 @@ class Receipts:
     def produced(
         self, topics: Sequence[str], topic: Sequence[int] | None, done: ScheduleBatchResponse
     ) -> None:
-        """A request of messages of these topics has its OK."""
+        """Note that a request of messages of these topics has its OK."""
         names = [topics[0]] * len(done.hour) if topic is None else [topics[i] for i in topic]
         places = zip(done.hour, done.global_index, done.due_ms, strict=True)
         self._add(
@@ -78,7 +78,7 @@ class Receipts:
         )
 
     def received(self, topic: str, queue: int, term: int, places: Sequence[Place]) -> None:
-        """The application was handed these messages of a batch; term: of the leader that delivered it."""
+        """Note messages of a batch that the application was given; term: of the leader that delivered it."""
         now_ms = _now_ms()
         self._add(_Row(Kind.RECEIVED, topic, term, now_ms, place) for place in places)
         self._held.update(((queue, place.offset), (topic, place)) for place in places)  # type: ignore[misc]
@@ -86,7 +86,7 @@ class Receipts:
             del self._held[known]
 
     def acked(self, queue: int, offsets: Iterable[int]) -> None:
-        """Acks of these offsets were answered, and were not stale."""
+        """Note acks that were answered, and were not stale."""
         found = [self._held.pop((queue, offset), None) for offset in offsets]
         now_ms = _now_ms()
         self._add(_Row(Kind.ACK_ANSWERED, each[0], -1, now_ms, each[1]) for each in found if each)

@@ -15,9 +15,8 @@ from tarry.proto.extras import require
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
 
-@app.callback()
-def tarry() -> None:
-    """A replicated delayed-message service: hand it a message and a due time."""
+@app.callback(help="A replicated delayed-message service: give it a message and a due time.")
+def tarry() -> None: ...
 
 
 @app.command()

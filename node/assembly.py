@@ -116,7 +116,7 @@ class Core:
         )
 
     def _heartbeat(self, sent_s: float) -> bytes:
-        """Said by a leader: the moment to keep cluster time, and to notice that the lease came or went."""
+        """Return a leader's dispatch state; keep cluster time, and notice that the lease came or went."""
         with self.holds.by("heartbeat"):
             self.time.update(self.driver.consensus.clock_offsets_ms())
             self.leadership.look()

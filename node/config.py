@@ -288,7 +288,7 @@ class NodeConfig(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Flags, environment, file."""
+        """Return the sources in their order of precedence: flags, environment, file."""
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
 
 

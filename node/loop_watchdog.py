@@ -28,7 +28,7 @@ class LongHolds:
         self._untold = 0
 
     def tell(self, hold: Hold) -> None:
-        """A turn has been long."""
+        """Log a long turn, or only count it if one was logged lately."""
         if self._now_s() - self._told_s < TELL_S:
             self._untold += 1
             return

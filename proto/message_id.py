@@ -87,7 +87,7 @@ class MessageId:
 
     @classmethod
     def parse(cls, text: str) -> MessageId:
-        """The id a text stands for. Raises InvalidMessageId.
+        """Return the id that a text stands for. Raises InvalidMessageId.
 
         Capitals, and o, i, l for 0, 1, 1, are read as meant.
         """
@@ -110,7 +110,7 @@ class MessageId:
 
 
 def format_ids(shard: int, hour: NDArray[np.uint32], global_index: NDArray[np.uint32]) -> list[str]:
-    """The ids of many messages at once, as str(MessageId(...)) gives them; about 0.2 µs each.
+    """Return the ids of many messages, as str(MessageId(...)) gives them; about 0.2 µs each.
 
     `hour` and `global_index` have shape (n,). Raises InvalidMessageId where the shard is out of range.
     """

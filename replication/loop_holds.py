@@ -51,7 +51,7 @@ class Cause:
 
 
 class Holds:
-    """Belongs to one event loop. Costs two clocks' readings a turn and a part, nothing for a message."""
+    """Turns of one event loop. Each turn and part costs readings of two clocks, a message nothing."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Holds:
         cpu_s: Callable[[], float] = time.thread_time,
         wall_s: Callable[[], float] = time.time,
     ) -> None:
-        """``cpu_s``: of the loop's thread: on a busy machine a turn takes longer than it works."""
+        """Take ``cpu_s`` of the loop's thread: on a busy machine a turn takes longer than it works."""
         self.on_long: Callable[[Hold], None] = lambda hold: None
         self.now_s = now_s
         self.cpu_s = cpu_s
@@ -79,11 +79,11 @@ class Holds:
         self._inner_s = self._inner_cpu_s = 0.0  # of the parts within the one that goes on
 
     def begin_turn(self) -> None:
-        """The loop has waited."""
+        """Begin a turn: the loop has waited."""
         self._began_s, self._began_cpu_s = self.now_s(), self.cpu_s()
 
     def end_turn(self) -> None:
-        """The loop is about to wait."""
+        """End the turn: the loop is about to wait."""
         if self._began_s < 0:
             return
         held_s, cpu_s = self.now_s() - self._began_s, self.cpu_s() - self._began_cpu_s
@@ -104,7 +104,7 @@ class Holds:
         return _Steps(self, cause, work)
 
     def took(self, name: str, held_s: float, cpu_s: float) -> None:
-        """A part has ended."""
+        """Count a part that has ended."""
         known = self.causes.get(name)
         if known is None:
             name = name if len(self.causes) < CAUSES_MAX else OTHER
@@ -177,7 +177,7 @@ class _Steps(Coroutine[Any, Any, T]):
         self.__name__ = self.__qualname__ = cause
 
     def send(self, value: Any) -> Any:
-        """As a coroutine's."""
+        """Run a step, measured."""
         before = self._holds.enter()
         try:
             return self._work.send(value)
@@ -185,7 +185,7 @@ class _Steps(Coroutine[Any, Any, T]):
             self._holds.leave(self._cause, before)
 
     def throw(self, *error: Any) -> Any:
-        """As a coroutine's."""
+        """Raise an error in the work, measured."""
         before = self._holds.enter()
         try:
             return self._work.throw(*error)
@@ -193,7 +193,7 @@ class _Steps(Coroutine[Any, Any, T]):
             self._holds.leave(self._cause, before)
 
     def close(self) -> None:
-        """As a coroutine's."""
+        """Close the work."""
         self._work.close()
 
     def __await__(self) -> Generator[Any, Any, T]:

@@ -47,7 +47,7 @@ class Core:
         self.wake.set()
 
     def watch(self, task: asyncio.Task[None]) -> None:
-        """Done callback of a task that must not fail unseen."""
+        """End the replica with the error of a task that is done, if it has one."""
         error = None if task.cancelled() else task.exception()
         if error is not None:
             self.fail(error)
@@ -56,7 +56,7 @@ class Core:
         return self.clock.monotonic_s()
 
     def leads(self, term: int) -> bool:
-        """In that very term, so without a break."""
+        """Return whether it leads in that very term, so without a break."""
         return self.consensus.state.leads(term) and not self.stopping
 
     async def read_barrier(self) -> None:

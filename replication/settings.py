@@ -81,8 +81,10 @@ class ReplicationSettings:
                 raise ValueError(demand)
 
     def lease_s(self, patience_ms: int) -> float:
-        """From the sending of a heartbeat that a majority answered: shorter, by any member's clock, than
-        the time for which those who answered elect nobody else."""
+        """Return the length of a lease, from the sending of a heartbeat that a majority answered.
+
+        By any member's clock it is shorter than the time for which those elect nobody else.
+        """
         return (self.election_min_ms + patience_ms) * (1 - self.clock_rate_error) / 1000
 
     @property

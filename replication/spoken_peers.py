@@ -11,7 +11,7 @@ from tarry.replication.replica import Core
 
 
 class Register:
-    """Of one replica."""
+    """Register of one replica: the nodes that have spoken to it."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -31,7 +31,7 @@ class Register:
         return node in self._core.journal.durable_spoken
 
     def note(self, node: str) -> None:
-        """The node is about to speak: durable with the next turn."""
+        """Note that the node is about to speak; durable with the next turn."""
         self._core.journal.note_spoken(node)
         self._core.wake.set()
 

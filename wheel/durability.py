@@ -43,7 +43,7 @@ class Durability:
     """
 
     def __init__(self, folder: Path, durable: WheelState) -> None:
-        """`durable`: the state the wheel was recovered from, or the empty one."""
+        """Take `durable`, the state the wheel was recovered from, or the empty one."""
         self._folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)

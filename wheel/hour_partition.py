@@ -125,7 +125,7 @@ class HourPartition:
 
     @property
     def units(self) -> int:
-        """The number of messages that the hour has ever got."""
+        """Number of messages that the hour has ever got."""
         return self.log.units
 
     @property

@@ -70,7 +70,7 @@ class Pass:
     __slots__ = ("_counts", "_fresh", "_partition", "_pending_of", "_position", "_runs", "end", "first")
 
     def __init__(self, partition: HourPartition, window: Plan, pending_of: Callable[[Rows], Rows]) -> None:
-        """`pending_of` chooses which of the entries found are wanted."""
+        """Take `pending_of`, which chooses the entries that are wanted of those found."""
         self.first = window.first
         self.end = window.end
         self._partition = partition
@@ -164,7 +164,7 @@ class Walk:
     )
 
     def __init__(self, partition: HourPartition, window: Plan, pending_of: Callable[[Rows], Rows]) -> None:
-        """As `Pass`, of a window of one second."""
+        """Take the same as `Pass`; the window is of one second."""
         self.first = window.first
         self.end = window.end
         self._partition = partition

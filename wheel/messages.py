@@ -43,7 +43,7 @@ class Messages:
     __slots__ = ("_gap_bytes", "_hours")
 
     def __init__(self, hours: HourWheel, gap_bytes: int) -> None:
-        """`gap_bytes`: records this close to one another are read in one call."""
+        """Take `gap_bytes`: records this close to one another are read in one call."""
         self._hours = hours
         self._gap_bytes = gap_bytes
 

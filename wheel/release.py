@@ -170,7 +170,7 @@ class Release:
             self._near.drop(len(head))
 
     def _load_until(self, until_ms: int, wanted: int) -> None:
-        """If the near queue is empty, load something that is due in a second that begins by `until_ms`.
+        """Load something due in a second that begins by `until_ms`, if the near queue is empty.
 
         `wanted` is how many are going to be taken, if there are as many.
         """

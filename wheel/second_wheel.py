@@ -61,7 +61,7 @@ class SecondWheel:
 
     @classmethod
     def in_memory(cls) -> SecondWheel:
-        """Empty slots that are in no file."""
+        """Return empty slots that are in no file."""
         return cls(np.zeros(HOUR_SECONDS, SLOT))
 
     @classmethod

@@ -60,7 +60,7 @@ def _now_ms() -> int:
 
 
 async def schedule(system: System, seconds: float, *, batch: int, size: int, in_flight: int) -> Turn:
-    """Batches, so many in flight, for so many seconds; due at random within an hour that is an hour away.
+    """Schedule batches, some in flight at once, for some seconds; due within an hour that is an hour away.
 
     Nothing falls due while the bench runs. What is kept afterwards is counted, and a sample compared.
     """
@@ -80,7 +80,7 @@ async def schedule(system: System, seconds: float, *, batch: int, size: int, in_
 
 
 async def single(system: System, seconds: float, *, tasks: int) -> Turn:
-    """One message after another from each of so many tasks; gives the rate and the time of one."""
+    """Schedule one message after another from each of some tasks; return the rate and the time of one."""
     lane, account = await _lane(system, f"single-{tasks}"), _account(BODY_BYTES)
     random = np.random.default_rng(1)
     before = await system.pending()
@@ -117,7 +117,7 @@ async def _kept(system: System, lane: str, account: Account, before: int) -> Ver
 
 
 async def steady(system: System, share: float, *, rate: int) -> Turn:
-    """A stream of so many a second, sent LEAD_MS ahead and received at the same time; gives the lateness."""
+    """Send some a second, LEAD_MS ahead, and receive them at the same time; return the lateness."""
     seconds = 2 * share
     lane, account = await _lane(system, f"steady-{rate}"), _account(BODY_BYTES)
     receiving = asyncio.ensure_future(system.receive(lane, account.take))
@@ -151,7 +151,7 @@ async def steady(system: System, share: float, *, rate: int) -> Turn:
 
 
 async def mass(system: System, _: float, *, count: int) -> Turn:
-    """So many due at one instant; gives the seconds from then to the last acknowledgement.
+    """Have some due at one instant; return the seconds from then to the last acknowledgement.
 
     A slow system gets fewer (`messages`), and its seconds are `scaled` up, as if it went on at the same rate.
     """

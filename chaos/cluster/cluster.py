@@ -33,7 +33,7 @@ class Cluster:
     def __init__(
         self, size: int, folder: Path, *, linked: bool = False, namespaces: bool = False, **settings: Setting
     ) -> None:
-        """`linked`: every path through a toxiproxy server. Raises NoToxiproxy.
+        """Make the nodes; `linked`: every path through a toxiproxy server. Raises NoToxiproxy.
 
         `namespaces`: each node in a network namespace of its own; only if `no_namespaces` has no objection.
         """

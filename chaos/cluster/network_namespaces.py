@@ -42,7 +42,7 @@ class Namespaces:
     """A namespace, a cable and an address for each node, and one bridge between them."""
 
     def __init__(self, names: Sequence[str]) -> None:
-        """Raises CalledProcessError where the system refuses."""
+        """Make the namespaces. Raises CalledProcessError where the system refuses."""
         self._mark = f"ty{os.getpid() % 100_000}"
         self._net = f"198.18.{os.getpid() % 256}"  # RFC 2544: for tests of networks, never on the internet
         self._hosts = {name: number for number, name in enumerate(names, 1)}

@@ -44,7 +44,7 @@ class Proxies:
     """The links of one cluster. toxiproxy-python knows one server a process, so there is one at a time."""
 
     def __init__(self, members: Iterable[LocalNode], log: Path) -> None:
-        """Raises NoToxiproxy."""
+        """Begin with no links. Raises NoToxiproxy."""
         from toxiproxy import Toxiproxy  # clusters without links do without the package
 
         self.server = Toxiproxy()

@@ -36,7 +36,7 @@ class Fault:
 
 
 async def _crash_and_tear(run: Run, name: str, seconds: float) -> None:
-    """Files that nobody syncs lose their ends, and records decay while the node is down."""
+    """Cut off ends of files that nobody syncs, and damage records, while the node is down."""
     async with run.disturbed("crash", name):
         run.cluster.kill(name)
         chance, node = random.Random(f"{run.seed} {name}"), run.cluster.local.nodes[name]

@@ -87,7 +87,7 @@ def give_disk(node: LocalNode) -> None:
 
 
 def set_disk(node: LocalNode, delay_ms: int = 0, error: int = 0) -> None:
-    """From now on every sync takes `delay_ms` longer, and fails with an errno, if any."""
+    """Make every sync take `delay_ms` longer from now on, and fail with an errno, if any."""
     fresh = _told(node).with_suffix(".fresh")
     fresh.write_text(f"{delay_ms} {error}\n")
     fresh.replace(_told(node))

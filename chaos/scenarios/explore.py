@@ -37,7 +37,7 @@ async def _restart(run: Run, chance: random.Random) -> None:
 
 
 async def _fall_behind(run: Run, chance: random.Random) -> None:
-    """A follower misses much, and takes the leader's state where the journal is short."""
+    """Have a follower miss much, and take the leader's state where the journal is short."""
     name = (await run.followers())[0]
     async with run.disturbed("behind", name):
         run.cluster.kill(name)
@@ -46,7 +46,7 @@ async def _fall_behind(run: Run, chance: random.Random) -> None:
 
 
 async def _join(run: Run, chance: random.Random) -> None:
-    """A node more; only once in a run."""
+    """Add a node; only once in a run."""
     name = f"n{len(run.names) + 1}"
     if name in ("n4", "n6"):
         node = run.cluster.newcomer(name)

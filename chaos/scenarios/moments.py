@@ -101,7 +101,7 @@ async def faults_in_checkpoints(run: Run) -> None:
 
 
 async def _as_the_hour_changes(run: Run, *names: str) -> None:
-    """One fault after another at the leader of the moment, the first of them across the change."""
+    """Inject one fault after another into the leader of the moment, the first of them across the change."""
     left_s = (HOUR_MS - (now_ms() + run.ahead_ms) % HOUR_MS) / 1_000
     run.expect(left_s < 60, "the hour had changed before the load began: the run shows little", timed=True)
     await run.during(max(0.0, left_s - 0.4) if left_s < 60 else 0.0)

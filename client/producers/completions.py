@@ -47,7 +47,7 @@ class OneWay:
         return False
 
     def set_result(self, result: Scheduled, /) -> None:
-        """A one-way message that is scheduled is of no interest."""
+        """Do nothing: only errors are counted."""
 
     def set_exception(self, exception: BaseException, /) -> None:
         self.errors += 1

@@ -110,7 +110,7 @@ class ClusterTime:
 
 
 def _middle(said: list[float], now: float) -> float:
-    """The middle one of the clocks; where there is none, of them and what it was until now."""
+    """Return the middle one of the clocks; of an even number, of these and the time until now."""
     return median(said if len(said) % 2 else [*said, now])
 
 

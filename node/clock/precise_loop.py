@@ -51,7 +51,7 @@ if sys.platform.startswith("linux"):
             self.register(self._timer, selectors.EVENT_READ)
 
         def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-            """As EpollSelector's."""
+            """Wait as EpollSelector does, and report both ends of the turn."""
             self._holds.end_turn()
             if timeout is not None and timeout > 0:
                 self._set(timeout)
@@ -66,7 +66,7 @@ if sys.platform.startswith("linux"):
             return ready
 
         def close(self) -> None:
-            """As EpollSelector's."""
+            """Close the selector and its timer."""
             super().close()
             os.close(self._timer)
 

@@ -44,7 +44,7 @@ class Entrance(grpc.GenericRpcHandler):  # type: ignore[type-arg]
         request_bytes_max: Callable[[str], int | None] = lambda path: None,
         holds: Holds | None = None,
     ) -> None:
-        """``request_bytes_max``: of a method, by its path; None: what gRPC receives at most.
+        """Take ``request_bytes_max`` of a method, by its path; None: what gRPC receives at most.
 
         ``holds``: measures the services' steps; None: nothing does.
         """

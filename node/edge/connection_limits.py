@@ -51,7 +51,7 @@ def health_and_reflection(health: HealthServicer, services: Sequence[str]) -> li
 
 
 def admits_health(authorizer: Authorizer) -> Admit:
-    """Everybody may ask whether the node serves, as load balancers do; the rest is for who has a token."""
+    """Return who may call: anybody asks whether the node serves, the rest is for who has a token."""
     return lambda path, metadata: None if path == HEALTH_CHECK else authorizer.unknown(metadata)
 
 
@@ -63,4 +63,4 @@ class _Handlers:
         self.added += handlers
 
     def add_registered_method_handlers(self, *_: object) -> None:
-        """They would go past the entrance."""
+        """Do nothing: registered so, they would go past the entrance."""

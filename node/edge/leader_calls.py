@@ -56,7 +56,7 @@ class LeaderCalls:
         forwarder: Forwarder,
         damaged: Callable[[UnitsDamaged], Refusal],
     ) -> None:
-        """``damaged``: told what of a queue a call could not read, says what its caller is told."""
+        """Take ``damaged``, which reports what of a queue a call could not read, and returns its refusal."""
         self._may_serve = may_serve
         self._not_leader = not_leader
         self._until_led = until_led

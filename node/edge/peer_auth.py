@@ -45,7 +45,7 @@ class Refusing:
     """Ends calls, and writes one of them to the log now and then: anybody may call as often as they like."""
 
     def __init__(self, event: str, refusal: Callable[[CallContext, str], Refusal]) -> None:
-        """``refusal``: of a call that claims to be of a node."""
+        """Take ``refusal``, which returns that of a call that claims to be of a node."""
         self._event = event
         self._refusal = refusal
         self._refused = 0

@@ -66,7 +66,7 @@ class ReleaseCost:
             self.per_s += (count / seconds - self.per_s) / 4
 
     def allowed(self, settings: Dispatch) -> int:
-        """Time by which a release begins before it is due, ms."""
+        """Return the time by which a release begins before it is due, ms."""
         return int(max(settings.commit_ms, min(self.commit_ms, settings.commit_ms_max)))
 
 
@@ -181,7 +181,7 @@ class Dispatcher:
             self._woken.set()
 
     def _crowd(self, now_ms: int) -> Crowd | None:
-        """The crowded second, of those soon enough, that has to be begun with first."""
+        """Return the crowded second, of those soon enough, that has to be begun with first."""
         if self._wheel.pending <= self._settings.slice_messages_max:
             return None
         frontier_ms = self._machine.frontier_ms
@@ -190,7 +190,7 @@ class Dispatcher:
         return crowd(second, pending, frontier_ms, self._cost, self._settings)
 
     async def _release(self, commands: Sequence[log_pb.ReleaseCommand]) -> bool:
-        """Release slices with one commit; whether all were full. Learns how fast that goes."""
+        """Release slices with one commit; return whether all were full. Measures how fast that goes."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         done: list[Released] = await asyncio.gather(*map(self._propose, commands))
@@ -233,7 +233,7 @@ class Dispatcher:
             slices = min(2 * slices, settings.slices_max) if full else 1
 
     def _bounded(self, until_ms: int, count: int, slices: int) -> tuple[int, int]:
-        """The same, or as many messages and slices as are within COPIES_MAX and QUEUES_MAX together."""
+        """Return the messages a slice and the slices, reduced to COPIES_MAX and QUEUES_MAX together."""
         topics = self._wheel.topics_pending()
         slices = min(slices, max(1, QUEUES_MAX // max(1, topics)))
         copy = 1 / COPIES_MAX if self._copies_pending() > COPIES_MAX else 0.0
@@ -257,7 +257,7 @@ class Dispatcher:
         return self._wheel.pending_of_all(np.flatnonzero(self._is_copy).astype(np.uint32))
 
     def _overtaken(self, command: log_pb.ReleaseCommand, soon_ms: int) -> log_pb.ReleaseCommand:
-        """The same, and with it what is soon due behind the backlog, of topics with little of it."""
+        """Add to the command what is soon due behind the backlog, of topics with little of it."""
         quota = min(self._settings.overtaking_messages_max, command.count)
         if self._copies_pending() > COPIES_MAX:
             quota = min(quota, COPIES_MAX)

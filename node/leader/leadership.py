@@ -122,7 +122,7 @@ class Leadership:
         return self.delivery is None or self.delivery.told_all
 
     def look(self) -> None:
-        """Something about the role may have changed."""
+        """Start or end what runs only on the leader, if something about the role has changed."""
         self._changed.set()
         self.wait.notify()
         delivery = self.delivery  # to deliver may end it
@@ -141,7 +141,7 @@ class Leadership:
         self._served = serves
 
     def applied(self) -> None:
-        """An entry has been applied: deliver what it released, wake the dispatcher if need be."""
+        """Deliver what an applied entry released; wake the dispatcher if need be."""
         queues = self._machine.queues
         changed: Iterable[int] = queues.take_changed()
         moved = queues.take_moved()
@@ -157,7 +157,7 @@ class Leadership:
         return self.delivery is not None and self._driver.may_serve()
 
     def stop_for(self, damage: UnitsDamaged) -> Refusal:
-        """Units of a queue that a delivery needs are damaged: end it, and begin anew once they are mended.
+        """End all delivery, which needs damaged units of a queue; it begins anew once they are mended.
 
         What it had half done is not known. Return what its callers are to be told.
         """

@@ -43,7 +43,7 @@ class Kept:
     """
 
     def __init__(self, machine: Machine, retention_ms: int) -> None:
-        """``retention_ms``: of topics that say nothing else."""
+        """Take ``retention_ms`` of topics that say nothing else."""
         self._machine = machine
         self._retention_ms = retention_ms
         self._blocks: dict[int, dict[int, _Block]] = {}  # by queue and offset // BLOCK_UNITS

@@ -14,7 +14,7 @@ class LeaderTasks:
     """The tasks of one leadership."""
 
     def __init__(self, lost: Callable[[], None], damaged: Callable[[UnitsDamaged], object]) -> None:
-        """`lost`: called where a task finds that the node leads no longer; `damaged`: that a queue is.
+        """Take `lost`, called where a task finds that the node leads no longer; `damaged`: that a queue is.
 
         Needs a running event loop.
         """

@@ -14,7 +14,7 @@ class LeaderWait:
         self._changed = asyncio.Event()  # never stays set: it wakes who waits
 
     def notify(self) -> None:
-        """Something about who leads may have changed."""
+        """Wake the waiting calls: who leads may have changed."""
         self._changed.set()
         self._changed.clear()
 

@@ -55,7 +55,7 @@ class Buffer:
         return taken
 
     def put_back(self, taken: list[Stretch]) -> None:
-        """They could not be written."""
+        """Take back what could not be written."""
         self._why = "WRITE_FAILED"
         if taken:
             taken[-1].chunks += self._stretches[0].chunks
@@ -73,7 +73,7 @@ class Buffer:
         return detail
 
     def gap(self, first: int, last: int, why: str, at_ms: int, term: int) -> str:
-        """All rows of first < index ≤ last are missing: say so behind them; return what is said."""
+        """Add a row that says that those of first < index ≤ last are missing; return its text."""
         detail = gap_detail(Missing.ALL, first, last, why)
         if self._hole is None:  # else that hole has this one in it
             self._stretches[-1].covered = first

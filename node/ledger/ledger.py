@@ -71,7 +71,7 @@ class Ledger:
         run_blocking: RunBlocking = in_thread,
         closing: Close = close,
     ) -> None:
-        """``applied``: the index from which this start goes on."""
+        """Take ``applied``, the index from which this start goes on."""
         self.enabled = config.ledger.enabled
         self.folder = config.ledger.folder or config.data / "ledger"
         self.settings = config.ledger
@@ -91,7 +91,7 @@ class Ledger:
     # -- what happens --------------------------------------------------------------------
 
     def applied(self, index: int, term: int, events: Sequence[Event], queues: Queues) -> None:
-        """An entry has been applied; events: what it did."""
+        """Take in the events of an applied entry."""
         if not self.enabled:
             return
         buffer, before = self._buffer, self._buffer.applied
@@ -107,7 +107,7 @@ class Ledger:
             self._something.set()
 
     def delivered(self, batch: DeliveredBatch, topic: str, group: str, consumer: str, term: int) -> None:
-        """A batch was delivered."""
+        """Take in a delivered batch."""
         units = batch.units
         if not self.enabled or not len(units):
             return
@@ -134,14 +134,14 @@ class Ledger:
         )
 
     def nacked(self, event: Event, consumer: str, queues: Queues) -> None:
-        """A consumer gave messages back."""
+        """Take in messages that a consumer gave back."""
         if self.enabled and event.n:
             position = self._buffer.number(event.n)
             chunk = self._chunk(event, self._buffer.applied, self._term, position, queues)
             self._add(chunk._replace(consumer=consumer))
 
     def leadership(self, detail: str, term: int) -> None:
-        """This node leads, follows again, or transfers leadership."""
+        """Note that this node leads, follows again, or transfers leadership."""
         if self.enabled:
             self._buffer.tell(Kind.LEADERSHIP, self._now_ms(), term, detail)
             self._something.set()
@@ -264,7 +264,7 @@ class Ledger:
         return True
 
     async def _wait(self) -> None:
-        """Until there are rows to write, or the open segment is old enough to be closed."""
+        """Wait until there are rows to write, or the open segment is old enough to be closed."""
         full_at_ms = self.disk.full_at_ms()
         if full_at_ms is None and self.disk.open is not None:
             await self._something.wait()

@@ -32,8 +32,10 @@ class Checkpoints:
         before: Callable[[], Awaitable[None]] | None = None,
         holds: Holds | None = None,
     ) -> None:
-        """``before`` makes durable what only a replay could tell again; ``compact`` is then told the index
-        that need not be replayed any more."""
+        """Take ``before``, which makes durable what only a replay could tell again.
+
+        ``compact`` is then told the index up to which nothing need be replayed any more.
+        """
         self._machine = machine
         self._compact = compact
         self._settings = settings
@@ -87,7 +89,7 @@ class Checkpoints:
 
 
 def _heeded(writing: asyncio.Task[bytes]) -> None:
-    """An error that no caller is left for: the next one to write is refused for it."""
+    """Retrieve an error that no caller is left for: the next checkpoint is refused for it."""
     if not writing.cancelled():
         writing.exception()
 

@@ -93,12 +93,12 @@ def _left(data: Path) -> list[Path]:
 
 
 def left(data: Path) -> None:
-    """The others have agreed that this node is no member."""
+    """Mark durably that the others have agreed that this node is no member."""
     _mark(data, Phase.JOINING)
 
 
 def joined(data: Path) -> None:
-    """The node is a member again."""
+    """Remove the mark: the node is a member again."""
     (data / MARK).unlink()
     sync_path(data)
 

@@ -48,7 +48,7 @@ class FarDamage:
         return len(self._left)
 
     def report(self, segment: int, error: str) -> None:
-        """A segment has damaged units: mend it as soon as possible."""
+        """Have a segment with damaged units mended as soon as possible."""
         if segment not in self._left:
             self._found += 1
             self._left.add(segment)
@@ -56,7 +56,7 @@ class FarDamage:
         log.error("far log damaged", segment=segment, error=error)
 
     def sound(self, segment: int) -> None:
-        """A segment's units are as they should be."""
+        """Note that a segment's units are as they should be."""
         self._left.discard(segment)
 
     def _note_mended(self) -> None:

@@ -37,7 +37,7 @@ class IndexDamage:
         self._moved = asyncio.Event()
 
     def report(self, hour: int, error: str) -> None:
-        """An hour's index is damaged: mend it as soon as possible."""
+        """Have an hour's damaged index mended as soon as possible."""
         if hour not in self.left:
             self.found += 1
             self.left.add(hour)
@@ -45,7 +45,7 @@ class IndexDamage:
         log.error("index damaged", hour=hour, error=error)
 
     def sound(self, hour: int) -> None:
-        """An hour's index is as it should be, or gone."""
+        """Note that an hour's index is as it should be, or gone."""
         self.left.discard(hour)
         self._moved.set()  # whoever waits now wakes; whoever comes waits for the next
         self._moved = asyncio.Event()

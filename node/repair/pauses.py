@@ -14,18 +14,18 @@ Peers = Callable[[], Iterable[str]]
 
 
 class Pauses:
-    """Of one task, which asks, then rests."""
+    """Pauses of one task, which asks, then rests."""
 
     def __init__(self) -> None:
         self._wake = asyncio.Event()
         self._next_ms = RETRY_MS_MIN
 
     def end(self) -> None:
-        """More is damaged: it is to be asked for as soon as possible."""
+        """End the pause: more damage is to be asked for as soon as possible."""
         self._wake.set()
 
     def begin(self) -> None:
-        """All that was reported up to now is being asked for."""
+        """Begin a round, in which all that was reported up to now is asked for."""
         self._wake.clear()
 
     async def rest(self, peers: Peers, *, left: bool, mended: bool) -> bool:

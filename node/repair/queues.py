@@ -48,7 +48,7 @@ class QueueDamage:
         return len(self._left) + len(self._unproven)
 
     def report(self, damage: UnitsDamaged) -> None:
-        """Units of the machine's queues are damaged: mend them as soon as possible."""
+        """Have damaged units of the machine's queues mended as soon as possible."""
         if self._queues is not self._machine.queues:
             self._queues = self._machine.queues
             self._left.clear()
@@ -62,7 +62,7 @@ class QueueDamage:
         log.error("ready queue damaged", error=str(damage))
 
     def report_unproven(self, queue: int, offsets: NDArray[np.uint64]) -> None:
-        """Units that have no checksum are not what the delay index, which has, says of their messages."""
+        """Count units without a checksum that differ from the delay index, which has one."""
         fresh = {(queue, offset) for offset in offsets.tolist()} - self._unproven
         if fresh:
             self.found += len(fresh)

@@ -80,7 +80,7 @@ class Damage:
         return sum(map(len, self._left.values())) + indices + self.queues.left
 
     def report(self, hour: Numbers, global_index: Numbers) -> None:
-        """Records, shape (n,), that could not be read whole: mend them as soon as possible."""
+        """Have records, shape (n,), that could not be read whole mended as soon as possible."""
         for at, rows in groups(hour):
             fresh = BitMap(global_index[rows].tolist()) - self._left.get(at, BitMap())
             if not fresh:

@@ -77,7 +77,7 @@ class Scrub:
                 self._damage.queues.report(UnitsDamaged(number, queue.topic, found))
 
     def _scan(self, folder: Path, first: int, proof: QueueProof) -> list[Stretch]:
-        """In a thread: return what is damaged of a queue, read no faster than the settings allow."""
+        """Return what is damaged of a queue, read no faster than the settings allow. For a thread."""
         found: list[Stretch] = []
         for size, damaged in scan(folder, first, proof):
             found += damaged
@@ -115,7 +115,7 @@ class Scrub:
             self._damage.report(*wheel.far_ids(number, found))
 
     def _read(self, walk: Iterator[tuple[int, Numbers]]) -> Numbers:
-        """In a thread: return the damaged records of a walk, read no faster than the settings allow."""
+        """Return the damaged records of a walk, read no faster than the settings allow. For a thread."""
         found = [np.empty(0, dtype=np.uint32)]
         for size, damaged in walk:
             found.append(damaged)

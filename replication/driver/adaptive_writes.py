@@ -28,7 +28,7 @@ class AdaptiveWrites:
     """As RunBlocking, for what writes to one disk."""
 
     def __init__(self, in_thread: RunBlocking, now: Callable[[], float]) -> None:
-        """``now``: monotonic, in seconds."""
+        """Take ``now``, a monotonic clock in seconds."""
         self._in_thread = in_thread
         self._now = now
         self._took_s: deque[float] = deque([QUICK_S], maxlen=WRITES)  # the first one goes in a thread

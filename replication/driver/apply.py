@@ -19,8 +19,11 @@ class Machine(Protocol):
         """Of the state as recovered; entries up to it are skipped."""
 
     def apply(self, index: int, term: int, commands: Sequence[bytes]) -> Sequence[Any]:
-        """The outcome of each command, in order. Called for every index; without commands where the entry
-        is not ours. Total: an exception ends the process."""
+        """Apply an entry; return the outcome of each command, in order.
+
+        Called for every index, without commands for entries of consensus itself. Total: an exception ends
+        the process.
+        """
 
 
 class Applier:

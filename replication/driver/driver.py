@@ -69,8 +69,9 @@ class Driver:
         write_journal: RunBlocking | None = None,
         holds: Holds | None = None,
     ) -> None:
-        """`members`: addresses by node, of the cluster's first start; afterwards the journal's count. A node
-        that is to join a running cluster is not among them.
+        """Take `members`, addresses by node, of the cluster's first start; afterwards the journal's count.
+
+        A node that is to join a running cluster is not among them.
         `heartbeat`: what one sent then, by the monotonic clock, says of the dispatcher's state. `known`: what
         this node knows of it, for whom it elects. `told_all`: the last heartbeat said all of it.
         `run_blocking`: how disk work leaves the event loop, else a thread; `write_journal`: the journal's.
@@ -204,7 +205,7 @@ class Driver:
         await (self._membership_changes.leave if if_member else self._membership_changes.remove)(node)
 
     def compact(self, index: int) -> None:
-        """The machine's durable state contains all up to `index`. Some of it is kept for slow followers."""
+        """Drop entries up to `index`, which the durable state contains; some stay for slow followers."""
         self._compact_to = max(self._compact_to, index)
 
     @property

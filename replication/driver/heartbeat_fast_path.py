@@ -21,7 +21,7 @@ class HeartbeatFastPath:
         self._on_heartbeat = on_heartbeat
 
     def take(self, peer: str, messages: Iterable[PeerMessage]) -> list[PeerMessage]:
-        """Takes what may be taken at once; returns the rest, which is for a turn."""
+        """Handle the messages that may be handled at once; return the others, for a turn."""
         rest = []
         for message in messages:
             if not self._may_take(peer, message):
@@ -34,7 +34,7 @@ class HeartbeatFastPath:
         return rest
 
     def tell_heard(self) -> None:
-        """The dispatcher's state goes to who wants to know it."""
+        """Pass on the dispatch states of the heartbeats received."""
         for leader, state in self._core.consensus.heartbeats.take_heard():
             self._on_heartbeat(leader, state)
 

@@ -35,7 +35,7 @@ def finish_installing(journal: Journal, applied: int) -> None:
 
 
 class SnapshotInstaller:
-    """Fetches beside the turns; installs within one, while nothing else happens."""
+    """Fetches a leader's state beside the turns; installs it within one, while nothing else happens."""
 
     def __init__(self, core: Core, transport: Transport, sink: SnapshotSink | None) -> None:
         self._core = core
@@ -49,13 +49,13 @@ class SnapshotInstaller:
         return self._arrived is not None
 
     def ask(self, peer: str) -> None:
-        """The peer, a leader, says that we need its state. Asked again while it is on its way, waits."""
+        """Fetch the state of a peer, the leader, unless one is on its way or has arrived."""
         if self._sink is not None and self._fetching is None and self._arrived is None:
             self._fetching = asyncio.get_running_loop().create_task(self._fetch(peer), name="snapshot")
             self._fetching.add_done_callback(self._core.watch)
 
     async def install(self, write: Callable[[Batch | None], Awaitable[None]]) -> bool:
-        """False: it is no longer needed, or could not be swapped in."""
+        """Install the state that arrived; False: it is no longer needed, or could not be swapped in."""
         position, self._arrived = self._arrived, None
         journal, sink = self._core.journal, self._sink
         if position is None or sink is None or not self._is_ahead(position):

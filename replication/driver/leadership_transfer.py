@@ -8,7 +8,7 @@ from tarry.replication.status import Role, Transferred
 
 
 async def transfer(core: Core, target: str | None, deadline_ms: int) -> Transferred:
-    """`target` None: the member that has applied most. Raises TransferRefused."""
+    """Transfer leadership; `target` None: to the member that has applied most. Raises TransferRefused."""
     term, deadline = core.consensus.state.term, core.now() + deadline_ms / 1000
     chosen = _choose(core, target)
     await _until_applied(core, chosen, term, deadline)
@@ -27,7 +27,7 @@ async def transfer(core: Core, target: str | None, deadline_ms: int) -> Transfer
 
 
 async def _until_applied(core: Core, target: str, term: int, deadline: float) -> None:
-    """This leader serves meanwhile: a target that has just started would first apply, and serve nobody."""
+    """Wait until the target has applied nearly all: before, it could serve nobody, and this leader can."""
     lag_max = core.settings.transfer_lag_max
     while (behind := core.applied - core.consensus.progress[target].applied_index) > lag_max:
         if not core.leads(term):

@@ -17,7 +17,7 @@ from tarry.replication.status import Role
 
 class MembershipChanges:
     def __init__(self, core: Core, set_peers: Callable[[], None]) -> None:
-        """`set_peers`: tells the transport that `addresses` has changed."""
+        """Take `set_peers`, which tells the transport that `addresses` has changed."""
         self._core = core
         self._set_peers = set_peers
         self._running = False
@@ -27,7 +27,7 @@ class MembershipChanges:
         """Incarnations by node: of the journals that those of them have answered from first."""
 
     async def add(self, node: str, address: str, deadline_ms: int) -> None:
-        """Returns once the node is a member. Raises MembershipRefused, NotLeader, Unknown."""
+        """Make a node a member. Raises MembershipRefused, NotLeader, Unknown."""
         if node in self._core.membership.current():
             raise MembershipRefused(f"{node} is a member")
         self._begin()
@@ -44,7 +44,7 @@ class MembershipChanges:
             self._set_peers()
 
     async def remove(self, node: str, *, returns: bool = False) -> None:
-        """Returns once the node is no member; `returns`: it may ask to be added again.
+        """Remove a member; `returns`: it may ask to be added again.
 
         Raises MembershipRefused, NotLeader, Unknown.
         """
@@ -59,7 +59,7 @@ class MembershipChanges:
             self._running = False
 
     async def leave(self, node: str) -> None:
-        """Returns once it is committed that the node is no member. Raises as `remove` does.
+        """Remove a member if it is one; return once it is committed that it is none. Raises as `remove` does.
 
         From then on its vote is harmless: whoever lacks the removal needs, for a majority, one that has it.
         """

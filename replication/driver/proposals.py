@@ -32,7 +32,7 @@ class Proposals:
         return len(self._waiting)
 
     def put(self, command: bytes, answer: asyncio.Future[Any], cost_us: int = 0) -> None:
-        """`cost_us`: what applying it is thought to take. Raises CommandTooLarge, Overloaded."""
+        """Add a command; `cost_us`: estimated time to apply it. Raises CommandTooLarge, Overloaded."""
         settings = self._settings
         if len(command) > settings.command_bytes_max:
             raise CommandTooLarge(f"{len(command)} bytes; at most {settings.command_bytes_max}")
@@ -44,7 +44,7 @@ class Proposals:
         self._waiting_cost_us += cost_us
 
     def take(self) -> tuple[bytes, Answers]:
-        """A serialized LogEntry of what has waited longest, and whom to answer. Something must wait."""
+        """Return a serialized LogEntry of what has waited longest, and its answers. Something must wait."""
         commands: list[bytes] = []
         answers: Answers = []
         room_bytes, room_us = self._settings.entry_bytes_max, self._settings.entry_cost_us_max
@@ -63,7 +63,7 @@ class Proposals:
         return LogEntry(commands=commands).SerializeToString(), answers
 
     def _in_flight_max(self) -> int:
-        """Small entries cost as much as large ones: they wait for company while some are under way."""
+        """Return the bound on entries in flight: small ones cost as much as large ones, so few may be."""
         settings = self._settings
         enough = (
             self._waiting_bytes >= settings.entry_bytes_worth
@@ -77,8 +77,10 @@ class Proposals:
         return few_bytes and len(self._under_way) < self._in_flight_max()
 
     def propose(self, consensus: Consensus, now: float) -> bool:
-        """Gives the engine as many entries as one turn and what is under way have room for, if this replica
-        may propose. Returns whether only the turn had none: then the next one goes on."""
+        """Propose as many entries as one turn and the bound in flight allow, if this replica may propose.
+
+        Return whether only the turn had no more room: then the next one goes on.
+        """
         proposed_bytes = 0
         while self._waiting and self._may_be_under_way() and consensus.heartbeats.may_propose(now):
             if proposed_bytes and proposed_bytes + len(self._waiting[0][0]) > self._settings.turn_bytes_max:

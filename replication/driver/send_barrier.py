@@ -27,9 +27,11 @@ class SendBarrier:
         return early, late
 
     def _is_free(self, message: PeerMessage) -> bool:
-        """Appends with a commit index that is durable here; heartbeats and their answers, whose promise
-        ends with the process and is made good by electing nobody right after a start. All in a durable
-        term only."""
+        """Return whether a message of a durable term may leave before the write.
+
+        Appends with a commit index that is durable here; heartbeats and their answers, whose promise ends
+        with the process and is kept by electing nobody right after a start.
+        """
         term, index = self._journal.durable_term, self._journal.durable_index
         kind = message.WhichOneof("body")
         if kind == "append":
@@ -39,7 +41,7 @@ class SendBarrier:
         return kind == "heartbeat_reply" and message.heartbeat_reply.term == term
 
     def send(self, outbox: list[tuple[str, PeerMessage]]) -> None:
-        """Appends, and the NeedSnapshot that is numbered with them, go as bulk."""
+        """Send messages; appends, and the NeedSnapshot that is numbered with them, go as bulk."""
         by_stream: dict[tuple[str, bool], list[bytes]] = {}
         for peer, message in outbox:
             bulk = message.WhichOneof("body") in BULK

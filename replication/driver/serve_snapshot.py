@@ -15,7 +15,7 @@ from tarry.replication.snapshot.transfer import CHUNK_BYTES, OpenSnapshot, Snaps
 async def serve(
     core: Core, source: SnapshotSource | None, kept: Sequence[SnapshotFile] = ()
 ) -> AsyncIterator[FetchSnapshotResponse]:
-    """Raises SnapshotFailed."""
+    """Yield this leader's state, without what is `kept` already and the same. Raises SnapshotFailed."""
     if source is None:
         raise SnapshotFailed("this replica serves no snapshots")
     core.given_away.add(core.applied)  # what comes behind it stays in the journal

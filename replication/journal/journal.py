@@ -35,7 +35,7 @@ from tarry.replication.raft.guard import terms
 
 
 class Journal:
-    """Entries are named by their Raft index."""
+    """The Raft log of one replica, with its term and vote; entries are named by their Raft index."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Journal:
         tail_bytes_max: int = 16 << 20,
         tail_entries_max: int = 16_384,
     ) -> None:
-        """Opens what `storage` holds and checks every record.
+        """Open what `storage` holds and check every record.
 
         `incarnation`: any random 64-bit number; used only where the storage is empty.
         Raises JournalDamaged.
@@ -131,7 +131,7 @@ class Journal:
         return sorted(self._changes.items())
 
     def entry(self, index: int) -> Entry:
-        """Raises IndexError outside first_index … last_index, JournalDamaged."""
+        """Return an entry. Raises IndexError outside first_index … last_index, JournalDamaged."""
         return self._find(index)[0]
 
     def term_at(self, index: int) -> int | None:
@@ -139,7 +139,7 @@ class Journal:
         return self.entry(index)[2] if self._first <= index <= self._last else None
 
     def chain_at(self, index: int) -> int:
-        """A hash over all entries up to `index`: equal on two replicas if and only if their logs are."""
+        """Return a hash over all entries up to `index`: two replicas' are equal only if their logs are."""
         return self._find(index)[1]
 
     # Changes
@@ -201,7 +201,7 @@ class Journal:
         self._staged.head = True
 
     def reset(self) -> None:
-        """The state came as a snapshot: the log goes on from there.
+        """Let the log go on from the snapshot that was installed.
 
         Term and vote stay, unless the snapshot's last entry is of a higher term.
 
@@ -221,12 +221,12 @@ class Journal:
             self.set_term(position.term, None)
 
     def set_members(self, members: Mapping[str, str]) -> None:
-        """Addresses by node, of a cluster's first start."""
+        """Set the members of a cluster's first start, addresses by node."""
         self._head.members.CopyFrom(MemberList(addresses=members))
         self._staged.head = True
 
     def join(self) -> None:
-        """Begins as a newcomer's."""
+        """Mark the journal as a newcomer's."""
         self._head.joined = self._staged.head = True
 
     def note_spoken(self, node: str) -> None:
@@ -242,7 +242,7 @@ class Journal:
         self._staged.head = True
 
     def set_commit_index(self, index: int) -> None:
-        """Written with the next change; alone it is not worth a sync, for Raft can always learn it anew."""
+        """Raise the commit index; it is written with the next change, for Raft can always learn it anew."""
         self._head.commit_index = max(self._head.commit_index, index)
 
     # Durability
@@ -306,7 +306,7 @@ class Journal:
             raise JournalDamaged(f"ends at {self._last} instead of {end}")
 
     def _who_has_spoken(self) -> Set[str]:
-        """As the head says; where it was written before that was kept, all who may have."""
+        """Return the nodes that have spoken, as the head says; all that may have, where it does not."""
         spoken = self._head.spoken.nodes
         if not self.empty and not self._head.HasField("spoken"):
             spoken.extend(sorted(self._head.members.addresses))

@@ -36,7 +36,7 @@ class LmdbStorage:
     """
 
     def __init__(self, folder: Path, *, map_bytes: int = 1 << 30) -> None:
-        """Raises JournalDamaged."""
+        """Open the environment. Raises JournalDamaged."""
         with _named():
             self._env = open_environment(folder, map_size=map_bytes, max_dbs=2, max_readers=16)
             self._entries = self._env.open_db(b"entries")
@@ -53,7 +53,7 @@ class LmdbStorage:
             return value
 
     def scan(self, first: int) -> Iterator[tuple[int, bytes]]:
-        """Asked for one by one: a cursor that comes upon a page of zeros ends the process."""
+        """Yield records, each got by its key: a cursor that comes upon a page of zeros ends the process."""
         with _named(), self._env.begin(self._entries) as txn:
             index = first
             while (value := txn.get(_KEY.pack(index))) is not None:

@@ -79,13 +79,13 @@ class Storage(Protocol):
     def read(self, index: int) -> bytes | None: ...
 
     def scan(self, first: int) -> Iterator[tuple[int, bytes]]:
-        """The records from index `first` on, in order, at least up to the first that is missing."""
+        """Yield the records from index `first` on, in order, at least up to the first that is missing."""
 
     def write(self, batch: Batch) -> None:
-        """All of the batch or none of it; durable on return. Raises StorageFull, nothing having changed."""
+        """Write all of the batch or none of it, durably. Raises StorageFull, and then nothing has changed."""
 
     def grow(self) -> None:
-        """Makes room. Nobody may be reading or writing meanwhile."""
+        """Make room. Nobody may be reading or writing meanwhile."""
 
     def close(self) -> None: ...
 
@@ -116,14 +116,14 @@ def chain_after(before: int, index: int, term: int, crc: int) -> int:
 
 
 def encode(payload: bytes, index: int, term: int, chain_before: int) -> tuple[bytes, int]:
-    """(stored form, chain)."""
+    """Return the stored form of an entry, and its chain."""
     crc = google_crc32c.value(payload)
     chain = chain_after(chain_before, index, term, crc)
     return _HEADER.pack(term, crc, chain) + payload, chain
 
 
 def mark(term: int, chain: int) -> bytes:
-    """The stored form of an entry that stands for all up to it; its chain is given."""
+    """Return the stored form of an entry that stands for all up to it; its chain is given."""
     return _HEADER.pack(term, google_crc32c.value(NO_OP_PAYLOAD), chain) + NO_OP_PAYLOAD
 
 
@@ -133,7 +133,7 @@ def follows(entry: Entry, chain: int, chain_before: int) -> bool:
 
 
 def decode(index: int, value: bytes) -> tuple[Entry, int]:
-    """(entry, its chain). Raises JournalDamaged."""
+    """Return the entry of a stored form, and its chain. Raises JournalDamaged."""
     if len(value) <= _HEADER.size:
         raise JournalDamaged(f"entry {index} is cut short")
     term, crc, chain = _HEADER.unpack_from(value)
@@ -160,7 +160,7 @@ REGULAR = 0
 
 
 def entry_payload(commands: bytes) -> bytes:
-    """`commands`: a serialized LogEntry."""
+    """Return the payload of `commands`, a serialized LogEntry."""
     return bytes((REGULAR,)) + commands
 
 

@@ -16,11 +16,11 @@ class Tail:
         return len(self._entries)
 
     def get(self, index: int) -> tuple[Entry, int] | None:
-        """(entry, its chain)."""
+        """Return an entry and its chain; None: it is not in memory."""
         return self._entries.get(index)
 
     def put(self, entry: Entry, chain: int) -> None:
-        """The entry after the last one."""
+        """Add the entry after the last one."""
         self._entries[entry[1]] = entry, chain
         self._bytes += len(entry[0])
 
@@ -34,7 +34,7 @@ class Tail:
             self.forget(next(iter(self._entries)))
 
     def trim(self, limit: int) -> None:
-        """Keeps the bounds; entries from `limit` on stay in any case."""
+        """Forget the oldest entries beyond the bounds; those from `limit` on stay in any case."""
         while self._bytes > self._bytes_max or len(self._entries) > self._entries_max:
             oldest = next(iter(self._entries))
             if oldest >= limit:

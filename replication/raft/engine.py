@@ -98,7 +98,7 @@ class Engine(EngineState):
         applied_index: int,
         on_send: Callable[[str, dict[str, Any]], None],
     ) -> None:
-        """`members`: addresses by node as of the journal's first entry; later changes are in the journal."""
+        """Take `members`, addresses by node as of the journal's first entry; it has the later changes."""
         self._clock = clock
         self._journal = journal
         self.patience_s = settings.patience_ms / 1000

@@ -50,25 +50,25 @@ class Seam(Transport):  # type: ignore[misc]
         return True
 
     def tryGetReady(self) -> None:  # noqa: N802
-        """Always is."""
+        """Do nothing: it is always ready."""
 
     def addNode(self, node: Node) -> None:  # noqa: N802
-        """Members come from the journal."""
+        """Do nothing: members come from the journal."""
 
     def dropNode(self, node: Node) -> None:  # noqa: N802
-        """Members come from the journal."""
+        """Do nothing: members come from the journal."""
 
     def destroy(self) -> None:
-        """Holds nothing."""
+        """Do nothing: there is nothing to free."""
 
 
 class _NoPoller:
     def poll(self, timeout: float) -> None:
-        """There are no sockets to poll."""
+        """Do nothing: there are no sockets to poll."""
 
 
 class _NoDumps:
-    """The engine's snapshots are never made; a follower that needs one is told so by us."""
+    """Stand-in for the engine's snapshots, which are never made: consensus asks for those of our own."""
 
     def getTransmissionData(self, transmission: object) -> None:  # noqa: N802
         return None
@@ -107,8 +107,10 @@ class GuardedSyncObj(SyncObj):  # type: ignore[misc]
         count: int | None = None,
         maxSizeBytes: int | None = None,  # noqa: N803
     ) -> Sequence[Any]:
-        """Small appends: each is answered, and by its answers the window is set. The engine's own limit is
-        also the size from which it would pickle an entry, so it must exceed all of them."""
+        """Return the entries of one append, which is small: by the answers to appends the window is set.
+
+        The engine's own limit is also the size from which it would pickle an entry, so it exceeds all.
+        """
         limit = None if maxSizeBytes is None else min(maxSizeBytes, self._append_bytes)
         entries: Sequence[Any] = super()._SyncObj__getEntries(fromIDx, count, limit)
         return entries
@@ -169,8 +171,7 @@ class GuardedSyncObj(SyncObj):  # type: ignore[misc]
 
 
 def set_time(clock: Clock) -> None:
-    """The engine reads time from a global of its module: to be set before each call, for several engines
-    may live in one process."""
+    """Set the global from which the engine reads time; before each call, as engines may share a process."""
     pysyncobj.syncobj.monotonicTime = clock.monotonic_s
 
 

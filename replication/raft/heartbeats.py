@@ -41,8 +41,10 @@ class Heartbeats:
         self._stirred_at = 0.0
 
     def has_lease(self, now: float) -> bool:
-        """No other replica can have been elected by now. Whoever answers heartbeats promises nothing against
-        an election that this leader has asked for."""
+        """Return whether no other replica can have been elected by now.
+
+        Those that answer heartbeats promise nothing against an election that this leader has asked for.
+        """
         handing_over = self.transfer.phase is Phase.HANDING_OVER
         leads = self._engine.role is Role.LEADER and not handing_over
         return leads and self._lease.valid(now, self._engine.voters)

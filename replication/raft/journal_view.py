@@ -46,10 +46,10 @@ class JournalView:
         return self._journal.voted_for
 
     def onOneSecondTimer(self) -> None:  # noqa: N802
-        """Nothing: every turn of the driver writes."""
+        """Do nothing: every turn of the driver writes."""
 
     def _destroy(self) -> None:
-        """Nothing: the driver owns the journal."""
+        """Do nothing: the driver owns the journal."""
 
     def __len__(self) -> int:
         journal = self._journal

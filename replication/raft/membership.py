@@ -24,8 +24,10 @@ def counts(origin: Origin, added: int) -> bool:
 
 class Membership:
     def __init__(self, journal: Journal, configured: Mapping[str, str]) -> None:
-        """`configured`: addresses by node. They say who the members are at a cluster's first start only;
-        later they only tell where its founders now listen."""
+        """Take `configured`, addresses by node: the members of a cluster's first start.
+
+        Later they only tell where its founders now listen.
+        """
         self._journal = journal
         self._configured = configured
         self.hearsay: dict[str, str] = {}
@@ -52,7 +54,7 @@ class Membership:
         return known
 
     def voters(self) -> dict[str, int]:
-        """The members, and the incarnations that they were added with, 0 where it is not told."""
+        """Return the members and the incarnations that they were added with, 0 where it is not told."""
         known = self.incarnations()
         return {node: known.get(node, 0) for node in self.current()}
 
@@ -65,7 +67,7 @@ class Membership:
         return added is not None and counts(own, added)
 
     def current(self) -> dict[str, str]:
-        """Addresses by node."""
+        """Return the members' addresses by node."""
         addresses, added, _ = self._fold(self._journal.last_index)
         return self._where(addresses, added)
 
@@ -75,7 +77,7 @@ class Membership:
         return frozenset((*self.named(), *returning, *self._configured))
 
     def hear_of(self, members: Mapping[str, str]) -> None:
-        """Another member's word: it tells who may speak, not who votes."""
+        """Take in the members that another one names: that decides who may speak, not who votes."""
         for node in members.keys() - self.named().keys():
             self.hearsay[node] = members[node]
 
@@ -92,7 +94,7 @@ class Membership:
         return {**self.hearsay, **self._where(addresses, added)}
 
     def _fold(self, index: int) -> tuple[dict[str, str], set[str], set[str]]:
-        """Addresses by node, who was added, and who has left to come back."""
+        """Return addresses by node, those that were added, and those that have left to come back."""
         start = self._start()
         addresses, added, returning = dict(start.addresses), set(start.added), set(start.returning)
         for change in self._changes(index):

@@ -67,7 +67,7 @@ class FilesSnapshot:
 
 
 class StateSource:
-    """Gives the machine's state away."""
+    """Source of the machine's state for other replicas."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class StateSource:
         run_blocking: RunBlocking = in_thread,
         on_damage: Callable[[StateDamage], None] = lambda _: None,
     ) -> None:
-        """``checkpoint`` writes one now and returns it; ``on_damage`` hears why a state is not given."""
+        """Take ``checkpoint``, which writes and returns one; ``on_damage`` is told why no state is given."""
         self._machine = machine
         self._on_damage = on_damage
         self._checkpoint = checkpoint
@@ -106,7 +106,7 @@ class StateSource:
 
 
 class StateSink:
-    """Takes a state in place of the machine's."""
+    """Destination of a state that takes the place of the machine's."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class StateSink:
         run_blocking: RunBlocking = in_thread,
         on_damage: Callable[[StateDamage], None] = lambda _: None,
     ) -> None:
-        """``machine`` None: no state is open, and ``adopt`` is not called.
+        """Take ``machine``; None: no state is open, and ``adopt`` is not called.
 
         ``writing`` is held by whoever writes a checkpoint of the machine.
         ``on_damage`` hears, in a thread, why a state that came is not used.

@@ -48,14 +48,14 @@ class OpenSnapshot(Protocol):
         """The files; of the position only the index is known here."""
 
     def read(self, file: int, offset: int, size_bytes: int) -> bytes:
-        """Blocks. `file`: its place in the manifest. Raises SnapshotFailed."""
+        """Read a part of a file, named by its place in the manifest. Blocks; raises SnapshotFailed."""
 
     def close(self) -> None: ...
 
 
 class SnapshotSource(Protocol):
     async def open_snapshot(self) -> OpenSnapshot:
-        """Of the machine's latest durable state, whose index must still be in the journal."""
+        """Open the machine's latest durable state, whose index must still be in the journal."""
 
 
 class SnapshotSink(Protocol):
@@ -65,20 +65,22 @@ class SnapshotSink(Protocol):
         """Return the files that an interrupted arrival left, as far as they came."""
 
     def begin(self, manifest: SnapshotManifest) -> None:
-        """Keeps what is left of the manifest's files, and nothing else."""
+        """Keep what is there of the manifest's files, and nothing else."""
 
     def write(self, file: int, offset: int, data: bytes) -> None:
         """Write a part of a file; anything beyond it in the file is void."""
 
     def prove(self) -> None:
-        """All has come: raises SnapshotFailed where it is not what its own checksums say."""
+        """Compare what has come with its own checksums. Raises SnapshotFailed."""
 
     def install(self) -> None:
-        """Syncs the side folder and puts it in the place of the machine's, atomically also under a power
-        loss: the next start opens it. Raises SnapshotFailed only before anything has changed."""
+        """Sync the side folder and put it in the place of the machine's, atomically also under a power loss.
+
+        The next start opens it. Raises SnapshotFailed only before anything has changed.
+        """
 
     async def adopt(self) -> None:
-        """After `install`: the machine goes over to it; its `applied_index` is the manifest's from now on."""
+        """Let the machine go over to what was installed; its `applied_index` is then the manifest's."""
 
 
 Ask = Callable[[Sequence[SnapshotFile]], AsyncIterator[FetchSnapshotResponse]]
@@ -86,7 +88,7 @@ Ask = Callable[[Sequence[SnapshotFile]], AsyncIterator[FetchSnapshotResponse]]
 
 
 async def fetch(ask: Ask, sink: SnapshotSink, run_blocking: RunBlocking) -> LogPosition:
-    """Brings a state into the sink, checked byte by byte; it only has to be installed.
+    """Fetch a state into the sink, checked byte by byte; it only has to be installed.
 
     Raises SnapshotFailed where something is missing, doubled, out of order or damaged, there or on the way.
     """
@@ -148,7 +150,7 @@ class _Arrival:
             raise SnapshotFailed(f"ended in {self.manifest.files[self._file].name} at {self._offset}")
 
     def _next_file(self) -> None:
-        """The file is complete, and so may be the following ones."""
+        """Go on to the first file that is not complete. Raises SnapshotFailed on a wrong checksum."""
         files = self._files
         while self._file < 0 or self._offset == files[self._file].size_bytes:
             if self._file >= 0 and self._crc != files[self._file].crc32c:

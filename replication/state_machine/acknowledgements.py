@@ -27,7 +27,7 @@ class Acknowledgements:
     def __init__(
         self, floor: int = 0, acked: bytes = b"", key: Key = ("", 0), changed: set[Key] | None = None
     ) -> None:
-        """``changed``: where its key is put when something of it changes."""
+        """Take ``changed``, the set that gets ``key`` when something changes."""
         self.floor = floor
         self.acked = BitMap64.deserialize(acked) if acked else BitMap64()
         self._key = key

@@ -63,7 +63,7 @@ class BlockedLanes(Mapping[Lane, Retry]):
         return known.retries.get(lane) if known else None
 
     def add(self, queue: int, lane: int, retry: Retry) -> None:
-        """The lane waits for the retry, unless it waits for one already."""
+        """Block the lane until the retry has ended, unless it waits for one already."""
         known = self._queues.get(queue)
         if known is None:
             known = self._queues[queue] = _Queue(queue)
@@ -74,7 +74,7 @@ class BlockedLanes(Mapping[Lane, Retry]):
                 self._changed.add((queue, low))
 
     def end(self, retries: Iterable[Retry]) -> list[Lane]:
-        """Nothing waits for the retries any more; return the lanes that did."""
+        """Open the lanes that wait for the retries; return them."""
         named = [known for retry in retries if (known := self._lanes.pop(retry, None))]
         ended = [known for known in named if known[0] in self._queues]
         for number, lane in ended:
@@ -85,7 +85,7 @@ class BlockedLanes(Mapping[Lane, Retry]):
         return ended
 
     def delete(self, queue: int) -> None:
-        """The retry queue has been deleted: its number is given to no other."""
+        """Forget the lanes of a retry queue that was deleted, whose number is given to no other."""
         if queue in self._queues:
             self._deleted.append(self._forget(queue))
 

@@ -42,7 +42,7 @@ class StateStore:
     """Holds one checkpoint. ``save`` may be called from a thread, one call at a time."""
 
     def __init__(self, folder: Path, map_bytes: int = 4 << 30) -> None:
-        """Raises CheckpointDamaged."""
+        """Open the environment. Raises CheckpointDamaged."""
         try:
             self._env = open_environment(folder, map_size=map_bytes)
         except DAMAGE as error:

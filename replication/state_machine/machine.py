@@ -367,7 +367,7 @@ class Machine:
 def _ids(
     command: log_pb.ReleaseCommand | log_pb.CancelCommand,
 ) -> tuple[NDArray[np.uint32], NDArray[np.uint32]] | Refusal:
-    """The messages that a command names."""
+    """Return hours and global indices of the messages that a command names."""
     hour = np.frombuffer(command.hour, dtype="<u4")
     global_index = np.frombuffer(command.global_index, dtype="<u4")
     if len(hour) != len(global_index):

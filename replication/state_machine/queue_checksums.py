@@ -51,7 +51,7 @@ class QueueProof:
     __slots__ = ("_crcs", "base", "crc", "end")
 
     def __init__(self, end: int = 0, crc: int = 0, base: int | None = None, crcs: bytes = b"") -> None:
-        """``crcs``: as ``serialize`` gave them, from ``base`` on; without them nothing below end is proven.
+        """Take ``crcs`` as ``serialize`` gave them, from ``base`` on; without, nothing below end is proven.
 
         Raises ValueError where they are not as many as there are blocks.
         """
@@ -83,7 +83,7 @@ class QueueProof:
                 self._crcs.append(self.crc)
 
     def forget(self, offset: int) -> None:
-        """Nothing below the offset is read any more."""
+        """Forget the checksums of blocks below the offset, which are read no more."""
         base = offset - offset % BLOCK_UNITS
         if base > self.base:
             del self._crcs[: base // BLOCK_UNITS - self.base // BLOCK_UNITS]

@@ -182,7 +182,7 @@ class Queues:
                 self.moved.append((self._queues[queue].topic, group))
 
     def block(self, queue: int, lane: NDArray[np.uint32], placed: Appended) -> None:
-        """Later messages of the lanes, shape (n,), wait for the retries that have been placed."""
+        """Block lanes, shape (n,), until the retries that have been placed are settled."""
         for number, hour, index in zip(
             lane.tolist(), placed.hour.tolist(), placed.global_index.tolist(), strict=True
         ):
@@ -190,7 +190,7 @@ class Queues:
                 self.blocked.add(queue, number, (hour, index))
 
     def unblock(self, queue: int, offsets: NDArray[np.uint64]) -> None:
-        """Retries that have just been settled are waited for no more. Raises UnitsDamaged."""
+        """Open the lanes that wait for retries that have just been settled. Raises UnitsDamaged."""
         if not self.blocked.any_of(queue) or not len(offsets):
             return
         units = self._queues[queue].at(offsets)
@@ -198,7 +198,7 @@ class Queues:
         self.blocked.end(zip(units["hour"].tolist(), units["global_index"].tolist(), strict=True))
 
     def unblock_cancelled(self, hour: NDArray[np.uint32], global_index: NDArray[np.uint32]) -> None:
-        """Retries that were cancelled are waited for no more."""
+        """Open the lanes that wait for retries that were cancelled."""
         if not self.blocked:
             return
         for queue, _ in self.blocked.end(zip(hour.tolist(), global_index.tolist(), strict=True)):

@@ -194,7 +194,7 @@ class ReadyQueue:
         files: OpenFiles | None = None,
         changes: Changes | None = None,
     ) -> None:
-        """``files``: shared with other queues, so that many of them do not open more; ``changes`` too."""
+        """Take ``files``, shared with other queues so that many do not open more; ``changes`` too."""
         self.queue = queue
         self.topic = topic
         self.group = group

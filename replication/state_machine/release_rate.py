@@ -81,7 +81,7 @@ class Pace:
         )
 
     def _slower(self) -> int:
-        """The rate of catching up: never above the release rate."""
+        """Return the rate of catching up, which is never above the release rate."""
         return min(filter(None, (self.catch_up_rate, self.release_rate)), default=0)
 
 

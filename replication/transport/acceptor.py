@@ -62,7 +62,7 @@ class Acceptor:
         deadline_s: float,
         tell: Tell,
     ) -> None:
-        """`deadline_s`: from a connection to its ticket; with TLS, to its pass, and twice from there."""
+        """Take `deadline_s`, from a connection to its ticket; with TLS, to its pass, and twice from there."""
         self.ended: Counter[str] = Counter()
         self._opening = opening
         self._tls = tls
@@ -80,7 +80,7 @@ class Acceptor:
         return int(self._sockets[0].getsockname()[1]) if self._sockets else 0
 
     async def listen(self, host: str, port: int) -> None:
-        """Port 0: any that is free. Raises OSError."""
+        """Listen for streams; port 0: on any that is free. Raises OSError."""
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         for family, address in dict.fromkeys((family, to[0]) for family, _, _, _, to in found):
@@ -100,7 +100,7 @@ class Acceptor:
             entering.cancel()
 
     def count(self, reason: str) -> None:
-        """A connection was ended."""
+        """Count a connection that was ended."""
         self.ended[reason] += 1
         now_s = asyncio.get_running_loop().time()
         if now_s - self._told_s >= TELL_S:
@@ -153,7 +153,7 @@ class Acceptor:
             self.count(reason)
 
     async def _meet(self, connection: socket.socket) -> None:
-        """Until it has come in, or is to go."""
+        """Wait until a connection has come in, or is to be closed."""
         loop, opening = asyncio.get_running_loop(), self._opening()
         connected = False
         try:

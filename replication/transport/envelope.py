@@ -52,7 +52,7 @@ class Identity:
 
 @dataclass(slots=True)
 class Outbound:
-    """One sender's way to one receiver."""
+    """Frames of one sender to one receiver."""
 
     identity: Identity
     receiver: str
@@ -62,7 +62,7 @@ class Outbound:
     _sequences: dict[bool, int] = field(default_factory=lambda: {False: 0, True: 0})
 
     def begin(self) -> None:
-        """A new pair of streams: the frames of earlier ones are out of date."""
+        """Begin a new pair of streams: the frames of earlier ones are out of date."""
         self.epoch = next(self.epochs)
         self._sequences = {False: 0, True: 0}
 
@@ -74,7 +74,7 @@ class Outbound:
         continued: bool = False,
         continues: bool = False,
     ) -> bytes:
-        """`continued`, `continues`: `messages` is one piece of a message, not its first, not its last."""
+        """Return the next frame; `continued`, `continues`: its piece is not a message's first, or last."""
         self._sequences[bulk] += 1
         return PeerFrame(
             cluster=self.identity.cluster,
@@ -120,8 +120,10 @@ class Inbound:
         self._heard: dict[str, _Streams] = {}
 
     def open(self, sealed: bytes, certified: Set[str] | None = None) -> tuple[str, list[PeerMessage]]:
-        """(sender, its messages that are whole); none if the frame is out of date. `certified`: whom the
-        caller has proven to be, None where nobody is asked. Raises FrameRefused."""
+        """Return the sender and its messages that are whole; none if the frame is out of date.
+
+        `certified`: names that the caller has proven; None: none were asked for. Raises FrameRefused.
+        """
         try:
             frame = PeerFrame.FromString(sealed)
             in_pieces = frame.continued or frame.continues
@@ -141,7 +143,7 @@ class Inbound:
         return frame.sender, messages
 
     def origin(self, sender: str) -> Origin:
-        """Of the frames that are let through now."""
+        """Return the origin of the sender's frames that are let through now."""
         return self._heard[sender].origin
 
     def _joined(self, frame: PeerFrame, pieces: list[bytes]) -> list[PeerMessage]:

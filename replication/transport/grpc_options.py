@@ -6,7 +6,7 @@ from tarry.replication.settings import ReplicationSettings
 
 
 def channel_options(settings: ReplicationSettings) -> list[tuple[str, int]]:
-    """For peers; `server_options` is the other side."""
+    """Return the options of channels to peers; `server_options` is the other side."""
     return [
         ("grpc.max_send_message_length", settings.message_bytes_max),
         ("grpc.max_receive_message_length", settings.message_bytes_max),

@@ -21,10 +21,10 @@ class Transport(Protocol):
     bulk, in any order across the two (`envelope`)."""
 
     def introduce(self, register: Register) -> None:
-        """From here on peers are told who has spoken to this node, which may yet say nothing itself."""
+        """Answer peers who has spoken to this node, from here on; it may yet say nothing itself."""
 
     async def recall(self, peer: str, address: str) -> RecallResponse | None:
-        """Before `start`: who has spoken to a peer; None: it does not answer."""
+        """Return, before `start`, who has spoken to a peer; None: it does not answer."""
 
     def start(
         self,
@@ -34,19 +34,22 @@ class Transport(Protocol):
         serve_snapshot: ServeSnapshot,
         fail: Callable[[BaseException], None],
     ) -> None:
-        """All are called on the event loop: `receive(peer, messages, origin)`, `link(peer, up)`, and
-        `fail(error)` where something happened that never should."""
+        """Carry messages from now on.
+
+        Called on the event loop: `receive(peer, messages, origin)`, `link(peer, up)`, and `fail(error)`
+        for what never should happen.
+        """
 
     def restart(self, identity: Identity) -> None:
-        """From here on speaks as another start of the same node."""
+        """Speak as another start of the same node from here on."""
 
     def set_peers(self, addresses: Mapping[str, str]) -> None: ...
 
     def send(self, peer: str, messages: Sequence[bytes], *, bulk: bool = False) -> bool:
-        """`bulk`: they may take their time, and what is not bulk does not wait for them. False: dropped."""
+        """Send messages; False: dropped. What is not `bulk` does not wait for what is."""
 
     def fetch_snapshot(self, peer: str, kept: Sequence[SnapshotFile]) -> AsyncIterator[FetchSnapshotResponse]:
-        """`kept`: what is here already. Raises SnapshotFailed."""
+        """Fetch a peer's state; `kept`: what is here already. Raises SnapshotFailed."""
 
     async def stop(self) -> None: ...
 

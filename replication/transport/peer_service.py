@@ -36,7 +36,7 @@ class PeerServicer:
     def __init__(
         self, listener: PeerListener, token: str, gate: PeerGate, met: Callable[[str], None]
     ) -> None:
-        """`met`: hears who has asked where to open a stream, and was told."""
+        """Take `met`, told who has asked where to open a stream, and was answered."""
         self._listener = listener
         self._token = token
         self._gate = gate

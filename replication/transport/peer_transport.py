@@ -59,11 +59,13 @@ class PeerTransport:
         gate: PeerGate = ANYBODY,
         tell_strangers: Tell = untold,
     ) -> None:
-        """`credentials` (gRPC) and `tls` (streams) None: plain text.
+        """Take `credentials` (gRPC) and `tls` (streams); None: plain text.
+
         `token`: what peers show each other; empty: none is asked for.
         `dial`: a member's address -> where this node reaches it, for those that it reaches elsewhere.
         `gate`: who may speak for which node.
-        `tell_strangers`: hears now and then of connections to the peers' port that came to nothing."""
+        `tell_strangers`: hears now and then of connections to the peers' port that came to nothing.
+        """
         self._dial_options = DialOptions(settings, rng, dial, tls.client if tls is not None else None)
         self._credentials = credentials
         self._identity = Identity("", "", 0, 0)
@@ -79,7 +81,7 @@ class PeerTransport:
         self.servicer = PeerServicer(self._listener, token, gate, self._met)
 
     async def listen(self, host: str, port: int = 0) -> None:
-        """For peers' streams, before `start`. Port 0: any that is free. Raises OSError."""
+        """Listen for peers' streams, before `start`; port 0: on any that is free. Raises OSError."""
         await self._listener.acceptor.listen(host, port)
 
     def introduce(self, register: Register) -> None:

@@ -41,14 +41,14 @@ Receive = Callable[[str, list[PeerMessage], Origin], None]
 
 
 class Tickets:
-    """Given to nodes that have shown who they are; each lets one stream in."""
+    """Tickets of nodes that have shown who they are; each lets one stream in."""
 
     def __init__(self) -> None:
         self._given: dict[bytes, tuple[str, float]] = {}
         self._passes: dict[bytes, bytes] = {}  # of tickets that have not been announced
 
     def give(self, node: str, now: float) -> bytes:
-        """The oldest goes where there are too many: who was too slow asks again."""
+        """Return a new ticket; where there are too many, the oldest is void."""
         while len(self._given) >= TICKETS_MAX:
             self._forget(next(iter(self._given)))
         ticket = os.urandom(TICKET_BYTES)
@@ -109,7 +109,7 @@ class PeerListener:
             self._look_later()
 
     def _look_later(self) -> None:
-        """One timer for all streams, at whole multiples: an idle node does not wake up for it alone."""
+        """Set the timer of all streams, at whole multiples: an idle node does not wake up for it alone."""
         loop = asyncio.get_running_loop()
         self._looking = loop.call_later(to_next(self.settings.peer_ping_ms / 1_000, loop.time()), self._look)
 
@@ -176,7 +176,7 @@ class _Stream(Entrant):
         return peer
 
     def is_over(self, now: float) -> bool:
-        """Nothing has come for too long, or less of a frame than the slowest of links carries."""
+        """Return whether nothing has come for too long, or less of a frame than the slowest link carries."""
         allowed_s = self._silence_s + self._unframer.begun_bytes / SLOWEST_BYTES_PER_S
         return now - self._heard >= self._silence_s or (
             self._unframer.begun_bytes > 0 and now - self._whole >= allowed_s

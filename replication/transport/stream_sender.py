@@ -89,7 +89,7 @@ class PeerStreams:
             stream.write(queue.frame(self.outbound))
 
     def retry(self) -> None:
-        """At once, if it waits: the peer is there, and takes this node for one."""
+        """Try again at once, if it waits: the peer is there, and takes this node for one."""
         self._again.set()
 
     async def _run(self) -> None:

@@ -142,7 +142,7 @@ class Etcd3(Peer):
                 server.start()
 
     async def halt(self) -> None:
-        """The leader last: it waits for seconds to hand over to others that are stopping, too."""
+        """Stop all, the leader last: it waits for seconds for others that are stopping, too."""
         await self._disconnect()
         await stop_all([server for server in self._servers if server is not self._leader])
         await stop_all([self._leader])

@@ -100,7 +100,7 @@ class RabbitQuorum(Peer):
             await server.wait_for_port(port, 120)
 
     async def _wait_for_members(self, names: list[str]) -> None:
-        """Quorum queues take as members the nodes that run when they are declared."""
+        """Wait for all nodes: quorum queues take as members those that run when they are declared."""
         environment = {**os.environ, **self._servers[0].environment}
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:

@@ -73,7 +73,7 @@ class CeleryEta(RedisAlways):
         await super().stop()
 
     async def open(self, lane: str) -> None:
-        """One queue serves all lanes."""
+        """Do nothing: one queue serves all lanes."""
 
     async def schedule_batch(self, lane: str, bodies: list[bytes], due_ms: DueMs) -> None:
         def send() -> None:

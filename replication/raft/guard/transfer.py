@@ -39,7 +39,7 @@ class Transfer:
     resend_at: float = 0.0
 
     def lead(self) -> None:
-        """A new leadership starts from zero: numbers are compared within a term only."""
+        """Start from zero with a new leadership: numbers are compared within a term only."""
         self.number, self.phase = 0, Phase.IDLE
 
     def begin(self, target: str, deadline: float, now: float) -> None:
@@ -52,18 +52,18 @@ class Transfer:
             self.heard_at = now
 
     def is_over(self, now: float, silence_s: float) -> bool:
-        """No proposals are taken meanwhile: a target that has died must not cost the whole deadline."""
+        """Return whether the deadline is over or the target silent: no proposals are taken meanwhile."""
         return now >= min(self.deadline, self.heard_at + silence_s)
 
     def tell(self, now: float, told_all: bool) -> None:
-        """Heartbeats went out; ``told_all``: they had all of the dispatcher's last state."""
+        """Note that heartbeats went out; ``told_all``: they had all of the last dispatch state."""
         self.phase, self.told_at, self.told_all = Phase.TELLING, now, told_all
 
     def hand_over(self) -> None:
         self.phase, self.resend_at = Phase.HANDING_OVER, 0.0
 
     def give_up(self) -> None:
-        """Elections that this attempt may still cause are void from here on."""
+        """End the attempt; elections that it may still cause are void from here on."""
         self.number += 1
         self.phase = Phase.IDLE
 

@@ -67,7 +67,7 @@ class PreVotes:
             self.granted.add(peer)
 
     def won(self, voters: Set[str]) -> bool:
-        """`voters`: the other members."""
+        """Return whether a majority has granted; `voters`: the other members."""
         return self.open and is_majority(1 + len(self.granted & voters), len(voters) + 1)
 
 
