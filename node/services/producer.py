@@ -48,6 +48,8 @@ IDS_READ_MAX: Final = TURN_IDS // 2
 """Of a cancel, at once: some 4 ms."""
 CANCEL_NS_MAX: Final = 6_000_000
 """Estimated cost of one command's ids; a request whose ids take more becomes several."""
+ID_NS: Final = CANCEL_NS_MAX // TURN_IDS
+"""Of an id, whatever its hour: its message may be the only one of its topic."""
 NOT_FOUND_TEXT: Final = (
     "no message has this id, or none that this caller may know of: it was never given, the message's hour "
     "has been deleted, or the token lacks the right to produce to its topic"
@@ -218,7 +220,7 @@ class ProducerService:
             await self._driver.read_barrier()
         outcomes: NDArray[Any] = np.full(len(ids), pb.CANCEL_OUTCOME_NOT_FOUND, dtype=np.uint32)
         order = np.argsort(hour, kind="stable")
-        costs_ns = self._machine.wheel.costs_ns(hour[order], index[order])
+        costs_ns = ID_NS + self._machine.wheel.costs_ns(hour[order], index[order])
         for rows in portions(costs_ns, CANCEL_NS_MAX):
             piece = order[rows]
             piece = piece[self._may_know(context, hour[piece], index[piece])]

@@ -17,6 +17,7 @@ from tarry.replication.state_machine.events import Event
 from tarry.replication.state_machine.ordering import queue_of
 from tarry.replication.state_machine.queues import Queues
 from tarry.replication.state_machine.ready_queue import UnitsDamaged
+from tarry.wheel.columns import groups
 from tarry.wheel.state import HOUR_MS, UnknownMessage
 from tarry.wheel.wheel import Wheel
 
@@ -114,14 +115,28 @@ def settled(
     )
 
 
-def of_origins(wheel: Wheel, queues: Queues, event: Event) -> Event:
-    """Return what came due for a retry queue as an event of the messages that the copies stand for."""
-    queue, kinds = event.queue, (Kind.RELEASED, Kind.EXPIRED, Kind.CANCELLED)
-    if event.kind not in kinds or not isinstance(queue, int) or not queues[queue].group:
-        return event
-    assert event.hour is not None and event.global_index is not None
-    of = origins(wheel, event.hour, event.global_index)
-    return event._replace(hour=of.hour, global_index=of.global_index, attempt=of.attempt)
+def of_origins(wheel: Wheel, queues: Queues, events: list[Event]) -> list[Event]:
+    """Return what came due for retry queues as events of the messages that the copies stand for."""
+    copies = {number: event for number, event in enumerate(events) if _is_of_copies(queues, event)}
+    if not copies:
+        return events
+    hour, global_index = (
+        np.concatenate([getattr(event, column) for event in copies.values()])
+        for column in ("hour", "global_index")
+    )
+    of, start = origins(wheel, hour, global_index), 0
+    for number, event in copies.items():
+        rows = slice(start, start := start + event.n)
+        events[number] = event._replace(
+            hour=of.hour[rows], global_index=of.global_index[rows], attempt=of.attempt[rows]
+        )
+    return events
+
+
+def _is_of_copies(queues: Queues, event: Event) -> bool:
+    if event.kind not in (Kind.RELEASED, Kind.EXPIRED, Kind.CANCELLED) or not isinstance(event.queue, int):
+        return False
+    return bool(queues[event.queue].group)
 
 
 def retried(
@@ -165,14 +180,14 @@ def cancelled(
     return [
         Event(
             Kind.CANCELLED,
-            int(np.count_nonzero(queue == one)),
+            len(due_ms[rows]),
             now_ms,
             one,
-            hour=hour[queue == one],
-            global_index=global_index[queue == one],
-            due_ms=due_ms[queue == one],
+            hour=hour[rows],
+            global_index=global_index[rows],
+            due_ms=due_ms[rows],
         )
-        for one in np.unique(queue).tolist()
+        for one, rows in groups(queue)
     ]
 
 

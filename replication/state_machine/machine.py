@@ -151,7 +151,7 @@ class Machine:
 
     def take_events(self) -> list[Event]:
         """Return what has happened since the last call, in order; nothing unless ``events.wanted``."""
-        return [event_details.of_origins(self.wheel, self.queues, event) for event in self.events.take()]
+        return event_details.of_origins(self.wheel, self.queues, self.events.take())
 
     def _told(self, payload: Message) -> Outcome:
         before = len(self.queues.moved)

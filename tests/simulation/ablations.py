@@ -171,7 +171,7 @@ ABLATIONS: dict[str, tuple[Replaced, ...]] = {
     "lanes": ((Lanes, "take", lambda self, queue, units, behind=(): np.ones(len(units), dtype=np.bool_)),),
     "retries close their lane": ((Queues, "block", lambda self, queue, lanes, placed: None),),
     "misfires": ((queues, "divide", lambda units, settings, now_ms: Parts(units, units[:0], units[:0])),),
-    "rows of retries": ((event_details, "of_origins", lambda wheel, queues, event: event),),
+    "rows of retries": ((event_details, "of_origins", lambda wheel, queues, events: events),),
     "checksums of ready queues": (
         (Stretch, "is_proven_by", lambda self, units: len(units) == UNIT_BYTES * (self.end - self.first)),
     ),
