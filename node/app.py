@@ -166,7 +166,7 @@ class Node:
             self._forwarder,
             self.leadership.stop_for,
         )
-        peers = Peers(config.peer_token, config.cluster, self._gate)
+        peers = Peers(config.cluster, self._gate)
         records = RecordService(self.machine, peers)
         membership = MembershipService(self.driver, calls.not_here, peers)
         kinds = (ProducerService, ConsumerService, OperatorService)

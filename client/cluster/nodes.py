@@ -21,6 +21,7 @@ from grpc import aio
 from tarry.client.cluster.fault_avoidance import Avoidance
 from tarry.client.errors import NotPermitted, OutcomeUnknown, TarryError, Unavailable, error_of_call
 from tarry.client.settings import Settings
+from tarry.proto import bearer_token
 from tarry.proto import tarry_operator_pb2 as operator_pb
 from tarry.proto.reasons import Reason
 from tarry.proto.tarry_consumer_pb2_grpc import ConsumerServiceStub
@@ -58,9 +59,7 @@ class Nodes:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.metadata = aio.Metadata(
-            *([("authorization", f"Bearer {settings.token}")] if settings.token else [])
-        )
+        self.metadata = aio.Metadata(*bearer_token.metadata(settings.token))
         self.leader: str | None = None
         self.term = 0
         self.avoidance = Avoidance(lambda: time.monotonic() * 1_000)

@@ -26,7 +26,7 @@ from typing import Self, TypeAlias
 import grpc
 
 from tarry.client.local.free_ports import free_ports
-from tarry.proto import tarry_operator_pb2, tarry_operator_pb2_grpc
+from tarry.proto import bearer_token, tarry_operator_pb2, tarry_operator_pb2_grpc
 
 POLL_S = 0.05
 STOP_S = 15.0
@@ -213,7 +213,7 @@ class LocalCluster:
                 answer: tarry_operator_pb2.ClusterStatusResponse = stub.ClusterStatus(
                     tarry_operator_pb2.ClusterStatusRequest(digest=digest),
                     timeout=timeout_s,
-                    metadata=[("authorization", f"Bearer {self.token}")] if self.token else None,
+                    metadata=bearer_token.metadata(self.token),
                 )
             except grpc.RpcError:
                 return None

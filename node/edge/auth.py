@@ -8,7 +8,8 @@ from enum import StrEnum
 from typing import Any
 
 from tarry.node.config import Token
-from tarry.node.edge.grpc_types import CallContext, metadata_value
+from tarry.node.edge.grpc_types import CallContext
+from tarry.proto import bearer_token
 from tarry.proto.reasons import Reason
 from tarry.replication.state_machine.refusal import Refusal
 
@@ -67,7 +68,7 @@ class Authorizer:
         return lambda topic: any(_matches(pattern, topic) for pattern in patterns)
 
     def _token(self, metadata: Any) -> Token | None:
-        given, found = _given(metadata), None
+        given, found = bearer_token.shown(metadata), None
         for secret, token in self._tokens.items():  # all of them, in constant time each
             if hmac.compare_digest(secret.encode(), given):
                 found = token
@@ -76,14 +77,9 @@ class Authorizer:
 
 def unknown_node(peer_token: str, metadata: Any) -> Refusal | None:
     """Return why one with this metadata may not call what is for nodes, None if it may try."""
-    if not peer_token or hmac.compare_digest(peer_token.encode(), _given(metadata)):
+    if not peer_token or bearer_token.is_shown(peer_token, metadata):
         return None
     return Refusal(Reason.UNAUTHENTICATED, "only nodes of the cluster are answered: show the peer token")
-
-
-def _given(metadata: Any) -> bytes:
-    shown = metadata_value(metadata, "authorization")
-    return shown.removeprefix("Bearer ").encode() if isinstance(shown, str) else b""
 
 
 def _matches(pattern: str, topic: str) -> bool:

@@ -9,6 +9,7 @@ import grpc
 
 from tarry.node.edge.grpc_status import DETAILS_KEY, refusal_in
 from tarry.node.edge.grpc_types import CallContext, metadata_value
+from tarry.proto import bearer_token
 from tarry.proto.reasons import Reason
 from tarry.replication.state_machine.refusal import Refusal
 
@@ -37,8 +38,8 @@ class Forwarder:
     ) -> bytes | Refusal:
         """Return the leader's answer, its refusals as it gave them; it may wait for ``waits_s`` first."""
         call = self.channel(address).unary_unary(path, None, None)
-        shown = metadata_value(context.invocation_metadata(), "authorization")
-        passed = (("authorization", shown),) if shown else ()
+        shown = metadata_value(context.invocation_metadata(), bearer_token.KEY)
+        passed = ((bearer_token.KEY, shown),) if shown else ()
         remaining = context.time_remaining()
         try:
             answer: bytes = await call(

@@ -15,7 +15,6 @@ import structlog
 from google.protobuf.message import Message
 
 from tarry.node.config import Tls
-from tarry.node.edge.auth import unknown_node
 from tarry.node.edge.grpc_status import abort
 from tarry.node.edge.grpc_types import CallContext, M, MethodHandler, parse
 from tarry.proto.reasons import Reason
@@ -88,8 +87,7 @@ def tell_strangers(ended: Mapping[str, int]) -> None:
 class Peers:
     """Checks calls of the node's own services, which only nodes of its cluster may use."""
 
-    def __init__(self, token: str, cluster: str, gate: PeerGate) -> None:
-        self._token = token
+    def __init__(self, cluster: str, gate: PeerGate) -> None:
         self._cluster = cluster
         self._gate = gate
 
@@ -112,9 +110,6 @@ class Peers:
             if isinstance(request, Refusal):
                 await abort(context, request)
             caller: Any = request
-            refusal = unknown_node(self._token, context.invocation_metadata())
-            if refusal is not None:
-                await abort(context, refusal)
             await check(context, caller.node)
             if caller.cluster != self._cluster:
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"not of {caller.cluster[:100]}")

@@ -24,6 +24,7 @@ from tarry.node.config import NodeConfig
 from tarry.node.edge.forwarder import Forwarder
 from tarry.node.edge.grpc_status import DETAILS_KEY, refusal_in
 from tarry.node.edge.grpc_types import metadata_value
+from tarry.proto import bearer_token
 from tarry.proto import tarry_peer_pb2 as pb
 from tarry.proto.files import make_folder, replace_file, sync_path
 from tarry.replication.snapshot.state_folder import NAME, POINTER
@@ -113,7 +114,7 @@ class Rejoining:
     def __init__(self, config: NodeConfig, forwarder: Forwarder) -> None:
         self._config = config
         self._forwarder = forwarder
-        self._metadata = (("authorization", f"Bearer {config.peer_token}"),) if config.peer_token else ()
+        self._metadata = bearer_token.metadata(config.peer_token)
         self._others = [address for node, address in config.members.items() if node != config.node]
 
     async def leave(self) -> None:

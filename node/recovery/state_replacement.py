@@ -22,6 +22,7 @@ import structlog
 from tarry.node.config import NodeConfig
 from tarry.node.edge.forwarder import Forwarder
 from tarry.node.recovery.rejoin import ASIDE, RETRY_S, move_aside
+from tarry.proto import bearer_token
 from tarry.proto.files import sync_path
 from tarry.proto.tarry_peer_pb2 import FetchSnapshotRequest, FetchSnapshotResponse, LogPosition, SnapshotFile
 from tarry.replication.blocking import in_thread
@@ -59,7 +60,7 @@ class StateReplacement:
     def __init__(self, config: NodeConfig, forwarder: Forwarder) -> None:
         self._config = config
         self._forwarder = forwarder
-        self._metadata = (("authorization", f"Bearer {config.peer_token}"),) if config.peer_token else ()
+        self._metadata = bearer_token.metadata(config.peer_token)
 
     async def run(self) -> None:
         """Return once the state is replaced; at once where there is no journal that needs one.

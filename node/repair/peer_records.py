@@ -13,6 +13,7 @@ from tarry.node.edge.forwarder import Forwarder
 from tarry.node.edge.grpc_types import CallContext, M, ServiceHandler
 from tarry.node.edge.peer_auth import Peers
 from tarry.node.repair.records import ASKED_BYTES_MAX, ASKED_RECORDS_MAX, Numbers
+from tarry.proto import bearer_token
 from tarry.proto import tarry_peer_pb2 as pb
 from tarry.replication.state_machine.machine import Machine
 from tarry.replication.state_machine.queue_checksums import BLOCK_UNITS
@@ -113,7 +114,7 @@ class PeerRecords:
         self._forwarder = forwarder
         self._cluster = cluster
         self._node = node
-        self._metadata = (("authorization", f"Bearer {peer_token}"),) if peer_token else ()
+        self._metadata = bearer_token.metadata(peer_token)
 
     async def fetch(self, address: str, hour: int, global_index: Numbers) -> dict[int, bytes]:
         """Return what the peer gave, nothing where it did not answer."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
 from collections.abc import AsyncIterator, Callable
 from typing import Any, TypeAlias, TypeVar
 
@@ -11,6 +10,7 @@ import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
 
+from tarry.proto import bearer_token
 from tarry.proto.tarry_peer_pb2 import (
     FetchSnapshotRequest,
     FetchSnapshotResponse,
@@ -67,8 +67,7 @@ class PeerServicer:
         self, context: Context, request: MeetRequest | FetchSnapshotRequest | RecallRequest
     ) -> Register:
         """Return who has spoken to this node."""
-        shown = dict(context.invocation_metadata() or ()).get("authorization", "")
-        if self._token and not hmac.compare_digest(f"Bearer {self._token}".encode(), str(shown).encode()):
+        if self._token and not bearer_token.is_shown(self._token, context.invocation_metadata()):
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, "show the cluster's peer token")
         register = self._register
         if register is None:

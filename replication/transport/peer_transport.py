@@ -16,6 +16,7 @@ from types import MappingProxyType
 import grpc
 import grpc.aio
 
+from tarry.proto import bearer_token
 from tarry.proto.tarry_peer_pb2 import (
     FetchSnapshotRequest,
     FetchSnapshotResponse,
@@ -76,7 +77,7 @@ class PeerTransport:
         self._streams: dict[str, PeerStreams] = {}
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._leaving: set[asyncio.Task[None]] = set()
-        self._metadata = (("authorization", f"Bearer {token}"),) if token else ()
+        self._metadata = bearer_token.metadata(token)
         self._listener = PeerListener(settings, tls.server if tls is not None else None, tell_strangers)
         self.servicer = PeerServicer(self._listener, token, gate, self._met)
 

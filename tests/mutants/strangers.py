@@ -108,7 +108,7 @@ PEERS = (
     Mutant(
         "any_token_meets",
         "who lacks the peers' token is given tickets",
-        'if self._token and not hmac.compare_digest(f"Bearer {self._token}".encode(), str(shown).encode()):',
+        "if self._token and not bearer_token.is_shown(self._token, context.invocation_metadata()):",
         "if False:",
         (
             "tests/replication/transport/test_peer_transport.py::test_a_peer_without_the_clusters_token_is_not_listened_to",
@@ -281,7 +281,7 @@ CALLS = (
     Mutant(
         "any_token_is_a_peers",
         "a stranger asks a node for what is for nodes",
-        "    if not peer_token or hmac.compare_digest(peer_token.encode(), _given(metadata)):\n",
+        "    if not peer_token or bearer_token.is_shown(peer_token, metadata):\n",
         "    if True:\n",
         ("tests/node/edge/test_auth.py::test_what_is_for_nodes_is_for_who_shows_their_token",),
     ),
