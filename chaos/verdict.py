@@ -39,7 +39,7 @@ class Verdict:
     delivered: int = 0
     lost: int = 0
     early: int = 0
-    undead: int = 0
+    after_cancel: int = 0
     duplicates: int = 0
     duplicates_beyond_bound: int = 0
     unmarked: int = 0
@@ -112,7 +112,7 @@ def judge(run: Played, seconds: float) -> Verdict:
         delivered=len(history.first_deliveries()),
         lost=counts["lost"],
         early=counts["early"],
-        undead=counts["undead"],
+        after_cancel=counts["delivered after a cancel"],
         duplicates=again,
         duplicates_beyond_bound=counts["duplicates beyond the bound"],
         unmarked=counts["repeated without a mark"],
@@ -149,7 +149,7 @@ def _found(run: Played) -> dict[str, Sequence[object]]:
     return {
         "lost": deliveries.lost(history, groups_of(scenario)),
         "early": deliveries.early(history, scenario.tolerance_ms),
-        "undead": deliveries.delivered_after_cancel(history),
+        "delivered after a cancel": deliveries.delivered_after_cancel(history),
         "repeated without a mark": repeats.unmarked(history),
         "diverged at index": tuple(leaders.diverged(history).items()),
         "released twice": repeats.released_twice(history),

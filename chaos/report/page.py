@@ -22,7 +22,7 @@ from tarry.chaos.verdict import Verdict
 
 DOTS_MAX = 3_000
 COLUMNS = (
-    "traffic", "acknowledged", "delivered", "lost", "early", "undead", "duplicates",
+    "traffic", "acknowledged", "delivered", "lost", "early", "after_cancel", "duplicates",
     "duplicates_beyond_bound", "unmarked", "stuck", "diverged", "not_judged", "unavailable_ms",
     "lateness_p50_ms", "lateness_p99_ms", "seconds",
 )  # fmt: skip

@@ -8,7 +8,7 @@ from tarry.chaos.checks.deliveries import percentile
 from tarry.chaos.verdict import Verdict
 
 ADDED = (
-    "lost", "early", "undead", "duplicates", "duplicates_beyond_bound", "unmarked", "stuck", "diverged",
+    "lost", "early", "after_cancel", "duplicates", "duplicates_beyond_bound", "unmarked", "stuck", "diverged",
     "not_judged",
 )  # fmt: skip
 PLANNED = frozenset({"rolling-restart", "planned-transfers"})

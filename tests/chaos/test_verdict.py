@@ -102,9 +102,9 @@ def test_no_load_excuses_what_is_wrong_whenever_it_happens() -> None:
     history.nodes.append(NodeSeen("n3", 0, 1, False, 7, "bb"))
     verdict = judge(Played(1_000.0, history), 1.0)
     named = " ".join(verdict.broken)
-    assert (verdict.unmarked, verdict.undead, verdict.early, verdict.diverged) == (1, 2, 1, 1)
+    assert (verdict.unmarked, verdict.after_cancel, verdict.early, verdict.diverged) == (1, 2, 1, 1)
     for name in (
-        "lost", "early", "undead", "repeated without a mark", "diverged", "released twice",
+        "lost", "early", "delivered after a cancel", "repeated without a mark", "diverged", "released twice",
         "scheduled twice", "beyond the bound", "beside a successor",
     ):  # fmt: skip
         assert f" {name}" in named, name

@@ -15,7 +15,7 @@ def test_the_figures_are_added_up_over_the_runs_that_were_played() -> None:
         Verdict("packets-lost-one-way", 1, skipped="not root"),
     ]
     assert summary(runs) == {
-        "scenarios": 4, "passed": 3, "lost": 1, "early": 0, "undead": 0, "duplicates": 2,
+        "scenarios": 4, "passed": 3, "lost": 1, "early": 0, "after_cancel": 0, "duplicates": 2,
         "duplicates_beyond_bound": 0, "unmarked": 0, "stuck": 0, "diverged": 0, "not_judged": 3,
         "failover_ms_p50": 500, "failover_ms_p99": 900, "failover_from_majority_ms_max": 700,
         "max_unavailable_ms": 310,
