@@ -13,7 +13,7 @@ from tarry.proto import tarry_consumer_pb2 as consumer_pb
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.dead_letters import dead_letter_topic
 from tarry.proto.tarry_message_pb2 import Record, Retried
-from tarry.replication.state_machine.ordering import queue_of
+from tarry.replication.state_machine.lanes import queue_of
 from tarry.replication.state_machine.queues import Queues
 from tarry.replication.state_machine.ready_queue import ReadyQueue, released_ms
 from tarry.wheel.state import HOUR_MS

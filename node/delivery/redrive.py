@@ -25,8 +25,8 @@ from tarry.proto.message_id import InvalidMessageId, MessageId
 from tarry.proto.reasons import Reason
 from tarry.proto.tarry_message_pb2 import Record, Retried
 from tarry.proto.tarry_operator_pb2 import RedriveRequest, RedriveResponse
+from tarry.replication.state_machine.lanes import queue_of
 from tarry.replication.state_machine.machine import Machine
-from tarry.replication.state_machine.ordering import queue_of
 from tarry.replication.state_machine.ready_queue import ReadyQueue
 from tarry.replication.state_machine.refusal import Refusal
 from tarry.replication.state_machine.schedule import DUE_MS_MAX

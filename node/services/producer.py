@@ -29,7 +29,7 @@ from tarry.proto.reasons import Reason
 from tarry.proto.tarry_message_pb2 import MessageState, Record, Retried
 from tarry.replication.state_machine import commands as command_codec
 from tarry.replication.state_machine.command_costs import cost_us
-from tarry.replication.state_machine.ordering import queue_of
+from tarry.replication.state_machine.lanes import queue_of
 from tarry.replication.state_machine.outcomes import Cancelled, Repeated, Scheduled
 from tarry.replication.state_machine.refusal import Refusal
 from tarry.wheel.columns import portions

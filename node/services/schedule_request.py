@@ -27,7 +27,7 @@ from tarry.proto.dead_letters import DEAD_LETTERS, RESERVED
 from tarry.proto.reasons import Reason
 from tarry.proto.tags import tag_mask
 from tarry.proto.tarry_message_pb2 import Record
-from tarry.replication.state_machine.ordering import lane_of
+from tarry.replication.state_machine.lanes import lane_of
 from tarry.replication.state_machine.refusal import Refusal
 from tarry.wheel.columns import portions
 

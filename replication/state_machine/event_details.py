@@ -14,7 +14,7 @@ from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.ledger.schema import GroupMove, Kind
 from tarry.proto.tarry_message_pb2 import Retried, RetryReason
 from tarry.replication.state_machine.events import Event
-from tarry.replication.state_machine.ordering import queue_of
+from tarry.replication.state_machine.lanes import queue_of
 from tarry.replication.state_machine.queues import Queues
 from tarry.replication.state_machine.ready_queue import UnitsDamaged
 from tarry.wheel.columns import groups

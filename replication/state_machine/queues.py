@@ -14,7 +14,7 @@ from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.dead_letters import dead_letter_topic
 from tarry.proto.ledger.schema import Kind
 from tarry.proto.tarry_consumer_pb2 import GroupStart, StartAt
-from tarry.replication.state_machine import ordering
+from tarry.replication.state_machine import lanes
 from tarry.replication.state_machine.acknowledgements import Acknowledgements, Key
 from tarry.replication.state_machine.blocked_lanes import BlockedLanes
 from tarry.replication.state_machine.checkpoint import group_part, queue_parts, queue_proofs
@@ -156,7 +156,7 @@ class Queues:
         """Append messages, columns of shape (n,) as the wheel gives them, to their queues, in that order."""
         if not len(topic):
             return
-        queue, tag_mask, lane = ordering.unpack(topic, tag_mask)
+        queue, tag_mask, lane = lanes.unpack(topic, tag_mask)
         units = np.empty(len(queue), dtype=UNIT)
         units["due_ms"] = due_ms
         units["released_after_ms"] = np.clip(now_ms - due_ms, -(2**31), 2**31 - 1)

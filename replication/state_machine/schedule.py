@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.ledger.schema import Kind
 from tarry.proto.reasons import Reason
-from tarry.replication.state_machine import admission, ordering, producer_answers
+from tarry.replication.state_machine import admission, lanes, producer_answers
 from tarry.replication.state_machine.events import Event, Events
 from tarry.replication.state_machine.outcomes import Repeated, Scheduled
 from tarry.replication.state_machine.queues import Queues
@@ -218,7 +218,7 @@ class Scheduler:
         """
         topic = queue
         if lane is not None:
-            topic, tag_mask = ordering.pack(queue, tag_mask, lane)
+            topic, tag_mask = lanes.pack(queue, tag_mask, lane)
         done = self._wheel.append(due_ms, topic, tag_mask, records)
         if told and self._events.wanted:
             self._events.add(

@@ -35,8 +35,8 @@ from tarry.proto import tarry_producer_pb2 as producer_pb
 from tarry.proto.reasons import Reason
 from tarry.proto.tarry_message_pb2 import Record, Retried
 from tarry.replication.state_machine import commands as command_codec
+from tarry.replication.state_machine.lanes import queue_of
 from tarry.replication.state_machine.machine import Machine, MachineSettings
-from tarry.replication.state_machine.ordering import queue_of
 from tarry.replication.state_machine.refusal import Refusal
 from tarry.wheel.state import MessageState
 

@@ -25,8 +25,8 @@ from tarry.proto.tarry_operator_pb2 import MisfirePolicy, TopicSettings
 from tarry.replication.errors import ProposalRefused
 from tarry.replication.state_machine.acknowledgements import Acknowledgements
 from tarry.replication.state_machine.commands import encode
+from tarry.replication.state_machine.lanes import queue_of
 from tarry.replication.state_machine.machine import Machine
-from tarry.replication.state_machine.ordering import queue_of
 from tarry.replication.state_machine.ready_queue import ReadyQueue
 from tarry.wheel.state import MessageState
 from tests.simulation.checker import Violation

@@ -17,7 +17,7 @@ from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.reasons import Reason
 from tarry.proto.tarry_message_pb2 import Record
 from tarry.proto.tarry_producer_pb2 import ScheduleBatchRequest, ScheduleRequest
-from tarry.replication.state_machine.ordering import lane_of
+from tarry.replication.state_machine.lanes import lane_of
 from tarry.replication.state_machine.queues import Queues
 from tarry.replication.state_machine.refusal import Refusal
 

@@ -1,4 +1,4 @@
-"""Lanes: messages with an ordering key are handed over one after another.
+"""Lanes: messages with an ordering key are delivered one after another.
 
 A lane is a hash of the key, 32 bits, never 0; two keys in one lane are merely held to one order.
 On the way through the wheel it travels in what every index unit has:

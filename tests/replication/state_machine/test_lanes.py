@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tarry.proto.tags import tag_mask
-from tarry.replication.state_machine import ordering
+from tarry.replication.state_machine import lanes
 from tarry.replication.state_machine.machine import Machine, MachineSettings
 from tests.replication.commands import NOW_MS, ack, release, retry, schedule, subscribe
 
@@ -24,7 +24,7 @@ def test_a_lane_comes_out_of_the_wheel_as_it_went_in_and_no_tag_is_lost(rows: li
         np.array([row[n] for row in rows], dtype=kind)
         for n, kind in enumerate((np.uint32, np.uint64, np.uint32))
     )
-    again, unfolded, out = ordering.unpack(*ordering.pack(queue, mask, lane))
+    again, unfolded, out = lanes.unpack(*lanes.pack(queue, mask, lane))
     assert again.tolist() == queue.tolist()
     assert np.broadcast_to(out, lane.shape).tolist() == lane.tolist()
     assert ((mask & unfolded) == mask).all()
@@ -32,9 +32,9 @@ def test_a_lane_comes_out_of_the_wheel_as_it_went_in_and_no_tag_is_lost(rows: li
 
 
 def test_a_key_has_a_lane_and_no_key_has_none() -> None:
-    assert ordering.lane_of("") == 0
-    assert 0 < ordering.lane_of("k") < 2**32
-    assert ordering.lane_of("k") != ordering.lane_of("l")
+    assert lanes.lane_of("") == 0
+    assert 0 < lanes.lane_of("k") < 2**32
+    assert lanes.lane_of("k") != lanes.lane_of("l")
     assert tag_mask([]) == 0
 
 
