@@ -19,7 +19,7 @@ PIECE_OFFSETS: Final = 2_048
 """Of one turn: some 3 ms to settle, 5 ms to resume."""
 
 PIECE_BLOCKS: Final = 256
-"""Blocks of the queue that they are in, at most: to resume or to retry reads each whole, in some 0.02 ms."""
+"""Blocks of the queue that they are in, at most: who settles or resumes reads each whole, in some 0.02 ms."""
 
 
 class Pieces:
@@ -52,7 +52,15 @@ def column(offsets: Sequence[int]) -> NDArray[np.uint64]:
     return np.unique(np.array(offsets, dtype=np.uint64))
 
 
+def cut(
+    offsets: NDArray[np.uint64], most: int, blocks_max: int = PIECE_BLOCKS
+) -> Iterator[NDArray[np.uint64]]:
+    """Yield the offsets, ascending, in parts of so many, and of so many blocks of the queue, at most."""
+    for start in range(0, len(offsets), most):
+        part = offsets[start : start + most]
+        yield from np.split(part, block_starts(part)[blocks_max::blocks_max])
+
+
 def _cut(offsets: Sequence[int]) -> Iterator[NDArray[np.uint64]]:
     for start in range(0, len(offsets), PIECE_OFFSETS):
-        piece = column(offsets[start : start + PIECE_OFFSETS])
-        yield from np.split(piece, block_starts(piece)[PIECE_BLOCKS::PIECE_BLOCKS])
+        yield from cut(column(offsets[start : start + PIECE_OFFSETS]), PIECE_OFFSETS)

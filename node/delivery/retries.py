@@ -85,6 +85,7 @@ def commands(
     queue: ReadyQueue,
     group: str,
     offsets: NDArray[np.uint64],
+    units: NDArray[np.void],
     records: Sequence[bytes],
     reason: RetryReason,
     delay_ms: int | None,
@@ -94,10 +95,9 @@ def commands(
     """Return the commands that retry the deliveries, or bury those whose attempts are used up.
 
     Args:
-        offsets: shape (n,); records has one for each.
+        offsets: shape (n,); units and records have one for each.
         delay_ms: until the next delivery; None: by the back-off table.
     """
-    units = queue.at(offsets)
     chosen: dict[bool, list[int]] = {False: [], True: []}
     due: list[int] = []
     bodies: list[bytes] = []

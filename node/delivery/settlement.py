@@ -17,12 +17,14 @@ from numpy.typing import NDArray
 from tarry.node.delivery import retries
 from tarry.node.delivery.feed import Feed
 from tarry.node.delivery.in_flight import Batch
+from tarry.node.delivery.offset_pieces import PIECE_BLOCKS, cut
 from tarry.node.edge.grpc_status import UNKNOWN_OUTCOME
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.ledger.schema import Kind
 from tarry.proto.reasons import Reason
 from tarry.proto.tarry_message_pb2 import RetryReason
 from tarry.replication.state_machine.event_details import settled
+from tarry.replication.state_machine.events import Event
 from tarry.replication.state_machine.ready_queue import ReadyQueue, UnitsDamaged
 from tarry.replication.state_machine.refusal import Refusal
 
@@ -35,6 +37,8 @@ COMMIT_OFFSETS_MAX: Final = 8 * ACK_OFFSETS_MAX
 """Acknowledged by a queue's commands under way; a request beyond goes with the next."""
 ACK_COPIES_MAX: Final = 2_048
 """The same of a retry queue: the ledger has each copy read."""
+COPY_BLOCKS_MAX: Final = PIECE_BLOCKS // 4
+"""Blocks of a retry queue that a command names: applying reads each twice, besides the copies."""
 ANSWERS_PIECE: Final = 100
 """Acks answered in one turn of the event loop: some 0.1 ms each, with what their calls do then."""
 RETRIES_MAX: Final = 512
@@ -134,26 +138,29 @@ class Settlement:
         return [partial(_end_wait, over) for over in self._waiting]
 
     async def _pass_over(self, queue: ReadyQueue, offsets: Offsets) -> None:
-        retries = queue.at(offsets)["lane"] if queue.group else offsets[:0]  # what their lanes waited for
+        offsets, lanes = np.sort(offsets), set[int]()
+        for part in cut(offsets, len(offsets)) if queue.group else ():  # what their lanes waited for
+            lanes.update((await self._context.pieces.alone(partial(queue.at, part)))["lane"].tolist())
         await self._acknowledge(queue.queue, offsets)
         self.passing -= len(offsets)
-        feed = self._feeds[queue.queue]
-        opened = np.unique(retries[retries != 0]).tolist()
-        feed.lanes.open(opened)
-        if opened or feed.to_look():
+        opened = lanes - {0}
+        self._feeds[queue.queue].lanes.open(opened)
+        if opened or any(feed.to_look() for feed in self._feeds.values()):
             self._pump()
 
     async def _acknowledge(self, queue: int, offsets: Offsets) -> Offsets:
-        """Commit that the group is done with the offsets; return which it had been before."""
-        of = self._context.machine.queues[queue]
+        """Commit that the group is done with the offsets, ascending; return which it had been before."""
+        of, stale = self._context.machine.queues[queue], [offsets[:0]]
         if not of.group:
-            parts = np.split(offsets, range(ACK_OFFSETS_MAX, len(offsets), ACK_OFFSETS_MAX))
-            return np.concatenate(await asyncio.gather(*(self._acknowledged(queue, part) for part in parts)))
-        stale = [offsets[:0]]
-        while len(offsets):
-            count = _readable(of, offsets[:ACK_COPIES_MAX])
-            stale.append(await self._acknowledged(queue, offsets[:count]))
-            offsets = offsets[count:]
+            parts = cut(offsets, ACK_OFFSETS_MAX)
+            stale += await asyncio.gather(*(self._acknowledged(queue, part) for part in parts))
+            return np.concatenate(stale)
+        for part in cut(offsets, ACK_COPIES_MAX, COPY_BLOCKS_MAX):
+            left = part
+            while len(left):
+                count = _readable(of, left)
+                stale.append(await self._acknowledged(queue, left[:count]))
+                left = left[count:]
         return np.concatenate(stale)
 
     async def _acknowledged(self, queue: int, offsets: Offsets) -> Offsets:
@@ -172,27 +179,24 @@ class Settlement:
 
     async def retry(self, feed: Feed, offsets: Offsets, reason: RetryReason, delay_ms: int | None) -> None:
         """Put copies of the deliveries into the wheel; of those with a damaged record, once it is mended."""
-        units = feed.queue.at(offsets)
+        blocks_max = COPY_BLOCKS_MAX if feed.queue.group else PIECE_BLOCKS
         while len(offsets):
-            work = partial(self._copies, feed, offsets[:RETRIES_MAX], units[:RETRIES_MAX], reason, delay_ms)
+            part = next(cut(offsets, RETRIES_MAX, blocks_max))
+            work = partial(self._copies, feed, part, reason, delay_ms)
             whole, commands = await self._context.pieces.alone(work)
             for command in commands:
                 await self._context.propose(command)
-            done, offsets, units = offsets[: len(whole)], offsets[len(whole) :], units[len(whole) :]
+            done, offsets = offsets[: len(whole)], offsets[len(whole) :]
             self._leave(feed, done[whole])
             if not whole.all():
                 self._context.spawn(self._retry_mended(feed, done[~whole], reason, delay_ms))
 
     def _copies(
-        self,
-        feed: Feed,
-        offsets: Offsets,
-        units: NDArray[np.void],
-        reason: RetryReason,
-        delay_ms: int | None,
+        self, feed: Feed, offsets: Offsets, reason: RetryReason, delay_ms: int | None
     ) -> tuple[NDArray[np.bool_], list[log_pb.RetryCommand]]:
         """Return which records are whole, of as many as one turn reads, and the commands that retry these."""
         wheel, bytes_max = self._context.machine.wheel, self._context.config.limits.retries_bytes_max
+        units = feed.queue.at(offsets)
         units = units[: retries.within_hours(units["hour"])]
         sizes = wheel.units(units["hour"], units["global_index"])["size"]
         units = units[: retries.fitting(sizes, bytes_max)]
@@ -203,6 +207,7 @@ class Settlement:
             feed.queue,
             self._group,
             offsets[: len(whole)][whole],
+            units[whole],
             [record for record in records if record is not None],
             reason,
             delay_ms,
@@ -262,11 +267,14 @@ class Settlement:
         machine, ledger = self._context.machine, self._context.ledger
         where = (machine.wheel, machine.queues, queue.queue, self._group)
         now_ms = self._context.time.now_ms()
+
+        def told() -> Event:
+            return settled(Kind.NACKED, *where, offsets[: _readable(queue, offsets)], now_ms)
+
         while ledger.enabled and len(offsets):
-            count = _readable(queue, offsets)
-            told = partial(settled, Kind.NACKED, *where, offsets[:count], now_ms)
-            ledger.nacked(await self._context.pieces.alone(told), consumer, machine.queues)
-            offsets = offsets[count:]
+            event = await self._context.pieces.alone(told)
+            ledger.nacked(event, consumer, machine.queues)
+            offsets = offsets[event.n :]
 
     def _leave(self, feed: Feed, offsets: Offsets) -> None:
         if feed.lanes.leave(feed.queue.queue, offsets.tolist()):

@@ -283,7 +283,9 @@ class Leadership:
 
     async def _propose(self, payload: Message) -> Any:
         """Propose what the leader itself decided; overload is waited out."""
-        copies = isinstance(payload, log_pb.AckCommand) and bool(self._machine.queues[payload.queue].group)
+        copies = isinstance(payload, log_pb.AckCommand | log_pb.RetryCommand) and bool(
+            self._machine.queues[payload.queue].group
+        )
         command, cost = command_codec.encode(payload), cost_us(payload, copies=copies)
         while True:
             try:

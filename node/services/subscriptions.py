@@ -17,6 +17,7 @@ from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.reasons import Reason
 from tarry.replication.errors import NotLeader, Overloaded, Unknown
 from tarry.replication.state_machine import commands as command_codec
+from tarry.replication.state_machine.command_costs import cost_us
 from tarry.replication.state_machine.outcomes import Subscribed
 from tarry.replication.state_machine.refusal import Refusal
 
@@ -125,7 +126,9 @@ class Subscriptions:
                 topic=consumer.topic, group=consumer.group, start=start, now_ms=delivery.now_ms()
             )
             try:
-                queues: Subscribed | Refusal = await self._driver.propose(command_codec.encode(command))
+                queues: Subscribed | Refusal = await self._driver.propose(
+                    command_codec.encode(command), cost_us(command)
+                )
             except NotLeader:
                 return self._leadership.not_leader()
             except (Overloaded, Unknown) as error:

@@ -12,6 +12,8 @@ import numpy as np
 from google.protobuf.message import Message
 
 from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.proto.tarry_consumer_pb2 import StartAt
+from tarry.replication.state_machine.queue_checksums import block_starts
 from tarry.wheel.state import HOUR_MS
 
 # CPU time of one core of the machine that the turns' bounds are set on, in nanoseconds.
@@ -25,7 +27,11 @@ HOUR_NS: Final = 2_000
 OFFSET_NS: Final = 200
 """Of an ack."""
 COPY_NS: Final = 5_000
-"""Of an ack in a retry queue, for whose row of the ledger the copy is read."""
+"""Of an ack or a retry in a retry queue, for whose row of the ledger the copy is read."""
+BLOCK_NS: Final = 20_000
+"""For each block of the queue that is read for the ledger; one of a retry queue is read for its lanes too."""
+SEARCH_NS: Final = 250_000
+"""Of a group that begins at a time: the offset is searched for in the queue."""
 RETRY_NS: Final = 4_000
 RELEASE_NS: Final = 250
 TRIM_NS: Final = 2_000
@@ -35,7 +41,7 @@ TRIM_NS: Final = 2_000
 def cost_us(command: Message, *, copies: bool = False) -> int:
     """Return how long applying the command is thought to take, in microseconds.
 
-    ``copies``: it is an ack of offsets of a retry queue.
+    ``copies``: it is an ack or a retry of offsets, ascending, of a retry queue.
     """
     return (COMMAND_NS + _more_ns(command, copies=copies)) // 1_000
 
@@ -49,15 +55,24 @@ def _more_ns(command: Message, *, copies: bool) -> int:
             ids = np.frombuffer(command.hour, dtype="<u4")
             return len(ids) * MESSAGE_NS + HOUR_NS * len(np.unique(ids))
         case log_pb.AckCommand():
-            return (COPY_NS if copies else OFFSET_NS) * len(command.offset) // 8
+            offset_ns = COPY_NS if copies else OFFSET_NS
+            return offset_ns * (len(command.offset) // 8) + _blocks_ns(command.offset, copies=copies)
         case log_pb.RetryCommand():
-            return len(command.records) * (RETRY_NS + HOUR_NS)
+            record_ns = RETRY_NS + HOUR_NS + (COPY_NS if copies else 0)
+            return len(command.records) * record_ns + _blocks_ns(command.offset, copies=copies)
+        case log_pb.SubscribeCommand(start=start):
+            return SEARCH_NS if start.at == StartAt.START_AT_TIME else 0
         case log_pb.ReleaseCommand():
             return RELEASE_NS * (command.count + len(command.hour) // 4)
         case log_pb.TrimCommand():
             return TRIM_NS * (len(command.hour) // 4 + len(command.queue) // 4)
         case _:
             return 0
+
+
+def _blocks_ns(offset: bytes, *, copies: bool) -> int:
+    blocks = len(block_starts(np.frombuffer(offset, dtype="<u8")))
+    return BLOCK_NS * blocks * (2 if copies else 1)
 
 
 def _hours(due_ms: bytes) -> int:

@@ -228,8 +228,8 @@ CALLS = (
     Mutant(
         "a_piece_of_work_is_of_any_blocks",
         "one request holds up the event loop",
-        "        yield from np.split(piece, block_starts(piece)[PIECE_BLOCKS::PIECE_BLOCKS])\n",
-        "        yield piece\n",
+        "        yield from np.split(part, block_starts(part)[blocks_max::blocks_max])\n",
+        "        yield part\n",
         ("tests/node/delivery/test_many_offsets.py::test_a_piece_is_of_few_blocks_of_the_queue",),
     ),
     Mutant(

@@ -170,9 +170,23 @@ COST = (
     Mutant(
         "retries_cost_nothing",
         "nacks of many hold up the event loop",
-        "return len(command.records) * (RETRY_NS + HOUR_NS)",
+        "return len(command.records) * record_ns + _blocks_ns(command.offset, copies=copies)",
         "return 0",
         (f"{COSTS}::test_whatever_names_more_costs_more",),
+    ),
+    Mutant(
+        "blocks_of_a_queue_cost_nothing",
+        "acks of messages far apart hold up every replica",
+        "return BLOCK_NS * blocks * (2 if copies else 1)",
+        "return 0",
+        (f"{COSTS}::test_what_settles_costs_by_blocks_of_the_queue_and_by_copies",),
+    ),
+    Mutant(
+        "groups_that_begin_at_a_time_cost_nothing_more",
+        "many new groups at once hold up every replica",
+        "return SEARCH_NS if start.at == StartAt.START_AT_TIME else 0",
+        "return 0",
+        (f"{COSTS}::test_a_group_that_begins_at_a_time_costs_a_search",),
     ),
     Mutant(
         "releases_cost_nothing",
@@ -257,9 +271,37 @@ PIECES = (
     Mutant(
         "acks_of_any_number_are_one_command",
         "one entry holds up every replica, or is too large for the log",
-        "parts = np.split(offsets, range(ACK_OFFSETS_MAX, len(offsets), ACK_OFFSETS_MAX))",
-        "parts = [offsets]",
+        "parts = cut(offsets, ACK_OFFSETS_MAX)",
+        "parts = cut(offsets, len(offsets))",
         (f"{SIZE}::test_acks_gather_up_to_so_many_offsets_and_what_is_beyond_goes_next",),
+    ),
+    Mutant(
+        "acks_of_any_blocks_are_one_command",
+        "one entry holds up every replica that writes a ledger",
+        "parts = cut(offsets, ACK_OFFSETS_MAX)",
+        "parts = cut(offsets, ACK_OFFSETS_MAX, len(offsets))",
+        (f"{SIZE}::test_a_command_that_acknowledges_is_of_few_blocks_of_a_queue",),
+    ),
+    Mutant(
+        "acks_of_copies_are_of_as_many_blocks_as_others",
+        "one entry holds up every replica",
+        "for part in cut(offsets, ACK_COPIES_MAX, COPY_BLOCKS_MAX):",
+        "for part in cut(offsets, ACK_COPIES_MAX):",
+        (f"{SIZE}::test_a_command_that_acknowledges_is_of_few_blocks_of_a_queue",),
+    ),
+    Mutant(
+        "retries_of_any_blocks_are_one_command",
+        "a nack of messages far apart holds up the event loop",
+        "part = next(cut(offsets, RETRIES_MAX, blocks_max))",
+        "part = offsets[:RETRIES_MAX]",
+        (f"{SIZE}::test_a_command_that_retries_is_of_few_blocks_of_a_queue",),
+    ),
+    Mutant(
+        "what_is_passed_over_lets_only_its_own_feed_look",
+        "a retry waits until something else happens to its group",
+        "if opened or any(feed.to_look() for feed in self._feeds.values()):",
+        "if opened or self._feeds[queue.queue].to_look():",
+        (f"{SIZE}::test_a_retry_that_came_while_a_filter_passed_over_much_goes_out_once_that_is_committed",),
     ),
     Mutant(
         "acks_of_any_number_go_together",
@@ -278,8 +320,8 @@ PIECES = (
     Mutant(
         "nacks_of_any_number_are_one_piece",
         "one nack holds up the event loop",
-        "work = partial(self._copies, feed, offsets[:RETRIES_MAX], units[:RETRIES_MAX], reason, delay_ms)",
-        "work = partial(self._copies, feed, offsets, units, reason, delay_ms)",
+        "part = next(cut(offsets, RETRIES_MAX, blocks_max))",
+        "part = next(cut(offsets, len(offsets), blocks_max))",
         (f"{SIZE}::test_small_copies_share_a_command_up_to_so_many",),
     ),
     Mutant(

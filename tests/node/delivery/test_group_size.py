@@ -14,15 +14,17 @@ from google.protobuf.message import Message
 from tarry.node.delivery.feed import LOOK_UNITS_MAX, Feed
 from tarry.node.delivery.group import TURN_HOURS_MAX, TURN_MESSAGES_MAX
 from tarry.node.delivery.leases import KEPT_MIN, Leases
+from tarry.node.delivery.offset_pieces import PIECE_BLOCKS
 from tarry.node.delivery.ordering import Lanes
 from tarry.node.delivery.redrive import redrive
 from tarry.node.delivery.retries import fitting
-from tarry.node.delivery.settlement import COMMIT_OFFSETS_MAX, RETRIES_MAX
+from tarry.node.delivery.settlement import COMMIT_OFFSETS_MAX, COPY_BLOCKS_MAX, RETRIES_MAX
 from tarry.proto import tarry_consumer_pb2 as pb
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.tarry_message_pb2 import Record
 from tarry.proto.tarry_operator_pb2 import RedriveRequest, RedriveResponse
 from tarry.replication.state_machine.acknowledgements import Acknowledgements
+from tarry.replication.state_machine.queue_checksums import BLOCK_UNITS
 from tarry.replication.state_machine.queues import Queues
 from tarry.replication.state_machine.ready_queue import UNIT, ReadyQueue
 from tarry.wheel.state import HOUR_MS
@@ -33,11 +35,11 @@ COMMAND_BYTES_MAX = 64 << 10
 """What a node's log takes in one command, whatever is configured."""
 
 
-def fill(group: Group, count: int) -> None:
-    """Put units that no filter wants into the topic's ready queue."""
+def fill(group: Group, count: int, queue: int | None = None) -> None:
+    """Put units that no filter wants into a queue, the topic's ready queue if none is named."""
     units = np.zeros(count, dtype=UNIT)
     units["due_ms"] = group.time.now_ms()
-    group.machine.queues[group.queue].append(units)
+    group.machine.queues[group.queue if queue is None else queue].append(units)
 
 
 def test_a_filter_over_a_backlog_looks_at_so_much_in_a_turn_and_says_so_in_small_commands() -> None:
@@ -181,6 +183,67 @@ def test_acks_gather_up_to_so_many_offsets_and_what_is_beyond_goes_next() -> Non
             await group.commit()
         assert flights == [2 * each, 2 * each, each]
         assert [(await answer).tolist() for answer in answers] == [[]] * requests  # type: ignore[misc]
+
+    play(steps)
+
+
+@pytest.mark.parametrize("of_retries", [False, True])
+def test_a_command_that_acknowledges_is_of_few_blocks_of_a_queue(of_retries: bool) -> None:
+    async def steps(group: Group) -> None:
+        queue = group.retry_queue if of_retries else group.queue
+        blocks_max = COPY_BLOCKS_MAX if of_retries else PIECE_BLOCKS
+        fill(group, (2 * blocks_max + 1) * BLOCK_UNITS, queue)
+        offsets = np.arange(0, group.machine.queues[queue].units, BLOCK_UNITS, dtype=np.uint64)
+        group.group.feeds[queue].lease(offsets, "a", group.time.now_ms() + 60_000)
+        answer = group.group.settlement.ack("a", queue, offsets)
+        sizes = []
+        await group.settle()
+        while group.log:
+            sizes += [len(command.offset) // 8 for command, _ in group.log]  # type: ignore[attr-defined]
+            await group.commit()
+        assert sizes == [blocks_max, blocks_max, 1]
+        assert (await answer).tolist() == []  # type: ignore[misc]
+
+    play(steps)
+
+
+def test_a_command_that_retries_is_of_few_blocks_of_a_queue() -> None:
+    async def steps(group: Group) -> None:
+        group.schedule("", 0)
+        group.release()
+        queue = group.machine.queues[group.queue]
+        queue.append(np.repeat(queue.read(0, 1), (2 * PIECE_BLOCKS + 1) * BLOCK_UNITS))
+        offsets = np.arange(0, queue.units, BLOCK_UNITS, dtype=np.uint64)
+        group.group.feeds[group.queue].lease(offsets, "a", group.time.now_ms() + 60_000)
+        group.group.settlement.nack("a", group.queue, offsets, 3_600_000)
+        sizes = []
+        await group.settle()
+        while group.log:
+            sizes += [len(command.records) for command, _ in group.log]  # type: ignore[attr-defined]
+            await group.commit()
+        assert sizes == [PIECE_BLOCKS, PIECE_BLOCKS, 2]
+
+    play(steps)
+
+
+def test_a_retry_that_came_while_a_filter_passed_over_much_goes_out_once_that_is_committed() -> None:
+    async def steps(group: Group) -> None:
+        group.join("a", tags=["red"])
+        group.schedule("", 0, ["red"])
+        await pass_ms(group, 1)
+        group.settle_first("a", 1, nack=True, delay_ms=100)
+        await group.settle()
+        await group.commit()
+        fill(group, LOOK_UNITS_MAX)
+        group.group.pump()
+        await group.settle()
+        await pass_ms(group, 90)
+        await pass_ms(group, 20)
+        assert group.group.settlement.passing == LOOK_UNITS_MAX
+        assert group.machine.queues[group.retry_queue].units == 1
+        assert labels(group) == ["m0"]
+        await group.commit()
+        assert labels(group) == ["m0", "m0"]
 
     play(steps)
 

@@ -45,7 +45,8 @@ def given_up(machine: Machine) -> list[bytes]:
     (record,) = machine.wheel.read(unit["hour"], unit["global_index"])
     assert record is not None
     reason = RetryReason.RETRY_REASON_NACKED
-    made = retries.commands(0, queue, "g", offset, [record], reason, 0, NOW_MS, Delivery(attempts_max=1))
+    settings = Delivery(attempts_max=1)
+    made = retries.commands(0, queue, "g", offset, unit, [record], reason, 0, NOW_MS, settings)
     return [encode(command) for command in made]
 
 

@@ -35,11 +35,13 @@ def queues(tmp_path: Path) -> Iterator[tuple[ReadyQueue, ReadyQueue]]:
 
 
 def build(queue: ReadyQueue, record: bytes, delay_ms: int | None = None) -> list:
+    offset = np.array([1], dtype=np.uint64)
     return retries.commands(
         3,
         queue,
         "g",
-        np.array([1], dtype=np.uint64),
+        offset,
+        queue.at(offset),
         [record],
         RetryReason.RETRY_REASON_NACKED,
         delay_ms,

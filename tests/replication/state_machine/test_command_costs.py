@@ -6,14 +6,20 @@ import numpy as np
 import pytest
 
 from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.proto.tarry_consumer_pb2 import GroupStart, StartAt
 from tarry.replication.state_machine.command_costs import (
+    BLOCK_NS,
     COMMAND_NS,
     COPY_NS,
     HOUR_NS,
     MESSAGE_NS,
+    OFFSET_NS,
+    RETRY_NS,
+    SEARCH_NS,
     TOPIC_NS,
     cost_us,
 )
+from tarry.replication.state_machine.queue_checksums import BLOCK_UNITS
 from tarry.wheel.state import HOUR_MS
 
 COUNT = 4_096
@@ -65,9 +71,24 @@ def test_whatever_names_more_costs_more(small: log_pb.AckCommand, large: log_pb.
     assert cost_us(large) > 5 * cost_us(small)
 
 
-def test_an_ack_of_copies_costs_what_reading_each_does() -> None:
-    ack = log_pb.AckCommand(offset=bytes(8 * COUNT))
-    assert cost_us(ack, copies=True) == (COMMAND_NS + COUNT * COPY_NS) // 1_000 > 10 * cost_us(ack)
+@pytest.mark.parametrize("blocks", [1, 100, COUNT])
+def test_what_settles_costs_by_blocks_of_the_queue_and_by_copies(blocks: int) -> None:
+    offset = (np.arange(COUNT) * blocks // COUNT * BLOCK_UNITS).astype("<u8").tobytes()
+    ack, retry = log_pb.AckCommand(offset=offset), log_pb.RetryCommand(offset=offset, records=[b"x"] * COUNT)
+    read_ns = COMMAND_NS + blocks * BLOCK_NS
+    assert cost_us(ack) == (read_ns + COUNT * OFFSET_NS) // 1_000
+    assert cost_us(retry) == (read_ns + COUNT * (RETRY_NS + HOUR_NS)) // 1_000
+    twice_ns = read_ns + blocks * BLOCK_NS + COUNT * COPY_NS
+    assert cost_us(ack, copies=True) == twice_ns // 1_000
+    assert cost_us(retry, copies=True) == (twice_ns + COUNT * (RETRY_NS + HOUR_NS)) // 1_000
+
+
+def test_a_group_that_begins_at_a_time_costs_a_search() -> None:
+    at_time, latest = (
+        log_pb.SubscribeCommand(topic="t", group="g", start=GroupStart(at=at))
+        for at in (StartAt.START_AT_TIME, StartAt.START_AT_LATEST)
+    )
+    assert cost_us(at_time) - SEARCH_NS // 1_000 == cost_us(latest) == COMMAND_NS // 1_000
 
 
 def test_a_command_that_names_nothing_costs_little() -> None:
