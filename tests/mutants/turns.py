@@ -226,6 +226,7 @@ UNTIL = (
     "::test_a_time_by_which_so_many_hours_have_messages_is_the_last_before_the_next_of_them"
 )
 SIZE = "tests/node/delivery/test_group_size.py"
+SHARE = "tests/node/delivery/test_turn_share.py"
 HOURS = "tests/node/leader/test_dispatcher.py::test_a_backlog_over_thousands_of_hours_is_released_some_hours_a_commit"
 
 PIECES = (
@@ -302,6 +303,34 @@ PIECES = (
         "if opened or any(feed.to_look() for feed in self._feeds.values()):",
         "if opened or self._feeds[queue.queue].to_look():",
         (f"{SIZE}::test_a_retry_that_came_while_a_filter_passed_over_much_goes_out_once_that_is_committed",),
+    ),
+    Mutant(
+        "each_lease_that_ends_is_a_command",
+        "leases of single messages that end together hold up the event loop",
+        "        for feed, parts in expired.items():\n            offsets, reason = np.concatenate(parts), ",
+        "        for feed, offsets in ((feed, one) for feed, parts in expired.items() for one in parts):\n            reason = ",
+        (f"{SIZE}::test_leases_that_end_together_share_commands",),
+    ),
+    Mutant(
+        "leases_that_end_take_nothing_of_a_turn",
+        "leases of many groups that end together hold up the event loop",
+        "            self._context.turn.spend(len(offsets) / TURN_LET_GO_MAX)\n",
+        "",
+        (f"{SHARE}::test_leases_of_many_groups_that_end_at_once_end_in_several_turns",),
+    ),
+    Mutant(
+        "what_is_given_back_takes_nothing_of_a_turn",
+        "consumers that leave together hold up the event loop",
+        "        self._context.turn.spend(count / TURN_LET_GO_MAX)\n",
+        "",
+        (f"{SHARE}::test_what_consumers_that_leave_together_give_back_is_shared_by_several_turns",),
+    ),
+    Mutant(
+        "what_a_turn_has_no_room_for_is_not_given_back",
+        "what a consumer had waits for the end of its leases",
+        "            self._context.turn.do(partial(self._give_back_some, consumer, lost))\n        else:",
+        "            pass\n        else:",
+        (f"{SHARE}::test_all_that_a_consumer_gives_back_goes_out_again_at_once",),
     ),
     Mutant(
         "acks_of_any_number_go_together",

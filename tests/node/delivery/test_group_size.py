@@ -29,7 +29,7 @@ from tarry.replication.state_machine.queues import Queues
 from tarry.replication.state_machine.ready_queue import UNIT, ReadyQueue
 from tarry.wheel.state import HOUR_MS
 from tests.node.group_in_process import TOPIC, Group
-from tests.node.group_play import labels, pass_ms, play
+from tests.node.group_play import labels, pass_ms, play, poll
 
 COMMAND_BYTES_MAX = 64 << 10
 """What a node's log takes in one command, whatever is configured."""
@@ -244,6 +244,27 @@ def test_a_retry_that_came_while_a_filter_passed_over_much_goes_out_once_that_is
         assert labels(group) == ["m0"]
         await group.commit()
         assert labels(group) == ["m0", "m0"]
+
+    play(steps)
+
+
+def test_leases_that_end_together_share_commands() -> None:
+    async def steps(group: Group) -> None:
+        messages = RETRIES_MAX + 100
+        for _ in range(messages):
+            group.schedule("", 0)
+        group.release()
+        for at in range(messages):
+            poll(group, f"c{at}", 1_000, credit=1)
+            await asyncio.sleep(0)
+        assert len(group.given) == messages
+        await pass_ms(group, 1_001)
+        sizes = []
+        while group.log:
+            sizes += [len(command.records) for command, _ in group.log]  # type: ignore[attr-defined]
+            await group.commit()
+        assert sizes == [RETRIES_MAX, 100]
+        assert set(map(str, group.places().values())) == {"['retry']"}
 
     play(steps)
 
