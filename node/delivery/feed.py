@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from pyroaring import BitMap64
 
 from tarry.node.delivery.in_flight import Batch, InFlight
+from tarry.node.delivery.int_table import IntTable
 from tarry.node.delivery.offset_pieces import PIECE_BLOCKS
 from tarry.node.delivery.ordering import Lanes, Parked
 from tarry.node.delivery.reservation import Reservation
@@ -46,6 +47,9 @@ As many of those given back wait again in one turn.
 
 WAITING_MAX: Final = 2 * WINDOW
 """Messages that wait, from which on a hold that is over ends no further: each piece is sorted among them."""
+
+TURN_SORTED_MAX: Final = 4 * WAITING_MAX
+"""Messages that one turn sorts among what waits: some 9 ms at worst, where due times repeat in no order."""
 
 UNPARKED_PIECE: Final = 2_048
 """Lanes of which one ``load`` lets a parked message wait again: 5 ms where PARKED_MAX wait."""
@@ -77,9 +81,10 @@ class Feed:
         self._waiting = EMPTY
         self._parked = Parked()
         self._opened: dict[int, None] = {}  # lanes whose first parked message is to wait again, in order
-        self.unparked = 0  # messages that were parked and waited again, ever
-        self._batch_at: dict[int, Batch] = {}
-        self._ahead: set[int] = set()  # resumed though never loaded: the old leader delivered them
+        self._spent = 0.0
+        self._batch_at = IntTable[Batch]()
+        self._resumed = BitMap64()  # and did not wait again since: what was taken before does not either
+        self._ahead = BitMap64()  # resumed though never loaded: the old leader delivered them
         self._back = BitMap64()  # given back, and to wait again at a pump with room; keeps its lanes
         self._held = BitMap64()
         self._closed = 0  # the lanes of what is held below are closed
@@ -92,6 +97,11 @@ class Feed:
     def is_out(self) -> bool:
         """Return whether something that may have been delivered is not acknowledged."""
         return self._acknowledged.floor < max(self.cursor, self.doubtful)
+
+    def take_spent(self) -> float:
+        """Return the turns of the event loop, estimated, that the work since the last call has taken."""
+        spent, self._spent = self._spent, 0.0
+        return spent
 
     def hold(self, cursor: int, until_ms: int, doubtful: int = 0) -> None:
         """Hold what an earlier leader may have delivered, up to its cursor, for a lease.
@@ -121,17 +131,17 @@ class Feed:
         """Return when to call ``end_hold``; None where nothing is held, or too much waits already."""
         return self.held_until_ms if len(self._waiting) < WAITING_MAX else None
 
-    def end_hold(self) -> float:
-        """Let the first piece of what is still held go out again, marked; return its share of a turn.
+    def end_hold(self) -> None:
+        """Let the first piece of what is still held go out again, marked.
 
         Where more is held, ``held_until_ms`` is over: call it again in another turn of the event loop.
         """
         held = _piece(self._held) if self._held and len(self._waiting) < WAITING_MAX else NONE
         self._unhold(held)
         self.held_until_ms = 0 if self._held else None
-        self.lanes.end_hold(self.queue.queue, held.tolist())
+        self.lanes.end_hold(self.queue.queue, held)
+        self._spent += _share(held)
         self._wait(held[~self._acknowledged.contains(held)], maybe_duplicate=True)
-        return _share(held)
 
     def _unhold(self, offsets: NDArray[np.uint64]) -> None:
         self._held -= BitMap64(offsets.tolist())
@@ -150,8 +160,8 @@ class Feed:
             )
             self.next += len(units)
             if self._ahead:
-                wanted &= ~np.isin(offsets, np.array(sorted(self._ahead), dtype=np.uint64))
-                self._ahead = {offset for offset in self._ahead if offset >= self.next}
+                wanted &= ~contains(self._ahead, offsets)
+                self._ahead.remove_range(0, self.next)
             if self.tag_mask:
                 matches = (units["tag_mask"] & np.uint64(self.tag_mask)) != 0
                 passed.append(offsets[wanted & ~matches])
@@ -178,10 +188,11 @@ class Feed:
         return len(self._waiting) < min(WINDOW, PARKED_MAX - self._parked.count)
 
     def _back_has_room(self) -> bool:
-        """Return whether some given back may wait: what a rate has not opened does not keep it."""
+        """Return whether some given back may wait: what has not been out before does not keep it."""
         if not self._back:
             return False
-        return bool(np.count_nonzero(self._waiting["offset"] < np.uint64(self.cursor)) < WINDOW)
+        out = self._waiting["offset"][self._waiting["maybe_duplicate"] != 0] < np.uint64(self.cursor)
+        return bool(np.count_nonzero(out) < WINDOW)
 
     def next_due_ms(self) -> int | None:
         """Return when the first of what waits is due and, where the topic has a rate, open."""
@@ -234,9 +245,8 @@ class Feed:
         """Record a delivery: offsets, size_bytes of records, are in flight until the lease ends."""
         batch = Batch(consumer, offsets, until_ms, size_bytes / len(offsets))
         self.in_flight.add(batch)
-        listed = offsets.tolist()
-        self._batch_at.update(zip(listed, repeat(batch)))
-        self.cursor = max(self.cursor, max(listed) + 1)
+        self._batch_at.put(offsets, repeat(batch))
+        self.cursor = max(self.cursor, int(offsets.max()) + 1)
         return batch
 
     def take_back(self, consumer: str, offsets: NDArray[np.uint64]) -> NDArray[np.bool_]:
@@ -245,31 +255,27 @@ class Feed:
         if held.any():
             self._unhold(offsets)
             self._claim(offsets[held])
-            self.lanes.end_hold(self.queue.queue, offsets[held].tolist())
+            self.lanes.end_hold(self.queue.queue, offsets[held])
             rest = self.take_back(consumer, offsets[~held])
             held[~held] = rest
             return held
-        listed = offsets.tolist()
-        batches = list(map(self._batch_at.pop, listed, repeat(None)))
-        counts = Counter(batches)
-        own, strange = np.ones(len(listed), dtype=np.bool_), False
-        for batch, count in counts.items():
+        batches = self._batch_at.pop(offsets, None)
+        all_own = True
+        for batch, count in Counter(batches).items():
             if batch is not None and batch.consumer == consumer:
                 self.in_flight.remove(batch, count)
-                continue
-            strange = True
-        if strange:
-            for position, (offset, batch) in enumerate(zip(listed, batches, strict=True)):
-                own[position] = batch is not None and batch.consumer == consumer
-                if batch is not None and batch.consumer != consumer:
-                    self._batch_at[offset] = batch
-        return own
+            else:
+                all_own = False
+        if all_own:
+            return np.ones(len(offsets), dtype=np.bool_)
+        others = {place: batch for place, batch in enumerate(batches) if batch and batch.consumer != consumer}
+        self._batch_at.put(offsets[list(others)], others.values())
+        return np.array([batch is not None and batch.consumer == consumer for batch in batches])
 
     def expire(self, batch: Batch) -> NDArray[np.uint64]:
         """The batch's lease is over: return what of it is still in flight, and is so no more."""
         still = self.left_of(batch)
-        for offset in still.tolist():
-            del self._batch_at[offset]
+        self._batch_at.pop(still, None)
         self.in_flight.remove(batch, len(still))
         return still
 
@@ -277,14 +283,13 @@ class Feed:
         """Return what of the batch is still in flight."""
         if batch.left in (0, len(batch.offsets)):
             return batch.offsets[: batch.left]
-        still = [o for o in batch.offsets.tolist() if self._batch_at.get(o) is batch]
-        return np.array(still, dtype=np.uint64)
+        return batch.offsets[[one is batch for one in self._batch_at.get(batch.offsets, None)]]
 
     def extend(
         self, consumer: str, offsets: NDArray[np.uint64], until_ms: int
     ) -> tuple[Batch | None, NDArray[np.uint64]]:
         """Renew a lease: return it, and the offsets that are not in flight to the consumer."""
-        held = [self._batch_at.get(offset) for offset in offsets.tolist()]
+        held = self._batch_at.get(offsets, None)
         sizes = np.array([batch.bytes_each if batch else 0.0 for batch in held])
         own = self.take_back(consumer, offsets)
         if not own.any():
@@ -298,15 +303,17 @@ class Feed:
         self.take_back(consumer, lost)
         self._back |= BitMap64(lost.tolist())
 
-    def wait_again(self) -> float:
-        """Let the first piece of what was given back go out again, marked; return its size, 1 at most."""
+    def wait_again(self) -> None:
+        """Let the first piece of what was given back go out again, marked, if there is room."""
         if not self._back_has_room():
-            return 0.0
+            return
         back = _piece(self._back)
-        self._back -= BitMap64(back.tolist())
-        self.lanes.leave(self.queue.queue, back.tolist())
+        listed = BitMap64(back.tolist())
+        self._back -= listed
+        self._resumed -= listed
+        keyed = self.lanes.leave(self.queue.queue, back)
+        self._spent += _share(back) / (1 if keyed else 2)  # some 12 or 6 ms for a whole piece
         self._wait(back[~self._acknowledged.contains(back)], maybe_duplicate=True)
-        return _share(back)
 
     def resume(self, consumer: str, offsets: NDArray[np.uint64], until_ms: int) -> Batch | None:
         """Let a reconnected consumer keep what is still in flight to it; return what of it goes on.
@@ -316,19 +323,21 @@ class Feed:
         offsets = np.unique(offsets)
         offsets = offsets[offsets < np.uint64(self.queue.units)]
         offsets = offsets[~self._acknowledged.contains(offsets)]
-        owners = list(map(self._batch_at.get, offsets.tolist()))
+        owners = self._batch_at.get(offsets, None)
         free = np.array([owner is None or owner.consumer == consumer for owner in owners], dtype=np.bool_)
         mine = offsets[np.array([owner is not None for owner in owners], dtype=np.bool_) & free]
         offsets = offsets[free]
         offsets = offsets[self._claim(offsets)]
         if not len(offsets):
             return None
-        self._unhold(offsets)
-        self._back -= BitMap64(offsets.tolist())
-        self.lanes.end_hold(self.queue.queue, offsets.tolist())
+        listed = BitMap64(offsets.tolist())
+        self._held -= listed
+        self._back -= listed
+        self._resumed |= listed
+        self.lanes.end_hold(self.queue.queue, offsets)
         self._waiting = self._waiting[~np.isin(self._waiting["offset"], offsets)]
         self._parked.forget(set(offsets.tolist()), set(self.queue.at(offsets)["lane"].tolist()))
-        self._ahead.update(offsets[offsets >= np.uint64(self.next)].tolist())
+        self._ahead |= BitMap64(offsets[offsets >= np.uint64(self.next)].tolist())
         mine = np.intersect1d(offsets, mine)
         if len(mine):
             self.take_back(consumer, mine)
@@ -336,19 +345,17 @@ class Feed:
 
     def refuse(self, taken: NDArray[np.void]) -> None:
         """Put back what ``take`` returned."""
-        self.lanes.leave(self.queue.queue, taken["offset"].tolist())
+        self.lanes.leave(self.queue.queue, taken["offset"])
         self._waiting = np.concatenate([taken, self._waiting])
 
     def put_back(self, taken: NDArray[np.void]) -> None:
-        """Put back what ``take`` returned a while ago; not what has been settled or trimmed since."""
-        taken = taken[~contains(self._back, taken["offset"])]
+        """Put back what ``take`` returned a while ago; not what was resumed, settled or trimmed since."""
+        taken = taken[~contains(self._resumed, taken["offset"])]
         offsets = taken["offset"]
-        self.lanes.leave(self.queue.queue, offsets.tolist())
+        self.lanes.leave(self.queue.queue, offsets)
         gone = self._acknowledged.contains(offsets) | (offsets < np.uint64(self.queue.first))
         gone |= np.isin(offsets, self._waiting["offset"]) | contains(self._held, offsets)
-        gone |= np.fromiter(map(self._batch_at.__contains__, offsets.tolist()), np.bool_, len(offsets))
-        waiting = np.concatenate([taken[~gone], self._waiting])
-        self._waiting = waiting[np.lexsort((waiting["offset"], waiting["due_ms"]))]
+        self._waiting = self._sorted(np.concatenate([taken[~gone], self._waiting]))
 
     def _claim(self, offsets: NDArray[np.uint64]) -> NDArray[np.bool_]:
         """A consumer has had these in flight all along: return of which that can be true."""
@@ -364,7 +371,7 @@ class Feed:
         for lane in lanes:
             del self._opened[lane]
         first = self._parked.take_first(lanes)
-        self.unparked += len(first)
+        self._spent += len(first) / (2 * UNPARKED_PIECE)
         for marked in {mark for _, _, mark in first}:
             offsets = np.array(sorted(o for _, o, mark in first if mark == marked), dtype=np.uint64)
             self._wait(offsets, maybe_duplicate=bool(marked))
@@ -388,7 +395,16 @@ class Feed:
             ordered &= bool(self._waiting["due_ms"][-1] <= more["due_ms"][0])
             ordered &= bool(self._waiting["offset"][-1] < more["offset"][0])
             more = np.concatenate([self._waiting, more])
-        self._waiting = more if ordered else more[np.lexsort((more["offset"], more["due_ms"]))]
+        self._waiting = more if ordered else self._sorted(more)
+
+    def _sorted(self, rows: NDArray[np.void]) -> NDArray[np.void]:
+        """Sort by due time and offset rows that are in runs of that order."""
+        self._spent += len(rows) / TURN_SORTED_MAX
+        rows = rows[np.argsort(rows["due_ms"], kind="stable")]
+        dues, offsets = rows["due_ms"], rows["offset"]
+        if np.any((dues[1:] == dues[:-1]) & (offsets[1:] < offsets[:-1])):
+            rows = rows[np.lexsort((offsets, dues))]
+        return rows
 
 
 def _piece(found: BitMap64, start: int = 0) -> NDArray[np.uint64]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tarry.node.delivery import batch as delivery_batch
 from tarry.node.delivery import failover_cursors
 from tarry.node.delivery.consumer import Consumer, PolledFilter, differs
-from tarry.node.delivery.feed import LOOK_UNITS_MAX, UNPARKED_PIECE, Feed
+from tarry.node.delivery.feed import LOOK_UNITS_MAX, Feed
 from tarry.node.delivery.in_flight import Batch
 from tarry.node.delivery.leases import Leases
 from tarry.node.delivery.offset_pieces import PIECE_OFFSETS
@@ -54,8 +54,6 @@ TURN_PUMPS_MAX: Final = 125
 """Groups that look what is due: some 0.06 ms each."""
 TURN_LOOKS_MAX: Final = 4 * LOOK_UNITS_MAX
 """Units looked at."""
-TURN_UNPARKED_MAX: Final = 2 * UNPARKED_PIECE
-"""Messages that wait again as their lanes are open."""
 TURN_LET_GO_MAX: Final = 4 * PIECE_OFFSETS
 """Messages whose leases end, or that a consumer gives back: some 0.7 us each, where each went out alone."""
 
@@ -341,7 +339,8 @@ class GroupDelivery:
         turn, hours = self._context.turn, set[int]()
         for feed in self.feeds.values():
             if turn.left > 0:
-                turn.spend(feed.wait_again() / 2)  # some 5 ms: the other half is for deliveries
+                feed.wait_again()
+                turn.spend(feed.take_spent())
         for _, feed in sorted(self.feeds.items(), reverse=True):  # retries first: they have waited
             feed.reservation.confirm(confirmed_s)
             looked = feed.next
@@ -372,9 +371,8 @@ class GroupDelivery:
         self._set_timer(self._context.time.now_ms())
 
     def _load(self, feed: Feed, end: int) -> NDArray[np.uint64]:
-        unparked = feed.unparked
         passed = feed.load(end)
-        self._context.turn.spend((feed.unparked - unparked) / TURN_UNPARKED_MAX)
+        self._context.turn.spend(feed.take_spent())
         return passed
 
     def _deliver(self, feed: Feed, consumer: Consumer, now_ms: int, most: int) -> NDArray[np.uint64]:
@@ -412,7 +410,7 @@ class GroupDelivery:
             )
             consumer.send(delivery_batch.serialize(batch, self.topic, stamp))
             self._context.ledger.delivered(batch, self.topic, self.group, consumer.name, self._term)
-        feed.lanes.leave(feed.queue.queue, batch.passed.tolist())
+        feed.lanes.leave(feed.queue.queue, batch.passed)
         return batch.passed
 
     async def _go_on_mended(self, feed: Feed, damage: UnitsDamaged) -> None:
@@ -486,7 +484,9 @@ class GroupDelivery:
             self._changed()
 
     def _end_hold(self) -> None:
-        self._context.turn.spend(sum(feed.end_hold() for feed in self.feeds.values()))
+        for feed in self.feeds.values():
+            feed.end_hold()
+            self._context.turn.spend(feed.take_spent())
         self._missing.clear()
 
     def _set_timer(self, now_ms: int) -> None:

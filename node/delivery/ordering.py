@@ -11,17 +11,19 @@ That a retry is waited for is in the log (``Queues.blocked``), so that every lea
 from __future__ import annotations
 
 import heapq
-from collections import Counter
 from collections.abc import Collection, Container, Iterable, KeysView
+from itertools import repeat
+from operator import ne
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tarry.node.delivery.int_table import IntTable
 from tarry.replication.state_machine.queues import Queues
 
-Place = tuple[int, int]
-"""Queue and offset."""
+Offsets: TypeAlias = NDArray[np.uint64]
+LaneColumn: TypeAlias = NDArray[np.uint32]
 
 
 class Lanes:
@@ -30,10 +32,10 @@ class Lanes:
     def __init__(self, queues: Queues, queue: int, retry_queue: int) -> None:
         self._queues = queues
         self._retry_queue = retry_queue
-        self._taken: dict[int, Place] = {}
-        self._lane_at: dict[Place, int] = {}  # the same, the other way round
-        self._held: Counter[int] = Counter()  # how many of the lane an earlier leader may have delivered
-        self._held_at: dict[int, dict[int, int]] = {queue: {}, retry_queue: {}}  # their lanes, by offset
+        self._taken = IntTable[None]()
+        self._lane_at = {queue: IntTable[int](), retry_queue: IntTable[int]()}  # those taken, by offset
+        self._held = IntTable[int]()  # how many of the lane an earlier leader may have delivered
+        self._held_at = {queue: IntTable[int](), retry_queue: IntTable[int]()}  # their lanes, by offset
         self._opened: dict[int, set[int]] = {queue: set(), retry_queue: set()}  # since it was last asked
         self._cancels = dict.fromkeys(self._opened, queues.retries_cancelled)
 
@@ -43,56 +45,62 @@ class Lanes:
         Args:
             behind: lanes of which an earlier message is still parked.
         """
-        columns = (units[name].tolist() for name in ("lane", "offset", "hour", "global_index"))
-        admitted = np.ones(len(units), dtype=np.bool_)
-        for position, (lane, offset, hour, index) in enumerate(zip(*columns, strict=True)):
-            if lane and not self._closed(lane, queue, (hour, index), behind):
-                self._take(lane, (queue, offset))
-            elif lane:
-                admitted[position] = False
-        return admitted
+        lanes: LaneColumn = units["lane"]
+        listed = lanes.tolist()
+        closed = np.fromiter(map(behind.__contains__, listed), np.bool_, len(listed))
+        closed |= self._held.has(lanes)
+        blocked = self._queues.blocked
+        if blocked.any_of(self._retry_queue):
+            retries = [blocked.retry(self._retry_queue, lane) for lane in listed]
+            closed |= np.array([retry is not None for retry in retries])
+            if queue == self._retry_queue:  # what its lane waits for goes out
+                closed &= np.array([*map(ne, retries, units[["hour", "global_index"]].tolist())])
+        closed |= self._taken.has(lanes)
+        return self._take_first(queue, units["offset"], lanes, ~closed)
 
-    def claim(self, queue: int, offsets: NDArray[np.uint64], lanes: NDArray[np.uint32]) -> NDArray[np.bool_]:
+    def claim(self, queue: int, offsets: Offsets, lanes: LaneColumn) -> NDArray[np.bool_]:
         """A consumer has these in flight already: return which may be so, their lanes taken by no other."""
-        claimed = np.ones(len(offsets), dtype=np.bool_)
-        for position, (offset, lane) in enumerate(zip(offsets.tolist(), lanes.tolist(), strict=True)):
-            if lane and self._taken.get(lane, (queue, offset)) == (queue, offset):
-                self._take(lane, (queue, offset))
-            elif lane:
-                claimed[position] = False
-        return claimed
+        own = np.equal(self._lane_at[queue].get(offsets, 0), lanes)
+        return own | self._take_first(queue, offsets, lanes, ~own & ~self._taken.has(lanes))
 
-    def leave(self, queue: int, offsets: Iterable[int]) -> bool:
+    def _take_first(
+        self, queue: int, offsets: Offsets, lanes: LaneColumn, free: NDArray[np.bool_]
+    ) -> NDArray[np.bool_]:
+        """Take each lane that is free for its first message; return which these are, and which have none."""
+        taken = np.equal(lanes, 0)
+        (found,) = np.nonzero(free & ~taken)
+        first = found[np.unique(lanes[found], return_index=True)[1]]
+        taken[first] = True
+        self._taken.put(lanes[first], repeat(None))
+        self._lane_at[queue].put(offsets[first], lanes[first].tolist())
+        return taken
+
+    def leave(self, queue: int, offsets: Offsets) -> bool:
         """These are settled, or wait again: return whether that opens a lane."""
-        if not self._lane_at:
+        if not self._lane_at[queue]:
             return False
-        left = [self._lane_at.pop((queue, offset), 0) for offset in offsets]
-        opened = [lane for lane in left if lane]
-        for lane in opened:
-            del self._taken[lane]
-        self.open(opened)
-        return bool(opened)
+        left = np.array(self._lane_at[queue].pop(offsets, 0), dtype=np.uint32)
+        opened = left[left != 0]
+        self._taken.pop(opened, None)
+        self.open(opened.tolist())
+        return len(opened) > 0
 
-    def hold(self, queue: int, offsets: NDArray[np.uint64], lanes: NDArray[np.uint32]) -> None:
+    def hold(self, queue: int, offsets: Offsets, lanes: LaneColumn) -> None:
         """Close the lanes of what may be in flight; once for each offset."""
-        ordered = np.flatnonzero(lanes)
-        listed = lanes[ordered].tolist()
-        self._held_at[queue].update(zip(offsets[ordered].tolist(), listed, strict=True))
-        self._held.update(listed)
+        (ordered,) = np.nonzero(lanes)
+        self._held_at[queue].put(offsets[ordered], lanes[ordered].tolist())
+        held, counts = np.unique(lanes[ordered], return_counts=True)
+        self._held.put(held, (counts + self._held.get(held, 0)).tolist())
 
-    def end_hold(self, queue: int, offsets: Iterable[int]) -> None:
+    def end_hold(self, queue: int, offsets: Offsets) -> None:
         """It is known of these whether they are in flight."""
         if not self._held:
             return
-        held_at = self._held_at[queue]
-        known = [held_at.pop(offset, 0) for offset in offsets]
-        ended = []
-        for lane in filter(None, known):
-            self._held[lane] -= 1
-            if not self._held[lane]:
-                del self._held[lane]
-                ended.append(lane)
-        self.open(ended)
+        known = np.array(self._held_at[queue].pop(offsets, 0), dtype=np.uint32)
+        ended, counts = np.unique(known[known != 0], return_counts=True)
+        left = self._held.pop(ended, 0) - counts
+        self._held.put(ended[left > 0], left[left > 0].tolist())
+        self.open(ended[left == 0].tolist())
 
     def take_opened(self, queue: int, parked: KeysView[int]) -> Collection[int]:
         """Return which lanes of parked messages may be open again for the queue since the last call."""
@@ -104,19 +112,8 @@ class Lanes:
             return parked
         return opened & parked
 
-    def _closed(self, lane: int, queue: int, message: tuple[int, int], behind: Container[int]) -> bool:
-        retry = self._queues.blocked.retry(self._retry_queue, lane)
-        if queue == self._retry_queue and retry == message:
-            return lane in self._taken
-        return retry is not None or lane in self._taken or lane in self._held or lane in behind
-
-    def _take(self, lane: int, place: Place) -> None:
-        self._taken[lane] = place
-        self._lane_at[place] = lane
-
-    def open(self, lanes: Iterable[int]) -> None:
+    def open(self, lanes: Collection[int]) -> None:
         """Let the first parked message of each of these lanes be tried again."""
-        lanes = list(lanes)
         for opened in self._opened.values():
             opened.update(lanes)
 

@@ -277,7 +277,7 @@ class Settlement:
             offsets = offsets[event.n :]
 
     def _leave(self, feed: Feed, offsets: Offsets) -> None:
-        if feed.lanes.leave(feed.queue.queue, offsets.tolist()):
+        if feed.lanes.leave(feed.queue.queue, offsets):
             self._pump()
 
     def _unknown(self, queue: int) -> Refusal:

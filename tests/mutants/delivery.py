@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
+FEED = "tests/node/delivery/test_feed.py"
+GROUP = "tests/node/delivery/test_group.py"
+
 MUTANTS = (
     Mutant(
         "a_message_behind_the_cut_waits_for_ever",
@@ -134,15 +137,15 @@ MUTANTS = (
     Mutant(
         "a_blocked_lane_is_open",
         "a message with an ordering key overtakes its retry",
-        "return retry is not None or lane in self._taken or lane in self._held",
-        "return lane in self._taken or lane in self._held",
+        "closed |= np.array([retry is not None for retry in retries])",
+        "closed |= np.array([False for retry in retries])",
         ("tests/node/delivery/test_group_keys.py::test_a_cancelled_retry_is_waited_for_no_more",),
     ),
     Mutant(
         "a_taken_lane_is_open",
         "two messages of an ordering key are under way",
-        "return retry is not None or lane in self._taken or lane in self._held",
-        "return retry is not None or lane in self._held",
+        "        closed |= self._taken.has(lanes)\n",
+        "        closed = closed\n",
         (
             "tests/node/delivery/test_group_keys.py::test_messages_of_a_key_come_one_after_another_and_other_keys_are_not_held_up",
         ),
@@ -150,8 +153,8 @@ MUTANTS = (
     Mutant(
         "a_held_lane_is_open",
         "after a failover a message overtakes the one in hand",
-        "return retry is not None or lane in self._taken or lane in self._held",
-        "return retry is not None or lane in self._taken",
+        "        closed |= self._held.has(lanes)\n",
+        "        closed = closed\n",
         (
             "tests/node/delivery/test_group_keys.py::test_what_may_be_in_hand_after_a_failover_holds_its_key_until_its_consumer_is_back",
         ),
@@ -159,11 +162,69 @@ MUTANTS = (
     Mutant(
         "a_lane_that_waits_for_its_turn_to_open_is_open",
         "a message overtakes a parked one of its ordering key",
-        " or lane in self._held or lane in behind\n",
-        " or lane in self._held\n",
+        "np.fromiter(map(behind.__contains__, listed), np.bool_, len(listed))",
+        "np.zeros(len(listed), np.bool_)",
         (
             "tests/node/delivery/test_feed.py::test_no_message_overtakes_a_parked_one_whose_key_is_open_and_has_not_had_its_turn",
         ),
+    ),
+    Mutant(
+        "two_messages_of_a_lane_are_taken_at_once",
+        "two messages of an ordering key are under way",
+        "first = found[np.unique(lanes[found], return_index=True)[1]]",
+        "first = found",
+        (
+            "tests/node/delivery/test_group_keys.py::test_messages_of_a_key_come_one_after_another_and_other_keys_are_not_held_up",
+        ),
+    ),
+    Mutant(
+        "what_is_given_back_stays_given_back",
+        "a message is delivered again and again",
+        "        self._back -= listed\n        self._resumed -= listed\n",
+        "        self._resumed -= listed\n",
+        (f"{FEED}::test_what_is_given_back_waits_again_only_where_there_is_room",),
+    ),
+    Mutant(
+        "what_waits_again_keeps_its_lane",
+        "an ordering key is stuck",
+        "keyed = self.lanes.leave(self.queue.queue, back)",
+        "keyed = False",
+        (f"{FEED}::test_a_key_keeps_its_order_and_none_is_stuck_however_few_lanes_open_in_a_turn",),
+    ),
+    Mutant(
+        "what_is_given_back_waits_though_there_is_no_room",
+        "memory and turns of the event loop grow with what consumers give back",
+        "return bool(np.count_nonzero(out) < WINDOW)",
+        "return True",
+        (f"{FEED}::test_what_is_given_back_waits_again_only_where_there_is_room",),
+    ),
+    Mutant(
+        "nobody_looks_at_what_was_given_back_without_room",
+        "what was given back stays undelivered until something else happens",
+        "or self._more_to_load() or self._back_has_room()",
+        "or self._more_to_load()",
+        (f"{GROUP}::test_what_is_given_back_without_room_goes_out_though_nothing_else_happens",),
+    ),
+    Mutant(
+        "what_a_rate_has_not_opened_takes_the_room_of_what_is_given_back",
+        "what was given back waits for the rate of others",
+        'self._waiting["offset"][self._waiting["maybe_duplicate"] != 0] < np.uint64(self.cursor)',
+        'self._waiting["offset"] < np.uint64(self.cursor)',
+        (f"{FEED}::test_what_a_rate_has_not_opened_does_not_keep_what_is_given_back_from_waiting",),
+    ),
+    Mutant(
+        "what_was_resumed_is_put_back",
+        "two messages of an ordering key are under way",
+        'taken = taken[~contains(self._resumed, taken["offset"])]',
+        "taken = taken",
+        (f"{FEED}::test_what_is_put_back_after_a_consumer_has_resumed_it_keeps_its_key_to_itself",),
+    ),
+    Mutant(
+        "small_pieces_that_wait_again_are_not_charged",
+        "a turn of the event loop sorts all that waits for each consumer that leaves",
+        "self._spent += len(rows) / TURN_SORTED_MAX",
+        "self._spent += 0.0",
+        (f"{GROUP}::test_consumers_that_leave_together_have_what_they_give_back_sorted_over_several_turns",),
     ),
     Mutant(
         "a_lane_of_what_is_held_is_open_until_its_piece_is_closed",

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tarry.node.delivery.feed import NONE, PARKED_MAX, WAITING, Feed
+from tarry.node.delivery.feed import NONE, PARKED_MAX, TURN_SORTED_MAX, WAITING, Feed
 from tarry.node.delivery.leases import Leases
 from tarry.node.delivery.ordering import Lanes
 from tarry.replication.state_machine.acknowledgements import Acknowledgements
@@ -175,10 +175,96 @@ def test_what_is_put_back_later_goes_out_in_due_order_but_not_if_it_was_settled_
     taken = feed.take(30, 9)
     assert taken["offset"].tolist() == [2, 1, 4, 0]
     acknowledged.add(column([1]))
-    feed.lease(column([4]), "a", 100)
+    assert feed.resume("a", column([4]), 100)
     feed.put_back(taken)
     feed.put_back(taken)
     assert feed.take(99, 9)["offset"].tolist() == [2, 0, 3]
+
+
+@pytest.mark.parametrize("settling", [False, True])
+def test_what_is_put_back_after_a_consumer_has_resumed_it_keeps_its_key_to_itself(
+    queue: ReadyQueue, settling: bool
+) -> None:
+    units = np.zeros(2, dtype=UNIT)
+    units["lane"] = 1
+    queue.append(units)
+    feed = feed_of(queue, Acknowledgements())
+    feed.load()
+    taken = feed.take(1, 1)
+    assert feed.resume("a", column([0]), 100)
+    if settling:
+        assert feed.take_back("a", column([0])).all()
+    feed.put_back(taken)
+    feed.load()
+    assert feed.take(1, 9)["offset"].tolist() == []
+    feed.lanes.leave(0, column([0]))
+    feed.load()
+    assert feed.take(1, 9)["offset"].tolist() == [1]
+
+
+def test_what_was_resumed_and_given_back_can_be_taken_and_put_back_again(queue: ReadyQueue) -> None:
+    fill(queue, [1])
+    feed = feed_of(queue, Acknowledgements())
+    feed.load()
+    batch = feed.resume("a", column([0]), 100)
+    assert batch is not None
+    feed.give_back("a", [batch])
+    feed.wait_again()
+    taken = feed.take(1, 1)
+    assert taken["offset"].tolist() == [0]
+    feed.put_back(taken)
+    assert feed.take(1, 1)["offset"].tolist() == [0]
+
+
+def test_what_is_given_back_waits_again_only_where_there_is_room(
+    queue: ReadyQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for bound, most in (("WINDOW", 2), ("HELD_PIECE", 1)):
+        monkeypatch.setattr(f"tarry.node.delivery.feed.{bound}", most)
+    fill(queue, [1] * 6)
+    feed = feed_of(queue, Acknowledgements())
+    kept = feed.resume("a", column(np.arange(6)), 100)
+    assert kept is not None
+    feed.give_back("a", [kept])
+    out = []
+    for _ in range(3):
+        for _ in range(6):
+            feed.wait_again()
+            feed.load()
+        out.append(feed.take(1, 6)["offset"].tolist())
+    assert out == [[0, 1], [2, 3], [4, 5]]
+    assert not feed.to_look()
+
+
+def test_what_a_rate_has_not_opened_does_not_keep_what_is_given_back_from_waiting(
+    queue: ReadyQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tarry.node.delivery.feed.WINDOW", 2)
+    queue.pace.change(1, 0, 0, 0)
+    queue.pace.take_in(0, 100, 5, 0)
+    fill(queue, [100] * 5)
+    feed = feed_of(queue, Acknowledgements())
+    feed.load()
+    first = feed.lease(feed.take(100, 1)["offset"], "a", 1_000)
+    feed.load()
+    assert feed.resume("b", column([4]), 1_000)  # the cursor is above all that waits
+    assert feed.take(100, 9)["offset"].tolist() == []
+    feed.give_back("a", [first])
+    feed.wait_again()
+    assert feed.take(100, 9)["offset"].tolist() == [0]
+
+
+def test_to_let_one_wait_again_is_charged_for_all_that_it_is_sorted_among(queue: ReadyQueue) -> None:
+    count = 8_000
+    fill(queue, list(range(count, 0, -1)))
+    feed = feed_of(queue, Acknowledgements())
+    feed.load()
+    lease = feed.lease(feed.take(count, 1)["offset"], "a", 1_000)
+    feed.take_spent()
+    feed.give_back("a", [lease])
+    feed.wait_again()
+    assert feed.take_spent() >= count / TURN_SORTED_MAX
+    assert feed.take_spent() == 0.0
 
 
 def test_a_hold_of_many_ends_by_pieces_and_closes_their_keys_until_its_end(
@@ -200,7 +286,7 @@ def test_a_hold_of_many_ends_by_pieces_and_closes_their_keys_until_its_end(
         out.append(taken["offset"].tolist())
     assert feed.held_until_ms is None
     assert out == [[5], [0, 2], [1]]
-    feed.lanes.leave(0, [0, 1])
+    feed.lanes.leave(0, column([0, 1]))
     feed.load()
     assert feed.take(2_000, 9)["offset"].tolist() == [3, 4]
 
@@ -355,7 +441,7 @@ def test_what_is_given_back_beyond_the_room_comes_before_later_ones_of_its_key(
         taken = feed.take(1, 1)
         assert taken["maybe_duplicate"].tolist() == (taken["offset"] < 5).tolist()
         out += taken["offset"].tolist()
-        feed.lanes.leave(0, taken["offset"].tolist())
+        feed.lanes.leave(0, taken["offset"])
     assert sorted(out) == [0, 1, 2, 3, 4, 6, 7, 8, 9, 10]
     assert all(out.index(offset) < out.index(offset + 6) for offset in range(5))
 
@@ -376,7 +462,7 @@ def test_what_is_back_while_the_keys_of_what_is_held_are_being_closed_does_not_s
     feed.wait_again()
     feed.load()
     assert feed.take(1, 9)["offset"].tolist() == [2]
-    feed.lanes.leave(0, [2])
+    feed.lanes.leave(0, column([2]))
     feed.load()
     assert feed.take(1, 9)["offset"].tolist() == [4]
 
@@ -409,14 +495,14 @@ def test_no_message_overtakes_a_parked_one_whose_key_is_open_and_has_not_had_its
     feed = feed_of(queue, Acknowledgements())
     feed.load(6)
     assert feed.take(1, 9)["offset"].tolist() == [0, 1, 2]
-    feed.lanes.leave(0, [0, 1, 2])
+    feed.lanes.leave(0, column([0, 1, 2]))
     out = []
     for _ in range(3):
         feed.load()
         out += feed.take(2, 9)["offset"].tolist()
     assert sorted(out) == [3, 4, 5]
     assert not feed.to_look()
-    feed.lanes.leave(0, [3, 4, 5])
+    feed.lanes.leave(0, column([3, 4, 5]))
     for _ in range(3):
         feed.load()
         out += feed.take(2, 9)["offset"].tolist()
@@ -493,7 +579,7 @@ def test_a_key_keeps_its_order_and_none_is_stuck_however_few_lanes_open_in_a_tur
             columns = units["lane"].tolist(), units["due_ms"].tolist(), offsets.tolist()
             for lane, due_ms, offset in zip(*columns, strict=True):
                 left[lane].remove((due_ms, offset))
-            feed.lanes.leave(0, offsets.tolist())
+            feed.lanes.leave(0, offsets)
             return len(offsets)
 
         for kind, more in steps:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partialmethod
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tarry.node.delivery.consumer import Consumer
+from tarry.node.delivery.feed import Feed
 from tarry.node.delivery.group import TURN_ENDS_MAX
 from tarry.node.delivery.settlement import ANSWERS_PIECE
 from tarry.proto import tarry_log_pb2 as log_pb
@@ -131,6 +133,73 @@ def test_keys_keep_their_order_also_where_one_lane_is_opened_or_closed_in_a_turn
         for name in ("HELD_PIECE", "UNPARKED_PIECE"):
             patch.setattr(f"tarry.node.delivery.feed.{name}", 1)
         keep_places_and_order(steps)
+
+
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@given(st.integers(1, 3), st.lists(step, max_size=40))
+def test_keys_keep_their_order_also_where_there_is_room_for_few_that_were_given_back(
+    window: int, steps: list[tuple]
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        for name, most in (("HELD_PIECE", 1), ("WINDOW", window), ("WAITING_MAX", 2 * window)):
+            patch.setattr(f"tarry.node.delivery.feed.{name}", most)
+        keep_places_and_order(steps)
+
+
+def test_what_is_given_back_without_room_goes_out_though_nothing_else_happens(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, most in (("HELD_PIECE", 2), ("WINDOW", 2)):
+        monkeypatch.setattr(f"tarry.node.delivery.feed.{name}", most)
+
+    async def steps_of(group: Group) -> None:
+        for key in ("", "k", "l") * 3:
+            group.schedule(key, 0)
+        group.join("a", credit=9)
+        await pass_ms(group, 100)
+        out = [one.label for one in group.given]
+        assert len(out) == 5
+        group.leave("a", clean=True)
+        group.join("b", credit=5)
+        await pass_ms(group, 100)
+        assert [(one.label, one.maybe_duplicate) for one in group.given[5:]] == [(one, True) for one in out]
+
+    play(steps_of)
+
+
+def test_consumers_that_leave_together_have_what_they_give_back_sorted_over_several_turns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    most, leaving = 100, 30
+    monkeypatch.setattr("tarry.node.delivery.feed.TURN_SORTED_MAX", most)
+
+    async def steps_of(group: Group) -> None:
+        for late_ms in range(100, 0, -1):
+            group.schedule("", late_ms)
+        for number in range(leaving):
+            group.join(f"c{number}", credit=1)
+        await pass_ms(group, 200)
+        assert len(group.given) == leaving
+        sorted_: list[int] = []
+        monkeypatch.setattr(Feed, "_sorted", partialmethod(counted_rows, Feed._sorted, sorted_))
+        group.join("last", credit=0)
+        for number in range(leaving):
+            group.leave(f"c{number}", clean=True)
+        by_turn = []
+        for _ in range(2 * leaving):
+            by_turn.append(sum(sorted_))
+            sorted_.clear()
+            await asyncio.sleep(0)
+        assert sum(by_turn) >= leaving
+        assert max(by_turn) <= 3 * most
+
+    play(steps_of)
+
+
+def counted_rows(feed: Feed, work: Callable[[Feed, Any], Any], counts: list[int], rows: Any) -> Any:
+    """Sort rows, and note how many."""
+    counts.append(len(rows))
+    return work(feed, rows)
 
 
 async def calls_ended_by_turn(group: Group, calls: int, end: Callable[[], None]) -> list[int]:
