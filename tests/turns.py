@@ -10,13 +10,15 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 from tarry.node.clock import precise_loop
 from tarry.replication.loop_holds import BOUND_S, Hold, Holds
+
+T = TypeVar("T")
 
 TRIES: Final = 4
 NEIGHBOURS: Final = 1.5
@@ -25,9 +27,20 @@ REFERENCE_S: Final = 0.010
 """CPU time of the fixed piece of work on the machine that the bounds were set on."""
 
 
+def freeze() -> None:
+    """Let garbage collections from now on look only at what is made from now on.
+
+    What was frozen before, and is garbage by now, is freed.
+    """
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()
+
+
 def cpu_s(work: Callable[[], object]) -> float:
     """Return the CPU time that the work takes at least."""
     least_s = float("inf")
+    freeze()
     for _ in range(TRIES):
         gc.collect()
         began_s = time.thread_time()
@@ -39,6 +52,29 @@ def cpu_s(work: Callable[[], object]) -> float:
 def bound_s(bound_s: float = BOUND_S) -> float:
     """Return what is allowed on this machine, as busy as it is now."""
     return NEIGHBOURS * bound_s * max(1.0, cpu_s(_fixed) / REFERENCE_S)
+
+
+class Timed(Generic[T]):
+    """Steps that subjects in equal states take, and the CPU time of the longest of each name."""
+
+    def __init__(self, subjects: Sequence[T]) -> None:
+        self._subjects = subjects
+        self._longest_s: dict[str, float] = {}
+        freeze()
+
+    def each(self, name: str, work: Callable[[T], object]) -> None:
+        """Let each subject take the step; it counts as what it takes least."""
+        took_s = []
+        for subject in self._subjects:
+            began_s = time.thread_time()
+            work(subject)
+            took_s.append(time.thread_time() - began_s)
+        self._longest_s[name] = max(min(took_s), self._longest_s.get(name, 0.0))
+
+    def too_long(self) -> dict[str, float]:
+        """Return the steps that take more than a turn may."""
+        allowed_s = bound_s()
+        return {name: took_s for name, took_s in self._longest_s.items() if took_s > allowed_s}
 
 
 class Steps:
@@ -78,7 +114,7 @@ def busiest(play: Play) -> dict[str, Hold]:
     """Return the turn of each step that took most CPU time."""
     holds = Holds()
     steps = Steps(holds)
-    gc.collect()
+    freeze()
     with asyncio.Runner(loop_factory=partial(precise_loop.new, holds)) as runner:
         runner.run(play(steps, holds))
     return steps.busiest
