@@ -3,7 +3,7 @@
     python -m tarry.bench.ledger [--pairs 4]
 
 Each turn starts three nodes anew and measures two rates: of scheduling alone, 100 bytes in batches of 1,000;
-and of whole lives, scheduled, handed over and acknowledged. `cpu_us` is the processor's time of all three
+and of whole lives, scheduled, delivered and acknowledged. `cpu_us` is the processor's time of all three
 nodes, closing of segments included, for each message of both: other work on the machine changes rates much,
 this little. Memory is a node's own at the end of a turn. The last line is JSON; `ratio` is the median, over
 the pairs, of a figure with the ledger to that without.

@@ -1,7 +1,7 @@
 """`make demo`: three real nodes, a load of delayed messages, a leader killed in the middle of it.
 
     0 s ── schedule 20,000 messages with delays of 0 to 20 s, and consume them ── 20 s ── … ── 40 s
-                6 s kill -9 the leader      11 s start it again      15 s hand leadership over
+                6 s kill -9 the leader      11 s start it again      15 s transfer leadership
 
 Each topic has a group of two consumers, who share. One message more is refused by its consumer again and
 again, and comes to rest as a dead letter. What was lost or early is computed from what the producers and
@@ -143,7 +143,7 @@ class Demo:
         )
 
     async def faults(self) -> None:
-        """Kill the leader, start it again, hand leadership over; each at its moment."""
+        """Kill the leader, start it again, transfer leadership; each at its moment."""
         start_ms = mono_ms()
         leader = await self.cluster.leader()
 
@@ -165,11 +165,11 @@ class Demo:
             try:
                 answer = await self.traffic.client.operator().transfer(leader)
             except TarryError as error:  # it may be behind, or an election under way
-                self.say(f"leadership not handed to {leader}: {error}")
+                self.say(f"leadership not transferred to {leader}: {error}")
                 await asyncio.sleep(1)
                 continue
             self.transfer_ms, self.transfer_pause_ms = mono_ms() - asked_ms, answer.pause_ms
-            self.say(f"leadership handed to {answer.leader} as asked, in {self.transfer_ms} ms")
+            self.say(f"leadership transferred to {answer.leader} as asked, in {self.transfer_ms} ms")
             return
 
     async def dead_letter(self) -> int:

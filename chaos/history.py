@@ -54,7 +54,7 @@ class Delivered:
     consumer: str = ""
     queue: int = 0  # with the offset: which release it comes from
     offset: int = 0
-    node: str = ""  # the leader that handed it over, and its term
+    node: str = ""  # the leader that delivered it, and its term
     term: int = 0
 
     @property

@@ -29,7 +29,7 @@ from tarry.chaos.checks.duplicates import unmarked_rows
 from tarry.chaos.cluster.cluster import Cluster, now_ms
 from tarry.client.aio import Client, connect
 
-TOPIC = "handover"
+TOPIC = "leader_changes"
 BODY = np.dtype([("token", "<u8"), ("rest", "V92")])  # 100 bytes
 WINDOW_MS = 50
 DELAY_MS_MAX = 1_500
@@ -270,7 +270,7 @@ def main(
     kills: Annotated[int, typer.Option(min=0, help="SIGKILLs of the leader.")] = 50,
 ) -> None:
     """Change leaders under load; exit code 1 where a promise is broken."""
-    with tempfile.TemporaryDirectory(prefix="tarry-handover-") as folder:
+    with tempfile.TemporaryDirectory(prefix="tarry-leader-changes-") as folder:
         result = asyncio.run(run(rate, transfers, kills, Path(folder)))
     print(json.dumps(asdict(result)))
     sys.exit(0 if result.kept else 1)

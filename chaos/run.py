@@ -103,7 +103,7 @@ class Run:
     ) -> AsyncIterator[None]:
         """Mark the block as a time in which something is broken.
 
-        What a leader handed over from BEHIND_MS before it until `loose_ms` after its begin (`loose`: its
+        What a leader delivered from BEHIND_MS before it until `loose_ms` after its begin (`loose`: its
         end) may come again: its successor could not know.
         """
         start = self.cluster.happened(name, node).at_mono_ms

@@ -167,8 +167,8 @@ def _found(run: Played) -> dict[str, Sequence[object]]:
 def _timed(run: Played) -> dict[str, Timed]:
     """Return what rests on nodes, links and consumers being run in time.
 
-    No load explains the repetition of what was handed over more than a lease before its leader was lost, nor
-    the hand-over of what became due under a successor.
+    No load explains the repetition of what was delivered more than a lease before its leader was lost, nor
+    the delivery of what became due under a successor.
     """
     scenario, history, slowness = run.scenario, run.history, max(1.0, run.load)
     spans = sorted([*run.spans, *leaders.changes(history, RECOVER_MS)])
@@ -193,7 +193,7 @@ def _timed(run: Played) -> dict[str, Timed]:
             waiting.stuck(history, {BRISK}, patience_ms, spans),
             waiting.stuck(history, {BRISK}, round(patience_ms * slowness), spans),
         ),
-        "handed over beside a successor": Timed(
+        "delivered beside a successor": Timed(
             leaders.overlapping(history, travel_ms, {PULLING}, exact_ms),
             leaders.overlapping(history, grown_ms, {PULLING}, exact_ms),
         ),

@@ -153,7 +153,7 @@ class Node:
             await self._shut_down(tasks)
 
     def stop(self) -> None:
-        """End ``run`` gracefully: leadership is handed on, calls may end, a checkpoint is written."""
+        """End ``run`` gracefully: leadership is transferred, calls may end, a checkpoint is written."""
         self._stopping.set()
 
     def _make_server(self) -> grpc.aio.Server:

@@ -129,7 +129,9 @@ class Dispatch(_Section):
     retention_ms: Count = 3 * 86_400_000  # of released messages, where a topic says nothing else
     retention_check_ms: Count = 60_000
     clock_offset_ms_max: Count = 250  # of a node's own clock against cluster time; beyond, it is wrong
-    clock_wrong_ms_max: Count = 3_000  # for so long a leader's clock may be wrong; then it hands over
+    clock_wrong_ms_max: Count = (
+        3_000  # for so long a leader's clock may be wrong; then it transfers leadership
+    )
     checkpoint_ms: Count = 5_000
     journal_retained_bytes: Count = 64 << 20  # kept for slow followers; who lacks more takes a snapshot
     journal_snapshot_bytes: Count = 1 << 30  # kept behind a state while somebody takes it

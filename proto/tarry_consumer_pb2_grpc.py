@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class ConsumerServiceStub:
-    """ConsumerService hands due messages to consumers. Only the leader serves it;
+    """ConsumerService delivers due messages to consumers. Only the leader serves it;
     another node ends the stream with UNAVAILABLE, reason NOT_LEADER and the
     leader's address in the metadata of its google.rpc.ErrorInfo.
     """
@@ -65,7 +65,7 @@ class ConsumerServiceStub:
 
 
 class ConsumerServiceServicer:
-    """ConsumerService hands due messages to consumers. Only the leader serves it;
+    """ConsumerService delivers due messages to consumers. Only the leader serves it;
     another node ends the stream with UNAVAILABLE, reason NOT_LEADER and the
     leader's address in the metadata of its google.rpc.ErrorInfo.
     """
@@ -141,7 +141,7 @@ def add_ConsumerServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ConsumerService:
-    """ConsumerService hands due messages to consumers. Only the leader serves it;
+    """ConsumerService delivers due messages to consumers. Only the leader serves it;
     another node ends the stream with UNAVAILABLE, reason NOT_LEADER and the
     leader's address in the metadata of its google.rpc.ErrorInfo.
     """

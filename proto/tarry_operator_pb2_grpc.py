@@ -109,7 +109,7 @@ class OperatorServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def TransferLeadership(self, request, context):
-        """TransferLeadership drains, hands over, and answers when the target leads.
+        """TransferLeadership drains, transfers, and answers when the target leads.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -124,7 +124,7 @@ class OperatorServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def RemoveMember(self, request, context):
-        """RemoveMember lets a member go; a leader hands leadership over first.
+        """RemoveMember lets a member go; a leader transfers leadership first.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -142,7 +142,7 @@ async def steady(system: System, share: float, *, rate: int) -> Turn:
     await _until(receiving, seconds + 30)
     late = account.lateness_ms()
     if not len(late):
-        raise RuntimeError(f"handed over none of {account.sent:,} within {seconds + 30:.0f} s")
+        raise RuntimeError(f"delivered none of {account.sent:,} within {seconds + 30:.0f} s")
     p50, p99 = np.percentile(late, [50, 99])
     figures = {"p50_ms": float(p50), "p99_ms": float(p99), "max_ms": float(late.max(initial=0))}
     if behind_ms > 0:  # answered after it was due: the lateness is that of the sending, too

@@ -22,7 +22,7 @@ def repeats(
     """Return deliveries after the first to a group whose consumers acknowledge at once and stay, but for
     those whose first one is in a window.
 
-    `windows`: when a leader that was then lost could hand over without its successor learning of it.
+    `windows`: when a leader that was then lost could deliver without its successor learning of it.
     """
     moment = moment_of(history, travel_ms)
     first = history.first_deliveries()

@@ -24,7 +24,7 @@ class Failovers(NamedTuple):
 
 
 def failovers_ms(history: History) -> Failovers:
-    """Return them for each SIGKILL of the node that had handed over last."""
+    """Return them for each SIGKILL of the node that had delivered last."""
     found = Failovers([], [])
     for event in history.events:
         before = [one for one in history.delivered if one.received_mono_ms <= event.at_mono_ms]

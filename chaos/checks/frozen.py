@@ -1,6 +1,6 @@
 """The moment at which a frozen leader made a delivery that arrived after it went on.
 
-A process that is stopped (SIGSTOP) may have handed a message over and not yet written it to its socket;
+A process that is stopped (SIGSTOP) may have delivered a message and not yet written it to its socket;
 nothing can call that back when it goes on. Such a delivery counts as of the moment of the stop.
 """
 
@@ -16,7 +16,7 @@ is never excused: a leader that goes on without its lease would deliver that as 
 
 
 def moment_of(history: History, travel_ms: int) -> Callable[[Delivered], int]:
-    """Return a function from a delivery to when its leader handed it over, ms of the monotonic clock.
+    """Return a function from a delivery to when its leader delivered it, ms of the monotonic clock.
 
     `travel_ms`: what its way takes at most, once the leader goes on.
     """

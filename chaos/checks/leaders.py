@@ -1,4 +1,4 @@
-"""Leaders, as consumers and nodes saw them: none hands over beside its successor; replicas stay the same."""
+"""Leaders, as consumers and nodes saw them: none delivers beside its successor; replicas stay the same."""
 
 from __future__ import annotations
 

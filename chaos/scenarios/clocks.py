@@ -45,21 +45,21 @@ async def _jump(run: Run, jump_ms: int, *, leads: bool) -> None:
 
 @scenario(needs=(clocks.lacking,), prepare=_clocks, tolerance_ms=INEXACT_MS)
 async def leader_clock_jumps_by_a_second(run: Run) -> None:
-    """The leader's clock jumps by + 1 s, the next leader's by - 1 s: told, handed over, nothing early."""
+    """The leader's clock jumps by + 1 s, the next leader's by - 1 s: told, transferred, nothing early."""
     for jump_ms in (SECOND, -SECOND):
         await _jump(run, jump_ms, leads=True)
 
 
 @scenario(needs=(clocks.lacking,), prepare=_clocks, tolerance_ms=INEXACT_MS)
 async def leader_clock_jumps_by_ten_minutes(run: Run) -> None:
-    """The leader's clock jumps by + 10 min, the next one's by - 10 min: told, handed over, nothing early."""
+    """The leader's clock jumps by + 10 min, the next one's by - 10 min: told, transferred, nothing early."""
     for jump_ms in (10 * MINUTE, -10 * MINUTE):
         await _jump(run, jump_ms, leads=True)
 
 
 @scenario(needs=(clocks.lacking,), prepare=_clocks, tolerance_ms=INEXACT_MS)
 async def leader_clock_jumps_by_a_day(run: Run) -> None:
-    """The leader's clock jumps by + 1 day, the next one's by - 1 day: told, handed over, nothing early."""
+    """The leader's clock jumps by + 1 day, the next one's by - 1 day: told, transferred, nothing early."""
     for jump_ms in (DAY, -DAY):
         await _jump(run, jump_ms, leads=True)
 

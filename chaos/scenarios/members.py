@@ -60,7 +60,7 @@ async def emptied_founder(run: Run) -> None:
 
 @scenario()
 async def leader_removed(run: Run) -> None:
-    """A fourth node joins, the leader is removed (it hands over first) and comes back as a newcomer."""
+    """A fourth node joins, the leader is removed (it transfers first) and comes back as a newcomer."""
     node = run.cluster.newcomer("n4")
     run.cluster.start("n4")
     await run.added(node)

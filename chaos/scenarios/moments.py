@@ -35,7 +35,7 @@ async def _each(run: Run, moment: Moment) -> None:
 
 @_injecting()
 async def faults_in_transfers(run: Run) -> None:
-    """Every fault in turn as leadership is handed over, at the leader and at a follower alternately."""
+    """Every fault in turn as leadership is transferred, at the leader and at a follower alternately."""
 
     async def moment(victim: str, inject: Inject) -> None:
         await at_once(inject(run, victim, FAULT_S), run.transfer())

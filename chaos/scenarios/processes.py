@@ -1,4 +1,4 @@
-"""Nodes that die, freeze, come back, hand over."""
+"""Nodes that die, freeze, come back, transfer leadership."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ async def rolling_restart(run: Run) -> None:
 
 @scenario(unavailable_ms_max=2_500)
 async def transfer_to_a_node_that_dies(run: Run) -> None:
-    """Leadership handed to a node that is killed at that moment; then the old leader killed in a transfer."""
+    """Leadership given to a node that is killed at that moment; then the old leader killed in a transfer."""
     for victim_leads in (False, True):
         leader, target = await run.leader(), (await run.followers())[0]
         async with run.disturbed("crash in transfer", leader, loose_ms=1_000):

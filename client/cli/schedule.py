@@ -43,7 +43,7 @@ def schedule(
         list[str] | None, typer.Option("--property", "-p", metavar="NAME=VALUE", help="May be repeated.")
     ] = None,
     ordering_key: Annotated[
-        str, typer.Option(help="Messages of one such key are handed over one after another.")
+        str, typer.Option(help="Messages of one such key are delivered one after another.")
     ] = "",
     file: Annotated[
         Path | None, typer.Option(exists=True, dir_okay=False, help="Read the body from a file.")

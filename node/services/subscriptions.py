@@ -60,7 +60,10 @@ class Subscriptions:
         if isinstance(request, pb.ReceiveRequest):
             credit, needed = request.messages_max, False  # 0: one message
         else:
-            credit, needed = request.credit, not request.holding  # who resumes may have its hands full
+            credit, needed = (
+                request.credit,
+                not request.holding,
+            )  # who resumes may have all of its credit in use
         if credit > most:
             return Refusal(Reason.CREDIT_INVALID, f"credit {credit} is more than {most}: ask for less")
         if needed and not credit:

@@ -36,7 +36,7 @@ class Kind(StrEnum):
     CLOCK_JUMP = "clock_jump"  # of the node's own wall clock; detail: ms
     GAP = "gap"  # detail: see gap_detail
     PRODUCED = "produced"  # receipt: the producer has the OK
-    RECEIVED = "received"  # receipt: the application was handed it
+    RECEIVED = "received"  # receipt: the application received it
     ACK_ANSWERED = "ack_answered"  # receipt: the ack was answered and was not stale
 
 

@@ -109,7 +109,7 @@ class Consensus:
         if self._engine.role is not Role.LEADER:
             return self._engine.election_deadline
         due = min(self.heartbeats.heartbeat_at, self._engine.append_deadline)
-        return min(due, self.transfer.resend_at) if self.transfer.phase is Phase.HANDING_OVER else due
+        return min(due, self.transfer.resend_at) if self.transfer.phase is Phase.CAMPAIGNING else due
 
     def append(self, payload: bytes) -> int | None:
         """Return the index of the new entry; None: refused."""

@@ -45,8 +45,8 @@ class Heartbeats:
 
         Those that answer heartbeats promise nothing against an election that this leader has asked for.
         """
-        handing_over = self.transfer.phase is Phase.HANDING_OVER
-        leads = self._engine.role is Role.LEADER and not handing_over
+        campaigning = self.transfer.phase is Phase.CAMPAIGNING
+        leads = self._engine.role is Role.LEADER and not campaigning
         return leads and self._lease.valid(now, self._engine.voters)
 
     def may_serve(self, now: float) -> bool:
@@ -150,10 +150,10 @@ class Heartbeats:
                 self._tell(now)
         elif transfer.phase is Phase.TELLING and self._lease.has_echoed(transfer.target, transfer.told_at):
             if transfer.told_all or now >= transfer.told_by:
-                transfer.hand_over()
+                transfer.let_campaign()
             else:
                 self._tell(now)
-        if transfer.phase is Phase.HANDING_OVER and now >= transfer.resend_at:
+        if transfer.phase is Phase.CAMPAIGNING and now >= transfer.resend_at:
             transfer.resend_at = now + self._settings.transfer_resend_ms / 1000
             request = TimeoutNow(term=self._engine.term, transfer_number=transfer.number)
             self._outbox.say(transfer.target, timeout_now=request)

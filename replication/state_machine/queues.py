@@ -206,7 +206,7 @@ class Queues:
             self._changed.add(queue)
 
     def take_changed(self) -> set[int]:
-        """Return the queues that have had, since the last call, something that may be handed over."""
+        """Return the queues that have had, since the last call, something that may be delivered."""
         changed, self._changed = self._changed, set()
         return changed
 

@@ -36,7 +36,7 @@ from tarry.replication.state_machine.segment_files import OpenFiles, open_segmen
 
 UNIT: Final = np.dtype(
     [
-        ("due_ms", "<i8"),  # when it may be handed over
+        ("due_ms", "<i8"),  # when it may be delivered
         ("hour", "<u4"),  # with global_index: where the message rests
         ("global_index", "<u4"),
         ("tag_mask", "<u8"),

@@ -363,7 +363,7 @@ LEASES = (
     Mutant(
         "the_lease_is_kept_in_a_hand_over",
         "two replicas hold a valid lease",
-        "leads = self._engine.role is Role.LEADER and not handing_over",
+        "leads = self._engine.role is Role.LEADER and not campaigning",
         "leads = self._engine.role is Role.LEADER",
         (
             "tests/simulation/test_scenarios.py::test_d2_a_leader_that_hands_over_does_not_answer_for_its_successor",

@@ -98,7 +98,7 @@ contact_hear = votes.Contact.hear
 
 def _hand_over_at_once(self: transfer.Transfer, target: str, deadline: float, now: float) -> None:
     self.number += 1
-    self.phase, self.target = transfer.Phase.HANDING_OVER, target
+    self.phase, self.target = transfer.Phase.CAMPAIGNING, target
     self.deadline, self.heard_at = deadline, now
 
 
@@ -137,7 +137,7 @@ ABLATIONS: dict[str, tuple[Replaced, ...]] = {
         (Heartbeats, "may_serve", Heartbeats.may_propose),
         (Heartbeats, "knows_commits_by_lease", Heartbeats.has_lease),
     ),
-    "lease while handing over": (
+    "lease while it campaigns": (
         (
             Heartbeats,
             "has_lease",

@@ -44,7 +44,7 @@ PAIRS: dict[str, Callable[[], None]] = {
     "own entry before serving": (
         answers.test_a_new_leader_does_not_serve_before_its_own_first_entry_is_committed
     ),
-    "lease while handing over": scenarios.test_d2_a_leader_that_hands_over_does_not_answer_for_its_successor,
+    "lease while it campaigns": scenarios.test_d2_a_leader_that_hands_over_does_not_answer_for_its_successor,
     "drain": scenarios.test_d_a_transfer_waits_for_what_is_under_way,
     "transfer number": (
         scenarios.test_an_election_that_a_given_up_transfer_causes_late_cannot_overlap_the_leaders_lease

@@ -159,7 +159,7 @@ def test_d2_a_leader_that_hands_over_does_not_answer_for_its_successor() -> None
         world.network.hold(target.name, third.name)
         transfer = asyncio.ensure_future(leader.driver.transfer(target.name, 3_000))
         while target.driver.status().role is not Role.CANDIDATE:
-            if leader.driver.consensus.transfer.phase is Phase.HANDING_OVER:
+            if leader.driver.consensus.transfer.phase is Phase.CAMPAIGNING:
                 world.network.cut(target.name, leader.name, noticed=False)
             await asyncio.sleep(0.0001)
         await asyncio.sleep(2 * SETTINGS.heartbeat_ms / 1000)
@@ -233,7 +233,7 @@ def test_an_election_that_a_given_up_transfer_causes_late_cannot_overlap_the_lea
         world.network.hold(target.name, third.name)
         transfer = asyncio.ensure_future(leader.driver.transfer(target.name, 300))
         while target.driver.status().role is not Role.CANDIDATE:
-            if leader.driver._core.consensus.transfer.phase is Phase.HANDING_OVER:
+            if leader.driver._core.consensus.transfer.phase is Phase.CAMPAIGNING:
                 world.network.hold(target.name, leader.name)
                 break
             await asyncio.sleep(0.0001)

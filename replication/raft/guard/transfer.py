@@ -1,11 +1,11 @@
 """State of a leadership transfer: nothing is lost, doubled, or served by two leaders.
 
-    IDLE ─► DRAINING ─► TELLING ─► HANDING_OVER ─► (another leads)
+    IDLE ─► DRAINING ─► TELLING ─► CAMPAIGNING ─► (another leads)
       ▲         │           │            │
       └─────────┴───────────┴────────────┘ deadline, or a silent target: leadership goes on
 
 Draining: no proposals; all that is in the log is committed, applied, and on the target. Telling: the target
-answers heartbeats with all of the dispatcher's last state. Handing over: there is no lease, and the target is
+answers heartbeats with all of the dispatcher's last state. Campaigning: there is no lease, and the target is
 told to campaign (dissertation §3.10), again and again until it leads.
 
 The request to campaign may arrive late, after this leader has gone on. So each attempt has a number,
@@ -23,7 +23,7 @@ class Phase(enum.Enum):
     IDLE = 0
     DRAINING = 1
     TELLING = 2
-    HANDING_OVER = 3
+    CAMPAIGNING = 3
 
 
 @dataclass(slots=True)
@@ -59,8 +59,8 @@ class Transfer:
         """Note that heartbeats went out; ``told_all``: they had all of the last dispatch state."""
         self.phase, self.told_at, self.told_all = Phase.TELLING, now, told_all
 
-    def hand_over(self) -> None:
-        self.phase, self.resend_at = Phase.HANDING_OVER, 0.0
+    def let_campaign(self) -> None:
+        self.phase, self.resend_at = Phase.CAMPAIGNING, 0.0
 
     def give_up(self) -> None:
         """End the attempt; elections that it may still cause are void from here on."""

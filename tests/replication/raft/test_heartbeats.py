@@ -150,13 +150,13 @@ def test_a_leader_serves_and_proposes_in_no_phase_of_a_transfer_however_fresh_it
     lone = serving()
     lone.consensus.transfer.begin("n2", deadline=lone.clock.now + 1, now=lone.clock.now)
     phases = {lone.consensus.transfer.phase}
-    while lone.consensus.transfer.phase is not Phase.HANDING_OVER:
+    while lone.consensus.transfer.phase is not Phase.CAMPAIGNING:
         lone.tick(after_s=0.01)
         answer_heartbeats(lone, "n2", "n3")
         phases.add(lone.consensus.transfer.phase)
         assert not lone.consensus.heartbeats.may_serve(lone.clock.now)
         assert not lone.consensus.heartbeats.may_propose(lone.clock.now)
-    assert phases == {Phase.DRAINING, Phase.TELLING, Phase.HANDING_OVER}
+    assert phases == {Phase.DRAINING, Phase.TELLING, Phase.CAMPAIGNING}
 
 
 def test_a_transfer_goes_on_once_heartbeats_have_said_all_of_the_dispatch_state() -> None:
