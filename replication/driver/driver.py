@@ -43,6 +43,8 @@ from tarry.replication.transport.interface import Transport
 
 _ANSWERS = frozenset({"vote", "pre_vote", "appended", "heartbeat_reply"})
 """What is counted. All else speaks for itself, whoever says it."""
+FORGOTTEN_MAX = 10_000
+"""Entries that a turn drops from the journal, in some 4 ms; there may be hundreds of thousands."""
 _TIMER_SLACK_S = 0.0001  # the engine's comparisons are strict: at its deadline it is not yet due
 
 
@@ -316,8 +318,11 @@ class Driver:
     def _compact(self) -> None:
         index, self._compact_to = self._compact_to, 0
         if self._journal.first_index < index <= self._core.applied:
-            first = self._core.journal_start(index)
+            start = self._core.journal_start(index)
+            first = min(start, self._journal.first_index + FORGOTTEN_MAX)
             self._journal.compact(first, self._membership.at(first))
+            if first < start:
+                self._compact_to = index
 
     def _tell(self) -> None:
         """Notify of heartbeats received and of a changed role."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
+
 from tarry.replication.journal.records import Entry
 
 
@@ -30,8 +32,8 @@ class Tail:
             self._bytes -= len(held[0][0])
 
     def forget_below(self, index: int) -> None:
-        while self._entries and next(iter(self._entries)) < index:
-            self.forget(next(iter(self._entries)))
+        for gone in list(takewhile(index.__gt__, self._entries)):
+            self.forget(gone)
 
     def trim(self, limit: int) -> None:
         """Forget the oldest entries beyond the bounds; those from `limit` on stay in any case."""

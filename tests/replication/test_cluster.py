@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -244,3 +245,26 @@ async def test_what_is_logged_while_a_state_is_taken_is_kept_within_bounds(
         await leader.driver.propose(b"nobody needs it any more")
         await leader.driver.propose(b"last")
         assert leader.driver.status().first_index > opened[-1][0]
+
+
+async def test_a_turn_forgets_so_many_entries_of_the_journal_and_the_next_ones_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tarry.replication.driver.driver.FORGOTTEN_MAX", 4)
+    async with Cluster(tmp_path, ["n1"]) as cluster:
+        leader = await cluster.leader()
+        for i in range(30):
+            await leader.driver.propose(b"%d" % i + bytes(100))
+        compact, starts = leader.journal.compact, [leader.journal.first_index]
+
+        def noted(index: int, members: Any) -> None:
+            compact(index, members)
+            starts.append(leader.journal.first_index)
+
+        monkeypatch.setattr(leader.journal, "compact", noted)
+        leader.driver.compact(leader.machine.applied_index)
+        for _ in range(10):
+            await leader.driver.propose(b"after")
+        steps = [after - before for before, after in pairwise(starts)]
+        assert starts[-1] > 15
+        assert max(steps) == 4
