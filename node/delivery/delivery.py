@@ -24,7 +24,10 @@ TURN_GROUPS_STOPPED_MAX: Final = 10_000
 """More are stopped in a turn of their own, after the one that tells their cursors, before their calls end."""
 
 CLOSE_LOOK_MS: Final = 1_000
-"""Interval of the search for groups that nobody uses any more."""
+"""Interval at which all groups are noted for the search for those that nobody uses any more."""
+
+CLOSE_LOOKS_MAX: Final = 500
+"""Of these, looked at with one heartbeat, at 0.002 ms each, and closed at some 0.01 ms."""
 
 
 class Delivery:
@@ -35,6 +38,7 @@ class Delivery:
         self._context = context
         self._inherited = inherited
         self._begun_ms = self._closes_at_ms = context.time.now_ms()
+        self._to_look_at: list[GroupDelivery] = []  # whether it is over
         self._groups: dict[tuple[str, str], GroupDelivery] = {}
         self._by_queue: dict[int, dict[GroupDelivery, None]] = {}  # in the order of their opening
         self._changed: dict[GroupDelivery, None] = {}  # since they were sent, in the order of their changes
@@ -100,12 +104,16 @@ class Delivery:
         self._inherited.forget_acknowledged(self._context.machine.queues.acknowledged, again=closes)
         if closes:
             self._closes_at_ms = now_ms + CLOSE_LOOK_MS
-            self._close(now_ms)
+            self._to_look_at = self._to_look_at or list(self._groups.values())
+        self._close(now_ms)
 
     def _close(self, now_ms: int) -> None:
-        for group in [group for group in self._groups.values() if group.is_over(now_ms)]:
-            group.end(Refusal(Reason.NO_LEADER, "nobody has used the group for a while"))
-            self._forget(group)
+        looked_at = self._to_look_at[-CLOSE_LOOKS_MAX:]
+        del self._to_look_at[-CLOSE_LOOKS_MAX:]
+        for group in looked_at:
+            if self._groups.get((group.topic, group.group)) is group and group.is_over(now_ms):
+                group.end(Refusal(Reason.NO_LEADER, "nobody has used the group for a while"))
+                self._forget(group)
 
     def _forget(self, group: GroupDelivery) -> None:
         del self._groups[group.topic, group.group]

@@ -509,6 +509,16 @@ PIECES = (
         "            if known.end < begin + 1:\n",
         ("tests/node/leader/test_retention.py::test_an_hour_goes_whole_once_nothing_points_into_it",),
     ),
+    Mutant(
+        "all_groups_are_looked_at_with_one_heartbeat",
+        "a heartbeat of 20,000 groups holds the loop for 60 ms",
+        "        looked_at = self._to_look_at[-CLOSE_LOOKS_MAX:]\n        del self._to_look_at[-CLOSE_LOOKS_MAX:]\n",
+        "        looked_at, self._to_look_at = self._to_look_at, []\n",
+        (
+            "tests/node/delivery/test_idle_groups.py"
+            "::test_of_many_groups_that_nobody_uses_each_heartbeat_closes_some",
+        ),
+    ),
 )
 
 MUTANTS = (*PRODUCERS, *COST, *PIECES)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
+
+from tarry.node.delivery import delivery
 from tarry.node.delivery.consumer import Consumer
 from tarry.proto import tarry_log_pb2 as log_pb
 from tests.node.group_in_process import GROUP, SETTINGS, TOPIC, Group
@@ -152,5 +155,21 @@ def test_cursors_of_groups_that_never_come_back_are_told_until_all_below_is_ackn
         await pass_ms(group, SETTINGS.lease_ms)
         group.delivery.look(group.time.now_ms())
         assert told(group) - {GROUP} == set()
+
+    play(steps)
+
+
+def test_of_many_groups_that_nobody_uses_each_heartbeat_closes_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def steps(group: Group) -> None:
+        for name in (f"g{number}" for number in range(5)):
+            queues = group.apply(log_pb.SubscribeCommand(topic=TOPIC, group=name))
+            group.delivery.group(TOPIC, name, queues.queue, queues.retry_queue)
+        await pass_ms(group, 2 * SETTINGS.lease_ms)
+        monkeypatch.setattr(delivery, "CLOSE_LOOKS_MAX", 2)
+        left = []
+        for _ in range(4):
+            group.delivery.look(group.time.now_ms())
+            left.append(len(told(group)))
+        assert left == [4, 2, 0, 0]  # with the group of the play
 
     play(steps)
