@@ -19,7 +19,7 @@ from tarry.replication.status import Dropped, PeerStatus, ReplicationStatus, Rol
 
 
 @dataclass(slots=True)
-class Core:
+class Replica:
     node: str
     journal: Journal
     membership: Membership

@@ -7,37 +7,37 @@ what it has promised, can be told that it had one (`driver.first_start`).
 from __future__ import annotations
 
 from tarry.proto.tarry_peer_pb2 import RecallResponse
-from tarry.replication.replica import Core
+from tarry.replication.replica import Replica
 
 
 class Register:
     """Register of one replica: the nodes that have spoken to it."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(self, replica: Replica) -> None:
+        self._replica = replica
 
     @property
     def cluster(self) -> str:
         """Name of the cluster whose nodes are listed."""
-        return self._core.settings.cluster
+        return self._replica.settings.cluster
 
     @property
     def node(self) -> str:
         """Name of the node whose register it is."""
-        return self._core.node
+        return self._replica.node
 
     def noted(self, node: str) -> bool:
         """Return whether it is on this disk that the node has spoken."""
-        return node in self._core.journal.durable_spoken
+        return node in self._replica.journal.durable_spoken
 
     def note(self, node: str) -> None:
         """Note that the node is about to speak; durable with the next turn."""
-        self._core.journal.note_spoken(node)
-        self._core.wake.set()
+        self._replica.journal.note_spoken(node)
+        self._replica.wake.set()
 
     def recall(self) -> RecallResponse:
         """Return what a node without a journal asks for."""
-        core, journal = self._core, self._core.journal
-        members = core.membership.current()
-        fresh = core.node in members and journal.term == 0 and journal.last_index <= 1
+        replica, journal = self._replica, self._replica.journal
+        members = replica.membership.current()
+        fresh = replica.node in members and journal.term == 0 and journal.last_index <= 1
         return RecallResponse(fresh=fresh, spoken=sorted(journal.spoken), members=sorted(members))

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from tarry.proto.tarry_log_pb2 import LogEntry
 from tarry.replication.driver.proposals import Proposals
 from tarry.replication.journal.records import is_regular
-from tarry.replication.replica import Core
+from tarry.replication.replica import Replica
 
 
 class Machine(Protocol):
@@ -27,36 +27,36 @@ class Machine(Protocol):
 
 
 class Applier:
-    def __init__(self, core: Core, machine: Machine, proposals: Proposals) -> None:
-        self._core = core
+    def __init__(self, replica: Replica, machine: Machine, proposals: Proposals) -> None:
+        self._replica = replica
         self._machine = machine
         self._proposals = proposals
 
     @property
     def _limit(self) -> int:
-        return min(self._core.consensus.state.commit_index, self._core.journal.durable_index)
+        return min(self._replica.consensus.state.commit_index, self._replica.journal.durable_index)
 
     @property
     def due(self) -> bool:
         """Return whether there is anything to apply."""
-        return self._core.applied < self._limit
+        return self._replica.applied < self._limit
 
     def apply(self) -> None:
         """Apply what is committed and durable here, for as long as the budget lasts."""
-        core, journal = self._core, self._core.journal
+        replica, journal = self._replica, self._replica.journal
         limit = self._limit
-        if core.applied >= limit:
+        if replica.applied >= limit:
             return
-        stop = core.now() + core.settings.apply_budget_ms / 1000
-        while core.applied < limit:
-            entry = journal.entry(core.applied + 1)
+        stop = replica.now() + replica.settings.apply_budget_ms / 1000
+        while replica.applied < limit:
+            entry = journal.entry(replica.applied + 1)
             payload, index, term = entry
             commands = LogEntry.FromString(payload[1:]).commands if is_regular(entry) else ()
             outcomes = self._machine.apply(index, term, commands)
-            core.applied = index
+            replica.applied = index
             self._proposals.applied(index, term, outcomes)
-            if core.now() >= stop:
+            if replica.now() >= stop:
                 break
-        core.consensus.applied(core.applied)
+        replica.consensus.applied(replica.applied)
         if self._proposals.waiting:
-            core.wake.set()
+            replica.wake.set()

@@ -33,7 +33,7 @@ from tarry.replication.loop_holds import Holds
 from tarry.replication.raft.consensus import Consensus
 from tarry.replication.raft.guarded_syncobj import check_source
 from tarry.replication.raft.membership import Membership, Origin, counts
-from tarry.replication.replica import Core
+from tarry.replication.replica import Replica
 from tarry.replication.settings import ReplicationSettings
 from tarry.replication.snapshot.transfer import SnapshotSink, SnapshotSource
 from tarry.replication.spoken_peers import Register
@@ -113,7 +113,7 @@ class Driver:
             known=known,
             told_all=told_all,
         )
-        self._core = Core(
+        self._replica = Replica(
             node=node,
             journal=journal,
             membership=self._membership,
@@ -124,50 +124,50 @@ class Driver:
             applied=machine.applied_index,
             holds=holds or Holds(),
         )
-        self._fast_path = HeartbeatFastPath(self._core, self._barrier, on_heartbeat)
-        self._applier = Applier(self._core, machine, self._proposals)
-        self._membership_changes = MembershipChanges(self._core, self._set_peers)
+        self._fast_path = HeartbeatFastPath(self._replica, self._barrier, on_heartbeat)
+        self._applier = Applier(self._replica, machine, self._proposals)
+        self._membership_changes = MembershipChanges(self._replica, self._set_peers)
         self._known_peers = self._membership.peers()
         self._voters = self._membership.voters()
         self._peers_by = self._said_of_members()
         self._members = members
         self._unanswered: Set[str] = frozenset()  # of them, those not dialled before they speak
-        self._register = Register(self._core)
+        self._register = Register(self._replica)
         self._early: list[tuple[str, list[PeerMessage], Origin]] = []  # of nodes that are not noted yet
-        self._installer = SnapshotInstaller(self._core, transport, snapshot_sink)
+        self._installer = SnapshotInstaller(self._replica, transport, snapshot_sink)
 
     async def run(self) -> None:
         """Run until stopped. Raises JournalLost, and on anything unexpected: the process must then end."""
-        core = self._core
+        replica = self._replica
         self._transport.introduce(self._register)
         try:
             if self._journal.empty and self._node in self._membership.current():
-                await first_start.begin(core, self._transport)
-            if not core.stopping:
+                await first_start.begin(replica, self._transport)
+            if not replica.stopping:
                 await self._begin()
-            while not core.stopping:
+            while not replica.stopping:
                 await self._wait()
                 await self._turn()
-            if core.failure is not None:
-                raise core.failure
+            if replica.failure is not None:
+                raise replica.failure
         finally:
-            core.stopping = True
+            replica.stopping = True
             self._installer.cancel()
             self._proposals.lose_leadership(None)
             await self._transport.stop()
             if self._writing is not None:
                 await asyncio.wait([self._writing])  # the journal may be closed after this
-            core.end_turn()
+            replica.end_turn()
 
     async def _begin(self) -> None:
         await self._write(self._journal.stage())  # the boot number is durable before anything is said with it
-        serve_snapshot = partial(serve, self._core, self._snapshot_source)
-        self._transport.start(self._identity(), self._receive, self._link, serve_snapshot, self._core.fail)
+        serve_snapshot = partial(serve, self._replica, self._snapshot_source)
+        self._transport.start(self._identity(), self._receive, self._link, serve_snapshot, self._replica.fail)
         self._set_peers()
 
     async def stop(self) -> None:  # returns at once; `run` ends after its turn
-        self._core.stopping = True
-        self._core.wake.set()
+        self._replica.stopping = True
+        self._replica.wake.set()
 
     async def propose(self, command: bytes, cost_us: int = 0) -> Any:
         """Return the machine's outcome of the command, once it is committed and applied here.
@@ -176,24 +176,24 @@ class Driver:
 
         Raises NotLeader, Unknown, Overloaded, CommandTooLarge. A cancelled call may still be applied.
         """
-        if self._core.consensus.state.role is not Role.LEADER or self._core.stopping:
-            raise self._core.not_leader()
+        if self._replica.consensus.state.role is not Role.LEADER or self._replica.stopping:
+            raise self._replica.not_leader()
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._proposals.put(command, answer, cost_us)
-        self._core.wake.set()
+        self._replica.wake.set()
         return await answer
 
     async def read_barrier(self) -> None:
         """Wait until the state here has everything acknowledged before the call. Raises NotLeader."""
-        await self._core.read_barrier()
+        await self._replica.read_barrier()
 
     def may_serve(self) -> bool:
         """Return whether it leads, nobody else can, and all committed before is applied: at this moment."""
-        return self._core.consensus.heartbeats.may_serve(self._clock.monotonic_s())
+        return self._replica.consensus.heartbeats.may_serve(self._clock.monotonic_s())
 
     async def transfer(self, target: str | None, deadline_ms: int) -> Transferred:
         """Transfer leadership; `target` None: the member that has most. Raises TransferRefused."""
-        return await leadership_transfer.transfer(self._core, target, deadline_ms)
+        return await leadership_transfer.transfer(self._replica, target, deadline_ms)
 
     async def add(self, node: str, address: str, deadline_ms: int) -> None:
         """Make a node a member, once it has the log. Raises MembershipRefused, NotLeader, Unknown."""
@@ -213,17 +213,17 @@ class Driver:
     @property
     def consensus(self) -> Consensus:
         """Consensus, to be read only. Replaced when a snapshot is installed: keep no reference to it."""
-        return self._core.consensus
+        return self._replica.consensus
 
     @property
     def dropped(self) -> Mapping[tuple[str, Dropped], int]:
         """Number of messages ignored, by sender and reason."""
-        return self._core.dropped
+        return self._replica.dropped
 
     @property
     def waits_for(self) -> Sequence[str]:
         """Members that have yet to say whether this node, which has no journal, has spoken before."""
-        return self._core.waits_for
+        return self._replica.waits_for
 
     def is_peer(self, node: str) -> bool:
         """Return whether messages of that node are accepted: a member, a newcomer, or a configured node."""
@@ -231,22 +231,22 @@ class Driver:
 
     def beat(self) -> None:
         """Send a leader's heartbeats with the next turn."""
-        self._core.consensus.heartbeats.beat()
-        self._core.wake.set()
+        self._replica.consensus.heartbeats.beat()
+        self._replica.wake.set()
 
     def stir(self) -> None:
         """Note that the dispatch state changed or soon will: return to the usual heartbeat interval."""
-        if self._core.consensus.stir():
-            self._core.wake.set()
+        if self._replica.consensus.stir():
+            self._replica.wake.set()
 
     def status(self) -> ReplicationStatus:
-        return self._core.status(self._peers())
+        return self._replica.status(self._peers())
 
     # The turn
 
     async def _wait(self) -> None:
-        wake = self._core.wake
-        timeout_s = self._core.consensus.next_deadline() - self._clock.monotonic_s() + _TIMER_SLACK_S
+        wake = self._replica.wake
+        timeout_s = self._replica.consensus.next_deadline() - self._clock.monotonic_s() + _TIMER_SLACK_S
         if wake.is_set() or timeout_s <= _TIMER_SLACK_S:
             await asyncio.sleep(0)  # others' turn, even under load
             return
@@ -255,17 +255,17 @@ class Driver:
         timer.cancel()
 
     async def _turn(self) -> None:
-        core, journal = self._core, self._journal
-        core.wake.clear()
+        replica, journal = self._replica, self._journal
+        replica.wake.clear()
         if self._installer.ready:
             await self._install()
-        consensus = core.consensus
+        consensus = replica.consensus
         for _ in range(min(len(self._inbound), self._settings.turn_messages_max)):
             peer, origin, message = self._inbound.popleft()
             if not self._counts(peer, origin, message):
-                core.dropped[peer, Dropped.JOURNAL] += 1
+                replica.dropped[peer, Dropped.JOURNAL] += 1
             elif not consensus.receive(peer, message):
-                core.dropped[peer, Dropped.TERM] += 1
+                replica.dropped[peer, Dropped.TERM] += 1
         more = self._proposals.propose(consensus, self._clock.monotonic_s())
         consensus.tick()
         self._compact()
@@ -297,8 +297,8 @@ class Driver:
             self._receive(peer, messages, origin)
         self._tell()
         if more or self._inbound or self._applier.due:
-            core.wake.set()
-        core.end_turn()
+            replica.wake.set()
+        replica.end_turn()
 
     async def _write(self, batch: Batch | None) -> None:
         while batch is not None:
@@ -313,12 +313,12 @@ class Driver:
 
     async def _write_once(self, batch: Batch) -> None:
         write = self._write_journal(partial(self._journal.write, batch))
-        await self._core.holds.steps("journal write", write)
+        await self._replica.holds.steps("journal write", write)
 
     def _compact(self) -> None:
         index, self._compact_to = self._compact_to, 0
-        if self._journal.first_index < index <= self._core.applied:
-            start = self._core.journal_start(index)
+        if self._journal.first_index < index <= self._replica.applied:
+            start = self._replica.journal_start(index)
             first = min(start, self._journal.first_index + FORGOTTEN_MAX)
             self._journal.compact(first, self._membership.at(first))
             if first < start:
@@ -327,12 +327,12 @@ class Driver:
     def _tell(self) -> None:
         """Notify of heartbeats received and of a changed role."""
         self._fast_path.tell_heard()
-        state = self._core.consensus.state
+        state = self._replica.consensus.state
         before, self._leadership = self._leadership, (state.role, state.term)
         if before == self._leadership:
             return
         if before[0] is Role.LEADER:
-            self._proposals.lose_leadership(self._core.not_leader().leader)
+            self._proposals.lose_leadership(self._replica.not_leader().leader)
         if before[0] is not state.role:
             self._on_role(state.role)
 
@@ -340,21 +340,21 @@ class Driver:
         """Swap in the state that has arrived, and start consensus anew from its index."""
         if not await self._installer.install(self._write):
             return
-        core, linked = (
-            self._core,
-            [peer for peer in self._peers() if self._core.consensus.progress[peer].linked],
+        replica, linked = (
+            self._replica,
+            [peer for peer in self._peers() if self._replica.consensus.progress[peer].linked],
         )
         applied, installed = self._machine.applied_index, self._journal.first_index
         if applied != installed:
             raise StateMismatch(f"installed {installed}; applied {applied}")
-        core.applied, contact = applied, core.consensus.elections.contact
-        core.consensus = self._new_consensus(applied_index=applied)
-        core.consensus.elections.contact = contact  # what has been promised stays so
+        replica.applied, contact = applied, replica.consensus.elections.contact
+        replica.consensus = self._new_consensus(applied_index=applied)
+        replica.consensus.elections.contact = contact  # what has been promised stays so
         self._inbound.clear()
         self._transport.restart(self._identity())
         self._set_peers()
         for peer in linked:
-            core.consensus.log_replication.link(peer, True)
+            replica.consensus.log_replication.link(peer, True)
 
     # Inside
 
@@ -364,7 +364,7 @@ class Driver:
 
     def _receive(self, peer: str, messages: list[PeerMessage], origin: Origin) -> None:
         if peer not in self._known_peers:
-            self._core.dropped[peer, Dropped.STRANGER] += len(messages)
+            self._replica.dropped[peer, Dropped.STRANGER] += len(messages)
             return
         if peer in self._unanswered:
             self._membership.hear_of({peer: self._members[peer]})
@@ -373,12 +373,12 @@ class Driver:
             self._register.note(peer)
             self._early.append((peer, messages, origin))
             return
-        with self._core.holds.by("peers' messages"):
+        with self._replica.holds.by("peers' messages"):
             at_once = self._is_expected(peer, origin)
             rest = self._fast_path.take(peer, messages) if at_once else messages
             self._inbound.extend((peer, origin, message) for message in rest)
         if self._inbound or self._proposals.waiting:
-            self._core.wake.set()
+            self._replica.wake.set()
 
     def _counts(self, peer: str, origin: Origin, message: PeerMessage) -> bool:
         """Return whether the message counts. Of a newcomer, answers of one journal count."""
@@ -397,8 +397,8 @@ class Driver:
         return self._journal.membership_changes, len(self._membership.hearsay)
 
     def _link(self, peer: str, up: bool) -> None:
-        self._core.consensus.log_replication.link(peer, up)
-        self._core.wake.set()
+        self._replica.consensus.log_replication.link(peer, up)
+        self._replica.wake.set()
 
     def _set_peers(self) -> None:
         self._peers_by = self._said_of_members()

@@ -21,7 +21,7 @@ from typing import Final
 
 from tarry.proto.tarry_peer_pb2 import RecallResponse
 from tarry.replication.raft.guard.votes import is_majority
-from tarry.replication.replica import Core
+from tarry.replication.replica import Replica
 from tarry.replication.transport.interface import Transport
 
 ASK_MIN_S: Final = 0.02
@@ -48,20 +48,20 @@ def may_begin(node: str, members: Set[str], answers: Mapping[str, RecallResponse
     return not silent or (is_majority(len(known), len(members)) and not silent & heard_of)
 
 
-async def begin(core: Core, transport: Transport) -> None:
+async def begin(replica: Replica, transport: Transport) -> None:
     """Return once this node may begin, or is to stop. Raises JournalLost."""
-    addresses = core.membership.current()
-    others = [(peer, address) for peer, address in sorted(addresses.items()) if peer != core.node]
+    addresses = replica.membership.current()
+    others = [(peer, address) for peer, address in sorted(addresses.items()) if peer != replica.node]
     pause_s = ASK_MIN_S
-    while not core.stopping:
+    while not replica.stopping:
         answered = await asyncio.gather(*(transport.recall(peer, address) for peer, address in others))
         answers = {peer: answer for (peer, _), answer in zip(others, answered, strict=True) if answer}
-        if may_begin(core.node, addresses.keys(), answers):
-            core.waits_for = ()
+        if may_begin(replica.node, addresses.keys(), answers):
+            replica.waits_for = ()
             return
-        core.waits_for = tuple(peer for peer, _ in others if peer not in answers)
-        core.wake.clear()
+        replica.waits_for = tuple(peer for peer, _ in others if peer not in answers)
+        replica.wake.clear()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(pause_s):
-                await core.wake.wait()
+                await replica.wake.wait()
         pause_s = min(ASK_MAX_S, 2 * pause_s)

@@ -10,13 +10,15 @@ from collections.abc import Callable, Iterable
 
 from tarry.proto.tarry_peer_pb2 import PeerMessage
 from tarry.replication.driver.send_barrier import SendBarrier
-from tarry.replication.replica import Core
+from tarry.replication.replica import Replica
 from tarry.replication.status import Role
 
 
 class HeartbeatFastPath:
-    def __init__(self, core: Core, barrier: SendBarrier, on_heartbeat: Callable[[str, bytes], None]) -> None:
-        self._core = core
+    def __init__(
+        self, replica: Replica, barrier: SendBarrier, on_heartbeat: Callable[[str, bytes], None]
+    ) -> None:
+        self._replica = replica
         self._barrier = barrier
         self._on_heartbeat = on_heartbeat
 
@@ -27,7 +29,7 @@ class HeartbeatFastPath:
             if not self._may_take(peer, message):
                 rest.append(message)
                 continue
-            consensus = self._core.consensus
+            consensus = self._replica.consensus
             consensus.receive(peer, message)
             self._barrier.send(consensus.outbox.take())
             self.tell_heard()
@@ -35,7 +37,7 @@ class HeartbeatFastPath:
 
     def tell_heard(self) -> None:
         """Pass on the dispatch states of the heartbeats received."""
-        for leader, state in self._core.consensus.heartbeats.take_heard():
+        for leader, state in self._replica.consensus.heartbeats.take_heard():
             self._on_heartbeat(leader, state)
 
     def _may_take(self, peer: str, message: PeerMessage) -> bool:
@@ -43,14 +45,14 @@ class HeartbeatFastPath:
 
         So it must belong to the term that is led, and that term must be durable here.
         """
-        core, state = self._core, self._core.consensus.state
-        if core.stopping or state.term != core.journal.durable_term:
+        replica, state = self._replica, self._replica.consensus.state
+        if replica.stopping or state.term != replica.journal.durable_term:
             return False
         kind = message.WhichOneof("body")
         if kind == "heartbeat":
             follows = state.role is Role.FOLLOWER and state.leader == peer
             return follows and message.heartbeat.term == state.term
         if kind == "heartbeat_reply":
-            waited_for = core.consensus.transfer.running or core.awaited
+            waited_for = replica.consensus.transfer.running or replica.awaited
             return state.leads(message.heartbeat_reply.term) and not waited_for
         return False

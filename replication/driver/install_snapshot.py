@@ -10,7 +10,7 @@ from tarry.proto.tarry_peer_pb2 import LogPosition
 from tarry.replication.journal.journal import Journal
 from tarry.replication.journal.records import Batch
 from tarry.replication.raft.guard.terms import is_plausible
-from tarry.replication.replica import Core
+from tarry.replication.replica import Replica
 from tarry.replication.snapshot import transfer
 from tarry.replication.snapshot.transfer import SnapshotFailed, SnapshotSink
 from tarry.replication.transport.interface import Transport
@@ -37,8 +37,8 @@ def finish_installing(journal: Journal, applied: int) -> None:
 class SnapshotInstaller:
     """Fetches a leader's state beside the turns; installs it within one, while nothing else happens."""
 
-    def __init__(self, core: Core, transport: Transport, sink: SnapshotSink | None) -> None:
-        self._core = core
+    def __init__(self, replica: Replica, transport: Transport, sink: SnapshotSink | None) -> None:
+        self._replica = replica
         self._transport = transport
         self._sink = sink
         self._fetching: asyncio.Task[None] | None = None
@@ -52,18 +52,18 @@ class SnapshotInstaller:
         """Fetch the state of a peer, the leader, unless one is on its way or has arrived."""
         if self._sink is not None and self._fetching is None and self._arrived is None:
             self._fetching = asyncio.get_running_loop().create_task(self._fetch(peer), name="snapshot")
-            self._fetching.add_done_callback(self._core.watch)
+            self._fetching.add_done_callback(self._replica.watch)
 
     async def install(self, write: Callable[[Batch | None], Awaitable[None]]) -> bool:
         """Install the state that arrived; False: it is no longer needed, or could not be swapped in."""
         position, self._arrived = self._arrived, None
-        journal, sink = self._core.journal, self._sink
+        journal, sink = self._replica.journal, self._sink
         if position is None or sink is None or not self._is_ahead(position):
             return False
         journal.prepare_reset(position)
         await write(journal.stage())
         try:
-            await self._core.run_blocking(sink.install)
+            await self._replica.run_blocking(sink.install)
         except SnapshotFailed:
             journal.abandon_reset()
             return False
@@ -74,7 +74,7 @@ class SnapshotInstaller:
 
     def _is_ahead(self, position: LogPosition) -> bool:
         """Return whether to install: nothing committed here is taken back, and the term must be plausible."""
-        state = self._core.consensus.state
+        state = self._replica.consensus.state
         return position.index > state.commit_index and is_plausible(position.term, state.term)
 
     def cancel(self) -> None:
@@ -85,9 +85,9 @@ class SnapshotInstaller:
         try:
             if self._sink is not None:
                 ask = partial(self._transport.fetch_snapshot, peer)
-                self._arrived = await transfer.fetch(ask, self._sink, self._core.run_blocking)
-                self._core.wake.set()
+                self._arrived = await transfer.fetch(ask, self._sink, self._replica.run_blocking)
+                self._replica.wake.set()
         except SnapshotFailed:
-            await asyncio.sleep(self._core.settings.snapshot_retry_ms / 1000)
+            await asyncio.sleep(self._replica.settings.snapshot_retry_ms / 1000)
         finally:
             self._fetching = None

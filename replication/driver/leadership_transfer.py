@@ -3,42 +3,42 @@
 from __future__ import annotations
 
 from tarry.replication.errors import TransferRefusal, TransferRefused
-from tarry.replication.replica import Core
+from tarry.replication.replica import Replica
 from tarry.replication.status import Role, Transferred
 
 
-async def transfer(core: Core, target: str | None, deadline_ms: int) -> Transferred:
+async def transfer(replica: Replica, target: str | None, deadline_ms: int) -> Transferred:
     """Transfer leadership; `target` None: to the member that has applied most. Raises TransferRefused."""
-    term, deadline = core.consensus.state.term, core.now() + deadline_ms / 1000
-    chosen = _choose(core, target)
-    await _until_applied(core, chosen, term, deadline)
-    begun = core.now()
-    core.consensus.transfer.begin(chosen, deadline, core.now())
-    core.wake.set()
-    while core.leads(term):
-        if not core.consensus.transfer.running:
+    term, deadline = replica.consensus.state.term, replica.now() + deadline_ms / 1000
+    chosen = _choose(replica, target)
+    await _until_applied(replica, chosen, term, deadline)
+    begun = replica.now()
+    replica.consensus.transfer.begin(chosen, deadline, replica.now())
+    replica.wake.set()
+    while replica.leads(term):
+        if not replica.consensus.transfer.running:
             raise TransferRefused(TransferRefusal.TIMED_OUT, f"{chosen} did not take over")
-        await core.next_turn()
-    while (state := core.consensus.state).leader is None or state.term == term:
-        if core.now() >= deadline or core.stopping:
+        await replica.next_turn()
+    while (state := replica.consensus.state).leader is None or state.term == term:
+        if replica.now() >= deadline or replica.stopping:
             raise TransferRefused(TransferRefusal.TIMED_OUT, "given up, and nobody leads yet")
-        await core.next_turn()
-    return Transferred(state.leader, state.term, round((core.now() - begun) * 1000))
+        await replica.next_turn()
+    return Transferred(state.leader, state.term, round((replica.now() - begun) * 1000))
 
 
-async def _until_applied(core: Core, target: str, term: int, deadline: float) -> None:
+async def _until_applied(replica: Replica, target: str, term: int, deadline: float) -> None:
     """Wait until the target has applied nearly all: before, it could serve nobody, and this leader can."""
-    lag_max = core.settings.transfer_lag_max
-    while (behind := core.applied - core.consensus.progress[target].applied_index) > lag_max:
-        if not core.leads(term):
-            raise TransferRefused(TransferRefusal.NOT_LEADER, f"{core.consensus.state.leader} leads")
-        if core.now() >= deadline:
+    lag_max = replica.settings.transfer_lag_max
+    while (behind := replica.applied - replica.consensus.progress[target].applied_index) > lag_max:
+        if not replica.leads(term):
+            raise TransferRefused(TransferRefusal.NOT_LEADER, f"{replica.consensus.state.leader} leads")
+        if replica.now() >= deadline:
             raise TransferRefused(TransferRefusal.TIMED_OUT, f"{target} has {behind} entries still to apply")
-        await core.next_turn()
+        await replica.next_turn()
 
 
-def _choose(core: Core, target: str | None) -> str:
-    consensus, state = core.consensus, core.consensus.state
+def _choose(replica: Replica, target: str | None) -> str:
+    consensus, state = replica.consensus, replica.consensus.state
     if state.role is not Role.LEADER:
         raise TransferRefused(TransferRefusal.NOT_LEADER, f"{state.leader} leads")
     if consensus.transfer.running:

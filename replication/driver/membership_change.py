@@ -11,14 +11,14 @@ from collections.abc import Callable
 
 from tarry.proto.tarry_peer_pb2 import MembershipChange
 from tarry.replication.errors import MembershipRefused, Unknown
-from tarry.replication.replica import Core
+from tarry.replication.replica import Replica
 from tarry.replication.status import Role
 
 
 class MembershipChanges:
-    def __init__(self, core: Core, set_peers: Callable[[], None]) -> None:
+    def __init__(self, replica: Replica, set_peers: Callable[[], None]) -> None:
         """Take `set_peers`, which tells the transport that `addresses` has changed."""
-        self._core = core
+        self._replica = replica
         self._set_peers = set_peers
         self._running = False
         self.newcomers: dict[str, str] = {}
@@ -28,19 +28,19 @@ class MembershipChanges:
 
     async def add(self, node: str, address: str, deadline_ms: int) -> None:
         """Make a node a member. Raises MembershipRefused, NotLeader, Unknown."""
-        if node in self._core.membership.current():
+        if node in self._replica.membership.current():
             raise MembershipRefused(f"{node} is a member")
         self._begin()
         self.newcomers[node] = address
         self._set_peers()
         try:
-            await self._teach(node, self._core.now() + deadline_ms / 1000)
+            await self._teach(node, self._replica.now() + deadline_ms / 1000)
             await self._change(MembershipChange(node=node, address=address, incarnation=self.taught[node]))
         finally:
             self._running = False
             del self.newcomers[node]
             self.taught.pop(node, None)
-            self._core.consensus.drop_learner(node)
+            self._replica.consensus.drop_learner(node)
             self._set_peers()
 
     async def remove(self, node: str, *, returns: bool = False) -> None:
@@ -48,9 +48,9 @@ class MembershipChanges:
 
         Raises MembershipRefused, NotLeader, Unknown.
         """
-        if node == self._core.node:
+        if node == self._replica.node:
             raise MembershipRefused("a leader cannot remove itself; transfer leadership first")
-        if node not in self._core.membership.current():
+        if node not in self._replica.membership.current():
             raise MembershipRefused(f"{node} is no member")
         self._begin()
         try:
@@ -63,44 +63,44 @@ class MembershipChanges:
 
         From then on its vote is harmless: whoever lacks the removal needs, for a majority, one that has it.
         """
-        core, term = self._core, self._core.consensus.state.term
-        await core.read_barrier()  # a leader of before may not know that it was added again since
-        if node in core.membership.current():
+        replica, term = self._replica, self._replica.consensus.state.term
+        await replica.read_barrier()  # a leader of before may not know that it was added again since
+        if node in replica.membership.current():
             await self.remove(node, returns=True)
-        while any(index > core.applied for index, _ in core.journal.membership_changes):
-            if not core.leads(term):
+        while any(index > replica.applied for index, _ in replica.journal.membership_changes):
+            if not replica.leads(term):
                 raise Unknown("leadership was lost while the change was under way")
-            await core.next_turn()
+            await replica.next_turn()
 
     def _begin(self) -> None:
-        if self._core.consensus.state.role is not Role.LEADER:
-            raise self._core.not_leader()
+        if self._replica.consensus.state.role is not Role.LEADER:
+            raise self._replica.not_leader()
         if self._running:
             raise MembershipRefused("another change is running")
         self._running = True
 
     async def _teach(self, node: str, deadline: float) -> None:
-        core, term = self._core, self._core.consensus.state.term
-        core.consensus.add_learner(node)
-        core.wake.set()
-        lag = core.journal.last_index
-        while lag > core.settings.learner_lag_max or core.consensus.state.match_index(node) == 0:
-            if core.now() >= deadline:
+        replica, term = self._replica, self._replica.consensus.state.term
+        replica.consensus.add_learner(node)
+        replica.wake.set()
+        lag = replica.journal.last_index
+        while lag > replica.settings.learner_lag_max or replica.consensus.state.match_index(node) == 0:
+            if replica.now() >= deadline:
                 raise MembershipRefused(f"{node} has not caught up: it lacks {lag} entries")
-            await core.next_turn()
-            if not core.leads(term):
-                raise core.not_leader()
-            lag = core.journal.last_index - core.consensus.state.match_index(node)
+            await replica.next_turn()
+            if not replica.leads(term):
+                raise replica.not_leader()
+            lag = replica.journal.last_index - replica.consensus.state.match_index(node)
 
     async def _change(self, change: MembershipChange) -> None:
-        core, term = self._core, self._core.consensus.state.term
-        if not core.leads(term):
-            raise core.not_leader()
-        index = core.consensus.change_membership(change)
+        replica, term = self._replica, self._replica.consensus.state.term
+        if not replica.leads(term):
+            raise replica.not_leader()
+        index = replica.consensus.change_membership(change)
         if index is None:
             raise MembershipRefused("an earlier change is not committed yet")
-        core.wake.set()
-        while core.applied < index:
-            if not core.leads(term):
+        replica.wake.set()
+        while replica.applied < index:
+            if not replica.leads(term):
                 raise Unknown("leadership was lost while the change was under way")
-            await core.next_turn()
+            await replica.next_turn()

@@ -8,30 +8,30 @@ from functools import partial
 import google_crc32c
 
 from tarry.proto.tarry_peer_pb2 import FetchSnapshotResponse, LogPosition, SnapshotChunk, SnapshotFile
-from tarry.replication.replica import Core
+from tarry.replication.replica import Replica
 from tarry.replication.snapshot.transfer import CHUNK_BYTES, OpenSnapshot, SnapshotFailed, SnapshotSource
 
 
 async def serve(
-    core: Core, source: SnapshotSource | None, kept: Sequence[SnapshotFile] = ()
+    replica: Replica, source: SnapshotSource | None, kept: Sequence[SnapshotFile] = ()
 ) -> AsyncIterator[FetchSnapshotResponse]:
     """Yield this leader's state, without what is `kept` already and the same. Raises SnapshotFailed."""
     if source is None:
         raise SnapshotFailed("this replica serves no snapshots")
-    core.given_away.add(core.applied)  # what comes behind it stays in the journal
+    replica.given_away.add(replica.applied)  # what comes behind it stays in the journal
     opened = await source.open_snapshot()
     try:
         manifest = opened.manifest
         # of tens of thousands of files a copy takes longer than a turn may
-        first = await core.run_blocking(partial(FetchSnapshotResponse, manifest=manifest))
-        first.manifest.position.CopyFrom(_position(core, manifest.position.index))
+        first = await replica.run_blocking(partial(FetchSnapshotResponse, manifest=manifest))
+        first.manifest.position.CopyFrom(_position(replica, manifest.position.index))
         yield first
         left = {file.name: file for file in kept}
         for place, file in enumerate(manifest.files):
-            begun = await core.run_blocking(partial(_begun, opened, place, left.get(file.name)))
+            begun = await replica.run_blocking(partial(_begun, opened, place, left.get(file.name)))
             for offset in range(begun, file.size_bytes, CHUNK_BYTES):
                 size_bytes = min(CHUNK_BYTES, file.size_bytes - offset)
-                data = await core.run_blocking(partial(opened.read, place, offset, size_bytes))
+                data = await replica.run_blocking(partial(opened.read, place, offset, size_bytes))
                 crc = google_crc32c.value(data)
                 yield FetchSnapshotResponse(
                     chunk=SnapshotChunk(file=place, offset=offset, data=data, crc32c=crc)
@@ -51,11 +51,11 @@ def _begun(opened: OpenSnapshot, place: int, kept: SnapshotFile | None) -> int:
     return kept.size_bytes if crc == kept.crc32c else 0
 
 
-def _position(core: Core, index: int) -> LogPosition:
-    journal = core.journal
+def _position(replica: Replica, index: int) -> LogPosition:
+    journal = replica.journal
     term = journal.term_at(index)
-    if term is None or index > core.consensus.state.commit_index:
+    if term is None or index > replica.consensus.state.commit_index:
         raise SnapshotFailed(f"entry {index} is not in the journal")
     position = LogPosition(index=index, term=term, chain=journal.chain_at(index))
-    position.members.CopyFrom(core.membership.at(index))
+    position.members.CopyFrom(replica.membership.at(index))
     return position

@@ -536,8 +536,8 @@ SENDING = (
     Mutant(
         "applied_before_the_own_disk_has_it",
         "a cluster of one node answers what a power loss takes back",
-        "return min(self._core.consensus.state.commit_index, self._core.journal.durable_index)",
-        "return self._core.consensus.state.commit_index",
+        "return min(self._replica.consensus.state.commit_index, self._replica.journal.durable_index)",
+        "return self._replica.consensus.state.commit_index",
         (
             "tests/simulation/test_small_clusters.py::test_a_cluster_of_one_acknowledges_nothing_that_its_disk_has_not",
         ),

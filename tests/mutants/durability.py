@@ -162,7 +162,7 @@ MUTANTS = (
     Mutant(
         "an_install_forgets_what_was_promised",
         "a follower elects while its leader's lease runs",
-        "        core.consensus.elections.contact = contact  # what has been promised stays so\n",
+        "        replica.consensus.elections.contact = contact  # what has been promised stays so\n",
         "",
         (
             "tests/simulation/test_state_and_members.py::test_a_replica_that_takes_a_snapshot_still_knows_whom_it_has_promised_what",
@@ -195,7 +195,7 @@ MUTANTS = (
     Mutant(
         "a_state_of_an_uncommitted_entry_is_given_away",
         "a follower has what is committed nowhere",
-        "if term is None or index > core.consensus.state.commit_index:",
+        "if term is None or index > replica.consensus.state.commit_index:",
         "if term is None:",
         ("tests/replication/snapshot/test_transfer.py",),
         argued="a state is of applied entries, and what is applied is committed: the check is a second line",
@@ -292,8 +292,8 @@ MUTANTS = (
     Mutant(
         "the_journal_is_trimmed_beyond_the_checkpoint",
         "entries that no checkpoint has are forgotten",
-        "if self._journal.first_index < index <= self._core.applied:",
-        "if self._journal.first_index < (index := self._core.applied):",
+        "if self._journal.first_index < index <= self._replica.applied:",
+        "if self._journal.first_index < (index := self._replica.applied):",
         (
             "tests/simulation/test_small_clusters.py::test_a_node_by_itself_keeps_every_entry_that_no_checkpoint_contains",
         ),

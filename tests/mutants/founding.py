@@ -103,43 +103,43 @@ MUTANTS = (
     Mutant(
         "for_whom_a_founder_waits_is_not_told",
         "an operator cannot see why a node does not begin",
-        "        core.waits_for = tuple(peer for peer, _ in others if peer not in answers)\n",
+        "        replica.waits_for = tuple(peer for peer, _ in others if peer not in answers)\n",
         "",
         (AWAY,),
     ),
     Mutant(
         "who_has_voted_says_it_is_new",
         "a second cluster begins beside a first that has elected",
-        "fresh = core.node in members and journal.term == 0 and journal.last_index <= 1",
-        "fresh = core.node in members and journal.last_index <= 1",
+        "fresh = replica.node in members and journal.term == 0 and journal.last_index <= 1",
+        "fresh = replica.node in members and journal.last_index <= 1",
         (f"{REGISTER}::test_a_node_is_new_as_long_as_it_has_neither_voted_nor_got_an_entry_and_is_a_member",),
     ),
     Mutant(
         "who_has_entries_says_it_is_new",
         "a second cluster begins beside a first that has acknowledged",
-        "fresh = core.node in members and journal.term == 0 and journal.last_index <= 1",
-        "fresh = core.node in members and journal.term == 0",
+        "fresh = replica.node in members and journal.term == 0 and journal.last_index <= 1",
+        "fresh = replica.node in members and journal.term == 0",
         (f"{REGISTER}::test_a_node_is_new_as_long_as_it_has_neither_voted_nor_got_an_entry_and_is_a_member",),
     ),
     Mutant(
         "a_newcomer_says_it_is_new",
         "founders begin by the word of who is no member",
-        "fresh = core.node in members and journal.term == 0 and journal.last_index <= 1",
+        "fresh = replica.node in members and journal.term == 0 and journal.last_index <= 1",
         "fresh = journal.term == 0 and journal.last_index <= 1",
         (f"{REGISTER}::test_a_node_is_new_as_long_as_it_has_neither_voted_nor_got_an_entry_and_is_a_member",),
     ),
     Mutant(
         "who_has_spoken_is_not_noted",
         "a node whose journal is lost is taken for new",
-        "        self._core.journal.note_spoken(node)\n",
-        "        self._core.journal.durable_spoken = self._core.journal.durable_spoken | {node}\n",
+        "        self._replica.journal.note_spoken(node)\n",
+        "        self._replica.journal.durable_spoken = self._replica.journal.durable_spoken | {node}\n",
         (f"{REGISTER}::test_who_speaks_is_noted_once_that_is_on_disk",),
     ),
     Mutant(
         "who_speaks_counts_before_it_is_noted_on_disk",
         "after a power loss a node whose journal is lost is taken for new",
-        "return node in self._core.journal.durable_spoken",
-        "return node in self._core.journal.spoken",
+        "return node in self._replica.journal.durable_spoken",
+        "return node in self._replica.journal.spoken",
         (f"{REGISTER}::test_who_speaks_is_noted_once_that_is_on_disk",),
     ),
     Mutant(
@@ -203,7 +203,7 @@ MUTANTS = (
     Mutant(
         "a_leader_removes_itself",
         "a cluster has no leader that may serve",
-        "        if node == self._core.node:\n            raise MembershipRefused",
+        "        if node == self._replica.node:\n            raise MembershipRefused",
         "        if False:\n            raise MembershipRefused",
         (f"{PLAYED}::test_a_change_of_members_that_cannot_be_made_is_refused_and_changes_nothing",),
     ),
@@ -224,7 +224,7 @@ MUTANTS = (
     Mutant(
         "a_newcomer_counts_before_it_has_learnt",
         "a majority waits for an empty disk",
-        "while lag > core.settings.learner_lag_max or core.consensus.state.match_index(node) == 0:",
+        "while lag > replica.settings.learner_lag_max or replica.consensus.state.match_index(node) == 0:",
         "while False:",
         (
             "tests/simulation/test_state_and_members.py::test_every_member_is_replaced_one_by_one_and_nothing_is_lost",
@@ -233,14 +233,14 @@ MUTANTS = (
     Mutant(
         "leaving_is_answered_without_a_barrier",
         "an older removal passes for this one, and the node votes on as a member",
-        "        await core.read_barrier()  # a leader of before may not know that it was added again since\n",
+        "        await replica.read_barrier()  # a leader of before may not know that it was added again since\n",
         "",
         ("tests/simulation/test_state_and_members.py::test_only_a_leader_knows_that_a_node_has_left",),
     ),
     Mutant(
         "leaving_is_answered_before_it_is_applied",
         "a node that has lost its data is told it has left, and has not",
-        "while any(index > core.applied for index, _ in core.journal.membership_changes):",
+        "while any(index > replica.applied for index, _ in replica.journal.membership_changes):",
         "while False:",
         (
             "tests/simulation/test_state_and_members.py::test_nobody_is_told_to_have_left_before_it_is_committed",

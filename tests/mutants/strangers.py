@@ -17,8 +17,8 @@ PEERS = (
     Mutant(
         "messages_of_strangers_are_taken_in",
         "a stranger on an open stream moves the term",
-        "        if peer not in self._known_peers:\n            self._core.dropped",
-        "        if False:\n            self._core.dropped",
+        "        if peer not in self._known_peers:\n            self._replica.dropped",
+        "        if False:\n            self._replica.dropped",
         ("tests/simulation/test_votes_and_answers.py::test_what_a_stranger_says_counts_for_nothing",),
     ),
     Mutant(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tarry.replication.blocking import in_thread
 from tarry.replication.raft.membership import Membership
-from tarry.replication.replica import Core
+from tarry.replication.replica import Replica
 from tarry.replication.spoken_peers import Register
 from tests.replication.journals import fill, sync
 from tests.replication.lone_consensus import Lone
@@ -13,7 +13,7 @@ from tests.replication.lone_consensus import Lone
 def register(lone: Lone) -> Register:
     membership = Membership(lone.journal, lone.members)
     parts = lone.journal, membership, lone.consensus, lone.clock, lone.settings
-    return Register(Core("n1", *parts, run_blocking=in_thread, applied=0))
+    return Register(Replica("n1", *parts, run_blocking=in_thread, applied=0))
 
 
 async def test_who_speaks_is_noted_once_that_is_on_disk() -> None:

@@ -66,7 +66,9 @@ appends_plan = appends.plan
 
 
 def _apply_all(self: apply.Applier) -> None:
-    while self._core.applied < min(self._core.consensus.state.commit_index, self._core.journal.durable_index):
+    while self._replica.applied < min(
+        self._replica.consensus.state.commit_index, self._replica.journal.durable_index
+    ):
         apply_for_a_while(self)
 
 
@@ -74,7 +76,7 @@ apply_for_a_while = apply.Applier.apply
 
 
 def _trim_all_that_is_applied(self: Driver, index: int) -> None:
-    self._compact_to = self._core.applied
+    self._compact_to = self._replica.applied
 
 
 def _hear_anybody(self: Driver, peer: str, messages: list[PeerMessage], origin: Origin) -> None:

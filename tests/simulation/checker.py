@@ -33,7 +33,7 @@ class Checker:
         self.sometimes: Counter[str] = Counter()
 
     def after_turn(self, node: SimNode, nodes: Sequence[SimNode]) -> None:
-        core, journal = node.driver._core, node.journal
+        core, journal = node.driver._replica, node.journal
         state = core.consensus.state
         led = state.term if state.role is Role.LEADER else 0
         if led:
@@ -60,7 +60,7 @@ class Checker:
         _demand(len(serving) <= 1, f"C12: {serving} serve at once")
         for node in nodes:
             if node.name in serving:
-                has, most = node.driver._core.applied, self.most_acknowledged
+                has, most = node.driver._replica.applied, self.most_acknowledged
                 _demand(has >= most, f"C15: {node.name} serves with {has}; {most} is acknowledged")
 
     def on_apply(self, node: str, index: int, term: int, commands: list[bytes], digest: bytes) -> None:
@@ -107,7 +107,7 @@ class Checker:
         term = self.applied[index][0]
         holding = {node.name for node in leader.world.nodes if node.has_durable(index, term)}
         now = leader.driver.status().members.keys()
-        then = leader.driver._core.membership.at(index).addresses.keys()  # who may have committed it
+        then = leader.driver._replica.membership.at(index).addresses.keys()  # who may have committed it
         enough = any(2 * len(holding & members) > len(members) for members in (now, then))
         _demand(enough, f"C9: {index} is acknowledged by the disks of {holding} of {now}")
 

@@ -215,8 +215,8 @@ def test_l16_a_member_that_has_raised_its_term_alone_is_taken_back() -> None:
         leader = await world.until_led()
         alone = followers(world, leader)[0]
         isolate(world, alone, noticed=False)
-        alone.driver._core.consensus.elections.campaign(None)
-        alone.driver._core.wake.set()
+        alone.driver._replica.consensus.elections.campaign(None)
+        alone.driver._replica.wake.set()
         await asyncio.sleep(0.1)
         assert alone.driver.status().term == 2
         world.network.heal()
@@ -233,7 +233,7 @@ def test_an_election_that_a_given_up_transfer_causes_late_cannot_overlap_the_lea
         world.network.hold(target.name, third.name)
         transfer = asyncio.ensure_future(leader.driver.transfer(target.name, 300))
         while target.driver.status().role is not Role.CANDIDATE:
-            if leader.driver._core.consensus.transfer.phase is Phase.CAMPAIGNING:
+            if leader.driver._replica.consensus.transfer.phase is Phase.CAMPAIGNING:
                 world.network.hold(target.name, leader.name)
                 break
             await asyncio.sleep(0.0001)

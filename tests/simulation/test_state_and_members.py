@@ -324,7 +324,7 @@ def test_no_heartbeat_is_answered_by_another_journal_than_the_members() -> None:
     async def play(world: World) -> None:
         leader = await world.until_led()
         member = followers(world, leader)[0].name
-        reply = PeerMessage(heartbeat_reply=HeartbeatReply(term=leader.driver._core.consensus.state.term))
+        reply = PeerMessage(heartbeat_reply=HeartbeatReply(term=leader.driver._replica.consensus.state.term))
         leader.driver._receive(member, [reply], Origin(9, joined=True))
         await asyncio.sleep(0.1)
         assert leader.driver.dropped[member, Dropped.JOURNAL] == 1
@@ -448,7 +448,7 @@ def test_a_replica_without_a_source_refuses_to_serve_a_snapshot() -> None:
     async def play(world: World) -> None:
         leader = await world.until_led()
         with pytest.raises(SnapshotFailed):
-            async for _ in serve(leader.driver._core, None):
+            async for _ in serve(leader.driver._replica, None):
                 pass
 
     scenario(play)

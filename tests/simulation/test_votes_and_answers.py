@@ -41,8 +41,8 @@ def test_i_a_vote_that_arrives_twice_elects_nobody() -> None:
         cut(world, one, [other, others])
         cut(world, other, [ones])
         for candidate in (one, other):
-            candidate.driver._core.consensus.elections.campaign(None)
-            candidate.driver._core.wake.set()
+            candidate.driver._replica.consensus.elections.campaign(None)
+            candidate.driver._replica.wake.set()
         await asyncio.sleep(0.1)
         assert world.leader() is None
 
@@ -61,8 +61,8 @@ def test_a_candidate_whose_votes_come_when_its_term_is_over_leads_that_and_distu
         for voter in voters:
             world.network.hold(voter.name, late.name)
         for candidate in (late, other, other):  # the other's first is for the same term, and is refused
-            candidate.driver._core.consensus.elections.campaign(None)
-            candidate.driver._core.wake.set()
+            candidate.driver._replica.consensus.elections.campaign(None)
+            candidate.driver._replica.wake.set()
             await asyncio.sleep(0.02)
         assert await world.until_led() is other
         await write(world, 5)
@@ -154,8 +154,8 @@ def test_answers_that_were_long_under_way_do_not_prolong_the_lease() -> None:
         isolate(world, leader, noticed=False)
         for _ in range(600):
             for node in rest:
-                node.driver._core.consensus._engine.retry_election_at(0.0)
-                node.driver._core.wake.set()
+                node.driver._replica.consensus._engine.retry_election_at(0.0)
+                node.driver._replica.wake.set()
             world.checker.check_leases(world.nodes)
             await asyncio.sleep(0.001)
         assert world.leader() in rest
@@ -211,8 +211,8 @@ def test_a_follower_that_has_just_started_elects_nobody_while_its_leader_may_sti
             node.start(world.members)
         for _ in range(400):
             for node in rest:
-                node.driver._core.consensus._engine.retry_election_at(0.0)
-                node.driver._core.wake.set()
+                node.driver._replica.consensus._engine.retry_election_at(0.0)
+                node.driver._replica.wake.set()
             world.checker.check_leases(world.nodes)
             await asyncio.sleep(0.001)
 

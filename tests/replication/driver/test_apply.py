@@ -13,7 +13,7 @@ from tarry.replication.driver.apply import Applier
 from tarry.replication.driver.proposals import Proposals
 from tarry.replication.journal.records import entry_payload
 from tarry.replication.raft.membership import Membership
-from tarry.replication.replica import Core
+from tarry.replication.replica import Replica
 from tests.replication.lone_consensus import Lone, answer_heartbeats, commit_all
 
 
@@ -34,7 +34,7 @@ class Slow:
         return [None] * len(commands)
 
 
-def backlog(entries: int) -> tuple[Lone, Core]:
+def backlog(entries: int) -> tuple[Lone, Replica]:
     """A leader all of whose entries are committed, and none applied."""
     lone = Lone()
     lone.lead()
@@ -43,7 +43,7 @@ def backlog(entries: int) -> tuple[Lone, Core]:
     lone.settle()
     answer_heartbeats(lone, "n2", "n3")
     commit_all(lone)
-    core = Core(
+    replica = Replica(
         node="n1",
         journal=lone.journal,
         membership=Membership(lone.journal, lone.members),
@@ -53,41 +53,41 @@ def backlog(entries: int) -> tuple[Lone, Core]:
         run_blocking=in_thread,
         applied=0,
     )
-    return lone, core
+    return lone, replica
 
 
 def test_a_backlog_is_applied_a_budget_at_a_time_so_that_heartbeats_go_out_between() -> None:
-    lone, core = backlog(20)
+    lone, replica = backlog(20)
     machine = Slow(lone)
-    applying = Applier(core, machine, Proposals(lone.settings))
+    applying = Applier(replica, machine, Proposals(lone.settings))
     turns = 0
-    while core.applied < lone.journal.last_index:
-        before = core.applied
+    while replica.applied < lone.journal.last_index:
+        before = replica.applied
         applying.apply()
-        assert core.applied - before <= 3  # 5 ms, at 2 ms each
+        assert replica.applied - before <= 3  # 5 ms, at 2 ms each
         turns += 1
     assert turns > 6
     assert machine.applied == [b"%d" % number for number in range(20)]
 
 
 def test_an_entry_that_cannot_be_applied_is_not_passed_over() -> None:
-    lone, core = backlog(3)
+    lone, replica = backlog(3)
     machine = Slow(lone, fails_at=lone.journal.last_index - 1)
-    applying = Applier(core, machine, Proposals(lone.settings))
+    applying = Applier(replica, machine, Proposals(lone.settings))
     with pytest.raises(OSError, match="broken"):
         for _ in range(5):
             applying.apply()
-    assert core.applied == lone.journal.last_index - 2
+    assert replica.applied == lone.journal.last_index - 2
     assert machine.applied == [b"0"]
 
 
 async def test_a_read_waits_until_all_that_is_committed_is_applied() -> None:
-    lone, core = backlog(20)
-    reading = asyncio.ensure_future(core.read_barrier())
-    applying = Applier(core, Slow(lone), Proposals(lone.settings))
-    while core.applied < lone.journal.last_index:
+    lone, replica = backlog(20)
+    reading = asyncio.ensure_future(replica.read_barrier())
+    applying = Applier(replica, Slow(lone), Proposals(lone.settings))
+    while replica.applied < lone.journal.last_index:
         await asyncio.sleep(0)
         assert not reading.done()
         applying.apply()
-        core.end_turn()
+        replica.end_turn()
     await reading

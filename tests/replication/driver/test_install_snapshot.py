@@ -74,6 +74,6 @@ def test_a_state_is_taken_only_if_it_is_ahead_and_of_a_term_that_elections_lead_
     commit = Append(term=1, prev_index=lone.journal.last_index, prev_term=1, commit_index=5, sequence=2)
     lone.receive("n2", append=commit)
     assert (lone.consensus.state.commit_index, lone.consensus.state.term) == (lone.journal.last_index, 1)
-    core = SimpleNamespace(consensus=lone.consensus)
+    replica = SimpleNamespace(consensus=lone.consensus)
     position = LogPosition(index=lone.consensus.state.commit_index + index - 5, term=term)
-    assert SnapshotInstaller(core, None, None)._is_ahead(position) is taken  # type: ignore[arg-type]
+    assert SnapshotInstaller(replica, None, None)._is_ahead(position) is taken  # type: ignore[arg-type]
