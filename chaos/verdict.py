@@ -1,4 +1,4 @@
-"""The verdict on a run: every check on its history, and the figures."""
+"""Verdict on a run: every check on its history, and the figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs blocking work off the event loop."""
+"""Blocking work off the event loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""tarry and what one would pick instead, side by side: the same work, the same cores, turn by turn.
+"""Benchmark of tarry and its alternatives side by side: the same work, the same cores, turn by turn.
 
     python -m tarry.bench.side_by_side                                # everything, 15 minutes at most
     python -m tarry.bench.side_by_side --quick                        # two minutes

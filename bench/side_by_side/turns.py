@@ -1,4 +1,4 @@
-"""Runs rows on systems in turn (A B C, A B C, …), so that what else the machine does falls on all alike."""
+"""Turns of rows on systems (A B C, A B C, …), so that what else the machine does falls on all alike."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is each message a linearizable register? What was asked about it, and its deliveries, in some one order.
+"""Check that each message is a linearizable register: some one order explains all answers and deliveries.
 
     absent ──schedule──► pending ──release──► released
                             └─────cancel────► cancelled

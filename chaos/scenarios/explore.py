@@ -1,4 +1,4 @@
-"""Runs that nobody thought of: faults drawn from a seed, one after another and over one another.
+"""Scenarios drawn from a seed: faults one after another and over one another.
 
 What is drawn follows from the seed alone; when exactly it happens follows from the machine, so a replay is
 the same plan, not the same microsecond.

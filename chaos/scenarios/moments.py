@@ -1,5 +1,4 @@
-"""Every fault there is, each at a moment when something else goes on: transfer, membership, snapshot,
-checkpoint, the change of the hour."""
+"""Every fault during a transfer, a change of members, a snapshot, checkpoints and the change of the hour."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from tarry.client.operators.ledger_export import LedgerPart, Only
 
 
 class Operator:
-    """Asks how the cluster is, and moves leadership. Made by ``Client.operator``."""
+    """Reads the status; administers leadership, members, topics and groups. Made by ``Client.operator``."""
 
     def __init__(self, operator: AsyncOperator, thread: LoopThread) -> None:
         self._twin = operator

@@ -1,4 +1,4 @@
-"""An operator: asks how the cluster is, moves leadership, looks after topics, groups and dead letters."""
+"""The operator: status of the cluster, transfer of leadership, members, topics, groups and dead letters."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Redriven:
 
 
 class Operator:
-    """Asks and moves. Made by ``Client.operator``."""
+    """Reads the status; administers leadership, members, topics and groups. Made by ``Client.operator``."""
 
     def __init__(self, nodes: Nodes) -> None:
         self._nodes = nodes

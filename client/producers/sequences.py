@@ -1,4 +1,4 @@
-"""Numbers a producer's requests, in a window that the server can remember.
+"""Numbers of a producer's requests, in a window that the server can remember.
 
 The server keeps the last 64 answers of a producer. A request that is retried
 for long must not fall out of them, so what counts is not how many requests are

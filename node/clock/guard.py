@@ -1,4 +1,4 @@
-"""A node whose own clock is wrong says so, and does not go on leading.
+"""Check of the node's own clock: a wrong one is logged, and its node transfers leadership.
 
 Cluster time does not follow a clock that differs from the others', so nothing comes early; but it then
 rests on measured round trips, and a second wrong clock would count. So leadership goes to a member whose

@@ -1,4 +1,4 @@
-"""The entrance to a node's services: who may call is settled before a byte of the request is read.
+"""Admission of calls to a node's services, decided before a byte of the request is read.
 
     headers ─► token? calls under way? ─► the request, within its time and size ─► the service
 

@@ -1,4 +1,4 @@
-"""From refusals to gRPC statuses with google.rpc details."""
+"""Refusals as gRPC statuses with google.rpc details."""
 
 from __future__ import annotations
 

@@ -146,7 +146,7 @@ def commands(cuts: dict[int, int], units: dict[int, int], now_ms: int) -> list[l
 
 
 class Retention:
-    """Looks now and then, at the leader."""
+    """Deletes now and then, on the leader, what no group needs any more."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""While leadership moves: a short wait for a leader, instead of a refusal that costs its caller a pause."""
+"""Short wait of calls while leadership moves, instead of a refusal that costs the caller a pause."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A node that lost its data: it leaves the cluster, and comes back as a newcomer.
+"""Rejoin of a node that lost its data: it leaves the cluster, and comes back as a newcomer.
 
     data/damaged-1/   what was set aside, for whoever wants to look at it
     data/rejoining    "leaving"  until the others have agreed that it is no member: nothing runs here
@@ -109,7 +109,7 @@ def _mark(data: Path, reached: Phase) -> None:
 
 
 class Rejoining:
-    """Asks the others, for as long as it takes."""
+    """Asks the other nodes to remove this one and to add it again, for as long as it takes."""
 
     def __init__(self, config: NodeConfig, forwarder: Forwarder) -> None:
         self._config = config

@@ -1,4 +1,4 @@
-"""The scrub reads hours, far log and ready queues again now and then: damage is found while a peer has it."""
+"""The scrub: reads hours, far log and ready queues again, so that damage is found while peers are whole."""
 
 from __future__ import annotations
 

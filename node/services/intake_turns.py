@@ -1,4 +1,4 @@
-"""Requests that come together are looked at in their order, so many in each turn of the event loop."""
+"""Shares of turns of the event loop, for requests that come together: each goes on in its order."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ PIECE_QUEUES: Final = 500
 
 
 class TopicStatuses:
-    """Tells of topics as they are while it asks: one may be newer than another by some turns."""
+    """Builds the status of topics, some a turn: one may be newer than another by some turns."""
 
     def __init__(self, core: Core) -> None:
         self._machine, self._time, self._leadership = core.machine, core.time, core.leadership

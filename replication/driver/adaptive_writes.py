@@ -1,4 +1,4 @@
-"""Writes on the event loop while the disk is quick, in a thread while it is not.
+"""Journal writes on the event loop while the disk is quick, in a thread while it is not.
 
 A thread costs two switches and two wake-ups, some 0.2 ms on a small machine: as much as a small write that a
 quick disk syncs. What is not quick must not hold up the loop, or heartbeats would wait for the disk; so the

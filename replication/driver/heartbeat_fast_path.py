@@ -1,4 +1,4 @@
-"""Heartbeats are taken the moment they arrive, not in a turn.
+"""Handling of heartbeats at the moment they arrive, outside the turns.
 
 They need neither the disk nor the engine's tick, and an idle cluster hears hardly anything else; and the
 lease of a leader whose disk is slow must not wait for it.

@@ -1,4 +1,4 @@
-"""A follower's way from "you need a snapshot" to a state that has been swapped in."""
+"""Installation of a snapshot on a follower: fetched beside the turns, swapped in within one."""
 
 from __future__ import annotations
 

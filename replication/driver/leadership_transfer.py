@@ -1,4 +1,4 @@
-"""A planned transfer, seen from the leader that gives up; the rules are in guard/transfer.py."""
+"""Planned transfer of leadership, as the old leader drives it; the rules are in guard/transfer.py."""
 
 from __future__ import annotations
 

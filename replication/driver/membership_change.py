@@ -1,4 +1,4 @@
-"""Members that come and go, one at a time.
+"""Changes of members, one at a time.
 
 A newcomer first learns: it is sent everything and counts for nothing, until it has (nearly) all of the log.
 Only then does an entry make it a member, so that no majority ever waits for an empty disk

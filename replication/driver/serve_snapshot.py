@@ -1,4 +1,4 @@
-"""Sends the leader's state to a follower that lacks entries which the journal no longer holds."""
+"""Sending of the leader's state to a follower that lacks entries which the journal no longer holds."""
 
 from __future__ import annotations
 

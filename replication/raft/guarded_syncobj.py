@@ -1,4 +1,4 @@
-"""pysyncobj behind a seam: the only file that knows it.
+"""pysyncobj with its transport, timers and applying replaced: the only file that imports it.
 
 Kept of it: terms, votes, log matching, commit, sending of entries. Not used: its sockets, threads, pickles,
 files, dumps, code versions, method registry, and its applying of commands. Everything it would send comes

@@ -33,7 +33,7 @@ class Event(NamedTuple):
 
 
 class Events:
-    """Gathers them, if anybody wants them."""
+    """Events since the last call of ``take``; gathered only if ``wanted``."""
 
     def __init__(self) -> None:
         self.wanted = False

@@ -1,4 +1,4 @@
-"""Accepts connections from anybody, and keeps few of those that have not shown yet who they are.
+"""Acceptor of connections, which keeps few of those that have not shown yet who they are.
 
     accept, a few at a time ─► stranger ─► (pass ─► TLS) ─► ticket ─► a peer's stream, counted here no more
                                   └─► closed: too late, or the oldest of too many

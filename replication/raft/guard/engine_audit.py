@@ -1,4 +1,4 @@
-"""Refuses to run an engine whose source is not the audited one: the guards rest on its details."""
+"""Audit of the engine's source by hash: the guards rest on its details, so no other is run."""
 
 from __future__ import annotations
 
