@@ -117,7 +117,7 @@ class PolledFilter:
         self._until_ms = 0
 
     def note(self, consumer: Consumer, now_ms: int) -> None:
-        """The consumer is attached, or its call is over."""
+        """Note that the consumer is attached, or its call over."""
         if consumer.polls:
             self._tags, self._until_ms = consumer.tags, now_ms + self._lease_ms
         elif consumer.tags != self._tags:

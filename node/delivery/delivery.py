@@ -77,7 +77,7 @@ class Delivery:
         return known
 
     def moved(self, topic: str, group: str) -> None:
-        """The group is at another offset, or gone."""
+        """Begin a group anew that is at another offset, or end one that is gone."""
         known = self._groups.get((topic, group))
         if known is None or known.begin_again():
             return
@@ -95,7 +95,7 @@ class Delivery:
                 group.pump()
 
     def look(self, now_ms: int) -> None:
-        """Cluster time may have run ahead of the groups' timers."""
+        """Deliver what is due by now: cluster time may have run ahead of the groups' timers."""
         for group in self._groups.values():
             if group.wakes_at_ms is not None and now_ms >= group.wakes_at_ms:
                 group.pump()

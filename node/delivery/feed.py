@@ -250,7 +250,7 @@ class Feed:
         return batch
 
     def take_back(self, consumer: str, offsets: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        """The consumer is done with the offsets: return which were its own, and are no longer in flight."""
+        """Take offsets that a consumer is done with out of flight; return which were its own."""
         held = contains(self._held, offsets)  # the old leader delivered it, perhaps to this one
         if held.any():
             self._unhold(offsets)
@@ -273,7 +273,7 @@ class Feed:
         return np.array([batch is not None and batch.consumer == consumer for batch in batches])
 
     def expire(self, batch: Batch) -> NDArray[np.uint64]:
-        """The batch's lease is over: return what of it is still in flight, and is so no more."""
+        """Take what is left of a batch, whose lease is over, out of flight; return it."""
         still = self.left_of(batch)
         self._batch_at.pop(still, None)
         self.in_flight.remove(batch, len(still))
@@ -358,11 +358,11 @@ class Feed:
         self._waiting = self._sorted(np.concatenate([taken[~gone], self._waiting]))
 
     def _claim(self, offsets: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        """A consumer has had these in flight all along: return of which that can be true."""
+        """Return which of these a consumer can have had in flight all along."""
         return self.lanes.claim(self.queue.queue, offsets, self.queue.at(offsets)["lane"])
 
     def _unpark(self) -> None:
-        """The first of each of UNPARKED_PIECE lanes that are open again waits; the others stay closed."""
+        """Have the first of each of UNPARKED_PIECE lanes that are open again wait; the others stay closed."""
         opened = self.lanes.take_opened(self.queue.queue, self._parked.lanes())
         self._opened.update(dict.fromkeys(opened))
         if not self._opened:

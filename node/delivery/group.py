@@ -70,7 +70,7 @@ class GroupDelivery:
         queues: tuple[int, int],
         changed: Callable[[GroupDelivery], None],
     ) -> None:
-        """``changed``: called when the cursors that a heartbeat tells of this group have changed."""
+        """Take ``changed``, called when the cursors that a heartbeat tells of this group have changed."""
         self.topic = topic
         self.group = group
         self.consumers: list[Consumer] = []

@@ -59,7 +59,7 @@ class Lanes:
         return self._take_first(queue, units["offset"], lanes, ~closed)
 
     def claim(self, queue: int, offsets: Offsets, lanes: LaneColumn) -> NDArray[np.bool_]:
-        """A consumer has these in flight already: return which may be so, their lanes taken by no other."""
+        """Take the lanes of what a consumer has in flight already; return which no other had taken."""
         own = np.equal(self._lane_at[queue].get(offsets, 0), lanes)
         return own | self._take_first(queue, offsets, lanes, ~own & ~self._taken.has(lanes))
 
@@ -76,7 +76,7 @@ class Lanes:
         return taken
 
     def leave(self, queue: int, offsets: Offsets) -> bool:
-        """These are settled, or wait again: return whether that opens a lane."""
+        """Free the lanes of what is settled, or waits again; return whether that opens a lane."""
         if not self._lane_at[queue]:
             return False
         left = np.array(self._lane_at[queue].pop(offsets, 0), dtype=np.uint32)
@@ -93,7 +93,7 @@ class Lanes:
         self._held.put(held, (counts + self._held.get(held, 0)).tolist())
 
     def end_hold(self, queue: int, offsets: Offsets) -> None:
-        """It is known of these whether they are in flight."""
+        """Open lanes that were held for these, of which it is known whether they are in flight."""
         if not self._held:
             return
         known = np.array(self._held_at[queue].pop(offsets, 0), dtype=np.uint32)

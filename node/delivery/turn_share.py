@@ -43,7 +43,7 @@ class TurnShare:
         await over.wait()
 
     def spend(self, part: float) -> None:
-        """The work takes so much of the turn."""
+        """Count work that takes so much of the turn."""
         self.left -= part
         if self.left < LOW and not self._renews:
             self._renews = True
