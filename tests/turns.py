@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
@@ -37,21 +37,28 @@ def freeze() -> None:
     gc.freeze()
 
 
+def tries() -> Iterator[int]:
+    """Yield the number of each try; its garbage collections look only at what it makes."""
+    for attempt in range(TRIES):
+        freeze()
+        yield attempt
+
+
 def cpu_s(work: Callable[[], object]) -> float:
     """Return the CPU time that the work takes at least."""
-    least_s = float("inf")
-    freeze()
-    for _ in range(TRIES):
-        gc.collect()
-        began_s = time.thread_time()
-        work()
-        least_s = min(least_s, time.thread_time() - began_s)
-    return least_s
+    return min(once_s(work) for _ in tries())
+
+
+def once_s(work: Callable[[], object]) -> float:
+    """Return the CPU time that the work takes this time."""
+    began_s = time.thread_time()
+    work()
+    return time.thread_time() - began_s
 
 
 def bound_s(bound_s: float = BOUND_S) -> float:
     """Return what is allowed on this machine, as busy as it is now."""
-    return NEIGHBOURS * bound_s * max(1.0, cpu_s(_fixed) / REFERENCE_S)
+    return NEIGHBOURS * bound_s * max(1.0, min(once_s(_fixed) for _ in range(TRIES)) / REFERENCE_S)
 
 
 class Timed(Generic[T]):
@@ -64,12 +71,8 @@ class Timed(Generic[T]):
 
     def each(self, name: str, work: Callable[[T], object]) -> None:
         """Let each subject take the step; it counts as what it takes least."""
-        took_s = []
-        for subject in self._subjects:
-            began_s = time.thread_time()
-            work(subject)
-            took_s.append(time.thread_time() - began_s)
-        self._longest_s[name] = max(min(took_s), self._longest_s.get(name, 0.0))
+        took_s = min(once_s(partial(work, subject)) for subject in self._subjects)
+        self._longest_s[name] = max(took_s, self._longest_s.get(name, 0.0))
 
     def too_long(self) -> dict[str, float]:
         """Return the steps that take more than a turn may."""

@@ -59,7 +59,7 @@ def test_no_turn_pays_for_a_whole_crowd_that_has_come_for_one_second() -> None:
     count = 1_000_000
     due_ms = SECOND * 1_000 + np.random.default_rng(1).integers(0, 1_000, count)
     held = entries(due_ms, 0)
-    assert min(longest_s(held) for _ in range(turns.TRIES)) < turns.bound_s()
+    assert min(longest_s(held) for _ in turns.tries()) < turns.bound_s()
 
 
 def longest_s(crowd: Rows) -> float:
@@ -76,7 +76,7 @@ def longest_s(crowd: Rows) -> float:
 
 def test_the_slices_of_one_commit_cost_no_more_for_the_size_of_their_second() -> None:
     runs, slices = crowd_in_runs(120), 8  # 4 million messages
-    assert min(slices_s(runs, slices) for _ in range(turns.TRIES)) < turns.bound_s() / 2
+    assert min(slices_s(runs, slices) for _ in turns.tries()) < turns.bound_s() / 2
 
 
 def crowd_in_runs(count: int) -> list[Rows]:

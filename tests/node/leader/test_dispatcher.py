@@ -19,7 +19,7 @@ from tarry.replication.state_machine import commands
 from tarry.wheel.state import HOUR_MS
 from tests.node.replica import Replica
 from tests.replication.commands import NOW_MS, cancel, release, retry, schedule, subscribe
-from tests.turns import TRIES, bound_s
+from tests.turns import bound_s, tries
 
 
 class _Standing:
@@ -181,10 +181,9 @@ def test_a_backlog_over_thousands_of_hours_is_released_some_hours_a_commit(
     tmp_path: Path, topics: list[str]
 ) -> None:
     hours = 1_500
-    tries = iter(range(TRIES))
 
-    async def flushed() -> float:
-        replica = _over_hours(tmp_path / str(next(tries)), topics, hours, 2)
+    async def flushed(folder: Path) -> float:
+        replica = _over_hours(folder, topics, hours, 2)
         log, machine = _Log(replica), replica.machine
         # So few a slice that whatever is full lets others overtake.
         settings = Dispatch(slice_messages_max=16 if len(topics) > 1 else 10_000)
@@ -203,7 +202,7 @@ def test_a_backlog_over_thousands_of_hours_is_released_some_hours_a_commit(
         machine.close()
         return log.busiest_s
 
-    for _ in range(TRIES):
-        if (busiest_s := asyncio.run(flushed())) <= (allowed_s := bound_s()):
+    for attempt in tries():
+        if (busiest_s := asyncio.run(flushed(tmp_path / str(attempt)))) <= (allowed_s := bound_s()):
             return
     raise AssertionError(f"{busiest_s} s, more than {allowed_s}")
