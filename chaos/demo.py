@@ -25,7 +25,7 @@ from rich.table import Table
 
 from tarry.chaos.checks import deliveries, duplicates
 from tarry.chaos.cluster.cluster import Cluster, mono_ms, now_ms
-from tarry.chaos.traffic.traffic import Load, Traffic, plan
+from tarry.chaos.traffic.traffic import Traffic, Workload, plan
 from tarry.client.aio import connect
 from tarry.client.errors import TarryError
 
@@ -39,7 +39,7 @@ class Times:
     transfer_s: float
 
 
-LOAD = Load(
+LOAD = Workload(
     messages=20_000, topics=("orders", "payments", "reminders"), spread_ms=20_000, delay_ms_max=20_000
 )
 GROUP = "demo"
@@ -89,7 +89,7 @@ class Demo:
 
     cluster: Cluster
     traffic: Traffic
-    load: Load
+    load: Workload
     times: Times
     console: Console
     killed_mono_ms: int = 0
@@ -257,7 +257,7 @@ def _ms(*values: int | None) -> str:
     return " / ".join("never" if value is None else f"{value:,} ms" for value in values)
 
 
-async def run(load: Load, times: Times, console: Console) -> Result:
+async def run(load: Workload, times: Times, console: Console) -> Result:
     with tempfile.TemporaryDirectory(prefix="tarry-demo-") as folder:
         console.print(f"starting three nodes in {folder}", highlight=False)
         async with Cluster(3, Path(folder)) as cluster:
@@ -268,7 +268,7 @@ async def run(load: Load, times: Times, console: Console) -> Result:
             return await Demo(cluster, traffic, load, times, console).run()
 
 
-def main(load: Load = LOAD, times: Times = TIMES) -> int:
+def main(load: Workload = LOAD, times: Times = TIMES) -> int:
     """Run it, print what came of it, and return the exit code."""
     console = Console()
     result = asyncio.run(run(load, times, console))

@@ -20,7 +20,7 @@ from rich.console import Console
 
 from tarry.chaos.checks import deliveries
 from tarry.chaos.cluster.cluster import Cluster, mono_ms
-from tarry.chaos.traffic.traffic import TOKEN, Load, Traffic, plan
+from tarry.chaos.traffic.traffic import TOKEN, Traffic, Workload, plan
 from tarry.client.aio import Message
 from tarry.client.receipts import finish
 
@@ -57,7 +57,7 @@ class Careless(Traffic):
 
 async def run(folder: Path, messages: int, spread_ms: int, kills: int) -> dict[str, Any]:
     """Do it all; return the truth."""
-    load = Load(messages, TOPICS, spread_ms, delay_ms_max=4_000, cancel_share=0.02)
+    load = Workload(messages, TOPICS, spread_ms, delay_ms_max=4_000, cancel_share=0.02)
     async with Cluster(3, folder) as cluster:
         traffic = Careless(cluster.connect(receipts=folder / "receipts"), lease_ms=LEASE_MS)
         async with traffic.client, traffic.consuming(load.topics, GROUP), asyncio.TaskGroup() as tasks:

@@ -72,7 +72,7 @@ class Run:
         self.pauses_ms: list[int] = []
         self.client: Client = self.cluster.connect(deadline_ms=DEADLINE_MS)
         given = ([*self.cluster.dial.values()], self.history, TOPICS)
-        self.producers = Producers(self.client, *given, scenario.pace, seed, self.ahead_ms, self.traffic)
+        self.producers = Producers(self.client, *given, scenario.rates, seed, self.ahead_ms, self.traffic)
         self.consumers = Consumers(self.client, *given, seed, self.ahead_ms)
         self._channels: dict[str, aio.Channel] = {}
         self._at_end: list[Callable[[], object]] = []

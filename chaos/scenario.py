@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tarry.chaos.traffic.load import LOADS
-from tarry.chaos.traffic.rate import Pace
+from tarry.chaos.traffic.rate import Rates
 from tarry.client.local.cluster import Setting
 
 Play = Callable[[Any], Awaitable[None]]
@@ -32,7 +32,7 @@ class Scenario:
     what: str
     nodes: int = 3
     settings: Mapping[str, Setting] = field(default_factory=dict)
-    pace: Pace = field(default_factory=Pace)
+    rates: Rates = field(default_factory=Rates)
     needs: tuple[Need, ...] = ()
     prepare: Callable[[Any], None] = lambda run: None
     """Before the nodes are started."""

@@ -23,7 +23,7 @@ from tarry.node.edge.auth import Authorizer, unknown_node
 from tarry.node.edge.call_admission import Entrance
 from tarry.node.edge.forwarder import Forwarder
 from tarry.node.edge.leader_calls import LeaderCalls
-from tarry.node.edge.peer_auth import Peers, peer_gate, tell_strangers
+from tarry.node.edge.peer_auth import PeerCalls, peer_gate, tell_strangers
 from tarry.node.edge.tls import channel_credentials, peer_tls, server_credentials
 from tarry.node.failures import Failures
 from tarry.node.recovery.rejoin import Phase, Rejoining, phase
@@ -166,7 +166,7 @@ class Node:
             self._forwarder,
             self.leadership.stop_for,
         )
-        peers = Peers(config.cluster, self._gate)
+        peers = PeerCalls(config.cluster, self._gate)
         records = RecordService(self.machine, peers)
         membership = MembershipService(self.driver, calls.not_here, peers)
         kinds = (ProducerService, ConsumerService, OperatorService)

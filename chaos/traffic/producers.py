@@ -19,7 +19,7 @@ from grpc import aio
 from tarry.chaos.cluster.cluster import mono_ms, now_ms
 from tarry.chaos.history import Answer, Asked, Cancelled, History, Operation, Repeated, Sent
 from tarry.chaos.traffic.load import LATER, LIGHT, MASS, Load, later_due_ms
-from tarry.chaos.traffic.rate import QUICK, Pace, id_of, request_of, stubs_of
+from tarry.chaos.traffic.rate import QUICK, Rates, id_of, request_of, stubs_of
 from tarry.chaos.traffic.traffic import TOKEN, answer_of, answered, outcome
 from tarry.client.aio import CancelOutcome, Client, Producer, Scheduled
 from tarry.client.errors import NotFound, TarryError
@@ -48,7 +48,7 @@ class Producers:
     addresses: Sequence[str]
     history: History
     topics: Sequence[str]
-    pace: Pace
+    rates: Rates
     seed: int
     ahead_ms: int = 0
     load: Load = LIGHT
@@ -97,7 +97,7 @@ class Producers:
 
     def _draft(self, chance: random.Random, topic: str = "") -> Sent:
         """Return a message that has no answer yet, on the topic, or on one that is drawn."""
-        delay_ms = 0 if chance.random() < 0.1 else chance.randint(0, self.pace.delay_ms_max)
+        delay_ms = 0 if chance.random() < 0.1 else chance.randint(0, self.rates.delay_ms_max)
         at_mono_ms, at_ms = mono_ms(), self._now_ms()  # in this order: else what waits seems to wait less
         drawn = chance.choice(self.topics)
         return Sent(next(self._tokens), topic or drawn, at_ms + delay_ms, at_ms, at_mono_ms)
@@ -109,9 +109,9 @@ class Producers:
 
     async def _singles(self, chance: random.Random) -> None:
         async with self.client.producer() as producer:
-            while await self._pause(chance.expovariate(self.pace.singles)):
+            while await self._pause(chance.expovariate(self.rates.singles)):
                 draft = self._draft(chance)
-                if chance.random() < self.pace.keyed_share:
+                if chance.random() < self.rates.keyed_share:
                     draft = replace(draft, key=f"key {chance.randrange(KEYS)}")
                 self._spawn(self._single(producer, draft, random.Random(chance.random())))
             await self._drained()
@@ -131,7 +131,7 @@ class Producers:
             self._answered(draft, error)
             return
         self._answered(draft, None, scheduled.id, scheduled.due_ms)
-        if chance.random() < self.pace.ask_share:
+        if chance.random() < self.rates.ask_share:
             await self._ask(producer, draft.token, scheduled.id, delay_ms, chance)
 
     async def _ask(
@@ -162,7 +162,7 @@ class Producers:
 
     async def _batches(self, chance: random.Random) -> None:
         async with self.client.producer() as producer:
-            while await self._pause(chance.expovariate(self.pace.batched / BATCH)):
+            while await self._pause(chance.expovariate(self.rates.batched / BATCH)):
                 topic = chance.choice(self.topics)
                 drafts = [self._draft(chance, topic) for _ in range(BATCH)]
                 self._spawn(self._batch(producer, drafts))
@@ -244,7 +244,7 @@ class Producers:
                     due_ms = later_due_ms(now_ms, count, chance)
                     batch = self._large_batch(producer, LATER, due_ms, self.load.body_bytes, chance)
                 else:
-                    due_ms = [now_ms + chance.randint(0, self.pace.delay_ms_max) for _ in range(count)]
+                    due_ms = [now_ms + chance.randint(0, self.rates.delay_ms_max) for _ in range(count)]
                     batch = self._large_batch(producer, MASS, due_ms, self.load.body_bytes, chance)
                 self._spawn(batch).add_done_callback(lambda _: room.release())
             await self._drained()
@@ -287,7 +287,7 @@ class Producers:
         producer = f"repeats-{chance.getrandbits(64):x}"
         sequence = count(1)
         async with stubs_of(self.addresses, ProducerServiceStub) as stubs:
-            while await self._pause(chance.expovariate(self.pace.repeated)):
+            while await self._pause(chance.expovariate(self.rates.repeated)):
                 draft = self._draft(chance)
                 request = request_of(producer, next(sequence), draft)
                 first = await self._until_answered(stubs, request, chance)
@@ -323,7 +323,7 @@ class Producers:
                 try:
                     for number, (_, request) in sorted(waiting.items()):
                         await stream.write(pb.ScheduleStreamRequest(request=number, batch=request))
-                    while not reading.done() and await self._pause(chance.expovariate(self.pace.streamed)):
+                    while not reading.done() and await self._pause(chance.expovariate(self.rates.streamed)):
                         if len(waiting) > 16:
                             continue
                         number, draft = next(sequence), self._draft(chance)

@@ -24,7 +24,7 @@ QUICK = [
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class Rates:
     """Rates of traffic: messages a second of each kind, and their greatest delay."""
 
     singles: float = 60

@@ -23,7 +23,7 @@ TOKEN = struct.Struct("<Q")
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class Workload:
     """A load: `messages` evenly over `spread_ms`, each delayed by up to `delay_ms_max`.
 
     `cancel_share` of those that are due after a second or more are cancelled again at once.
@@ -50,7 +50,7 @@ class Planned:
     cancel: bool  # as soon as it is acknowledged
 
 
-def plan(load: Load) -> tuple[Planned, ...]:
+def plan(load: Workload) -> tuple[Planned, ...]:
     """Return the messages of a load, in the order of sending.
 
     One in ten is due at once, two in ten within a second, one in ten together with others at the same

@@ -84,7 +84,7 @@ def tell_strangers(ended: Mapping[str, int]) -> None:
     log.warning("connections to the nodes' port came to nothing", so_far=dict(ended))
 
 
-class Peers:
+class PeerCalls:
     """Checks calls of the node's own services, which only nodes of its cluster may use."""
 
     def __init__(self, cluster: str, gate: PeerGate) -> None:

@@ -10,7 +10,7 @@ import grpc
 from tarry.node.edge.grpc_status import abort
 from tarry.node.edge.grpc_types import CallContext, ServiceHandler
 from tarry.node.edge.leader_calls import refusal_of
-from tarry.node.edge.peer_auth import Peers
+from tarry.node.edge.peer_auth import PeerCalls
 from tarry.node.recovery.rejoin import SERVICE
 from tarry.proto import tarry_peer_pb2 as pb
 from tarry.proto.reasons import Reason
@@ -29,7 +29,7 @@ class MembershipService:
         self,
         driver: Driver,
         not_here: Callable[[], Refusal | None],
-        peers: Peers,
+        peers: PeerCalls,
     ) -> None:
         self._driver = driver
         self._not_here = not_here

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 import structlog
 
-from tarry.node.repair.pauses import Pauses, Peers
+from tarry.node.repair.pauses import Pauses, PeerAddresses
 from tarry.replication.blocking import RunBlocking, in_thread
 from tarry.replication.state_machine.machine import Machine
 
@@ -55,7 +55,7 @@ class IndexDamage:
         while hour in self.left:
             await self._moved.wait()
 
-    async def run(self, peers: Peers, fetch: FetchIndex) -> None:
+    async def run(self, peers: PeerAddresses, fetch: FetchIndex) -> None:
         """Mend until cancelled, from ``peers``."""
         while True:
             repaired = self.repaired

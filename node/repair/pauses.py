@@ -9,7 +9,7 @@ from typing import Final
 RETRY_MS_MIN: Final = 1_000
 RETRY_MS_MAX: Final = 300_000
 
-Peers = Callable[[], Iterable[str]]
+PeerAddresses = Callable[[], Iterable[str]]
 """Gives the addresses that can be asked, at the moment."""
 
 
@@ -28,7 +28,7 @@ class Pauses:
         """Begin a round, in which all that was reported up to now is asked for."""
         self._wake.clear()
 
-    async def rest(self, peers: Peers, *, left: bool, mended: bool) -> bool:
+    async def rest(self, peers: PeerAddresses, *, left: bool, mended: bool) -> bool:
         """Wait for a report (True), or for the time to ask again: a while, or another peer in reach.
 
         ``left``: whether anything is to be asked for again; ``mended``: whether some of it was, this time.
@@ -39,7 +39,7 @@ class Pauses:
             self._next_ms = RETRY_MS_MIN
         return reported
 
-    async def _rest(self, peers: Peers) -> bool:
+    async def _rest(self, peers: PeerAddresses) -> bool:
         asked = set(peers())
         for _ in range(self._next_ms // RETRY_MS_MIN):
             try:

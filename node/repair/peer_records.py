@@ -11,7 +11,7 @@ from google.protobuf.message import DecodeError
 
 from tarry.node.edge.forwarder import Forwarder
 from tarry.node.edge.grpc_types import CallContext, M, ServiceHandler
-from tarry.node.edge.peer_auth import Peers
+from tarry.node.edge.peer_auth import PeerCalls
 from tarry.node.repair.records import ASKED_BYTES_MAX, ASKED_RECORDS_MAX, Numbers
 from tarry.proto import bearer_token
 from tarry.proto import tarry_peer_pb2 as pb
@@ -75,7 +75,7 @@ def ready_units(queues: Queues, number: int, first: int, count: int) -> bytes:
 class RecordService:
     """Answers peers."""
 
-    def __init__(self, machine: Machine, peers: Peers) -> None:
+    def __init__(self, machine: Machine, peers: PeerCalls) -> None:
         self._machine = machine
         self._peers = peers
 

@@ -14,7 +14,7 @@ import numpy as np
 import structlog
 from numpy.typing import NDArray
 
-from tarry.node.repair.pauses import Pauses, Peers
+from tarry.node.repair.pauses import Pauses, PeerAddresses
 from tarry.replication.state_machine.machine import Machine
 from tarry.replication.state_machine.queue_checksums import Stretch
 from tarry.replication.state_machine.queues import Queues
@@ -74,7 +74,7 @@ class QueueDamage:
         while any(number == queue for number, _ in self._left):
             await self._moved.wait()
 
-    async def run(self, peers: Peers, fetch: FetchReady) -> None:
+    async def run(self, peers: PeerAddresses, fetch: FetchReady) -> None:
         """Mend until cancelled, from ``peers``."""
         while True:
             repaired = self.repaired

@@ -21,7 +21,7 @@ from pyroaring import BitMap
 
 from tarry.node.repair.far_segments import FarDamage
 from tarry.node.repair.indices import IndexDamage
-from tarry.node.repair.pauses import Pauses, Peers
+from tarry.node.repair.pauses import Pauses, PeerAddresses
 from tarry.node.repair.queues import QueueDamage
 from tarry.proto.message_id import MessageId
 from tarry.replication.blocking import RunBlocking, in_thread
@@ -132,7 +132,7 @@ class Damage:
                     hours, numbers = hours[~mended], numbers[~mended]
         return self._machine.wheel.read(hour, global_index)
 
-    async def run(self, peers: Peers, fetch: Fetch) -> None:
+    async def run(self, peers: PeerAddresses, fetch: Fetch) -> None:
         """Mend until cancelled, from ``peers``."""
         while True:
             repaired = self._repaired
@@ -144,7 +144,7 @@ class Damage:
             if not await self._pauses.rest(peers, left=bool(self._left), mended=mended):
                 self._wanted = {hour: numbers.copy() for hour, numbers in self._left.items()}
 
-    async def _mend(self, hour: int, numbers: Numbers, peers: Peers, fetch: Fetch) -> None:
+    async def _mend(self, hour: int, numbers: Numbers, peers: PeerAddresses, fetch: Fetch) -> None:
         for start in range(0, len(numbers), ASKED_RECORDS_MAX):
             some = numbers[start : start + ASKED_RECORDS_MAX]
             try:
@@ -159,7 +159,7 @@ class Damage:
                 return
             await asyncio.sleep(0)
 
-    async def _mend_portion(self, hour: int, numbers: Numbers, peers: Peers, fetch: Fetch) -> None:
+    async def _mend_portion(self, hour: int, numbers: Numbers, peers: PeerAddresses, fetch: Fetch) -> None:
         damaged = self._damaged(hour, numbers)
         self._settle(hour, np.setdiff1d(numbers, damaged).tolist())  # another state has arrived, say
         for peer in peers():

@@ -12,10 +12,10 @@ from tarry.chaos.checks import deliveries, stuck
 from tarry.chaos.cluster.cluster import Cluster
 from tarry.chaos.faults.clocks import NoFakeTime, give_clock, library, set_clock
 from tarry.chaos.history import History
-from tarry.chaos.traffic.traffic import Load, Traffic, plan
+from tarry.chaos.traffic.traffic import Traffic, Workload, plan
 from tarry.client.aio import connect
 
-LOAD = Load(messages=1_000, topics=("orders",), spread_ms=3_500, delay_ms_max=2_500)
+LOAD = Workload(messages=1_000, topics=("orders",), spread_ms=3_500, delay_ms_max=2_500)
 HOUR_MS = 3_600_000
 GROUP = "clocks"
 
@@ -28,7 +28,7 @@ def _fake_time() -> None:
         pytest.skip(str(reason))
 
 
-async def seen_under_load(cluster: Cluster, load: Load, *faults: asyncio.Task[None]) -> History:
+async def seen_under_load(cluster: Cluster, load: Workload, *faults: asyncio.Task[None]) -> History:
     traffic = Traffic(connect(cluster.addresses), load.body_bytes)
     async with traffic.client, traffic.consuming(load.topics, GROUP):
         await traffic.produce(plan(load))

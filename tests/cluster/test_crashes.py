@@ -12,11 +12,11 @@ import pytest
 from tarry.chaos.checks import deliveries, duplicates
 from tarry.chaos.cluster.cluster import Cluster
 from tarry.chaos.history import History
-from tarry.chaos.traffic.traffic import Load, Traffic, plan
+from tarry.chaos.traffic.traffic import Traffic, Workload, plan
 from tarry.client.aio import connect
 from tests.cluster.steady import STEADY
 
-LOAD = Load(
+LOAD = Workload(
     messages=3_000, topics=("orders", "payments"), spread_ms=6_000, delay_ms_max=4_000, cancel_share=0.1
 )
 ONE_FAULT = replace(LOAD, messages=2_000, spread_ms=4_000, delay_ms_max=2_500)
@@ -24,7 +24,7 @@ ONE_FAULT = replace(LOAD, messages=2_000, spread_ms=4_000, delay_ms_max=2_500)
 GROUP = "crashes"
 
 
-async def under_load(cluster: Cluster, load: Load, *faults: asyncio.Task[None]) -> History:
+async def under_load(cluster: Cluster, load: Workload, *faults: asyncio.Task[None]) -> History:
     """Send and consume a whole load while the faults happen; return what was seen."""
     traffic = Traffic(connect(cluster.addresses), load.body_bytes)
     async with traffic.client, traffic.consuming(load.topics, GROUP):
@@ -34,7 +34,7 @@ async def under_load(cluster: Cluster, load: Load, *faults: asyncio.Task[None]) 
     return traffic.history
 
 
-def promises_kept(history: History, load: Load) -> None:
+def promises_kept(history: History, load: Workload) -> None:
     assert sum(1 for _ in history.acknowledged()) == load.messages
     assert deliveries.lost(history, [(topic, GROUP) for topic in load.topics]) == ()
     assert deliveries.early(history) == ()

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tarry.chaos.traffic.traffic import Load, plan
+from tarry.chaos.traffic.traffic import Workload, plan
 
-LOAD = Load(messages=2_000, topics=("a", "b"), spread_ms=10_000, delay_ms_max=20_000, seed=7)
+LOAD = Workload(messages=2_000, topics=("a", "b"), spread_ms=10_000, delay_ms_max=20_000, seed=7)
 
 
 def test_a_plan_follows_from_its_seed() -> None:

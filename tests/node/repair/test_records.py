@@ -11,7 +11,7 @@ import grpc
 import numpy as np
 
 from tarry.node.edge.forwarder import Forwarder
-from tarry.node.edge.peer_auth import Peers
+from tarry.node.edge.peer_auth import PeerCalls
 from tarry.node.repair.peer_records import PeerRecords, RecordService
 from tarry.node.repair.records import ASKED_RECORDS_MAX, Damage, Numbers
 from tarry.replication.state_machine.machine import Machine, MachineSettings
@@ -36,7 +36,7 @@ def names(count: int) -> list[tuple[int, int]]:
 @asynccontextmanager
 async def serving(machine: Machine) -> AsyncIterator[str]:
     server = grpc.aio.server()
-    server.add_generic_rpc_handlers((RecordService(machine, Peers("tarry", ANYBODY)).handlers(),))
+    server.add_generic_rpc_handlers((RecordService(machine, PeerCalls("tarry", ANYBODY)).handlers(),))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     yield f"127.0.0.1:{port}"
