@@ -231,6 +231,16 @@ HOURS = "tests/node/leader/test_dispatcher.py::test_a_backlog_over_thousands_of_
 
 PIECES = (
     Mutant(
+        "a_turn_forgets_any_number_of_entries",
+        "a burst of large entries holds up the leader while hundreds of thousands of small ones are dropped",
+        "min(start, self._journal.first_index + FORGOTTEN_MAX)",
+        "start",
+        (
+            "tests/replication/test_cluster.py"
+            "::test_a_turn_forgets_so_many_entries_of_the_journal_and_the_next_ones_the_rest",
+        ),
+    ),
+    Mutant(
         "a_turn_proposes_all_that_waits",
         "many large commands at once hold up the leader",
         "if proposed_bytes and proposed_bytes + len(self._waiting[0][0]) > self._settings.turn_bytes_max:",
