@@ -78,10 +78,10 @@ class TopicCalls:
         self._damage.queues.report(damage)
         return Refusal(Reason.NO_LEADER, "a ready queue of the topic is being mended", retry_ms=1_000)
 
-    def _names(self, request: Message) -> Refusal | None:
-        refusal = check_topic(getattr(request, "topic"), self._limits)  # noqa: B009  every request has one
+    def _names(self, request: Any) -> Refusal | None:
+        refusal = check_topic(request.topic, self._limits)
         if refusal is None and "group" in request.DESCRIPTOR.fields_by_name:
-            group, _, member = getattr(request, "group").partition("~")  # noqa: B009
+            group, _, member = request.group.partition("~")
             refusal = check_group(group, self._limits)
             if refusal is None and member:
                 limit = self._limits.group_chars_max
