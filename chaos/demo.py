@@ -79,7 +79,7 @@ class Result:
 
     @property
     def kept(self) -> bool:
-        """Say whether the promises were kept that have no exceptions."""
+        """True if the promises were kept that have no exceptions."""
         return not (self.lost or self.early)
 
 

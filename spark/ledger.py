@@ -49,12 +49,12 @@ class Segment:
 
     @property
     def file(self) -> str:
-        """Return the Parquet file's name."""
+        """Name of the Parquet file."""
         return self.path.rsplit("/", 1)[-1]
 
     @property
     def of_node(self) -> bool:
-        """Return whether a node wrote it, not a producer or a consumer."""
+        """True if a node wrote it, not a producer or a consumer."""
         return ":" not in self.source
 
 

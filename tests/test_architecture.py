@@ -287,11 +287,14 @@ def test_modules_are_named_for_what_they_are() -> None:
 
 
 def is_badly_begun(node: ast.AST, text: str) -> bool:
-    """Say whether a docstring is a noun clause or, of a function that is no property, no imperative."""
-    acts = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not any(
-        "property" in ast.unparse(decorator) for decorator in node.decorator_list
-    )
-    return NOUN_CLAUSE.match(text) is not None or (acts and NO_IMPERATIVE.match(text) is not None)
+    """Say whether a docstring is a noun clause, of a function no imperative, or of a property one."""
+    if NOUN_CLAUSE.match(text):
+        return True
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        return False
+    if any("property" in ast.unparse(decorator) for decorator in node.decorator_list):
+        return text.startswith("Return ")
+    return NO_IMPERATIVE.match(text) is not None
 
 
 def docstrings(path: Path) -> Iterator[tuple[ast.AST, str]]:

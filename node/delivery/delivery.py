@@ -149,7 +149,7 @@ class Delivery:
 
     @property
     def told_all(self) -> bool:
-        """Return whether the last heartbeat had the present cursors of all groups."""
+        """True if the last heartbeat had the present cursors of all groups."""
         return not self._changed
 
     def _note_change(self, group: GroupDelivery) -> None:

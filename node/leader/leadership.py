@@ -118,7 +118,7 @@ class Leadership:
 
     @property
     def told_all(self) -> bool:
-        """Return whether the last heartbeat had all of this leader's state."""
+        """True if the last heartbeat had all of this leader's state."""
         return self.delivery is None or self.delivery.told_all
 
     def look(self) -> None:

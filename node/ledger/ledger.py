@@ -41,23 +41,23 @@ class DeliveredBatch(Protocol):
 
     @property
     def units(self) -> NDArray[np.void]:
-        """Return their units: due_ms, offset, maybe_duplicate."""
+        """Their units: due_ms, offset, maybe_duplicate."""
 
     @property
     def hour(self) -> NDArray[np.uint32]:
-        """Return the hours of the first messages, also for retries."""
+        """Hours of the first messages, also for retries."""
 
     @property
     def global_index(self) -> NDArray[np.uint32]:
-        """Return their indices in those hours."""
+        """Their indices in those hours."""
 
     @property
     def attempt(self) -> NDArray[np.uint32]:
-        """Return the numbers of the deliveries, from 1."""
+        """Numbers of the deliveries, from 1."""
 
     @property
     def order_key(self) -> NDArray[np.uint32] | None:
-        """Return the hashes of their ordering keys, 0 where a message has none; None for retries."""
+        """Hashes of their ordering keys, 0 where a message has none; None for retries."""
 
 
 class Ledger:

@@ -45,7 +45,7 @@ class Chunk(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """Return about how many bytes of memory it takes."""
+        """Estimated bytes of memory that it takes."""
         return CHUNK_BYTES + ROW_BYTES * self.rows
 
 

@@ -53,7 +53,7 @@ class OpenSegment:
 
     @property
     def path(self) -> Path:
-        """Return the path of the file of frames."""
+        """Path of the file of frames."""
         return self.ledger / "open" / f"{self.run}-{self.segment}-{self.first_index}.rows"
 
     def append(self, payload: bytes, rows: int, covered: int) -> None:

@@ -38,7 +38,7 @@ class Applier:
 
     @property
     def due(self) -> bool:
-        """Return whether there is anything to apply."""
+        """True if there is anything to apply."""
         return self._replica.applied < self._limit
 
     def apply(self) -> None:

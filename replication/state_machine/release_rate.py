@@ -30,7 +30,7 @@ class Pace:
 
     @property
     def bounded(self) -> bool:
-        """Return whether anything may be held back."""
+        """True if anything may be held back."""
         return self.release_rate > 0 or self.catch_up_end > self.anchor
 
     def opens_ms(self, offset: int) -> int:
