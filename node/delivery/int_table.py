@@ -25,6 +25,8 @@ class IntTable(Generic[Value]):
     Keys are arrays, shape (n,); no call runs a Python statement for each.
     """
 
+    __slots__ = ("_parts",)
+
     def __init__(self) -> None:
         self._parts: defaultdict[int, dict[int, Value]] = defaultdict(dict)
 
