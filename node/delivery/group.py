@@ -329,7 +329,7 @@ class GroupDelivery:
         now_ms = self._context.time.now_ms()
         self._expire(now_ms)
         if not all(feed.close_held() for feed in self.feeds.values()):
-            self._context.turn.spend(1 / 2)  # it takes half as long as to end the hold of as many
+            self._spend()
             self._wake_in(0)
             return
         if self._waits(now_ms):
@@ -340,7 +340,7 @@ class GroupDelivery:
         for feed in self.feeds.values():
             if turn.left > 0:
                 feed.wait_again()
-                turn.spend(feed.take_spent())
+                self._spend()
         for _, feed in sorted(self.feeds.items(), reverse=True):  # retries first: they have waited
             feed.reservation.confirm(confirmed_s)
             looked = feed.next
@@ -372,8 +372,12 @@ class GroupDelivery:
 
     def _load(self, feed: Feed, end: int) -> NDArray[np.uint64]:
         passed = feed.load(end)
-        self._context.turn.spend(feed.take_spent())
+        self._spend()
         return passed
+
+    def _spend(self) -> None:
+        """Count in the turn what the feeds have done."""
+        self._context.turn.spend(sum(feed.take_spent() for feed in self.feeds.values()))
 
     def _deliver(self, feed: Feed, consumer: Consumer, now_ms: int, most: int) -> NDArray[np.uint64]:
         taken = feed.take(now_ms, most)
@@ -486,7 +490,7 @@ class GroupDelivery:
     def _end_hold(self) -> None:
         for feed in self.feeds.values():
             feed.end_hold()
-            self._context.turn.spend(feed.take_spent())
+        self._spend()
         self._missing.clear()
 
     def _set_timer(self, now_ms: int) -> None:

@@ -242,6 +242,23 @@ def test_what_a_rate_has_not_opened_does_not_keep_what_is_given_back_from_waitin
     assert feed.take(100, 9)["offset"].tolist() == [0]
 
 
+@pytest.mark.parametrize("keyed", [False, True])
+def test_to_close_the_lanes_of_a_piece_is_charged(
+    queue: ReadyQueue, monkeypatch: pytest.MonkeyPatch, keyed: bool
+) -> None:
+    monkeypatch.setattr("tarry.node.delivery.feed.HELD_PIECE", 4)
+    units = np.zeros(6, dtype=UNIT)
+    units["lane"] = np.arange(1, 7) if keyed else 0
+    queue.append(units)
+    feed = feed_of(queue, Acknowledgements())
+    feed.hold(cursor=6, until_ms=1_000)
+    spent = []
+    while not feed.close_held():
+        spent.append(feed.take_spent())
+    spent.append(feed.take_spent())
+    assert spent == ([1.0, 0.5] if keyed else [0.5, 0.25])
+
+
 def test_to_let_one_wait_again_is_charged_for_all_that_it_is_sorted_among(queue: ReadyQueue) -> None:
     count = 8_000
     fill(queue, list(range(count, 0, -1)))
@@ -264,7 +281,7 @@ def test_a_hold_of_many_ends_by_pieces_and_closes_their_keys_until_its_end(
     queue.append(units)
     feed = feed_of(queue, Acknowledgements())
     feed.hold(cursor=5, until_ms=1_000)
-    assert [feed.close_held() for _ in range(3)] == [False, True, True]
+    assert [feed.close_held() for _ in range(4)] == [False, False, True, True]
     out = []
     for left in (True, True, False):
         feed.end_hold()
@@ -339,6 +356,7 @@ def test_what_is_back_while_the_keys_of_what_is_held_are_being_closed_does_not_s
     queue.append(units)
     feed = feed_of(queue, Acknowledgements())
     feed.hold(cursor=4, until_ms=1_000)
+    assert not feed.close_held()
     batch = feed.resume("a", column([2]), 1_000)
     assert batch is not None
     assert feed.close_held()
