@@ -59,6 +59,7 @@ def given_up(machine: Machine, queue: int, offset: int, attempts_max: int) -> by
         of,
         "g",
         np.array([offset], dtype=np.uint64),
+        units,
         [record],
         NACKED,
         0,

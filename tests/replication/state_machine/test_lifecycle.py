@@ -93,7 +93,7 @@ class Lives:
             (record,) = self.machine.wheel.read(unit["hour"], unit["global_index"])
             assert record is not None
             limits = Delivery(attempts_max=2)
-            where = (0, queue, place.group, offset)
+            where = (0, queue, place.group, offset, unit)
             for command in retries.commands(*where, [record], reason, STEP_MS, self.now_ms, limits):
                 self.apply(encode(command))
 
