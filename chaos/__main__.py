@@ -79,7 +79,7 @@ def play(
     return verdict
 
 
-def tell(verdict: Verdict) -> None:
+def print_verdict(verdict: Verdict) -> None:
     """Print one line for a run, and what was broken below it."""
     if verdict.skipped:
         console.print(f"[yellow]skip[/]  {verdict.scenario}: {verdict.skipped}")
@@ -136,7 +136,7 @@ def main(
                 verdict = play(one, _seed_of(one, seed), folder, page, runner, load)
             if verdict.skipped:
                 page.skipped(verdict)
-            tell(verdict)
+            print_verdict(verdict)
             verdicts.append(verdict)
             what[one.name] = one.what
     page.write(report)

@@ -130,14 +130,14 @@ def judge(run: Played, seconds: float) -> Verdict:
     verdict.broken += run.complaints
     for name, each in timed.items():
         if excused := each.excused:
-            _tell(verdict, f"{len(excused)} {name}: {_some(excused)}", excused=True, count=len(excused))
+            _report(verdict, f"{len(excused)} {name}: {_some(excused)}", excused=True, count=len(excused))
     for slow in [*run.slow, *_too_slow(verdict, scenario)]:
-        _tell(verdict, slow, excused=run.load > BUSY)
+        _report(verdict, slow, excused=run.load > BUSY)
     most = scenario.duplicates_max
     if most is not None and again > most:
         # a leader that is lost for want of time is a crash, and may repeat what a crash may
         told = f"{again} duplicates, more than {most}"
-        _tell(verdict, told, excused=verdict.unprovoked > 0, count=again - most)
+        _report(verdict, told, excused=verdict.unprovoked > 0, count=again - most)
     if not verdict.delivered or not leaders.compared(history):
         verdict.broken.append("nothing was delivered, or no states were compared: the run shows nothing")
     return verdict
@@ -200,7 +200,7 @@ def _timed(run: Played) -> dict[str, Timed]:
     }
 
 
-def _tell(verdict: Verdict, what: str, *, excused: bool, count: int = 1) -> None:
+def _report(verdict: Verdict, what: str, *, excused: bool, count: int = 1) -> None:
     (verdict.unjudged if excused else verdict.broken).append(what)
     verdict.not_judged += count if excused else 0
 

@@ -23,7 +23,7 @@ from tarry.node.edge.auth import Authorizer, unknown_node
 from tarry.node.edge.call_admission import Entrance
 from tarry.node.edge.forwarder import Forwarder
 from tarry.node.edge.leader_calls import LeaderCalls
-from tarry.node.edge.peer_auth import PeerCalls, peer_gate, tell_strangers
+from tarry.node.edge.peer_auth import PeerCalls, log_strangers, peer_gate
 from tarry.node.edge.tls import channel_credentials, peer_tls, server_credentials
 from tarry.node.failures import Failures
 from tarry.node.recovery.rejoin import Phase, Rejoining, phase
@@ -87,7 +87,7 @@ class Node:
             token=config.peer_token,
             dial=config.dial,
             gate=self._gate,
-            tell_strangers=tell_strangers,
+            on_strangers=log_strangers,
         )
         if phase(config.data) is Phase.JOINING:  # no member: what the others say makes it one
             others = {node: address for node, address in config.members.items() if node != config.node}
@@ -130,8 +130,8 @@ class Node:
                 "leadership": self.leadership.run(),
                 "checkpoints": self._core.checkpoints.run(),
                 "ledger": self._core.ledger.run(),
-                "health": self._tell_health(),
-                "dropped": self._tell_dropped(),
+                "health": self._report_health(),
+                "dropped": self._log_dropped(),
                 "clock": ClockGuard(self.driver, self.time, config.dispatch).run(),
                 "repair": damage.run(self._connected, records.fetch),
                 "index repair": damage.indices.run(self._connected, records.fetch_index),
@@ -246,8 +246,8 @@ class Node:
         """Return the addresses of the peers that are in reach."""
         return [peer.address for _, peer in sorted(self.driver.status().peers.items()) if peer.connected]
 
-    async def _tell_health(self) -> None:
-        """Tell the health service whether there is a leader."""
+    async def _report_health(self) -> None:
+        """Report to the health service whether there is a leader."""
         shown = None
         while True:
             serving = self.driver.consensus.state.leader is not None
@@ -259,7 +259,7 @@ class Node:
                     await self._health.set(service, value)
             await asyncio.sleep(to_next(HEALTH_PERIOD_S, asyncio.get_running_loop().time()))
 
-    async def _tell_dropped(self) -> None:
+    async def _log_dropped(self) -> None:
         """Log whose messages count for nothing, and why, now and then."""
         told: dict[tuple[str, Dropped], int] = {}
         while True:

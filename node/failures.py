@@ -42,7 +42,7 @@ class CallErrors:
         self._so_far = 0
         self._told_s = -LOG_PERIOD_S
 
-    def tell(self, error: Exception) -> None:
+    def log(self, error: Exception) -> None:
         """Write it, with where it came up, if it is the node's own."""
         if not is_own(error):
             return

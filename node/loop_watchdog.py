@@ -27,7 +27,7 @@ class LongHolds:
         self._told_s = -TELL_S
         self._untold = 0
 
-    def tell(self, hold: Hold) -> None:
+    def log(self, hold: Hold) -> None:
         """Log a long turn, or only count it if one was logged lately."""
         if self._now_s() - self._told_s < TELL_S:
             self._untold += 1

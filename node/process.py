@@ -179,7 +179,7 @@ async def _serve(config: NodeConfig, holds: Holds) -> None:
     gc.collect()
     gc.freeze()  # what is here now stays: to look through it again held the event loop up for 30 to 90 ms
     gc.callbacks.append(Collections(holds))
-    holds.on_long = LongHolds().tell
+    holds.on_long = LongHolds().log
     holds.forget()  # opening the data is no turn that anybody waits for
     stop = asyncio.ensure_future(_stop(node, stopping))
     try:

@@ -10,8 +10,8 @@ from tarry.proto.tarry_peer_pb2 import RecallResponse
 from tarry.replication.replica import Replica
 
 
-class Register:
-    """Register of one replica: the nodes that have spoken to it."""
+class SpokenPeers:
+    """Nodes that have spoken to one replica."""
 
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
@@ -23,7 +23,7 @@ class Register:
 
     @property
     def node(self) -> str:
-        """Name of the node whose register it is."""
+        """Name of the node that they have spoken to."""
         return self._replica.node
 
     def noted(self, node: str) -> bool:

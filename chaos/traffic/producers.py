@@ -291,7 +291,7 @@ class Producers:
                 draft = self._draft(chance)
                 request = request_of(producer, next(sequence), draft)
                 first = await self._until_answered(stubs, request, chance)
-                self._tell(draft, first)
+                self._record(draft, first)
                 if first is not None and chance.random() < 0.5:
                     again = await self._until_answered(stubs, request, chance)
                     if again is not None:
@@ -335,7 +335,7 @@ class Producers:
                 stream.cancel()
                 await reading
         for draft, _ in waiting.values():
-            self._tell(draft, None)
+            self._record(draft, None)
 
     async def _read(
         self, stream: aio.StreamStreamCall[Any, Any], waiting: dict[int, tuple[Sent, pb.ScheduleBatchRequest]]
@@ -345,11 +345,11 @@ class Producers:
                 if response.WhichOneof("outcome") != "accepted":
                     return
                 draft, _ = waiting.pop(response.request)
-                self._tell(draft, response.accepted)
+                self._record(draft, response.accepted)
         except (aio.AioRpcError, asyncio.CancelledError):
             return
 
-    def _tell(self, draft: Sent, answer: pb.ScheduleBatchResponse | None) -> None:
+    def _record(self, draft: Sent, answer: pb.ScheduleBatchResponse | None) -> None:
         if answer is None:
             self._answered(draft, TimeoutError("no answer in time"))
         else:

@@ -65,7 +65,7 @@ class _Group:
     outcomes: dict[int, AckOutcome] = field(default_factory=dict)
     """Of those that are not OK."""
 
-    def tell(self) -> None:
+    def resolve(self) -> None:
         """Resolve the waiters; an offset without a noted outcome is OK."""
         outcome = self.outcomes.get
         for offset, single in self.singles:
@@ -171,7 +171,7 @@ class Unsettled:
         if waiter is not None:
             group.many.append((offsets, waiter))
             if not mine:
-                group.tell()
+                group.resolve()
 
     def outgoing(self) -> list[consumer_pb.ConsumeRequest]:
         """Return the requests to send now: verdicts that wait, and credit."""
@@ -201,7 +201,7 @@ class Unsettled:
         if self.on_acked is not None and not verdict.nack and verdict.extend_ms is None:
             self.on_acked(verdict.queue, [offset for offset in group.offsets if offset not in acked.stale])
         group.outcomes.update(dict.fromkeys(acked.stale, AckOutcome.STALE))
-        group.tell()
+        group.resolve()
 
     def forget(self, queue: int, offsets: Iterable[int]) -> None:
         """Forget deliveries that are known to be leased no more."""
@@ -246,7 +246,7 @@ class Unsettled:
         self._sent, self._waiting, self._sent_count = {}, {}, 0
         for group in groups:
             group.outcomes.update(dict.fromkeys(group.offsets, AckOutcome.UNKNOWN))
-            group.tell()
+            group.resolve()
 
     def _again(
         self, verdict: Verdict, group: _Group, resumed: Mapping[int, frozenset[int]], otherwise: AckOutcome
@@ -258,7 +258,7 @@ class Unsettled:
         if otherwise is AckOutcome.STALE:
             self.stale += len(gone)
         if not group.offsets:
-            group.tell()
+            group.resolve()
             return
         before = self._waiting.setdefault(verdict, group)
         if before is not group:

@@ -118,7 +118,7 @@ class Entrance(grpc.GenericRpcHandler):  # type: ignore[type-arg]
         try:
             yield
         except Exception as error:
-            self._errors.tell(error)
+            self._errors.log(error)
             raise
         finally:
             self.calls -= 1

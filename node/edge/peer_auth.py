@@ -79,7 +79,7 @@ def _any_name(_: CallContext) -> Set[str] | None:
     return None
 
 
-def tell_strangers(ended: Mapping[str, int]) -> None:
+def log_strangers(ended: Mapping[str, int]) -> None:
     """Write to the log what became of connections to the nodes' port that were not of nodes."""
     log.warning("connections to the nodes' port came to nothing", so_far=dict(ended))
 

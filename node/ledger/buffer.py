@@ -81,7 +81,7 @@ class Buffer:
             self._append(self._about_node(Kind.GAP, at_ms, term, detail))
         return detail
 
-    def tell(self, kind: Kind, at_ms: int, term: int, detail: str) -> None:
+    def add_about_node(self, kind: Kind, at_ms: int, term: int, detail: str) -> None:
         """Add a row about the node."""
         self.add(self._about_node(kind, at_ms, term, detail))
 

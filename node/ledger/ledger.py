@@ -143,7 +143,7 @@ class Ledger:
     def leadership(self, detail: str, term: int) -> None:
         """Note that this node leads, follows again, or transfers leadership."""
         if self.enabled:
-            self._buffer.tell(Kind.LEADERSHIP, self._now_ms(), term, detail)
+            self._buffer.add_about_node(Kind.LEADERSHIP, self._now_ms(), term, detail)
             self._something.set()
 
     def watch_clock(self, wall_ms: float, monotonic_ms: float) -> None:
@@ -152,7 +152,7 @@ class Ledger:
         if self.enabled and before is not None and abs(self._ahead_ms - before) > CLOCK_JUMP_MS:
             jump_ms = round(self._ahead_ms - before)
             log.warning("this node's clock has jumped", jump_ms=jump_ms)
-            self._buffer.tell(Kind.CLOCK_JUMP, self._now_ms(), self._term, str(jump_ms))
+            self._buffer.add_about_node(Kind.CLOCK_JUMP, self._now_ms(), self._term, str(jump_ms))
             self._something.set()
 
     def status(self) -> LedgerStatus:
@@ -236,7 +236,7 @@ class Ledger:
     def _gap(self, missing: Missing, first: int, last: int, why: str) -> None:
         detail = gap_detail(missing, first, last, why)
         log.warning("rows are missing in the ledger", gap=detail)
-        self._buffer.tell(Kind.GAP, self._now_ms(), self._term, detail)
+        self._buffer.add_about_node(Kind.GAP, self._now_ms(), self._term, detail)
 
     def _closed(self, closing: asyncio.Future[bool]) -> None:
         self._closing = None

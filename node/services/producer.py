@@ -198,7 +198,7 @@ class ProducerService:
         try:
             return await answer
         except Exception as error:  # noqa: BLE001 - as gRPC does for a call that is no stream
-            self._errors.tell(error)
+            self._errors.log(error)
             return error
 
     async def _cancel(self, request: pb.CancelRequest, context: CallContext) -> Answer:

@@ -36,7 +36,7 @@ from tarry.replication.raft.membership import Membership, Origin, counts
 from tarry.replication.replica import Replica
 from tarry.replication.settings import ReplicationSettings
 from tarry.replication.snapshot.transfer import SnapshotSink, SnapshotSource
-from tarry.replication.spoken_peers import Register
+from tarry.replication.spoken_peers import SpokenPeers
 from tarry.replication.status import Dropped, ReplicationStatus, Role, Transferred
 from tarry.replication.transport.envelope import Identity
 from tarry.replication.transport.interface import Transport
@@ -132,14 +132,14 @@ class Driver:
         self._peers_by = self._said_of_members()
         self._members = members
         self._unanswered: Set[str] = frozenset()  # of them, those not dialled before they speak
-        self._register = Register(self._replica)
+        self._spoken_peers = SpokenPeers(self._replica)
         self._early: list[tuple[str, list[PeerMessage], Origin]] = []  # of nodes that are not noted yet
         self._installer = SnapshotInstaller(self._replica, transport, snapshot_sink)
 
     async def run(self) -> None:
         """Run until stopped. Raises JournalLost, and on anything unexpected: the process must then end."""
         replica = self._replica
-        self._transport.introduce(self._register)
+        self._transport.introduce(self._spoken_peers)
         try:
             if self._journal.empty and self._node in self._membership.current():
                 await first_start.begin(replica, self._transport)
@@ -295,7 +295,7 @@ class Driver:
         heard, self._early = self._early, []
         for peer, messages, origin in heard:
             self._receive(peer, messages, origin)
-        self._tell()
+        self._notify()
         if more or self._inbound or self._applier.due:
             replica.wake.set()
         replica.end_turn()
@@ -324,9 +324,9 @@ class Driver:
             if first < start:
                 self._compact_to = index
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         """Notify of heartbeats received and of a changed role."""
-        self._fast_path.tell_heard()
+        self._fast_path.pass_on_states()
         state = self._replica.consensus.state
         before, self._leadership = self._leadership, (state.role, state.term)
         if before == self._leadership:
@@ -369,8 +369,8 @@ class Driver:
         if peer in self._unanswered:
             self._membership.hear_of({peer: self._members[peer]})
             self._set_peers()
-        if not self._register.noted(peer):
-            self._register.note(peer)
+        if not self._spoken_peers.noted(peer):
+            self._spoken_peers.note(peer)
             self._early.append((peer, messages, origin))
             return
         with self._replica.holds.by("peers' messages"):

@@ -32,12 +32,12 @@ class HeartbeatFastPath:
             consensus = self._replica.consensus
             consensus.receive(peer, message)
             self._barrier.send(consensus.outbox.take())
-            self.tell_heard()
+            self.pass_on_states()
         return rest
 
-    def tell_heard(self) -> None:
+    def pass_on_states(self) -> None:
         """Pass on the dispatch states of the heartbeats received."""
-        for leader, state in self._replica.consensus.heartbeats.take_heard():
+        for leader, state in self._replica.consensus.heartbeats.take_received():
             self._on_heartbeat(leader, state)
 
     def _may_take(self, peer: str, message: PeerMessage) -> bool:

@@ -147,22 +147,22 @@ class Heartbeats:
         elif transfer.phase is Phase.DRAINING:
             last = self._journal.last_index
             if self.applied >= last and self._engine.match_index(transfer.target) >= last:
-                self._tell(now)
+                self._send_last_state(now)
         elif transfer.phase is Phase.TELLING and self._lease.has_echoed(transfer.target, transfer.told_at):
             if transfer.told_all or now >= transfer.told_by:
                 transfer.let_campaign()
             else:
-                self._tell(now)
+                self._send_last_state(now)
         if transfer.phase is Phase.CAMPAIGNING and now >= transfer.resend_at:
             transfer.resend_at = now + self._settings.transfer_resend_ms / 1000
             request = TimeoutNow(term=self._engine.term, transfer_number=transfer.number)
             self._outbox.say(transfer.target, timeout_now=request)
 
-    def _tell(self, now: float) -> None:
+    def _send_last_state(self, now: float) -> None:
         self.send_heartbeats(now)
-        self.transfer.tell(now, self._told_all())
+        self.transfer.note_sent(now, self._told_all())
 
-    def take_heard(self) -> list[tuple[str, bytes]]:
+    def take_received(self) -> list[tuple[str, bytes]]:
         """Return (leader, dispatch state) of the heartbeats received since the last call."""
         heard, self._heard = self._heard, []
         return heard

@@ -23,7 +23,7 @@ from tarry.replication.blocking import RunBlocking, in_thread
 from tarry.replication.snapshot.state_damage import StateDamage, damage_in
 from tarry.replication.snapshot.state_folder import StateFolder
 from tarry.replication.snapshot.transfer import SnapshotFailed
-from tarry.replication.state_machine.checkpoint import StateStore
+from tarry.replication.state_machine.checkpoint import CheckpointStore
 from tarry.replication.state_machine.machine import Machine
 from tarry.replication.state_machine.queues import Queues
 from tarry.replication.state_machine.ready_queue import QueueDamaged
@@ -178,7 +178,7 @@ class StateSink:
         """Make the state the one that the next start opens."""
         side = self._folder.side
         arrived = side / CHECKPOINT_NAME
-        store = StateStore(side / "checkpoint")
+        store = CheckpointStore(side / "checkpoint")
         store.save(arrived.read_bytes())
         store.close()
         arrived.unlink()

@@ -38,7 +38,7 @@ class CheckpointRefused(Exception):
     """The state in memory must not be made durable: restart the process, and the log is replayed."""
 
 
-class StateStore:
+class CheckpointStore:
     """Holds one checkpoint. ``save`` may be called from a thread, one call at a time."""
 
     def __init__(self, folder: Path, map_bytes: int = 4 << 30) -> None:
@@ -193,7 +193,7 @@ def _hour_part(state: HourState) -> bytes:
     return log_pb.WheelCheckpoint(hours=[log_pb.HourCheckpoint(**_values(state))]).SerializeToString()
 
 
-def checkpoint_in(folder: Path, store: StateStore, *, from_start: bool) -> log_pb.Checkpoint:
+def checkpoint_in(folder: Path, store: CheckpointStore, *, from_start: bool) -> log_pb.Checkpoint:
     """Return the checkpoint of a state folder; an empty one where there has never been one.
 
     ``from_start``: the log that is replayed on it is there from its first entry.

@@ -31,7 +31,7 @@ from tarry.replication.state_machine import commands as command_codec
 from tarry.replication.state_machine.administration import Administration
 from tarry.replication.state_machine.checkpoint import (
     CheckpointRefused,
-    StateStore,
+    CheckpointStore,
     WheelCheckpoints,
     checkpoint_in,
     wheel_state,
@@ -100,7 +100,7 @@ class Machine:
     def _open(self, folder: Path, from_start: bool) -> None:
         self.folder = folder
         self._obsolete: list[Path] = []  # no durable checkpoint names them
-        self._store = StateStore(folder / "checkpoint")
+        self._store = CheckpointStore(folder / "checkpoint")
         checkpoint = checkpoint_in(folder, self._store, from_start=from_start)
         self._wheel_checkpoints = WheelCheckpoints()
         self.wheel = Wheel.recover(folder / "hours", self._settings.wheel, wheel_state(checkpoint))

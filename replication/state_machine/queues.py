@@ -313,7 +313,7 @@ class Queues:
         if len(parts.dead):
             target = self.of(dead_letter_topic(queue.topic)).queue
             self._expired(number, parts.dead, now_ms, "MISFIRED")
-            self._tell(Kind.SCHEDULED, target, parts.dead, now_ms, detail="DEAD_LETTER")
+            self._add_event(Kind.SCHEDULED, target, parts.dead, now_ms, detail="DEAD_LETTER")
             self._append(target, parts.dead, now_ms)
         if len(parts.kept) == 0:
             return
@@ -322,12 +322,12 @@ class Queues:
         first = queue.append(parts.kept)
         self._changed.add(number)
         offsets = np.arange(first, first + len(parts.kept))
-        self._tell(Kind.RELEASED, number, parts.kept, now_ms, offset=offsets)
+        self._add_event(Kind.RELEASED, number, parts.kept, now_ms, offset=offsets)
 
     def _expired(self, number: int, units: NDArray[np.void], now_ms: int, why: str) -> None:
-        self._tell(Kind.EXPIRED, number, units, now_ms, detail=why)
+        self._add_event(Kind.EXPIRED, number, units, now_ms, detail=why)
 
-    def _tell(
+    def _add_event(
         self,
         kind: Kind,
         number: int,

@@ -33,12 +33,12 @@ _STARVED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 Announce = Callable[[bytes, float], bool]
 """Says whether a pass lets in, at a time of the event loop."""
-Tell = Callable[["Counter[str]"], None]
-"""Hears, once in TELL_S at most, how many connections have been ended so far, by reason."""
+OnStrangers = Callable[["Counter[str]"], None]
+"""Called, once in TELL_S at most, with how many connections have been ended so far, by reason."""
 
 
-def untold(_: Counter[str]) -> None:
-    """Tell nobody."""
+def ignored(_: Counter[str]) -> None:
+    """Do nothing with the counts."""
 
 
 class Entrant(ABC, asyncio.Protocol):
@@ -60,7 +60,7 @@ class Acceptor:
         tls: ssl.SSLContext | None,
         announce: Announce,
         deadline_s: float,
-        tell: Tell,
+        on_strangers: OnStrangers,
     ) -> None:
         """Take `deadline_s`, from a connection to its ticket; with TLS, to its pass, and twice from there."""
         self.ended: Counter[str] = Counter()
@@ -68,7 +68,7 @@ class Acceptor:
         self._tls = tls
         self._announce = announce
         self._deadline_s = deadline_s
-        self._tell = tell
+        self._on_strangers = on_strangers
         self._told_s = -TELL_S
         self._strangers: dict[asyncio.Task[None], None] = {}  # the oldest first
         self._announced: set[asyncio.Task[None]] = set()  # no more than there were tickets
@@ -105,7 +105,7 @@ class Acceptor:
         now_s = asyncio.get_running_loop().time()
         if now_s - self._told_s >= TELL_S:
             self._told_s = now_s
-            self._tell(self.ended)
+            self._on_strangers(self.ended)
 
     def _resume(self, listening: socket.socket) -> None:
         if listening in self._sockets:

@@ -9,7 +9,7 @@ from typing import Any, Final, NoReturn, Protocol, TypeAlias
 
 from tarry.proto.tarry_peer_pb2 import FetchSnapshotResponse, PeerMessage, RecallResponse, SnapshotFile
 from tarry.replication.raft.membership import Origin
-from tarry.replication.spoken_peers import Register
+from tarry.replication.spoken_peers import SpokenPeers
 from tarry.replication.transport.envelope import Identity
 
 ServeSnapshot: TypeAlias = Callable[[Sequence[SnapshotFile]], AsyncIterator[FetchSnapshotResponse]]
@@ -20,7 +20,7 @@ class Transport(Protocol):
     """Carries messages to peers; at most once, perhaps not at all; in order what is urgent, and what is
     bulk, in any order across the two (`envelope`)."""
 
-    def introduce(self, register: Register) -> None:
+    def introduce(self, spoken_peers: SpokenPeers) -> None:
         """Answer peers who has spoken to this node, from here on; it may yet say nothing itself."""
 
     async def recall(self, peer: str, address: str) -> RecallResponse | None:

@@ -20,7 +20,7 @@ from tarry.proto.tarry_peer_pb2 import (
     RecallResponse,
 )
 from tarry.replication.snapshot.transfer import KEPT_FILES_MAX, SnapshotFailed
-from tarry.replication.spoken_peers import Register
+from tarry.replication.spoken_peers import SpokenPeers
 from tarry.replication.transport.framing import STREAMS
 from tarry.replication.transport.interface import PeerGate, ServeSnapshot
 from tarry.replication.transport.stream_listener import PeerListener
@@ -41,11 +41,11 @@ class PeerServicer:
         self._token = token
         self._gate = gate
         self._met = met
-        self._register: Register | None = None
+        self._spoken_peers: SpokenPeers | None = None
         self._serve_snapshot: ServeSnapshot | None = None
 
-    def introduce(self, register: Register) -> None:
-        self._register = register
+    def introduce(self, spoken_peers: SpokenPeers) -> None:
+        self._spoken_peers = spoken_peers
 
     def start(self, serve_snapshot: ServeSnapshot) -> None:
         self._serve_snapshot = serve_snapshot
@@ -65,17 +65,17 @@ class PeerServicer:
 
     async def _check(
         self, context: Context, request: MeetRequest | FetchSnapshotRequest | RecallRequest
-    ) -> Register:
+    ) -> SpokenPeers:
         """Return who has spoken to this node."""
         if self._token and not bearer_token.is_shown(self._token, context.invocation_metadata()):
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, "show the cluster's peer token")
-        register = self._register
-        if register is None:
+        spoken_peers = self._spoken_peers
+        if spoken_peers is None:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "the replica is not running")
-        if request.cluster != register.cluster:
+        if request.cluster != spoken_peers.cluster:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"not of {request.cluster[:100]}")
         await self._gate.check(context, request.node)
-        return register
+        return spoken_peers
 
     async def _recall(self, raw: bytes, context: Context) -> RecallResponse:
         return (await self._check(context, _parsed(RecallRequest, raw))).recall()

@@ -30,8 +30,8 @@ from tarry.proto.tarry_peer_pb2 import (
 from tarry.replication.raft.membership import Origin
 from tarry.replication.settings import ReplicationSettings
 from tarry.replication.snapshot.transfer import SnapshotFailed
-from tarry.replication.spoken_peers import Register
-from tarry.replication.transport.acceptor import Tell, untold
+from tarry.replication.spoken_peers import SpokenPeers
+from tarry.replication.transport.acceptor import OnStrangers, ignored
 from tarry.replication.transport.envelope import Identity, Inbound, Outbound
 from tarry.replication.transport.framing import STREAMS
 from tarry.replication.transport.grpc_options import channel_options
@@ -58,41 +58,41 @@ class PeerTransport:
         token: str = "",
         dial: Mapping[str, str] = MappingProxyType({}),
         gate: PeerGate = ANYBODY,
-        tell_strangers: Tell = untold,
+        on_strangers: OnStrangers = ignored,
     ) -> None:
         """Take `credentials` (gRPC) and `tls` (streams); None: plain text.
 
         `token`: what peers show each other; empty: none is asked for.
         `dial`: a member's address -> where this node reaches it, for those that it reaches elsewhere.
         `gate`: who may speak for which node.
-        `tell_strangers`: hears now and then of connections to the peers' port that came to nothing.
+        `on_strangers`: called now and then with counts of connections to the port that came to nothing.
         """
         self._dial_options = DialOptions(settings, rng, dial, tls.client if tls is not None else None)
         self._credentials = credentials
         self._identity = Identity("", "", 0, 0)
         self._link: Callable[[str, bool], None] = lambda peer, up: None
         self._fail: Callable[[BaseException], None] = lambda error: None
-        self._register: Register | None = None
+        self._spoken_peers: SpokenPeers | None = None
         self._epochs = itertools.count(1)
         self._streams: dict[str, PeerStreams] = {}
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._leaving: set[asyncio.Task[None]] = set()
         self._metadata = bearer_token.metadata(token)
-        self._listener = PeerListener(settings, tls.server if tls is not None else None, tell_strangers)
+        self._listener = PeerListener(settings, tls.server if tls is not None else None, on_strangers)
         self.servicer = PeerServicer(self._listener, token, gate, self._met)
 
     async def listen(self, host: str, port: int = 0) -> None:
         """Listen for peers' streams, before `start`; port 0: on any that is free. Raises OSError."""
         await self._listener.acceptor.listen(host, port)
 
-    def introduce(self, register: Register) -> None:
-        self._register = register
-        self.servicer.introduce(register)
+    def introduce(self, spoken_peers: SpokenPeers) -> None:
+        self._spoken_peers = spoken_peers
+        self.servicer.introduce(spoken_peers)
 
     async def recall(self, peer: str, address: str) -> RecallResponse | None:
-        register = self._register
-        assert register is not None
-        request = RecallRequest(cluster=register.cluster, node=register.node)
+        spoken_peers = self._spoken_peers
+        assert spoken_peers is not None
+        request = RecallRequest(cluster=spoken_peers.cluster, node=spoken_peers.node)
         async with self._channel(address) as channel:
             ask = channel.unary_unary(_RECALL, RecallRequest.SerializeToString, RecallResponse.FromString)
             try:

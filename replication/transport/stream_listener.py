@@ -22,7 +22,7 @@ from tarry.proto.tarry_peer_pb2 import PeerMessage
 from tarry.replication.clock import to_next
 from tarry.replication.raft.membership import Origin
 from tarry.replication.settings import ReplicationSettings
-from tarry.replication.transport.acceptor import Acceptor, Entrant, Tell, untold
+from tarry.replication.transport.acceptor import Acceptor, Entrant, OnStrangers, ignored
 from tarry.replication.transport.envelope import FrameRefused, Inbound
 from tarry.replication.transport.framing import (
     FRAME_OVERHEAD_BYTES,
@@ -77,12 +77,12 @@ class PeerListener:
     """Listens for streams. `start` says who hears what they carry; else none is let in."""
 
     def __init__(
-        self, settings: ReplicationSettings, tls: ssl.SSLContext | None, tell: Tell = untold
+        self, settings: ReplicationSettings, tls: ssl.SSLContext | None, on_strangers: OnStrangers = ignored
     ) -> None:
         self.tickets = Tickets()
         self.settings = settings
         deadline_s = settings.peer_ticket_ms / 1_000
-        self.acceptor = Acceptor(lambda: _Stream(self), tls, self.tickets.announce, deadline_s, tell)
+        self.acceptor = Acceptor(lambda: _Stream(self), tls, self.tickets.announce, deadline_s, on_strangers)
         self.inbound: Inbound | None = None
         self.receive: Receive = lambda peer, messages, origin: None
         self.streams: dict[_Stream, str] = {}

@@ -145,8 +145,8 @@ MUTANTS = (
     Mutant(
         "who_speaks_counts_before_it_is_noted",
         "after a crash a node whose journal is lost is taken for new",
-        "            self._register.note(peer)\n            self._early.append((peer, messages, origin))\n            return\n",
-        "            self._register.note(peer)\n",
+        "            self._spoken_peers.note(peer)\n            self._early.append((peer, messages, origin))\n            return\n",
+        "            self._spoken_peers.note(peer)\n",
         (f"{PLAYED}::test_what_a_node_says_first_is_heeded_once_it_is_on_disk_that_it_has_spoken",),
     ),
     Mutant(

@@ -74,7 +74,7 @@ def test_long_turns_are_told_of_at_a_bounded_rate() -> None:
     with capture_logs() as logs:
         for second in range(25):
             now_s = float(second)
-            told.tell(Hold("status", 0.150, 0.120, 1))
+            told.log(Hold("status", 0.150, 0.120, 1))
     assert [(entry["held_ms"], entry["untold"]) for entry in logs] == [(150, 0), (150, 9), (150, 9)]
     assert {entry["cause"] for entry in logs} == {"status"}
 

@@ -17,16 +17,16 @@ from tarry.node.recovery.checkpoints import Checkpoints
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.replication.journal.lmdb_storage import LmdbStorage
 from tarry.replication.snapshot.state_folder import StateFolder
-from tarry.replication.state_machine.checkpoint import CheckpointRefused, StateStore
+from tarry.replication.state_machine.checkpoint import CheckpointRefused, CheckpointStore
 from tarry.replication.state_machine.machine import Machine, MachineSettings
 from tarry.wheel import durability
 from tarry.wheel.state import HOUR_MS
 from tests.replication.commands import NOW_MS, release, schedule
 
 
-@pytest.mark.parametrize("open_one", [StateStore, LmdbStorage])
+@pytest.mark.parametrize("open_one", [CheckpointStore, LmdbStorage])
 def test_each_commit_of_journal_and_checkpoint_is_synced(
-    tmp_path: Path, open_one: Callable[[Path], StateStore | LmdbStorage]
+    tmp_path: Path, open_one: Callable[[Path], CheckpointStore | LmdbStorage]
 ) -> None:
     flags = open_one(tmp_path / "env")._env.flags()
     assert (flags["sync"], flags["metasync"]) == (True, True)
@@ -130,5 +130,5 @@ async def test_after_a_sync_that_failed_nothing_is_committed_or_trimmed(
         await checkpoints.write()
     assert trimmed == [1]
     machine.close()
-    store = StateStore(tmp_path / "checkpoint")
+    store = CheckpointStore(tmp_path / "checkpoint")
     assert log_pb.Checkpoint.FromString(store.load() or b"").applied_index == 1

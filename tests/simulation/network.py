@@ -20,7 +20,7 @@ from tarry.proto.tarry_peer_pb2 import (
 from tarry.replication.raft.membership import Origin
 from tarry.replication.settings import ReplicationSettings
 from tarry.replication.snapshot.transfer import SnapshotFailed
-from tarry.replication.spoken_peers import Register
+from tarry.replication.spoken_peers import SpokenPeers
 from tarry.replication.transport.envelope import FrameRefused, Identity, Inbound, Outbound
 from tarry.replication.transport.interface import ServeSnapshot
 from tarry.replication.transport.send_queue import PeerQueue
@@ -190,8 +190,8 @@ class SimTransport:
         self._up: set[str] = set()
         self._dead = False
 
-    def introduce(self, register: Register) -> None:
-        self.register = register
+    def introduce(self, spoken_peers: SpokenPeers) -> None:
+        self.spoken_peers = spoken_peers
         self._network.introduced[self._node] = self
 
     async def recall(self, peer: str, address: str) -> RecallResponse | None:
@@ -199,7 +199,7 @@ class SimTransport:
         other = self._network.introduced.get(peer)
         if other is None or not self._network.joins(self._node, peer):
             return None
-        return RecallResponse.FromString(other.register.recall().SerializeToString())
+        return RecallResponse.FromString(other.spoken_peers.recall().SerializeToString())
 
     def start(
         self,

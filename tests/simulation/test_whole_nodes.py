@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tarry.replication.state_machine.checkpoint import StateStore
+from tarry.replication.state_machine.checkpoint import CheckpointStore
 from tarry.replication.state_machine.ready_queue import ReadyQueue
 from tests.simulation.disk import DiskFailed
 from tests.simulation.model_consumer import ModelConsumer
@@ -289,20 +289,20 @@ def test_crowds_that_come_due_while_nobody_leads_are_delivered_whole_by_replicas
 def test_a_checkpoint_that_a_crash_interrupts_leaves_the_one_before_or_itself(
     before: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    save = StateStore.save
+    save = CheckpointStore.save
 
     async def play(world: WholeWorld, producer: ModelProducer) -> None:
         node = await world.until_served()
         await producer.schedule("b", soon(world, 100, 3_000))
 
-        def interrupted(store: StateStore, checkpoint: bytes) -> None:
+        def interrupted(store: CheckpointStore, checkpoint: bytes) -> None:
             if not before:
                 save(store, checkpoint)
             monkeypatch.undo()
             node.crash()
             raise asyncio.CancelledError
 
-        monkeypatch.setattr(StateStore, "save", interrupted)
+        monkeypatch.setattr(CheckpointStore, "save", interrupted)
         node.take_checkpoint()
         await asyncio.sleep(0.1)
         assert not node.alive

@@ -55,7 +55,7 @@ class Transfer:
         """Return whether the deadline is over or the target silent: no proposals are taken meanwhile."""
         return now >= min(self.deadline, self.heard_at + silence_s)
 
-    def tell(self, now: float, told_all: bool) -> None:
+    def note_sent(self, now: float, told_all: bool) -> None:
         """Note that heartbeats went out; ``told_all``: they had all of the last dispatch state."""
         self.phase, self.told_at, self.told_all = Phase.TELLING, now, told_all
 

@@ -15,7 +15,7 @@ from tarry.node.app import Node
 from tarry.node.config import Dispatch, NodeConfig
 from tarry.node.recovery.checkpoints import Checkpoints
 from tarry.proto import tarry_log_pb2 as log_pb
-from tarry.replication.state_machine.checkpoint import CheckpointDamaged, CheckpointRefused, StateStore
+from tarry.replication.state_machine.checkpoint import CheckpointDamaged, CheckpointRefused, CheckpointStore
 from tarry.replication.state_machine.machine import FEW_FILES, Machine, MachineSettings
 from tarry.replication.state_machine.queue_checksums import UNIT_BYTES
 from tests.replication.commands import NOW_MS, release, schedule, subscribe
@@ -122,7 +122,7 @@ async def _until(condition: Callable[[], object]) -> None:
 
 
 def stored(folder: Path) -> log_pb.Checkpoint:
-    store = StateStore(folder / "checkpoint")
+    store = CheckpointStore(folder / "checkpoint")
     checkpoint = store.load()
     store.close()
     return log_pb.Checkpoint.FromString(checkpoint or b"")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tarry.proto import tarry_log_pb2 as log_pb
-from tarry.replication.state_machine.checkpoint import StateStore
+from tarry.replication.state_machine.checkpoint import CheckpointStore
 from tarry.replication.state_machine.machine import Machine, MachineSettings
 from tarry.replication.state_machine.queue_checksums import BLOCK_UNITS, QueueProof
 from tarry.replication.state_machine.ready_queue import (
@@ -263,7 +263,7 @@ def machine_with_released(folder: Path) -> Machine:
 
 
 def save(folder: Path, checkpoint: log_pb.Checkpoint) -> None:
-    store = StateStore(folder / "checkpoint")
+    store = CheckpointStore(folder / "checkpoint")
     store.save(checkpoint.SerializeToString())
     store.close()
 

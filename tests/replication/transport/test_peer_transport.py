@@ -24,7 +24,7 @@ from tarry.proto.tarry_peer_pb2 import (
 from tarry.replication.raft.membership import Origin
 from tarry.replication.settings import ReplicationSettings
 from tarry.replication.snapshot.transfer import KEPT_FILES_MAX, SnapshotFailed
-from tarry.replication.spoken_peers import Register
+from tarry.replication.spoken_peers import SpokenPeers
 from tarry.replication.transport.envelope import Identity, Outbound
 from tarry.replication.transport.framing import framed, opening
 from tarry.replication.transport.grpc_options import server_options
@@ -40,7 +40,7 @@ def a_vote(cluster: str, node: str) -> bytes:
     return framed(Outbound(Identity(cluster, node, 1, 1), "n2", itertools.count(1)).seal([VOTE]))
 
 
-class Named(Register):
+class Named(SpokenPeers):
     """Of a node that nobody has spoken to."""
 
     cluster = "tarry"
