@@ -378,6 +378,15 @@ PIECES = (
         ("tests/node/delivery/test_many_offsets.py::test_each_piece_has_a_turn_of_its_own_whoever_asks",),
     ),
     Mutant(
+        "requests_of_consumers_that_come_together_are_one_turn",
+        "consumers that come back together hold up the event loop",
+        "        await self._requests.enter(part)\n",
+        "",
+        (
+            "tests/node/services/test_consumers_together.py::test_what_many_consumers_say_together_of_what_they_hold",
+        ),
+    ),
+    Mutant(
         "a_repeated_request_is_answered_in_one_turn",
         "a repeated request over thousands of hours holds up the event loop",
         "[order[rows] for rows in portions(costs_ns, PIECE_NS)]",
