@@ -42,7 +42,7 @@ from tarry.replication.transport.envelope import Identity
 from tarry.replication.transport.interface import Transport
 
 _ANSWERS = frozenset({"vote", "pre_vote", "appended", "heartbeat_reply"})
-"""What is counted. All else speaks for itself, whoever says it."""
+"""Kinds of messages that count only from the expected journal of a member."""
 FORGOTTEN_MAX = 10_000
 """Entries that a turn drops from the journal, in some 4 ms; there may be hundreds of thousands."""
 _TIMER_SLACK_S = 0.0001  # the engine's comparisons are strict: at its deadline it is not yet due

@@ -9,7 +9,7 @@ spoken to them (`spoken_peers`), and begins once nobody can be left who has coun
 - as many of them as are a majority of all have, and who has not answered has never spoken to any of those: it
   has been elected by none of them, so never, and has counted nothing.
 
-Else it waits, and meanwhile says nothing and is in nobody's way.
+Else it waits, and meanwhile sends nothing.
 """
 
 from __future__ import annotations
