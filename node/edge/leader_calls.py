@@ -15,6 +15,7 @@ import grpc
 from tarry.node.edge.forwarder import FORWARDED_KEY, Forwarder
 from tarry.node.edge.grpc_status import UNKNOWN_OUTCOME, abort
 from tarry.node.edge.grpc_types import CallContext, M, MethodHandler, metadata_value, parse
+from tarry.node.edge.intake_turns import IntakeTurns
 from tarry.proto.reasons import Reason
 from tarry.replication.errors import NotLeader, Overloaded, Unknown
 from tarry.replication.state_machine.ready_queue import UnitsDamaged
@@ -25,6 +26,11 @@ Local: TypeAlias = Callable[[bytes, CallContext], Awaitable[Answer]]
 
 HELD_S: Final = 0.1
 """A call that comes while leadership moves waits so long for a leader, and half of its time at most."""
+
+TURN_CALLS: Final = 100
+"""Calls that one turn of the event loop refuses or passes on, at some 0.1 ms each.
+
+All that wait for a leader go on together, and all that are under way end together when it is lost."""
 
 
 def refusal_of(error: Overloaded | Unknown) -> Refusal:
@@ -61,6 +67,7 @@ class LeaderCalls:
         self._not_leader = not_leader
         self._until_led = until_led
         self._forwarder = forwarder
+        self._turns = IntakeTurns()
         self.damaged = damaged
 
     def unary(self, path: str, local: Local, waits_s: float = 0.0) -> MethodHandler:
@@ -68,7 +75,10 @@ class LeaderCalls:
 
         async def handle(raw: bytes, context: CallContext) -> bytes:
             answer = await self.answer(path, raw, context, local, waits_s)
-            return await abort(context, answer) if isinstance(answer, Refusal) else answer
+            if isinstance(answer, Refusal):
+                await self._turns.enter(1 / TURN_CALLS)
+                await abort(context, answer)
+            return answer
 
         return grpc.unary_unary_rpc_method_handler(handle)
 
@@ -99,6 +109,7 @@ class LeaderCalls:
                 leader = refusal.facts["leader"]
                 if forwarded:
                     return refusal
+                await self._turns.enter(1 / TURN_CALLS)
                 return await self._forwarder.forward(leader, path, raw, context, waits_s)
             if loop.time() >= until_s or not await self._until_led(until_s - loop.time()):
                 return refusal

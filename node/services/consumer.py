@@ -23,9 +23,9 @@ from tarry.node.edge.auth import Authorizer
 from tarry.node.edge.field_count import fields, more_fields
 from tarry.node.edge.grpc_status import abort
 from tarry.node.edge.grpc_types import CallContext, ServiceHandler, parse
+from tarry.node.edge.intake_turns import IntakeTurns
 from tarry.node.edge.leader_calls import Answer, LeaderCalls, parsed
 from tarry.node.edge.request_bytes import OVERHEAD_BYTES
-from tarry.node.services.intake_turns import IntakeTurns
 from tarry.node.services.subscriptions import Subscriptions
 from tarry.proto import tarry_consumer_pb2 as pb
 from tarry.proto import tarry_log_pb2 as log_pb

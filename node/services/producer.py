@@ -16,10 +16,10 @@ from tarry.node.edge.auth import Authorizer, Right
 from tarry.node.edge.field_count import more_fields
 from tarry.node.edge.grpc_status import abort, status_of
 from tarry.node.edge.grpc_types import CallContext, ServiceHandler, parse
+from tarry.node.edge.intake_turns import IntakeTurns
 from tarry.node.edge.leader_calls import Answer, LeaderCalls, parsed
 from tarry.node.edge.names import no_more_queues, unknown_topic
 from tarry.node.failures import CallErrors
-from tarry.node.services.intake_turns import IntakeTurns
 from tarry.node.services.repeated_schedules import Repeats
 from tarry.node.services.schedule_request import Intake, body_too_large
 from tarry.proto import tarry_log_pb2 as log_pb

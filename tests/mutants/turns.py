@@ -456,7 +456,7 @@ PIECES = (
         "        if part <= self._left and not self._renews:\n",
         "        if True:\n",
         (
-            "tests/node/services/test_intake_turns.py"
+            "tests/node/edge/test_intake_turns.py"
             "::test_requests_that_come_together_take_no_more_than_a_turn_each_time_and_keep_their_order",
         ),
     ),
@@ -466,7 +466,7 @@ PIECES = (
         "        if part <= self._left and not self._renews:\n",
         "        if part <= self._left:\n",
         (
-            "tests/node/services/test_intake_turns.py::test_a_request_that_comes_later_overtakes_none_however_small_it_is",
+            "tests/node/edge/test_intake_turns.py::test_a_request_that_comes_later_overtakes_none_however_small_it_is",
         ),
     ),
     Mutant(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from tarry.node.services.intake_turns import IntakeTurns
+from tarry.node.edge.intake_turns import IntakeTurns
 
 
 class _Requests:
