@@ -57,7 +57,7 @@ async def test_one_address_is_enough_to_find_all(cluster: ClusterStandIn) -> Non
 
 async def test_without_discovery_only_the_given_addresses_are_called(cluster: ClusterStandIn) -> None:
     cluster.lead(cluster.nodes[2])
-    async with connect(cluster.nodes[0].address, discover=False, deadline_ms=2_000) as client:
+    async with connect(cluster.nodes[0].address, discover=False, deadline_ms=500) as client:
         with pytest.raises(Unavailable):
             await client.producer().schedule("orders", delay_ms=1)
     assert not [call for call in cluster.calls if not call.startswith("n1.")]
@@ -130,7 +130,7 @@ async def test_at_the_deadline_a_request_that_surely_was_not_done_is_unavailable
     cluster: ClusterStandIn,
 ) -> None:
     cluster.lead(None)
-    async with connect(cluster.addresses, deadline_ms=2_000) as client:
+    async with connect(cluster.addresses, deadline_ms=500) as client:
         with pytest.raises(Unavailable) as refused:
             await client.producer().schedule("orders", delay_ms=1)
     assert refused.value.reason == "NO_LEADER"
@@ -138,7 +138,7 @@ async def test_at_the_deadline_a_request_that_surely_was_not_done_is_unavailable
 
 async def test_nobody_there_is_unavailable(cluster: ClusterStandIn) -> None:
     await cluster.stop()
-    async with connect(cluster.addresses, deadline_ms=2_000) as client:
+    async with connect(cluster.addresses, deadline_ms=500) as client:
         with pytest.raises(Unavailable) as refused:
             await client.producer().schedule("orders", delay_ms=1)
     assert refused.value.reason == "UNREACHABLE"
@@ -150,7 +150,7 @@ async def test_at_the_deadline_a_request_that_may_have_been_done_says_so(cluster
         await context.abort(grpc.StatusCode.UNAVAILABLE, "Socket closed")
 
     cluster.on_schedule = lose
-    async with connect(cluster.addresses, deadline_ms=2_000) as client:
+    async with connect(cluster.addresses, deadline_ms=1_000) as client:
         with pytest.raises(OutcomeUnknown):
             await client.producer().schedule("orders", delay_ms=1)
     assert len(cluster.scheduled) == 1

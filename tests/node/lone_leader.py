@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tarry.node.app import Node
-from tarry.node.config import NodeConfig
+from tarry.node.config import Consensus, NodeConfig
 from tarry.node.delivery.group import GroupDelivery
 from tarry.node.edge.auth import Authorizer
 from tarry.node.loop_watchdog import Collections
@@ -31,6 +31,8 @@ from tests.simulation.processor import Processor
 
 RECORD = Record(body=b"x" * 100).SerializeToString()
 TOPIC, GROUP = "t", "g"
+SOON = Consensus(fallback_ms=60, election_min_ms=160, election_max_ms=180)
+"""Times of an election that nobody else takes part in."""
 
 
 class Leader:
@@ -142,6 +144,7 @@ async def leader(folder: Path, holds: Holds, **settings: Any) -> AsyncIterator[L
         listen="127.0.0.1:0",
         members={"n1": "127.0.0.1:0"},
         log_level="error",
+        consensus=SOON,
         **settings,
     )
     node = Node(config, holds=holds)

@@ -174,7 +174,7 @@ async def test_no_leader_to_subscribe_at_is_unavailable_at_the_deadline(
     cluster: ClusterStandIn, group: GroupStandIn
 ) -> None:
     cluster.lead(None)
-    async with connect(cluster.addresses, deadline_ms=2_000) as client:
+    async with connect(cluster.addresses, deadline_ms=500) as client:
         with pytest.raises(Unavailable):
             await client.consumer("orders", "g").start()
 

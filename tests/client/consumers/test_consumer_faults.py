@@ -59,7 +59,7 @@ async def test_what_ends_a_task_of_the_stream_reaches_who_waits_for_messages_and
 async def test_a_client_forgets_what_was_closed_or_never_opened(
     cluster: ClusterStandIn, group: GroupStandIn
 ) -> None:
-    async with connect(cluster.addresses, deadline_ms=2_000) as client:
+    async with connect(cluster.addresses, deadline_ms=1_000) as client:
         async with client.producer(), client.consumer("orders", "g"):
             assert len(client._opened) == 2
         cluster.lead(None)

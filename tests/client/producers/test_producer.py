@@ -152,7 +152,7 @@ async def test_a_batch_taken_in_part_says_which_part(cluster: ClusterStandIn) ->
 
 async def test_a_callback_gets_the_answer_or_the_error(cluster: ClusterStandIn) -> None:
     outcomes: list[Scheduled | BaseException] = []
-    async with connect(cluster.addresses, deadline_ms=2_000) as client:
+    async with connect(cluster.addresses, deadline_ms=1_000) as client:
         producer = client.producer()
         producer.schedule_soon("orders", b"a", delay_ms=1, on_done=outcomes.append)
         await producer.flush()
@@ -182,7 +182,7 @@ async def test_what_a_callback_raises_stops_no_other(cluster: ClusterStandIn) ->
 
 
 async def test_one_way_messages_are_sent_and_their_errors_only_counted(cluster: ClusterStandIn) -> None:
-    async with connect(cluster.addresses, deadline_ms=2_000) as client:
+    async with connect(cluster.addresses, deadline_ms=1_000) as client:
         producer = client.producer()
         producer.schedule_one_way("orders", b"a", delay_ms=1)
         producer.schedule_one_way("orders", b"b", delay_ms=1, due_ms=1)

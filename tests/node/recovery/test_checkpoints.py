@@ -18,6 +18,7 @@ from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.replication.state_machine.checkpoint import CheckpointDamaged, CheckpointRefused, CheckpointStore
 from tarry.replication.state_machine.machine import FEW_FILES, Machine, MachineSettings
 from tarry.replication.state_machine.queue_checksums import UNIT_BYTES
+from tarry.replication.state_machine.ready_queue import TAIL_UNITS
 from tests.replication.commands import NOW_MS, release, schedule, subscribe
 
 
@@ -79,7 +80,7 @@ async def test_a_node_that_ends_in_the_middle_of_an_entry_does_not_make_half_of_
     running = asyncio.ensure_future(node.run())
     await _until(node.driver.may_serve)
     (tmp_path / "state-1" / "ready" / "0").touch()  # in the way of the queue's folder
-    for command in (subscribe(), schedule([NOW_MS])):
+    for command in (subscribe(), schedule([NOW_MS] * 2 * TAIL_UNITS)):  # more than waits in memory
         await node.driver.propose(command)
     with pytest.raises(OSError, match="ready"):
         await running
