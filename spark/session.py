@@ -27,12 +27,15 @@ JAVA_MAJOR_MIN: Final = 17
 LOG: Final = Path(__file__).with_name("log4j2.properties")
 
 SMALL: Final = {
-    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOG.as_uri()} -XX:TieredStopAtLevel=1",
+    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOG.as_uri()} -XX:+UseSerialGC "
+    "-Xms512m -XX:MetaspaceSize=256m -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m",
+    "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.shuffle.partitions": "1",
 }
-"""Settings of a local session for less than a million rows: compiling would cost more than it saves."""
+"""Settings of a local session for less than a million rows: compiling, or planning each stage by what the
+stage before it returned, would cost more than it saves; heap, classes and code have room from the start."""
 
 
 def java_major() -> int:
