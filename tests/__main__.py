@@ -7,6 +7,7 @@ pytest's; an expression of `-m` narrows both parts. Exit code: pytest's, of the 
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import subprocess
 import sys
@@ -27,13 +28,14 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("-m", dest="marks", default="")
     given, others = parser.parse_known_args(arguments)
     signal.signal(signal.SIGINT, lambda *_: None)  # pytest gets it too, and ends its clusters first
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}  # or every process compiles all of it anew
     codes = []
     for part, options in PARTS.items():
         if given.marks in PARTS and given.marks != part:
             continue
         marks = f"({given.marks}) and {part}" if given.marks else part
         command = [sys.executable, "-m", "pytest", *options, *others, "-m", marks]
-        codes.append(subprocess.run(command, check=False).returncode)
+        codes.append(subprocess.run(command, check=False, env=environment).returncode)
         if codes[-1] == pytest.ExitCode.INTERRUPTED:
             break
     ran = [code for code in codes if code != pytest.ExitCode.NO_TESTS_COLLECTED]
