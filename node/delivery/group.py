@@ -52,6 +52,8 @@ TURN_ENDS_MAX: Final = 100
 """Streams and calls that end as the group does: some 0.1 ms each, with what their handlers do then."""
 TURN_PUMPS_MAX: Final = 125
 """Groups that look what is due: some 0.06 ms each."""
+TURN_CONSUMERS_MAX: Final = 8_000
+"""Consumers that these look at: some 1 us each."""
 TURN_LOOKS_MAX: Final = 4 * LOOK_UNITS_MAX
 """Units looked at."""
 TURN_LET_GO_MAX: Final = 4 * PIECE_OFFSETS
@@ -191,7 +193,7 @@ class GroupDelivery:
         if lost:
             self._context.turn.do(partial(self._give_back_some, consumer, lost))
         else:
-            self.pump_soon()
+            self._wake_in(0)
 
     def differs(self, consumer: Consumer) -> Refusal | None:
         """Return why the consumer's filter will not do beside the group's."""
@@ -219,7 +221,8 @@ class GroupDelivery:
         batch, stale = extended
         if batch is not None:
             self._leases.add(self.feeds[queue], batch)
-            self.pump_soon()
+            if self.wakes_at_ms is None or until_ms < self.wakes_at_ms:
+                self.pump_soon()
         return stale
 
     def _set_filter(self, consumer: Consumer) -> None:
@@ -236,7 +239,7 @@ class GroupDelivery:
             self._stir()
             if clean:
                 self._give_back(consumer.name)
-                self.pump()
+                self._wake_in(0)  # once for all that leave in this turn
 
     def end(self, refusal: Refusal) -> None:
         """End all streams, calls that wait and timers; of all groups, TURN_ENDS_MAX calls in each turn."""
@@ -309,10 +312,10 @@ class GroupDelivery:
         delivery until they are mended. What was taken from the feeds by then neither waits nor is in flight,
         so only another leader delivers it, or this one when it begins anew.
         """
-        self._context.turn.spend(1 / TURN_PUMPS_MAX)
         try:
             with self._context.holds.by("delivery"):
                 self._pump()
+            self._context.turn.spend(1 / TURN_PUMPS_MAX + len(self.consumers) / TURN_CONSUMERS_MAX)
         except UnitsDamaged as damage:
             self._context.fail(damage)
         except Exception as error:

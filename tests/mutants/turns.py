@@ -226,6 +226,7 @@ UNTIL = (
     "::test_a_time_by_which_so_many_hours_have_messages_is_the_last_before_the_next_of_them"
 )
 SIZE = "tests/node/delivery/test_group_size.py"
+TOGETHER = "tests/node/services/test_consumers_together.py"
 SHARE = "tests/node/delivery/test_turn_share.py"
 HOURS = "tests/node/leader/test_dispatcher.py::test_a_backlog_over_thousands_of_hours_is_released_some_hours_a_commit"
 
@@ -378,13 +379,25 @@ PIECES = (
         ("tests/node/delivery/test_many_offsets.py::test_each_piece_has_a_turn_of_its_own_whoever_asks",),
     ),
     Mutant(
+        "consumers_come_any_number_in_a_turn",
+        "consumers that come together hold up the event loop",
+        "        raw = await anext(aiter(requests), None)\n        await self._streams.enter(1 / STREAMS)\n",
+        "        raw = await anext(aiter(requests), None)\n",
+        (f"{TOGETHER}::test_as_many_consumers_as_there_may_be_come_and_leave_at_once",),
+    ),
+    Mutant(
+        "consumers_that_a_group_looks_at_take_nothing_of_a_turn",
+        "consumers of a large group hold up the event loop",
+        "self._context.turn.spend(1 / TURN_PUMPS_MAX + len(self.consumers) / TURN_CONSUMERS_MAX)",
+        "self._context.turn.spend(1 / TURN_PUMPS_MAX)",
+        (f"{SHARE}::test_a_turn_has_room_for_groups_by_the_consumers_that_they_look_at",),
+    ),
+    Mutant(
         "requests_of_consumers_that_come_together_are_one_turn",
         "consumers that come back together hold up the event loop",
         "        await self._requests.enter(part)\n",
         "",
-        (
-            "tests/node/services/test_consumers_together.py::test_what_many_consumers_say_together_of_what_they_hold",
-        ),
+        (f"{TOGETHER}::test_what_many_consumers_say_together_of_what_they_hold",),
     ),
     Mutant(
         "a_repeated_request_is_answered_in_one_turn",

@@ -9,7 +9,7 @@ import numpy as np
 
 from tarry.node.delivery.consumer import Consumer
 from tarry.node.delivery.feed import Feed
-from tarry.node.delivery.group import TURN_LET_GO_MAX, TURN_RESPONSES_MAX
+from tarry.node.delivery.group import TURN_CONSUMERS_MAX, TURN_LET_GO_MAX, TURN_RESPONSES_MAX
 from tarry.node.delivery.offset_pieces import PIECE_OFFSETS
 from tarry.node.delivery.turn_share import TurnShare
 from tarry.proto import tarry_log_pb2 as log_pb
@@ -81,6 +81,25 @@ async def test_what_is_little_is_done_at_once_in_every_turn() -> None:
         share.do(partial(done.append, turn))
         assert done[-1] == turn
         await asyncio.sleep(0)
+
+
+def test_a_turn_has_room_for_groups_by_the_consumers_that_they_look_at() -> None:
+    consumers = 1_000
+
+    async def steps(group: Group) -> None:
+        for at in range(consumers):
+            group.group.attach(Consumer(f"c{at}", TOPIC, GROUP, 60_000, 0))
+        await asyncio.sleep(0)
+        turn, done = group.group._context.turn, list[str]()
+        assert turn.left == 1.0
+        for _ in range(TURN_CONSUMERS_MAX // consumers):
+            group.group.pump()
+        turn.do(partial(done.append, "after"))
+        assert not done
+        await asyncio.sleep(0)
+        assert done == ["after"]
+
+    play(steps)
 
 
 async def turns_of(feeds: list[Feed]) -> list[int]:

@@ -6,10 +6,13 @@ import asyncio
 
 import numpy as np
 
+from tarry.node.config import Limits
 from tarry.proto import tarry_consumer_pb2 as pb
 from tests import turns as cost
 from tests.node.lone_leader import TOPIC, Leader, Stream, play, subscription, until
 from tests.simulation.edge import StreamEnded
+
+LIMITS = Limits()
 
 
 def test_what_many_consumers_say_together_of_what_they_hold() -> None:
@@ -53,5 +56,22 @@ def test_what_many_consumers_say_together_of_what_they_hold() -> None:
         async with steps.step("leave"):
             await asyncio.gather(*map(Stream.leave, streams.values()))
             await until(lambda: not feed.in_flight_messages)
+
+    assert cost.too_long(play(act)) == {}
+
+
+def test_as_many_consumers_as_there_may_be_come_and_leave_at_once() -> None:
+    consumers = LIMITS.consumers_max - 1
+
+    async def act(lead: Leader, steps: cost.Steps) -> None:
+        await lead.ready(1)
+        first = Stream(lead.edge, subscription("first", 1))
+        await first.answer()
+        async with steps.step("come"):
+            streams = [Stream(lead.edge, subscription(f"c{at}", 1)) for at in range(consumers)]
+            await asyncio.gather(*map(Stream.answer, streams))
+        async with steps.step("leave"):
+            await asyncio.gather(*map(Stream.leave, streams))
+            await until(lambda: len(lead.group().consumers) == 1)
 
     assert cost.too_long(play(act)) == {}

@@ -11,7 +11,7 @@ from typing import NoReturn
 import grpc
 import pytest
 
-from tarry.node.services.consumer import ENDED_STREAMS
+from tarry.node.services.consumer import STREAMS
 from tarry.replication.loop_holds import Holds
 from tests.node.lone_leader import Stream, leader, subscription, until
 from tests.simulation import edge
@@ -20,7 +20,7 @@ from tests.simulation import edge
 async def test_all_streams_of_a_leadership_that_ends_are_closed_and_only_some_in_one_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    many, turn, closed = 3 * ENDED_STREAMS, 0, Counter[int]()
+    many, turn, closed = 3 * STREAMS, 0, Counter[int]()
 
     async def count_turns() -> None:
         nonlocal turn
@@ -49,4 +49,4 @@ async def test_all_streams_of_a_leadership_that_ends_are_closed_and_only_some_in
             await again.leave()
     assert [type(error) for error in ended] == [edge.StreamEnded] * many
     assert sum(closed.values()) == many
-    assert max(closed.values()) <= ENDED_STREAMS
+    assert max(closed.values()) <= STREAMS
