@@ -194,11 +194,8 @@ class Reconciliation:
     # -- violations ----------------------------------------------------------------------
 
     def _of_messages(self) -> list[DataFrame]:
-        return [
-            messages.violations(self.suspicious, name, self.span)
-            for name in CHECKS
-            if self.counts[f"check_{name}"]
-        ]
+        names = [name for name in CHECKS if self.counts[f"check_{name}"]]
+        return [messages.violations(self.suspicious, names, self.span)] if names else []
 
     def _of_segments(self) -> DataFrame:
         of_no_message = (None,) * 5

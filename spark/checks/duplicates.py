@@ -153,4 +153,6 @@ def beyond_bound(duplicates: DataFrame) -> DataFrame:
         F.concat(F.lit("window="), "window_from_ms", F.lit(".."), "window_to_ms"),
     )  # fmt: skip
     others = {"at_ms": F.col("again_ms"), "index": F.lit(None).cast("long"), "source": F.col("leader_after")}
-    return duplicates.where("beyond_bound").select(*violation("duplicate_beyond_bound", detail, **others))
+    return duplicates.where("beyond_bound").select(
+        *violation(F.lit("duplicate_beyond_bound"), detail, **others)
+    )

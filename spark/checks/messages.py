@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from typing import Final, TypeAlias
@@ -151,9 +151,9 @@ VIOLATION: Final = (
 """Schema of a violation. With hour, global_index names the message; null where it is not about one."""
 
 
-def violation(check: str, detail: Column, **others: Column) -> list[Column]:
+def violation(check: Column, detail: Column, **others: Column) -> list[Column]:
     """Return the columns of VIOLATION; those not given are the frame's of their names."""
-    own = {"check": F.lit(check), "promise": F.lit(check not in REMARKS), "detail": detail, **others}
+    own = {"check": check, "promise": ~check.isin(*REMARKS), "detail": detail, **others}
     names = [column.split()[0] for column in VIOLATION.split(", ")]
     return [own.get(name, F.col(name)).alias(name) for name in names]
 
@@ -169,13 +169,14 @@ def holds(check: Predicate, span: Span) -> Column:
     return F.coalesce(check(span), F.lit(False))
 
 
-def violations(facts: DataFrame, name: str, span: Span) -> DataFrame:
-    """Return what the named check finds in facts.with_pairs, of the schema VIOLATION."""
+def violations(facts: DataFrame, names: Iterable[str], span: Span) -> DataFrame:
+    """Return what the named checks find in facts.with_pairs, of the schema VIOLATION, in one pass."""
+    found = F.array(*[F.when(holds(CHECKS[name], span), F.lit(name)) for name in names])
     counts = ("produced", "scheduled", "released", "cancelled", "delivered", "received", "acked", "retried")
     detail = F.concat_ws(" ", *[F.concat(F.lit(f"{one}="), F.col(one)) for one in counts])
-    return facts.where(holds(CHECKS[name], span)).select(
+    return facts.withColumn("check", F.explode(F.array_compact(found))).select(
         *violation(
-            name,
+            F.col("check"),
             detail,
             at_ms=F.coalesce("delivered_ms", "received_ms", "released_ms", "scheduled_ms", "due_ms"),
             index=F.coalesce("released_first", "scheduled_first"),

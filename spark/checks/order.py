@@ -43,7 +43,7 @@ def out_of_order(rows: DataFrame, begins: DataFrame) -> DataFrame:
         )
         .withColumn("follows", follows)
         .where(F.col("follows").isNotNull())
-        .select(*violation("out_of_order", detail))
+        .select(*violation(F.lit("out_of_order"), detail))
     )  # fmt: skip
 
 

@@ -104,7 +104,7 @@ def differing(rows: DataFrame, covered: Sequence[Covered]) -> DataFrame:
             F.concat_ws(",", F.sort_array(F.collect_set("source"))).alias("source"),
         )
         .where((F.col("hashes_least") != F.col("hashes_most")) | (F.col("replicas") < expected))
-        .select(*violation("replicas_disagree", detail))
+        .select(*violation(F.lit("replicas_disagree"), detail))
     )
 
 

@@ -93,12 +93,13 @@ def found(spark: SparkSession) -> dict[str, set[int]]:
     """What each check finds among one planted violation of each, and what is right."""
     rows = frame(spark, [*RIGHT, *(one for some in PLANTED.values() for one in some)])
     pairs = spark.createDataFrame(PAIR, PAIRS)
-    every = with_pairs(facts(events(rows, pairs), 1), pairs).persist()
+    every = with_pairs(facts(events(rows, pairs), 1), pairs)
     span = Span(as_of_ms=DUE_MS + 1_000)
-    return {
-        name: {one["global_index"] for one in messages.violations(every, name, span).collect()}
-        for name in messages.CHECKS
-    }
+    of_checks: dict[str, set[int]] = {name: set() for name in messages.CHECKS}
+    for one in messages.violations(every, messages.CHECKS, span).collect():
+        of_checks[one["check"]].add(one["global_index"])
+        assert one["promise"] is (one["check"] in messages.PROMISES)
+    return of_checks
 
 
 @pytest.mark.parametrize("check", messages.CHECKS)
@@ -127,7 +128,7 @@ def test_what_is_acknowledged_is_missing_in_ledgers_that_are_of_that_time(
     rows = frame(spark, PLANTED["never_scheduled"])
     every = with_pairs(facts(events(rows, pairs), 1), pairs)
     span = Span(as_of_ms, whole=False, begun_ms=begun_ms)
-    assert messages.violations(every, "never_scheduled", span).count() == told
+    assert messages.violations(every, ["never_scheduled"], span).count() == told
 
 
 def test_what_is_not_due_yet_is_not_missing(spark: SparkSession) -> None:
