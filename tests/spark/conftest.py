@@ -16,6 +16,8 @@ from tarry.spark.generate import Generator, Plan
 from tarry.spark.reconcile import Options, Reconciliation
 from tarry.spark.session import SMALL, java_major, session
 
+JAVA = "spark.driver.extraJavaOptions"
+
 
 @pytest.fixture(scope="session")
 def java() -> None:
@@ -28,7 +30,9 @@ def java() -> None:
 
 @pytest.fixture(scope="session")
 def spark(java: None) -> Iterator[SparkSession]:
-    started = session("tests", memory_mib=1_024, settings=SMALL)
+    options = f"{SMALL[JAVA]} -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+    settings = {**SMALL, JAVA: options}  # Spark's own classes need no proof each time
+    started = session("tests", memory_mib=1_024, settings=settings)
     yield started
     started.stop()
 
