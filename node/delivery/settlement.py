@@ -180,7 +180,7 @@ class Settlement:
     async def retry(self, feed: Feed, offsets: Offsets, reason: RetryReason, delay_ms: int | None) -> None:
         """Put copies of the deliveries into the wheel; of those with a damaged record, once it is mended."""
         blocks_max = COPY_BLOCKS_MAX if feed.queue.group else PIECE_BLOCKS
-        while len(offsets):
+        while len(offsets) and not feed.queue.deleted:
             part = next(cut(offsets, RETRIES_MAX, blocks_max))
             work = partial(self._copies, feed, part, reason, delay_ms)
             whole, commands = await self._context.pieces.alone(work)
@@ -271,7 +271,7 @@ class Settlement:
         def told() -> Event:
             return settled(Kind.NACKED, *where, offsets[: _readable(queue, offsets)], now_ms)
 
-        while ledger.enabled and len(offsets):
+        while ledger.enabled and len(offsets) and not queue.deleted:
             event = await self._context.pieces.alone(told)
             ledger.nacked(event, consumer, machine.queues)
             offsets = offsets[event.n :]
@@ -286,7 +286,7 @@ class Settlement:
 
 def _readable(queue: ReadyQueue, offsets: Offsets) -> int:
     """Return of how many of the first offsets one turn may tell: copies are read for it."""
-    if not queue.group:
+    if not queue.group or queue.deleted:
         return len(offsets)
     try:
         return retries.within_hours(queue.at(offsets)["hour"])

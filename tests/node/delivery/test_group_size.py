@@ -165,6 +165,24 @@ def test_small_copies_share_a_command_up_to_so_many() -> None:
     play(steps)
 
 
+def test_a_retry_of_many_ends_with_its_topic() -> None:
+    async def steps(group: Group) -> None:
+        messages = 3 * RETRIES_MAX
+        group.join("a", credit=messages)
+        for _ in range(messages):
+            group.schedule("", 0)
+        await pass_ms(group, 1)
+        offsets = np.array([offset for _, offset in group.hands["a"].held], dtype=np.uint64)
+        group.group.settlement.nack("a", group.queue, offsets, 0)
+        await group.settle()
+        assert [len(command.records) for command, _ in group.log] == [RETRIES_MAX]  # type: ignore[attr-defined]
+        group.apply(log_pb.DeleteTopicCommand(topic=TOPIC))
+        await group.commit()
+        assert group.log == []
+
+    play(steps)
+
+
 def test_acks_gather_up_to_so_many_offsets_and_what_is_beyond_goes_next() -> None:
     async def steps(group: Group) -> None:
         each, requests = COMMIT_OFFSETS_MAX * 2 // 3, 5
