@@ -334,6 +334,7 @@ class Feed:
         listed = BitMap64(offsets.tolist())
         self._held -= listed
         self._back -= listed
+        self._resumed.remove_range(0, self._acknowledged.floor)
         self._resumed |= listed
         self.lanes.end_hold(self.queue.queue, offsets)
         self._waiting = self._waiting[~np.isin(self._waiting["offset"], offsets)]

@@ -190,6 +190,18 @@ def test_what_is_put_back_after_a_consumer_has_resumed_it_keeps_its_key_to_itsel
     assert feed.take(1, 9)["offset"].tolist() == [1]
 
 
+def test_what_was_resumed_is_forgotten_once_all_below_is_acknowledged(queue: ReadyQueue) -> None:
+    fill(queue, [1] * 5)
+    acknowledged = Acknowledgements()
+    feed = feed_of(queue, acknowledged)
+    feed.load()
+    for offset in range(5):
+        feed.resume("a", column([offset]), 100)
+        feed.take_back("a", column([offset]))
+        acknowledged.add(column([offset]))
+    assert list(feed._resumed) == [4]
+
+
 def test_what_was_resumed_and_given_back_can_be_taken_and_put_back_again(queue: ReadyQueue) -> None:
     fill(queue, [1])
     feed = feed_of(queue, Acknowledgements())
