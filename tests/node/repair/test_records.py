@@ -9,9 +9,11 @@ from pathlib import Path
 
 import grpc
 import numpy as np
+import pytest
 
 from tarry.node.edge.forwarder import Forwarder
 from tarry.node.edge.peer_auth import PeerCalls
+from tarry.node.repair import pauses
 from tarry.node.repair.peer_records import PeerRecords, RecordService
 from tarry.node.repair.records import ASKED_RECORDS_MAX, Damage, Numbers
 from tarry.replication.state_machine.machine import Machine, MachineSettings
@@ -21,6 +23,11 @@ from tests.wheel.sorted_list import START_MS, append, ids
 
 DUE_MS = [START_MS + 1_000 * (index % 7) for index in range(600)]
 RECORDS = [b"record %d" % index * (index % 5 + 1) for index in range(600)]
+
+
+@pytest.fixture(autouse=True)
+def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pauses, "RETRY_MS_MIN", 50)  # of what lengths they are is test_pauses.py's
 
 
 def replica(folder: Path, dues: Sequence[int] = DUE_MS, records: Sequence[bytes] = RECORDS) -> Machine:
