@@ -198,7 +198,7 @@ class EdgePlay(Play):
         settings = Delivery(attempts_max=pick((1, 2)))
         whole = [record for record in records if record is not None]
         self.commit(
-            *retries.commands(0, queue, group, offsets, whole, reason, delay_ms, now_ms, settings),
+            *retries.commands(0, queue, group, offsets, units, whole, reason, delay_ms, now_ms, settings),
         )
 
     def _groups(self, queue: ReadyQueue) -> list[str]:
