@@ -28,11 +28,7 @@ REFERENCE_S: Final = 0.010
 
 
 def freeze() -> None:
-    """Let garbage collections from now on look only at what is made from now on.
-
-    What was frozen before, and is garbage by now, is freed.
-    """
-    gc.unfreeze()
+    """Let garbage collections from now on look only at what is made from now on."""
     gc.collect()
     gc.freeze()
 
