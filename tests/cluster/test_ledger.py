@@ -235,7 +235,7 @@ async def test_a_full_disk_of_the_ledger_stops_no_delivery_and_leaves_a_gap(
 
             while (told := cluster.status("n1")) is None or not told.ledger.failure:
                 await delivered()
-            assert "No space left" in told.ledger.failure
+            assert "[Errno 28]" in told.ledger.failure  # of a write, or of the look at what is free before it
             while (told := cluster.status("n1")) is None or not told.ledger.dropped:
                 await delivered()
             await delivered()
