@@ -331,9 +331,13 @@ class ReadyQueue:
         return True
 
     def is_damaged(self, stretch: Stretch) -> bool:
-        """Return whether the stretch, which is still wanted, is not what it was. Raises OSError."""
-        if self.deleted or stretch.end <= self.first:
+        """Return whether the stretch, which is still wanted, is not what it was. Raises OSError.
+
+        What was trimmed is wanted as long as the queue goes on in its block, which is proven whole.
+        """
+        if self.deleted or stretch.end <= self.proof.base:
             return False
+        self.flush()  # what memory has of it a checkpoint may have written, and the file may have lost since
         return not stretch.is_proven_by(self._bytes(stretch.first, stretch.end))
 
     def find_released(self, time_ms: int) -> int:

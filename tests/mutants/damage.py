@@ -382,6 +382,23 @@ MUTANTS = (
         ),
     ),
     Mutant(
+        "what_was_trimmed_of_a_block_that_goes_on_is_not_mended",
+        "a leader gives its state to nobody",
+        "        if self.deleted or stretch.end <= self.proof.base:",
+        "        if self.deleted or stretch.end <= self.first:",
+        ("tests/node/repair/test_queues.py::test_what_was_trimmed_is_mended_as_long_as_its_block_goes_on",),
+    ),
+    Mutant(
+        "what_a_file_has_lost_of_units_in_memory_is_not_looked_at",
+        "a leader gives its state to nobody",
+        "        self.flush()  # what memory has of it a checkpoint may have written, and the file may have lost since\n",
+        "",
+        (
+            "tests/replication/state_machine/test_ready_queue.py"
+            "::test_what_a_file_has_lost_of_units_in_memory_is_written_again",
+        ),
+    ),
+    Mutant(
         "what_was_mended_is_not_touched",
         "a power loss brings the damage back",
         "memoryview(units), start * UNIT_BYTES)\n        self._touched.add(segment)\n",

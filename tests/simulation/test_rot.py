@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from tests.replication.commands import trim
 from tests.simulation.model_consumer import ModelConsumer
 from tests.simulation.model_producer import ModelProducer
 from tests.simulation.rot import INDICES, READY, RECORDS, turn_bit_of_some
@@ -101,6 +102,10 @@ def test_a_leader_whose_ready_queue_has_rotted_gives_its_state_only_once_it_is_m
     give_a_state(READY, others=True)
 
 
+def test_a_leader_gives_its_state_once_what_it_has_trimmed_of_a_ready_queue_is_mended() -> None:
+    give_a_state(READY, others=True, trimmed=True)
+
+
 def test_a_rotten_index_of_the_leader_is_given_to_nobody_while_none_can_mend_it() -> None:
     give_a_state(INDICES, others=False)
 
@@ -109,7 +114,7 @@ def test_a_rotten_ready_queue_of_the_leader_is_given_to_nobody_while_none_can_me
     give_a_state(READY, others=False)
 
 
-def give_a_state(kind: str, *, others: bool) -> None:
+def give_a_state(kind: str, *, others: bool, trimmed: bool = False) -> None:
     """To a follower that lacks what the journals hold; ``others``: the giver reaches who can mend it."""
 
     async def play(world: WholeWorld, producer: ModelProducer) -> None:
@@ -121,13 +126,16 @@ def give_a_state(kind: str, *, others: bool) -> None:
         for _ in range(20):
             await producer.schedule("b", soon(world, 20, 30_000))
         await asyncio.sleep(1)
+        queue = leader.core.machine.queues.of("a")
+        if trimmed:
+            await leader.driver.propose(trim([queue.queue], [queue.units]))
+            await asyncio.sleep(0.2)
         for node in (leader, third):
             node.take_checkpoint()
         await asyncio.sleep(0.2)
         if not others:
             third.crash()
-        queue = leader.core.machine.queues.of("a").queue
-        assert turn_bit_of_some(world, leader, f"ready/{queue}/*.ready" if kind == READY else kind)
+        assert turn_bit_of_some(world, leader, f"ready/{queue.queue}/*.ready" if kind == READY else kind)
         behind.start(world.members)
         await asyncio.sleep(3)
         if not others:

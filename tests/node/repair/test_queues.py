@@ -96,6 +96,16 @@ async def test_what_was_trimmed_or_deleted_meanwhile_is_not_mended(tmp_path: Pat
     assert (damage.repaired, damage.left) == (0, 0)
 
 
+async def test_what_was_trimmed_is_mended_as_long_as_its_block_goes_on(tmp_path: Path) -> None:
+    own, good = replica(tmp_path / "own"), replica(tmp_path / "good")
+    lose_unit(own, 2_500)
+    damage = await mend(own, good, meanwhile=lambda: own.apply(2, 1, [trim([0], [3_000])]))
+    assert (damage.repaired, damage.left) == (1, 0)
+    for index, machine in enumerate((good, own)):
+        machine.apply(3 - index, 1, [schedule([NOW_MS]), release(NOW_MS)])
+    assert own.queues[0].read(3_000, 1) == good.queues[0].read(3_000, 1)
+
+
 async def test_what_another_state_has_replaced_is_not_mended(tmp_path: Path) -> None:
     own, good = replica(tmp_path / "own"), replica(tmp_path / "good")
     lose_unit(own, 5)

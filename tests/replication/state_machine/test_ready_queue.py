@@ -191,6 +191,16 @@ def test_damaged_units_are_mended_by_their_own_bytes_and_by_no_others(tmp_path: 
     assert queue.read(0, UNITS)["due_ms"].tolist() == list(range(UNITS))
 
 
+def test_what_a_file_has_lost_of_units_in_memory_is_written_again(tmp_path: Path) -> None:
+    queue = filled(tmp_path, 5)
+    queue.take_changes().write()
+    turn_bit(segment(queue), 2 * UNIT_BYTES)
+    ((_, (stretch,)),) = scan(queue.folder, 0, queue.proof)
+    assert not queue.is_damaged(stretch)
+    assert list(scan(queue.folder, 0, queue.proof)) == [(5 * UNIT_BYTES, [])]
+    assert queue.take_changes().write() == [segment(queue)]  # the next checkpoint syncs it
+
+
 def test_what_was_trimmed_is_proven_no_more_and_the_rest_still_is(tmp_path: Path) -> None:
     queue = filled(tmp_path, UNITS)
     before = len(queue.proof.serialize())
