@@ -130,6 +130,10 @@ simulate-ablation: $(READY) ## each guard taken out in turn: the first seed, or 
 mutants: $(READY) ## one line that guards safety changed at a time, and which test notices (ARGS="a_stranger_votes", ARGS=--list)
 	@$(PY) -m tests.mutants $(ARGS)
 
+.PHONY: turns
+turns: $(READY) ## tests of what one turn of an event loop costs, held to the bound; for a machine that does nothing else
+	@TURN_TOLERANCE=$(or $(TOLERANCE),1.25) $(PY) -m pytest $$(grep -rlE "import turns|tests.turns" tests --include='test_*.py') $(ARGS)
+
 .PHONY: handover
 handover: $(READY) ## leaders transferred and killed under load (ARGS="--rate 5000 --transfers 50 --kills 50")
 	@$(PY) -m tarry.chaos.leader_changes $(ARGS)

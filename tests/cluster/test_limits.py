@@ -1,9 +1,8 @@
 """Every kind of request at its limit, on three real nodes: none holds an event loop for longer than a turn.
 
 The bound is on CPU time of the loop's thread, as the nodes themselves measure it: wall time grows with
-whatever else the machine does. It is the turns' bound times what neighbours in the processor's caches cost
-(``tests/turns.py``). A node tells of its busiest turn since it started, so of one try: a row that is over
-is played again on a cluster of its own.
+whatever else the machine does. It is a multiple of the turns' bound (``tests/turns.py``). A node tells of
+its busiest turn since it started, so of one try: a row that is over is played again on a cluster of its own.
 """
 
 from __future__ import annotations

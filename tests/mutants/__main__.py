@@ -85,7 +85,7 @@ class Copy:
             "no:cacheprovider",
             *tests,
         ]
-        environment = {**os.environ, "PYTHONPATH": str(self._folder / ".src")}
+        environment = {**os.environ, "PYTHONPATH": str(self._folder / ".src"), "TURN_TOLERANCE": "1.5"}
         process = subprocess.Popen(
             command,
             cwd=self._folder,
