@@ -8,10 +8,11 @@ import numpy as np
 
 from tarry.node.config import Limits
 from tarry.proto import tarry_log_pb2 as log_pb
-from tarry.proto.message_id import MessageId
+from tarry.proto.message_id import format_ids
 from tarry.proto.tarry_consumer_pb2 import GroupStart, StartAt
 from tarry.proto.tarry_message_pb2 import Retried
 from tarry.proto.tarry_producer_pb2 import CANCEL_OUTCOME_CANCELLED, CancelRequest, CancelResponse
+from tarry.replication.state_machine.refusal import Refusal
 from tarry.wheel.state import HOUR_MS
 from tests import turns as cost
 from tests.node.lone_leader import RECORD, TOPIC, Leader, play
@@ -28,8 +29,10 @@ def test_cancelling_messages_of_thousands_of_topics_and_copies_of_thousands_of_g
         for first in [*range(0, most, part)] * 2:
             topics = [f"t{number}" for number in range(first, first + part)]
             await lead.schedule(part, np.full(part, due_ms), topics)
-        async with steps.step("messages"):  # two requests, each of one message a topic
-            await asyncio.gather(*(cancel(lead, due_ms, first, most) for first in (0, most)))
+        requests = [request(due_ms, first, most) for first in (0, most)]  # each of one message a topic
+        async with steps.step("messages"):
+            answers = await asyncio.gather(*map(lead.edge.cancel, requests))
+        assert all(map(cancelled, answers))
         due_ms += HOUR_MS
         await lead.ready(each)
         start = GroupStart(at=StartAt.START_AT_EARLIEST)
@@ -53,15 +56,21 @@ def test_cancelling_messages_of_thousands_of_topics_and_copies_of_thousands_of_g
         ]
         for first in range(0, groups, 100):
             await asyncio.gather(*map(lead.propose, retries[first : first + 100]))
+        copies = request(due_ms, 0, groups * each)
         async with steps.step("copies"):
-            await cancel(lead, due_ms, 0, groups * each)
+            answer = await lead.edge.cancel(copies)
+        assert cancelled(answer)
 
     assert cost.too_long(play(act)) == {}
 
 
-async def cancel(lead: Leader, due_ms: int, first: int, count: int) -> None:
-    """Cancel messages of an hour by their indices; all are pending."""
-    ids = [str(MessageId(0, due_ms // HOUR_MS, first + number)) for number in range(count)]
-    answer = await lead.edge.cancel(CancelRequest(ids=ids).SerializeToString())
+def request(due_ms: int, first: int, count: int) -> bytes:
+    """Return a request to cancel messages of an hour by their indices."""
+    ids = format_ids(0, np.full(count, due_ms // HOUR_MS), np.arange(first, first + count))
+    return CancelRequest(ids=ids).SerializeToString()
+
+
+def cancelled(answer: bytes | Refusal) -> bool:
+    """Return whether an answer says that all were pending."""
     assert isinstance(answer, bytes)
-    assert set(CancelResponse.FromString(answer).outcomes) == {CANCEL_OUTCOME_CANCELLED}
+    return set(CancelResponse.FromString(answer).outcomes) == {CANCEL_OUTCOME_CANCELLED}
