@@ -61,7 +61,7 @@ def facts(events: DataFrame, partitions: int) -> DataFrame:
 
     `<kind>` counts; `<kind>_first`, `<kind>_last` indices; `<kind>_ms` the first time. RELEASED, CANCELLED
     and EXPIRED count what happened to the message, `copies` what ended the waiting of its retries.
-    `retried_due_ms`: of the last retry. `margin_ms`: least time from due to handed over, negative: early.
+    `retried_due_ms`: of the last retry. `margin_ms`: least time from due to delivered, negative: early.
     """
     number = F.col("number")
 
@@ -77,7 +77,7 @@ def facts(events: DataFrame, partitions: int) -> DataFrame:
     firsts = [F.min(F.when(of(kind), F.col("index"))).alias(f"{kind.value}_first") for kind in ORDERED]
     lasts = [F.max(F.when(of(kind), F.col("index"))).alias(f"{kind.value}_last") for kind in ORDERED]
     times = [F.min(F.when(of(kind), F.col("at_ms"))).alias(f"{kind.value}_ms") for kind in TIMED]
-    handed = is_kind(number, Kind.DELIVERED)
+    delivered = is_kind(number, Kind.DELIVERED)
     seen = is_kind(number, Kind.RECEIVED)
     return (
         events.repartition(partitions, *KEY)
@@ -85,14 +85,14 @@ def facts(events: DataFrame, partitions: int) -> DataFrame:
         .agg(
             *counts, *firsts, *lasts, *times,
             count(is_kind(number, *OF_COPIES_TOO) & F.col("of_group"), "copies"),
-            count(handed & ~F.col("marked"), "delivered_unmarked"),
+            count(delivered & ~F.col("marked"), "delivered_unmarked"),
             count(seen & ~F.col("marked"), "received_unmarked"),
             F.max(F.when(of(Kind.RETRIED), F.col("due_ms"))).alias("retried_due_ms"),
             F.max(F.when(of(Kind.SCHEDULED), F.col("due_ms"))).alias("scheduled_due_ms"),
             F.max(F.when(of(Kind.RELEASED), F.col("due_ms"))).alias("released_due_ms"),
             F.min(F.when(of(Kind.RELEASED), F.col("offset"))).alias("offset"),
             F.max(F.when(of(Kind.PRODUCED), F.col("due_ms"))).alias("produced_due_ms"),
-            F.min(F.when(handed, F.col("at_ms") - F.col("due_ms"))).alias("delivered_margin_ms"),
+            F.min(F.when(delivered, F.col("at_ms") - F.col("due_ms"))).alias("delivered_margin_ms"),
             F.min(F.when(seen, F.col("at_ms") - F.col("due_ms"))).alias("received_margin_ms"),
         )
     )  # fmt: skip
@@ -115,8 +115,8 @@ def with_pairs(facts: DataFrame, pairs: DataFrame) -> DataFrame:
     """Return the facts with their pair's columns, `due_ms` as the message is due, and `out` int: how often it
     came out.
 
-    It came out when the application was handed it, where consumers write receipts; else, when a node handed
-    it over.
+    It came out when the application received it, where consumers write receipts; else, when a node
+    delivered it.
     """
     due_ms = F.when(F.col("rescheduled") > 0, F.col("released_due_ms")).otherwise(F.col("scheduled_due_ms"))
     return (

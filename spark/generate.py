@@ -1,6 +1,6 @@
 """Generated ledgers: from a seed, of any size, with faults in known places.
 
-Each chunk of messages lives through the crash of a leader: the first half is handed over by one node, the
+Each chunk of messages lives through the crash of a leader: the first half is delivered by one node, the
 rest, half a second later, by the next node in the next term. Half of all rows are of one topic. Every fault
 is planted on messages of its own, and `truth.json` beside the dates names them.
 """

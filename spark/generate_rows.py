@@ -118,7 +118,7 @@ class Life:
             "client_retry": (10, 1, 1),
         }
 
-    def _handed(self, kind: Kind, rows: Rows) -> None:
+    def _deliveries(self, kind: Kind, rows: Rows) -> None:
         first = self._but("never_scheduled", "never_released", "never_delivered", "cancelled")
         more: dict[str, Column | int] = {"group": 0, "attempt": 1, "consumer": 0, "maybe_duplicate": 0}
         rows.add(kind, self._of(first), self.delivered_ms[first], **more)
@@ -130,7 +130,7 @@ class Life:
     def made(self) -> dict[str, Column]:
         """Return what the leaders write: deliveries, nacks, and that they lead."""
         rows = Rows()
-        self._handed(Kind.DELIVERED, rows)
+        self._deliveries(Kind.DELIVERED, rows)
         nacked = self.chosen["nack"]
         rows.add(Kind.NACKED, self._of(nacked), self.delivered_ms[nacked] + 8, group=0, attempt=1)
         led_ms = np.array([self.messages["due_ms"][0] - 1_500, self.crash_ms + OUTAGE_MS - SLOT_MS])
@@ -147,7 +147,7 @@ class Life:
     def received(self) -> dict[str, Column]:
         """Return the consumer's receipts."""
         rows = Rows()
-        self._handed(Kind.RECEIVED, rows)
+        self._deliveries(Kind.RECEIVED, rows)
         return self._with_terms(rows)
 
     def _with_terms(self, rows: Rows) -> dict[str, Column]:

@@ -16,6 +16,7 @@ import grpc
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
+from tarry.proto import bearer_token
 from tarry.proto import tarry_operator_pb2 as pb
 from tarry.proto.ledger.arrow import PLAIN
 from tarry.proto.ledger.schema import ALWAYS
@@ -43,8 +44,8 @@ class Node:
         with self._channel() as channel:
             stub = OperatorServiceStub(channel)
             try:
-                request = pb.ClusterStatusRequest()
-                status = stub.ClusterStatus(request, timeout=STATUS_S, metadata=self._metadata())
+                request, metadata = pb.ClusterStatusRequest(), bearer_token.metadata(self.token)
+                status = stub.ClusterStatus(request, timeout=STATUS_S, metadata=metadata)
             except grpc.RpcError as error:
                 raise NodeUnreachable(self.address, str(error)) from error
             return int(status.ledger.last_segment)
@@ -52,8 +53,9 @@ class Node:
     def export(self, request: pb.ExportLedgerRequest) -> Iterator[tuple[Mapping[str, Any], pa.RecordBatch]]:
         """Yield manifests and rows of theirs, oldest first. Raises NodeUnreachable."""
         with self._channel() as channel:
+            metadata = bearer_token.metadata(self.token)
             try:
-                for part in OperatorServiceStub(channel).ExportLedger(request, metadata=self._metadata()):
+                for part in OperatorServiceStub(channel).ExportLedger(request, metadata=metadata):
                     with pa.ipc.open_stream(part.rows) as stream:
                         yield json.loads(part.segment), stream.read_next_batch()
             except grpc.RpcError as error:
@@ -68,9 +70,6 @@ class Node:
             *(Path(name).read_bytes() if name else None for name in files)
         )
         return grpc.secure_channel(self.address, credentials, options)
-
-    def _metadata(self) -> tuple[tuple[str, str], ...]:
-        return (("authorization", f"Bearer {self.token}"),) if self.token else ()
 
 
 @dataclass

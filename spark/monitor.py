@@ -1,6 +1,6 @@
 """Live monitor: duplicates and lateness per minute, as segments are closed.
 
-    segments ─► hand-overs ─┬─► all ───────────────────────────────┐
+    segments ─► deliveries ─┬─► all ───────────────────────────────┐
                             └─► the first of each message, by the ─┴─► counts of the batch ─► Parquet,
                             batch=<n>
                                 state of an hour (the watermark)
@@ -34,18 +34,18 @@ COUNTS: Final = (
     "kind string, from_ms long, topic string, group string, late_ms long, rows long, firsts long, "
     "marked long, batch long"
 )
-"""Schema of what the monitor writes: counts of a minute, and how many of the rows are first hand-overs."""
+"""Schema of what the monitor writes: counts of a minute, and how many of the rows are first deliveries."""
 
 
-def handovers(rows: DataFrame, memory_ms: int = MEMORY_MS) -> DataFrame:
-    """Return each hand-over of a stream of ledger rows once with `first` 0, and each message's first with 1.
+def deliveries(rows: DataFrame, memory_ms: int = MEMORY_MS) -> DataFrame:
+    """Return each delivery of a stream of ledger rows once with `first` 0, and each message's first with 1.
 
     `from_ms` long (its minute), `topic`, `group` string, `late_ms` long (of unmarked ones, else null),
     `marked` boolean, `first` int.
     """
     late_ms = timeline.bucket(F.col("at_ms") - F.col("due_ms"))
     marked = F.coalesce(F.col("maybe_duplicate"), F.lit(False)) | (F.col("attempt") > 1)
-    handed = (
+    delivered = (
         rows.where(F.col("kind") == Kind.DELIVERED.value)
         .select(
             *_MESSAGE, F.timestamp_millis("at_ms").alias("at"), marked.alias("marked"),
@@ -55,12 +55,12 @@ def handovers(rows: DataFrame, memory_ms: int = MEMORY_MS) -> DataFrame:
         .withWatermark("at", f"{memory_ms} milliseconds")
     )  # fmt: skip
     columns = (*_BY, "late_ms", "marked")
-    first = handed.dropDuplicatesWithinWatermark(list(_MESSAGE))
-    return handed.select(*columns, F.lit(0).alias("first")).union(first.select(*columns, F.lit(1)))
+    first = delivered.dropDuplicatesWithinWatermark(list(_MESSAGE))
+    return delivered.select(*columns, F.lit(0).alias("first")).union(first.select(*columns, F.lit(1)))
 
 
 def counts(batch: DataFrame) -> DataFrame:
-    """Return a batch of handovers as counts: COUNTS but for `batch`."""
+    """Return a batch of deliveries as counts: COUNTS but for `batch`."""
     one = F.col("first") == 0
     return (
         batch.groupBy(*_BY, "late_ms")
@@ -105,7 +105,7 @@ def start(
         counts(batch).coalesce(1).write.mode("overwrite").parquet(f"{out}/minutes/batch={number}")
         told(number)
 
-    query = handovers(reader.load(ledger), memory_ms).writeStream.foreachBatch(write)
+    query = deliveries(reader.load(ledger), memory_ms).writeStream.foreachBatch(write)
     query = query.option("checkpointLocation", f"{out}/checkpoint")
     query = query.trigger(availableNow=True) if once else query.trigger(processingTime=f"{every_s} seconds")
     return query.start()

@@ -56,12 +56,12 @@ def pairs(timeline: DataFrame, events: Sequence[Mapping[str, Any]]) -> list[tupl
     for topic, group in sorted(names, key=lambda pair: (pair[0] or "", pair[1] or "")):
         if topic is None or (group is None and topic in grouped):
             continue
-        receipts_too, again, handed = known.get((topic, group), (False, False, None))
+        receipts_too, again, delivered = known.get((topic, group), (False, False, None))
         mine = moves.get((topic, group), [])
         starts = [move["offset"] or 0 for move in mine if move["detail"] not in ENDS]
         start, ended = starts[-1] if starts else 0, bool(mine) and mine[-1]["detail"] in ENDS
         again |= any(move["detail"] != GroupMove.CREATED.value for move in mine)
         first, behind = topic not in counted, topic_gone.get(topic, -1)
-        rows.append((len(rows), topic, group, first, receipts_too, start, again, handed, ended, behind))
+        rows.append((len(rows), topic, group, first, receipts_too, start, again, delivered, ended, behind))
         counted.add(topic)
     return rows

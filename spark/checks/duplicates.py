@@ -34,14 +34,14 @@ SEEKS: Final = "seek_topic string, seek_group string, seek_ms long"
 _KEY: Final = ("topic", "group", "hour", "global_index")
 
 
-def handovers(rows: DataFrame, repeated: DataFrame) -> DataFrame:
+def deliveries(rows: DataFrame, repeated: DataFrame) -> DataFrame:
     """Return one row for each delivery of the messages of `repeated`, from ledger.rows.
 
     _KEY, `term` long, `attempt` int, `node`, `consumer` string, `marked` boolean, `handed_ms` (the node's
     time, else the receipt's), `at_ms` (the receipt's time where the group's consumers write receipts, else
     the node's).
     """
-    handed = rows.where(is_kind(F.col("number"), Kind.DELIVERED, Kind.RECEIVED)).join(
+    delivered = rows.where(is_kind(F.col("number"), Kind.DELIVERED, Kind.RECEIVED)).join(
         repeated, list(_KEY), "inner"
     )
     same = (*_KEY, "term", "attempt", "consumer")
@@ -49,7 +49,7 @@ def handovers(rows: DataFrame, repeated: DataFrame) -> DataFrame:
     by_node = F.col("kind") == Kind.DELIVERED.value
     at_ms = F.when(F.col("receipts"), F.col("received_ms")).otherwise(F.col("handed_ms"))
     return (
-        handed.withColumn("turn", turn)
+        delivered.withColumn("turn", turn)
         .groupBy(*same, "turn", "receipts")
         .agg(
             F.min(F.when(by_node, F.col("at_ms"))).alias("handed_ms"),
@@ -83,7 +83,7 @@ def duplicates(rows: DataFrame, repeated: DataFrame, terms: DataFrame, seeks: Da
         for name in ("at_ms", "handed_ms", "term", "attempt", "node", "consumer")
     }
     again = (
-        handovers(rows, repeated)
+        deliveries(rows, repeated)
         .select("*", F.row_number().over(order).alias("number"), *before.values())
         .where("number > 1")
         .join(_reasons(rows, repeated), [*_KEY, "attempt"], "left")

@@ -36,10 +36,10 @@ def timeline(rows: DataFrame, begins: DataFrame, step_ms: int = MINUTE_MS) -> Da
     `source` string (the greatest; of deliveries: who led), `order_keys` long: rows that have one, `handed`
     long: the highest offset that the group has got or settled since it was last moved, `from_index` long.
     """
-    handed = is_kind(F.col("number"), Kind.DELIVERED, Kind.RECEIVED)
+    delivered = is_kind(F.col("number"), Kind.DELIVERED, Kind.RECEIVED)
     once = is_kind(F.col("number"), Kind.DELIVERED, Kind.ACKED, Kind.RETRIED, Kind.DEAD)
     once &= (F.col("attempt") == 1) & (F.col("index") >= F.coalesce("behind", F.lit(-1)))
-    first = handed & (F.col("attempt") == 1) & ~F.coalesce(F.col("maybe_duplicate"), F.lit(False))
+    first = delivered & (F.col("attempt") == 1) & ~F.coalesce(F.col("maybe_duplicate"), F.lit(False))
     return (
         rows.where(is_kind(F.col("number"), *OF_MESSAGES) & counted())
         .join(F.broadcast(begins), ["topic", "group"], "left")
