@@ -47,7 +47,7 @@ async def test_a_producer_keeps_what_it_has_the_ok_for(cluster: ClusterStandIn, 
     assert {(row["index"], row["term"], row["offset"]) for row in told} == {(-1, -1, None)}
 
 
-async def test_a_consumer_keeps_what_it_was_handed_and_the_acks_that_counted(
+async def test_a_consumer_keeps_what_it_was_given_and_the_acks_that_counted(
     cluster: ClusterStandIn, group: GroupStandIn, tmp_path: Path
 ) -> None:
     group.stale = {1}

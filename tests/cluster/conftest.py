@@ -24,7 +24,9 @@ def started(size: int, folder: Path, **settings: Setting) -> Iterator[LocalClust
         cluster.start()
         cluster.wait_until_serving()
         yield cluster
-        for node in cluster.nodes.values():  # in order they would hand over and write checkpoints first
+        for (
+            node
+        ) in cluster.nodes.values():  # in order they would transfer leadership and write checkpoints first
             if node.running:
                 cluster.kill(node.name)
 

@@ -193,7 +193,7 @@ def test_an_id_that_was_never_given_is_not_found(node: Wire) -> None:
     assert list(node.producer.Cancel(CancelRequest(ids=[unknown]), timeout=TIMEOUT_S).outcomes) == [3]
 
 
-def test_leadership_is_not_handed_to_a_stranger(node: Wire) -> None:
+def test_leadership_is_not_transferred_to_a_stranger(node: Wire) -> None:
     with pytest.raises(grpc.RpcError) as caught:
         node.operator.TransferLeadership(TransferLeadershipRequest(target="n9"), timeout=TIMEOUT_S)
     assert refusal(caught.value).reason == "TRANSFER_REFUSED"

@@ -48,7 +48,7 @@ HAPPENINGS = {"killed": kill, "terminated": terminate, "frozen": freeze, "transf
 
 
 class Receiver:
-    """Consumes until told, noting every message it is handed."""
+    """Consumes until told, noting every message it receives."""
 
     def __init__(self, consumer: Consumer) -> None:
         self.consumer = consumer

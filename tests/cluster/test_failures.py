@@ -29,7 +29,7 @@ main()
 """
 
 
-def test_a_node_whose_hand_over_fails_in_a_timer_ends_with_1_and_says_why(tmp_path: Path) -> None:
+def test_a_node_whose_delivery_fails_in_a_timer_ends_with_1_and_says_why(tmp_path: Path) -> None:
     with LocalCluster(1, tmp_path) as cluster:
         (node,) = cluster.nodes.values()
         node.folder.mkdir(parents=True, exist_ok=True)

@@ -136,8 +136,8 @@ async def test_ledgers_agree_with_one_another_and_with_the_clients(tmp_path: Pat
     assert set(ids(Kind.ACKED, rows)) == set(seen["kept"][3:])
     assert ids(Kind.DEAD, rows) == Counter(seen["kept"][:3])
     assert len(ids(Kind.SCHEDULED, rows, "dlq.g.life")) == 3
-    handed = ids(Kind.DELIVERED, own)
-    assert set(list(seen["delivered"])[KILL_AFTER + CREDIT :]) <= set(handed)  # none of these is in a gap
+    delivered = ids(Kind.DELIVERED, own)
+    assert set(list(seen["delivered"])[KILL_AFTER + CREDIT :]) <= set(delivered)  # none of these is in a gap
     assert {row["detail"] for row in own if row["kind"] == Kind.LEADERSHIP} >= {"leader"}
     assert set(ids(Kind.NACKED, own)) <= set(seen["kept"][:3])
 

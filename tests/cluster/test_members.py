@@ -61,7 +61,7 @@ async def test_a_lone_node_grows_to_three_and_shrinks_again_under_its_leader(tmp
             assert members == ["n1", "n2", "n3"]
             await schedule(client, 500)
             await agree(client, {"n1", "n2", "n3"})
-            assert await client.operator().remove_member("n1") == ["n2", "n3"]  # it leads: hands over first
+            assert await client.operator().remove_member("n1") == ["n2", "n3"]  # it leads: transfers first
             cluster.kill("n1")
             await schedule(client, 500)
             await agree(client, {"n2", "n3"})

@@ -217,7 +217,7 @@ VOTES = (
     ),
     Mutant(
         "electors_are_not_asked_what_they_know",
-        "a new leader repeats hand-overs without their mark",
+        "a new leader repeats deliveries without their mark",
         "            self.elected_by.append(vote.state)\n",
         "",
         ("tests/replication/raft/test_consensus.py::test_who_elects_tells_what_it_knows",),
@@ -361,17 +361,17 @@ LEASES = (
         ),
     ),
     Mutant(
-        "the_lease_is_kept_in_a_hand_over",
+        "the_lease_is_kept_in_a_transfer",
         "two replicas hold a valid lease",
         "leads = self._engine.role is Role.LEADER and not campaigning",
         "leads = self._engine.role is Role.LEADER",
         (
-            "tests/simulation/test_scenarios.py::test_d2_a_leader_that_hands_over_does_not_answer_for_its_successor",
+            "tests/simulation/test_scenarios.py::test_d2_a_leader_that_transfers_does_not_answer_for_its_successor",
         ),
     ),
     Mutant(
-        "proposals_are_taken_in_a_hand_over",
-        "what is proposed in a hand-over is lost or doubled",
+        "proposals_are_taken_in_a_transfer",
+        "what is proposed in a transfer is lost or doubled",
         "return self.has_lease(now) and not self.transfer.running",
         "return self.has_lease(now)",
         (
@@ -393,7 +393,7 @@ LEASES = (
         "return leads and self._lease.confirmed(self._engine.voters) >= since",
         "return leads",
         (
-            "tests/simulation/test_scenarios.py::test_d2_a_leader_that_hands_over_does_not_answer_for_its_successor",
+            "tests/simulation/test_scenarios.py::test_d2_a_leader_that_transfers_does_not_answer_for_its_successor",
         ),
     ),
     Mutant(
@@ -421,7 +421,7 @@ LEASES = (
     ),
     Mutant(
         "a_transfer_does_not_tell_its_last_state",
-        "the next leader repeats what was handed over",
+        "the next leader repeats what was delivered",
         "elif transfer.phase is Phase.TELLING and self._lease.has_echoed(transfer.target, transfer.told_at):",
         "elif transfer.phase is Phase.TELLING:",
         (

@@ -111,7 +111,7 @@ MUTANTS = (
         ),
     ),
     Mutant(
-        "a_unit_of_another_topic_is_handed_over",
+        "a_unit_of_another_topic_is_delivered",
         "a rotten index hands a message to another topic",
         "        if not own.all():\n            self._context.spawn(self._deliver_proven",
         "        if False:\n            self._context.spawn(self._deliver_proven",

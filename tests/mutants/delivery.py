@@ -232,16 +232,16 @@ MUTANTS = (
         "if not all(feed.close_held() for feed in self.feeds.values()):",
         "if False:",
         (
-            "tests/node/delivery/test_group_keys.py::test_nothing_is_handed_over_before_the_keys_of_all_that_may_be_in_hand_are_closed",
+            "tests/node/delivery/test_group_keys.py::test_nothing_is_delivered_before_the_keys_of_all_that_may_be_in_hand_are_closed",
         ),
     ),
     Mutant(
-        "more_is_handed_over_than_reserved",
+        "more_is_delivered_than_reserved",
         "a crash repeats messages without their mark",
         "ends = [] if self.reservation.limit is None else [self.reservation.limit]",
         "ends = []",
         (
-            "tests/simulation/test_whole_nodes.py::test_what_a_leader_hands_over_while_nobody_hears_it_is_marked_when_it_comes_again",
+            "tests/simulation/test_whole_nodes.py::test_what_a_leader_delivers_while_nobody_hears_it_is_marked_when_it_comes_again",
         ),
     ),
     Mutant(
@@ -250,7 +250,7 @@ MUTANTS = (
         "confirmed = self._sent and self._sent[0][0] <= confirmed_s",
         "confirmed = bool(self._sent)",
         (
-            "tests/node/delivery/test_reservation.py::test_nothing_is_handed_over_before_a_majority_has_answered",
+            "tests/node/delivery/test_reservation.py::test_nothing_is_delivered_before_a_majority_has_answered",
         ),
     ),
     Mutant(
@@ -333,7 +333,7 @@ MUTANTS = (
     ),
     Mutant(
         "one_wrong_clock_moves_time",
-        "a leader with a wrong clock hands over early",
+        "a leader with a wrong clock delivers early",
         "return 2 * same > 1 + len(clocks)",
         "return True",
         (
@@ -362,24 +362,24 @@ MUTANTS = (
         "    start_ms = max(next_due_ms, frontier_ms) - commit_ms\n",
         "    start_ms = max(next_due_ms, frontier_ms) // 1000 * 1000 - commit_ms\n",
         ("tests/node/leader/test_dispatch_plan.py::test_a_steady_stream_needs_one_release_a_period",),
-        argued="a release before its time is only early to be committed: the hand-over waits for each due time",
+        argued="a release before its time is only early to be committed: the delivery waits for each due time",
     ),
     Mutant(
-        "a_message_is_handed_over_when_released",
+        "a_message_is_delivered_when_released",
         "messages come early by what releases run ahead",
         'return bisect_right(self._waiting["due_ms"], now_ms)  # searchsorted copies a column of a table first',
         "return len(self._waiting)",
         (
-            "tests/node/delivery/test_feed.py::test_what_a_leader_nobody_heard_may_have_handed_over_goes_out_at_its_time_marked",
+            "tests/node/delivery/test_feed.py::test_what_a_leader_nobody_heard_may_have_delivered_goes_out_at_its_time_marked",
         ),
     ),
     Mutant(
-        "a_deposed_leader_hands_over",
-        "two leaders hand over the same message",
+        "a_deposed_leader_delivers",
+        "two leaders deliver the same message",
         "        if not self._context.may_serve():\n            self._wake_in(LEASE_LOOK_S)",
         "        if False:\n            self._wake_in(LEASE_LOOK_S)",
         (
-            "tests/node/delivery/test_group.py::test_what_falls_due_while_the_lease_is_over_is_handed_over_once_it_is_back",
+            "tests/node/delivery/test_group.py::test_what_falls_due_while_the_lease_is_over_is_delivered_once_it_is_back",
         ),
     ),
     Mutant(

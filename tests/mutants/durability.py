@@ -309,14 +309,14 @@ MUTANTS = (
     ),
     Mutant(
         "records_are_not_proven",
-        "damaged messages are handed over",
+        "damaged messages are delivered",
         'return records, (checksums(records) == rows["crc32c"]) & inside',
         "return records, inside",
         ("tests/wheel/test_damage.py::test_a_record_with_a_flipped_bit_is_none_and_the_others_are_read",),
     ),
     Mutant(
         "a_lone_record_is_not_proven",
-        "a damaged message is handed over",
+        "a damaged message is delivered",
         "return record if google_crc32c.value(record) == crc else None",
         "return record",
         (

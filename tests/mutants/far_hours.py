@@ -345,7 +345,7 @@ LASTING = (
         ),
     ),
     Mutant(
-        "a_damaged_far_record_is_handed_over",
+        "a_damaged_far_record_is_delivered",
         "a consumer gets a rotten message",
         "            records[damaged] = None\n        records += self._read_written",
         "            pass\n        records += self._read_written",

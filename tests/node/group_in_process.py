@@ -56,7 +56,7 @@ class _Clock:
 
 @dataclass(slots=True)
 class Given:
-    """What a consumer was handed."""
+    """What a consumer was given."""
 
     label: str
     key: str
@@ -171,7 +171,7 @@ class Group:
         task.add_done_callback(self._tasks.discard)
 
     def cursors(self) -> list[log_pb.Cursor]:
-        """The cursors that the leader tells when it hands over no more."""
+        """The cursors that the leader tells when it delivers no more."""
         return list(log_pb.DispatchState.FromString(self.delivery.cursors(None)).cursors)
 
     async def fail_over(self, committed: int, cursors: Iterable[log_pb.Cursor]) -> None:
@@ -324,5 +324,5 @@ class Group:
             if label == given.label:
                 return
             assert key != given.key or places[label][0] in ("done", "dead"), (
-                f"{given} is handed over while {label} is in {places[label]}"
+                f"{given} is delivered while {label} is in {places[label]}"
             )

@@ -61,17 +61,17 @@ async def life_of(folder: Path, count: int) -> Counter[str]:
     release = log_pb.ReleaseCommand(until_ms=now_ms + DUE_IN_MS, count=count, now_ms=now_ms)
     with counted(lines, "release"):
         released = group.apply(release)
-    with counted(lines, "hand over"):
+    with counted(lines, "delivery"):
         group.show_applied()
         await asyncio.sleep(0)
         group.group.pump()
     consumer = group.hands["a"].consumer
     assert consumer is not None
     (response,) = consumer.take_all()
-    handed = consumer_pb.ConsumeResponse.FromString(response).deliveries
-    offsets = np.array(handed.offset, np.uint64)
+    delivered = consumer_pb.ConsumeResponse.FromString(response).deliveries
+    offsets = np.array(delivered.offset, np.uint64)
     with counted(lines, "ack"):
-        answer = group.group.settlement.ack("a", handed.queue, offsets)
+        answer = group.group.settlement.ack("a", delivered.queue, offsets)
         for _ in range(3):
             await asyncio.sleep(0)
     ((ack, done),) = group.log
@@ -80,7 +80,7 @@ async def life_of(folder: Path, count: int) -> Counter[str]:
     done.set_result(outcome)
     assert isinstance(answer, asyncio.Future)
     assert (len(offsets), len(await answer)) == (count, 0), released
-    assert group.machine.queues.acknowledged[GROUP, handed.queue].contains(offsets).all()
+    assert group.machine.queues.acknowledged[GROUP, delivered.queue].contains(offsets).all()
     await group.end()
     group.machine.close()
     return lines

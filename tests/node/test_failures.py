@@ -39,7 +39,7 @@ def fail(*_: object) -> Any:
     raise NO_FILES
 
 
-def test_an_error_in_the_hand_over_that_a_timer_begins_ends_the_node() -> None:
+def test_an_error_in_the_delivery_that_a_timer_begins_ends_the_node() -> None:
     async def steps(group: Group) -> None:
         group.join("a")
         for _ in range(8):

@@ -90,7 +90,7 @@ def test_nacking_all_that_a_consumer_may_hold_and_what_becomes_of_the_retries() 
         retries = lead.machine.queues.of(TOPIC, GROUP)
         async with steps.step("release of the copies"):
             await until(lambda: retries.units == IN_HAND)
-        async with steps.step("hand-over of the copies"):
+        async with steps.step("delivery of the copies"):
             stream.send(pb.ConsumeRequest(credit=pb.Credit(messages=IN_HAND)))
             await until(lambda: stream.received == 2 * IN_HAND)
         again = pb.Nack(request=2, queue=retries.queue, offset=range(IN_HAND // 4), delay_ms=0)
@@ -100,7 +100,7 @@ def test_nacking_all_that_a_consumer_may_hold_and_what_becomes_of_the_retries() 
     assert cost.too_long(play(act)) == {}
 
 
-def test_handing_over_and_nacking_the_largest_messages() -> None:
+def test_delivering_and_nacking_the_largest_messages() -> None:
     largest, count = Record(body=bytes(LIMITS.body_bytes_max)).SerializeToString(), 200
 
     async def act(lead: Leader, steps: cost.Steps) -> None:
@@ -110,7 +110,7 @@ def test_handing_over_and_nacking_the_largest_messages() -> None:
                 await lead.edge.schedule(batch([TOPIC], np.full(10, now_ms), [largest] * 10)), bytes
             )
         await until(lambda: lead.machine.queues.of(TOPIC).units == count)
-        async with steps.step("hand-over"):
+        async with steps.step("delivery"):
             stream = Stream(lead.edge, subscription("a", count))
             assert (await stream.answer()).HasField("subscribed")
             await until(lambda: stream.received == count)
@@ -134,7 +134,7 @@ def test_a_consumer_gets_what_has_become_due_over_thousands_of_hours() -> None:
         async with steps.step("release"):
             await until(lambda: lead.machine.queues.of(TOPIC).units == len(due_ms))
         stream = Stream(lead.edge, subscription("a", len(due_ms)))
-        async with steps.step("hand-over"):
+        async with steps.step("delivery"):
             await until(lambda: stream.received == len(due_ms))
 
     assert cost.too_long(play(act)) == {}
@@ -523,7 +523,7 @@ def test_a_new_leader_that_knows_nothing_looks_at_as_many_groups_as_there_may_be
             await until(lambda: leadership.delivery not in (before, None))
             leadership.dispatch_state(1.0)
 
-        async with steps.step("nothing is left to hand over"):
+        async with steps.step("nothing is left to deliver"):
             await lead_again()
         assert not leadership.known().cursors
         await lead.ready(3)
@@ -571,7 +571,7 @@ def test_heartbeats_of_thousands_of_groups_with_messages_in_hand() -> None:
         async with steps.step("all have changed"):
             delivery.pump()
             leadership.dispatch_state(2.0)
-        async with steps.step("no more is handed over"):
+        async with steps.step("no more is delivered"):
             leadership.dispatch_state(None)
         told = 1
         while not leadership.told_all:

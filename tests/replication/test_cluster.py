@@ -82,7 +82,7 @@ async def test_heartbeats_bring_the_leaders_state_and_clock_to_every_follower(tm
                 await asyncio.sleep(0.005)
 
 
-async def test_a_transfer_hands_over_under_load_and_loses_nothing(tmp_path: Path) -> None:
+async def test_a_transfer_under_load_loses_nothing(tmp_path: Path) -> None:
     async with Cluster(tmp_path) as cluster:
         leader = await cluster.leader()
         load = [asyncio.create_task(leader.driver.propose(b"%d" % i)) for i in range(500)]
@@ -102,7 +102,7 @@ async def test_a_transfer_hands_over_under_load_and_loses_nothing(tmp_path: Path
         assert leader.roles[-1] is Role.FOLLOWER
 
 
-async def test_a_target_with_much_to_apply_is_not_handed_over_to_and_the_leader_serves_on(
+async def test_a_target_with_much_to_apply_is_not_transferred_to_and_the_leader_serves_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with Cluster(tmp_path) as cluster:

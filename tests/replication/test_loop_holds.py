@@ -54,11 +54,11 @@ def test_a_part_counts_without_those_within_it() -> None:
         clock.work(0.001)
         with holds.by("apply"):
             clock.work(0.010)
-            with holds.by("hand-over"):
+            with holds.by("delivery"):
                 clock.work(0.003)
         clock.work(0.002)
     held = {name: round(cause.held_s, 6) for name, cause in holds.causes.items()}
-    assert held == {"hand-over": 0.003, "apply": 0.010, "turn": 0.003}
+    assert held == {"delivery": 0.003, "apply": 0.010, "turn": 0.003}
 
 
 def test_waiting_for_the_processor_is_not_taken_for_work() -> None:

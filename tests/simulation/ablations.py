@@ -98,7 +98,7 @@ def _hear_impatiently(self: votes.Contact, leader: str, term: int, now: float, _
 contact_hear = votes.Contact.hear
 
 
-def _hand_over_at_once(self: transfer.Transfer, target: str, deadline: float, now: float) -> None:
+def _transfer_at_once(self: transfer.Transfer, target: str, deadline: float, now: float) -> None:
     self.number += 1
     self.phase, self.target = transfer.Phase.CAMPAIGNING, target
     self.deadline, self.heard_at = deadline, now
@@ -148,7 +148,7 @@ ABLATIONS: dict[str, tuple[Replaced, ...]] = {
             ),
         ),
     ),
-    "drain": ((transfer.Transfer, "begin", _hand_over_at_once),),
+    "drain": ((transfer.Transfer, "begin", _transfer_at_once),),
     "transfer number": ((votes.Contact, "allows_transfer", lambda self, number: True),),
     "one change of members": (
         (GuardedSyncObj, "_SyncObj__changeCluster", SyncObj._SyncObj__changeCluster),

@@ -1,4 +1,4 @@
-"""That messages with an ordering key are handed over one after another, to each group, in order."""
+"""That messages with an ordering key are delivered one after another, to each group, in order."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class Order:
     def __init__(self, messages: defaultdict[tuple[str, Kind], set[Id]]) -> None:
         self._messages = messages
         self._out: defaultdict[str, defaultdict[int, set[Id]]] = defaultdict(lambda: defaultdict(set))
-        self.handed_over = 0
+        self.delivered = 0
         """Messages with a key."""
 
     def moved(self, place: str) -> None:
         """A group goes on somewhere else: what it had in hand does not count."""
         self._out.pop(place, None)
 
-    def handed_over_by(self, machine: Machine, batch: DeliveryBatch, topic: str, group: str) -> None:
+    def delivered_by(self, machine: Machine, batch: DeliveryBatch, topic: str, group: str) -> None:
         """A leader hands a batch over: nothing that comes before in a lane may be unsettled."""
         lanes = batch.units["lane"]
         if not lanes.any():
@@ -47,7 +47,7 @@ class Order:
             if UNKNOWN not in settled and out - {message}:
                 raise Violation(f"O1: {message} goes to {place} while {out} of its lane is out")
             out.add(message)
-            self.handed_over += 1
+            self.delivered += 1
 
     def _check_earlier(self, machine: Machine, batch: DeliveryBatch, group: str) -> None:
         """Of what lies in the ready queue. What a filter leaves out is passed over, and settled later."""
@@ -57,7 +57,7 @@ class Order:
         offsets = offsets[~acknowledged.contains(offsets)]
         try:
             left = queue.at(offsets)
-        except UnitsDamaged:  # has rotted there; what is handed over had been read before
+        except UnitsDamaged:  # has rotted there; what is delivered had been read before
             return
         for unit in batch.units[batch.units["lane"] != 0]:
             same = left["lane"] == unit["lane"]

@@ -26,7 +26,7 @@ BYTE_US: Final = 0.002
 """Of an entry: parsing, checksums, writing."""
 CALL_US: Final = 150.0
 """A request of a client: parsing, checks, the answer."""
-HANDED_OVER_US: Final = 5.0
+DELIVERED_US: Final = 5.0
 """A message: its record is read, and goes into a response."""
 
 

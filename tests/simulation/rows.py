@@ -68,8 +68,8 @@ class Rows:
                 self._learn(index, event, queues)
 
     def delivered(self, machine: Machine, batch: DeliveryBatch, topic: str, group: str) -> None:
-        """A leader tells of a hand-over."""
-        self.order.handed_over_by(machine, batch, topic, group)
+        """A leader tells of a delivery."""
+        self.order.delivered_by(machine, batch, topic, group)
         given = _ids(batch.hour, batch.global_index)
         again = batch.attempt > 1
         for place, some in (

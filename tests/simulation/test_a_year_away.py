@@ -46,7 +46,7 @@ def test_a_member_that_was_away_for_a_year_takes_the_others_state_and_leads() ->
     assert world.ledger.counts["retried"] == 0
 
 
-def test_a_cluster_that_was_stopped_for_a_year_hands_over_what_is_overdue_under_one_leader() -> None:
+def test_a_cluster_that_was_stopped_for_a_year_delivers_what_is_overdue_under_one_leader() -> None:
     """In turns that keep the leadership, though every node needs its time for what it does."""
 
     async def play(world: WholeWorld, producer: ModelProducer) -> None:

@@ -44,7 +44,7 @@ PAIRS: dict[str, Callable[[], None]] = {
     "own entry before serving": (
         answers.test_a_new_leader_does_not_serve_before_its_own_first_entry_is_committed
     ),
-    "lease while it campaigns": scenarios.test_d2_a_leader_that_hands_over_does_not_answer_for_its_successor,
+    "lease while it campaigns": scenarios.test_d2_a_leader_that_transfers_does_not_answer_for_its_successor,
     "drain": scenarios.test_d_a_transfer_waits_for_what_is_under_way,
     "transfer number": (
         scenarios.test_an_election_that_a_given_up_transfer_causes_late_cannot_overlap_the_leaders_lease
@@ -64,16 +64,16 @@ PAIRS: dict[str, Callable[[], None]] = {
     "apply budget": slow.test_a_backlog_to_apply_does_not_silence_a_new_leader,
     "checkpoint before trimming": (small.test_a_node_by_itself_keeps_every_entry_that_no_checkpoint_contains),
     "own disk before applying": small.test_a_cluster_of_one_acknowledges_nothing_that_its_disk_has_not,
-    "lanes": order.test_messages_with_one_key_are_handed_over_one_after_another,
+    "lanes": order.test_messages_with_one_key_are_delivered_one_after_another,
     "retries close their lane": order.test_what_follows_a_retry_under_its_key_waits_for_it,
     "misfires": shaping.test_what_comes_due_while_all_sleep_is_dropped_where_its_topic_says_so,
     "rows of retries": rows.test_the_rows_of_retries_name_the_messages_that_the_copies_stand_for,
     "checksums of ready queues": (
-        rot.test_a_new_leader_whose_ready_queues_have_rotted_has_them_mended_and_hands_over
+        rot.test_a_new_leader_whose_ready_queues_have_rotted_has_them_mended_and_delivers
     ),
     "checksums of indices": rot.test_an_index_that_rots_while_its_node_is_stopped_is_mended,
     "proof of a state": rot.test_a_rotten_index_of_the_leader_is_given_to_nobody_while_none_can_mend_it,
-    "reserve": whole.test_what_a_leader_hands_over_while_nobody_hears_it_is_marked_when_it_comes_again,
+    "reserve": whole.test_what_a_leader_delivers_while_nobody_hears_it_is_marked_when_it_comes_again,
     "fsync": scenarios.test_r_a_power_loss_of_all_right_after_an_acknowledgement_loses_nothing,
 }
 

@@ -10,7 +10,7 @@ from tests.simulation.whole_scenario import scenario, soon
 from tests.simulation.whole_world import WholeWorld
 
 
-def test_messages_with_one_key_are_handed_over_one_after_another() -> None:
+def test_messages_with_one_key_are_delivered_one_after_another() -> None:
     async def play(world: WholeWorld, producer: ModelProducer) -> None:
         for key in ("one", "other"):
             await producer.schedule("a", soon(world, 20, 100), key)
@@ -22,7 +22,7 @@ def test_messages_with_one_key_are_handed_over_one_after_another() -> None:
                 node.start(world.members)
 
     world = scenario(play)
-    assert world.rows.order.handed_over >= 80
+    assert world.rows.order.delivered >= 80
 
 
 def test_what_follows_a_retry_under_its_key_waits_for_it() -> None:

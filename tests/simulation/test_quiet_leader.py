@@ -15,7 +15,7 @@ def is_quiet(leader: WholeNode) -> bool:
     return leader.core.driver.consensus.heartbeats.interval_s > 0.05
 
 
-def test_what_a_quiet_leader_hands_over_is_told_as_soon_as_ever() -> None:
+def test_what_a_quiet_leader_delivers_is_told_as_soon_as_ever() -> None:
     """Within a heartbeat's usual time, though nothing is proposed for it."""
 
     async def play(world: WholeWorld, producer: ModelProducer) -> None:

@@ -17,7 +17,7 @@ def followers(world: WholeWorld, leader: WholeNode) -> list[WholeNode]:
     return [node for node in world.whole if node is not leader]
 
 
-def test_a_new_leader_whose_ready_queues_have_rotted_has_them_mended_and_hands_over() -> None:
+def test_a_new_leader_whose_ready_queues_have_rotted_has_them_mended_and_delivers() -> None:
     async def play(world: WholeWorld, producer: ModelProducer) -> None:
         leader = await world.until_served()
         world.rotting = followers(world, leader)[0]

@@ -150,7 +150,7 @@ def test_d_a_transfer_whose_messages_are_lost_is_given_up_and_the_leader_goes_on
     assert elections(scenario(play)) == 1
 
 
-def test_d2_a_leader_that_hands_over_does_not_answer_for_its_successor() -> None:
+def test_d2_a_leader_that_transfers_does_not_answer_for_its_successor() -> None:
     """The third answers its heartbeats, and promises nothing against the election that it asked for."""
 
     async def play(world: World) -> None:

@@ -24,7 +24,7 @@ def frontier(node: WholeNode) -> int:
 
 
 async def led_by_a_wrong_clock(world: WholeWorld, ahead_ms: int) -> WholeNode:
-    """A node whose clock goes wrong, and that is then handed leadership."""
+    """A node whose clock goes wrong, and that is then given leadership."""
     old = await world.until_served()
     heir = next(node for node in world.whole if node is not old)
     heir.wall.ahead_ms = ahead_ms
@@ -34,7 +34,7 @@ async def led_by_a_wrong_clock(world: WholeWorld, ahead_ms: int) -> WholeNode:
     return heir
 
 
-def test_what_a_crashed_leader_released_and_had_not_handed_over_is_handed_over_once() -> None:
+def test_what_a_crashed_leader_released_and_had_not_delivered_is_delivered_once() -> None:
     async def play(world: WholeWorld, producer: ModelProducer) -> None:
         leader = await world.until_served()
         due_ms = world.true_ms() + 500
@@ -82,7 +82,7 @@ def test_a_clock_that_jumps_while_one_follower_alone_is_in_reach_stops_nothing(
     whose: str, ahead_ms: int
 ) -> None:
     """Of two clocks nobody can say which is wrong; but the leader knows what time it was before. Nor does
-    the next leader forget, to which one whose clock stays wrong hands over."""
+    the next leader forget, to which one whose clock stays wrong transfers leadership."""
 
     async def play(world: WholeWorld, producer: ModelProducer) -> None:
         leader = await world.until_served()
@@ -237,7 +237,7 @@ def test_a_leader_that_knows_nothing_of_the_one_before_marks_what_it_gives_out_a
     assert world.ledger.counts["marked"] > 0
 
 
-def test_what_a_leader_hands_over_while_nobody_hears_it_is_marked_when_it_comes_again() -> None:
+def test_what_a_leader_delivers_while_nobody_hears_it_is_marked_when_it_comes_again() -> None:
     """It goes on for as long as its lease, but no further than the others know that it may have gone."""
 
     async def play(world: WholeWorld, producer: ModelProducer) -> None:

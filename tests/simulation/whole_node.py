@@ -35,9 +35,9 @@ from tests.simulation.edge import Edge
 from tests.simulation.network import SimTransport
 from tests.simulation.processor import (
     BYTE_US,
+    DELIVERED_US,
     ENTRY_US,
     FAR_HOUR_US,
-    HANDED_OVER_US,
     HOUR_US,
     NEAR_HOURS,
     ROW_US,
@@ -195,13 +195,13 @@ class WholeNode(SimNode):
             self._charge(events)
             applied(index, term, events, queues)
 
-        def handed_over(batch: DeliveryBatch, topic: str, group: str, consumer: str, term: int) -> None:
+        def watched_delivery(batch: DeliveryBatch, topic: str, group: str, consumer: str, term: int) -> None:
             rows.delivered(self.core.machine, batch, topic, group)
-            self.processor.charge(HANDED_OVER_US * len(batch.units))
+            self.processor.charge(DELIVERED_US * len(batch.units))
             delivered(batch, topic, group, consumer, term)
 
         setattr(ledger, "applied", watched)  # noqa: B010 - a method of one object
-        setattr(ledger, "delivered", handed_over)  # noqa: B010
+        setattr(ledger, "delivered", watched_delivery)  # noqa: B010
 
     def _charge(self, events: Sequence[Event]) -> None:
         hours = [len(np.unique(event.hour)) for event in events if event.hour is not None]

@@ -93,7 +93,7 @@ async def _simulate(seed: int, seconds: float) -> Outcome:
             **world.counted(),
             **ledger.counts,
             "cancelled": len(ledger.cancelled),
-            "ordered": world.rows.order.handed_over,
+            "ordered": world.rows.order.delivered,
         },
         tuple(world.history) if failure else (),
     )

@@ -19,7 +19,7 @@ OUT = True
 
 
 def released(topic: str, index: int, offset: int, *, out: bool = False) -> list[dict[str, Any]]:
-    """Return the rows of a message: released in that entry, and if `out` handed over and acked."""
+    """Return the rows of a message: released in that entry, and if `out` delivered and acked."""
     number = index * 100 + offset
     more = {"topic": topic, "offset": offset}
     some = [

@@ -25,7 +25,7 @@ BODIES = [b"%d" % number for number in range(20)]
 
 
 def without(message_id: str, ledger: Path, copy: Path) -> None:
-    """Copy a ledger, but for the rows that say that a message was handed over, received or acknowledged."""
+    """Copy a ledger, but for the rows that say that a message was delivered, received or acknowledged."""
     name = MessageId.parse(message_id)
     for path, manifest in closed(ledger):
         rows = pq.read_table(path).cast(SCHEMA)

@@ -162,7 +162,7 @@ def test_a_cancel_without_an_answer_may_have_been_done() -> None:
     assert linearizability.not_linearizable(history) == (2,)
 
 
-def test_an_old_leader_that_hands_over_beside_its_successor_is_found() -> None:
+def test_an_old_leader_that_delivers_beside_its_successor_is_found() -> None:
     history = sound()
     late = delivered(5, at_ms=5_200, node="n1", term=1)
     history.delivered += [delivered(6, at_ms=5_050, node="n2", term=2), late]
@@ -180,7 +180,7 @@ def test_what_became_due_under_a_successor_has_no_excuse_to_come_from_the_old_le
     assert leaders.overlapping(history, travel_ms=4_000, tolerance_ms=50) == ()
 
 
-def test_two_leaders_in_one_term_are_found_by_what_they_say_and_by_what_they_hand_over() -> None:
+def test_two_leaders_in_one_term_are_found_by_what_they_say_and_by_what_they_deliver() -> None:
     history = sound()
     history.nodes.append(seen("n2", leads=True))
     history.delivered.append(delivered(5, node="n3", term=2))
@@ -213,7 +213,7 @@ KILL = Event("kill", "n1", 1_005_200, 5_200)
 
 
 def failed_over(*others: Event, first_ms: int = 5_700, heard_ms: int = 4_500) -> failovers.Failovers:
-    """n1 handed over and is killed, n3 goes on; n2 and n3 answer twice a second."""
+    """n1 delivered and is killed, n3 goes on; n2 and n3 answer twice a second."""
     history = sound()
     history.delivered.append(delivered(9, at_ms=first_ms, node="n3", term=2))
     history.events = [*STARTS, *others, KILL]
@@ -252,7 +252,7 @@ def test_a_failover_that_has_to_wait_for_a_majority_is_timed_from_when_there_is_
     assert failed_over(*others, first_ms=7_000) == ([], [7_000 - since_ms])
 
 
-def test_the_death_of_a_node_that_did_not_hand_over_is_no_failover() -> None:
+def test_the_death_of_a_node_that_did_not_deliver_is_no_failover() -> None:
     history = sound()
     history.delivered.append(delivered(9, at_ms=5_700, node="n2", term=2))
     history.events = [*STARTS, Event("kill", "n3", 1_005_100, 5_100)]
@@ -277,7 +277,7 @@ def test_what_comes_late_is_stuck_but_for_the_time_in_which_something_was_broken
     assert stuck.stuck(history, {"another"}, patience_ms=0) == ()
 
 
-def test_what_a_frozen_leader_had_handed_over_counts_as_of_its_freezing() -> None:
+def test_what_a_frozen_leader_had_delivered_counts_as_of_its_freezing() -> None:
     history = sound()
     history.events = [Event("pause", "n1", 1_005_001, 5_001), Event("resume", "n1", 1_005_600, 5_600)]
     on_its_way = replace(delivered(3, at_ms=5_610), due_ms=1_004_995)

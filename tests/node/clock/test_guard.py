@@ -1,4 +1,4 @@
-"""To whom a leader with a wrong clock hands over."""
+"""Transfer of leadership by a leader with a wrong clock."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def queue(tmp_path: Path) -> Iterator[ReadyQueue]:
     opened.close()
 
 
-def test_what_a_leader_nobody_heard_may_have_handed_over_goes_out_at_its_time_marked(
+def test_what_a_leader_nobody_heard_may_have_delivered_goes_out_at_its_time_marked(
     queue: ReadyQueue,
 ) -> None:
     fill(queue, [100, 110, 120, 130])

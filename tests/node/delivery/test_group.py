@@ -266,7 +266,7 @@ def test_acks_that_are_committed_together_are_answered_some_in_each_turn() -> No
     play(steps_of)
 
 
-def test_what_falls_due_while_the_lease_is_over_is_handed_over_once_it_is_back() -> None:
+def test_what_falls_due_while_the_lease_is_over_is_delivered_once_it_is_back() -> None:
     async def steps_of(group: Group) -> None:
         group.join("a")
         group.schedule("", 50)
@@ -302,7 +302,7 @@ def test_an_ack_is_answered_once_it_is_committed_and_not_before() -> None:
 
 
 def doubting(group: Group) -> list[log_pb.Cursor]:
-    """Return what a leader has to go by that never heard what was handed over."""
+    """Return what a leader has to go by that never heard what was delivered."""
     units = group.machine.queues[group.queue].units
     return [log_pb.Cursor(group="g", queue=group.queue, doubtful=units, consumers=["a", "b"])]
 

@@ -111,7 +111,7 @@ def test_what_may_be_in_hand_after_a_failover_holds_its_key_until_its_consumer_i
     play(steps)
 
 
-def test_nothing_is_handed_over_before_the_keys_of_all_that_may_be_in_hand_are_closed(
+def test_nothing_is_delivered_before_the_keys_of_all_that_may_be_in_hand_are_closed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("tarry.node.delivery.feed.HELD_PIECE", 1)

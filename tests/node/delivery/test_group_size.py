@@ -66,7 +66,7 @@ def test_a_filter_over_a_backlog_looks_at_so_much_in_a_turn_and_says_so_in_small
 
 
 async def nack_all(group: Group) -> list[log_pb.RetryCommand]:
-    """Send what is handed over round again at once; return the commands for it."""
+    """Send what is delivered round again at once; return the commands for it."""
     commands: list[log_pb.RetryCommand] = []
     while group.hands["a"].held:
         offsets: defaultdict[int, list[int]] = defaultdict(list)
@@ -122,7 +122,7 @@ def test_what_is_nacked_at_once_is_retried_buried_and_redriven_by_commands_of_bo
     ],
     ids=["messages", "bytes", "hours"],
 )
-def test_a_turn_hands_over_so_much_and_the_next_ones_the_rest(
+def test_a_turn_delivers_so_much_and_the_next_ones_the_rest(
     count: int, body_bytes: int, hours: int, first: int
 ) -> None:
     async def steps(group: Group) -> None:

@@ -100,7 +100,7 @@ def test_a_group_that_nobody_uses_is_told_no_more_and_goes_on_where_it_was() -> 
     play(steps)
 
 
-def test_a_group_is_kept_for_a_lease_after_its_last_call_and_while_what_was_handed_over_is_out() -> None:
+def test_a_group_is_kept_for_a_lease_after_its_last_call_and_while_what_was_delivered_is_out() -> None:
     async def steps(group: Group) -> None:
         group.schedule("", 0)
         group.release()

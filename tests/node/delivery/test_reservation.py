@@ -1,4 +1,4 @@
-"""A feed hands over as far as a majority has answered, and what was told is never taken back."""
+"""A feed delivers as far as a majority has answered, and what was told is never taken back."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 from tarry.node.delivery.reservation import Reservation
 
 
-def test_nothing_is_handed_over_before_a_majority_has_answered() -> None:
+def test_nothing_is_delivered_before_a_majority_has_answered() -> None:
     reserve = Reservation()
     assert reserve.extend(1.0, 100) == 100
     reserve.confirm(0.9)
@@ -25,7 +25,7 @@ def test_the_limit_is_that_of_the_latest_heartbeat_answered() -> None:
 
 
 def test_who_may_be_told_less_is_told_what_was_told_before() -> None:
-    """What is below may have been handed over: a new leader has to know."""
+    """What is below may have been delivered: a new leader has to know."""
     reserve = Reservation()
     reserve.extend(1.0, 100)
     assert reserve.extend(2.0, 60) == 100
@@ -33,7 +33,7 @@ def test_who_may_be_told_less_is_told_what_was_told_before() -> None:
     assert reserve.limit == 100
 
 
-def test_after_it_is_told_that_no_more_is_handed_over_nothing_is_until_the_next_answer() -> None:
+def test_after_it_is_told_that_no_more_is_delivered_nothing_is_until_the_next_answer() -> None:
     reserve = Reservation()
     reserve.extend(1.0, 100)
     reserve.confirm(1.0)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tarry.node.config import Delivery
-from tarry.node.delivery import batch as handover
+from tarry.node.delivery import batch as batching
 from tarry.node.delivery import retries
 from tarry.node.delivery.feed import WAITING
 from tarry.proto.tarry_consumer_pb2 import ConsumeResponse, DispatchStamp
@@ -90,11 +90,11 @@ def waiting(queue: ReadyQueue) -> np.ndarray:
     return units
 
 
-def test_a_hand_over_is_what_the_client_parses(queues: tuple) -> None:
+def test_a_delivery_is_what_the_client_parses(queues: tuple) -> None:
     units = waiting(queues[0])
     units["maybe_duplicate"] = [0, 1]
-    batch = handover.build(3, queues[0], units, lambda h, g: [FIRST, FIRST], frozenset())
-    raw = handover.serialize(batch, "t", DispatchStamp(node="n1", term=4))
+    batch = batching.build(3, queues[0], units, lambda h, g: [FIRST, FIRST], frozenset())
+    raw = batching.serialize(batch, "t", DispatchStamp(node="n1", term=4))
     deliveries = ConsumeResponse.FromString(raw).deliveries
     assert list(deliveries.offset) == [0, 1]
     assert list(deliveries.global_index) == [4, 5]
@@ -105,36 +105,36 @@ def test_a_hand_over_is_what_the_client_parses(queues: tuple) -> None:
     assert list(deliveries.records) == [FIRST, FIRST]
     assert not deliveries.ordered
     units["lane"] = [0, 7]
-    batch = handover.build(3, queues[0], units, lambda h, g: [FIRST, FIRST], frozenset())
-    raw = handover.serialize(batch, "t", DispatchStamp(node="n1", term=4))
+    batch = batching.build(3, queues[0], units, lambda h, g: [FIRST, FIRST], frozenset())
+    raw = batching.serialize(batch, "t", DispatchStamp(node="n1", term=4))
     assert ConsumeResponse.FromString(raw).deliveries.ordered
 
 
-def test_a_retry_is_handed_over_under_the_first_messages_id(queues: tuple) -> None:
+def test_a_retry_is_delivered_under_the_first_messages_id(queues: tuple) -> None:
     copies = [
         Retried(record=FIRST, hour=9, global_index=8, attempt=attempt).SerializeToString()
         for attempt in (2, 3)
     ]
-    batch = handover.build(3, queues[1], waiting(queues[1]), lambda h, g: copies, frozenset())
+    batch = batching.build(3, queues[1], waiting(queues[1]), lambda h, g: copies, frozenset())
     assert (batch.hour.tolist(), batch.global_index.tolist()) == ([9, 9], [8, 8])
     assert batch.attempt.tolist() == [2, 3]
     assert batch.records == [FIRST, FIRST]
 
 
 def test_a_damaged_record_is_left_out_and_named(queues: tuple) -> None:
-    batch = handover.build(3, queues[0], waiting(queues[0]), lambda h, g: [None, FIRST], frozenset())
+    batch = batching.build(3, queues[0], waiting(queues[0]), lambda h, g: [None, FIRST], frozenset())
     assert batch.units["offset"].tolist() == [1]
     assert len(batch.damaged) == 1
 
 
-def test_a_tag_that_only_shares_its_bit_is_not_handed_over(queues: tuple) -> None:
+def test_a_tag_that_only_shares_its_bit_is_not_delivered(queues: tuple) -> None:
     blue = Record(tags=["blue"]).SerializeToString()
-    batch = handover.build(3, queues[0], waiting(queues[0]), lambda h, g: [FIRST, blue], frozenset({"red"}))
+    batch = batching.build(3, queues[0], waiting(queues[0]), lambda h, g: [FIRST, blue], frozenset({"red"}))
     assert batch.units["offset"].tolist() == [0]
     assert batch.passed.tolist() == [1]
 
 
 def test_a_batch_is_cut_at_its_bytes_but_never_to_nothing() -> None:
     ends = np.array([10, 20])
-    assert [handover.within(ends, most) for most in (1, 10, 19, 20, 21)] == [1, 1, 1, 2, 2]
-    assert handover.within(ends[:0], 10) == 0
+    assert [batching.within(ends, most) for most in (1, 10, 19, 20, 21)] == [1, 1, 1, 2, 2]
+    assert batching.within(ends[:0], 10) == 0

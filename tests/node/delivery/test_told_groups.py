@@ -63,7 +63,7 @@ def test_groups_are_told_anew_in_the_order_of_their_changes_some_in_each_heartbe
     play(steps)
 
 
-def test_what_was_handed_over_since_it_was_told_is_marked_when_the_next_leader_hands_it_over_again(
+def test_what_was_delivered_since_it_was_told_is_marked_when_the_next_leader_delivers_it_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def steps(group: Group) -> None:
@@ -85,7 +85,7 @@ def test_what_was_handed_over_since_it_was_told_is_marked_when_the_next_leader_h
     play(steps)
 
 
-def test_a_group_that_has_handed_over_more_than_was_told_is_told_whatever_its_place(
+def test_a_group_that_has_delivered_more_than_was_told_is_told_whatever_its_place(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def steps(group: Group) -> None:
@@ -99,7 +99,7 @@ def test_a_group_that_has_handed_over_more_than_was_told_is_told_whatever_its_pl
     play(steps)
 
 
-def test_once_no_more_is_handed_over_and_once_it_is_again_every_group_is_told_so(
+def test_once_no_more_is_delivered_and_once_it_is_again_every_group_is_told_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def steps(group: Group) -> None:
@@ -126,7 +126,7 @@ def lines_of_groups(count: int) -> Counter[str]:
 
     async def steps(group: Group) -> None:
         open_groups(group, count)
-        for step, sent_s in (("opened", 1.0), ("changed", 2.0), ("no more is handed over", None)):
+        for step, sent_s in (("opened", 1.0), ("changed", 2.0), ("no more is delivered", None)):
             group.delivery.pump()
             await asyncio.sleep(1)
             assert len(group.delivery._changed) > count

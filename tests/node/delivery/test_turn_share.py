@@ -35,13 +35,13 @@ def test_groups_whose_messages_are_due_at_once_go_one_after_the_other_some_in_ea
         group.schedule("", 0)
         group.release()
         group.delivery.pump()
-        handed: list[int] = []
-        while len(handed) < groups:
-            before = len(handed)
-            handed += [at for at, consumer in enumerate(consumers) if consumer.take_all()]
-            assert len(handed) - before < TURN_RESPONSES_MAX
+        delivered: list[int] = []
+        while len(delivered) < groups:
+            before = len(delivered)
+            delivered += [at for at, consumer in enumerate(consumers) if consumer.take_all()]
+            assert len(delivered) - before < TURN_RESPONSES_MAX
             await asyncio.sleep(0)
-        assert handed == list(range(groups))
+        assert delivered == list(range(groups))
 
     play(steps)
 

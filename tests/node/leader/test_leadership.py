@@ -37,7 +37,7 @@ async def led_again(lead: Leader) -> None:
         await until(lambda: lead.node.leadership.delivery not in (before, None))
 
 
-async def test_damage_that_a_hand_over_meets_when_the_lease_is_back_ends_the_leadership(
+async def test_damage_that_a_delivery_meets_when_the_lease_is_back_ends_the_leadership(
     tmp_path: Path,
 ) -> None:
     async with leader(tmp_path, Holds()) as lead:

@@ -1,4 +1,4 @@
-"""A damaged ready queue is found, handed to nobody, and mended from a peer that has the very same units."""
+"""A damaged ready queue is found, delivered to nobody, and mended from a peer that has the same units."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ async def given_after(group: Group, wait_s: float) -> list[str]:
     return [given.label for given in group.given]
 
 
-def test_a_damaged_block_is_handed_to_nobody_until_it_is_mended(tmp_path: Path) -> None:
+def test_a_damaged_block_is_delivered_to_nobody_until_it_is_mended(tmp_path: Path) -> None:
     async def play() -> None:
         group = Group(tmp_path)
         labels = [group.schedule("", 10) for _ in range(BLOCK_UNITS + 3)]
@@ -281,7 +281,7 @@ def test_a_message_of_which_index_and_queue_differ_waits_until_the_index_is_mend
     virtual_loop.run(play())
 
 
-def test_a_unit_without_a_checksum_that_names_anothers_message_is_handed_to_nobody(tmp_path: Path) -> None:
+def test_a_unit_without_a_checksum_that_names_anothers_message_is_delivered_to_nobody(tmp_path: Path) -> None:
     async def play() -> None:
         group = Group(tmp_path)
         labels = [group.schedule("", 10) for _ in range(5)]
@@ -301,7 +301,7 @@ def test_a_unit_without_a_checksum_that_names_anothers_message_is_handed_to_nobo
     virtual_loop.run(play())
 
 
-def test_what_is_trimmed_while_its_index_is_mended_is_handed_to_nobody(tmp_path: Path) -> None:
+def test_what_is_trimmed_while_its_index_is_mended_is_delivered_to_nobody(tmp_path: Path) -> None:
     async def play() -> None:
         group = Group(tmp_path)
         group.schedule("", 10)

@@ -1,4 +1,4 @@
-"""When a leader may serve, and how it hands over."""
+"""When a leader may serve, and how it transfers leadership."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_who_has_stepped_down_waits_before_it_asks_to_be_elected() -> None:
     assert lone.said[before:] == []
 
 
-def test_a_leader_that_hands_over_serves_no_more_and_lets_its_successor_be_elected() -> None:
+def test_a_leader_that_transfers_leadership_serves_no_more_and_lets_its_successor_be_elected() -> None:
     lone = serving()
     request = begin_transfer(lone)
     answer_heartbeats(lone, "n2", "n3")

@@ -192,7 +192,7 @@ LARGE = Record(body=bytes(200_000)).SerializeToString()
 
 
 def retry_large(machine: Machine, count: int) -> list[tuple[int, int]]:
-    """Have large messages handed over and nacked; the ids of the copies, due at NOW_MS + 2_000."""
+    """Have large messages delivered and nacked; the ids of the copies, due at NOW_MS + 2_000."""
     due_ms = np.full(count, NOW_MS, "<i8").tobytes()
     columns = log_pb.ScheduleColumns(topics=["t"], due_ms=due_ms, records=[LARGE] * count)
     scheduled = encode(log_pb.ScheduleCommand(now_ms=NOW_MS, request=columns))
