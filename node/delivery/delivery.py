@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from functools import partial
 from itertools import islice
@@ -12,11 +13,15 @@ from tarry.node.delivery.context import Context
 from tarry.node.delivery.failover_cursors import LEASES_NAMED_MAX
 from tarry.node.delivery.group import GroupDelivery
 from tarry.node.delivery.inherited import Inherited
+from tarry.node.delivery.turn_share import LOW
 from tarry.proto.reasons import Reason
 from tarry.replication.state_machine.refusal import Refusal
 
 GROUPS_SERIALIZED_MAX: Final = 500
 """Changed groups whose cursors a heartbeat has anew, at some 0.015 ms each; others wait for the next."""
+
+TURN_GROUPS_SERIALIZED_MAX: Final = 500
+"""As many leave no room for deliveries in their turn."""
 
 TURN_GROUPS_ENDED_MAX: Final = 500
 
@@ -139,9 +144,11 @@ class Delivery:
             self._reserves = sent_s is not None
             self._changed.update(dict.fromkeys(self._groups.values()))
         leases_max, room = self._leases_max(), max(0, GROUPS_SERIALIZED_MAX - len(self._uncovered))
-        for group in self._uncovered | dict.fromkeys(islice(self._changed, room)):
+        groups = self._uncovered | dict.fromkeys(islice(self._changed, room))
+        for group in groups:
             group.serialize_cursors(sent_s, leases_max)
             del self._changed[group]
+        self._context.turn.spend(len(groups) / TURN_GROUPS_SERIALIZED_MAX)
         self._uncovered.clear()
         if self._changed:
             self._context.stir()
@@ -159,6 +166,12 @@ class Delivery:
 
     def _leases_max(self) -> int:
         return LEASES_NAMED_MAX // max(1, len(self._groups))
+
+    async def pause(self) -> None:
+        """Deliver nothing more; return in a turn with room for the end."""
+        self._context.over.set()
+        while self._context.turn.left < LOW:  # noqa: ASYNC110 - turns are counted, no event waited for
+            await asyncio.sleep(0)
 
     def end(self, refusal: Refusal) -> None:
         """End all consumer streams: leadership is gone, or the node stops."""

@@ -312,6 +312,8 @@ class GroupDelivery:
         delivery until they are mended. What was taken from the feeds by then neither waits nor is in flight,
         so only another leader delivers it, or this one when it begins anew.
         """
+        if self.settlement.ended or self._context.over.is_set():
+            return
         try:
             with self._context.holds.by("delivery"):
                 self._pump()
@@ -323,8 +325,6 @@ class GroupDelivery:
             raise
 
     def _pump(self) -> None:
-        if self.settlement.ended or self._context.over.is_set():
-            return
         if not self._context.may_serve():
             self._wake_in(LEASE_LOOK_S)  # a lease that is back before anybody notices wakes nobody
             return

@@ -242,6 +242,8 @@ class Leadership:
         failed: asyncio.Future[Any] = tasks.failed
         try:
             await asyncio.wait((lost, failed), return_when=asyncio.FIRST_COMPLETED)
+            if self.delivery is not None:
+                await self.delivery.pause()
         finally:
             lost.cancel()
             self._end_delivery(self.not_leader())
@@ -261,6 +263,7 @@ class Leadership:
         """Return where the leader before stood with each group, found out in turns of their own."""
         elected_by = map(log_pb.DispatchState.FromString, self._driver.consensus.elections.elected_by)
         inherited = Inherited()
+        await asyncio.sleep(0)  # another leadership may have ended in this turn
         for _ in take_over(inherited, [*elected_by, self._heard], self._machine):
             await asyncio.sleep(0)
         return inherited

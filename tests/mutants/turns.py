@@ -227,6 +227,10 @@ UNTIL = (
 )
 SIZE = "tests/node/delivery/test_group_size.py"
 TOGETHER = "tests/node/services/test_consumers_together.py"
+TOLD = (
+    "tests/node/delivery/test_told_groups.py"
+    "::test_a_turn_that_tells_of_many_groups_has_no_room_for_deliveries_nor_for_the_end"
+)
 SHARE = "tests/node/delivery/test_turn_share.py"
 HOURS = "tests/node/leader/test_dispatcher.py::test_a_backlog_over_thousands_of_hours_is_released_some_hours_a_commit"
 
@@ -462,6 +466,20 @@ PIECES = (
             "tests/node/delivery/test_turn_share.py"
             "::test_groups_whose_messages_are_due_at_once_go_one_after_the_other_some_in_each_turn",
         ),
+    ),
+    Mutant(
+        "what_a_heartbeat_tells_counts_in_no_turn",
+        "a heartbeat of hundreds of groups and their deliveries together hold up the event loop",
+        "        self._context.turn.spend(len(groups) / TURN_GROUPS_SERIALIZED_MAX)\n",
+        "",
+        (TOLD,),
+    ),
+    Mutant(
+        "a_leadership_ends_in_whatever_turn",
+        "a heartbeat, deliveries and the end of a leadership together hold up the event loop",
+        "while self._context.turn.left < LOW:",
+        "while False:",
+        (TOLD,),
     ),
     Mutant(
         "requests_that_come_together_are_looked_at_in_one_turn",

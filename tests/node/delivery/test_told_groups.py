@@ -120,6 +120,27 @@ def test_once_no_more_is_delivered_and_once_it_is_again_every_group_is_told_so(
     play(steps)
 
 
+def test_a_turn_that_tells_of_many_groups_has_no_room_for_deliveries_nor_for_the_end() -> None:
+    async def steps(group: Group) -> None:
+        consumers = open_groups(group, delivery.TURN_GROUPS_SERIALIZED_MAX)
+        await pass_ms(group, 1)
+        group.delivery.cursors(1.0)
+        group.schedule("", 0)
+        assert not any(consumer.outgoing_bytes for consumer in consumers)
+        await pass_ms(group, 1)
+        assert all(consumer.take_all() for consumer in consumers)
+        pausing = asyncio.ensure_future(group.delivery.pause())
+        group.delivery.cursors(None)
+        await asyncio.sleep(0)
+        assert not pausing.done()
+        await pausing
+        group.schedule("", 0)
+        await pass_ms(group, 1)
+        assert not any(consumer.outgoing_bytes for consumer in consumers)
+
+    play(steps)
+
+
 def lines_of_groups(count: int) -> Counter[str]:
     """Return the lines run by heartbeats and by the end, with so many groups that have all changed."""
     lines: Counter[str] = Counter()
