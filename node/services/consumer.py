@@ -39,8 +39,8 @@ SERVICE: Final = "tarry.v1.ConsumerService"
 SUBSCRIBE: Final = pb.ConsumeRequest.SUBSCRIBE_FIELD_NUMBER
 FIELDS_MAX: Final = 1_024
 """Of a request, and of its subscribe: not of offsets, which are within those."""
-STREAMS: Final = 100
-"""Opened and closed in one turn of the event loop, at some 0.1 ms each: all end with their leadership."""
+STREAMS: Final = 50
+"""Opened and closed in one turn of the event loop, at some 0.15 ms each: all end with their leadership."""
 REQUESTS: Final = 250
 """Of consumers that are worked on in one turn of the event loop, at some 0.04 ms each."""
 REQUESTS_OFFSETS: Final = 2 * PIECE_OFFSETS

@@ -67,9 +67,11 @@ def test_as_many_consumers_as_there_may_be_come_and_leave_at_once() -> None:
         await lead.ready(1)
         first = Stream(lead.edge, subscription("first", 1))
         await first.answer()
+        requests = [subscription(f"c{at}", 1) for at in range(consumers)]
         async with steps.step("come"):
-            streams = [Stream(lead.edge, subscription(f"c{at}", 1)) for at in range(consumers)]
-            await asyncio.gather(*map(Stream.answer, streams))
+            streams = [Stream(lead.edge, request) for request in requests]
+            for stream in streams:
+                await stream.answer()
         async with steps.step("leave"):
             await asyncio.gather(*map(Stream.leave, streams))
             await until(lambda: len(lead.group().consumers) == 1)
