@@ -124,7 +124,7 @@ def give_a_state(kind: str, *, others: bool, trimmed: bool = False) -> None:
         behind.crash()
         await producer.schedule("a", soon(world, 50, 1_000))
         for _ in range(20):
-            await producer.schedule("b", soon(world, 20, 30_000))
+            await producer.schedule("b", soon(world, 5, 10_000))
         await asyncio.sleep(1)
         queue = leader.core.machine.queues.of("a")
         if trimmed:

@@ -38,7 +38,7 @@ def test_a_state_that_has_been_installed_outlasts_power_losses() -> None:
         behind = next(node for node in world.whole if node is not leader)
         behind.crash()
         for _ in range(20):
-            await producer.schedule("b", soon(world, 20, 8_000))
+            await producer.schedule("b", soon(world, 5, 5_000))
         for node in world.whole:
             node.take_checkpoint()
         await asyncio.sleep(0.2)
