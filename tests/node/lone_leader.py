@@ -107,6 +107,7 @@ class Stream:
         self._answers: asyncio.Queue[consumer_pb.ConsumeResponse] = asyncio.Queue()
         self.received = 0
         self.ended = asyncio.ensure_future(self._read(edge.consume(self._requests)))
+        self.ended.add_done_callback(_note_error)
 
     def send(self, request: consumer_pb.ConsumeRequest) -> None:
         """Send one request."""
@@ -133,6 +134,12 @@ class Stream:
                 self.received += len(columns.deliveries.records)
             else:
                 self._answers.put_nowait(consumer_pb.ConsumeResponse.FromString(raw))
+
+
+def _note_error(ended: asyncio.Future[None]) -> None:
+    """Take the error of a stream for known: one that nobody awaits is not logged with all that it holds."""
+    if not ended.cancelled():
+        ended.exception()
 
 
 @asynccontextmanager
