@@ -29,8 +29,8 @@ from tarry.wheel.state import (
 )
 
 # CPU time, measured on the machine that the turns' bounds are set on.
-_CHAINED_NS: Final = 150
-"""For each unit of a chain of the far log that may have to be passed."""
+_CHAINED_NS: Final = 400
+"""For each unit of a chain of the far log that may have to be passed; a cancel passes it three times."""
 _PARTITION_NS: Final = 150_000
 """Of a partition that has to be opened, and another closed for it."""
 _ABSENT_NS: Final = 2_000

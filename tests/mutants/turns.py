@@ -468,6 +468,16 @@ PIECES = (
         ),
     ),
     Mutant(
+        "chains_of_the_far_log_cost_nothing",
+        "cancels of messages far down in their hours' chains hold up the event loop",
+        "costs[far] = np.minimum(counts.far[at[far]], 1 << 20) * np.uint32(_CHAINED_NS)",
+        "costs[far] = 0",
+        (
+            "tests/node/test_turn_bounds.py"
+            "::test_cancelling_and_getting_what_lies_as_badly_as_it_may[chained]",
+        ),
+    ),
+    Mutant(
         "what_a_heartbeat_tells_counts_in_no_turn",
         "a heartbeat of hundreds of groups and their deliveries together hold up the event loop",
         "        self._context.turn.spend(len(groups) / TURN_GROUPS_SERIALIZED_MAX)\n",
