@@ -185,16 +185,18 @@ class Vote(_message.Message):
     def __init__(self, term: _Optional[int] = ..., state: _Optional[bytes] = ...) -> None: ...
 
 class PreVoteRequest(_message.Message):
-    __slots__ = ("term", "round", "last_index", "last_term")
+    __slots__ = ("term", "round", "last_index", "last_term", "address")
     TERM_FIELD_NUMBER: _ClassVar[int]
     ROUND_FIELD_NUMBER: _ClassVar[int]
     LAST_INDEX_FIELD_NUMBER: _ClassVar[int]
     LAST_TERM_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
     term: int
     round: int
     last_index: int
     last_term: int
-    def __init__(self, term: _Optional[int] = ..., round: _Optional[int] = ..., last_index: _Optional[int] = ..., last_term: _Optional[int] = ...) -> None: ...
+    address: str
+    def __init__(self, term: _Optional[int] = ..., round: _Optional[int] = ..., last_index: _Optional[int] = ..., last_term: _Optional[int] = ..., address: _Optional[str] = ...) -> None: ...
 
 class PreVote(_message.Message):
     __slots__ = ("round",)
@@ -226,20 +228,22 @@ class TimeoutNow(_message.Message):
     def __init__(self, term: _Optional[int] = ..., transfer_number: _Optional[int] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
-    __slots__ = ("term", "sent", "wall_ms", "transfer_number", "state", "patience_ms")
+    __slots__ = ("term", "sent", "wall_ms", "transfer_number", "state", "patience_ms", "address")
     TERM_FIELD_NUMBER: _ClassVar[int]
     SENT_FIELD_NUMBER: _ClassVar[int]
     WALL_MS_FIELD_NUMBER: _ClassVar[int]
     TRANSFER_NUMBER_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     PATIENCE_MS_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
     term: int
     sent: float
     wall_ms: int
     transfer_number: int
     state: bytes
     patience_ms: int
-    def __init__(self, term: _Optional[int] = ..., sent: _Optional[float] = ..., wall_ms: _Optional[int] = ..., transfer_number: _Optional[int] = ..., state: _Optional[bytes] = ..., patience_ms: _Optional[int] = ...) -> None: ...
+    address: str
+    def __init__(self, term: _Optional[int] = ..., sent: _Optional[float] = ..., wall_ms: _Optional[int] = ..., transfer_number: _Optional[int] = ..., state: _Optional[bytes] = ..., patience_ms: _Optional[int] = ..., address: _Optional[str] = ...) -> None: ...
 
 class HeartbeatReply(_message.Message):
     __slots__ = ("term", "sent", "wall_ms", "applied_index", "patience_ms")

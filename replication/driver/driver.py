@@ -394,7 +394,7 @@ class Driver:
 
     def _said_of_members(self) -> tuple[object, ...]:
         """Return a value that changes whenever `_set_peers` has to be called again."""
-        return self._journal.membership_changes, len(self._membership.hearsay)
+        return self._journal.membership_changes, self._membership.hearsay
 
     def _link(self, peer: str, up: bool) -> None:
         self._replica.consensus.log_replication.link(peer, up)

@@ -49,6 +49,7 @@ class Elections:
             round=self._pre_votes.begin(),
             last_index=self._journal.last_index,
             last_term=self._journal.last_term,
+            address=self._membership.added_at(self._node),
         )
         for voter in sorted(self._engine.voters):
             self._outbox.say(voter, pre_vote_request=request)
@@ -63,6 +64,7 @@ class Elections:
         last = self._journal
         behind = (request.last_term, request.last_index) < (last.last_term, last.last_index)
         members = self._membership.current() if behind else {}
+        self._membership.hear_from(peer, request.address, (request.last_term, request.last_index))
         if request.term <= self._engine.term:
             self.notice(peer, members)
             return

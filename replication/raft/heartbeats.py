@@ -28,6 +28,8 @@ class Heartbeats:
         self._outbox = context.outbox
         self._elections = elections
         self.transfer = context.transfer
+        self._node = context.node
+        self._membership = context.membership
         self._clock = context.clock
         self._settings = context.settings
         self._heartbeat = heartbeat
@@ -95,6 +97,7 @@ class Heartbeats:
             transfer_number=self.transfer.number,
             state=state,
             patience_ms=patience_ms,
+            address=self._membership.added_at(self._node),
         )
         for peer in sorted(self._engine.peers):
             self._outbox.say(peer, heartbeat=beat)
@@ -116,6 +119,7 @@ class Heartbeats:
         self._engine.postpone_election()
         self._peers[peer].clock.hear(self._clock, beat.wall_ms)
         self._heard.append((peer, beat.state))
+        self._membership.hear_from(peer, beat.address, (beat.term, 0))  # its log has an entry of its term
         reply = HeartbeatReply(
             term=self._engine.term,
             sent=beat.sent,

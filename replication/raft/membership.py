@@ -1,16 +1,22 @@
 """Members of the cluster: those at the journal's start, and every change in the log since, committed or not.
 
 A change counts as soon as it is in the log (Raft §6); cut from the log, it no longer does. Where a member
-listens is said by the entry that added it; of those a cluster was founded with, by the configuration.
+listens is said by the entry that added it; of those a cluster was founded with, by the configuration. Those
+whose log lacks the entry hear the address from the member itself, or they could not answer it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from tarry.proto.tarry_peer_pb2 import MemberList, MembershipChange
 from tarry.replication.journal.journal import Journal
+
+LogEnd: TypeAlias = tuple[int, int]
+"""Term and index of a log's last entry: of two logs the better one has the higher."""
+_NOWHERE: LogEnd = (0, 0)
 
 
 def counts(origin: Origin, added: int) -> bool:
@@ -30,9 +36,10 @@ class Membership:
         """
         self._journal = journal
         self._configured = configured
-        self.hearsay: dict[str, str] = {}
+        self.hearsay: Mapping[str, tuple[str, LogEnd]] = {}
         """Addresses by node, of members that others know of and this log has not: they may speak here and are
-        answered, or whoever missed the addition of a node could never hear it as its leader."""
+        answered, or whoever missed the addition of a node could never hear it as its leader. Beside each,
+        the end of the log that it is from: what this log says counts once it is as good."""
         if journal.members is None:
             journal.set_members(configured)
 
@@ -78,8 +85,19 @@ class Membership:
 
     def hear_of(self, members: Mapping[str, str]) -> None:
         """Take in the members that another one names: that decides who may speak, not who votes."""
-        for node in members.keys() - self.named().keys():
-            self.hearsay[node] = members[node]
+        new = {node: (members[node], _NOWHERE) for node in members.keys() - self.named().keys()}
+        self.hearsay = {**self.hearsay, **new}
+
+    def hear_from(self, node: str, address: str, end: LogEnd) -> None:
+        """Take in where a node says it was added, whose log reaches `end`, if this log may lack the entry."""
+        _, before = self.hearsay.get(node, ("", _NOWHERE))
+        if address and end > max(before, self._end()) and node in self.peers():
+            self.hearsay = {**self.hearsay, node: (address, end)}
+
+    def added_at(self, node: str) -> str:
+        """Return where the entry that added a member says that it listens; empty: none added it."""
+        addresses, added, _ = self._fold(self._journal.last_index)
+        return addresses[node] if node in added else ""
 
     def named(self) -> dict[str, str]:
         """Return addresses, also of nodes removed since the journal's start.
@@ -91,7 +109,12 @@ class Membership:
         for change in self._changes(self._journal.last_index):
             if change.address or change.node not in addresses:
                 addresses[change.node] = change.address
-        return {**self.hearsay, **self._where(addresses, added)}
+        said, end = self._where(addresses, added), self._end()
+        heard = {n: address for n, (address, at) in self.hearsay.items() if n not in said or at > end}
+        return {**said, **heard}
+
+    def _end(self) -> LogEnd:
+        return self._journal.last_term, self._journal.last_index
 
     def _fold(self, index: int) -> tuple[dict[str, str], set[str], set[str]]:
         """Return addresses by node, those that were added, and those that have left to come back."""

@@ -180,6 +180,51 @@ MUTANTS = (
         ),
     ),
     Mutant(
+        "a_candidate_does_not_say_where_it_is",
+        "a majority without a leader: who missed that a member was added again answers its old address",
+        "            last_term=self._journal.last_term,\n            address=self._membership.added_at(self._node),\n",
+        "            last_term=self._journal.last_term,\n",
+        (
+            "tests/simulation/test_state_and_members.py::test_a_member_added_again_elsewhere_is_elected_by_one_that_was_away_then",
+        ),
+    ),
+    Mutant(
+        "a_leader_does_not_say_where_it_is",
+        "who missed that the leader was added again answers its old address and never catches up",
+        "            patience_ms=patience_ms,\n            address=self._membership.added_at(self._node),\n",
+        "            patience_ms=patience_ms,\n",
+        (
+            "tests/simulation/test_state_and_members.py::test_a_member_added_again_elsewhere_is_followed_by_one_that_was_away_then",
+        ),
+    ),
+    Mutant(
+        "the_log_overrules_where_a_node_says_that_it_is",
+        "a majority without a leader: who missed that a member was added again answers its old address",
+        "if n not in said or at > end}",
+        "if n not in said}",
+        (
+            "tests/simulation/test_state_and_members.py::test_a_member_added_again_elsewhere_is_elected_by_one_that_was_away_then",
+        ),
+    ),
+    Mutant(
+        "an_address_of_an_older_log_is_believed",
+        "a member is dialled where a process that was removed runs on",
+        "if address and end > max(before, self._end()) and node in self.peers():",
+        "if address and node in self.peers():",
+        (
+            "tests/replication/raft/test_membership.py::test_where_a_node_says_that_it_listens_counts_until_the_log_is_as_good_as_its_own",
+        ),
+    ),
+    Mutant(
+        "a_newcomer_names_itself_a_peer",
+        "a newcomer that was not added may go on to speak as a node",
+        "if address and end > max(before, self._end()) and node in self.peers():",
+        "if address and end > max(before, self._end()):",
+        (
+            "tests/replication/raft/test_consensus.py::test_where_a_candidate_listens_is_heard_of_one_that_may_speak_as_a_node",
+        ),
+    ),
+    Mutant(
         "answers_of_another_journal_count",
         "a member whose journal is lost counts towards a commit",
         'return self._is_expected(peer, origin) or message.WhichOneof("body") not in _ANSWERS',

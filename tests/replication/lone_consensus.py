@@ -49,9 +49,10 @@ class Lone:
 
     def start(self) -> None:
         self.journal = Journal(self.disk, incarnation=1)
+        self.membership = Membership(self.journal, self.members)
         self.consensus = Consensus(
             node="n1",
-            membership=Membership(self.journal, self.members),
+            membership=self.membership,
             journal=self.journal,
             clock=self.clock,
             rng=random.Random(1),

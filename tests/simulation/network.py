@@ -52,6 +52,8 @@ class Network:
         self.ends: dict[str, SimTransport] = {}
         self.introduced: dict[str, SimTransport] = {}
         """Those too that have not started yet."""
+        self.addresses: dict[str, str] = {}
+        """Of nodes that are reached only there; the others are found by their names."""
         self._watch = watch
         self._cuts: dict[tuple[str, str], bool] = {}  # (from, to): whether the ends notice
         self._last: dict[tuple[str, str, bool], float] = {}
@@ -100,9 +102,10 @@ class Network:
     def joins(self, one: str, other: str) -> bool:
         return not any(way in self._cuts for way in ((one, other), (other, one)))
 
-    def seems_open(self, sender: str, receiver: str) -> bool:
+    def seems_open(self, sender: str, receiver: str, address: str) -> bool:
         there_and_back = ((sender, receiver), (receiver, sender))
-        return receiver in self.ends and not any(self._cuts.get(way, False) for way in there_and_back)
+        found = receiver in self.ends and self.addresses.get(receiver, address) == address
+        return found and not any(self._cuts.get(way, False) for way in there_and_back)
 
     def carry(self, sender: str, receiver: str, frame: bytes) -> None:
         self.frames += 1
@@ -187,6 +190,7 @@ class SimTransport:
         self._node = node
         self._epochs = itertools.count(1)
         self._ways: dict[str, Outbound] = {}
+        self._addresses: Mapping[str, str] = {}
         self._up: set[str] = set()
         self._dead = False
 
@@ -222,6 +226,7 @@ class SimTransport:
             self._ways[peer].begin()
 
     def set_peers(self, addresses: Mapping[str, str]) -> None:
+        self._addresses = addresses
         for peer in set(self._ways) - set(addresses):
             del self._ways[peer]
             self._up.discard(peer)
@@ -293,7 +298,7 @@ class SimTransport:
         if self._dead:
             return
         for peer in sorted(self._ways):
-            is_open = self._network.seems_open(self._node, peer)
+            is_open = self._network.seems_open(self._node, peer, self._addresses[peer])
             if is_open and peer not in self._up:
                 self._up.add(peer)
                 self._ways[peer].begin()

@@ -434,6 +434,49 @@ def test_a_member_that_was_away_when_another_was_added_helps_to_elect_it() -> No
     scenario(play)
 
 
+def test_a_member_added_again_elsewhere_is_elected_by_one_that_was_away_then() -> None:
+    async def play(world: World) -> None:
+        led, moved, _ = await with_moved(world)
+        led.crash()
+        world.network.heal()
+        assert await world.until_led(but=led.name) is moved
+        await write(world, 5)
+
+    scenario(play)
+
+
+def test_a_member_added_again_elsewhere_is_followed_by_one_that_was_away_then() -> None:
+    async def play(world: World) -> None:
+        founders = dict(world.members)
+        led, moved, away = await with_moved(world)
+        away.crash()
+        await led.driver.transfer(moved.name, 2000)
+        world.network.heal()
+        await write(world, 20)
+        away.start(founders)
+        await asyncio.sleep(1)
+        assert await world.until_led() is moved
+        assert away.driver.status().applied_index == moved.driver.status().applied_index
+
+    scenario(play)
+
+
+async def with_moved(world: World) -> tuple[SimNode, SimNode, SimNode]:
+    """Remove a member and add it elsewhere while another is away; return the leader, both of them."""
+    leader = await world.until_led()
+    moved, away = followers(world, leader)
+    await leader.driver.remove(moved.name)
+    moved.lose_disk()
+    world.network.addresses[moved.name] = "elsewhere:1"
+    moved.start({node: at for node, at in world.members.items() if node != moved.name})
+    await asyncio.sleep(0.1)
+    isolate(world, away, noticed=False)
+    await leader.driver.add(moved.name, "elsewhere:1", 200)
+    world.members[moved.name] = "elsewhere:1"
+    assert moved.name not in away.driver.status().members
+    return leader, moved, away
+
+
 async def with_newcomer(world: World, leader: SimNode, away: SimNode) -> tuple[SimNode, dict[str, str]]:
     """Add a node while another is away; return it, and where it is."""
     newcomer = SimNode(world, "n4")

@@ -79,6 +79,15 @@ def test_who_elects_tells_what_it_knows() -> None:
     assert lone.consensus.elections.elected_by == [b"known", b"n2", b"n3"]
 
 
+def test_where_a_candidate_listens_is_heard_of_one_that_may_speak_as_a_node() -> None:
+    lone = Lone()
+    for peer in ("n3", "stranger"):
+        lone.receive(
+            peer, pre_vote_request=PreVoteRequest(term=1, last_term=1, last_index=9, address="new:1")
+        )
+    assert lone.membership.named() == {**lone.members, "n3": "new:1"}
+
+
 def test_a_leader_with_a_lease_elects_nobody() -> None:
     lone = serving()
     assert lone.receive("n3", vote_request=vote_request(term=2)) == []

@@ -109,6 +109,48 @@ def test_a_change_cut_from_the_log_gives_the_address_back(journal: Journal) -> N
     assert members.current() == CONFIGURED
 
 
+def test_where_a_node_says_that_it_listens_counts_until_the_log_is_as_good_as_its_own(
+    journal: Journal,
+) -> None:
+    members = Membership(journal, CONFIGURED)
+    fill(journal, 4)
+    change(journal, "n2")
+    for address, end in (("worse:1", (0, 9)), ("equal:1", (1, 5)), ("", (3, 9))):
+        members.hear_from("n2", address, end)
+        assert members.named()["n2"] == "new2:1"
+    members.hear_from("n2", "moved:1", (1, 7))
+    members.hear_from("n2", "before:1", (1, 6))  # by a process that was removed and runs on
+    members.hear_of({"n2": "third:1"})
+    assert members.named() == {**CONFIGURED, "n2": "moved:1"}
+    assert "n2" not in members.voters()  # an address makes no member
+    change(journal, "n2", "moved:1")
+    change(journal, "n2")
+    change(journal, "n2", "again:1")
+    assert members.current()["n2"] == members.named()["n2"] == "again:1"
+
+
+def test_an_address_that_was_heard_gives_way_to_one_of_a_better_log(journal: Journal) -> None:
+    members = Membership(journal, CONFIGURED)
+    members.hear_from("n4", "stranger:1", (3, 9))
+    assert members.named() == CONFIGURED
+    members.hear_of({"n4": "heard:1"})
+    assert members.named()["n4"] == "heard:1"
+    for term, address in ((1, "four:1"), (2, "four:2")):
+        members.hear_from("n4", address, (term, 9))
+        assert members.named()["n4"] == address
+    assert members.current() == CONFIGURED
+
+
+def test_who_was_added_has_its_address_from_the_log_and_a_founder_has_none(journal: Journal) -> None:
+    members = Membership(journal, CONFIGURED)
+    assert [members.added_at(node) for node in ("n2", "n4")] == ["", ""]
+    change(journal, "n2")
+    change(journal, "n2", "moved:1")
+    assert members.added_at("n2") == "moved:1"
+    change(journal, "n2")
+    assert members.added_at("n2") == ""
+
+
 def test_who_was_added_counts_with_the_journal_that_it_was_taught_into(journal: Journal) -> None:
     members = Membership(journal, CONFIGURED)
     fill(journal, 2)
