@@ -57,7 +57,7 @@ class Reconciled:
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The ledger of two chunks, each with one of every fault."""
     folder = tmp_path_factory.mktemp("made")
-    for _ in Generator(Plan(4_000, chunk=2_000, planted=1), folder).run():
+    for _ in Generator(Plan(1_000, chunk=500, planted=1, rate=300), folder).run():
         pass
     return folder
 

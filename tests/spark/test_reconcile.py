@@ -62,14 +62,14 @@ def test_a_duplicate_of_a_failover_names_both_leaders_and_the_window(planted: Re
 
 def test_the_summary_counts_what_is_there(planted: Reconciled) -> None:
     summary = planted.summary
-    assert summary["acknowledged"] == 4_000
-    assert summary["scheduled"] == 4_000 - 2  # never_scheduled
+    assert summary["acknowledged"] == 1_000
+    assert summary["scheduled"] == 1_000 - 2  # never_scheduled
     assert summary["duplicates_by_cause"] == {"client_retry": 2, "failover": 4, "lease_expiry": 2, "nack": 2}
     assert summary["duplicates"] == 10
     assert summary["missing"] == 6
     assert summary["early"] == summary["cancelled_delivered"] == 2
     never, cancelled = 6, 2
-    assert summary["delivered_once"] == 4_000 - never - cancelled - 10
+    assert summary["delivered_once"] == 1_000 - never - cancelled - 10
     assert (summary["segments"], summary["gaps"]) == (10, 0)
 
 
