@@ -154,12 +154,15 @@ class Dispatcher:
         time: ClusterTime,
         settings: Dispatch,
         propose: Callable[[log_pb.ReleaseCommand], Awaitable[Any]],
+        copies_coming: Callable[[], int],
     ) -> None:
+        """Take ``copies_coming``, the number of copies for retries that are proposed and not applied."""
         self._machine = machine
         self._wheel = machine.wheel
         self._time = time
         self._settings = settings
         self._propose = propose
+        self._copies_coming = copies_coming
         self._woken = asyncio.Event()
         self._sleeps_until_ms: int | None = None
         self._cost = ReleaseCost()
@@ -235,6 +238,9 @@ class Dispatcher:
     def _bounded(self, until_ms: int, count: int, slices: int) -> tuple[int, int]:
         """Return the messages a slice and the slices, reduced to COPIES_MAX and QUEUES_MAX together."""
         topics = self._wheel.topics_pending()
+        coming = self._copies_coming()
+        if coming and coming + self._copies_pending() > COPIES_MAX:  # some may be applied before the release
+            count, slices = min(count, COPIES_MAX), 1
         slices = min(slices, max(1, QUEUES_MAX // max(1, topics)))
         copy = 1 / COPIES_MAX if self._copies_pending() > COPIES_MAX else 0.0
         queue = 1 / QUEUES_MAX if topics > QUEUES_MAX else 0.0

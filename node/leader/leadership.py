@@ -82,6 +82,7 @@ class Leadership:
         self.wait = LeaderWait(self._is_led)
         self._heard = log_pb.DispatchState()
         self._sequence = 0
+        self._copies_coming = 0  # for retries: proposed and not applied
 
     def receive_dispatch_state(self, state: log_pb.DispatchState) -> None:
         """Keep a leader's dispatch state if it is newer; a new leader starts from it."""
@@ -230,7 +231,9 @@ class Leadership:
             holds=self._holds,
         )
         self.delivery = Delivery(context, term, inherited)
-        self._dispatcher = Dispatcher(self._machine, self._time, self._config.dispatch, self._propose)
+        self._dispatcher = Dispatcher(
+            self._machine, self._time, self._config.dispatch, self._propose, lambda: self._copies_coming
+        )
         self.wait.notify()
         log.info("leading", term=term)
         self._ledger.leadership("leader", term)
@@ -290,8 +293,13 @@ class Leadership:
             self._machine.queues[payload.queue].group
         )
         command, cost = command_codec.encode(payload), cost_us(payload, copies=copies)
-        while True:
-            try:
-                return await self._driver.propose(command, cost)
-            except Overloaded as overloaded:
-                await asyncio.sleep(overloaded.retry_ms / 1000)
+        coming = len(payload.records) if isinstance(payload, log_pb.RetryCommand) else 0
+        self._copies_coming += coming
+        try:
+            while True:
+                try:
+                    return await self._driver.propose(command, cost)
+                except Overloaded as overloaded:
+                    await asyncio.sleep(overloaded.retry_ms / 1000)
+        finally:
+            self._copies_coming -= coming

@@ -232,7 +232,8 @@ TOLD = (
     "::test_a_turn_that_tells_of_many_groups_has_no_room_for_deliveries_nor_for_the_end"
 )
 SHARE = "tests/node/delivery/test_turn_share.py"
-HOURS = "tests/node/leader/test_dispatcher.py::test_a_backlog_over_thousands_of_hours_is_released_some_hours_a_commit"
+DISPATCHER = "tests/node/leader/test_dispatcher.py"
+HOURS = f"{DISPATCHER}::test_a_backlog_over_thousands_of_hours_is_released_some_hours_a_commit"
 
 PIECES = (
     Mutant(
@@ -466,6 +467,20 @@ PIECES = (
             "tests/node/delivery/test_turn_share.py"
             "::test_groups_whose_messages_are_due_at_once_go_one_after_the_other_some_in_each_turn",
         ),
+    ),
+    Mutant(
+        "copies_that_come_before_a_release_are_not_counted",
+        "a release of thousands of copies for retries holds up every replica",
+        "        if coming and coming + self._copies_pending() > COPIES_MAX:",
+        "        if False:",
+        (f"{DISPATCHER}::test_copies_that_are_applied_before_a_release_count_in_it",),
+    ),
+    Mutant(
+        "retries_that_are_proposed_are_not_counted",
+        "a release of thousands of copies for retries holds up every replica",
+        "        coming = len(payload.records) if isinstance(payload, log_pb.RetryCommand) else 0\n",
+        "        coming = 0\n",
+        ("tests/node/leader/test_leadership.py::test_copies_count_as_coming_until_they_are_applied",),
     ),
     Mutant(
         "chains_of_the_far_log_cost_nothing",

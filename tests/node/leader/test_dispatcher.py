@@ -76,7 +76,7 @@ async def test_a_backlog_is_released_by_more_slices_a_commit_and_then_by_one_aga
     replica, clock = Replica(tmp_path), _Standing()
     replica.apply(schedule([NOW_MS - 1] * 95))
     log, settings = _Log(replica), Dispatch(slice_messages_max=10, slices_max=4)
-    dispatcher = Dispatcher(replica.machine, ClusterTime(clock), settings, log.propose)
+    dispatcher = Dispatcher(replica.machine, ClusterTime(clock), settings, log.propose, lambda: 0)
     running = asyncio.ensure_future(dispatcher.run())
     while replica.machine.wheel.pending:  # noqa: ASYNC110
         await asyncio.sleep(0)
@@ -99,7 +99,7 @@ async def test_other_topics_wait_for_one_commit_of_a_backlog_and_not_for_its_end
     log = _Log(replica)
     settings = Dispatch(slice_messages_max=10, slices_max=2, overtaking_messages_max=overtaking_messages_max)
     running = asyncio.ensure_future(
-        Dispatcher(replica.machine, ClusterTime(_Standing()), settings, log.propose).run()
+        Dispatcher(replica.machine, ClusterTime(_Standing()), settings, log.propose, lambda: 0).run()
     )
     other = replica.machine.queues.of("other")
     while not other.units:  # noqa: ASYNC110
@@ -129,7 +129,7 @@ async def test_only_copies_for_retries_that_are_due_bound_what_one_commit_releas
     log, clock = _Log(replica), _Standing()
     settings = Dispatch(slice_messages_max=100, slices_max=2, overtaking_messages_max=0)
     running = asyncio.ensure_future(
-        Dispatcher(replica.machine, ClusterTime(clock), settings, log.propose).run()
+        Dispatcher(replica.machine, ClusterTime(clock), settings, log.propose, lambda: 0).run()
     )
     due = copies_due_ms < NOW_MS
     while replica.machine.wheel.pending > (0 if due else 35):  # noqa: ASYNC110
@@ -143,6 +143,31 @@ async def test_only_copies_for_retries_that_are_due_bound_what_one_commit_releas
     assert len(log.released) <= (7 if due else 2)
 
 
+async def test_copies_that_are_applied_before_a_release_count_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tarry.node.leader.dispatcher.COPIES_MAX", 10)
+    replica, due_ms = Replica(tmp_path), NOW_MS - 3_000
+    replica.apply(subscribe(), schedule([due_ms] * 35, now_ms=due_ms), release(due_ms))
+    replica.apply(schedule([NOW_MS - 1_000] * 5, topic="other", now_ms=due_ms))
+    log, coming = _Log(replica), [*range(35)]
+
+    async def propose(payload: Message) -> Any:
+        if coming:
+            replica.apply(retry(coming, NOW_MS - 1_000, now_ms=due_ms))
+            coming.clear()
+        return await log.propose(payload)
+
+    settings = Dispatch(slice_messages_max=100, slices_max=2, overtaking_messages_max=0)
+    dispatcher = Dispatcher(replica.machine, ClusterTime(_Standing()), settings, propose, lambda: len(coming))
+    running = asyncio.ensure_future(dispatcher.run())
+    while replica.machine.wheel.pending:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    running.cancel()
+    assert sum(commit.get("g", 0) for commit in log.released) == 35
+    assert max(commit.get("g", 0) for commit in log.released) <= 10
+
+
 @pytest.mark.parametrize("away_ms", [10, 10_000])
 @pytest.mark.parametrize("topics", [10, 35])
 async def test_one_commit_releases_to_a_bounded_number_of_queues(
@@ -154,7 +179,7 @@ async def test_one_commit_releases_to_a_bounded_number_of_queues(
         replica.apply(schedule([due_ms + at for at in range(10)], topic=f"t{number}", now_ms=due_ms))
     log, settings = _Log(replica), Dispatch(slice_messages_max=100, slices_max=4, overtaking_messages_max=0)
     running = asyncio.ensure_future(
-        Dispatcher(replica.machine, ClusterTime(_Standing()), settings, log.propose).run()
+        Dispatcher(replica.machine, ClusterTime(_Standing()), settings, log.propose, lambda: 0).run()
     )
     while replica.machine.wheel.pending:  # noqa: ASYNC110
         await asyncio.sleep(0)
@@ -188,7 +213,7 @@ def test_a_backlog_over_thousands_of_hours_is_released_some_hours_a_commit(
         # So few a slice that whatever is full lets others overtake.
         settings = Dispatch(slice_messages_max=16 if len(topics) > 1 else 10_000)
         running = asyncio.ensure_future(
-            Dispatcher(machine, ClusterTime(_Standing()), settings, log.propose).run()
+            Dispatcher(machine, ClusterTime(_Standing()), settings, log.propose, lambda: 0).run()
         )
         while machine.wheel.pending:  # noqa: ASYNC110
             await asyncio.sleep(0)

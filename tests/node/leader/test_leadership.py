@@ -1,4 +1,4 @@
-"""A leadership ends for units that are damaged, and another begins."""
+"""A leadership counts the retries that it proposes, ends for units that are damaged, and another begins."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.replication.loop_holds import Holds
 from tarry.replication.state_machine.queue_checksums import BLOCK_UNITS
 from tarry.replication.state_machine.ready_queue import UNIT, QueueDamaged, UnitsDamaged
-from tests.node.lone_leader import GROUP, TOPIC, Leader, leader, until
+from tarry.wheel.state import HOUR_MS
+from tests.node.lone_leader import GROUP, RECORD, TOPIC, Leader, leader, until
 from tests.node.repair.test_queues import damage_of, lose_unit
 
 
@@ -84,3 +85,27 @@ async def test_damage_that_no_peer_mends_in_time_ends_the_node_and_its_state_sta
         with pytest.raises(UnitsNotMended):
             await lead.node.leadership._until_mended(damage)
     assert not issubclass(UnitsNotMended, QueueDamaged)  # for such a one the process takes a peer's state
+
+
+async def test_copies_count_as_coming_until_they_are_applied(tmp_path: Path) -> None:
+    async with leader(tmp_path, Holds()) as lead:
+        leadership = lead.node.leadership
+        await lead.ready(3)
+        await lead.propose(log_pb.SubscribeCommand(topic=TOPIC, group=GROUP))
+        assert leadership._dispatcher is not None
+        coming = leadership._dispatcher._copies_coming
+        retry = log_pb.RetryCommand(
+            group=GROUP,
+            queue=lead.machine.queues.of(TOPIC).queue,
+            offset=np.arange(3, dtype="<u8").tobytes(),
+            due_ms=np.full(3, lead.node.time.now_ms() + HOUR_MS, "<i8").tobytes(),
+            tag_mask=bytes(3 * 8),
+            records=[RECORD] * 3,
+            target_topic=TOPIC,
+            target_group=GROUP,
+        )
+        proposed = asyncio.ensure_future(leadership._propose(retry))
+        await asyncio.sleep(0)
+        assert coming() == 3
+        assert not len((await proposed).stale)
+        assert coming() == 0
