@@ -108,6 +108,7 @@ class FarLog:
             np.add.at(counts.far_pending, pending, np.uint32(1))
             np.add.at(counts.pending, pending, np.uint32(1))
             counts.total += len(pending)
+            counts.end = max(counts.end, int(pending.max(initial=0)) + 1)
             counts.message_sum.add(_sum_of(units[alive], contains(segment.gone, index[alive])))
             self.live += len(hour)
 
@@ -129,6 +130,7 @@ class FarLog:
         counts.far_pending[distinct] += added.astype(np.uint32)
         counts.pending[distinct] += added.astype(np.uint32)
         counts.total += len(hour)
+        counts.end = max(counts.end, int(distinct[-1]) + 1)
         counts.message_sum.add(_sum_of(units))
         self.live += len(hour)
         return np.ascontiguousarray(units["global_index"])

@@ -23,7 +23,7 @@ _BLOCK: Final = 1 << 16
 class HourCounts:
     """Columns by hour; a place is there for every hour below `len`."""
 
-    __slots__ = ("_beyond", "far", "far_pending", "head", "message_sum", "pending", "total", "written")
+    __slots__ = ("_beyond", "end", "far", "far_pending", "head", "message_sum", "pending", "total", "written")
 
     def __init__(self) -> None:
         self.written: Numbers = np.zeros(HOURS, np.uint32)
@@ -35,6 +35,8 @@ class HourCounts:
         self.far_pending: Numbers = np.zeros(HOURS, np.uint32)
         self.pending: Numbers = np.zeros(HOURS, np.uint32)
         """In partition and far log together."""
+        self.end = 0
+        """Behind the last hour of the columns that has had pending messages."""
         self._beyond: dict[int, int] = {}  # pending
         self.total = 0
         """Pending in all hours."""
@@ -52,6 +54,7 @@ class HourCounts:
         self.total += count
         if hour < len(self):
             self.pending[hour] = after
+            self.end = max(self.end, hour + 1)
         elif after:
             self._beyond[hour] = after
         else:
@@ -79,7 +82,7 @@ class HourCounts:
         if self.total == 0:
             return
         start, size = hour, 64  # mostly one of the next
-        while start < len(self):
+        while start < self.end:
             for found in np.flatnonzero(self.pending[start : start + size]).tolist():
                 yield start + found
             start, size = start + size, min(8 * size, _BLOCK)

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tarry.wheel.hour_counts import HourCounts
 from tarry.wheel.hour_partition import HourPartition
 from tarry.wheel.near_queue import ENTRY
 from tarry.wheel.second_wheel import SLOT, SLOTS_BYTES
@@ -317,6 +318,13 @@ def test_the_smallest_near_queue_still_loads_what_is_to_be_taken(tmp_path: Path)
     due = START_MS + np.arange(5) * 1_000
     wheel.append(due, np.zeros(5, np.uint32), np.zeros(5, np.uint64), [b""] * 5)
     assert wheel.take(START_MS + 5_000, 10).due_ms.tolist() == due.tolist()
+
+
+def test_no_column_is_searched_behind_the_last_hour_that_has_had_messages() -> None:
+    counts = HourCounts()
+    counts.add(500_000, 1)
+    assert list(counts.from_hour(400_000)) == [500_000]
+    assert lines_run(lambda: list(counts.from_hour(500_001))) < 10
 
 
 def open_files(folder: Path) -> int:
