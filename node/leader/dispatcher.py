@@ -33,8 +33,8 @@ log = structlog.get_logger()
 PER_S_GUESSED: Final = 50_000.0
 """Messages released in a second, before it was measured."""
 
-HOURS_MAX: Final = 16
-"""With messages, released with one commit: the first use of an hour takes each replica some 0.5 ms."""
+HOURS_MAX: Final = 12
+"""With messages, released with one commit: the first use of an hour takes each replica some 1 ms."""
 
 COPIES_MAX: Final = 2_500
 """Of retries, released with one commit, and of others that overtake while more are pending. The ledger has
