@@ -158,13 +158,13 @@ def test_a_backlog_of_hours_is_flushed_when_the_cluster_wakes_up() -> None:
 
 def test_a_planned_transfer_in_the_middle_of_deliveries_repeats_nothing() -> None:
     async def play(world: WholeWorld, producer: ModelProducer) -> None:
-        await producer.schedule("a", soon(world, 400, 4_000))
+        await producer.schedule("a", soon(world, 120, 4_000))
         for _ in range(4):
             await asyncio.sleep(0.7)
             await (await world.until_served()).driver.transfer(None, 2_000)
 
     world = scenario(play)
-    assert world.ledger.counts == {"deliveries": 800}
+    assert world.ledger.counts == {"deliveries": 240}
     assert world.ledger.settled
 
 
