@@ -16,10 +16,8 @@ from typing import Final
 
 import pytest
 
-WORKERS: Final = min(4, (os.cpu_count() or 1) + 1)
-"""One more than there are cores: some wait for a disk, for a timer or for Spark's JVM."""
 PARTS: Final[Mapping[str, Sequence[str]]] = {
-    "not cluster": ("-n", str(WORKERS)),
+    "not cluster": ("-n", "logical", "--maxprocesses", "4"),
     "cluster": (),
 }
 
