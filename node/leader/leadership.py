@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any, Final
 
+import numpy as np
 import structlog
 from google.protobuf.message import Message
 
@@ -82,7 +83,7 @@ class Leadership:
         self.wait = LeaderWait(self._is_led)
         self._heard = log_pb.DispatchState()
         self._sequence = 0
-        self._copies_coming = 0  # for retries: proposed and not applied
+        self._copies_coming = 0  # for retries that are due soon: proposed and not applied
 
     def receive_dispatch_state(self, state: log_pb.DispatchState) -> None:
         """Keep a leader's dispatch state if it is newer; a new leader starts from it."""
@@ -93,7 +94,7 @@ class Leadership:
     def known(self) -> log_pb.DispatchState:
         """Return the newest dispatch state that this node knows of, without a time."""
         state = log_pb.DispatchState()
-        if self.delivery is None:
+        if self.delivery is None or self._heard.term > self.delivery.term:  # of a leader after this one
             state.CopyFrom(self._heard)
         else:
             state.ParseFromString(self.dispatch_state(None))
@@ -287,13 +288,19 @@ class Leadership:
     def _leads(self) -> bool:
         return self.delivery is not None and self._driver.consensus.state.leads(self.delivery.term)
 
+    def _copies_due_soon(self, retry: log_pb.RetryCommand) -> int:
+        """Return the number of a retry's copies that a release may have that is planned before they come."""
+        soon_ms = self._time.now_ms() + self._config.dispatch.ahead_ms_max
+        due_ms = np.frombuffer(retry.due_ms, "<i8")
+        return int(np.count_nonzero(due_ms <= soon_ms)) if retry.target_group else 0  # else: dead letters
+
     async def _propose(self, payload: Message) -> Any:
         """Propose what the leader itself decided; overload is waited out."""
         copies = isinstance(payload, log_pb.AckCommand | log_pb.RetryCommand) and bool(
             self._machine.queues[payload.queue].group
         )
         command, cost = command_codec.encode(payload), cost_us(payload, copies=copies)
-        coming = len(payload.records) if isinstance(payload, log_pb.RetryCommand) else 0
+        coming = self._copies_due_soon(payload) if isinstance(payload, log_pb.RetryCommand) else 0
         self._copies_coming += coming
         try:
             while True:

@@ -40,7 +40,7 @@ SUBSCRIBE: Final = pb.ConsumeRequest.SUBSCRIBE_FIELD_NUMBER
 FIELDS_MAX: Final = 1_024
 """Of a request, and of its subscribe: not of offsets, which are within those."""
 STREAMS: Final = 50
-"""Opened and closed in one turn of the event loop, at some 0.15 ms each: all end with their leadership."""
+"""Opened or closed in one turn of the event loop, at some 0.15 ms each: a leadership's end closes all."""
 REQUESTS: Final = 250
 """Of consumers that are worked on in one turn of the event loop, at some 0.04 ms each."""
 REQUESTS_OFFSETS: Final = 2 * PIECE_OFFSETS

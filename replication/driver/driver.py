@@ -393,7 +393,10 @@ class Driver:
         return peer not in self._voters or counts(origin, self._voters[peer])
 
     def _said_of_members(self) -> tuple[object, ...]:
-        """Return a value that changes whenever `_set_peers` has to be called again."""
+        """Return a value that changes whenever `_set_peers` has to be called again.
+
+        An address that was heard ends as the log grows as long as its sender's, and so has the same change.
+        """
         return self._journal.membership_changes, self._membership.hearsay
 
     def _link(self, peer: str, up: bool) -> None:

@@ -38,8 +38,8 @@ class Membership:
         self._configured = configured
         self.hearsay: Mapping[str, tuple[str, LogEnd]] = {}
         """Addresses by node, of members that others know of and this log has not: they may speak here and are
-        answered, or whoever missed the addition of a node could never hear it as its leader. Beside each,
-        the end of the log that it is from: what this log says counts once it is as good."""
+        answered, or whoever missed the addition of a node could never hear it as its leader. With an address
+        that a node says of itself goes the end of its log: this log is believed once it is as good."""
         if journal.members is None:
             journal.set_members(configured)
 
@@ -89,7 +89,7 @@ class Membership:
         self.hearsay = {**self.hearsay, **new}
 
     def hear_from(self, node: str, address: str, end: LogEnd) -> None:
-        """Take in where a node says it was added, whose log reaches `end`, if this log may lack the entry."""
+        """Take in the address that a node says it was added with, if its log, to `end`, is the better one."""
         _, before = self.hearsay.get(node, ("", _NOWHERE))
         if address and end > max(before, self._end()) and node in self.peers():
             self.hearsay = {**self.hearsay, node: (address, end)}
@@ -110,7 +110,11 @@ class Membership:
             if change.address or change.node not in addresses:
                 addresses[change.node] = change.address
         said, end = self._where(addresses, added), self._end()
-        heard = {n: address for n, (address, at) in self.hearsay.items() if n not in said or at > end}
+        heard = {
+            node: address
+            for node, (address, at) in self.hearsay.items()
+            if at > end or (at == _NOWHERE and node not in said)
+        }
         return {**said, **heard}
 
     def _end(self) -> LogEnd:

@@ -9,6 +9,16 @@ GROUP = "tests/node/delivery/test_group.py"
 
 MUTANTS = (
     Mutant(
+        "a_leader_that_was_deposed_tells_its_own_state",
+        "what the next leader had delivered is delivered again, unmarked",
+        "if self.delivery is None or self._heard.term > self.delivery.term:",
+        "if self.delivery is None:",
+        (
+            "tests/node/leader/test_leadership.py"
+            "::test_a_state_of_the_next_leader_that_comes_before_the_end_of_this_leadership_is_kept",
+        ),
+    ),
+    Mutant(
         "a_message_behind_the_cut_waits_for_ever",
         "what is scheduled for now is never released",
         "return due_ms <= self.cut.due_ms if self.cut.complete else due_ms < self.cut.due_ms",

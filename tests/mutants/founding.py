@@ -200,8 +200,8 @@ MUTANTS = (
     Mutant(
         "the_log_overrules_where_a_node_says_that_it_is",
         "a majority without a leader: who missed that a member was added again answers its old address",
-        "if n not in said or at > end}",
-        "if n not in said}",
+        "if at > end or (at == _NOWHERE and node not in said)",
+        "if node not in said",
         (
             "tests/simulation/test_state_and_members.py::test_a_member_added_again_elsewhere_is_elected_by_one_that_was_away_then",
         ),

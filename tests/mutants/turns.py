@@ -478,9 +478,9 @@ PIECES = (
     Mutant(
         "retries_that_are_proposed_are_not_counted",
         "a release of thousands of copies for retries holds up every replica",
-        "        coming = len(payload.records) if isinstance(payload, log_pb.RetryCommand) else 0\n",
+        "        coming = self._copies_due_soon(payload) if isinstance(payload, log_pb.RetryCommand) else 0\n",
         "        coming = 0\n",
-        ("tests/node/leader/test_leadership.py::test_copies_count_as_coming_until_they_are_applied",),
+        ("tests/node/leader/test_leadership.py::test_copies_due_soon_count_until_they_are_applied",),
     ),
     Mutant(
         "chains_of_the_far_log_cost_nothing",

@@ -13,6 +13,7 @@ from tarry.node.delivery.inherited import Inherited
 from tarry.node.leader import leadership as module
 from tarry.node.leader.leadership import UnitsNotMended
 from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.proto.dead_letters import dead_letter_topic
 from tarry.replication.loop_holds import Holds
 from tarry.replication.state_machine.queue_checksums import BLOCK_UNITS
 from tarry.replication.state_machine.ready_queue import UNIT, QueueDamaged, UnitsDamaged
@@ -87,7 +88,10 @@ async def test_damage_that_no_peer_mends_in_time_ends_the_node_and_its_state_sta
     assert not issubclass(UnitsNotMended, QueueDamaged)  # for such a one the process takes a peer's state
 
 
-async def test_copies_count_as_coming_until_they_are_applied(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("after_ms", "group", "counted"), [(0, GROUP, 3), (HOUR_MS, GROUP, 0), (0, "", 0)])
+async def test_copies_due_soon_count_until_they_are_applied(
+    tmp_path: Path, after_ms: int, group: str, counted: int
+) -> None:
     async with leader(tmp_path, Holds()) as lead:
         leadership = lead.node.leadership
         await lead.ready(3)
@@ -98,14 +102,28 @@ async def test_copies_count_as_coming_until_they_are_applied(tmp_path: Path) -> 
             group=GROUP,
             queue=lead.machine.queues.of(TOPIC).queue,
             offset=np.arange(3, dtype="<u8").tobytes(),
-            due_ms=np.full(3, lead.node.time.now_ms() + HOUR_MS, "<i8").tobytes(),
+            due_ms=np.full(3, lead.node.time.now_ms() + after_ms, "<i8").tobytes(),
             tag_mask=bytes(3 * 8),
             records=[RECORD] * 3,
-            target_topic=TOPIC,
-            target_group=GROUP,
+            target_topic=TOPIC if group else dead_letter_topic(GROUP),
+            target_group=group,
         )
         proposed = asyncio.ensure_future(leadership._propose(retry))
         await asyncio.sleep(0)
-        assert coming() == 3
+        assert coming() == counted
         assert not len((await proposed).stale)
         assert coming() == 0
+
+
+async def test_a_state_of_the_next_leader_that_comes_before_the_end_of_this_leadership_is_kept(
+    tmp_path: Path,
+) -> None:
+    async with leader(tmp_path, Holds()) as lead:
+        leadership = lead.node.leadership
+        assert leadership.delivery is not None
+        term = leadership.delivery.term
+        assert leadership.known().term == term
+        leadership.receive_dispatch_state(log_pb.DispatchState(term=term + 1, sequence=1))
+        assert leadership.known().term == term + 1  # also what a vote tells
+        await led_again(lead)
+        assert leadership._heard.term == term + 1
