@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
@@ -21,7 +22,8 @@ class TurnShare:
     def __init__(self) -> None:
         self.left = 1.0
         """Of the turn; what was used in the turns since it was a whole counts too."""
-        self._waiting: dict[Work, None] = {}  # in order, each once
+        self._waiting: OrderedDict[Work, None] = OrderedDict()
+        """Each once; the first of a plain dict is found ever more slowly while its first are deleted."""
         self._renews = False
 
     def do(self, work: Work) -> None:
@@ -53,6 +55,5 @@ class TurnShare:
         self._renews = False
         self.left = 1.0
         while self._waiting and self.left > 0:
-            work = next(iter(self._waiting))
-            del self._waiting[work]
+            work, _ = self._waiting.popitem(last=False)
             work()

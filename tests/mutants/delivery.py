@@ -399,4 +399,13 @@ MUTANTS = (
         "                    self._context.spawn(self._acknowledge(feed.queue.queue, offsets))\n",
         ("tests/node/delivery/test_group.py::test_an_ack_is_answered_once_it_is_committed_and_not_before",),
     ),
+    Mutant(
+        "work_that_waits_is_looked_through_for_its_first",
+        "the end of delivery to thousands of groups holds up the event loop",
+        "            work, _ = self._waiting.popitem(last=False)\n",
+        "            work = list(self._waiting)[0]\n            del self._waiting[work]\n",
+        (
+            "tests/node/delivery/test_turn_share.py::test_work_that_waits_and_takes_nothing_is_done_within_a_turn",
+        ),
+    ),
 )

@@ -17,6 +17,7 @@ from tarry.proto.tarry_consumer_pb2 import ConsumeResponse
 from tarry.replication.state_machine.ready_queue import UNIT
 from tests.node.group_in_process import GROUP, TOPIC, Group
 from tests.node.group_play import play
+from tests.turns import bound_s, cpu_s
 
 PART = 0.25
 
@@ -64,6 +65,22 @@ async def test_work_that_a_turn_has_no_room_for_goes_first_in_the_next_in_its_or
     names = [name for _, name in done if name != "late"]
     assert names == list("abcdefghij")
     assert [turn for turn, name in done if name != "late"] == [0] * 4 + [1] * 4 + [2] * 2
+
+
+def test_work_that_waits_and_takes_nothing_is_done_within_a_turn() -> None:
+    """Pumps of groups, once delivery is over, count as nothing."""
+    works = 19_000
+
+    async def play_once() -> None:
+        share, done = TurnShare(), list[int]()
+        share.spend(1.0)
+        for number in range(works):
+            share.do(partial(done.append, number))
+        assert not done
+        await asyncio.sleep(0)
+        assert done == list(range(works))
+
+    assert cpu_s(lambda: asyncio.run(play_once())) < bound_s()
 
 
 async def test_who_waits_for_its_work_goes_on_once_it_is_done() -> None:
