@@ -24,9 +24,8 @@ def started(size: int, folder: Path, **settings: Setting) -> Iterator[LocalClust
         cluster.start()
         cluster.wait_until_serving()
         yield cluster
-        for (
-            node
-        ) in cluster.nodes.values():  # in order they would transfer leadership and write checkpoints first
+        # An orderly stop would transfer leadership and write checkpoints first.
+        for node in cluster.nodes.values():
             if node.running:
                 cluster.kill(node.name)
 

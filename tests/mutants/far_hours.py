@@ -6,6 +6,7 @@ from tests.mutants.mutant import Mutant
 
 FAR = "tests/wheel/test_far_messages.py"
 PLAY = f"{FAR}::test_whatever_is_done_to_far_messages_they_are_a_sorted_list_and_files_go_when_they_are_empty"
+NEXT = f"{FAR}::test_what_is_in_the_far_log_alone_is_found_as_next"
 COST = "tests/wheel/test_cost.py"
 
 ROWS = (
@@ -85,6 +86,27 @@ ROWS = (
         "        self.far.drop(hour)\n",
         "",
         (PLAY,),
+    ),
+    Mutant(
+        "an_hour_of_the_far_log_alone_is_passed_over",
+        "its messages are never released",
+        "        counts.end = max(counts.end, int(distinct[-1]) + 1)\n",
+        "",
+        (NEXT,),
+    ),
+    Mutant(
+        "an_hour_of_the_far_log_alone_is_passed_over_after_a_start",
+        "its messages are never released",
+        "            counts.end = max(counts.end, int(pending.max(initial=0)) + 1)\n",
+        "",
+        (NEXT,),
+    ),
+    Mutant(
+        "an_hour_of_a_partition_alone_is_passed_over",
+        "its messages are never released",
+        "            self.end = max(self.end, hour + 1)\n",
+        "",
+        (f"{FAR}::test_what_is_in_partitions_alone_is_found_as_next",),
     ),
 )
 

@@ -30,7 +30,7 @@ class Order:
         self._out.pop(place, None)
 
     def delivered_by(self, machine: Machine, batch: DeliveryBatch, topic: str, group: str) -> None:
-        """A leader hands a batch over: nothing that comes before in a lane may be unsettled."""
+        """A leader delivers a batch: nothing that comes before in a lane may be unsettled."""
         lanes = batch.units["lane"]
         if not lanes.any():
             return

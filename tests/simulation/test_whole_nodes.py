@@ -161,9 +161,13 @@ def test_a_planned_transfer_in_the_middle_of_deliveries_repeats_nothing() -> Non
         await producer.schedule("a", soon(world, 120, 4_000))
         for _ in range(4):
             await asyncio.sleep(0.7)
-            await (await world.until_served()).driver.transfer(None, 2_000)
+            leader = await world.until_served()
+            in_flight.append(len(world.ledger.given.keys() - world.ledger.settled))
+            await leader.driver.transfer(None, 2_000)
 
+    in_flight: list[int] = []
     world = scenario(play)
+    assert max(in_flight) > 0, "nothing was in flight at any of the transfers"
     assert world.ledger.counts == {"deliveries": 240}
     assert world.ledger.settled
 
@@ -197,8 +201,11 @@ def test_a_state_whose_retries_have_been_trimmed_can_be_taken_and_goes_on() -> N
         await asyncio.sleep(2)
         nacking.cancel()
         queues = leader.core.machine.queues
-        while not any(queue.group and queue.first == queue.units > 0 for queue in queues):  # noqa: ASYNC110
+        for _ in range(100):
+            if trimmed := any(queue.group and queue.first == queue.units > 0 for queue in queues):
+                break
             await asyncio.sleep(0.1)
+        assert trimmed, "no retry queue has been trimmed to its end"
         for node in world.whole:
             node.take_checkpoint()
         await asyncio.sleep(0.1)

@@ -271,3 +271,26 @@ def test_a_far_record_that_cannot_be_read_moves_none_of_its_neighbours(
             wheel.pending_per_second(hour)  # moves it
     assert wheel.far_segments() == ()
     assert wheel.read(*ids(names)) == [None, *(b"due %d" % at for at in due[1:])]
+
+
+@pytest.mark.parametrize("opened_again", [False, True])
+def test_what_is_in_the_far_log_alone_is_found_as_next(tmp_path: Path, opened_again: bool) -> None:
+    wheel = Wheel(tmp_path, WheelSettings())
+    due = [START_MS + (24 + at) * HOUR_MS + at for at in range(16)]
+    append(wheel, due)
+    assert wheel.partitions() == ()
+    if opened_again:
+        state = wheel.capture()
+        wheel.sync(state)
+        wheel.close()
+        wheel = Wheel.recover(tmp_path, WheelSettings(), state)
+    assert wheel.next_due_ms() == due[0]
+    assert [at for at, _, _ in rows(wheel.take(due[-1], 100))] == due
+
+
+def test_what_is_in_partitions_alone_is_found_as_next(tmp_path: Path) -> None:
+    wheel, due = Wheel(tmp_path, WheelSettings()), [START_MS, START_MS + 24 * HOUR_MS]
+    append(wheel, due)
+    assert wheel.far_segments() == ()
+    assert wheel.next_due_ms() == due[0]
+    assert [at for at, _, _ in rows(wheel.take(due[-1], 100))] == due
