@@ -79,6 +79,7 @@ class DelayLog:
     __slots__ = (
         "_budget",
         "_index_fd",
+        "_is_held",
         "_log_fd",
         "_map",
         "_view",
@@ -89,6 +90,8 @@ class DelayLog:
     )
     unit: ClassVar[np.dtype[np.void]] = UNIT
     head_bytes: ClassVar[int] = LENGTH_BYTES
+    held_units_max: ClassVar[int] = 1_024
+    """Of a small index, which is proven whole, and held in memory while its files are open."""
 
     def __init__(
         self, folder: Path, budget: PageBudget, log_bytes: int = 0, units: int = 0, index_crc: int = 0
@@ -101,6 +104,7 @@ class DelayLog:
         self._index_fd = -1
         self._map: mmap.mmap | None = None
         self._view: Rows | None = None
+        self._is_held = False
         self._budget = budget
 
     @property
@@ -141,9 +145,34 @@ class DelayLog:
         self._write(self._log_fd, b"".join(pieces), self.log_bytes)
         index = rows.tobytes()
         self._write(self._index_fd, index, self.units * self.unit.itemsize)
+        if self.is_held and self.units + len(rows) <= self.held_units_max:
+            self._hold(np.concatenate((self.index(), rows)))
+        else:
+            self._is_held = False
         self.log_bytes = end
         self.units += len(rows)
         self.index_crc = google_crc32c.extend(self.index_crc, index)
+
+    @property
+    def is_held(self) -> bool:
+        """True if the index is in memory as it was written, whatever happens to its file."""
+        return self._is_held or self.units == 0
+
+    def hold(self) -> None:
+        """Read a small index into memory.
+
+        Raises OSError, and WheelDamaged where it is not what was written.
+        """
+        self.open()
+        index = os.pread(self._index_fd, self.units * self.unit.itemsize, 0)
+        if (crc := google_crc32c.value(index)) != self.index_crc:
+            raise WheelDamaged(self.index_path, f"crc32c {crc:08x}, where {self.index_crc:08x} should be")
+        self._unmap()
+        self._hold(np.frombuffer(index, self.unit))
+
+    def _hold(self, index: Rows) -> None:
+        index.flags.writeable = False
+        self._view, self._is_held = index, True
 
     def heads(self, rows: Rows) -> list[bytes]:
         """Return the bytes before each unit's record in the log; the units' offsets are set."""
@@ -170,6 +199,7 @@ class DelayLog:
         if self._map is not None:
             self._budget.forget(self._map)
         self._view = self._map = None
+        self._is_held = False
 
     def units_at(self, global_index: Numbers) -> Rows:
         """Return a copy of some units, shape (n,), in the order asked; each must exist."""
@@ -241,10 +271,10 @@ class DelayLog:
 
     def read_one(self, global_index: int) -> bytes | None:
         """Read one record, as `read` does: most of what is due is due alone."""
-        self.index()
-        assert self._map is not None
-        offset, size, *_, crc, _ = _ONE_UNIT.unpack_from(self._map, global_index * UNIT_BYTES)
-        self._budget.touch(self._map, 1)
+        index = self.index()
+        offset, size, *_, crc, _ = _ONE_UNIT.unpack_from(self._map or index.data, global_index * UNIT_BYTES)
+        if self._map is not None:
+            self._budget.touch(self._map, 1)
         if offset + size > self.log_bytes:
             return None
         self.open()

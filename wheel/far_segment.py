@@ -82,6 +82,7 @@ class Segment(DelayLog):
     __slots__ = ("captured", "gone", "runs")
     unit: ClassVar[np.dtype[np.void]] = FAR_UNIT
     head_bytes: ClassVar[int] = FAR_UNIT_BYTES
+    held_units_max: ClassVar[int] = 0  # each unit is proven by itself
 
     def __init__(self, folder: Path, budget: PageBudget, state: SegmentState | None = None) -> None:
         if state is None:

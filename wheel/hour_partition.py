@@ -117,9 +117,12 @@ class HourPartition:
         """Prove the index once before anything is decided by it.
 
         Repeated after each opening where the slots are made of the index: what comes next is chained to them.
-        Raises OSError, and WheelDamaged where the index is not what the checkpoint says.
+        A small one is held in memory then. Raises OSError, and WheelDamaged where it is not what was written.
         """
-        if self._unproven:
+        if self.units <= self.log.held_units_max:
+            if not self.log.is_held:
+                self.log.hold()
+        elif self._unproven:
             prove_index(self.log)
             self._unproven = False
 

@@ -6,8 +6,23 @@ from tests.mutants.mutant import Mutant
 
 FEED = "tests/node/delivery/test_feed.py"
 GROUP = "tests/node/delivery/test_group.py"
+DAMAGE = "tests/wheel/test_damage.py::test_a_small_index_that_rots_while_its_hour_is_open_decides_nothing"
 
 MUTANTS = (
+    Mutant(
+        "a_small_index_is_not_held",
+        "a bit that rots in an open hour's index makes a replica another than the others",
+        "        if self.is_held and self.units + len(rows) <= self.held_units_max:\n",
+        "        if False:\n",
+        (DAMAGE,),
+    ),
+    Mutant(
+        "a_small_index_is_held_unproven",
+        "a bit that rots in a closed hour's index makes a replica another than the others",
+        "        if (crc := google_crc32c.value(index)) != self.index_crc:\n",
+        "        if (crc := google_crc32c.value(index)) < 0:\n",
+        (DAMAGE,),
+    ),
     Mutant(
         "a_leader_that_was_deposed_tells_its_own_state",
         "what the next leader had delivered is delivered again, unmarked",

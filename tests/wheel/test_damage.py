@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from tarry.wheel import hour_partition
-from tarry.wheel.delay_log import UNIT, UNIT_BYTES
+from tarry.wheel.delay_log import UNIT, UNIT_BYTES, DelayLog
 from tarry.wheel.hour_partition import folder_name
-from tarry.wheel.state import HOUR_MS, HourState, UnknownMessage, WheelDamaged, WheelSettings
+from tarry.wheel.state import HOUR_MS, CancelOutcome, HourState, UnknownMessage, WheelDamaged, WheelSettings
 from tarry.wheel.wheel import Wheel
 from tests.wheel.sorted_list import START_MS, append, ids, u4
 
@@ -32,6 +32,12 @@ def patch(path: Path, offset: int, change: Callable[[int], int]) -> None:
 
 def in_unit(index: int, field: str, byte: int = 0) -> int:
     return index * UNIT_BYTES + UNIT.fields[field][1] + byte  # type: ignore[index]
+
+
+@pytest.fixture(autouse=True)
+def _held_as_a_large_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let nothing of an index be held in memory, as of one with more than 1,024 units."""
+    monkeypatch.setattr(DelayLog, "held_units_max", 0)
 
 
 @pytest.fixture
@@ -272,6 +278,29 @@ def test_a_message_whose_unit_has_rotted_is_not_taken_for_released_after_a_start
         patch(tmp_path / FOLDER / "delay.index", in_unit(3, "due_in_hour_ms", byte), lambda _: 0)
     with pytest.raises(WheelDamaged, match=r"delay\.index: crc32c"):
         Wheel.recover(tmp_path, SETTINGS, state).cancel(*ids([(HOUR, 3)]))
+
+
+@pytest.mark.parametrize("reopened", [False, True])
+def test_a_small_index_that_rots_while_its_hour_is_open_decides_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reopened: bool
+) -> None:
+    monkeypatch.undo()
+    ours, peer = (Wheel(tmp_path / name, SETTINGS) for name in "ab")
+    for wheel in (ours, peer):
+        append(wheel, [START_MS + 1_000 + at for at in range(5)], [b"x"] * 5)
+        if reopened:
+            wheel.close()
+        assert wheel.cancel(*ids([(HOUR, 0)])) == [CancelOutcome.CANCELLED]
+    patch(tmp_path / "a" / FOLDER / "delay.index", in_unit(3, "due_in_hour_ms", 2), lambda byte: byte ^ 1)
+    for wheel in (ours, peer):
+        append(wheel, [START_MS + 1_010], [b"y"])
+    assert ours.units(*ids([(HOUR, 3)])) == peer.units(*ids([(HOUR, 3)]))
+    ours_due_ms, due_ms = (wheel.overtake(*ids([(HOUR, 3)])).due_ms.tolist() for wheel in (ours, peer))
+    assert ours_due_ms == due_ms == [START_MS + 1_003]
+    assert ours.digest() == peer.digest()
+    ours.close()
+    with pytest.raises(WheelDamaged, match=r"delay\.index: crc32c"):
+        ours.take(START_MS + 2_000, 10)
 
 
 def test_nothing_is_chained_behind_an_index_that_decays_while_its_hour_is_closed(tmp_path: Path) -> None:
