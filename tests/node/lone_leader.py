@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import shutil
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -31,6 +33,8 @@ from tests.simulation.processor import Processor
 
 RECORD = Record(body=b"x" * 100).SerializeToString()
 TOPIC, GROUP = "t", "g"
+REMOVALS = ThreadPoolExecutor(1)
+"""Of folders with the files of thousands of hours, which wait for the disk: no test has to wait for them."""
 SOON = Consensus(fallback_ms=60, election_min_ms=160, election_max_ms=180)
 """Times of an election that nobody else takes part in."""
 
@@ -176,9 +180,12 @@ def play(act: Callable[[Leader, cost.Steps], Awaitable[None]], **settings: Any) 
     """Return a play for ``tests.turns``: a leader acts."""
 
     async def played(steps: cost.Steps, holds: Holds) -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            async with leader(Path(folder), holds, **settings) as lead:
+        folder = Path(tempfile.mkdtemp())
+        try:
+            async with leader(folder, holds, **settings) as lead:
                 await act(lead, steps)
+        finally:
+            REMOVALS.submit(shutil.rmtree, folder)
 
     return played
 

@@ -1,4 +1,4 @@
-"""Twenty seeds of both worlds, each short; many more with `make simulate`."""
+"""A dozen seeds of both worlds, each short; many more with `make simulate`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 from tests.simulation.many import outcomes, run, summary
 
 
-def test_nothing_is_lost_doubled_or_early_in_twenty_seeds() -> None:
-    seen = list(outcomes(range(1, 21), "both", 2.0))
+def test_nothing_is_lost_doubled_or_early_in_a_dozen_seeds() -> None:
+    seen = list(outcomes(range(1, 13), "both", 2.0))
     failed = [(outcome.world, outcome.seed, outcome.failure) for outcome in seen if outcome.failure]
     assert not failed
     numbers = summary(seen, 0.0)
