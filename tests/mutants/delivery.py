@@ -249,7 +249,7 @@ MUTANTS = (
         "a turn of the event loop sorts all that waits for each consumer that leaves",
         "self._spent += len(rows) / TURN_SORTED_MAX",
         "self._spent += 0.0",
-        (f"{GROUP}::test_consumers_that_leave_together_have_what_they_give_back_sorted_over_several_turns",),
+        (f"{FEED}::test_to_let_one_wait_again_is_charged_for_all_that_it_is_sorted_among",),
     ),
     Mutant(
         "a_lane_of_what_is_held_is_open_until_its_piece_is_closed",

@@ -276,7 +276,7 @@ def test_to_let_one_wait_again_is_charged_for_all_that_it_is_sorted_among(queue:
     fill(queue, list(range(count, 0, -1)))
     feed = feed_of(queue, Acknowledgements())
     feed.load()
-    lease = feed.lease(feed.take(count, 1)["offset"], "a", 1_000)
+    lease = feed.lease(feed.take(1, 1)["offset"], "a", 1_000)
     feed.take_spent()
     feed.give_back("a", [lease])
     feed.wait_again()
