@@ -144,9 +144,13 @@ class DelayLog:
         pieces[1::2] = records
         self._write(self._log_fd, b"".join(pieces), self.log_bytes)
         index = rows.tobytes()
-        self._write(self._index_fd, index, self.units * self.unit.itemsize)
+        whole = self.index().tobytes() + index if self.is_held else b""
+        if self._is_held and self.units + len(rows) > self.held_units_max:  # read from its file from now on
+            self._write(self._index_fd, whole, 0)
+        else:
+            self._write(self._index_fd, index, self.units * self.unit.itemsize)
         if self.is_held and self.units + len(rows) <= self.held_units_max:
-            self._hold(np.concatenate((self.index(), rows)))
+            self._hold(np.frombuffer(whole, self.unit))
         else:
             self._is_held = False
         self.log_bytes = end
@@ -163,15 +167,15 @@ class DelayLog:
 
         Raises OSError, and WheelDamaged where it is not what was written.
         """
-        self.open()
+        self.open(create=False)
         index = os.pread(self._index_fd, self.units * self.unit.itemsize, 0)
         if (crc := google_crc32c.value(index)) != self.index_crc:
+            self.close()
             raise WheelDamaged(self.index_path, f"crc32c {crc:08x}, where {self.index_crc:08x} should be")
         self._unmap()
         self._hold(np.frombuffer(index, self.unit))
 
     def _hold(self, index: Rows) -> None:
-        index.flags.writeable = False
         self._view, self._is_held = index, True
 
     def heads(self, rows: Rows) -> list[bytes]:

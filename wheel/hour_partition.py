@@ -122,6 +122,7 @@ class HourPartition:
         if self.units <= self.log.held_units_max:
             if not self.log.is_held:
                 self.log.hold()
+            self._unproven = False
         elif self._unproven:
             prove_index(self.log)
             self._unproven = False

@@ -303,6 +303,28 @@ def test_a_small_index_that_rots_while_its_hour_is_open_decides_nothing(
         ours.take(START_MS + 2_000, 10)
 
 
+@pytest.mark.parametrize("recovered", [False, True])
+def test_a_small_index_that_grows_is_as_it_was_written_and_is_not_proven_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recovered: bool
+) -> None:
+    monkeypatch.undo()
+    wheel = Wheel(tmp_path, SETTINGS)
+    append(wheel, [START_MS + 1_000 + at for at in range(1_000)])
+    if recovered:
+        state = wheel.capture()
+        wheel.sync(state)
+        wheel.close()
+        wheel = Wheel.recover(tmp_path, SETTINGS, state)
+        assert wheel.cancel(*ids([(HOUR, 0)])) == [CancelOutcome.CANCELLED]
+    index = tmp_path / FOLDER / "delay.index"
+    written = index.read_bytes()
+    patch(index, in_unit(3, "due_in_hour_ms", 2), lambda byte: byte ^ 1)
+    append(wheel, [START_MS + 5_000] * 100)
+    assert index.read_bytes()[: len(written)] == written
+    monkeypatch.setattr(hour_partition, "prove_index", None)
+    assert wheel.cancel(*ids([(HOUR, 3)])) == [CancelOutcome.CANCELLED]
+
+
 def test_nothing_is_chained_behind_an_index_that_decays_while_its_hour_is_closed(tmp_path: Path) -> None:
     few = WheelSettings(hours_open_max=1)
     ours, peer = (Wheel(tmp_path / name, few) for name in "ab")
