@@ -9,6 +9,8 @@ import structlog
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
+from tarry.wheel.delay_log import DelayLog
+
 settings.register_profile("no deadline", deadline=None)
 settings.load_profile("no deadline")
 
@@ -46,3 +48,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeSch
 def _logging_as_it_was() -> Iterator[None]:
     yield
     structlog.reset_defaults()
+
+
+@pytest.fixture
+def index_read_from_its_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let nothing of an hour's index be held in memory, as of one with more than 1,024 units."""
+    monkeypatch.setattr(DelayLog, "held_units_max", 0)

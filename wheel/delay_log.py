@@ -79,7 +79,6 @@ class DelayLog:
     __slots__ = (
         "_budget",
         "_index_fd",
-        "_is_held",
         "_log_fd",
         "_map",
         "_view",
@@ -104,7 +103,6 @@ class DelayLog:
         self._index_fd = -1
         self._map: mmap.mmap | None = None
         self._view: Rows | None = None
-        self._is_held = False
         self._budget = budget
 
     @property
@@ -144,15 +142,14 @@ class DelayLog:
         pieces[1::2] = records
         self._write(self._log_fd, b"".join(pieces), self.log_bytes)
         index = rows.tobytes()
-        whole = self.index().tobytes() + index if self.is_held else b""
-        if self._is_held and self.units + len(rows) > self.held_units_max:  # read from its file from now on
-            self._write(self._index_fd, whole, 0)
+        held = self.index().tobytes() + index if self.is_held else b""
+        if len(held) > self.held_units_max * self.unit.itemsize:  # it is read from its file from now on
+            self._write(self._index_fd, held, 0)
+            self._unmap()
         else:
             self._write(self._index_fd, index, self.units * self.unit.itemsize)
-        if self.is_held and self.units + len(rows) <= self.held_units_max:
-            self._hold(np.frombuffer(whole, self.unit))
-        else:
-            self._is_held = False
+            if held:
+                self._view = np.frombuffer(held, self.unit)
         self.log_bytes = end
         self.units += len(rows)
         self.index_crc = google_crc32c.extend(self.index_crc, index)
@@ -160,30 +157,33 @@ class DelayLog:
     @property
     def is_held(self) -> bool:
         """True if the index is in memory as it was written, whatever happens to its file."""
-        return self._is_held or self.units == 0
+        return self.units == 0 or (self._view is not None and self._map is None)
 
     def hold(self) -> None:
         """Read a small index into memory.
 
         Raises OSError, and WheelDamaged where it is not what was written.
         """
-        self.open(create=False)
-        index = os.pread(self._index_fd, self.units * self.unit.itemsize, 0)
-        if (crc := google_crc32c.value(index)) != self.index_crc:
-            self.close()
-            raise WheelDamaged(self.index_path, f"crc32c {crc:08x}, where {self.index_crc:08x} should be")
+        with self.index_path.open("rb") as file:
+            index = file.read(self.units * self.unit.itemsize)
+        self.check_index(google_crc32c.value(index))
         self._unmap()
-        self._hold(np.frombuffer(index, self.unit))
+        self._view = np.frombuffer(index, self.unit)
 
-    def _hold(self, index: Rows) -> None:
-        self._view, self._is_held = index, True
+    def check_index(self, crc: int) -> None:
+        """Compare the checksum of what the file has with what was written. Raises WheelDamaged."""
+        if crc != self.index_crc:
+            raise WheelDamaged(self.index_path, f"crc32c {crc:08x}, where {self.index_crc:08x} should be")
 
     def heads(self, rows: Rows) -> list[bytes]:
         """Return the bytes before each unit's record in the log; the units' offsets are set."""
         return rows["size"].astype("<u4").view("V4").tolist()  # type: ignore[no-any-return]
 
     def index(self) -> Rows:
-        """Return all units, a read-only view of the file. Raises WheelDamaged where the file is too short."""
+        """Return all units, a read-only view of the file or of what is held.
+
+        Raises WheelDamaged where the file is too short.
+        """
         view = self._view
         if view is None or len(view) < self.units:
             self.open()
@@ -203,7 +203,6 @@ class DelayLog:
         if self._map is not None:
             self._budget.forget(self._map)
         self._view = self._map = None
-        self._is_held = False
 
     def units_at(self, global_index: Numbers) -> Rows:
         """Return a copy of some units, shape (n,), in the order asked; each must exist."""

@@ -24,7 +24,9 @@ from tarry.wheel.page_budget import PageBudget
 from tarry.wheel.second_wheel import SLOTS_BYTES, SecondWheel
 from tarry.wheel.state import HOUR_MS, NONE, SECOND_MS, Flags, HourState, Numbers, Rows
 
-_UNMAPPED_UNITS_MAX: Final = 1_024  # up to so many, slots are rebuilt when they are used, and have no file
+_UNMAPPED_UNITS_MAX: Final = (
+    DelayLog.held_units_max
+)  # up to so many, slots are rebuilt when they are used, and have no file
 
 
 def folder_name(hour: int) -> str:
@@ -122,10 +124,9 @@ class HourPartition:
         if self.units <= self.log.held_units_max:
             if not self.log.is_held:
                 self.log.hold()
-            self._unproven = False
         elif self._unproven:
             prove_index(self.log)
-            self._unproven = False
+        self._unproven = False
 
     @property
     def units(self) -> int:

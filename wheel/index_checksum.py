@@ -8,7 +8,6 @@ from typing import Final
 import google_crc32c
 
 from tarry.wheel.delay_log import DelayLog
-from tarry.wheel.state import WheelDamaged
 
 _BLOCK_BYTES: Final = 1 << 20
 
@@ -31,6 +30,4 @@ def prove_index(log: DelayLog) -> None:
 
     For any thread, if the log is its own.
     """
-    crc = checksum(log.index_path, log.units * log.unit.itemsize)
-    if crc != log.index_crc:
-        raise WheelDamaged(log.index_path, f"crc32c {crc:08x}, where {log.index_crc:08x} should be")
+    log.check_index(checksum(log.index_path, log.units * log.unit.itemsize))

@@ -42,8 +42,8 @@ MUTANTS = (
     Mutant(
         "an_index_is_not_proven_after_a_start",
         "a rotten index releases a message to another topic, on one replica",
-        "            prove_index(self.log)\n            self._unproven = False\n",
-        "            self._unproven = False\n",
+        "            prove_index(self.log)\n        self._unproven = False\n",
+        "            pass\n        self._unproven = False\n",
         (
             "tests/wheel/test_damage.py::test_an_index_that_has_rotted_since_it_was_written_decides_nothing_after_a_start",
         ),

@@ -12,15 +12,15 @@ MUTANTS = (
     Mutant(
         "a_small_index_is_not_held",
         "a bit that rots in an open hour's index makes a replica another than the others",
-        "        if self.is_held and self.units + len(rows) <= self.held_units_max:\n",
-        "        if False:\n",
+        "            if held:\n                self._view = np.frombuffer(held, self.unit)\n",
+        "",
         (DAMAGE,),
     ),
     Mutant(
         "a_small_index_is_held_unproven",
         "a bit that rots in a closed hour's index makes a replica another than the others",
-        "        if (crc := google_crc32c.value(index)) != self.index_crc:\n",
-        "        if (crc := google_crc32c.value(index)) < 0:\n",
+        "        self.check_index(google_crc32c.value(index))\n",
+        "",
         (DAMAGE,),
     ),
     Mutant(

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tarry.wheel import hour_partition
-from tarry.wheel.delay_log import UNIT, UNIT_BYTES, DelayLog
+from tarry.wheel.delay_log import UNIT, UNIT_BYTES
 from tarry.wheel.hour_partition import folder_name
 from tarry.wheel.state import HOUR_MS, CancelOutcome, HourState, UnknownMessage, WheelDamaged, WheelSettings
 from tarry.wheel.wheel import Wheel
@@ -34,10 +34,7 @@ def in_unit(index: int, field: str, byte: int = 0) -> int:
     return index * UNIT_BYTES + UNIT.fields[field][1] + byte  # type: ignore[index]
 
 
-@pytest.fixture(autouse=True)
-def _held_as_a_large_index(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let nothing of an index be held in memory, as of one with more than 1,024 units."""
-    monkeypatch.setattr(DelayLog, "held_units_max", 0)
+pytestmark = pytest.mark.usefixtures("index_read_from_its_file")
 
 
 @pytest.fixture

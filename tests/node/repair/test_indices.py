@@ -13,7 +13,6 @@ from tarry.node.repair.indices import IndexDamage
 from tarry.node.repair.peer_records import INDEX_UNITS_MAX
 from tarry.node.repair.records import Damage
 from tarry.replication.state_machine.machine import Machine
-from tarry.wheel.delay_log import DelayLog
 from tarry.wheel.hour_partition import folder_name
 from tests.node.decay import lose_index
 from tests.node.repair.test_records import asking, replica, serving
@@ -23,10 +22,7 @@ HOUR = START_MS // 3_600_000
 LATE_MS = START_MS + 3_599_999
 
 
-@pytest.fixture(autouse=True)
-def _held_as_a_large_index(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let nothing of an index be held in memory, as of one with more than 1,024 units."""
-    monkeypatch.setattr(DelayLog, "held_units_max", 0)
+pytestmark = pytest.mark.usefixtures("index_read_from_its_file")
 
 
 async def mend(machine: Machine, *peers: Machine) -> Damage:

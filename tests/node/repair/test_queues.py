@@ -22,7 +22,6 @@ from tarry.replication.state_machine.queue_checksums import BLOCK_UNITS, QueuePr
 from tarry.replication.state_machine.ready_queue import UNIT, UNIT_BYTES, UnitsDamaged
 from tarry.wheel.delay_log import UNIT as INDEX_UNIT
 from tarry.wheel.delay_log import UNIT_BYTES as INDEX_UNIT_BYTES
-from tarry.wheel.delay_log import DelayLog
 from tarry.wheel.hour_partition import folder_name
 from tests.node.decay import lose_index, turn_bit
 from tests.node.group_in_process import START_MS, Group
@@ -34,10 +33,7 @@ from tests.simulation import virtual_loop
 HOUR = START_MS // 3_600_000
 
 
-@pytest.fixture(autouse=True)
-def _held_as_a_large_index(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let nothing of an index be held in memory, as of one with more than 1,024 units."""
-    monkeypatch.setattr(DelayLog, "held_units_max", 0)
+pytestmark = pytest.mark.usefixtures("index_read_from_its_file")
 
 
 def replica(folder: Path, messages: int = 3_000) -> Machine:
