@@ -323,11 +323,18 @@ class DelayLog:
         return records
 
     def repair(self, global_index: int, record: bytes) -> bool:
-        """Write a record again; False, and nothing done, where its bytes are not the record's."""
+        """Write a record again; False, and nothing done, where its bytes are not the record's.
+
+        The same where the record does not begin behind the one before it: then the index is what is damaged.
+        """
         unit = self.index()[global_index]
         if len(record) != unit["size"] or google_crc32c.value(record) != unit["crc32c"]:
             return False
-        self._write(self._log_fd, record, int(unit["offset"]))
+        before = self.index()[global_index - 1] if global_index else None
+        end = 0 if before is None else int(before["offset"]) + int(before["size"])
+        if unit["offset"] != end + self.head_bytes:
+            return False
+        self._write(self._log_fd, record, end + self.head_bytes)
         return True
 
     def _write(self, fd: int, data: bytes, offset: int) -> None:

@@ -24,9 +24,8 @@ from tarry.wheel.page_budget import PageBudget
 from tarry.wheel.second_wheel import SLOTS_BYTES, SecondWheel
 from tarry.wheel.state import HOUR_MS, NONE, SECOND_MS, Flags, HourState, Numbers, Rows
 
-_UNMAPPED_UNITS_MAX: Final = (
-    DelayLog.held_units_max
-)  # up to so many, slots are rebuilt when they are used, and have no file
+_UNMAPPED_UNITS_MAX: Final = DelayLog.held_units_max
+"""Up to so many, slots are rebuilt when they are used, and have no file."""
 
 
 def folder_name(hour: int) -> str:

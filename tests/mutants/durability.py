@@ -332,4 +332,11 @@ MUTANTS = (
             "tests/wheel/test_damage.py::test_a_damaged_record_is_repaired_by_the_bytes_of_a_peer_and_by_no_others",
         ),
     ),
+    Mutant(
+        "a_record_is_repaired_at_a_rotten_place",
+        "a repair overwrites other messages where the index rotted",
+        'if unit["offset"] != end + self.head_bytes:',
+        "if False:",
+        ("tests/wheel/test_damage.py::test_a_record_is_not_repaired_at_a_place_that_rotted_in_the_index",),
+    ),
 )

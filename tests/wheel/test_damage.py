@@ -177,6 +177,20 @@ def test_a_damaged_record_is_repaired_by_the_bytes_of_a_peer_and_by_no_others(
     assert read(wheel, 1, 2, 3) == [b"record 1", b"record 2", b"record 3"]
 
 
+@pytest.mark.parametrize("byte", [0, 1, 7])
+@pytest.mark.parametrize("rotten", [1, 2])
+def test_a_record_is_not_repaired_at_a_place_that_rotted_in_the_index(
+    wheel: Wheel, tmp_path: Path, rotten: int, byte: int
+) -> None:
+    state = wheel.capture()
+    wheel.close()
+    wheel = Wheel.recover(tmp_path, SETTINGS, state)  # a closed hour, whose index has not been proven again
+    stored = (tmp_path / FOLDER / "delay.log").read_bytes()
+    patch(tmp_path / FOLDER / "delay.index", in_unit(rotten, "offset", byte), lambda place: place ^ 0x80)
+    assert not wheel.repair(HOUR, 2, b"record 2")
+    assert (tmp_path / FOLDER / "delay.log").read_bytes() == stored
+
+
 def test_an_hour_is_looked_at_in_portions_of_a_mebibyte_and_each_names_its_damage(tmp_path: Path) -> None:
     wheel = Wheel(tmp_path, SETTINGS)
     sizes = [400_000, 400_000, 400_000, 2_000_000, 1, 0, 1]
