@@ -94,6 +94,7 @@ class Group:
         self.given: list[Given] = []
         self.scheduled: list[tuple[int, int, str, str]] = []  # due_ms, number, key, label
         self.has_lease = True
+        self.ahead_ms = 50  # how much earlier than they are due messages are released
         self.failed: list[BaseException] = []
         self._index = 0
         self._tasks: set[asyncio.Task[None]] = set()
@@ -215,9 +216,9 @@ class Group:
         return command
 
     def release(self) -> None:
-        """Release what is due in the next 50 ms."""
+        """Release what is due in the next ``ahead_ms``."""
         now_ms = self.time.now_ms()
-        self.apply(log_pb.ReleaseCommand(until_ms=now_ms + 50, count=1_000, now_ms=now_ms))
+        self.apply(log_pb.ReleaseCommand(until_ms=now_ms + self.ahead_ms, count=1_000, now_ms=now_ms))
         self.show_applied()
 
     # -- consumers -----------------------------------------------------------------------
