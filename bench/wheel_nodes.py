@@ -44,6 +44,8 @@ MESSAGES: Final = 10_000_000
 DAY_MS: Final = 86_400_000
 SPREADS: Final = {name: wheel.SPREADS[name] for name in ("hour", "year", "century")}
 IDLE_S: Final = 10.0
+ONE_BY_ONE: Final = 20_000
+ONE_BY_ONE_AWAITED: Final = 1_000
 OTHER_EVERY_S: Final = 0.01
 SPREAD_BATCH: Final = 4_096
 SPREAD_BATCHES: Final = 16
@@ -109,6 +111,23 @@ async def spread_rate(client: Client, spread_ms: int) -> float:
     return SPREAD_BATCHES * SPREAD_BATCH / (time.perf_counter() - began)
 
 
+async def one_by_one_rate(client: Client, count: int, *, awaited: bool) -> float:
+    """Return messages a second that are due, handled one after another by one consumer, and acknowledged."""
+    topic = "awaited" if awaited else "one-by-one"
+    await fill(client, topic, np.zeros(count, np.int64))
+    async with client.consumer(topic, "bench") as consumer:
+        began, handled = time.perf_counter(), 0
+        async for message in consumer:
+            if awaited:
+                await message.ack()
+            else:
+                message.ack_soon()
+            handled += 1
+            if handled == count:
+                break
+    return count / (time.perf_counter() - began)  # the last answers included: closing waits for them
+
+
 async def of_spreads(client: Client) -> dict[str, float]:
     """Measure scheduling within an hour and over many, and whether the leader keeps its term."""
     term = (await client.operator().status()).term
@@ -143,6 +162,8 @@ async def of_three(cluster: LocalCluster) -> dict[str, float]:
         figures["mass_other_topic_p99_ms"] = float(np.percentile(others, 99))
         figures["early"] += early + early_1m
         WORDS.print("  mass", figures)
+        figures["one_by_one_per_s"] = await one_by_one_rate(client, ONE_BY_ONE, awaited=False)
+        figures["one_by_one_awaited_per_s"] = await one_by_one_rate(client, ONE_BY_ONE_AWAITED, awaited=True)
         figures |= await of_spreads(client)
         WORDS.print("  spreads", figures)
     return figures
@@ -225,6 +246,8 @@ KEYS: Final = {
     "lateness_1k_p99_ms": ("lateness at 1,000 a second, p99, ms", "≤ 5"),
     "lateness_5k_p99_ms": ("lateness at 5,000 a second, p99, ms", "≤ 10"),
     "early": ("early", "0"),
+    "one_by_one_per_s": ("one consumer, one message after another, `ack_soon`: messages a second", "≥ 3,000"),
+    "one_by_one_awaited_per_s": ("the same, `await message.ack()`", ""),
     "mass_100k_s": ("100,000 due at one instant, to the last acknowledgement, s", "≤ 1.0"),
     "mass_1m_s": ("1,000,000 due at one instant, to the last acknowledgement, s", ""),
     "mass_1m_elections": ("elections meanwhile", "0"),

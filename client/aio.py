@@ -11,7 +11,7 @@ from tarry.client.consumers.consumer import Consumer
 from tarry.client.consumers.consumer_options import ConsumerOptions, PullerOptions
 from tarry.client.consumers.message import Message, MessageBatch, Stamp
 from tarry.client.consumers.puller import Puller
-from tarry.client.consumers.unsettled import AckOutcome
+from tarry.client.consumers.unsettled import AckOutcome, FailedAcks
 from tarry.client.errors import TarryError
 from tarry.client.operators.cluster_operator import Operator, Redriven, Sought, TopicDescription, Transferred
 from tarry.client.operators.cluster_status import ClusterStatus
@@ -27,6 +27,7 @@ __all__ = [
     "Client",
     "ClusterStatus",
     "Consumer",
+    "FailedAcks",
     "Message",
     "MessageBatch",
     "MessageState",

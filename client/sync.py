@@ -16,6 +16,7 @@ from tarry.client.aio import (
     AckOutcome as AckOutcome,
     CancelOutcome as CancelOutcome,
     ClusterStatus as ClusterStatus,
+    FailedAcks as FailedAcks,
     MessageState as MessageState,
     Misfire as Misfire,
     Redriven as Redriven,

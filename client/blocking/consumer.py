@@ -33,7 +33,10 @@ class Message(View):
     extend = blocking(AsyncMessage.extend)
 
     def ack_soon(self) -> None:
-        """Acknowledge without waiting: sent within ``Settings.ack_linger_ms``, again after a reconnect."""
+        """Acknowledge without waiting: sent within ``Settings.ack_linger_ms``, again after a reconnect.
+
+        ``on_ack_failed`` of the consumer is told where it did not count; else a warning is logged.
+        """
         self._thread.soon(self._twin.ack_soon)
 
 

@@ -8,6 +8,7 @@ subscribe at the leader ──► deliveries into a buffer ──► async for
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
@@ -17,7 +18,7 @@ from tarry.client.cluster.nodes import Nodes
 from tarry.client.consumers.buffer import Buffer
 from tarry.client.consumers.message import Message, MessageBatch, View
 from tarry.client.consumers.subscription import Subscription, followed
-from tarry.client.consumers.unsettled import AckOutcome, Unsettled, Verdict
+from tarry.client.consumers.unsettled import AckOutcome, FailedAcks, Unsettled, Verdict
 from tarry.client.errors import Closed, InvalidSubscription
 from tarry.client.integers import UINT64_MAX, whole
 from tarry.client.receipts import receipts
@@ -30,6 +31,7 @@ CLOSE_MS: Final = 3_000
 """Time for which closing waits for the answers to the last acks."""
 
 T = TypeVar("T")
+log = logging.getLogger(__name__)
 
 
 class Repeats:
@@ -75,6 +77,7 @@ class Consumer:
         start: Start | None = None,
         broadcast: bool = False,
         in_hand_bytes_max: int = 0,
+        on_ack_failed: Callable[[FailedAcks], None] | None = None,
         on_closed: Callable[[Consumer], None] = lambda _: None,
     ) -> None:
         credit = whole("credit", credit, InvalidSubscription, Reason.CREDIT_INVALID, lowest=1)
@@ -93,6 +96,9 @@ class Consumer:
         self._unsettled = Unsettled(credit)
         self._receipts = receipts(nodes.settings, f"consumer:{self.name}", group)
         self._unsettled.on_acked = self._receipts.acked if self._receipts is not None else None
+        self._unsettled.on_failed = self._acks_failed
+        self._on_ack_failed = on_ack_failed or _log_failed
+        self._failed: dict[tuple[int, AckOutcome], list[int]] = {}
         self._repeats = Repeats(REPEATS_WINDOW) if dedupe else None
         self._buffer = Buffer()
         self.waiting = [self._buffer]
@@ -262,7 +268,8 @@ class Consumer:
         if not held and not acked:
             return
         again = list(acked - held)
-        self._unsettled.settle_many(batch.ack_verdict, again)
+        unread = asyncio.get_running_loop().create_future()  # nobody is told of what becomes of these acks
+        self._unsettled.settle_many(batch.ack_verdict, again, unread)
         self._subscription.wake()
         self.duplicates_dropped += len(held | acked)
         batch.keep([at for at, o in enumerate(offsets) if o not in held and o not in acked])
@@ -303,6 +310,17 @@ class Consumer:
                     self._unsettled.settle_many(Verdict(queue, extend_ms=self.lease_ms), held)
                     self._subscription.wake()
 
+    def _acks_failed(self, queue: int, offsets: list[int], outcome: AckOutcome) -> None:
+        # Not told here: what that raises is the application's error, and must not end the stream.
+        if not self._failed:
+            asyncio.get_running_loop().call_soon(self._tell_failed)
+        self._failed.setdefault((queue, outcome), []).extend(offsets)
+
+    def _tell_failed(self) -> None:
+        failed, self._failed = self._failed, {}
+        for (queue, outcome), offsets in failed.items():
+            self._on_ack_failed(FailedAcks(self.topic, queue, tuple(offsets), outcome))
+
     def _fail(self, error: BaseException) -> None:
         self._error = error
         self._arrived.set()
@@ -316,3 +334,14 @@ class Consumer:
             raise Closed("consumer")
         if self._error is not None:
             raise self._error
+
+
+def _log_failed(failed: FailedAcks) -> None:
+    log.warning(
+        "%d acknowledgements of %s are %s: the messages may be delivered again (queue %d, offsets from %d)",
+        len(failed.offsets),
+        failed.topic,
+        failed.outcome,
+        failed.queue,
+        min(failed.offsets),
+    )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TypedDict
 
+from tarry.client.consumers.unsettled import FailedAcks
 from tarry.client.start_position import Start
 
 
@@ -32,3 +33,5 @@ class ConsumerOptions(PullerOptions, total=False):
     """Every consumer of the group sees every message, each (by its name) from a position of its own."""
     in_hand_bytes_max: int
     """No more is sent while records of so many bytes are in hand; 0: the cluster's default."""
+    on_ack_failed: Callable[[FailedAcks], None]
+    """Called on the client's event loop with each `ack_soon` that did not count; else they are logged."""

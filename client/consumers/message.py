@@ -235,7 +235,10 @@ class Message(View):
         return self._settler.settle(self._batch.ack_verdict, self.offset)
 
     def ack_soon(self) -> None:
-        """Acknowledge without waiting: sent within ``Settings.ack_linger_ms``, again after a reconnect."""
+        """Acknowledge without waiting: sent within ``Settings.ack_linger_ms``, again after a reconnect.
+
+        ``on_ack_failed`` of the consumer is told where it did not count; else a warning is logged.
+        """
         self._settler.settle_soon(self._batch.ack_verdict, self.offset)
 
     def nack(self, delay_ms: int | None = None) -> asyncio.Future[AckOutcome]:

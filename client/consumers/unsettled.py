@@ -30,7 +30,7 @@ class AckOutcome(StrEnum):
     STALE = "stale"
     """Not this consumer's any more: its lease was over, or it was acked before. It may come again."""
     UNKNOWN = "unknown"
-    """The stream broke before the answer, and the delivery is in hand no more: most likely it had counted."""
+    """The stream ended before the answer, and the delivery is in hand no more: it counts if it arrived."""
 
 
 class Verdict(NamedTuple):
@@ -55,6 +55,16 @@ class Verdict(NamedTuple):
         return cls(queue, extend_ms=whole("lease_ms", lease_ms, InvalidSubscription, Reason.LEASE_INVALID))
 
 
+class FailedAcks(NamedTuple):
+    """Acknowledgements that nobody waited for and that did not count, or may not have."""
+
+    topic: str
+    queue: int
+    offsets: tuple[int, ...]
+    outcome: AckOutcome
+    """STALE or UNKNOWN."""
+
+
 @dataclass(slots=True)
 class _Group:
     """Offsets of one verdict, and the waiters for their outcomes."""
@@ -75,6 +85,15 @@ class _Group:
             if not many.done():
                 many.set_result([outcome(offset, AckOutcome.OK) for offset in offsets])
 
+    def failed_unawaited(self) -> dict[AckOutcome, list[int]]:
+        """Return the offsets that are not OK and that nobody waits for, by outcome."""
+        awaited = {offset for offset, _ in self.singles}.union(*(offsets for offsets, _ in self.many))
+        failed: dict[AckOutcome, list[int]] = {}
+        for offset, outcome in self.outcomes.items():
+            if offset not in awaited:
+                failed.setdefault(outcome, []).append(offset)
+        return failed
+
 
 class Unsettled:
     """Table of one consumer, which may have ``credit`` messages in hand at once."""
@@ -82,6 +101,8 @@ class Unsettled:
     def __init__(self, credit: int) -> None:
         self.on_acked: Callable[[int, list[int]], None] | None = None
         """Told the queue and offsets of acks that counted."""
+        self.on_failed: Callable[[int, list[int], AckOutcome], None] | None = None
+        """Told the queue and offsets of acks that nobody waits for, and that did not count."""
         self.credit = credit
         self.stale = 0
         """Verdicts that came to STALE."""
@@ -138,6 +159,8 @@ class Unsettled:
             self._lost_last.get(verdict.queue, set()).discard(offset)
             if waiter is not None:
                 waiter.set_result(AckOutcome.STALE)
+            else:
+                self._resolve(verdict, _Group(outcomes={offset: AckOutcome.STALE}))
             return
         if verdict.extend_ms is None:
             held.remove(offset)
@@ -170,8 +193,8 @@ class Unsettled:
             group.outcomes.update(dict.fromkeys(strange, AckOutcome.STALE))
         if waiter is not None:
             group.many.append((offsets, waiter))
-            if not mine:
-                group.resolve()
+        if not mine:
+            self._resolve(verdict, group)
 
     def outgoing(self) -> list[consumer_pb.ConsumeRequest]:
         """Return the requests to send now: verdicts that wait, and credit."""
@@ -201,7 +224,7 @@ class Unsettled:
         if self.on_acked is not None and not verdict.nack and verdict.extend_ms is None:
             self.on_acked(verdict.queue, [offset for offset in group.offsets if offset not in acked.stale])
         group.outcomes.update(dict.fromkeys(acked.stale, AckOutcome.STALE))
-        group.resolve()
+        self._resolve(verdict, group)
 
     def forget(self, queue: int, offsets: Iterable[int]) -> None:
         """Forget deliveries that are known to be leased no more."""
@@ -241,12 +264,20 @@ class Unsettled:
             self._again(verdict, group, resumed, AckOutcome.STALE)
 
     def abandon(self) -> None:
-        """Give every awaited outcome as UNKNOWN, because no stream will follow."""
-        groups = [*(group for _, group in self._sent.values()), *self._waiting.values()]
+        """Give every outcome as UNKNOWN, because no stream will follow; a later verdict is STALE."""
+        self._in_hand, self._in_hand_count = {}, 0
+        groups = [*self._sent.values(), *self._waiting.items()]
         self._sent, self._waiting, self._sent_count = {}, {}, 0
-        for group in groups:
+        for verdict, group in groups:
             group.outcomes.update(dict.fromkeys(group.offsets, AckOutcome.UNKNOWN))
-            group.resolve()
+            self._resolve(verdict, group)
+
+    def _resolve(self, verdict: Verdict, group: _Group) -> None:
+        group.resolve()
+        if self.on_failed is None or verdict.nack or verdict.extend_ms is not None or not group.outcomes:
+            return
+        for outcome, offsets in group.failed_unawaited().items():
+            self.on_failed(verdict.queue, offsets, outcome)
 
     def _again(
         self, verdict: Verdict, group: _Group, resumed: Mapping[int, frozenset[int]], otherwise: AckOutcome
@@ -258,7 +289,7 @@ class Unsettled:
         if otherwise is AckOutcome.STALE:
             self.stale += len(gone)
         if not group.offsets:
-            group.resolve()
+            self._resolve(verdict, group)
             return
         before = self._waiting.setdefault(verdict, group)
         if before is not group:

@@ -343,4 +343,27 @@ MUTANTS = (
             "tests/replication/transport/test_peer_transport.py::test_a_peer_that_listens_elsewhere_is_left_where_it_was",
         ),
     ),
+    Mutant(
+        "acks_that_nobody_awaits_fail_silently",
+        "an application that does not await its acks never learns that messages will come again",
+        "            self.on_failed(verdict.queue, offsets, outcome)",
+        "            pass",
+        (
+            "tests/client/consumers/test_consumer.py::test_acks_that_nobody_awaits_are_told_of_where_they_do_not_count",
+        ),
+    ),
+    Mutant(
+        "an_error_in_on_ack_failed_ends_the_stream",
+        "what the application raises where it is told of an ack ends its stream",
+        """        if not self._failed:
+            asyncio.get_running_loop().call_soon(self._tell_failed)
+        self._failed.setdefault((queue, outcome), []).extend(offsets)
+""",
+        """        self._failed.setdefault((queue, outcome), []).extend(offsets)
+        self._tell_failed()
+""",
+        (
+            "tests/client/consumers/test_consumer.py::test_an_error_of_the_application_where_it_is_told_of_an_ack_ends_no_stream",
+        ),
+    ),
 )

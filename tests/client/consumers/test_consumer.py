@@ -11,7 +11,7 @@ import pytest
 
 from tarry.client.aio import connect
 from tarry.client.consumers.message import Message, Stamp
-from tarry.client.consumers.unsettled import AckOutcome
+from tarry.client.consumers.unsettled import AckOutcome, FailedAcks
 from tarry.client.errors import Closed, InvalidName, Unavailable
 from tarry.proto import tarry_consumer_pb2 as consumer_pb
 from tarry.proto.tarry_message_pb2 import Record
@@ -129,6 +129,94 @@ async def test_acks_that_nobody_awaits_leave_by_themselves(
             (message,) = await take(consumer, 1)
             message.ack_soon()
             await group.until(lambda acked=offset + 1: len(group.acked()) == acked)  # type: ignore[misc]
+
+
+async def test_acks_that_nobody_awaits_are_told_of_where_they_do_not_count(
+    cluster: ClusterStandIn, group: GroupStandIn
+) -> None:
+    group.stale = {1, 2}
+    failed: list[FailedAcks] = []
+    async with (
+        connect(cluster.addresses, ack_linger_ms=1) as client,
+        client.consumer("orders", "g", on_ack_failed=failed.append) as consumer,
+    ):
+        await group.deliver(range(4))
+        first, second, third, fourth = await take(consumer, 4)
+        first.ack_soon()
+        second.ack_soon()
+        assert await third.ack() is AckOutcome.STALE  # who waits for it knows
+        await group.until(lambda: len(group.acked()) == 3)
+        fourth.ack_soon()
+        fourth.ack_soon()
+        assert await first.ack() is AckOutcome.STALE
+    await asyncio.sleep(0)
+    assert {(one.topic, one.queue, one.outcome) for one in failed} == {("orders", 3, AckOutcome.STALE)}
+    assert [offset for one in failed for offset in one.offsets] == [1, 3]  # 3: acknowledged twice
+
+
+async def test_acks_that_a_consumer_has_no_answer_to_when_it_closes_are_told_of_and_so_are_later_ones(
+    cluster: ClusterStandIn, group: GroupStandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tarry.client.consumers.consumer.CLOSE_MS", 1)
+    group.answer_acks = False
+    failed: list[FailedAcks] = []
+    async with (
+        connect(cluster.addresses, ack_linger_ms=1) as client,
+        client.consumer("orders", "g", on_ack_failed=failed.append) as consumer,
+    ):
+        await group.deliver(range(4))
+        first, *others = await take(consumer, 4)
+        first.ack_soon()
+    for message in others:
+        message.ack_soon()
+    with pytest.raises(Closed):
+        message.ack()
+    await asyncio.sleep(0)
+    assert [(one.offsets, one.outcome) for one in failed] == [
+        ((0,), AckOutcome.UNKNOWN),
+        ((1, 2, 3), AckOutcome.STALE),  # told together
+    ]
+
+
+async def test_failed_acks_are_logged_where_the_application_does_not_ask_for_them(
+    cluster: ClusterStandIn, group: GroupStandIn, caplog: pytest.LogCaptureFixture
+) -> None:
+    group.stale = {0, 1}
+    async with (
+        connect(cluster.addresses, ack_linger_ms=1) as client,
+        client.consumer("orders", "g") as consumer,
+    ):
+        await group.deliver(range(3))
+        for message in await take(consumer, 3):
+            message.ack_soon()
+    assert [record.getMessage() for record in caplog.records if record.name.startswith("tarry.client")] == [
+        "2 acknowledgements of orders are stale: "
+        "the messages may be delivered again (queue 3, offsets from 0)"
+    ]
+
+
+async def test_an_error_of_the_application_where_it_is_told_of_an_ack_ends_no_stream(
+    cluster: ClusterStandIn, group: GroupStandIn
+) -> None:
+    errors: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context["exception"]))
+
+    def fault(failed: FailedAcks) -> None:
+        raise LookupError(failed.offsets)
+
+    group.stale = {0}
+    async with (
+        connect(cluster.addresses, ack_linger_ms=1) as client,
+        client.consumer("orders", "g", on_ack_failed=fault) as consumer,
+    ):
+        await group.deliver(range(1))
+        (message,) = await take(consumer, 1)
+        message.ack_soon()
+        await group.deliver(range(1, 2))
+        (message,) = await take(consumer, 1)
+        assert await message.ack() is AckOutcome.OK
+        assert consumer.reconnects == 0
+    assert [str(error) for error in errors] == ["(0,)"]
 
 
 @pytest.mark.parametrize("waits", [{"ordered": True}, {"in_hand_bytes_max": 1}])
