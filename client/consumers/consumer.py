@@ -312,14 +312,13 @@ class Consumer:
 
     def _acks_failed(self, queue: int, offsets: list[int], outcome: AckOutcome) -> None:
         # Not told here: what that raises is the application's error, and must not end the stream.
-        if not self._failed:
-            asyncio.get_running_loop().call_soon(self._tell_failed)
+        if (queue, outcome) not in self._failed:
+            asyncio.get_running_loop().call_soon(self._tell_failed, queue, outcome)
         self._failed.setdefault((queue, outcome), []).extend(offsets)
 
-    def _tell_failed(self) -> None:
-        failed, self._failed = self._failed, {}
-        for (queue, outcome), offsets in failed.items():
-            self._on_ack_failed(FailedAcks(self.topic, queue, tuple(offsets), outcome))
+    def _tell_failed(self, queue: int, outcome: AckOutcome) -> None:
+        offsets = tuple(self._failed.pop((queue, outcome)))
+        self._on_ack_failed(FailedAcks(self.topic, queue, offsets, outcome))
 
     def _fail(self, error: BaseException) -> None:
         self._error = error

@@ -219,6 +219,26 @@ async def test_an_error_of_the_application_where_it_is_told_of_an_ack_ends_no_st
     assert [str(error) for error in errors] == ["(0,)"]
 
 
+async def test_an_error_of_the_application_hides_no_other_failed_acks(
+    cluster: ClusterStandIn, group: GroupStandIn
+) -> None:
+    errors: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context["exception"]))
+
+    def fault(failed: FailedAcks) -> None:
+        raise LookupError(failed.queue)
+
+    async with connect(cluster.addresses) as client:
+        async with client.consumer("orders", "g", on_ack_failed=fault) as consumer:
+            for queue in (3, 4):
+                await group.deliver(range(1), queue)
+            messages = await take(consumer, 2)
+        for message in messages:
+            message.ack_soon()
+        await asyncio.sleep(0)
+    assert [str(error) for error in errors] == ["3", "4"]
+
+
 @pytest.mark.parametrize("waits", [{"ordered": True}, {"in_hand_bytes_max": 1}])
 async def test_acks_do_not_wait_where_the_cluster_waits_for_them(
     cluster: ClusterStandIn, group: GroupStandIn, waits: dict[str, Any]
