@@ -65,6 +65,11 @@ def offsets(sizes: Numbers, head_bytes: int, log_bytes: int) -> tuple[NDArray[np
     return ends - sizes, int(ends[-1])
 
 
+def end_before(units: Rows, place: int) -> int:
+    """Return where the record of the unit before a place ends in the log; 0 before the first."""
+    return int(units["offset"][place - 1]) + int(units["size"][place - 1]) if place else 0
+
+
 def converted(units: Rows, unit: np.dtype[np.void]) -> Rows:
     """Return units of an index or the far log in the other form; what says where they lie is zero."""
     rows = np.zeros(len(units), unit)
@@ -327,11 +332,10 @@ class DelayLog:
 
         The same where the record does not begin behind the one before it: then the index is what is damaged.
         """
-        unit = self.index()[global_index]
+        units = self.index()
+        unit, end = units[global_index], end_before(units, global_index)
         if len(record) != unit["size"] or google_crc32c.value(record) != unit["crc32c"]:
             return False
-        before = self.index()[global_index - 1] if global_index else None
-        end = 0 if before is None else int(before["offset"]) + int(before["size"])
         if unit["offset"] != end + self.head_bytes:
             return False
         self._write(self._log_fd, record, end + self.head_bytes)

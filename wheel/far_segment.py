@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from pyroaring import BitMap
 
 from tarry.wheel.bitmaps import loaded, serialized
-from tarry.wheel.delay_log import DelayLog, Places
+from tarry.wheel.delay_log import DelayLog, Places, end_before
 from tarry.wheel.page_budget import PageBudget
 from tarry.wheel.state import Flags, Rows, SegmentState
 
@@ -116,8 +116,7 @@ class Segment(DelayLog):
         self.open()
         units = np.frombuffer(self._stored_index(), FAR_UNIT).copy()
         for place in np.flatnonzero(~are_sound(units)).tolist():
-            begin = int(units["offset"][place - 1]) + int(units["size"][place - 1]) if place else 0
-            units[place] = np.frombuffer(self._head(begin), FAR_UNIT)[0]
+            units[place] = np.frombuffer(self._head(end_before(units, place)), FAR_UNIT)[0]
         index = units.tobytes()
         if google_crc32c.value(index) != self.index_crc:
             return False
@@ -153,7 +152,7 @@ class Segment(DelayLog):
         end = int(sound[at]) if at < len(sound) else len(units)
         if (begin == 0 and start > 0) or (end == len(units) and start + end < self.units):
             return 0
-        log_end = int(units["offset"][begin - 1]) + int(units["size"][begin - 1]) if begin else 0
+        log_end = end_before(units, begin)
         behind = int(units["offset"][end]) - FAR_UNIT_BYTES if end < len(units) else self.log_bytes
         heads = []
         for _ in range(begin, end):
