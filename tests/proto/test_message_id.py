@@ -18,6 +18,7 @@ from tarry.proto.message_id import (
     InvalidMessageId,
     MessageId,
     format_ids,
+    parse_ids,
 )
 
 FIXED = "0007000f66000030edv"
@@ -42,6 +43,35 @@ def test_many_are_formatted_as_one_is(shard: int, many: list[MessageId]) -> None
     indices = np.array([one.global_index for one in many], np.uint32)
     expected = [str(MessageId(shard, one.hour, one.global_index)) for one in many]
     assert format_ids(shard, hours, indices) == expected
+
+
+@given(st.lists(message_ids, max_size=40))
+def test_many_are_read_as_one_is(many: list[MessageId]) -> None:
+    texts = list(map(str, many))
+    for written in (texts, [text.upper().replace("0", "O").replace("1", "L") for text in texts]):
+        read = np.stack(parse_ids(written), axis=1).tolist()
+        assert [MessageId(*one) for one in read] == many
+
+
+@given(
+    st.lists(message_ids, max_size=30),
+    st.text(st.characters(max_codepoint=300), max_size=LENGTH + 2)
+    | st.text("0123vz", min_size=LENGTH, max_size=LENGTH),
+    st.integers(0, 30),
+)
+def test_many_with_one_that_is_none_are_refused_as_that_one_is(
+    many: list[MessageId], text: str, at: int
+) -> None:
+    texts = list(map(str, many))
+    texts.insert(at, text)
+    try:
+        MessageId.parse(text)
+    except InvalidMessageId as error:
+        with pytest.raises(InvalidMessageId) as raised:
+            parse_ids(texts)
+        assert str(raised.value) == str(error)
+    else:
+        parse_ids(texts)
 
 
 @given(message_ids, st.integers(0, LENGTH - 1), st.sampled_from(ALPHABET))
