@@ -7,14 +7,19 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from tarry.bench.machine import caption
+from tarry.bench.side_by_side.cpu import ROLES
 from tarry.bench.side_by_side.messages import Verdict
-from tarry.bench.side_by_side.rows import ROWS, Row
+from tarry.bench.side_by_side.rows import COSTS, ROWS, Cost, Row
 from tarry.bench.side_by_side.system import System
 from tarry.bench.side_by_side.turns import Results
 
 OURS: Final = "tarry"
-HIGHLIGHTS: Final = ("schedule_1000x100", "schedule_one", "lateness_1k", "mass_100k", "failover")
+HIGHLIGHTS: Final = (
+    "schedule_1000x100", "schedule_one", "lateness_1k", "mass_100k", "failover", "cpu_schedule_one"
+)  # fmt: skip
 """The rows of the README; bench/NOTES.md has all."""
+NOT_HIGHLIGHTED: Final = ("redis_everysec", "dramatiq")
+"""The systems without a column in the README: it has one much like each."""
 # key -> row and figure, of tarry's median
 KEYS: Final = {
     "schedule_1000x100_per_s": ("schedule_1000x100", "per_s"),
@@ -57,6 +62,10 @@ def outcome(
         ratio = results.ratio(row, OURS, peer, "per_s")
         if ratio is not None:
             flat[key] = rounded(ratio)
+    for cost in COSTS:
+        spread = results.cell(cost.row, OURS).figures().get(cost.figure)
+        if spread is not None:
+            flat[f"{cost.name}_s"] = rounded(spread.median)
     verdicts = {system.name: _verdict(results, system.name) for system in systems}
     flat |= asdict(verdicts.get(OURS, Verdict()))
     rows: dict[str, Any] = {}
@@ -67,6 +76,7 @@ def outcome(
             "seconds": rounded(cell.seconds), "share": rounded(cell.share),
             **asdict(cell.verdict()), "figures": spreads,
         }  # fmt: skip
+    rows |= _costs(rows)
     peers = {
         system.name: {
             "version": system.version(),
@@ -78,6 +88,18 @@ def outcome(
         for system in systems
     }
     return {**flat, "machine": dict(machine), "systems": peers, "skipped": dict(skipped), "rows": rows}
+
+
+def _costs(rows: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the rows of CPU time, whose figures they take from the rows that have them."""
+    costs: dict[str, Any] = {}
+    for cost in COSTS:
+        for system, cell in rows.get(cost.row, {}).items():
+            if cost.figure in cell["figures"]:
+                names = [name for name in cell["figures"] if name.startswith("cpu_")]
+                taken = {name: cell["figures"].pop(name) for name in names}
+                costs.setdefault(cost.name, {})[system] = {**cell, "figures": taken}
+    return costs
 
 
 def _verdict(results: Results, system: str) -> Verdict:
@@ -99,21 +121,23 @@ def shown(value: float) -> str:
     return f"{float(f'{value:.3g}'):,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-def lines(found: Mapping[str, Any]) -> Iterable[tuple[Row, dict[str, str]]]:
+def lines(found: Mapping[str, Any]) -> Iterable[tuple[Row | Cost, dict[str, str]]]:
     """Yield the rows measured with a text for each system: min / median / max, or why there is none."""
-    for row in ROWS:
+    shown_rows: Sequence[Row | Cost] = (*ROWS, *COSTS)
+    for row in shown_rows:
         cells = found["rows"].get(row.name, {})
         if cells:
             yield row, {name: _text(row, cell) for name, cell in cells.items()}
 
 
-def _text(row: Row, cell: Mapping[str, Any]) -> str:
+def _text(row: Row | Cost, cell: Mapping[str, Any]) -> str:
     spread = cell["figures"].get(row.figure)
     if spread is None:
         return f"failed: {cell['failed']}"
     notes = [
         *(["does not keep up"] if "sent_late_ms" in cell["figures"] else []),
         *(["fewer messages, scaled up"] if scaled_up(cell) else []),
+        *([shares] if (shares := _shares(cell)) else []),
         *([f"{cell['turns']} turns; failed: {cell['failed']}"] if cell["failed"] else []),
     ]
     note = f" ({'; '.join(notes)})" if notes else ""
@@ -122,15 +146,26 @@ def _text(row: Row, cell: Mapping[str, Any]) -> str:
     return f"{shown(spread['min'])} / {shown(spread['median'])} / {shown(spread['max'])} {row.unit}{note}"
 
 
+def _shares(cell: Mapping[str, Any]) -> str:
+    """Return the parts of a row of CPU time, but for those of less than a hundredth."""
+    found = cell.get("figures", {})
+    medians = {role: found[f"cpu_{role}_s"]["median"] for role in ROLES if f"cpu_{role}_s" in found}
+    least = sum(medians.values()) / 100
+    return ", ".join(f"{role} {shown(value)}" for role, value in medians.items() if value >= least)
+
+
 def scaled_up(cell: Mapping[str, Any]) -> bool:
     """Say whether a system was given fewer messages than the row is about."""
     scaled = cell.get("figures", {}).get("scaled")
     return scaled is not None and scaled["max"] > 1
 
 
-def markdown(found: Mapping[str, Any], only: Collection[str] = ()) -> str:
-    """Return a table: a line for each row, or for those named, a column for each system, medians."""
-    names = list(found["systems"])
+def markdown(found: Mapping[str, Any], only: Collection[str] = (), without: Collection[str] = ()) -> str:
+    """Return a table: a line for each row, or for those named, a column for each system, medians.
+
+    `without`: systems that get no column. CPU time has its parts where all rows are shown.
+    """
+    names = [name for name in found["systems"] if name not in without]
     table = [["work", *names], ["---"] * (len(names) + 1)]
     for title, key in (("version", "version"), ("missing against fsync on a majority of three", "mark")):
         table.append([title, *(found["systems"][name][key] for name in names)])
@@ -138,7 +173,11 @@ def markdown(found: Mapping[str, Any], only: Collection[str] = ()) -> str:
         if only and row.name not in only:
             continue
         cells = found["rows"][row.name]
-        table.append([row.title, *(_median(cells.get(name, {}), row.figure, row.unit) for name in names)])
+        texts = [_median(cells.get(name, {}), row.figure, row.unit) for name in names]
+        if not only:
+            shares = [_shares(cells.get(name, {})) for name in names]
+            texts = [f"{text} ({of})" if of else text for text, of in zip(texts, shares, strict=True)]
+        table.append([row.title, *texts])
         if row.name == "pending":
             table += [
                 [title, *(_median(cells.get(name, {}), figure, unit) for name in names)]

@@ -9,8 +9,8 @@ import plotly.graph_objects as go
 from jinja2 import Environment, StrictUndefined
 from plotly.offline import get_plotlyjs
 
-from tarry.bench.side_by_side.figures import lines
-from tarry.bench.side_by_side.rows import Row
+from tarry.bench.side_by_side.figures import OURS, lines
+from tarry.bench.side_by_side.rows import Cost, Row
 
 PAGE = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True).from_string(
     """<!doctype html><meta charset=utf-8><title>side by side</title><style>
@@ -30,7 +30,7 @@ td,th{text-align:left;padding:.2em .8em;vertical-align:top}
 {{ table(["system", "version", "copies", "fsync before the answer", "setting", "missing", "note", "lost",
           "early", "duplicates", "changed"], systems) }}
 {% if skipped %}{{ table(["left out", "because"], skipped.items()) }}{% endif %}
-<h2>Rows</h2><p>Bars are medians over the turns; whiskers reach from the least to the most.</p>
+<h2>Rows</h2><p>Bars are medians over the turns, tarry's red; whiskers reach from the least to the most.</p>
 {% for plot in plots %}{{ plot|safe }}{% endfor %}
 <h2>All figures</h2>
 {{ table(["row", "system", "turns", "shortest turn, of a whole one", "seconds in all", "figure", "min",
@@ -40,6 +40,7 @@ td,th{text-align:left;padding:.2em .8em;vertical-align:top}
 OF_SYSTEM = (
     "version", "copies", "synced", "setting", "mark", "note", "lost", "early", "duplicates", "changed",
 )  # fmt: skip
+COLOUR_OURS, COLOUR_PEER = "#d1495b", "#8d99ae"
 NO_FIGURE = {"": {"min": "", "median": "", "max": ""}}
 
 
@@ -64,8 +65,8 @@ def page(found: Mapping[str, Any]) -> str:
     )  # fmt: skip
 
 
-def plot(row: Row, cells: Mapping[str, Any]) -> go.Figure:
-    """Return a bar for each system that has the row's figure."""
+def plot(row: Row | Cost, cells: Mapping[str, Any]) -> go.Figure:
+    """Return a bar for each system that has the row's figure, tarry's in a colour of its own."""
     spreads = {
         name: cell["figures"][row.figure] for name, cell in cells.items() if row.figure in cell["figures"]
     }
@@ -73,6 +74,7 @@ def plot(row: Row, cells: Mapping[str, Any]) -> go.Figure:
     bar = go.Bar(
         x=list(spreads),
         y=medians,
+        marker_color=[COLOUR_OURS if name == OURS else COLOUR_PEER for name in spreads],
         error_y={
             "type": "data",
             "array": [each["max"] - each["median"] for each in spreads.values()],

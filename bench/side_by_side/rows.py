@@ -91,6 +91,28 @@ ROWS: Final[tuple[Row, ...]] = (
 )  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """CPU of the whole system and its client for 100,000 messages, in the turns of `row`."""
+
+    name: str
+    title: str
+    row: str
+    figure: str = "cpu_s"
+    unit: str = "s"
+    more_is_better: bool = False
+
+
+COSTS: Final[tuple[Cost, ...]] = (
+    Cost("cpu_schedule_one", "CPU of 100,000 scheduled one after another", "schedule_one"),
+    Cost("cpu_schedule_tasks32", "CPU of 100,000 scheduled by 32 tasks", "schedule_tasks32"),
+    Cost("cpu_schedule_100", "CPU of 100,000 scheduled in batches of 100", "schedule_100x100"),
+    Cost("cpu_schedule_1000", "CPU of 100,000 scheduled in batches of 1,000", "schedule_1000x100"),
+    Cost("cpu_steady_5k", "CPU of 100,000 scheduled and delivered at 5,000 a second", "lateness_5k"),
+    Cost("cpu_delivery", "CPU of 100,000 delivered that are due at one instant", "mass_100k"),
+)
+
+
 def row_of(name: str) -> Row:
     """Return the row of that name; raise KeyError naming those there are."""
     for row in ROWS:

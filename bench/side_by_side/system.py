@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeAlias
@@ -98,6 +98,13 @@ class System(ABC):
         """Cancel `count` messages that were scheduled in the lane, in batches; return how many were."""
         raise PeerFailed(f"{self.name} cancels nothing")
 
+    def processes(self) -> Mapping[str, Sequence[int]]:
+        """Return the ids of its processes by role: leader, followers, servers without a rank, client.
+
+        Their children belong to them; the bench itself is a client, too.
+        """
+        return {}
+
     def memory_bytes(self) -> int:
         """Return the memory of the largest node."""
         raise PeerFailed(f"{self.name} does not say")
@@ -155,6 +162,9 @@ class Peer(System):
 
     async def stop(self) -> None:
         await self.halt()
+
+    def processes(self) -> Mapping[str, Sequence[int]]:
+        return {"servers": [server.pid for server in self._servers if server.running]}
 
     def memory_bytes(self) -> int:
         return max(memory_bytes(server.pid) for server in self._servers if server.running)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from tarry.bench.side_by_side.cpu import Meter
 from tarry.bench.side_by_side.messages import Account, Verdict
 from tarry.bench.side_by_side.system import System
 
@@ -67,6 +68,7 @@ async def schedule(system: System, seconds: float, *, batch: int, size: int, in_
     lane, account = await _lane(system, f"schedule-{batch}x{size}"), _account(size)
     random = np.random.default_rng(1)
     before = await system.pending()
+    meter = Meter(system)
     start = time.perf_counter()
 
     async def worker() -> None:
@@ -75,8 +77,8 @@ async def schedule(system: System, seconds: float, *, batch: int, size: int, in_
             await system.schedule_batch(lane, account.send(due_ms), due_ms)
 
     await asyncio.gather(*(worker() for _ in range(min(in_flight, system.in_flight_max))))
-    taken_s = time.perf_counter() - start
-    return Turn({"per_s": account.sent / taken_s}, await _kept(system, lane, account, before))
+    figures = {"per_s": account.sent / (time.perf_counter() - start), **meter.figures(account.sent)}
+    return Turn(figures, await _kept(system, lane, account, before))
 
 
 async def single(system: System, seconds: float, *, tasks: int) -> Turn:
@@ -84,6 +86,7 @@ async def single(system: System, seconds: float, *, tasks: int) -> Turn:
     lane, account = await _lane(system, f"single-{tasks}"), _account(BODY_BYTES)
     random = np.random.default_rng(1)
     before = await system.pending()
+    meter = Meter(system)
     start = time.perf_counter()
     taken: list[float] = []
     ready: deque[tuple[bytes, int]] = deque()  # made in bulk, so that the turn is not spent on making bodies
@@ -100,7 +103,7 @@ async def single(system: System, seconds: float, *, tasks: int) -> Turn:
     account.take_back(len(ready))
     rate = account.sent / (time.perf_counter() - start)
     p50, p99 = np.percentile(taken, [50, 99]) * 1_000
-    figures = {"per_s": rate, "p50_ms": float(p50), "p99_ms": float(p99)}
+    figures = {"per_s": rate, "p50_ms": float(p50), "p99_ms": float(p99), **meter.figures(account.sent)}
     return Turn(figures, await _kept(system, lane, account, before))
 
 
@@ -121,6 +124,7 @@ async def steady(system: System, share: float, *, rate: int) -> Turn:
     seconds = 2 * share
     lane, account = await _lane(system, f"steady-{rate}"), _account(BODY_BYTES)
     receiving = asyncio.ensure_future(system.receive(lane, account.take))
+    meter = Meter(system)
     begin_ms = _now_ms() + 200
     per_step = rate * STEP_MS // 1_000
     within = np.arange(per_step) * STEP_MS // per_step
@@ -140,11 +144,12 @@ async def steady(system: System, share: float, *, rate: int) -> Turn:
             raise RuntimeError(f"takes {account.sent / took_s:,.0f} a second of {rate:,}")
     account.complete = True
     await _until(receiving, seconds + 30)
+    spent = meter.figures(account.sent)
     late = account.lateness_ms()
     if not len(late):
         raise RuntimeError(f"delivered none of {account.sent:,} within {seconds + 30:.0f} s")
     p50, p99 = np.percentile(late, [50, 99])
-    figures = {"p50_ms": float(p50), "p99_ms": float(p99), "max_ms": float(late.max(initial=0))}
+    figures = {"p50_ms": float(p50), "p99_ms": float(p99), "max_ms": float(late.max(initial=0)), **spent}
     if behind_ms > 0:  # answered after it was due: the lateness is that of the sending, too
         figures["sent_late_ms"] = behind_ms
     return Turn(figures, account.verdict())
@@ -174,6 +179,7 @@ async def mass(system: System, _: float, *, count: int) -> Turn:
 
     await asyncio.gather(*(worker() for _ in range(4)))
     account.complete = True
+    meter = Meter(system)
     if (over := _now_ms() - due) > 0:
         receiving.cancel()
         await asyncio.wait([receiving])
@@ -181,6 +187,7 @@ async def mass(system: System, _: float, *, count: int) -> Turn:
     await _until(receiving, 45)
     scaled = wanted / count
     figures = {"s": (time.time() - due / 1_000) * scaled, "messages": float(count), "scaled": scaled}
+    figures |= meter.figures(count)
     return Turn(figures, account.verdict())
 
 

@@ -12,8 +12,8 @@ from tarry.bench.side_by_side.messages import Verdict
 from tarry.bench.side_by_side.pace import Pace
 from tarry.bench.side_by_side.peers import SYSTEMS, chosen
 from tarry.bench.side_by_side.peers.tarry import Tarry
-from tarry.bench.side_by_side.report import page
-from tarry.bench.side_by_side.rows import ROWS, Row, row_of
+from tarry.bench.side_by_side.report import COLOUR_OURS, COLOUR_PEER, page, plot
+from tarry.bench.side_by_side.rows import COSTS, ROWS, Row, row_of
 from tarry.bench.side_by_side.system import Durability, System
 from tarry.bench.side_by_side.turns import Cell, Results, Spread
 from tarry.bench.side_by_side.workloads import Turn
@@ -74,6 +74,50 @@ def test_the_readme_table_marks_what_does_not_sync_or_copy() -> None:
     assert last == "| lost, early, repeated, changed | 2, 0, 0, 0 | 0, 0, 0, 0 |"
     assert " cores (" in measured_on
     assert left_out == "Left out: redis_always, for not there"
+
+
+SPENT = {"per_s": 1.0, "cpu_s": 3.0, "cpu_leader_s": 2.0, "cpu_followers_s": 0.01, "cpu_client_s": 0.99}
+
+
+def costs() -> dict[str, Any]:
+    cells = {
+        ("schedule_100x100", "tarry"): Cell([Turn(SPENT)] * 3),
+        ("schedule_100x100", "unsynced"): Cell([Turn({"per_s": 1.0, "cpu_s": 7.0, "cpu_servers_s": 7.0})]),
+    }
+    return outcome(Results(cells), [Tarry(), Unsynced()], {}, machine())
+
+
+def test_cpu_time_is_a_row_of_its_own_of_the_same_turns() -> None:
+    figures = costs()
+    assert figures["cpu_schedule_100_s"] == 3.0
+    assert list(figures["rows"]["schedule_100x100"]["tarry"]["figures"]) == ["per_s"]
+    assert figures["rows"]["cpu_schedule_100"]["tarry"]["figures"]["cpu_leader_s"]["median"] == 2.0
+    assert figures["rows"]["cpu_schedule_100"]["tarry"]["turns"] == 3
+
+
+def test_cpu_time_is_shown_with_its_parts_but_for_those_of_less_than_a_hundredth() -> None:
+    texts = {row.name: text for row, text in lines(costs())}["cpu_schedule_100"]
+    assert texts == {"tarry": "3 / 3 / 3 s (leader 2, client 0.99)", "unsynced": "7 s (servers 7)"}
+    assert "| 3 s (leader 2, client 0.99) | 7 s (servers 7) |" in markdown(costs())
+    assert "| 3 s | 7 s |" in markdown(costs(), only=["cpu_schedule_100"])
+    assert page(costs()).count("CPU of 100,000 scheduled in batches of 100 (less is better)") == 1
+
+
+def test_every_row_of_cpu_time_belongs_to_a_row_of_a_whole_run() -> None:
+    assert {cost.row for cost in COSTS} <= {row.name for row in ROWS if row.in_full}
+    assert not {cost.name for cost in COSTS} & {row.name for row in ROWS}
+
+
+def test_a_system_can_be_left_out_of_a_table() -> None:
+    assert markdown(costs(), only=["schedule_100x100"], without=["unsynced"]).startswith("| work | tarry |\n")
+
+
+def test_the_report_draws_tarry_in_a_colour_of_its_own() -> None:
+    bars = plot(row_of("schedule_100x100"), costs()["rows"]["schedule_100x100"]).data[0]
+    assert dict(zip(bars.x, bars.marker.color, strict=True)) == {
+        "tarry": COLOUR_OURS,
+        "unsynced": COLOUR_PEER,
+    }
 
 
 def test_the_report_needs_nothing_else_and_escapes_what_peers_said() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,10 @@ class Etcd3(Peer):
             answer = await self._kv.Txn(request, timeout=CALL_S)
             cancelled += sum(each.response_delete_range.deleted for each in answer.responses)
         return cancelled
+
+    def processes(self) -> Mapping[str, Sequence[int]]:
+        followers = [each.pid for each in self._servers if each.running and each is not self._leader]
+        return {"leader": [self._leader.pid], "followers": followers}
 
     async def disk_bytes(self) -> int:
         return int((await self._status(rpc_pb2.StatusRequest(), timeout=CALL_S)).dbSizeInUse)

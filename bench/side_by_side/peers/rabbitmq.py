@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -205,6 +205,11 @@ class RabbitQuorum(Peer):
         channel.add_on_close_callback(lambda *_: closed.set_result(None))
         channel.close()  # answered after the acknowledgements before it
         await closed
+
+    def processes(self) -> Mapping[str, Sequence[int]]:
+        """Return them by role: a queue's leader is the node that it was declared through."""
+        leader, *followers = (server.pid for server in self._servers)
+        return {"leader": [leader], "followers": followers, "servers": [self._epmd.pid]}
 
     async def _disconnect(self) -> None:
         self._connection.close()

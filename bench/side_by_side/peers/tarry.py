@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
@@ -84,12 +85,16 @@ class Tarry(System):
                 break
         return cancelled
 
+    def processes(self) -> Mapping[str, Sequence[int]]:
+        leader = self._cluster.wait_for_leader()
+        running = {name: node.process.pid for name, node in self._cluster.nodes.items() if node.process}
+        followers = [pid for name, pid in running.items() if name != leader]
+        return {"leader": [running[leader]], "followers": followers}
+
     def pids(self) -> dict[str, int]:
         """Return the process of the leader and of one follower."""
-        leader = self._cluster.wait_for_leader()
-        follower = next(name for name in self._cluster.nodes if name != leader)
-        named = {"leader": self._cluster.nodes[leader], "follower": self._cluster.nodes[follower]}
-        return {role: node.process.pid for role, node in named.items() if node.process}
+        found = self.processes()
+        return {"leader": found["leader"][0], "follower": found["followers"][0]}
 
     def memory_bytes(self) -> int:
         return max(memory_bytes(node.process.pid) for node in self._cluster.nodes.values() if node.process)

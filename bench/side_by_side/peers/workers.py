@@ -9,7 +9,7 @@ import asyncio
 import importlib
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -84,6 +84,9 @@ class CeleryEta(RedisAlways):
 
     async def schedule(self, lane: str, body: bytes, due_ms: int) -> None:
         await asyncio.to_thread(self._send, body.hex(), due_ms)
+
+    def processes(self) -> Mapping[str, Sequence[int]]:
+        return {"servers": [*super().processes()["servers"], self._worker.pid]}
 
     async def pending(self) -> int:
         return sum([int(await getattr(self._client, ask)(key)) for ask, key in self.waiting])
