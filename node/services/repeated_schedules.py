@@ -46,7 +46,9 @@ class Repeats:
                 due_ms[rows] = await done(partial(self._machine.due_ms, hour[rows], global_index[rows]))
         except UnknownMessage:
             due_ms = hour.astype(np.int64) * HOUR_MS
-        return response(self._shard, hour, global_index, due_ms, np.empty(0, np.uint32), repeated=True)
+        given_hour, given_index = hour.astype("<u4").tobytes(), global_index.astype("<u4").tobytes()
+        due = due_ms.astype("<i8").tobytes()
+        return response(self._shard, given_hour, given_index, due, b"", repeated=True)
 
     def _cut(
         self, given: log_pb.Answer

@@ -17,14 +17,15 @@ Both bounds are in the entry, as its leader has them; entries from before have n
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.wheel.columns import starts_of
 
 WINDOW: Final = 64
 """Answers kept of each producer."""
@@ -38,8 +39,7 @@ FLOOR_MAX: Final = 2**64 - 1
 """The greatest that a checkpoint holds. Intake refuses sequences near it, but a log of 0.1.0 may have one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
+class Bounds(NamedTuple):
     """Bounds on producers that an entry names."""
 
     now_ms: int
@@ -51,22 +51,54 @@ class Bounds:
 UNBOUNDED: Final = Bounds(0, 0, 0)
 
 
-def pack(sequence: int, hour: NDArray[np.uint32], global_index: NDArray[np.uint32]) -> log_pb.Answer:
-    """Return the answer in its kept form. Both columns have shape (n,)."""
-    starts = np.flatnonzero(np.concatenate(([True], hour[1:] != hour[:-1])))  # of runs: mostly there is one
-    lengths = np.diff(starts, append=len(hour))
-    if len(starts) == 1:
-        hours, run, which = hour[:1], starts, np.zeros(1, np.intp)
-    else:
-        hours, run, which = np.unique(hour[starts], return_index=True, return_inverse=True)
-    by_run = 6 * len(starts) < 2 * len(hour)  # bytes
-    return log_pb.Answer(
-        sequence=sequence,
-        hours=hours.astype("<u4").tobytes(),
-        first=global_index[starts[run]].astype("<u4").tobytes(),
-        which=(which if by_run else which.repeat(lengths)).astype("<u2").tobytes(),
-        lengths=lengths.astype("<u4").tobytes() if by_run else b"",
-    )
+def pack(
+    sequences: Sequence[int],
+    starts: Sequence[int],
+    hour: NDArray[np.uint32],
+    global_index: NDArray[np.uint32],
+) -> list[log_pb.Answer]:
+    """Return the answers to requests in their kept form.
+
+    Both columns have shape (n,) and all requests' messages, one request's after another's; ``starts``: the
+    first message of each. No request is empty.
+    """
+    begins = np.empty(len(hour), np.bool_)
+    np.not_equal(hour[1:], hour[:-1], out=begins[1:])
+    begins[starts] = True
+    runs = np.flatnonzero(begins)  # of one request and hour: mostly a request has one
+    lengths = np.append(runs[1:], len(hour)) - runs
+    which, first = np.zeros(len(runs), np.intp), runs
+    runs_at = hours_at = list(range(len(starts) + 1))
+    if len(runs) > len(starts):
+        requests = np.arange(len(starts))
+        run_starts = np.searchsorted(runs, starts)
+        request = np.repeat(requests, np.append(run_starts[1:], len(runs)) - run_starts)
+        keys = request << 32 | hour[runs]
+        order = np.argsort(keys, kind="stable")
+        keys = keys[order]
+        opens = starts_of(keys)
+        rank = np.repeat(np.arange(len(opens)), np.append(opens[1:], len(runs)) - opens)
+        hour_starts = np.searchsorted(keys[opens] >> 32, requests)
+        which[order] = rank - hour_starts[request]
+        first = runs[order[opens]]
+        runs_at, hours_at = [*run_starts.tolist(), len(runs)], [*hour_starts.tolist(), len(opens)]
+    hours, firsts = hour[first].astype("<u4").tobytes(), global_index[first].astype("<u4").tobytes()
+    which, run_lengths = which.astype("<u2"), lengths.astype("<u4")
+    answers = []
+    ends = [*starts[1:], len(hour)]
+    for number, (sequence, start, end) in enumerate(zip(sequences, starts, ends, strict=True)):
+        of_runs = slice(runs_at[number], runs_at[number + 1])
+        of_hours = slice(4 * hours_at[number], 4 * hours_at[number + 1])
+        by_run = 6 * (of_runs.stop - of_runs.start) < 2 * (end - start)  # bytes
+        answer = log_pb.Answer(
+            sequence=sequence,
+            hours=hours[of_hours],
+            first=firsts[of_hours],
+            which=(which[of_runs] if by_run else which[of_runs].repeat(lengths[of_runs])).tobytes(),
+            lengths=run_lengths[of_runs].tobytes() if by_run else b"",
+        )
+        answers.append(answer)
+    return answers
 
 
 def unpack(answer: log_pb.Answer) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:

@@ -6,9 +6,8 @@ All schedule commands of a log entry become one append to the wheel.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import chain
-from typing import Final
+from itertools import accumulate, chain
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,63 +26,94 @@ from tarry.wheel.wheel import Wheel
 
 DUE_MS_MAX: Final = 253_402_300_799_999
 """The latest due time that can be stored, the last of the year 9999; the leader's horizon is far below."""
+_COMING: Final = Scheduled(b"", 0)
+"""In the place of an answer that is to come."""
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """One schedule command as columns of shape (n,)."""
+class Part(NamedTuple):
+    """One schedule command: columns of n values as bytes; without values, tag_mask and lane are zeros."""
 
     request: log_pb.ScheduleColumns
+    n: int
+    now_ms: int
+    due_ms: bytes
+    queue: bytes
+    tag_mask: bytes
+    lane: bytes
+    queues: Sequence[int]
+    """The distinct queues."""
+    bounds: producer_answers.Bounds
+
+
+class Columns(NamedTuple):
+    """Messages of several commands, one after another, shape (n,)."""
+
     due_ms: NDArray[np.int64]
     past: NDArray[np.bool_]
     queue: NDArray[np.uint32]
     tag_mask: NDArray[np.uint64]
     lane: NDArray[np.uint32] | None
     """None: no record has an ordering key."""
-    topics: list[int]
-    """The distinct queues."""
-    bounds: producer_answers.Bounds
 
 
 def read(command: log_pb.ScheduleCommand, queues: Queues, bounds: producer_answers.Bounds) -> Part | Refusal:
-    """Return the command's columns; makes the topics of its messages that are new.
-
-    A due time in the past becomes the command's now: the message is due at once.
-    """
+    """Return the command's part of an entry; makes the topics of its messages that are new."""
     request = command.request
-    n = len(request.records)
-    due = np.frombuffer(command.due_ms or request.due_ms, dtype="<i8")
-    topic = np.frombuffer(request.topic, dtype="<u4") if request.topic else np.zeros(n, dtype=np.uint32)
-    mask = np.frombuffer(request.tag_mask, dtype="<u8") if request.tag_mask else np.zeros(n, dtype=np.uint64)
-    lane = np.frombuffer(command.lane, dtype="<u4") if command.lane else None
-    if not len(due) == len(topic) == len(mask) == n or (lane is not None and len(lane) != n):
+    topics, topic, tag_mask, lane = request.topics, request.topic, request.tag_mask, command.lane
+    due_ms, n = command.due_ms or request.due_ms, len(request.records)
+    if (
+        len(due_ms) != 8 * n
+        or len(topic) not in (0, 4 * n)
+        or len(tag_mask) not in (0, 8 * n)
+        or len(lane) not in (0, 4 * n)
+    ):
         return Refusal(Reason.COLUMNS_DIFFER, "the request's columns differ in length")
-    if n == 0 or not request.topics or int(topic.max()) >= len(request.topics):
+    places = np.frombuffer(topic, dtype="<u4") if topic else None
+    if n == 0 or not topics or (places is not None and int(places.max()) >= len(topics)):
         return Refusal(Reason.COLUMNS_DIFFER, "a message names a topic that the request does not")
-    used = [0] if len(request.topics) == 1 else distinct(topic).tolist()
-    numbers = np.zeros(len(request.topics), dtype=np.uint32)
-    numbers[used] = [queues.of(request.topics[place]).queue for place in used]
-    past = due < command.now_ms
-    due = np.clip(due, command.now_ms, DUE_MS_MAX)
-    return Part(request, due, past, numbers[topic], mask, lane, numbers[used].tolist(), bounds)
+    if places is None or len(topics) == 1:
+        number = queues.of(topics[0]).queue
+        queue, used = number.to_bytes(4, "little") * n, [number]
+    else:
+        named = distinct(places).tolist()
+        numbers = np.zeros(len(topics), dtype="<u4")
+        numbers[named] = [queues.of(topics[place]).queue for place in named]
+        queue, used = numbers[places].tobytes(), numbers[named].tolist()
+    return Part(request, n, command.now_ms, due_ms, queue, tag_mask, lane, used, bounds)
+
+
+def join(parts: Sequence[Part]) -> Columns:
+    """Return the messages of all parts.
+
+    A due time in the past becomes its command's now: the message is due at once.
+    """
+    sizes = [part.n for part in parts]
+    now_ms: int | NDArray[np.int64] = parts[0].now_ms
+    if any(part.now_ms != now_ms for part in parts):
+        now_ms = np.repeat(np.array([part.now_ms for part in parts], np.int64), sizes)
+    due_ms = np.frombuffer(b"".join([part.due_ms for part in parts]), "<i8")
+    lane = None
+    if any(part.lane for part in parts):
+        lane = np.frombuffer(b"".join([part.lane or bytes(4 * part.n) for part in parts]), "<u4")
+    return Columns(
+        np.minimum(np.maximum(due_ms, now_ms), DUE_MS_MAX),
+        due_ms < now_ms,
+        np.frombuffer(b"".join([part.queue for part in parts]), "<u4"),
+        np.frombuffer(b"".join([part.tag_mask or bytes(8 * part.n) for part in parts]), "<u8"),
+        lane,
+    )
 
 
 def response(
-    shard: int,
-    hour: NDArray[np.uint32],
-    global_index: NDArray[np.uint32],
-    due_ms: NDArray[np.int64],
-    overdue: NDArray[np.uint32],
-    *,
-    repeated: bool,
+    shard: int, hour: bytes, global_index: bytes, due_ms: bytes, overdue: bytes, *, repeated: bool
 ) -> bytes:
     """Return the ScheduleBatchResponse, serialized; ``overdue``: the places of the messages that were."""
     columns = log_pb.ScheduledColumns(
         shard=shard,
-        hour=hour.astype("<u4").tobytes(),
-        global_index=global_index.astype("<u4").tobytes(),
-        due_ms=due_ms.astype("<i8").tobytes(),
-        overdue=overdue.astype("<u4").tobytes(),
+        hour=hour,
+        global_index=global_index,
+        due_ms=due_ms,
+        overdue=overdue,
         repeated=repeated,
     )
     return columns.SerializeToString()
@@ -109,52 +139,53 @@ class Scheduler:
         parts: list[Part] = []
         places: list[int] = []
         taken: set[tuple[str, int]] = set()
-        now_ms = coming = 0  # coming: the parts' messages, not yet in the wheel
+        coming = 0  # the parts' messages, not yet in the wheel
         for command in commands:
             if isinstance(command, Refusal):
                 outcomes.append(command)
                 continue
-            key = (command.request.producer, command.request.sequence)
+            key = producer, _ = command.request.producer, command.request.sequence
             bounds = producer_answers.Bounds(
                 command.now_ms, command.producers_max, command.producer_silent_ms
             )
-            if key in taken or (key[0] and self._producers.full(key[0], bounds, len(parts))):
+            if key in taken or (producer and self._producers.full(producer, bounds, len(parts))):
                 # the same request twice in one entry, or hardly room for a producer: those before come first
-                self._append(parts, places, outcomes, now_ms)
+                self._append(parts, places, outcomes)
                 parts, places, taken, coming = [], [], set(), 0
-            known = self._known(*key, bounds) if key[0] else None
+            known = self._known(*key, bounds) if producer else None
             part = known or read(command, self._queues, bounds)
-            if isinstance(part, Part) and not self._fits(part, coming, command.second_messages_max):
-                self._append(parts, places, outcomes, now_ms)
+            most = command.second_messages_max
+            if isinstance(part, Part) and not self._fits(part, coming, most):
+                self._append(parts, places, outcomes)
                 parts, places, taken, coming = [], [], set(), 0
-                part = admission.refusal(
-                    self._wheel, self._queues, part.due_ms, part.queue, command.second_messages_max,
-                    command.now_ms,
-                ) or part  # fmt: skip
+                one = join([part])
+                due_ms, queue = one.due_ms, one.queue
+                refused = admission.refusal(self._wheel, self._queues, due_ms, queue, most, part.now_ms)
+                part = refused or part
             if isinstance(part, Part):
-                taken.add(key) if key[0] else None
+                if producer:
+                    taken.add(key)
                 places.append(len(outcomes))
                 parts.append(part)
-                coming += len(part.due_ms)
-                now_ms = command.now_ms
-                outcomes.append(Scheduled(b"", 0))
+                coming += part.n
+                outcomes.append(_COMING)
             else:
                 outcomes.append(part)
-        self._append(parts, places, outcomes, now_ms)
+        self._append(parts, places, outcomes)
         return outcomes
 
     def _fits(self, part: Part, coming: int, second_messages_max: int) -> bool:
         """Return whether a part surely fits, behind messages not yet in the wheel; False: count exactly."""
-        coming += len(part.due_ms)
+        coming += part.n
         most = second_messages_max
         if most and self._wheel.pending + coming > most:
-            hours = distinct(part.due_ms // HOUR_MS).tolist()
+            hours = distinct(join([part]).due_ms // HOUR_MS).tolist()
             if any(self._wheel.pending_in_hour(hour) + coming > most for hour in hours):
                 return False
         return all(
-            not (limit := self._queues[topic].settings.pending_max)
-            or self._wheel.pending_of(topic) + coming <= limit
-            for topic in part.topics
+            not (limit := self._queues[queue].settings.pending_max)
+            or self._wheel.pending_of(queue) + coming <= limit
+            for queue in part.queues
         )
 
     def _known(
@@ -169,36 +200,29 @@ class Scheduler:
         return admission.too_many_producers(bounds) if self._producers.full(producer, bounds) else None
 
     def _append(
-        self,
-        parts: list[Part],
-        places: list[int],
-        outcomes: list[Scheduled | Repeated | Refusal],
-        now_ms: int,
+        self, parts: list[Part], places: list[int], outcomes: list[Scheduled | Repeated | Refusal]
     ) -> None:
         if not parts:
             return
-        one = len(parts) == 1
-        due_ms = parts[0].due_ms if one else np.concatenate([p.due_ms for p in parts])
-        queue = parts[0].queue if one else np.concatenate([p.queue for p in parts])
-        mask = parts[0].tag_mask if one else np.concatenate([p.tag_mask for p in parts])
-        records = list(chain.from_iterable(part.request.records for part in parts))
-        lane = None
-        if any(part.lane is not None for part in parts):
-            lane = np.concatenate(
-                [np.zeros(len(p.queue), np.uint32) if p.lane is None else p.lane for p in parts]
-            )
-        done = self.place(due_ms, queue, mask, records, now_ms, lane=lane)
-        start = 0
-        for part, place in zip(parts, places, strict=True):
-            end = start + len(part.due_ms)
-            hour, index = done.hour[start:end], done.global_index[start:end]
-            past = np.flatnonzero(part.past).astype(np.uint32)
-            answer = response(self._shard, hour, index, part.due_ms, past, repeated=False)
-            outcomes[place] = Scheduled(answer, len(hour))
+        columns = join(parts)
+        records = list(chain.from_iterable([part.request.records for part in parts]))
+        done = self.place(
+            columns.due_ms, columns.queue, columns.tag_mask, records, parts[-1].now_ms, lane=columns.lane
+        )
+        ends = list(accumulate([part.n for part in parts]))
+        starts = [0, *ends[:-1]]
+        hour, index = done.hour.astype("<u4").tobytes(), done.global_index.astype("<u4").tobytes()
+        due_ms = columns.due_ms.astype("<i8").tobytes()
+        past = columns.past if bool(columns.past.any()) else None
+        sequences = [part.request.sequence for part in parts]
+        kept = producer_answers.pack(sequences, starts, done.hour, done.global_index)
+        for part, place, start, end, answer in zip(parts, places, starts, ends, kept, strict=True):
+            overdue = b"" if past is None else np.flatnonzero(past[start:end]).astype("<u4").tobytes()
+            fours, eights = slice(4 * start, 4 * end), slice(8 * start, 8 * end)
+            given = response(self._shard, hour[fours], index[fours], due_ms[eights], overdue, repeated=False)
+            outcomes[place] = Scheduled(given, part.n)
             if part.request.producer:
-                kept = producer_answers.pack(part.request.sequence, hour, index)
-                self._producers.remember(part.request.producer, kept, part.bounds)
-            start = end
+                self._producers.remember(part.request.producer, answer, part.bounds)
 
     def place(
         self,

@@ -66,7 +66,7 @@ def fill_answers(folder: Path) -> None:
     """Leave room for no other answer in a stopped node's state, as many large requests would."""
     hour, index = np.full(4_096, 9, np.uint32), np.arange(4_096, dtype=np.uint32)
     hour[::2] = 8
-    kept = pack(LAST_SEQUENCE, hour, index)
+    (kept,) = pack([LAST_SEQUENCE], [0], hour, index)
     state = Machine(StateFolder(folder).path, MachineSettings())
     for number in range(ANSWERS_BYTES_MAX // kept.ByteSize()):
         state.producers.remember(f"p{number}", kept)

@@ -103,7 +103,7 @@ MUTANTS = (
     Mutant(
         "a_retried_request_is_scheduled_again",
         "a message is scheduled twice",
-        "known = self._known(*key, bounds) if key[0] else None",
+        "known = self._known(*key, bounds) if producer else None",
         "known = None",
         (
             "tests/replication/state_machine/test_machine.py::test_a_repeated_request_returns_the_first_answer_and_schedules_nothing",
@@ -112,11 +112,27 @@ MUTANTS = (
     Mutant(
         "a_request_twice_in_one_entry_is_scheduled_twice",
         "a message is scheduled twice",
-        "if key in taken or (key[0] and self._producers.full(key[0], bounds, len(parts))):",
-        "if key[0] and self._producers.full(key[0], bounds, len(parts)):",
+        "if key in taken or (producer and self._producers.full(producer, bounds, len(parts))):",
+        "if producer and self._producers.full(producer, bounds, len(parts)):",
         (
             "tests/replication/state_machine/test_machine.py::test_a_request_repeated_within_one_entry_is_scheduled_once",
         ),
+    ),
+    Mutant(
+        "a_request_is_remembered_with_the_messages_of_the_next",
+        "a producer that repeats a request is told of messages of another",
+        "    begins[starts] = True\n",
+        "    begins[0] = True\n",
+        (
+            "tests/replication/state_machine/test_schedule.py::test_joined_columns_make_the_state_and_the_answers_of_single_ones",
+        ),
+    ),
+    Mutant(
+        "a_mistyped_id_among_many_is_read",
+        "a message is cancelled that nobody named",
+        "wrong |= np.bitwise_xor.reduce(expected, axis=0) != check",
+        "wrong |= False",
+        ("tests/proto/test_message_id.py::test_a_mistyped_character_among_many_is_noticed",),
     ),
     Mutant(
         "a_forgotten_request_is_scheduled_again",

@@ -82,6 +82,14 @@ def test_every_wrong_character_is_noticed(message_id: MessageId, position: int, 
             MessageId.parse(text[:position] + wrong + text[position + 1 :])
 
 
+@given(message_ids, st.integers(0, LENGTH - 1), st.sampled_from(ALPHABET))
+def test_a_mistyped_character_among_many_is_noticed(message_id: MessageId, position: int, wrong: str) -> None:
+    text = str(message_id)
+    if text[position] != wrong:
+        with pytest.raises(InvalidMessageId):
+            parse_ids([FIXED] * 30 + [text[:position] + wrong + text[position + 1 :]])
+
+
 @given(message_ids, st.integers(0, LENGTH - 2))
 def test_every_exchange_of_neighbours_is_noticed(message_id: MessageId, position: int) -> None:
     text = str(message_id)

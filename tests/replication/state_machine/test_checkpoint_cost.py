@@ -154,7 +154,7 @@ def test_a_checkpoint_of_all_there_may_be_is_no_long_turn_when_all_of_it_has_cha
         for known in queues.acknowledged.values():
             known.add(np.array([sequence], np.uint64))
         for number in range(limits.producers_max):
-            answer = pack(sequence, hour, hour)
+            (answer,) = pack([sequence], [0], hour, hour)
             machine.producers.remember(f"p{number}", answer, Bounds(1, limits.producers_max, 10**9))
 
     gc.disable()

@@ -19,7 +19,7 @@ def gives_back(hours: list[int], first: int) -> None:
     index = np.zeros(len(hours), dtype=np.uint32)
     for h in set(hours):
         index[hour == h] = first + np.arange((hour == h).sum())
-    kept = pack(7, hour, index)
+    (kept,) = pack([7], [0], hour, index)
     assert count(kept) == len(hours)
     again = unpack(kept)
     assert again[0].tolist() == hour.tolist()
@@ -37,11 +37,11 @@ def test_an_answer_whose_messages_lie_in_few_hours_in_order_is_small_however_man
 ) -> None:
     hour = np.arange(4_096, dtype=np.uint32) // np.uint32(4_096 // hours)
     index = np.arange(4_096, dtype=np.uint32) % np.uint32(4_096 // hours)
-    assert pack(7, hour, index).ByteSize() < 20 + 16 * hours
+    assert pack([7], [0], hour, index)[0].ByteSize() < 20 + 16 * hours
 
 
 def answer(sequence: int) -> log_pb.Answer:
-    return pack(sequence, np.array([1], np.uint32), np.array([sequence % 2**32], np.uint32))
+    return pack([sequence], [0], np.array([1], np.uint32), np.array([sequence % 2**32], np.uint32))[0]
 
 
 ANSWER_BYTES = answer(1).ByteSize()
