@@ -15,8 +15,8 @@ import grpc.aio
 from tarry.replication.clock import SystemClock
 from tarry.replication.driver.driver import Driver
 from tarry.replication.journal.journal import Journal
-from tarry.replication.journal.lmdb_storage import LmdbStorage
 from tarry.replication.journal.records import Batch
+from tarry.replication.journal.write_ahead_log import WriteAheadLog
 from tarry.replication.settings import ReplicationSettings
 from tarry.replication.transport.grpc_options import server_options
 from tarry.replication.transport.peer_transport import PeerTransport
@@ -40,7 +40,7 @@ class Nothing:
         return [None] * len(commands)
 
 
-class Counted(LmdbStorage):
+class Counted(WriteAheadLog):
     """A journal that counts its commits."""
 
     commits = 0

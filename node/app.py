@@ -41,7 +41,7 @@ from tarry.replication.clock import Clock, SystemClock, to_next
 from tarry.replication.driver.adaptive_writes import AdaptiveWrites
 from tarry.replication.errors import TransferRefused
 from tarry.replication.journal.journal import Journal
-from tarry.replication.journal.lmdb_storage import LmdbStorage
+from tarry.replication.journal.lmdb_takeover import open_log
 from tarry.replication.loop_holds import Holds
 from tarry.replication.settings import ReplicationSettings
 from tarry.replication.state_machine.refusal import Refusal
@@ -78,7 +78,7 @@ class Node:
         make_folder(config.data)
         settings = _replication_settings(config)
         self._gate = peer_gate(config.tls, lambda node: self.driver.is_peer(node))  # noqa: PLW0108 made below
-        self.journal = Journal(LmdbStorage(config.data / "journal"), incarnation=random.getrandbits(63) or 1)
+        self.journal = Journal(open_log(config.data / "journal"), incarnation=random.getrandbits(63) or 1)
         self._transport = PeerTransport(
             settings=settings,
             rng=random.Random(),

@@ -49,7 +49,7 @@ ROOMS = {
 # third-party package -> the only files or folders that may import it
 FENCES = {
     "pysyncobj": ("replication/raft/guarded_syncobj.py",),
-    "lmdb": ("replication/journal/lmdb_storage.py", "replication/lmdb_environment.py"),
+    "lmdb": ("replication/journal/lmdb_takeover.py", "replication/lmdb_environment.py"),
     "grpc": (
         "replication/transport/peer_transport.py",
         "replication/transport/peer_service.py",

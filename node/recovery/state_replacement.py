@@ -27,8 +27,7 @@ from tarry.proto.files import sync_path
 from tarry.proto.tarry_peer_pb2 import FetchSnapshotRequest, FetchSnapshotResponse, LogPosition, SnapshotFile
 from tarry.replication.blocking import in_thread
 from tarry.replication.journal.journal import Journal
-from tarry.replication.journal.lmdb_storage import LmdbStorage
-from tarry.replication.journal.records import StorageFull
+from tarry.replication.journal.lmdb_takeover import open_log
 from tarry.replication.raft.guard.terms import is_plausible
 from tarry.replication.raft.membership import Membership
 from tarry.replication.snapshot.state_damage import StateDamage
@@ -69,7 +68,7 @@ class StateReplacement:
         """
         config = self._config
         folder = StateFolder(config.data)
-        storage = LmdbStorage(config.data / "journal")
+        storage = open_log(config.data / "journal")
         try:
             journal = Journal(storage, incarnation=1)
             if not journal.empty:
@@ -156,14 +155,9 @@ def is_ahead(journal: Journal, position: LogPosition) -> bool:
 def _write(journal: Journal) -> None:
     """Make the journal's changes durable. Blocks: a thread could still write when the storage is closed."""
     batch = journal.stage()
-    while batch is not None:
-        try:
-            journal.write(batch)
-        except StorageFull:
-            journal.grow()
-        else:
-            journal.mark_durable(batch)
-            return
+    if batch is not None:
+        journal.write(batch)
+        journal.mark_durable(batch)
 
 
 def _refused(damage: StateDamage) -> None:

@@ -28,7 +28,7 @@ from tarry.replication.driver.proposals import Proposals
 from tarry.replication.driver.send_barrier import SendBarrier
 from tarry.replication.driver.serve_snapshot import serve
 from tarry.replication.journal.journal import Journal
-from tarry.replication.journal.records import Batch, StorageFull
+from tarry.replication.journal.records import Batch
 from tarry.replication.loop_holds import Holds
 from tarry.replication.raft.consensus import Consensus
 from tarry.replication.raft.guarded_syncobj import check_source
@@ -301,19 +301,12 @@ class Driver:
         replica.end_turn()
 
     async def _write(self, batch: Batch | None) -> None:
-        while batch is not None:
-            self._writing = asyncio.ensure_future(self._write_once(batch))
-            try:
-                await asyncio.shield(self._writing)  # a thread that writes cannot be cancelled
-            except StorageFull:
-                self._journal.grow()
-            else:
-                self._journal.mark_durable(batch)
-                return
-
-    async def _write_once(self, batch: Batch) -> None:
+        if batch is None:
+            return
         write = self._write_journal(partial(self._journal.write, batch))
-        await self._replica.holds.steps("journal write", write)
+        self._writing = asyncio.ensure_future(self._replica.holds.steps("journal write", write))
+        await asyncio.shield(self._writing)  # a thread that writes cannot be cancelled
+        self._journal.mark_durable(batch)
 
     def _compact(self) -> None:
         index, self._compact_to = self._compact_to, 0

@@ -268,13 +268,8 @@ class Journal:
         """Write a batch, blocking until it is durable.
 
         May run in a thread while the journal is read, not while it is written.
-
-        Raises StorageFull: `grow()`, then write the same batch again.
         """
         self._storage.write(batch)
-
-    def grow(self) -> None:
-        self._storage.grow()
 
     def mark_durable(self, batch: Batch) -> None:
         self.durable_index, self.durable_term = batch.last_index, batch.term

@@ -32,10 +32,6 @@ _LINK = struct.Struct("<QQQI")  # chain before, index, term, crc32c
 _CRC = struct.Struct("<I")
 
 
-class StorageFull(Exception):
-    """`Storage.grow()`, then write again."""
-
-
 class JournalDamaged(Exception):
     """A synced record is not what was written. The replica must not start: what it has promised may be
     gone. Replace its disk and let it join anew as a learner."""
@@ -82,10 +78,7 @@ class Storage(Protocol):
         """Yield the records from index `first` on, in order, at least up to the first that is missing."""
 
     def write(self, batch: Batch) -> None:
-        """Write all of the batch or none of it, durably. Raises StorageFull, and then nothing has changed."""
-
-    def grow(self) -> None:
-        """Make room. Nobody may be reading or writing meanwhile."""
+        """Write all of the batch or none of it, durably."""
 
     def close(self) -> None: ...
 
@@ -149,8 +142,11 @@ def seal(head: bytes) -> bytes:
 
 def read_head(storage: Storage) -> JournalHead:
     sealed = storage.read_head()
-    if sealed is None:
-        return JournalHead()
+    return JournalHead() if sealed is None else parse_head(sealed)
+
+
+def parse_head(sealed: bytes) -> JournalHead:
+    """Return the head of a sealed one. Raises JournalDamaged."""
     if len(sealed) < _CRC.size or seal(sealed[_CRC.size :]) != sealed:
         raise JournalDamaged("head: checksum")
     return JournalHead.FromString(sealed[_CRC.size :])

@@ -15,8 +15,8 @@ from tarry.proto.tarry_message_pb2 import Record, Retried
 from tarry.proto.tarry_operator_pb2 import ClusterStatusRequest
 from tarry.proto.tarry_producer_pb2 import ScheduleRequest
 from tarry.replication.journal.journal import Journal
-from tarry.replication.journal.lmdb_storage import LmdbStorage
 from tarry.replication.journal.records import entry_payload
+from tarry.replication.journal.write_ahead_log import WriteAheadLog
 from tarry.replication.snapshot.state_folder import StateFolder
 from tarry.replication.state_machine.commands import encode
 from tarry.replication.state_machine.machine import Machine, MachineSettings
@@ -76,7 +76,7 @@ def fill_answers(folder: Path) -> None:
 
 def log_again(folder: Path, entries: list[list[bytes]]) -> int:
     """Append the entries to a journal of a node that is not running; return the index of the last."""
-    storage = LmdbStorage(folder / "journal")
+    storage = WriteAheadLog(folder / "journal")
     journal = Journal(storage, incarnation=1)
     for commands in entries:
         payload = entry_payload(log_pb.LogEntry(commands=commands).SerializeToString())

@@ -408,8 +408,8 @@ MUTANTS = (
         ),
     ),
     Mutant(
-        "the_name_of_the_journals_file_is_not_synced",
-        "the journal goes with the power",
+        "the_name_of_the_checkpoints_file_is_not_synced",
+        "the checkpoint goes with the power",
         "    for there in (folder, folder.parent):  # LMDB syncs its file, not the names that lead to it\n        sync_path(there)\n",
         "",
         (
@@ -421,7 +421,7 @@ MUTANTS = (
         "the process is killed instead of saying what is damaged",
         "    if file.stat().st_size < needed:\n",
         "    if False:\n",
-        ("tests/replication/journal/test_damage.py",),
+        ("tests/replication/journal/test_lmdb_takeover.py",),
     ),
     Mutant(
         "a_side_folder_is_not_forced_to_disk",

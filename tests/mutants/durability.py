@@ -4,13 +4,87 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
+WAL = "tests/replication/journal/test_write_ahead_log.py"
+POWER = f"{WAL}::test_after_a_power_loss_the_log_is_as_before_the_last_batch_or_after_it"
+
 MUTANTS = (
+    Mutant(
+        "a_batch_of_the_journal_is_not_synced",
+        "a power loss takes back what was acknowledged",
+        "        os.fdatasync(segment.fd)\n        frame",
+        "        frame",
+        (
+            "tests/replication/test_synced.py"
+            "::test_each_batch_of_the_journal_is_synced_and_a_segment_before_it_is_named",
+        ),
+    ),
+    Mutant(
+        "a_segment_of_the_journal_is_named_before_it_is_synced",
+        "a power loss leaves a segment whose header is damaged",
+        "            os.fsync(fd)\n            unnamed.rename(path)\n",
+        "            unnamed.rename(path)\n",
+        (
+            "tests/replication/test_synced.py"
+            "::test_each_batch_of_the_journal_is_synced_and_a_segment_before_it_is_named",
+        ),
+    ),
+    Mutant(
+        "damage_of_the_journal_is_cut_off_as_an_unfinished_write",
+        "what was acknowledged is gone after a restart",
+        "    return lacks and not _frame_follows(",
+        "    return lacks or not _frame_follows(",
+        (f"{WAL}::test_a_flipped_bit_anywhere_in_what_is_written_is_refused",),
+    ),
+    Mutant(
+        "frames_behind_a_damaged_one_are_cut_off_with_it",
+        "what was acknowledged is gone after a restart",
+        "    return lacks and not _frame_follows(data, at + HEADER_BYTES, mark)",
+        "    return lacks",
+        (f"{WAL}::test_zeros_in_place_of_any_sector_before_the_last_frame_are_refused",),
+    ),
+    Mutant(
+        "an_unfinished_write_is_refused",
+        "a node does not start after a power loss",
+        "        if not is_last or not wal_frames.is_unfinished(data, self._end, header.mark):",
+        "        if True:",
+        (POWER,),
+    ),
+    Mutant(
+        "an_unfinished_write_is_not_replaced_by_zeros",
+        "what is written after it is followed by its remains, and refused",
+        "        _write(fd, bytes(written - self._end), self._end)\n        os.fdatasync(fd)\n",
+        "        return\n",
+        (POWER,),
+    ),
+    Mutant(
+        "the_body_of_a_frame_is_not_compared",
+        "half a batch is taken for a whole one",
+        "    if len(body) < fields.body_bytes or google_crc32c.value(body) != fields.body_crc:",
+        "    if len(body) < fields.body_bytes:",
+        (POWER,),
+    ),
+    Mutant(
+        "segments_of_the_journal_need_not_follow_each_other",
+        "a lost segment in the middle is read over",
+        "        if (header.sequence, header.crc_before) != (self._sequence + 1, self._crc):",
+        "        if False:",
+        (f"{WAL}::test_a_missing_segment_is_refused",),
+    ),
+    Mutant(
+        "lmdb_goes_before_the_log_that_replaces_it_is_checked",
+        "a damaged journal is deleted",
+        "        Journal(log, incarnation=1)  # it checks all of it\n",
+        "",
+        (
+            "tests/replication/journal/test_lmdb_takeover.py::test_no_lost_page_is_read_over_or_ends_the_process",
+        ),
+    ),
     Mutant(
         "lmdb_does_not_sync",
         "a power loss takes back what was acknowledged",
         "metasync=True, sync=True, **options)",
         "metasync=True, sync=False, **options)",
-        ("tests/replication/test_synced.py::test_each_commit_of_journal_and_checkpoint_is_synced",),
+        ("tests/replication/test_synced.py::test_each_commit_of_the_checkpoint_is_synced",),
     ),
     Mutant(
         "checksums_of_entries_are_not_compared",

@@ -14,7 +14,7 @@ from tarry.proto.tarry_peer_pb2 import LogPosition, SnapshotFile, SnapshotManife
 from tarry.replication.clock import Clock, SystemClock
 from tarry.replication.driver.driver import Driver
 from tarry.replication.journal.journal import Journal
-from tarry.replication.journal.lmdb_storage import LmdbStorage
+from tarry.replication.journal.write_ahead_log import WriteAheadLog
 from tarry.replication.settings import ReplicationSettings
 from tarry.replication.status import Role
 from tarry.replication.transport.grpc_options import server_options
@@ -126,7 +126,7 @@ class Replica:
         await self.server.start()
 
     def start(self, members: dict[str, str]) -> None:
-        self.journal = Journal(LmdbStorage(self.folder / self.name), incarnation=hash(self.name) % 2**64)
+        self.journal = Journal(WriteAheadLog(self.folder / self.name), incarnation=hash(self.name) % 2**64)
         self.snapshots = RecorderSnapshots(self.machine)
         self.driver = Driver(
             node=self.name,

@@ -2,18 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tarry.replication.journal.journal import Journal
-from tarry.replication.journal.records import StorageFull
+from tarry.replication.journal.records import Batch
+
+
+class MemoryStorage:
+    """A journal's storage in memory."""
+
+    def __init__(self) -> None:
+        self.records: dict[int, bytes] = {}
+        self.head: bytes | None = None
+
+    def read_head(self) -> bytes | None:
+        return self.head
+
+    def read(self, index: int) -> bytes | None:
+        return self.records.get(index)
+
+    def scan(self, first: int) -> Iterator[tuple[int, bytes]]:
+        for index in sorted(self.records):
+            if index >= first:
+                yield index, self.records[index]
+
+    def write(self, batch: Batch) -> None:
+        for index in list(self.records):
+            if (batch.delete_from is not None and index >= batch.delete_from) or index < (
+                batch.delete_below or 0
+            ):
+                del self.records[index]
+        self.records.update(dict(batch.puts))
+        self.head = batch.head
+
+    def close(self) -> None: ...
 
 
 def sync(journal: Journal) -> None:
     batch = journal.stage()
     assert batch is not None
-    try:
-        journal.write(batch)
-    except StorageFull:
-        journal.grow()
-        journal.write(batch)
+    journal.write(batch)
     journal.mark_durable(batch)
 
 

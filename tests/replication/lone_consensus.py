@@ -20,7 +20,7 @@ from tarry.replication.raft.consensus import Consensus
 from tarry.replication.raft.membership import Membership
 from tarry.replication.settings import ReplicationSettings
 from tarry.replication.status import Role
-from tests.simulation.disk import SimDisk
+from tests.replication.journals import MemoryStorage
 
 
 class HandClock:
@@ -42,7 +42,7 @@ class Lone:
         self.settings = ReplicationSettings(**numbers)  # type: ignore[arg-type]
         self.members = {f"n{i}": f"n{i}:1" for i in range(1, size + 1)}
         self.peers = [name for name in self.members if name != "n1"]
-        self.disk = SimDisk(random.Random(1))
+        self.disk = MemoryStorage()
         self.said: list[tuple[str, PeerMessage]] = []
         self.told_all = True
         self.start()

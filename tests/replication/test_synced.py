@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import resource
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,7 +15,8 @@ import pytest
 from tarry.node.config import Dispatch
 from tarry.node.recovery.checkpoints import Checkpoints
 from tarry.proto import tarry_log_pb2 as log_pb
-from tarry.replication.journal.lmdb_storage import LmdbStorage
+from tarry.replication.journal.records import Batch
+from tarry.replication.journal.write_ahead_log import WriteAheadLog
 from tarry.replication.snapshot.state_folder import StateFolder
 from tarry.replication.state_machine.checkpoint import CheckpointRefused, CheckpointStore
 from tarry.replication.state_machine.machine import Machine, MachineSettings
@@ -24,13 +25,30 @@ from tarry.wheel.state import HOUR_MS
 from tests.replication.commands import NOW_MS, release, schedule
 
 
-@pytest.mark.parametrize("open_one", [CheckpointStore, LmdbStorage])
-def test_each_commit_of_journal_and_checkpoint_is_synced(
-    tmp_path: Path, open_one: Callable[[Path], CheckpointStore | LmdbStorage]
-) -> None:
-    flags = open_one(tmp_path / "env")._env.flags()
+def test_each_commit_of_the_checkpoint_is_synced(tmp_path: Path) -> None:
+    flags = CheckpointStore(tmp_path / "env")._env.flags()
     assert (flags["sync"], flags["metasync"]) == (True, True)
     assert not flags["map_async"]
+
+
+def test_each_batch_of_the_journal_is_synced_and_a_segment_before_it_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, synced = WriteAheadLog(tmp_path, segment_bytes=4_096), []
+
+    def note(fd: int) -> None:
+        synced.append(os.path.relpath(Path(f"/proc/self/fd/{fd}").readlink(), tmp_path.resolve()))
+
+    monkeypatch.setattr(os, "fsync", note)
+    monkeypatch.setattr(os, "fdatasync", note)
+    first, second = f"{1:016x}", f"{2:016x}"
+    log.write(Batch(None, [(1, bytes(3_000))], None, b"head", 0, 0))
+    assert synced == [f"{first}.new", ".", f"{first}.wal"]
+    synced.clear()
+    log.write(Batch(None, [(2, bytes(3_000))], 2, b"head", 0, 0))
+    assert synced == [f"{second}.new", ".", f"{second}.wal", "."]
+    assert [path.name for path in tmp_path.iterdir()] == [f"{second}.wal"]
+    log.close()
 
 
 def test_the_names_of_all_new_folders_are_synced_up_to_one_that_was_there(
@@ -42,8 +60,10 @@ def test_the_names_of_all_new_folders_are_synced_up_to_one_that_was_there(
         synced.append(os.path.relpath(Path(f"/proc/self/fd/{fd}").readlink(), tmp_path.resolve()))
 
     monkeypatch.setattr(os, "fsync", note)
-    LmdbStorage(tmp_path / "new" / "data" / "journal")
-    assert {".", "new", "new/data", "new/data/journal"} <= set(synced)
+    WriteAheadLog(tmp_path / "new" / "data" / "journal")
+    assert {".", "new", "new/data"} <= set(synced)
+    CheckpointStore(tmp_path / "new" / "data" / "checkpoint")
+    assert "new/data/checkpoint" in synced
     synced.clear()
     StateFolder(tmp_path / "other" / "data")
     assert {".", "other", "other/data"} <= set(synced)

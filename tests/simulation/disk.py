@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import random
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import pytest
 
 from tarry.replication.journal.records import Batch
+from tarry.replication.journal.wal_frames import HEADER_BYTES, SECTOR_BYTES
+from tarry.replication.journal.write_ahead_log import WriteAheadLog
+
+SEGMENT_BYTES: Final = 32 << 10
+Files = dict[str, bytes]
 
 
 class DiskFailed(OSError):
@@ -13,30 +25,28 @@ class DiskFailed(OSError):
 
 
 class SimDisk:
-    """A journal's storage that outlives its node's starts."""
+    """A journal's write-ahead log on real files, which outlives its node's starts."""
 
     syncs = True
     """False: writes are forgotten by a crash, as without fsync."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
-        self.records: dict[int, bytes] = {}
-        self.head: bytes | None = None
+        self._temporary = tempfile.TemporaryDirectory(prefix="tarry-disk-")
+        self._folder = Path(self._temporary.name)
         self.fails = False
         self.room_bytes: int | None = None
-        self._before: tuple[dict[int, bytes], bytes | None] | None = None
-        self._under_way: Batch | None = None
+        self._before: Files | None = None
+        self._open()
 
     def read_head(self) -> bytes | None:
-        return self.head
+        return self._log.read_head()
 
     def read(self, index: int) -> bytes | None:
-        return self.records.get(index)
+        return self._log.read(index)
 
     def scan(self, first: int) -> Iterator[tuple[int, bytes]]:
-        for index in sorted(self.records):
-            if index >= first:
-                yield index, self.records[index]
+        return self._log.scan(first)
 
     def write(self, batch: Batch) -> None:
         if self.fails:
@@ -47,37 +57,66 @@ class SimDisk:
             if self.room_bytes < 0:
                 raise DiskFailed("ENOSPC")
         if not self.syncs and self._before is None:
-            self._before = dict(self.records), self.head
-        self._apply(batch)
-        self.head = batch.head
-
-    def grow(self) -> None: ...
+            self._before = self._files()
+        with unsynced():
+            self._log.write(batch)
 
     def close(self) -> None: ...
 
     def crash(self, under_way: Batch | None) -> None:
         """Power is lost while `under_way` is being written."""
         if self._before is not None:
-            self.records, self.head = self._before
+            self._replace(self._before)
             self._before = None
-        if under_way is not None and under_way.delete_from is None and under_way.delete_below is None:
-            torn = self._rng.randrange(len(under_way.puts) + 1)
-            self.records.update(dict(under_way.puts[:torn]))  # pages without the meta page that counts them
+        if under_way is not None:
+            synced = self._files()
+            with unsynced():
+                self._log.write(under_way)
+            self._replace(torn(synced, self._files(), self._rng))
+        else:
+            self._replace(self._files())
 
     def _leave_something(self, batch: Batch) -> None:
         """A sync that failed: of what was to be synced nothing is on the disk, or some, or all."""
         whole = self._rng.random()
         if whole < 0.3:
-            self._apply(batch)
-            self.head = batch.head
+            with unsynced():
+                self._log.write(batch)
         elif whole < 0.6:
             self.crash(batch)
 
-    def _apply(self, batch: Batch) -> None:
-        if batch.delete_from is not None:
-            for index in [index for index in self.records if index >= batch.delete_from]:
-                del self.records[index]
-        self.records.update(dict(batch.puts))
-        if batch.delete_below is not None:
-            for index in [index for index in self.records if index < batch.delete_below]:
-                del self.records[index]
+    def _files(self) -> Files:
+        return {path.name: path.read_bytes() for path in self._folder.iterdir()}
+
+    def _replace(self, files: Files) -> None:
+        self._log.close()
+        for path in self._folder.iterdir():
+            path.unlink()
+        for name, data in files.items():
+            (self._folder / name).write_bytes(data)
+        self._open()
+
+    def _open(self) -> None:
+        with unsynced():
+            self._log = WriteAheadLog(self._folder, segment_bytes=SEGMENT_BYTES)
+
+
+@contextmanager
+def unsynced() -> Iterator[None]:
+    """What is written need not reach the disk: what a power loss leaves is played."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(os, "fsync", lambda fd: None)
+        patched.setattr(os, "fdatasync", lambda fd: None)
+        yield
+
+
+def torn(synced: Mapping[str, bytes], written: Mapping[str, bytes], rng: random.Random) -> Files:
+    """Return files of which some sectors are as synced, and some as written after it."""
+    left = dict(synced)  # a segment is removed after the sync
+    for name, data in written.items():
+        before = synced.get(name, data[:HEADER_BYTES].ljust(len(data), b"\0"))  # its header is synced first
+        if before != data:
+            left[name] = b"".join(
+                rng.choice((before, data))[at : at + SECTOR_BYTES] for at in range(0, len(data), SECTOR_BYTES)
+            )
+    return left

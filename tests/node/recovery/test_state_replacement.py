@@ -11,8 +11,8 @@ from tarry.node.config import NodeConfig
 from tarry.node.recovery.state_replacement import is_ahead, peers_of, put_away
 from tarry.proto.tarry_peer_pb2 import LogPosition, MemberList, MembershipChange
 from tarry.replication.journal.journal import Journal
-from tarry.replication.journal.lmdb_storage import LmdbStorage
 from tarry.replication.journal.records import MEMBERSHIP
+from tarry.replication.journal.write_ahead_log import WriteAheadLog
 from tarry.replication.raft.guard.terms import is_plausible
 from tarry.replication.snapshot.state_folder import StateFolder
 from tarry.replication.snapshot.transfer import SnapshotFailed
@@ -22,7 +22,7 @@ from tests.replication.journals import fill, sync
 @pytest.fixture
 def journal(tmp_path: Path) -> Iterator[Journal]:
     """Entries 4 to 10, committed up to 8."""
-    journal = Journal(LmdbStorage(tmp_path), incarnation=7)
+    journal = Journal(WriteAheadLog(tmp_path), incarnation=7)
     fill(journal, 10)
     journal.set_commit_index(8)
     sync(journal)

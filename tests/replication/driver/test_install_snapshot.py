@@ -10,7 +10,7 @@ import pytest
 from tarry.proto.tarry_peer_pb2 import Append, LogPosition, MemberList
 from tarry.replication.driver.install_snapshot import SnapshotInstaller, StateMismatch, finish_installing
 from tarry.replication.journal.journal import Journal
-from tarry.replication.journal.lmdb_storage import LmdbStorage
+from tarry.replication.journal.write_ahead_log import WriteAheadLog
 from tarry.replication.raft.guard.terms import TERM_END, TERM_STEP_MAX
 from tests.replication.journals import fill, sync
 from tests.replication.lone_consensus import Lone
@@ -19,7 +19,7 @@ POSITION = LogPosition(index=100, term=2, chain=42, members=MemberList(addresses
 
 
 def opened(folder: Path) -> Journal:
-    return Journal(LmdbStorage(folder / "journal", map_bytes=1 << 20), incarnation=7)
+    return Journal(WriteAheadLog(folder / "journal", segment_bytes=1 << 20), incarnation=7)
 
 
 def interrupted(folder: Path) -> Journal:

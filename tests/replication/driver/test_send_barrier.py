@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 
 from tarry.proto.tarry_peer_pb2 import (
@@ -18,8 +16,7 @@ from tarry.proto.tarry_peer_pb2 import (
 )
 from tarry.replication.driver.send_barrier import SendBarrier
 from tarry.replication.journal.journal import Journal
-from tests.replication.journals import fill, sync
-from tests.simulation.disk import SimDisk
+from tests.replication.journals import MemoryStorage, fill, sync
 
 FREE = (
     PeerMessage(append=Append(term=2, commit_index=5)),
@@ -40,7 +37,7 @@ BOUND = (
 
 @pytest.mark.parametrize("message", [*FREE, *BOUND], ids=lambda message: str(message).split()[0])
 def test_what_rests_on_the_journal_waits_until_it_is_written(message: PeerMessage) -> None:
-    journal = Journal(SimDisk(random.Random(1)), incarnation=1)
+    journal = Journal(MemoryStorage(), incarnation=1)
     journal.set_term(2, "n1")
     fill(journal, 5, term=2)
     sync(journal)

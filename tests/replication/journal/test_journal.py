@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import psutil
 import pytest
 
 from tarry.proto.tarry_peer_pb2 import LogPosition, MemberList
 from tarry.replication.journal.journal import Journal
-from tarry.replication.journal.lmdb_storage import LmdbStorage
-from tarry.replication.journal.records import Batch, JournalDamaged, JournalMisused
+from tarry.replication.journal.records import JournalDamaged, JournalMisused
+from tarry.replication.journal.write_ahead_log import WriteAheadLog
 from tarry.replication.raft.guard.terms import TERM_END, TERM_STEP_MAX
 from tarry.replication.raft.journal_view import JournalView
 from tests.replication.journals import fill, sync
@@ -22,7 +21,7 @@ Open = Callable[..., Journal]
 @pytest.fixture
 def open_journal(tmp_path: Path) -> Open:
     def open_(**numbers: int) -> Journal:
-        return Journal(LmdbStorage(tmp_path / "journal", map_bytes=1 << 20), incarnation=7, **numbers)
+        return Journal(WriteAheadLog(tmp_path / "journal", segment_bytes=1 << 20), incarnation=7, **numbers)
 
     return open_
 
@@ -320,27 +319,3 @@ def test_membership_entries_are_found_again_and_forgotten_when_deleted(open_jour
     assert journal.membership_changes == [(4, b"\x02change")]
     journal.delete_from(4)
     assert journal.membership_changes == []
-
-
-def test_the_map_grows_when_it_is_full(open_journal: Open) -> None:
-    journal = open_journal()
-    for index in range(1, 9):
-        journal.append(b"\0" + bytes(400_000), index, 1)
-        sync(journal)
-    journal.close()
-    assert open_journal().last_index == 8
-
-
-def test_a_compacted_journal_leaves_no_page_of_its_file_in_memory(tmp_path: Path) -> None:
-    def resident_bytes() -> int:
-        maps = psutil.Process().memory_maps()
-        return sum(each.rss for each in maps if each.path == str(tmp_path / "data.mdb"))
-
-    storage = LmdbStorage(tmp_path)
-    storage.write(Batch(None, [(index, bytes(1 << 20)) for index in range(16)], None, b"head", 15, 1))
-    assert [storage.read(index) for index in range(16)] == [bytes(1 << 20)] * 16
-    assert resident_bytes() > 8 << 20
-    storage.write(Batch(None, [], 8, b"head", 15, 1))
-    assert resident_bytes() == 0
-    assert (storage.read(7), storage.read(8)) == (None, bytes(1 << 20))
-    storage.close()

@@ -8,8 +8,8 @@ import pytest
 
 from tarry.proto.tarry_peer_pb2 import MembershipChange
 from tarry.replication.journal.journal import Journal
-from tarry.replication.journal.lmdb_storage import LmdbStorage
 from tarry.replication.journal.records import membership_payload
+from tarry.replication.journal.write_ahead_log import WriteAheadLog
 from tarry.replication.raft.membership import Membership, Origin, counts
 from tests.replication.journals import fill, sync
 
@@ -19,7 +19,7 @@ CONFIGURED = {"n1": "new1:1", "n2": "new2:1", "n3": "new3:1"}
 
 @pytest.fixture
 def journal(tmp_path: Path) -> Journal:
-    return Journal(LmdbStorage(tmp_path / "journal", map_bytes=1 << 20), incarnation=7)
+    return Journal(WriteAheadLog(tmp_path / "journal", segment_bytes=1 << 20), incarnation=7)
 
 
 def change(journal: Journal, node: str, address: str = "") -> None:

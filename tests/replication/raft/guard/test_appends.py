@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tarry.proto.tarry_peer_pb2 import Append, LoggedEntry, LogPosition
 from tarry.replication.journal.journal import Journal
-from tarry.replication.journal.lmdb_storage import LmdbStorage
+from tarry.replication.journal.write_ahead_log import WriteAheadLog
 from tarry.replication.raft.guard.appends import AnotherHistory, CommittedEntryConflict, plan
 
 
@@ -87,7 +87,7 @@ def test_a_repeated_entry_of_another_content_stops_the_process() -> None:
 def test_a_snapshots_mark_is_not_compared_with_the_leaders_entry_and_what_follows_it_is(
     tmp_path: Path,
 ) -> None:
-    journal = Journal(LmdbStorage(tmp_path / "journal", map_bytes=1 << 20), incarnation=7)
+    journal = Journal(WriteAheadLog(tmp_path / "journal", segment_bytes=1 << 20), incarnation=7)
     journal.prepare_reset(LogPosition(index=4, term=1, chain=7))
     journal.reset()
     repeated = append(3, 1, [1, 1])

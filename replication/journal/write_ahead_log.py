@@ -1,0 +1,189 @@
+"""A journal's storage in a write-ahead log: one write and one fdatasync a batch.
+
+No place of a segment is written twice, and a frame is written after the sync of the one before. So after a
+power loss only the last frame may lack sectors, and these are zeros. A frame that fails its checks
+
+- lacks a sector, and no frame follows: its write never ended, and it is cut off;
+- lacks none, or a frame follows: it had been synced, and is damaged.
+
+The disk is relied on to write a sector whole, as by etcd (server/storage/wal, isTornEntry). Damage to the
+last frame where its body has a sector of zeros by itself is taken for a write that never ended.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tarry.proto.files import make_folder, sync_path
+from tarry.replication.journal import wal_frames
+from tarry.replication.journal.entry_places import EntryPlaces
+from tarry.replication.journal.records import Batch, JournalDamaged
+from tarry.replication.journal.wal_frames import HEADER_BYTES, Frame
+
+SEGMENT_BYTES: Final = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class _Segment:
+    number: int
+    path: Path
+    fd: int
+    mark: int
+    size_bytes: int
+
+
+class WriteAheadLog:
+    """Entries by index, and the head, in segments of one folder, named by the sequence of their first frame.
+
+    An error of the disk is fatal: after a failed sync the kernel may have dropped what was to be written,
+    and a second try would report success for what is gone (Rebello et al., ATC 2020).
+    """
+
+    def __init__(self, folder: Path, *, segment_bytes: int = SEGMENT_BYTES) -> None:
+        """Open the segments of a folder, which is made where it is missing. Raises JournalDamaged."""
+        make_folder(folder)
+        self._folder = folder
+        self._segment_bytes = segment_bytes
+        self._places = EntryPlaces()
+        self._segments: dict[int, _Segment] = {}  # by number, the one that is written last
+        self._numbers = 0
+        self._head: bytes | None = None
+        self._sequence, self._crc, self._end = 0, 0, 0  # of the last frame
+        try:
+            self._open()
+        except BaseException:
+            self.close()
+            raise
+
+    def read_head(self) -> bytes | None:
+        return self._head
+
+    def read(self, index: int) -> bytes | None:
+        place = self._places.get(index)
+        if place is None:
+            return None
+        return os.pread(self._segments[place.segment].fd, place.size_bytes, place.start)
+
+    def scan(self, first: int) -> Iterator[tuple[int, bytes]]:
+        index = first
+        while (value := self.read(index)) is not None:
+            yield index, value
+            index += 1
+
+    def write(self, batch: Batch) -> None:
+        size = sum(4 + len(value) for _, value in batch.puts) + len(batch.head) + 2 * HEADER_BYTES
+        if not self._segments or self._end + size > self._last.size_bytes:
+            self._begin_segment(HEADER_BYTES + size)
+        segment, at = self._last, self._end
+        header, body = wal_frames.encode_frame(batch, self._sequence + 1, self._crc, segment.mark)
+        _write(segment.fd, header + body, at)
+        os.fdatasync(segment.fd)
+        frame = wal_frames.decode_frame(header + body, 0, segment.mark)
+        assert frame is not None
+        self._take_in(segment, at, frame)
+        self._unlink_first()
+
+    def close(self) -> None:
+        for segment in self._segments.values():
+            os.close(segment.fd)
+        self._segments.clear()
+
+    @property
+    def _last(self) -> _Segment:
+        return self._segments[self._numbers]
+
+    def _open(self) -> None:
+        for unnamed in self._folder.glob("*.new"):
+            unnamed.unlink()
+        paths = sorted(self._folder.glob("*.wal"))
+        for path in paths:
+            self._open_segment(path, is_last=path == paths[-1])
+
+    def _open_segment(self, path: Path, *, is_last: bool) -> None:
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            data = _read(fd)
+            header = wal_frames.decode_segment(data)
+            self._numbers += 1
+            segment = self._segments[self._numbers] = _Segment(
+                self._numbers, path, fd, header.mark, len(data)
+            )
+        except BaseException:
+            os.close(fd)
+            raise
+        if self._numbers == 1:
+            self._sequence, self._crc = header.sequence - 1, header.crc_before
+        if (header.sequence, header.crc_before) != (self._sequence + 1, self._crc):
+            raise JournalDamaged(f"{path.name} does not follow frame {self._sequence}")
+        self._end = HEADER_BYTES
+        for frame in wal_frames.frames(data, header.mark):
+            self._take_in(segment, 0, frame)
+        written = len(data.rstrip(b"\0"))
+        if written <= self._end:
+            return
+        if not is_last or not wal_frames.is_unfinished(data, self._end, header.mark):
+            raise JournalDamaged(f"{path.name}: the frame after {self._sequence}: checksum")
+        _write(fd, bytes(written - self._end), self._end)
+        os.fdatasync(fd)
+
+    def _begin_segment(self, size_bytes: int) -> None:
+        path = self._folder / f"{self._sequence + 1:016x}.wal"
+        unnamed, mark = path.with_suffix(".new"), secrets.randbits(64)
+        size_bytes = max(size_bytes, self._segment_bytes)
+        fd = os.open(unnamed, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            os.posix_fallocate(fd, 0, size_bytes)
+            _write(fd, wal_frames.encode_segment(self._sequence + 1, self._crc, mark), 0)
+            os.fsync(fd)
+            unnamed.rename(path)
+            sync_path(self._folder)
+        except BaseException:
+            os.close(fd)
+            raise
+        self._add(path, fd, mark, size_bytes)
+        self._end = HEADER_BYTES
+
+    def _add(self, path: Path, fd: int, mark: int, size_bytes: int) -> _Segment:
+        self._numbers += 1
+        segment = self._segments[self._numbers] = _Segment(self._numbers, path, fd, mark, size_bytes)
+        return segment
+
+    def _take_in(self, segment: _Segment, base: int, frame: Frame) -> None:
+        """Note what a frame has changed; it begins at ``base`` of what its places count from."""
+        if frame.delete_from is not None:
+            self._places.delete_from(frame.delete_from)
+        starts = [base + start for start in frame.starts]
+        if not self._places.put(frame.fields.first_index, segment.number, starts, frame.sizes):
+            raise JournalDamaged(f"entry {frame.fields.first_index} leaves a gap")
+        if frame.delete_below is not None:
+            self._places.delete_below(frame.delete_below)
+        self._head = frame.head
+        self._sequence, self._crc, self._end = frame.fields.sequence, frame.crc, base + frame.end
+
+    def _unlink_first(self) -> None:
+        """Remove the oldest segment if no entry of it is left: one a write, for that is 1 ms."""
+        first = next(iter(self._segments))
+        if first < self._numbers and first < (self._places.first_segment() or self._numbers):
+            segment = self._segments.pop(first)
+            segment.path.unlink()
+            os.close(segment.fd)
+            sync_path(self._folder)  # so that none stays of which a later one is gone
+
+
+def _read(fd: int) -> bytes:
+    data = bytearray()
+    while part := os.pread(fd, 1 << 24, len(data)):
+        data += part
+    return bytes(data)
+
+
+def _write(fd: int, data: bytes, at: int) -> None:
+    view = memoryview(data)
+    while view:
+        count = os.pwrite(fd, view, at)
+        view, at = view[count:], at + count

@@ -1,0 +1,128 @@
+"""A journal that is in LMDB goes on in a write-ahead log, and is refused where it is damaged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import lmdb
+import pytest
+
+from tarry.replication.journal import lmdb_takeover
+from tarry.replication.journal.journal import Journal
+from tarry.replication.journal.lmdb_takeover import open_log
+from tarry.replication.journal.records import JournalDamaged
+from tarry.replication.journal.write_ahead_log import WriteAheadLog
+from tests.replication.journals import MemoryStorage, fill, sync
+
+PAGE_BYTES = 4096
+
+
+def in_lmdb(folder: Path, write: Callable[[Journal], None]) -> Journal:
+    """Leave what is written into a journal in an LMDB, as version 0.1.0; return the journal."""
+    disk = MemoryStorage()
+    journal = Journal(disk, incarnation=7)
+    write(journal)
+    sync(journal)
+    folder.mkdir(exist_ok=True)
+    with lmdb.open(str(folder), max_dbs=2) as env:
+        entries, meta = env.open_db(b"entries"), env.open_db(b"meta")
+        with env.begin(write=True) as txn:
+            for index, value in disk.records.items():
+                txn.put(index.to_bytes(8, "big"), value, db=entries)
+            txn.put(b"head", disk.head or b"", db=meta)
+    return journal
+
+
+def write_five(journal: Journal) -> None:
+    journal.set_members({"n1": "a:1"})
+    fill(journal, 5)
+    journal.set_term(3, "n2")
+    journal.set_commit_index(5)
+
+
+def test_a_journal_in_lmdb_goes_on(tmp_path: Path) -> None:
+    before = in_lmdb(tmp_path, write_five)
+    for boot in (2, 3):
+        journal = Journal(open_log(tmp_path), incarnation=8)
+        assert [journal.entry(index) for index in range(1, 6)] == [
+            before.entry(index) for index in range(1, 6)
+        ]
+        assert journal.chain_at(5) == before.chain_at(5)
+        assert (journal.term, journal.voted_for, journal.commit_index) == (3, "n2", 5)
+        assert (journal.incarnation, journal.boot) == (7, boot)
+        assert journal.members == before.members
+        sync(journal)
+        journal.close()
+        assert {path.suffix for path in tmp_path.iterdir()} == {".wal"}
+
+
+def test_a_compacted_journal_is_taken_over_from_its_first_entry(tmp_path: Path) -> None:
+    def write(journal: Journal) -> None:
+        write_five(journal)
+        journal.compact(3, journal.members or pytest.fail())
+
+    in_lmdb(tmp_path, write)
+    journal = Journal(open_log(tmp_path), incarnation=8)
+    assert (journal.first_index, journal.last_index) == (3, 5)
+    journal.close()
+
+
+def test_an_lmdb_that_was_made_and_never_written_is_an_empty_journal(tmp_path: Path) -> None:
+    with lmdb.open(str(tmp_path), max_dbs=2) as env:
+        env.open_db(b"entries")
+        env.open_db(b"meta")
+    journal = Journal(open_log(tmp_path), incarnation=8)
+    assert journal.empty
+    journal.close()
+
+
+def test_a_takeover_that_was_interrupted_begins_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = in_lmdb(tmp_path, write_five)
+    monkeypatch.setattr(lmdb_takeover, "BATCH_BYTES", 1)  # each entry is a batch
+    write, left = WriteAheadLog.write, iter(range(3))
+
+    def write_some(log: WriteAheadLog, batch: object) -> None:
+        if next(left, None) is None:
+            raise OSError(28, "no space left on device")
+        write(log, batch)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patched:
+        patched.setattr(WriteAheadLog, "write", write_some)
+        with pytest.raises(OSError, match="no space"):
+            open_log(tmp_path)
+    journal = Journal(open_log(tmp_path), incarnation=8)
+    assert journal.chain_at(5) == before.chain_at(5)
+    journal.close()
+
+
+def damaged_pages(folder: Path, data: bytes) -> Iterator[Path]:
+    for start in range(0, len(data), PAGE_BYTES):
+        copy = folder / f"zeros at {start}"
+        copy.mkdir()
+        (copy / "data.mdb").write_bytes(data[:start] + bytes(PAGE_BYTES) + data[start + PAGE_BYTES :])
+        yield copy
+    for end in range(PAGE_BYTES, len(data), PAGE_BYTES):
+        copy = folder / f"cut at {end}"
+        copy.mkdir()
+        (copy / "data.mdb").write_bytes(data[:end])
+        yield copy
+
+
+def test_no_lost_page_is_read_over_or_ends_the_process(tmp_path: Path) -> None:
+    def write(journal: Journal) -> None:
+        for index in range(1, 61):
+            journal.append(b"\0" + bytes([index]) * 37 * index, index, 1)
+
+    in_lmdb(tmp_path / "whole", write)
+    refused = 0
+    for copy in damaged_pages(tmp_path, (tmp_path / "whole" / "data.mdb").read_bytes()):
+        try:
+            opened = Journal(open_log(copy), incarnation=7)
+        except JournalDamaged:
+            refused += 1
+            assert (copy / "data.mdb").exists()
+        else:
+            assert opened.last_index == 60  # the page was not in use
+            opened.close()
+    assert refused > 10

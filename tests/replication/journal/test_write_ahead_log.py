@@ -1,0 +1,221 @@
+"""What a power loss leaves of the write-ahead log is its batches up to some one; damage is refused."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tarry.replication.journal.records import Batch, JournalDamaged
+from tarry.replication.journal.wal_frames import SECTOR_BYTES
+from tarry.replication.journal.write_ahead_log import WriteAheadLog
+from tests.simulation.disk import torn, unsynced
+
+SEGMENT_BYTES = 16 << 10
+
+
+def opened(folder: Path, segment_bytes: int = SEGMENT_BYTES) -> WriteAheadLog:
+    return WriteAheadLog(folder, segment_bytes=segment_bytes)
+
+
+def put(first: int, *values: bytes, delete_from: int | None = None, delete_below: int | None = None) -> Batch:
+    return Batch(delete_from, list(enumerate(values, first)), delete_below, b"head %d" % first, 0, 0)
+
+
+def content(log: WriteAheadLog) -> tuple[bytes | None, dict[int, bytes]]:
+    found = {index: value for index in range(400) if (value := log.read(index)) is not None}
+    assert not found or dict(log.scan(min(found))) == found
+    return log.read_head(), found
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def write_files(folder: Path, contents: dict[str, bytes]) -> Path:
+    folder.mkdir()
+    for name, data in contents.items():
+        (folder / name).write_bytes(data)
+    return folder
+
+
+@contextmanager
+def log_in(folder: Path) -> Iterator[WriteAheadLog]:
+    log = opened(folder)
+    try:
+        yield log
+    finally:
+        log.close()
+
+
+def test_entries_and_head_are_there_after_another_opening(tmp_path: Path) -> None:
+    with log_in(tmp_path) as log:
+        log.write(put(1, b"a", b"bc"))
+        log.write(Batch(None, [], None, b"head alone", 0, 0))
+        expected = b"head alone", {1: b"a", 2: b"bc"}
+        assert content(log) == expected
+    with log_in(tmp_path) as log:
+        assert content(log) == expected
+        log.write(put(3, b"d"))
+    with log_in(tmp_path) as log:
+        assert content(log) == (b"head 3", {1: b"a", 2: b"bc", 3: b"d"})
+
+
+def test_an_empty_folder_has_neither_entry_nor_head(tmp_path: Path) -> None:
+    with log_in(tmp_path / "journal") as log:
+        assert content(log) == (None, {})
+
+
+def test_a_batch_larger_than_a_segment_has_one_of_its_own(tmp_path: Path) -> None:
+    large = random.Random(1).randbytes(3 * SEGMENT_BYTES)
+    with log_in(tmp_path) as log:
+        for index, value in enumerate((b"a", large, b"c"), 1):
+            log.write(put(index, value))
+    with log_in(tmp_path) as log:
+        assert content(log)[1] == {1: b"a", 2: large, 3: b"c"}
+
+
+def test_segments_without_entries_of_the_log_are_removed(tmp_path: Path) -> None:
+    with log_in(tmp_path) as log:
+        for index in range(1, 101):
+            log.write(put(index, bytes([index]) * 1_000, delete_below=max(1, index - 10)))
+        assert len(list(tmp_path.iterdir())) <= 3
+    with log_in(tmp_path) as log:
+        assert list(content(log)[1]) == list(range(90, 101))
+
+
+Drawn = tuple[str, list[int], int]
+BATCHES = st.lists(
+    st.tuples(
+        st.sampled_from(["put", "put", "put", "cut", "compact", "head", "anew"]),
+        st.lists(st.integers(1, 4_000), min_size=1, max_size=4),
+        st.integers(0, 10),
+    ),
+    min_size=1,
+    max_size=25,
+)
+
+
+def batches(drawn: list[Drawn], rng: random.Random) -> Iterator[tuple[Batch, dict[int, bytes]]]:
+    """Return random batches, and the entries that are there after each."""
+    entries: dict[int, bytes] = {}
+    for number, (kind, sizes, step) in enumerate(drawn):
+        first, last = min(entries, default=1), max(entries, default=0)
+        head, delete_from, delete_below = b"head %d" % number, None, None
+        if kind == "cut":
+            delete_from = max(first + 1, last + 1 - step)
+            entries = {index: value for index, value in entries.items() if index < delete_from}
+        elif kind == "compact":
+            delete_below = max(first, min(last - 1, first + step))
+        elif kind == "anew":
+            delete_from, entries, last = 0, {}, last + step
+        puts = []
+        if kind not in ("head", "compact"):
+            start = max(entries, default=last) + 1
+            puts = [(start + at, rng.randbytes(size)) for at, size in enumerate(sizes)]
+        entries = {
+            index: value for index, value in {**entries, **dict(puts)}.items() if index >= (delete_below or 0)
+        }
+        yield Batch(delete_from, puts, delete_below, head, 0, 0), entries
+
+
+@settings(max_examples=60, deadline=None)
+@given(drawn=BATCHES, seed=st.integers(0, 2**32))
+def test_after_a_power_loss_the_log_is_as_before_the_last_batch_or_after_it(
+    tmp_path_factory: pytest.TempPathFactory, drawn: list[Drawn], seed: int
+) -> None:
+    folder = tmp_path_factory.mktemp("log")
+    with unsynced():
+        lose_power(folder, drawn, random.Random(seed))
+
+
+def lose_power(folder: Path, drawn: list[Drawn], rng: random.Random) -> None:
+    journal = folder / "journal"
+    log = opened(journal)
+    state: tuple[bytes | None, dict[int, bytes]] = None, {}
+    for batch, entries in batches(drawn, rng):
+        before, synced = state, files(journal)
+        log.write(batch)
+        state, written = (batch.head, entries), files(journal)
+        assert content(log) == state
+        if rng.random() < 0.5:
+            lost = write_files(folder / f"lost {rng.random()}", torn(synced, written, rng))
+            with log_in(lost) as other:
+                assert content(other) in (before, state)
+                entry = max(content(other)[1], default=0) + 1
+                other.write(put(entry, b"goes on"))
+            with log_in(lost) as other:
+                assert other.read(entry) == b"goes on"
+        if rng.random() < 0.2:
+            log.close()
+            log = opened(journal)
+            assert content(log) == state
+    log.close()
+
+
+def test_a_flipped_bit_anywhere_in_what_is_written_is_refused(tmp_path: Path) -> None:
+    rng = random.Random(3)
+    with log_in(tmp_path / "whole") as log:
+        for index in range(1, 11, 2):
+            log.write(put(index, rng.randbytes(700), rng.randbytes(9)))
+        expected, end = content(log), log._end
+    [(name, data)] = files(tmp_path / "whole").items()
+    refused = 0
+    for at in range(0, end, 7):
+        damaged = bytearray(data)
+        damaged[at] ^= 1 << rng.randrange(8)
+        folder = write_files(tmp_path / str(at), {name: bytes(damaged)})
+        try:
+            with log_in(folder) as log:
+                assert content(log) == expected  # the zeros after a frame, or after the segment's header
+        except JournalDamaged:
+            refused += 1
+    assert refused > 0.9 * end / 7
+
+
+@pytest.mark.parametrize("gone", range(4))
+def test_a_missing_segment_is_refused(tmp_path: Path, gone: int) -> None:
+    with log_in(tmp_path) as log:
+        for index in range(1, 61):
+            log.write(put(index, bytes([index]) * 1_000))
+    paths = sorted(tmp_path.iterdir())
+    assert len(paths) == 5
+    paths[gone].unlink()
+    if gone:
+        with pytest.raises(JournalDamaged, match="does not follow"):
+            opened(tmp_path)
+    else:
+        with log_in(tmp_path) as log:
+            assert log.read(1) is None  # the journal's head names its first entry
+
+
+def test_zeros_in_place_of_any_sector_before_the_last_frame_are_refused(tmp_path: Path) -> None:
+    rng = random.Random(5)
+    with log_in(tmp_path / "whole") as log:
+        for index in range(1, 9):
+            log.write(put(index, rng.randbytes(900)))
+        end = log._end
+    [(name, data)] = files(tmp_path / "whole").items()
+    for at in range(0, end - 1_024 - SECTOR_BYTES + 1, SECTOR_BYTES):
+        damaged = data[:at] + bytes(SECTOR_BYTES) + data[at + SECTOR_BYTES :]
+        folder = write_files(tmp_path / str(at), {name: damaged})
+        with pytest.raises(JournalDamaged):
+            opened(folder)
+
+
+def test_a_failed_write_is_not_taken_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(fd: int) -> None:
+        raise OSError(5, "not written back")
+
+    with log_in(tmp_path) as log:
+        log.write(put(1, b"a"))
+        monkeypatch.setattr(os, "fdatasync", fail)
+        with pytest.raises(OSError, match="not written back"):
+            log.write(put(2, b"b"))
+        assert content(log) == (b"head 1", {1: b"a"})
