@@ -2,7 +2,7 @@
 
     python -m tarry.bench.replication
 
-    syncs       journal commits per node (LMDB: one group commit, synced) for one entry of 1 MiB, and for
+    syncs       journal commits per node (one write and one fdatasync each) for one entry of 1 MiB, and for
                 1,000 small proposals that wait together
     commit_ms   from a lone proposal to its outcome, on three idle replicas
     leader_us   CPU time of the leader's whole process per message, in batches of 1,000 messages of 120 bytes;
@@ -10,8 +10,9 @@
     leader_small_us   the same for single proposals of 100 bytes, 1,000 waiting together
     snapshot    a leader's whole state, fetched, checked and written, while it goes on serving
 
-Three replicas are three processes, on their own streams and LMDB, with nothing above them; the snapshot is of
-a cluster of three nodes. Prints a table and, as the last line, JSON. All processes share the machine's cores.
+Three replicas are three processes, on their own streams and journals, with nothing above them; the snapshot
+is of a cluster of three nodes. Prints a table and, as the last line, JSON. All processes share the machine's
+cores.
 """
 
 from __future__ import annotations

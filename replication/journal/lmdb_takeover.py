@@ -1,8 +1,10 @@
 """Opening of a journal's write-ahead log; a journal that 0.1.0 kept in LMDB is taken over, once.
 
     journal/data.mdb   entries: by index (u64, big-endian); meta: the head
+    journal/takeover   is there while the log is being written
 
 The log is written whole and checked before LMDB's files go, and written anew where that was interrupted.
+An LMDB beside a whole log was to be removed, or made by 0.1.0 started once more: the log counts.
 """
 
 from __future__ import annotations
@@ -20,17 +22,23 @@ from tarry.replication.journal.write_ahead_log import WriteAheadLog
 from tarry.replication.lmdb_environment import DAMAGE, open_environment
 
 BATCH_BYTES: Final = 8 << 20
+MARK: Final = "takeover"
 _KEY: Final = struct.Struct(">Q")
 
 
 def open_log(folder: Path) -> WriteAheadLog:
     """Open the write-ahead log of a journal's folder. Raises JournalDamaged."""
     if (folder / "data.mdb").exists():
-        _take_over(folder)
-    return WriteAheadLog(folder)
+        if (folder / MARK).exists() or not any(folder.glob("*.wal")):
+            _take_over(folder)
+        for name in ("data.mdb", "lock.mdb"):
+            (folder / name).unlink(missing_ok=True)
+    return WriteAheadLog(folder)  # it syncs the folder before anything is written
 
 
 def _take_over(folder: Path) -> None:
+    (folder / MARK).touch(0o600)
+    sync_path(folder)
     for begun in folder.glob("*.wal"):
         begun.unlink()
     log = WriteAheadLog(folder)
@@ -40,8 +48,7 @@ def _take_over(folder: Path) -> None:
         Journal(log, incarnation=1)  # it checks all of it
     finally:
         log.close()
-    for name in ("data.mdb", "lock.mdb"):
-        (folder / name).unlink(missing_ok=True)
+    (folder / MARK).unlink()
     sync_path(folder)
 
 

@@ -1,12 +1,13 @@
 """Frames and segments of the write-ahead log, as bytes.
 
     segment   header, frames, zeros up to its length
-    frame     header, body: head, size of each entry (u32), entries; zeros up to a multiple of 64 bytes
+    frame     header, body: head, size of each entry (u32), entries; 1 to 64 bytes of 0xff, up to a
+              multiple of 64: no sector at a body's end is zeros by itself
 
 Both headers have 64 bytes, so that each is in one sector:
 
     segment   magic 8 bytes, crc32c of the rest u32, version u32, sequence of the first frame u64,
-              crc of the frame before it u32, mark u64 (random), zeros
+              crc of the frame before it u32, mark u64 (random), length of the file u64, zeros
     frame     mark of the segment u64, crc32c of the rest u32, crc32c of the body u32,
               crc of the frame before u32, bytes of the body u32, sequence u64,
               delete_from u64, delete_below u64, first index u64, bytes of the head u32, entries u32
@@ -32,12 +33,13 @@ ALIGNED_BYTES: Final = HEADER_BYTES
 SECTOR_BYTES: Final = 512
 
 _MAGIC: Final = b"tarrywal"
-_VERSION: Final = 1
+VERSION: Final = 1
 _SEGMENT: Final = struct.Struct("<8sI")
-_SEGMENT_REST: Final = struct.Struct("<IQIQ28x")
+_SEGMENT_REST: Final = struct.Struct("<IQIQQ20x")
 _FRAME: Final = struct.Struct("<QI")
 _FRAME_REST: Final = struct.Struct("<IIIQQQQII")
 _NONE: Final = 2**64 - 1
+_FILL: Final = b"\xff"
 
 
 class SegmentHeader(NamedTuple):
@@ -46,6 +48,8 @@ class SegmentHeader(NamedTuple):
     """Of its first frame."""
     crc_before: int
     mark: int
+    size_bytes: int
+    """Of the file, allocated when it was made."""
 
 
 class FrameHeader(NamedTuple):
@@ -80,9 +84,9 @@ class Frame:
         return None if self.fields.delete_below == _NONE else self.fields.delete_below
 
 
-def encode_segment(sequence: int, crc_before: int, mark: int) -> bytes:
+def encode_segment(header: SegmentHeader) -> bytes:
     """Return the header of a segment."""
-    rest = _SEGMENT_REST.pack(_VERSION, sequence, crc_before, mark)
+    rest = _SEGMENT_REST.pack(*header)
     return _SEGMENT.pack(_MAGIC, google_crc32c.value(rest)) + rest
 
 
@@ -92,19 +96,25 @@ def decode_segment(data: bytes) -> SegmentHeader:
     if len(data) < HEADER_BYTES or _SEGMENT.unpack_from(data) != (_MAGIC, google_crc32c.value(rest)):
         raise JournalDamaged("the header of a segment: checksum")
     header = SegmentHeader(*_SEGMENT_REST.unpack(rest))
-    if header.version != _VERSION:
-        raise JournalDamaged(f"a segment of version {header.version}; this tarry reads {_VERSION}")
+    if header.version != VERSION:
+        raise JournalDamaged(f"a segment of version {header.version}; this tarry reads {VERSION}")
+    if header.size_bytes != len(data):
+        raise JournalDamaged(f"a segment of {len(data)} bytes, made with {header.size_bytes}")
     return header
 
 
-def encode_frame(batch: Batch, sequence: int, crc_before: int, mark: int) -> tuple[bytes, bytes]:
-    """Return header and body of a frame, with the zeros at its end. Raises JournalMisused."""
+def encode_frame(batch: Batch, sequence: int, crc_before: int, mark: int) -> tuple[bytes, Frame]:
+    """Return the bytes of a frame, and what they have; its places count from its begin.
+
+    Raises JournalMisused.
+    """
     count, first = len(batch.puts), batch.puts[0][0] if batch.puts else 0
     if count and batch.puts[-1][0] - first != count - 1:
         raise JournalMisused(f"{count} entries from {first} to {batch.puts[-1][0]}")
     values = [value for _, value in batch.puts]
-    body = b"".join((batch.head, struct.pack(f"<{count}I", *map(len, values)), *values))
-    rest = _FRAME_REST.pack(
+    sizes = [len(value) for value in values]
+    body = b"".join((batch.head, struct.pack(f"<{count}I", *sizes), *values))
+    fields = FrameHeader(
         google_crc32c.value(body),
         crc_before,
         len(body),
@@ -115,7 +125,10 @@ def encode_frame(batch: Batch, sequence: int, crc_before: int, mark: int) -> tup
         len(batch.head),
         count,
     )
-    return _FRAME.pack(mark, google_crc32c.value(rest)) + rest, body + bytes(-len(body) % ALIGNED_BYTES)
+    rest = _FRAME_REST.pack(*fields)
+    crc = google_crc32c.value(rest)
+    data = b"".join((_FRAME.pack(mark, crc), rest, body, _FILL * _fill_bytes(len(body))))
+    return data, _frame(crc, fields, batch.head, sizes, 0)
 
 
 def decode_frame(data: bytes, at: int, mark: int) -> Frame | None:
@@ -127,20 +140,18 @@ def decode_frame(data: bytes, at: int, mark: int) -> Frame | None:
     body = data[start : start + fields.body_bytes]
     if len(body) < fields.body_bytes or google_crc32c.value(body) != fields.body_crc:
         return None
-    entries_at = fields.head_bytes + 4 * fields.entries
     sizes = struct.unpack_from(f"<{fields.entries}I", body, fields.head_bytes)
-    starts = list(accumulate(sizes, initial=start + entries_at))
-    end = start + len(body) + -len(body) % ALIGNED_BYTES
-    crc = _FRAME.unpack_from(data, at)[1]
-    return Frame(crc, fields, body[: fields.head_bytes], sizes, starts[:-1], end)
+    return _frame(_FRAME.unpack_from(data, at)[1], fields, body[: fields.head_bytes], sizes, at)
 
 
-def frames(data: bytes, mark: int) -> Iterator[Frame]:
-    """Return the frames of a segment, up to the first that fails its checks."""
-    at = HEADER_BYTES
-    while (frame := decode_frame(data, at, mark)) is not None:
+def frames(data: bytes, header: SegmentHeader) -> Iterator[Frame]:
+    """Return the frames of a segment, up to the first that fails its checks. Raises JournalDamaged."""
+    at, sequence, crc = HEADER_BYTES, header.sequence, header.crc_before
+    while (frame := decode_frame(data, at, header.mark)) is not None:
+        if (frame.fields.sequence, frame.fields.crc_before) != (sequence, crc):
+            raise JournalDamaged(f"frame {frame.fields.sequence} does not follow frame {sequence - 1}")
         yield frame
-        at = frame.end
+        at, sequence, crc = frame.end, sequence + 1, frame.crc
 
 
 def is_unfinished(data: bytes, at: int, mark: int) -> bool:
@@ -149,10 +160,21 @@ def is_unfinished(data: bytes, at: int, mark: int) -> bool:
     if fields is None:
         lacks = not any(data[at : at + HEADER_BYTES])
     else:
-        end = min(at + HEADER_BYTES + fields.body_bytes, len(data))
+        end = min(at + HEADER_BYTES + fields.body_bytes + _fill_bytes(fields.body_bytes), len(data))
         edges = [at, *range(at - at % SECTOR_BYTES + SECTOR_BYTES, end, SECTOR_BYTES), end]
         lacks = any(not any(data[start:stop]) for start, stop in pairwise(edges))
     return lacks and not _frame_follows(data, at + HEADER_BYTES, mark)
+
+
+def _fill_bytes(body_bytes: int) -> int:
+    return ALIGNED_BYTES - body_bytes % ALIGNED_BYTES
+
+
+def _frame(crc: int, fields: FrameHeader, head: bytes, sizes: Sequence[int], at: int) -> Frame:
+    start = at + HEADER_BYTES
+    starts = list(accumulate(sizes, initial=start + fields.head_bytes + 4 * fields.entries))
+    end = start + fields.body_bytes + _fill_bytes(fields.body_bytes)
+    return Frame(crc, fields, head, sizes, starts[:-1], end)
 
 
 def _fields(data: bytes, at: int, mark: int) -> FrameHeader | None:

@@ -1,7 +1,8 @@
 """A journal's storage in a write-ahead log: one write and one fdatasync a batch.
 
-No place of a segment is written twice, and a frame is written after the sync of the one before. So after a
-power loss only the last frame may lack sectors, and these are zeros. A frame that fails its checks
+No place of a segment gets other bytes than it has, but for zeros, and a frame is written after the sync of
+the one before. So after a power loss only the last frame may lack sectors, and these are zeros. A frame that
+fails its checks
 
 - lacks a sector, and no frame follows: its write never ended, and it is cut off;
 - lacks none, or a frame follows: it had been synced, and is damaged.
@@ -12,6 +13,7 @@ last frame where its body has a sector of zeros by itself is taken for a write t
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 from collections.abc import Iterator
@@ -22,10 +24,11 @@ from typing import Final
 from tarry.proto.files import make_folder, sync_path
 from tarry.replication.journal import wal_frames
 from tarry.replication.journal.entry_places import EntryPlaces
-from tarry.replication.journal.records import Batch, JournalDamaged
-from tarry.replication.journal.wal_frames import HEADER_BYTES, Frame
+from tarry.replication.journal.records import Batch, JournalDamaged, JournalMisused
+from tarry.replication.journal.wal_frames import HEADER_BYTES, Frame, SegmentHeader
 
-SEGMENT_BYTES: Final = 64 << 20
+SEGMENT_BYTES: Final = 16 << 20
+"""A quarter of what is retained for slow followers: more than that is kept by one segment at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,7 @@ class WriteAheadLog:
         self._numbers = 0
         self._head: bytes | None = None
         self._sequence, self._crc, self._end = 0, 0, 0  # of the last frame
+        self._failed = False
         try:
             self._open()
         except BaseException:
@@ -76,15 +80,20 @@ class WriteAheadLog:
             index += 1
 
     def write(self, batch: Batch) -> None:
+        if self._failed:
+            raise JournalMisused("a write after one that failed")
+        self._failed = True
+        self._append(batch)
+        self._failed = False
+
+    def _append(self, batch: Batch) -> None:
         size = sum(4 + len(value) for _, value in batch.puts) + len(batch.head) + 2 * HEADER_BYTES
         if not self._segments or self._end + size > self._last.size_bytes:
             self._begin_segment(HEADER_BYTES + size)
         segment, at = self._last, self._end
-        header, body = wal_frames.encode_frame(batch, self._sequence + 1, self._crc, segment.mark)
-        _write(segment.fd, header + body, at)
+        data, frame = wal_frames.encode_frame(batch, self._sequence + 1, self._crc, segment.mark)
+        _write(segment.fd, data, at)
         os.fdatasync(segment.fd)
-        frame = wal_frames.decode_frame(header + body, 0, segment.mark)
-        assert frame is not None
         self._take_in(segment, at, frame)
         self._unlink_first()
 
@@ -102,7 +111,11 @@ class WriteAheadLog:
             unnamed.unlink()
         paths = sorted(self._folder.glob("*.wal"))
         for path in paths:
-            self._open_segment(path, is_last=path == paths[-1])
+            try:
+                self._open_segment(path, is_last=path == paths[-1])
+            except JournalDamaged as error:
+                raise JournalDamaged(f"{path.name}: {error}") from error
+        sync_path(self._folder)  # a process that was killed may have left names that are in memory alone
 
     def _open_segment(self, path: Path, *, is_last: bool) -> None:
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -119,17 +132,19 @@ class WriteAheadLog:
         if self._numbers == 1:
             self._sequence, self._crc = header.sequence - 1, header.crc_before
         if (header.sequence, header.crc_before) != (self._sequence + 1, self._crc):
-            raise JournalDamaged(f"{path.name} does not follow frame {self._sequence}")
-        self._end = HEADER_BYTES
-        for frame in wal_frames.frames(data, header.mark):
+            raise JournalDamaged(f"it does not follow frame {self._sequence}")
+        last = self._end = HEADER_BYTES
+        for frame in wal_frames.frames(data, header):
+            last = self._end
             self._take_in(segment, 0, frame)
-        written = len(data.rstrip(b"\0"))
-        if written <= self._end:
-            return
-        if not is_last or not wal_frames.is_unfinished(data, self._end, header.mark):
-            raise JournalDamaged(f"{path.name}: the frame after {self._sequence}: checksum")
-        _write(fd, bytes(written - self._end), self._end)
-        os.fdatasync(fd)
+        rest = data[self._end :].rstrip(b"\0")
+        if rest and not (is_last and wal_frames.is_unfinished(data, self._end, header.mark)):
+            raise JournalDamaged(f"the frame after {self._sequence}: checksum")
+        if is_last:
+            # The process that wrote the last frame may have ended before its sync, or by the error of it:
+            # then the kernel shows bytes that are not on the disk, and would not write them by itself.
+            _write(fd, data[last : self._end] + bytes(len(rest)), last)
+            os.fdatasync(fd)
 
     def _begin_segment(self, size_bytes: int) -> None:
         path = self._folder / f"{self._sequence + 1:016x}.wal"
@@ -138,20 +153,18 @@ class WriteAheadLog:
         fd = os.open(unnamed, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
             os.posix_fallocate(fd, 0, size_bytes)
-            _write(fd, wal_frames.encode_segment(self._sequence + 1, self._crc, mark), 0)
+            header = SegmentHeader(wal_frames.VERSION, self._sequence + 1, self._crc, mark, size_bytes)
+            _write(fd, wal_frames.encode_segment(header), 0)
             os.fsync(fd)
             unnamed.rename(path)
             sync_path(self._folder)
         except BaseException:
             os.close(fd)
+            unnamed.unlink(missing_ok=True)  # room on a full disk
             raise
-        self._add(path, fd, mark, size_bytes)
-        self._end = HEADER_BYTES
-
-    def _add(self, path: Path, fd: int, mark: int, size_bytes: int) -> _Segment:
         self._numbers += 1
-        segment = self._segments[self._numbers] = _Segment(self._numbers, path, fd, mark, size_bytes)
-        return segment
+        self._segments[self._numbers] = _Segment(self._numbers, path, fd, mark, size_bytes)
+        self._end = HEADER_BYTES
 
     def _take_in(self, segment: _Segment, base: int, frame: Frame) -> None:
         """Note what a frame has changed; it begins at ``base`` of what its places count from."""
@@ -176,10 +189,16 @@ class WriteAheadLog:
 
 
 def _read(fd: int) -> bytes:
-    data = bytearray()
-    while part := os.pread(fd, 1 << 24, len(data)):
-        data += part
-    return bytes(data)
+    """Return all of a file. Raises JournalDamaged where the disk cannot read it."""
+    size, data = os.fstat(fd).st_size, b""
+    try:
+        while part := os.pread(fd, size - len(data), len(data)):  # one call, up to 2 GiB
+            data = data + part if data else part
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+        raise JournalDamaged(str(error)) from error
+    return data
 
 
 def _write(fd: int, data: bytes, at: int) -> None:

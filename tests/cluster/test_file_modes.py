@@ -28,7 +28,17 @@ def test_nobody_else_may_read_a_file_of_a_node(tmp_path: Path) -> None:
         os.umask(before)
     written = [tmp_path / "cluster", *(tmp_path / "cluster").rglob("*")]
     kinds = {path.name for path in written} | {path.suffix for path in written}
-    expected = {"n1.toml", "n1.log", "data.mdb", "lock.mdb", "delay.log", "delay.index", ".parquet", ".json"}
+    expected = {
+        "n1.toml",
+        "n1.log",
+        ".wal",
+        "data.mdb",
+        "lock.mdb",
+        "delay.log",
+        "delay.index",
+        ".parquet",
+        ".json",
+    }
     assert expected <= kinds
     wide = {str(path): f"{path.stat().st_mode & 0o777:o}" for path in written if path.stat().st_mode & 0o077}
     assert not wide

@@ -35,11 +35,11 @@ def cut(path: Path) -> None:
 
 
 def journal(folder: Path) -> None:
-    flip(folder / "journal" / "data.mdb")
+    flip(next(folder.glob("journal/*.wal")))
 
 
 def journal_cut(folder: Path) -> None:
-    cut(folder / "journal" / "data.mdb")
+    cut(next(folder.glob("journal/*.wal")))
 
 
 def checkpoint(folder: Path) -> None:

@@ -5,14 +5,15 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 WAL = "tests/replication/journal/test_write_ahead_log.py"
+TAKEOVER = "tests/replication/journal/test_lmdb_takeover.py"
 POWER = f"{WAL}::test_after_a_power_loss_the_log_is_as_before_the_last_batch_or_after_it"
 
 MUTANTS = (
     Mutant(
         "a_batch_of_the_journal_is_not_synced",
         "a power loss takes back what was acknowledged",
-        "        os.fdatasync(segment.fd)\n        frame",
-        "        frame",
+        "        os.fdatasync(segment.fd)\n",
+        "",
         (
             "tests/replication/test_synced.py"
             "::test_each_batch_of_the_journal_is_synced_and_a_segment_before_it_is_named",
@@ -45,16 +46,78 @@ MUTANTS = (
     Mutant(
         "an_unfinished_write_is_refused",
         "a node does not start after a power loss",
-        "        if not is_last or not wal_frames.is_unfinished(data, self._end, header.mark):",
-        "        if True:",
+        "        if rest and not (is_last and wal_frames.is_unfinished(data, self._end, header.mark)):",
+        "        if rest:",
         (POWER,),
     ),
     Mutant(
         "an_unfinished_write_is_not_replaced_by_zeros",
         "what is written after it is followed by its remains, and refused",
-        "        _write(fd, bytes(written - self._end), self._end)\n        os.fdatasync(fd)\n",
-        "        return\n",
+        "            _write(fd, data[last : self._end] + bytes(len(rest)), last)\n",
+        "            _write(fd, data[last : self._end], last)\n",
         (POWER,),
+    ),
+    Mutant(
+        "the_last_frame_is_not_written_again_when_the_journal_is_opened",
+        "what a killed process had not synced is acknowledged, and goes with the power",
+        "            _write(fd, data[last : self._end] + bytes(len(rest)), last)\n",
+        "            _write(fd, bytes(len(rest)), self._end)\n",
+        (
+            "tests/replication/test_synced.py"
+            "::test_the_last_batch_of_the_journal_is_written_and_synced_again_when_it_is_opened",
+        ),
+    ),
+    Mutant(
+        "the_names_of_segments_are_not_synced_when_the_journal_is_opened",
+        "a segment that a killed process has made goes with the power, or an LMDB comes back",
+        "        sync_path(self._folder)  # a process that was killed may have left names that are in memory alone\n",
+        "",
+        (
+            "tests/replication/test_synced.py"
+            "::test_the_last_batch_of_the_journal_is_written_and_synced_again_when_it_is_opened",
+        ),
+    ),
+    Mutant(
+        "a_batch_of_the_journal_is_written_after_one_that_failed",
+        "a second sync succeeds for what the first one has lost",
+        '        if self._failed:\n            raise JournalMisused("a write after one that failed")\n',
+        "",
+        (f"{WAL}::test_a_failed_write_is_not_taken_in",),
+    ),
+    Mutant(
+        "frames_need_not_follow_each_other",
+        "a frame that the disk has put in the place of another counts",
+        "        if (frame.fields.sequence, frame.fields.crc_before) != (sequence, crc):",
+        "        if False:",
+        (f"{WAL}::test_a_frame_that_lies_where_another_was_is_refused",),
+    ),
+    Mutant(
+        "a_segment_may_have_any_length",
+        "a file that was cut where a frame ends has lost what was acknowledged",
+        "    if header.size_bytes != len(data):",
+        "    if False:",
+        (f"{WAL}::test_a_file_that_is_cut_is_refused_also_where_a_frame_ends",),
+    ),
+    Mutant(
+        "a_frame_is_filled_with_zeros",
+        "damage to the last batch is cut off as an unfinished write",
+        '_FILL: Final = b"\\xff"',
+        '_FILL: Final = b"\\0"',
+        (f"{WAL}::test_damage_to_a_last_frame_that_ends_in_zeros_is_refused",),
+    ),
+    Mutant(
+        "a_whole_log_is_taken_over_again_from_an_lmdb_beside_it",
+        "what was acknowledged since the takeover is gone",
+        '        if (folder / MARK).exists() or not any(folder.glob("*.wal")):',
+        "        if True:",
+        (f"{TAKEOVER}::test_an_lmdb_beside_a_whole_log_is_removed_and_not_taken_over_again",),
+    ),
+    Mutant(
+        "a_takeover_that_was_interrupted_counts_as_done",
+        "LMDB goes before all of it is in the log",
+        '        if (folder / MARK).exists() or not any(folder.glob("*.wal")):',
+        '        if not any(folder.glob("*.wal")):',
+        (f"{TAKEOVER}::test_a_takeover_that_was_interrupted_begins_anew",),
     ),
     Mutant(
         "the_body_of_a_frame_is_not_compared",

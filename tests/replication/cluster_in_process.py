@@ -1,4 +1,4 @@
-"""Replicas over real gRPC and LMDB in one process."""
+"""Replicas over real gRPC and journals on disk in one process."""
 
 from __future__ import annotations
 

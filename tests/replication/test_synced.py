@@ -51,6 +51,30 @@ def test_each_batch_of_the_journal_is_synced_and_a_segment_before_it_is_named(
     log.close()
 
 
+def test_the_last_batch_of_the_journal_is_written_and_synced_again_when_it_is_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process before may have been killed before the sync of it, or ended by an error of that sync."""
+    log, done = WriteAheadLog(tmp_path), []
+    for index in (1, 2):
+        log.write(Batch(None, [(index, b"entry %d" % index)], None, b"head", 0, 0))
+    log.close()
+    write = os.pwrite
+
+    def note_write(fd: int, data: bytes, at: int) -> int:
+        done.append(b"entry 2" in bytes(data) and b"entry 1" not in bytes(data))
+        return write(fd, data, at)
+
+    def note(fd: int) -> None:
+        done.append(os.path.relpath(Path(f"/proc/self/fd/{fd}").readlink(), tmp_path.resolve()))
+
+    monkeypatch.setattr(os, "pwrite", note_write)
+    monkeypatch.setattr(os, "fsync", note)
+    monkeypatch.setattr(os, "fdatasync", note)
+    WriteAheadLog(tmp_path).close()
+    assert done == [True, f"{1:016x}.wal", "."]
+
+
 def test_the_names_of_all_new_folders_are_synced_up_to_one_that_was_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

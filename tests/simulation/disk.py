@@ -86,7 +86,7 @@ class SimDisk:
             self.crash(batch)
 
     def _files(self) -> Files:
-        return {path.name: path.read_bytes() for path in self._folder.iterdir()}
+        return {path.name: path.read_bytes() for path in sorted(self._folder.iterdir())}
 
     def _replace(self, files: Files) -> None:
         self._log.close()

@@ -96,6 +96,21 @@ def test_a_takeover_that_was_interrupted_begins_anew(tmp_path: Path, monkeypatch
     journal.close()
 
 
+def test_an_lmdb_beside_a_whole_log_is_removed_and_not_taken_over_again(tmp_path: Path) -> None:
+    """It was to be removed when the power went, or 0.1.0 has made it since."""
+    in_lmdb(tmp_path, write_five)
+    stale = (tmp_path / "data.mdb").read_bytes()
+    journal = Journal(open_log(tmp_path), incarnation=8)
+    fill(journal, 9)
+    sync(journal)
+    journal.close()
+    (tmp_path / "data.mdb").write_bytes(stale)
+    journal = Journal(open_log(tmp_path), incarnation=8)
+    assert journal.last_index == 9
+    journal.close()
+    assert {path.suffix for path in tmp_path.iterdir()} == {".wal"}
+
+
 def damaged_pages(folder: Path, data: bytes) -> Iterator[Path]:
     for start in range(0, len(data), PAGE_BYTES):
         copy = folder / f"zeros at {start}"

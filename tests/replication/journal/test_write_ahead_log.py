@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 from collections.abc import Iterator
@@ -12,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tarry.replication.journal.records import Batch, JournalDamaged
-from tarry.replication.journal.wal_frames import SECTOR_BYTES
+from tarry.replication.journal.records import Batch, JournalDamaged, JournalMisused
+from tarry.replication.journal.wal_frames import HEADER_BYTES, SECTOR_BYTES
 from tarry.replication.journal.write_ahead_log import WriteAheadLog
 from tests.simulation.disk import torn, unsynced
 
@@ -173,7 +174,7 @@ def test_a_flipped_bit_anywhere_in_what_is_written_is_refused(tmp_path: Path) ->
         folder = write_files(tmp_path / str(at), {name: bytes(damaged)})
         try:
             with log_in(folder) as log:
-                assert content(log) == expected  # the zeros after a frame, or after the segment's header
+                assert content(log) == expected  # the fill of a frame, or zeros after the segment's header
         except JournalDamaged:
             refused += 1
     assert refused > 0.9 * end / 7
@@ -211,7 +212,7 @@ def test_zeros_in_place_of_any_sector_before_the_last_frame_are_refused(tmp_path
 
 def test_a_failed_write_is_not_taken_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(fd: int) -> None:
-        raise OSError(5, "not written back")
+        raise OSError(errno.EIO, "not written back")
 
     with log_in(tmp_path) as log:
         log.write(put(1, b"a"))
@@ -219,3 +220,63 @@ def test_a_failed_write_is_not_taken_in(tmp_path: Path, monkeypatch: pytest.Monk
         with pytest.raises(OSError, match="not written back"):
             log.write(put(2, b"b"))
         assert content(log) == (b"head 1", {1: b"a"})
+        monkeypatch.undo()
+        with pytest.raises(JournalMisused):  # its sync would succeed, whatever became of the first one
+            log.write(put(2, b"b"))
+
+
+def test_a_full_disk_has_no_part_of_a_segment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(fd: int, start: int, size: int) -> None:
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    with log_in(tmp_path) as log, monkeypatch.context() as patched:
+        patched.setattr(os, "posix_fallocate", fail)
+        with pytest.raises(OSError, match="no space"):
+            log.write(put(1, b"a"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_sector_that_cannot_be_read_is_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(fd: int, size: int, at: int) -> bytes:
+        raise OSError(errno.EIO, "input/output error")
+
+    with log_in(tmp_path) as log:
+        log.write(put(1, b"a"))
+    monkeypatch.setattr(os, "pread", fail)
+    with pytest.raises(JournalDamaged, match=r"0001\.wal.*input/output error"):
+        opened(tmp_path)
+
+
+def test_a_file_that_is_cut_is_refused_also_where_a_frame_ends(tmp_path: Path) -> None:
+    with log_in(tmp_path / "whole") as log:
+        ends = []
+        for index in range(1, 9):
+            log.write(put(index, b"a"))
+            ends.append(log._end)
+    [(name, data)] = files(tmp_path / "whole").items()
+    for end in (0, HEADER_BYTES - 1, HEADER_BYTES, *ends):
+        with pytest.raises(JournalDamaged):
+            opened(write_files(tmp_path / str(end), {name: data[:end]}))
+
+
+def test_a_frame_that_lies_where_another_was_is_refused(tmp_path: Path) -> None:
+    with log_in(tmp_path / "whole") as log:
+        ends = []
+        for number in range(4):
+            log.write(Batch(None, [], None, b"head %d" % number, 0, 0))
+            ends.append(log._end)
+    [(name, data)] = files(tmp_path / "whole").items()
+    damaged = data[: ends[1]] + data[ends[0] : ends[1]] + data[ends[2] :]
+    with pytest.raises(JournalDamaged, match="frame 2 does not follow frame 2"):
+        opened(write_files(tmp_path / "damaged", {name: damaged}))
+
+
+def test_damage_to_a_last_frame_that_ends_in_zeros_is_refused(tmp_path: Path) -> None:
+    """A part of a sector that is zeros by itself is no sector that a write lacks."""
+    with log_in(tmp_path / "whole") as log:
+        log.write(put(1, b"a" * 300 + bytes(150)))
+    [(name, data)] = files(tmp_path / "whole").items()
+    at = data.index(b"aaaa")
+    damaged = data[:at] + b"b" + data[at + 1 :]
+    with pytest.raises(JournalDamaged):
+        opened(write_files(tmp_path / "damaged", {name: damaged}))
