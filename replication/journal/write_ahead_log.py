@@ -162,6 +162,8 @@ class WriteAheadLog:
             os.close(fd)
             unnamed.unlink(missing_ok=True)  # room on a full disk
             raise
+        if self._segments and self._last.path == path:  # it had no frame, and is replaced by the rename
+            os.close(self._segments.pop(self._numbers).fd)
         self._numbers += 1
         self._segments[self._numbers] = _Segment(self._numbers, path, fd, mark, size_bytes)
         self._end = HEADER_BYTES

@@ -92,6 +92,13 @@ MUTANTS = (
         (f"{WAL}::test_a_frame_that_lies_where_another_was_is_refused",),
     ),
     Mutant(
+        "a_segment_without_a_frame_is_removed_by_the_name_of_the_one_that_replaced_it",
+        "what was acknowledged is gone after a restart",
+        "        if self._segments and self._last.path == path:",
+        "        if False:",
+        (f"{WAL}::test_a_segment_without_a_frame_is_replaced_where_a_batch_needs_a_larger_one",),
+    ),
+    Mutant(
         "a_segment_may_have_any_length",
         "a file that was cut where a frame ends has lost what was acknowledged",
         "    if header.size_bytes != len(data):",

@@ -82,6 +82,28 @@ def test_a_batch_larger_than_a_segment_has_one_of_its_own(tmp_path: Path) -> Non
         assert content(log)[1] == {1: b"a", 2: large, 3: b"c"}
 
 
+def without_frames(path: Path) -> None:
+    """Leave of a segment what is there before its first frame is written."""
+    path.write_bytes(path.read_bytes()[:HEADER_BYTES].ljust(path.stat().st_size, b"\0"))
+
+
+def test_a_segment_without_a_frame_is_replaced_where_a_batch_needs_a_larger_one(tmp_path: Path) -> None:
+    """Both have one name: to remove the first must not remove the second."""
+    large = random.Random(2).randbytes(2 * SEGMENT_BYTES)
+    with log_in(tmp_path) as log:
+        log.write(put(1, bytes(SEGMENT_BYTES - 300)))
+        log.write(put(2, b"b"))
+    without_frames(max(tmp_path.iterdir()))
+    expected = {2: large, 3: b"c", 4: b"d"}
+    with log_in(tmp_path) as log:
+        log.write(put(2, large))
+        log.write(put(3, b"c", delete_below=2))
+        log.write(put(4, b"d"))
+        assert content(log)[1] == expected
+    with log_in(tmp_path) as log:
+        assert content(log)[1] == expected
+
+
 def test_segments_without_entries_of_the_log_are_removed(tmp_path: Path) -> None:
     with log_in(tmp_path) as log:
         for index in range(1, 101):
