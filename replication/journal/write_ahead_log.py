@@ -137,6 +137,8 @@ class WriteAheadLog:
         for frame in wal_frames.frames(data, header):
             last = self._end
             self._take_in(segment, 0, frame)
+        if self._head is None and self._sequence:  # a segment is removed once a frame after it is synced
+            raise JournalDamaged("the log has no frame")
         rest = data[self._end :].rstrip(b"\0")
         if rest and not (is_last and wal_frames.is_unfinished(data, self._end, header.mark)):
             raise JournalDamaged(f"the frame after {self._sequence}: checksum")

@@ -99,6 +99,13 @@ MUTANTS = (
         (f"{WAL}::test_a_segment_without_a_frame_is_replaced_where_a_batch_needs_a_larger_one",),
     ),
     Mutant(
+        "a_log_of_which_no_frame_is_left_counts_as_new",
+        "term, vote and what was acknowledged are forgotten",
+        "        if self._head is None and self._sequence:",
+        "        if False:",
+        (f"{WAL}::test_a_log_without_a_frame_is_refused_if_it_had_earlier_segments",),
+    ),
+    Mutant(
         "a_segment_may_have_any_length",
         "a file that was cut where a frame ends has lost what was acknowledged",
         "    if header.size_bytes != len(data):",

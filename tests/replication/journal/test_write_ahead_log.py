@@ -46,6 +46,11 @@ def write_files(folder: Path, contents: dict[str, bytes]) -> Path:
     return folder
 
 
+def without_frames(path: Path) -> None:
+    """Leave of a segment what is there before its first frame is written."""
+    path.write_bytes(path.read_bytes()[:HEADER_BYTES].ljust(path.stat().st_size, b"\0"))
+
+
 @contextmanager
 def log_in(folder: Path) -> Iterator[WriteAheadLog]:
     log = opened(folder)
@@ -80,11 +85,6 @@ def test_a_batch_larger_than_a_segment_has_one_of_its_own(tmp_path: Path) -> Non
             log.write(put(index, value))
     with log_in(tmp_path) as log:
         assert content(log)[1] == {1: b"a", 2: large, 3: b"c"}
-
-
-def without_frames(path: Path) -> None:
-    """Leave of a segment what is there before its first frame is written."""
-    path.write_bytes(path.read_bytes()[:HEADER_BYTES].ljust(path.stat().st_size, b"\0"))
 
 
 def test_a_segment_without_a_frame_is_replaced_where_a_batch_needs_a_larger_one(tmp_path: Path) -> None:
@@ -216,6 +216,17 @@ def test_a_missing_segment_is_refused(tmp_path: Path, gone: int) -> None:
     else:
         with log_in(tmp_path) as log:
             assert log.read(1) is None  # the journal's head names its first entry
+
+
+def test_a_log_without_a_frame_is_refused_if_it_had_earlier_segments(tmp_path: Path) -> None:
+    """It would be taken for one that was never written: term and vote would be 0."""
+    with log_in(tmp_path) as log:
+        log.write(put(1, bytes(SEGMENT_BYTES - 300)))
+        log.write(put(2, b"b", delete_below=2))
+    [path] = tmp_path.iterdir()
+    without_frames(path)
+    with pytest.raises(JournalDamaged, match="has no frame"):
+        opened(tmp_path)
 
 
 def test_zeros_in_place_of_any_sector_before_the_last_frame_are_refused(tmp_path: Path) -> None:
