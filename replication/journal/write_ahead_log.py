@@ -115,7 +115,8 @@ class WriteAheadLog:
                 self._open_segment(path, is_last=path == paths[-1])
             except JournalDamaged as error:
                 raise JournalDamaged(f"{path.name}: {error}") from error
-        sync_path(self._folder)  # a process that was killed may have left names that are in memory alone
+        for there in (self._folder, self._folder.parent):  # the process before may have ended without it
+            sync_path(there)
 
     def _open_segment(self, path: Path, *, is_last: bool) -> None:
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)

@@ -70,7 +70,8 @@ MUTANTS = (
     Mutant(
         "the_names_of_segments_are_not_synced_when_the_journal_is_opened",
         "a segment that a killed process has made goes with the power, or an LMDB comes back",
-        "        sync_path(self._folder)  # a process that was killed may have left names that are in memory alone\n",
+        "        for there in (self._folder, self._folder.parent):  # the process before may have ended without it\n"
+        "            sync_path(there)\n",
         "",
         (
             "tests/replication/test_synced.py"

@@ -72,7 +72,7 @@ def test_the_last_batch_of_the_journal_is_written_and_synced_again_when_it_is_op
     monkeypatch.setattr(os, "fsync", note)
     monkeypatch.setattr(os, "fdatasync", note)
     WriteAheadLog(tmp_path).close()
-    assert done == [True, f"{1:016x}.wal", "."]
+    assert done == [True, f"{1:016x}.wal", ".", ".."]
 
 
 def test_the_names_of_all_new_folders_are_synced_up_to_one_that_was_there(
