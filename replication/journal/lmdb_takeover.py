@@ -21,7 +21,8 @@ from tarry.replication.journal.records import Batch, JournalDamaged, parse_head
 from tarry.replication.journal.write_ahead_log import WriteAheadLog
 from tarry.replication.lmdb_environment import DAMAGE, open_environment
 
-BATCH_BYTES: Final = 8 << 20
+BATCH_BYTES: Final = 2 << 20
+"""Much less than a segment: what is left of one when the next batch does not fit stays empty."""
 MARK: Final = "takeover"
 _KEY: Final = struct.Struct(">Q")
 

@@ -25,7 +25,7 @@ def in_lmdb(folder: Path, write: Callable[[Journal], None]) -> Journal:
     write(journal)
     sync(journal)
     folder.mkdir(exist_ok=True)
-    with lmdb.open(str(folder), max_dbs=2) as env:
+    with lmdb.open(str(folder), map_size=64 << 20, max_dbs=2) as env:
         entries, meta = env.open_db(b"entries"), env.open_db(b"meta")
         with env.begin(write=True) as txn:
             for index, value in disk.records.items():
@@ -66,6 +66,18 @@ def test_a_compacted_journal_is_taken_over_from_its_first_entry(tmp_path: Path) 
     journal = Journal(open_log(tmp_path), incarnation=8)
     assert (journal.first_index, journal.last_index) == (3, 5)
     journal.close()
+
+
+def test_a_takeover_fills_its_segments(tmp_path: Path) -> None:
+    """The LMDB is still there: with segments half empty the disk needs room for two more of it."""
+
+    def write(journal: Journal) -> None:
+        for index in range(1, 29):
+            journal.append(b"\0" + bytes(1 << 20), index, 1)
+
+    in_lmdb(tmp_path, write)
+    open_log(tmp_path).close()
+    assert len(list(tmp_path.glob("*.wal"))) == 2
 
 
 def test_an_lmdb_that_was_made_and_never_written_is_an_empty_journal(tmp_path: Path) -> None:
