@@ -168,7 +168,11 @@ def lose_power(folder: Path, drawn: list[Drawn], rng: random.Random) -> None:
         state, written = (batch.head, entries), files(journal)
         assert content(log) == state
         if rng.random() < 0.5:
-            lost = write_files(folder / f"lost {rng.random()}", torn(synced, written, rng))
+            left = torn(synced, written, rng)
+            lost = write_files(folder / f"lost {rng.random()}", left)
+            opened(lost).close()
+            left = torn(left, files(lost), rng)  # while it was opened, too
+            lost = write_files(folder / f"lost {rng.random()}", left)
             with log_in(lost) as other:
                 assert content(other) in (before, state)
                 entry = max(content(other)[1], default=0) + 1
