@@ -262,11 +262,13 @@ MUTANTS = (
     ),
     Mutant(
         "a_truncation_is_not_written",
-        "entries that were cut off come back after a restart",
+        "a node that follows another leader finds a gap in its log, and ends",
         "            self._staged.delete_from = index if staged is None else min(staged, index)\n",
         "",
-        ("tests/replication/journal/test_journal.py",),
-        argued="the head has the last index: what lies beyond is cut at the next start, and written over before",
+        (
+            "tests/replication/journal/test_journal.py"
+            "::test_deleting_the_end_and_appending_anew_leaves_only_the_new",
+        ),
     ),
     Mutant(
         "truncated_entries_count_as_durable",

@@ -1,4 +1,4 @@
-"""The journal over LMDB: what is written is there again; what is damaged is refused."""
+"""The journal over its write-ahead log: what is written is there again; what is damaged is refused."""
 
 from __future__ import annotations
 
