@@ -37,6 +37,7 @@ class SimDisk:
         self.fails = False
         self.room_bytes: int | None = None
         self._before: Files | None = None
+        self._failed: Batch | None = None
         self._open()
 
     def read_head(self) -> bytes | None:
@@ -50,11 +51,13 @@ class SimDisk:
 
     def write(self, batch: Batch) -> None:
         if self.fails:
+            self._failed = batch
             self._leave_something(batch)
             raise DiskFailed("EIO")
         if self.room_bytes is not None:
             self.room_bytes -= sum(len(value) for _, value in batch.puts)
             if self.room_bytes < 0:
+                self._failed = batch
                 raise DiskFailed("ENOSPC")
         if not self.syncs and self._before is None:
             self._before = self._files()
@@ -64,17 +67,20 @@ class SimDisk:
     def close(self) -> None: ...
 
     def crash(self, under_way: Batch | None) -> None:
-        """Power is lost while `under_way` is being written."""
+        """Power is lost while `under_way` is being written, if that has not failed already."""
         if self._before is not None:
             self._replace(self._before)
             self._before = None
-        if under_way is not None:
-            synced = self._files()
-            with unsynced():
-                self._log.write(under_way)
-            self._replace(torn(synced, self._files(), self._rng))
+        if under_way is not None and under_way is not self._failed:
+            self._tear(under_way)
         else:
             self._replace(self._files())
+
+    def _tear(self, batch: Batch) -> None:
+        synced = self._files()
+        with unsynced():
+            self._log.write(batch)
+        self._replace(torn(synced, self._files(), self._rng))
 
     def _leave_something(self, batch: Batch) -> None:
         """A sync that failed: of what was to be synced nothing is on the disk, or some, or all."""
@@ -83,7 +89,7 @@ class SimDisk:
             with unsynced():
                 self._log.write(batch)
         elif whole < 0.6:
-            self.crash(batch)
+            self._tear(batch)
 
     def _files(self) -> Files:
         return {path.name: path.read_bytes() for path in sorted(self._folder.iterdir())}

@@ -319,6 +319,8 @@ class WholeNode(SimNode):
 
     async def _block(self, work: Callable[[], Any], start: int) -> Any:
         """As in `SimNode`; a checkpoint and the journal may be written at once."""
+        if not self.alive or start != self._starts:
+            raise asyncio.CancelledError
         args = getattr(work, "args", ())
         batch = args[0] if args and isinstance(args[0], Batch) else None
         if batch is not None:

@@ -211,6 +211,8 @@ class SimNode:
 
     async def _run_blocking(self, work: Callable[[], Any]) -> Any:
         """Half of the time before it is durable, half before that is known."""
+        if not self.alive:
+            raise asyncio.CancelledError  # the power went before it began
         args = getattr(work, "args", ())
         self._under_way = args[0] if args and isinstance(args[0], Batch) else None
         delay_s, start = self.sync_s * self.world.rng.uniform(0.5, 2), self._starts
