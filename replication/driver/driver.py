@@ -303,7 +303,8 @@ class Driver:
     async def _write(self, batch: Batch | None) -> None:
         if batch is None:
             return
-        write = self._write_journal(partial(self._journal.write, batch))
+        run = self._run_blocking if self._journal.is_long(batch) else self._write_journal
+        write = run(partial(self._journal.write, batch))
         self._writing = asyncio.ensure_future(self._replica.holds.steps("journal write", write))
         await asyncio.shield(self._writing)  # a thread that writes cannot be cancelled
         self._journal.mark_durable(batch)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from array import array
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -38,6 +39,11 @@ class EntryPlaces:
     def first_segment(self) -> int | None:
         """Return which segment has the first entry; None: there is no entry."""
         return self._places[0] >> _OFFSET_BITS if self._places else None
+
+    def first_from(self, segment: int) -> int:
+        """Return the first index whose entry is in that segment or a later one."""
+        with self._lock:
+            return self._first + bisect_left(self._places, max(0, segment) << _OFFSET_BITS)
 
     def put(self, first: int, segment: int, starts: Sequence[int], sizes: Sequence[int]) -> bool:
         """Add entries from an index on; return False if that leaves a gap."""

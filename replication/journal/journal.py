@@ -171,8 +171,12 @@ class Journal:
         self._staged.head = True
 
     def start_retaining(self, index: int, bytes_max: int) -> int:
-        """Return where the journal may start if it keeps `index`, and before it no more than `bytes_max`."""
-        return self._sizes.start_retaining(self._first, index, bytes_max)
+        """Return where the journal may start if it keeps `index`, and before it no more than `bytes_max`.
+
+        Of payloads, and of storage, where what is stored beside small payloads is more than they.
+        """
+        of_payloads = self._sizes.start_retaining(self._first, index, bytes_max)
+        return max(of_payloads, min(index, self._storage.first_within(bytes_max)))
 
     def compact(self, index: int, members: MemberList) -> None:
         """Move the start to `index` (at most the last but one), copying nothing; `members` as of there."""
@@ -271,6 +275,10 @@ class Journal:
         """
         self._storage.write(batch)
 
+    def is_long(self, batch: Batch) -> bool:
+        """Return whether writing a batch takes long, however quick the disk is."""
+        return self._storage.is_long(batch)
+
     def mark_durable(self, batch: Batch) -> None:
         self.durable_index, self.durable_term = batch.last_index, batch.term
         self.durable_spoken = batch.spoken
@@ -285,7 +293,7 @@ class Journal:
         chain, end = None, self._head.last_index
         self._last = 0
         for index, value in self._storage.scan(self._first):
-            if index > end:  # left by a write that never ended: its head would say so
+            if index > end:  # LMDB may have them, of a write that never ended: its head would say so
                 self._staged.delete_from = end + 1
                 break
             entry, stored = decode(index, value)

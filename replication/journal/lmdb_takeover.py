@@ -4,7 +4,7 @@
     journal/takeover   is there while the log is being written
 
 The log is written whole and checked before LMDB's files go, and written anew where that was interrupted.
-An LMDB beside a whole log was to be removed, or made by 0.1.0 started once more: the log counts.
+An LMDB beside a whole log of the same journal was to be removed; of another journal, nothing is removed.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from tarry.proto.files import sync_path
+from tarry.proto.tarry_peer_pb2 import JournalHead
 from tarry.replication.journal.journal import Journal
 from tarry.replication.journal.records import Batch, JournalDamaged, parse_head
 from tarry.replication.journal.write_ahead_log import WriteAheadLog
@@ -24,17 +25,36 @@ from tarry.replication.lmdb_environment import DAMAGE, open_environment
 BATCH_BYTES: Final = 2 << 20
 """Much less than a segment: what is left of one when the next batch does not fit stays empty."""
 MARK: Final = "takeover"
+_FILES: Final = ("data.mdb", "lock.mdb")
 _KEY: Final = struct.Struct(">Q")
 
 
 def open_log(folder: Path) -> WriteAheadLog:
     """Open the write-ahead log of a journal's folder. Raises JournalDamaged."""
-    if (folder / "data.mdb").exists():
-        if (folder / MARK).exists() or not any(folder.glob("*.wal")):
+    if not (folder / _FILES[0]).exists():
+        (folder / MARK).unlink(missing_ok=True)
+        return WriteAheadLog(folder)  # it syncs the folder before anything is written
+    if (folder / MARK).exists():
+        _take_over(folder)
+    log = WriteAheadLog(folder)
+    try:
+        head, old = log.read_head(), _head(folder)
+        if head is None and old is not None:
+            log.close()
             _take_over(folder)
-        for name in ("data.mdb", "lock.mdb"):
-            (folder / name).unlink(missing_ok=True)
-    return WriteAheadLog(folder)  # it syncs the folder before anything is written
+            log = WriteAheadLog(folder)
+        elif head is not None and old is not None and parse_head(head).incarnation != old.incarnation:
+            raise JournalDamaged(
+                f"{folder} has a write-ahead log and an LMDB of another journal: "
+                "move away the one that this node has not run with last"
+            )
+    except BaseException:
+        log.close()
+        raise
+    for name in _FILES:
+        (folder / name).unlink(missing_ok=True)
+    sync_path(folder)
+    return log
 
 
 def _take_over(folder: Path) -> None:
@@ -51,6 +71,15 @@ def _take_over(folder: Path) -> None:
         log.close()
     (folder / MARK).unlink()
     sync_path(folder)
+
+
+def _head(folder: Path) -> JournalHead | None:
+    """Return the head that is in LMDB; None: it was made, and never written."""
+    with _named(), open_environment(folder, max_dbs=2, max_readers=16) as env:
+        meta = env.open_db(b"meta")
+        with env.begin() as txn:
+            head = txn.get(b"head", db=meta)
+    return None if head is None else parse_head(head)
 
 
 def _batches(folder: Path) -> Iterator[Batch]:

@@ -77,6 +77,12 @@ class Storage(Protocol):
     def scan(self, first: int) -> Iterator[tuple[int, bytes]]:
         """Yield the records from index `first` on, in order, at least up to the first that is missing."""
 
+    def first_within(self, size_bytes: int) -> int:
+        """Return the first entry that to keep takes no more than some bytes of storage, about; 0: any."""
+
+    def is_long(self, batch: Batch) -> bool:
+        """Return whether writing a batch takes long, however quick the disk is."""
+
     def write(self, batch: Batch) -> None:
         """Write all of the batch or none of it, durably."""
 

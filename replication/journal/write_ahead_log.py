@@ -28,7 +28,7 @@ from tarry.replication.journal.records import Batch, JournalDamaged, JournalMisu
 from tarry.replication.journal.wal_frames import HEADER_BYTES, Frame, SegmentHeader
 
 SEGMENT_BYTES: Final = 16 << 20
-"""A quarter of what is retained for slow followers: more than that is kept by one segment at most."""
+"""A quarter of what is retained for slow followers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +57,7 @@ class WriteAheadLog:
         self._numbers = 0
         self._head: bytes | None = None
         self._sequence, self._crc, self._end = 0, 0, 0  # of the last frame
+        self._with_head = 0  # number of the segment that has it
         self._failed = False
         try:
             self._open()
@@ -79,6 +80,14 @@ class WriteAheadLog:
             yield index, value
             index += 1
 
+    def first_within(self, size_bytes: int) -> int:
+        """Return the first entry from which on the log has no more than some bytes, or a segment."""
+        return self._places.first_from(self._numbers - max(1, size_bytes // self._segment_bytes))
+
+    def is_long(self, batch: Batch) -> bool:
+        """Return whether writing a batch begins or removes a segment, which takes many times as long."""
+        return not self._fits(batch) or batch.delete_below is not None or self._has_removable()
+
     def write(self, batch: Batch) -> None:
         if self._failed:
             raise JournalMisused("a write after one that failed")
@@ -87,20 +96,33 @@ class WriteAheadLog:
         self._failed = False
 
     def _append(self, batch: Batch) -> None:
-        size = sum(4 + len(value) for _, value in batch.puts) + len(batch.head) + 2 * HEADER_BYTES
-        if not self._segments or self._end + size > self._last.size_bytes:
-            self._begin_segment(HEADER_BYTES + size)
+        if not self._fits(batch):
+            self._make_room(HEADER_BYTES + _frame_bytes_max(batch))
         segment, at = self._last, self._end
         data, frame = wal_frames.encode_frame(batch, self._sequence + 1, self._crc, segment.mark)
         _write(segment.fd, data, at)
         os.fdatasync(segment.fd)
         self._take_in(segment, at, frame)
-        self._unlink_first()
+        if self._has_removable():
+            self._unlink_first()
 
     def close(self) -> None:
         for segment in self._segments.values():
             os.close(segment.fd)
         self._segments.clear()
+
+    def _fits(self, batch: Batch) -> bool:
+        return bool(self._segments) and self._end + _frame_bytes_max(batch) <= self._last.size_bytes
+
+    def _make_room(self, size_bytes: int) -> None:
+        try:
+            self._begin_segment(size_bytes)
+        except OSError as error:
+            if error.errno != errno.ENOSPC or not self._has_removable():
+                raise
+            while self._has_removable():
+                self._unlink_first()
+            self._begin_segment(size_bytes)
 
     @property
     def _last(self) -> _Segment:
@@ -117,6 +139,8 @@ class WriteAheadLog:
                 raise JournalDamaged(f"{path.name}: {error}") from error
         for there in (self._folder, self._folder.parent):  # the process before may have ended without it
             sync_path(there)
+        while self._has_removable():
+            self._unlink_first()
 
     def _open_segment(self, path: Path, *, is_last: bool) -> None:
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -180,17 +204,24 @@ class WriteAheadLog:
             raise JournalDamaged(f"entry {frame.fields.first_index} leaves a gap")
         if frame.delete_below is not None:
             self._places.delete_below(frame.delete_below)
-        self._head = frame.head
+        self._head, self._with_head = frame.head, segment.number
         self._sequence, self._crc, self._end = frame.fields.sequence, frame.crc, base + frame.end
 
+    def _has_removable(self) -> bool:
+        """Return whether the oldest segment has no entry of the log, and not the last frame."""
+        first = next(iter(self._segments), self._with_head)
+        return first < (self._places.first_segment() or self._with_head)
+
     def _unlink_first(self) -> None:
-        """Remove the oldest segment if no entry of it is left: one a write, for that is 1 ms."""
-        first = next(iter(self._segments))
-        if first < self._numbers and first < (self._places.first_segment() or self._numbers):
-            segment = self._segments.pop(first)
-            segment.path.unlink()
-            os.close(segment.fd)
-            sync_path(self._folder)  # so that none stays of which a later one is gone
+        """Remove the oldest segment: one a write, for that is some milliseconds."""
+        segment = self._segments.pop(next(iter(self._segments)))
+        segment.path.unlink()
+        os.close(segment.fd)
+        sync_path(self._folder)  # so that none stays of which a later one is gone
+
+
+def _frame_bytes_max(batch: Batch) -> int:
+    return sum(4 + len(value) for _, value in batch.puts) + len(batch.head) + 2 * HEADER_BYTES
 
 
 def _read(fd: int) -> bytes:

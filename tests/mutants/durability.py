@@ -493,4 +493,67 @@ MUTANTS = (
         "if False:",
         ("tests/wheel/test_damage.py::test_a_record_is_not_repaired_at_a_place_that_rotted_in_the_index",),
     ),
+    Mutant(
+        "the_journal_of_a_folder_that_was_put_back_is_deleted",
+        "a node that was started on an empty folder deletes the journal that is put there",
+        "        if head is None and old is not None:\n",
+        "        if False:\n",
+        (
+            "tests/replication/journal/test_lmdb_takeover.py::test_an_lmdb_beside_a_log_without_a_frame_is_taken_over",
+        ),
+    ),
+    Mutant(
+        "one_of_two_journals_is_deleted",
+        "of two journals in a folder one is deleted",
+        "parse_head(head).incarnation != old.incarnation:",
+        "False:",
+        (
+            "tests/replication/journal/test_lmdb_takeover.py::test_a_log_and_an_lmdb_of_two_journals_are_refused_and_both_kept",
+        ),
+    ),
+    Mutant(
+        "a_mark_of_a_takeover_stays",
+        "a mark that was left over makes a later LMDB replace the log",
+        "        (folder / MARK).unlink(missing_ok=True)\n",
+        "",
+        (
+            "tests/replication/journal/test_lmdb_takeover.py::test_a_mark_that_a_takeover_left_does_not_outlive_the_next_start",
+        ),
+    ),
+    Mutant(
+        "segments_that_nobody_needs_stay_at_the_opening",
+        "segments without entries fill the disk of a node that writes little",
+        "        while self._has_removable():\n            self._unlink_first()\n\n    def _open_segment",
+        "\n    def _open_segment",
+        (
+            "tests/replication/journal/test_write_ahead_log.py::test_segments_that_no_entry_needs_go_at_the_next_opening",
+        ),
+    ),
+    Mutant(
+        "a_full_disk_ends_a_node_that_has_segments_to_remove",
+        "a full disk ends a node whose segments have no entries",
+        "if error.errno != errno.ENOSPC or not self._has_removable():",
+        "if True:",
+        (
+            "tests/replication/journal/test_write_ahead_log.py::test_segments_that_no_entry_needs_make_room_on_a_full_disk",
+        ),
+    ),
+    Mutant(
+        "what_is_retained_counts_payloads_alone",
+        "small entries keep many times the disk and the time to open that was configured",
+        "return max(of_payloads, min(index, self._storage.first_within(bytes_max)))",
+        "return of_payloads",
+        (
+            "tests/replication/journal/test_write_ahead_log.py::test_what_is_retained_is_bounded_by_what_the_log_takes_on_the_disk",
+        ),
+    ),
+    Mutant(
+        "a_new_segment_counts_as_a_slow_disk",
+        "each new segment makes the journal's writes go by a thread for a while",
+        "run = self._run_blocking if self._journal.is_long(batch) else self._write_journal",
+        "run = self._write_journal",
+        (
+            "tests/replication/test_cluster.py::test_a_write_that_takes_long_whatever_the_disk_does_not_tell_of_the_disk",
+        ),
+    ),
 )

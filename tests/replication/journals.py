@@ -26,6 +26,12 @@ class MemoryStorage:
             if index >= first:
                 yield index, self.records[index]
 
+    def first_within(self, size_bytes: int) -> int:
+        return 0
+
+    def is_long(self, batch: Batch) -> bool:
+        return False
+
     def write(self, batch: Batch) -> None:
         for index in list(self.records):
             if (batch.delete_from is not None and index >= batch.delete_from) or index < (

@@ -49,6 +49,12 @@ class SimDisk:
     def scan(self, first: int) -> Iterator[tuple[int, bytes]]:
         return self._log.scan(first)
 
+    def first_within(self, size_bytes: int) -> int:
+        return self._log.first_within(size_bytes)
+
+    def is_long(self, batch: Batch) -> bool:
+        return self._log.is_long(batch)
+
     def write(self, batch: Batch) -> None:
         if self.fails:
             self._failed = batch

@@ -153,3 +153,46 @@ def test_no_lost_page_is_read_over_or_ends_the_process(tmp_path: Path) -> None:
             assert opened.last_index == 60  # the page was not in use
             opened.close()
     assert refused > 10
+
+
+def test_an_lmdb_is_there_still_where_the_log_beside_it_is_damaged(tmp_path: Path) -> None:
+    in_lmdb(tmp_path, write_five)
+    (tmp_path / "0000000000000001.wal").write_bytes(bytes(4_096))
+    with pytest.raises(JournalDamaged, match="header"):
+        open_log(tmp_path)
+    assert (tmp_path / "data.mdb").exists()
+
+
+def test_an_lmdb_beside_a_log_without_a_frame_is_taken_over(tmp_path: Path) -> None:
+    """The node was started on a folder whose data was put there afterwards, and ended at once."""
+    log = WriteAheadLog(tmp_path)
+    log._begin_segment(100)
+    log.close()
+    before = in_lmdb(tmp_path, write_five)
+    journal = Journal(open_log(tmp_path), incarnation=8)
+    assert (journal.chain_at(5), journal.term) == (before.chain_at(5), 3)
+    journal.close()
+
+
+def test_a_log_and_an_lmdb_of_two_journals_are_refused_and_both_kept(tmp_path: Path) -> None:
+    journal = Journal(open_log(tmp_path), incarnation=8)
+    sync(journal)
+    journal.close()
+    in_lmdb(tmp_path, write_five)
+    kept = {path.name for path in tmp_path.iterdir()}
+    with pytest.raises(JournalDamaged, match="another journal"):
+        open_log(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == kept
+
+
+def test_a_mark_that_a_takeover_left_does_not_outlive_the_next_start(tmp_path: Path) -> None:
+    (tmp_path / lmdb_takeover.MARK).touch()
+    journal = Journal(open_log(tmp_path), incarnation=8)
+    fill(journal, 5)
+    sync(journal)
+    journal.close()
+    with lmdb.open(str(tmp_path), max_dbs=2):
+        pass
+    journal = Journal(open_log(tmp_path), incarnation=8)
+    assert journal.last_index == 5
+    journal.close()

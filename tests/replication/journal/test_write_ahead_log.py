@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tarry.replication.journal.journal import Journal
 from tarry.replication.journal.records import Batch, JournalDamaged, JournalMisused
 from tarry.replication.journal.wal_frames import HEADER_BYTES, SECTOR_BYTES
 from tarry.replication.journal.write_ahead_log import WriteAheadLog
@@ -317,3 +318,62 @@ def test_damage_to_a_last_frame_that_ends_in_zeros_is_refused(tmp_path: Path) ->
     damaged = data[:at] + b"b" + data[at + 1 :]
     with pytest.raises(JournalDamaged):
         opened(write_files(tmp_path / "damaged", {name: damaged}))
+
+
+def many_segments(folder: Path) -> WriteAheadLog:
+    log = opened(folder)
+    for index in range(1, 31):
+        log.write(put(index, random.Random(index).randbytes(SEGMENT_BYTES // 2)))
+    assert len(log._segments) == 30
+    return log
+
+
+def test_segments_that_no_entry_needs_go_at_the_next_opening(tmp_path: Path) -> None:
+    log = many_segments(tmp_path)
+    log.write(Batch(None, [], 29, b"head", 0, 0))
+    log.close()
+    with log_in(tmp_path) as log:
+        assert sorted(content(log)[1]) == [29, 30]
+    assert len(list(tmp_path.glob("*.wal"))) == 2
+
+
+def test_segments_that_no_entry_needs_make_room_on_a_full_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def allocate(fd: int, start: int, size_bytes: int) -> None:
+        if len(list(tmp_path.glob("*.wal"))) >= 10:
+            raise OSError(errno.ENOSPC, "no space left on device")
+
+    log = many_segments(tmp_path)
+    log.write(Batch(None, [], 29, b"head", 0, 0))
+    monkeypatch.setattr(os, "posix_fallocate", allocate)
+    log.write(put(31, random.Random(31).randbytes(SEGMENT_BYTES // 2)))
+    assert sorted(content(log)[1]) == [29, 30, 31]
+    log.close()
+
+
+def test_what_is_retained_is_bounded_by_what_the_log_takes_on_the_disk(tmp_path: Path) -> None:
+    """An entry of a byte takes 200 with its frame, and a head of a cluster more."""
+    journal = Journal(opened(tmp_path), incarnation=1)
+    for index in range(1, 1_001):
+        journal.append(b"\0", index, 1)
+        batch = journal.stage()
+        assert batch is not None
+        journal.write(batch)
+        journal.mark_durable(batch)
+    kept = journal.last_index - journal.start_retaining(journal.last_index, 4 * SEGMENT_BYTES)
+    sizes = [path.stat().st_size for path in tmp_path.iterdir()]
+    assert 0 < kept / 1_000 * sum(sizes) <= 6 * SEGMENT_BYTES
+    assert journal.start_retaining(5, 4 * SEGMENT_BYTES) <= 5
+    journal.close()
+
+
+def test_a_batch_that_begins_or_removes_a_segment_is_known_to_take_long(tmp_path: Path) -> None:
+    with log_in(tmp_path) as log:
+        assert log.is_long(put(1, b"a"))
+        log.write(put(1, b"a"))
+        assert not log.is_long(put(2, b"b"))
+        assert log.is_long(put(2, bytes(SEGMENT_BYTES)))
+        assert log.is_long(put(2, b"b", delete_below=1))
+    with log_in(tmp_path) as log:
+        assert not log.is_long(put(2, b"b"))
