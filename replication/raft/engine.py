@@ -8,7 +8,7 @@ from typing import Any
 
 from tarry.replication.clock import Clock
 from tarry.replication.journal.journal import Journal
-from tarry.replication.raft.guarded_syncobj import GuardedSyncObj, Member, Seam, configuration, set_time
+from tarry.replication.raft.guarded_syncobj import GuardedSyncObj, Seam, configuration, member, set_time
 from tarry.replication.settings import ReplicationSettings
 from tarry.replication.status import Role
 
@@ -20,7 +20,6 @@ class EngineState:
 
     def __init__(self, raft: GuardedSyncObj) -> None:
         self._raft = raft
-        self._nodes: dict[str, Member] = {}
 
     @property
     def role(self) -> Role:
@@ -47,7 +46,7 @@ class EngineState:
     @property
     def voters(self) -> frozenset[str]:
         """The other members that vote."""
-        return frozenset(node.id for node in self._raft._SyncObj__otherNodes)
+        return self._raft.voters
 
     @property
     def learners(self) -> frozenset[str]:
@@ -71,16 +70,10 @@ class EngineState:
         return self.role is Role.LEADER and self.term == term
 
     def match_index(self, peer: str) -> int:
-        return int(self._raft._SyncObj__raftMatchIndex.get(self._node(peer), 0))
+        return int(self._raft._SyncObj__raftMatchIndex.get(member(peer), 0))
 
     def next_index(self, peer: str) -> int:
-        return int(self._raft._SyncObj__raftNextIndex.get(self._node(peer), 0))
-
-    def _node(self, peer: str) -> Member:
-        node = self._nodes.get(peer)
-        if node is None:
-            node = self._nodes[peer] = Member(peer)
-        return node
+        return int(self._raft._SyncObj__raftNextIndex.get(member(peer), 0))
 
 
 class Engine(EngineState):
@@ -108,6 +101,7 @@ class Engine(EngineState):
         raft = GuardedSyncObj(
             node,
             [name for name in sorted(members) if name != node],
+            journal,
             configuration(settings, journal),
             Seam(on_send),
             lambda: low + (high - low) * rng.random() + self.patience_s,
@@ -123,15 +117,15 @@ class Engine(EngineState):
 
     def deliver(self, peer: str, message: dict[str, Any]) -> None:
         """Pass on a message that the guards accepted, in the engine's own form."""
-        self._enter()._SyncObj__onMessageReceived(self._node(peer), message)
+        self._enter()._SyncObj__onMessageReceived(member(peer), message)
 
     def deliver_answer(self, peer: str, message: dict[str, Any]) -> None:
         """Pass on an answer to an append without shortening the patience granted to the peer."""
         heard = self._raft._SyncObj__lastResponseTime
-        before = heard.get(self._node(peer), 0.0)
+        before = heard.get(member(peer), 0.0)
         self.deliver(peer, message)
-        if self._node(peer) in heard:
-            heard[self._node(peer)] = max(before, heard[self._node(peer)])
+        if member(peer) in heard:
+            heard[member(peer)] = max(before, heard[member(peer)])
 
     def tick(self) -> None:
         """Commit what a majority has, step down without a majority, send what is due."""
@@ -182,7 +176,7 @@ class Engine(EngineState):
         if term > self.term:
             raft._SyncObj__setCurrentTerm(term, None)
         raft._SyncObj__setState(0)
-        raft._SyncObj__raftLeader = None if leader is None else self._node(leader)
+        raft._SyncObj__raftLeader = None if leader is None else member(leader)
 
     def applied(self, index: int) -> None:
         self._raft._SyncObj__raftLastApplied = max(1, index)
@@ -196,29 +190,29 @@ class Engine(EngineState):
     def keep_next_index(self, peer: str, index: int) -> None:
         """Keep the next index of a pipeline: an answer to one append does not revoke those sent after it."""
         following = self._raft._SyncObj__raftNextIndex
-        node = self._node(peer)
+        node = member(peer)
         following[node] = max(index, following[node])
 
     def heard(self, peer: str, patience_s: float) -> None:
         """Count a sign of life towards staying the leader, whatever it answers."""
-        self._raft._SyncObj__lastResponseTime[self._node(peer)] = self._clock.monotonic_s() + patience_s
+        self._raft._SyncObj__lastResponseTime[member(peer)] = self._clock.monotonic_s() + patience_s
 
     # Who may be sent to
 
     def reach(self, peer: str, reachable: bool) -> None:
         nodes = self._raft._SyncObj__connectedNodes
-        (nodes.add if reachable else nodes.discard)(self._node(peer))
+        (nodes.add if reachable else nodes.discard)(member(peer))
 
     def add_learner(self, peer: str) -> None:
-        self._enter()._SyncObj__readonlyNodes.add(self._node(peer))
-        self._raft._SyncObj__raftNextIndex[self._node(peer)] = self._journal.last_index + 1
-        self._raft._SyncObj__raftMatchIndex[self._node(peer)] = 0
+        self._enter()._SyncObj__readonlyNodes.add(member(peer))
+        self._raft._SyncObj__raftNextIndex[member(peer)] = self._journal.last_index + 1
+        self._raft._SyncObj__raftMatchIndex[member(peer)] = 0
 
     def drop_learner(self, peer: str) -> None:
-        self._raft._SyncObj__readonlyNodes.discard(self._node(peer))
+        self._raft._SyncObj__readonlyNodes.discard(member(peer))
         if peer not in self.voters:
-            self._raft._SyncObj__raftNextIndex.pop(self._node(peer), None)
-            self._raft._SyncObj__raftMatchIndex.pop(self._node(peer), None)
+            self._raft._SyncObj__raftNextIndex.pop(member(peer), None)
+            self._raft._SyncObj__raftMatchIndex.pop(member(peer), None)
 
     def _enter(self) -> GuardedSyncObj:
         """Set the module global that the engine reads time from: several engines may share a process."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from tarry.replication.clock import Clock
 from tarry.replication.journal.journal import Journal
 from tarry.replication.journal.records import MEMBERSHIP
 from tarry.replication.raft.guard import engine_audit
-from tarry.replication.raft.journal_view import JournalView
+from tarry.replication.raft.journal_view import JournalView, LazySlice
 from tarry.replication.settings import ReplicationSettings
 
 pysyncobj.syncobj.createJournal = lambda journal: journal  # the configuration carries ours
@@ -32,8 +33,18 @@ pysyncobj.syncobj.createJournal = lambda journal: journal  # the configuration c
 class Member(Node):  # type: ignore[misc]
     """A node as the engine knows it. Its hash is fixed, since the engine iterates over sets of nodes."""
 
+    def __init__(self, node: str) -> None:
+        super().__init__(node)
+        self._hash = zlib.crc32(node.encode())
+
     def __hash__(self) -> int:
-        return zlib.crc32(self.id.encode())
+        return self._hash
+
+
+@cache
+def member(node: str) -> Member:
+    """Return the one object of a name: the engine's sets and mappings then find it by identity."""
+    return Member(node)
 
 
 class Seam(Transport):  # type: ignore[misc]
@@ -82,6 +93,7 @@ class GuardedSyncObj(SyncObj):  # type: ignore[misc]
         self,
         node: str,
         others: Sequence[str],
+        journal: Journal,
         conf: SyncObjConf,
         seam: Seam,
         timeout: Callable[[], float],
@@ -89,13 +101,16 @@ class GuardedSyncObj(SyncObj):  # type: ignore[misc]
         append_bytes: int,
     ) -> None:
         self.timeout = timeout
+        self._journal = journal
         self._append_bytes = append_bytes
         self.now = now
         self.may_campaign = False
         self.change_index = 0  # of the latest membership entry in the log
-        super().__init__(Member(node), [Member(other) for other in others], conf, transport=seam)
+        super().__init__(member(node), [member(other) for other in others], conf, transport=seam)
         self._poller = _NoPoller()
         self._SyncObj__serializer = _NoDumps()
+        self.voters = self._voters()
+        """Names of the other members that vote."""
 
     def _SyncObj__generateRaftTimeout(self) -> float:  # noqa: N802
         """Return a timeout from the injected source of randomness."""
@@ -107,13 +122,31 @@ class GuardedSyncObj(SyncObj):  # type: ignore[misc]
         count: int | None = None,
         maxSizeBytes: int | None = None,  # noqa: N803
     ) -> Sequence[Any]:
-        """Return the entries of one append, which is small: by the answers to appends the window is set.
+        """Return entries without a look at any other; those of one append, which is small, as a list.
 
-        The engine's own limit is also the size from which it would pickle an entry, so it exceeds all.
+        By the answers to appends the window is set. The engine's own limit is also the size from which it
+        would pickle an entry, so it exceeds all.
         """
-        limit = None if maxSizeBytes is None else min(maxSizeBytes, self._append_bytes)
-        entries: Sequence[Any] = super()._SyncObj__getEntries(fromIDx, count, limit)
+        journal = self._journal
+        if fromIDx is None or fromIDx < journal.first_index:
+            return ()
+        end = journal.last_index + 1
+        found = LazySlice(journal, fromIDx, max(fromIDx, end if count is None else min(end, fromIDx + count)))
+        if maxSizeBytes is None:
+            return found
+        entries, room_bytes = [], min(maxSizeBytes, self._append_bytes)
+        for entry in found:
+            entries.append(entry)
+            room_bytes -= len(entry[0])
+            if room_bytes <= 0:
+                break
         return entries
+
+    def _SyncObj__getCurrentLogIndex(self) -> int:  # noqa: N802
+        return self._journal.last_index
+
+    def _SyncObj__getCurrentLogTerm(self) -> int:  # noqa: N802
+        return self._journal.last_term
 
     def _SyncObj__connectedToAnyone(self) -> bool:  # noqa: N802
         """Return whether it may campaign: the pre-vote decides, not the sockets."""
@@ -137,7 +170,7 @@ class GuardedSyncObj(SyncObj):  # type: ignore[misc]
         if command[0] != MEMBERSHIP:
             return None
         change = MembershipChange.FromString(command[1:])
-        return "rem" if change.remove else "add", change.node, Member(change.node)
+        return "rem" if change.remove else "add", change.node, member(change.node)
 
     def _SyncObj__changeCluster(self, request: tuple[str, str, Node]) -> bool:  # noqa: N802
         """Allow one change at a time: the engine checks the running one's index but never sets it."""
@@ -156,7 +189,11 @@ class GuardedSyncObj(SyncObj):  # type: ignore[misc]
         if changed and node in self._SyncObj__otherNodes and match is not None:
             self._SyncObj__raftMatchIndex[node], self._SyncObj__raftNextIndex[node] = match, following
         self._SyncObj__readonlyNodes.discard(node)
+        self.voters = self._voters()
         return changed
+
+    def _voters(self) -> frozenset[str]:
+        return frozenset(node.id for node in self._SyncObj__otherNodes)
 
     def change_cluster(self, payload: bytes) -> None:
         request = self._SyncObj__parseChangeClusterRequest(payload)

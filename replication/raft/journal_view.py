@@ -6,7 +6,7 @@ that it sends.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import overload
 
 from tarry.replication.journal.journal import Journal
@@ -79,6 +79,9 @@ class LazySlice(Sequence[Entry]):
 
     def __len__(self) -> int:
         return self._stop - self._start
+
+    def __iter__(self) -> Iterator[Entry]:
+        return map(self._journal.entry, range(self._start, self._stop))
 
     @overload
     def __getitem__(self, item: int) -> Entry: ...
