@@ -24,6 +24,7 @@ from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.ledger.parquet import close
 from tarry.replication.blocking import RunBlocking, in_thread
 from tarry.replication.clock import Clock
+from tarry.replication.driver.adaptive_writes import Writes
 from tarry.replication.driver.driver import Driver
 from tarry.replication.journal.journal import Journal
 from tarry.replication.loop_holds import Holds
@@ -58,7 +59,7 @@ class Core:
         *,
         rng: random.Random | None = None,
         run_blocking: RunBlocking = in_thread,
-        write_journal: RunBlocking | None = None,
+        write_journal: Writes | None = None,
         driver: type[Driver] = Driver,
         closing: Close = close,
         holds: Holds | None = None,

@@ -24,23 +24,43 @@ PAUSE_S_MAX: Final = 240.0
 """How long nothing is written on the loop after a stall; the next doubles it, so long without halves it."""
 
 
-class AdaptiveWrites:
-    """As RunBlocking, for what writes to one disk."""
+class Writes:
+    """As RunBlocking, for what writes to one disk: each off the event loop."""
+
+    def __init__(self, off_loop: RunBlocking) -> None:
+        self._off_loop = off_loop
+
+    @property
+    def quick(self) -> bool:
+        """True if the disk is quick enough for a small write `at_once`."""
+        return False
+
+    def at_once(self, work: Callable[[], Any], /) -> Any:
+        """Write on the event loop, and return what the work returns."""
+        return work()
+
+    async def __call__(self, work: Callable[[], Any], /) -> Any:
+        return self.at_once(work) if self.quick else await self._off_loop(work)
+
+
+class AdaptiveWrites(Writes):
+    """Writes of which each is on the event loop while the disk is quick."""
 
     def __init__(self, in_thread: RunBlocking, now: Callable[[], float]) -> None:
         """Take ``now``, a monotonic clock in seconds."""
-        self._in_thread = in_thread
+        super().__init__(lambda work: in_thread(lambda: self.at_once(work)))
         self._now = now
         self._took_s: deque[float] = deque([QUICK_S], maxlen=WRITES)  # the first one goes in a thread
         self._pause_s = PAUSE_S_MIN
         self._pause_ends_s = -math.inf
 
-    async def __call__(self, work: Callable[[], Any], /) -> Any:
-        if max(self._took_s) < QUICK_S and self._now() >= self._pause_ends_s:
-            return self._timed(work)
-        return await self._in_thread(lambda: self._timed(work))
+    @property
+    def quick(self) -> bool:
+        """True if the latest writes were quick, and none stalled a short while ago."""
+        return max(self._took_s) < QUICK_S and self._now() >= self._pause_ends_s
 
-    def _timed(self, work: Callable[[], Any]) -> Any:
+    def at_once(self, work: Callable[[], Any], /) -> Any:
+        """Write in this thread, and note how long it took."""
         began = self._now()
         try:
             return work()

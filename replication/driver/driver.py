@@ -20,12 +20,13 @@ from tarry.proto.tarry_peer_pb2 import PeerMessage
 from tarry.replication.blocking import RunBlocking, in_thread
 from tarry.replication.clock import Clock
 from tarry.replication.driver import first_start, leadership_transfer
+from tarry.replication.driver.adaptive_writes import Writes
 from tarry.replication.driver.apply import Applier, Machine
 from tarry.replication.driver.heartbeat_fast_path import HeartbeatFastPath
 from tarry.replication.driver.install_snapshot import SnapshotInstaller, StateMismatch, finish_installing
 from tarry.replication.driver.membership_change import MembershipChanges
 from tarry.replication.driver.proposals import Proposals
-from tarry.replication.driver.send_barrier import SendBarrier
+from tarry.replication.driver.send_barrier import Outgoing, SendBarrier
 from tarry.replication.driver.serve_snapshot import serve
 from tarry.replication.journal.journal import Journal
 from tarry.replication.journal.records import Batch
@@ -45,6 +46,10 @@ _ANSWERS = frozenset({"vote", "pre_vote", "appended", "heartbeat_reply"})
 """Kinds of messages that count only from the expected journal of a member."""
 FORGOTTEN_MAX = 10_000
 """Entries that a turn drops from the journal, in some 4 ms; there may be hundreds of thousands."""
+AT_ONCE_BYTES_MAX = 64 << 10
+"""Size of a batch that a quick disk writes within the turn of the event loop."""
+SHARED_TURN_S = 0.001
+"""A turn of consensus that took longer shares no turn of the event loop with applying."""
 _TIMER_SLACK_S = 0.0001  # the engine's comparisons are strict: at its deadline it is not yet due
 
 
@@ -68,7 +73,7 @@ class Driver:
         known: Callable[[], bytes] = bytes,
         told_all: Callable[[], bool] = lambda: True,
         run_blocking: RunBlocking | None = None,
-        write_journal: RunBlocking | None = None,
+        write_journal: Writes | None = None,
         holds: Holds | None = None,
     ) -> None:
         """Take `members`, addresses by node, of the cluster's first start; afterwards the journal's count.
@@ -76,7 +81,8 @@ class Driver:
         A node that is to join a running cluster is not among them.
         `heartbeat`: what one sent then, by the monotonic clock, says of the dispatcher's state. `known`: what
         this node knows of it, for whom it elects. `told_all`: the last heartbeat said all of it.
-        `run_blocking`: how disk work leaves the event loop, else a thread; `write_journal`: the journal's.
+        `run_blocking`: how disk work leaves the event loop, else a thread; `write_journal`: how the journal
+        is written, else by `run_blocking`.
 
         Raises StateMismatch, engine_audit.NotAudited.
         """
@@ -88,7 +94,7 @@ class Driver:
         self._settings = settings
         self._on_role = on_role
         self._run_blocking = run_blocking or in_thread
-        self._write_journal = write_journal or self._run_blocking
+        self._write_journal = write_journal or Writes(self._run_blocking)
         self._snapshot_source = snapshot_source
         self._barrier = SendBarrier(journal, transport)
         self._proposals = Proposals(settings)
@@ -255,7 +261,7 @@ class Driver:
         timer.cancel()
 
     async def _turn(self) -> None:
-        replica, journal = self._replica, self._journal
+        replica, journal, began_s = self._replica, self._journal, self._replica.now()
         replica.wake.clear()
         if self._installer.ready:
             await self._install()
@@ -274,22 +280,13 @@ class Driver:
             self._installer.ask(source)
         outbox = consensus.outbox.take()
         batch = journal.stage()
-        if batch is None:
-            self._barrier.send(outbox)
-            if self._applier.due:
-                await asyncio.sleep(0)  # a turn of the event loop may have one of both
+        if batch is None or self._is_quick(batch):
+            self._write_at_once(batch, outbox)
+            if self._applier.due and replica.now() - began_s >= SHARED_TURN_S:
+                await asyncio.sleep(0)
             self._applier.apply()
         else:
-            early, late = self._barrier.split(outbox)
-            writing = asyncio.ensure_future(self._write(batch))
-            try:
-                await asyncio.sleep(0)  # another turn of the event loop begins
-                self._barrier.send(early)
-                await asyncio.sleep(0)  # only now the write is under way
-                self._applier.apply()  # what was durable before this turn
-            finally:
-                await writing
-            self._barrier.send(late)
+            await self._write_and_apply(batch, outbox)
         if self._said_of_members() != self._peers_by:
             self._set_peers()
         heard, self._early = self._early, []
@@ -299,6 +296,33 @@ class Driver:
         if more or self._inbound or self._applier.due:
             replica.wake.set()
         replica.end_turn()
+
+    def _is_quick(self, batch: Batch) -> bool:
+        small = batch.size_bytes <= AT_ONCE_BYTES_MAX and not self._journal.is_long(batch)
+        return small and self._write_journal.quick
+
+    def _write_at_once(self, batch: Batch | None, outbox: Outgoing) -> None:
+        """Write within the turn of the event loop, before what rests on the write is sent."""
+        if batch is not None:
+            early, outbox = self._barrier.split(outbox)
+            self._barrier.send(early)  # the peers work while this disk does
+            with self._replica.holds.by("journal write"):
+                self._write_journal.at_once(partial(self._journal.write, batch))
+            self._journal.mark_durable(batch)
+        self._barrier.send(outbox)
+
+    async def _write_and_apply(self, batch: Batch, outbox: Outgoing) -> None:
+        """Write, and apply meanwhile what was durable before this turn."""
+        early, late = self._barrier.split(outbox)
+        writing = asyncio.ensure_future(self._write(batch))
+        try:
+            await asyncio.sleep(0)  # another turn of the event loop begins
+            self._barrier.send(early)
+            await asyncio.sleep(0)  # only now the write is under way
+            self._applier.apply()
+        finally:
+            await writing
+        self._barrier.send(late)
 
     async def _write(self, batch: Batch | None) -> None:
         if batch is None:

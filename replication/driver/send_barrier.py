@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, TypeAlias
 
 from tarry.proto.tarry_peer_pb2 import PeerMessage
 from tarry.replication.journal.journal import Journal
 from tarry.replication.transport.interface import Transport
 
+Outgoing: TypeAlias = list[tuple[str, PeerMessage]]
+"""Messages by peer, in order."""
 BULK: Final = frozenset({"append", "need_snapshot"})
 
 
@@ -16,12 +18,10 @@ class SendBarrier:
         self._journal = journal
         self._transport = transport
 
-    def split(
-        self, outbox: list[tuple[str, PeerMessage]]
-    ) -> tuple[list[tuple[str, PeerMessage]], list[tuple[str, PeerMessage]]]:
+    def split(self, outbox: Outgoing) -> tuple[Outgoing, Outgoing]:
         """Separate what a power loss cannot make untrue (see `_is_free`) from what waits for the write."""
-        early: list[tuple[str, PeerMessage]] = []
-        late: list[tuple[str, PeerMessage]] = []
+        early: Outgoing = []
+        late: Outgoing = []
         for addressed in outbox:
             (early if self._is_free(addressed[1]) else late).append(addressed)
         return early, late
@@ -40,7 +40,7 @@ class SendBarrier:
             return message.heartbeat.term == term
         return kind == "heartbeat_reply" and message.heartbeat_reply.term == term
 
-    def send(self, outbox: list[tuple[str, PeerMessage]]) -> None:
+    def send(self, outbox: Outgoing) -> None:
         """Send messages; appends, and the NeedSnapshot that is numbered with them, go as bulk."""
         by_stream: dict[tuple[str, bool], list[bytes]] = {}
         for peer, message in outbox:

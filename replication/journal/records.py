@@ -53,6 +53,11 @@ class Batch:
     term: int
     spoken: Set[str] = frozenset()
 
+    @property
+    def size_bytes(self) -> int:
+        """Size of the entries and the head."""
+        return len(self.head) + sum(len(value) for _, value in self.puts)
+
 
 @dataclass(slots=True)
 class Staged:

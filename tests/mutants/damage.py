@@ -261,8 +261,8 @@ MUTANTS = (
     Mutant(
         "a_slow_disk_is_written_on_the_loop",
         "heartbeats wait for the disk",
-        "if max(self._took_s) < QUICK_S and self._now() >= self._pause_ends_s:",
-        "if self._now() >= self._pause_ends_s:",
+        "return max(self._took_s) < QUICK_S and self._now() >= self._pause_ends_s",
+        "return self._now() >= self._pause_ends_s",
         (
             "tests/replication/driver/test_adaptive_writes.py::test_a_quick_disk_is_written_on_the_loop_once_that_is_known",
         ),

@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 
+from tarry.replication.blocking import in_thread
+from tarry.replication.driver.adaptive_writes import Writes
+from tarry.replication.driver.driver import AT_ONCE_BYTES_MAX
 from tarry.replication.errors import MembershipRefused, NotLeader, TransferRefused
 from tarry.replication.status import Role
 from tests.replication.cluster_in_process import Cluster
@@ -148,7 +151,7 @@ async def test_a_turn_applies_what_is_durable_while_its_own_entries_are_being_wr
             order.append("written")
 
         leader.machine.apply = noted  # type: ignore[method-assign]
-        leader.driver._write_journal = written  # type: ignore[assignment]
+        leader.driver._write_journal = Writes(written)
         proposed.append(asyncio.ensure_future(leader.driver.propose(b"first")))
         await proposed[0]
         assert await proposed[1] == 2
@@ -170,12 +173,42 @@ async def test_a_write_that_takes_long_whatever_the_disk_does_not_tell_of_the_di
             by_thread.append("long")
             await run_blocking(work)
 
-        leader.driver._write_journal, leader.driver._run_blocking = timed, untimed  # type: ignore[assignment]
+        leader.driver._write_journal, leader.driver._run_blocking = Writes(timed), untimed
         await leader.driver.propose(b"short")
         leader.journal.is_long = lambda batch: True  # type: ignore[method-assign]
         await leader.driver.propose(b"long")
     assert by_thread[0] == "timed"
     assert by_thread[-1] == "long"
+
+
+class QuickWrites(Writes):
+    """Writes of a disk that is quick; `where` says how each was made."""
+
+    def __init__(self) -> None:
+        super().__init__(in_thread)
+        self.where: list[str] = []
+
+    @property
+    def quick(self) -> bool:
+        return True
+
+    def at_once(self, work: Callable[[], Any], /) -> Any:
+        self.where.append("at once")
+        return super().at_once(work)
+
+    async def __call__(self, work: Callable[[], Any], /) -> Any:
+        self.where.append("beside")
+        await in_thread(work)
+
+
+async def test_a_quick_disk_is_written_within_the_turn_if_the_batch_is_small(tmp_path: Path) -> None:
+    async with Cluster(tmp_path, ["n1"]) as cluster:
+        leader = await cluster.leader()
+        writes = leader.driver._write_journal = QuickWrites()
+        for size_bytes in (10, AT_ONCE_BYTES_MAX):
+            await leader.driver.propose(bytes(size_bytes))
+        assert writes.where == ["at once", "beside"]
+        assert leader.journal.durable_index == leader.journal.last_index
 
 
 async def test_a_newcomer_learns_first_and_then_votes(tmp_path: Path) -> None:

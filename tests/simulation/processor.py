@@ -14,6 +14,8 @@ from typing import Final
 
 TURN_US: Final = 100.0
 """One turn of the driver: the engine's tick, reading and sealing frames."""
+AT_ONCE_US: Final = 100.0
+"""A small write to a quick disk, within a turn."""
 ENTRY_US: Final = 60.0
 ROW_US: Final = 2.0
 """A message scheduled, released or acknowledged, its row in the ledger included."""

@@ -45,7 +45,7 @@ from tests.simulation.processor import (
 )
 from tests.simulation.rot import demand_sound_indices
 from tests.simulation.torn_files import tear
-from tests.simulation.world import SimNode, WatchedDriver
+from tests.simulation.world import SimNode, SimWrites, WatchedDriver
 
 if TYPE_CHECKING:
     from tests.simulation.whole_world import WholeWorld
@@ -244,6 +244,7 @@ class WholeNode(SimNode):
             self.world.settings,
             rng=random.Random(self.world.rng.random()),
             run_blocking=run_blocking,
+            write_journal=SimWrites(self, run_blocking),
             driver=driver,
         )
 

@@ -12,6 +12,8 @@ from typing import Any
 
 from tarry.node.failures import is_own
 from tarry.node.recovery.rejoin import Phase
+from tarry.replication.blocking import RunBlocking
+from tarry.replication.driver.adaptive_writes import Writes
 from tarry.replication.driver.driver import Driver
 from tarry.replication.driver.first_start import JournalLost
 from tarry.replication.errors import MembershipRefused, NotLeader, Overloaded, ProposalRefused, Unknown
@@ -23,10 +25,13 @@ from tests.simulation.checker import Checker, Violation
 from tests.simulation.disk import DiskFailed, SimDisk
 from tests.simulation.emptied import come_back
 from tests.simulation.network import Network, SimTransport
-from tests.simulation.processor import BYTE_US, ENTRY_US, TURN_US, Processor
+from tests.simulation.processor import AT_ONCE_US, BYTE_US, ENTRY_US, TURN_US, Processor
 from tests.simulation.toy import Checkpoint, Toy, ToySnapshots
 
 SLOWNESS = (0.0, 0.0, 1.0, 10.0, 50.0)
+QUICK_SYNC_S = 0.0005
+AT_ONCE = (0.0, 0.5, 0.5, 1.0)
+"""Share of the small writes to a quick disk that are made within a turn."""
 QUIET_AFTER_MS = (20, 100, 1_000)
 """Worlds of seeds are rarely without a change for long."""
 SETTINGS = ReplicationSettings(retained_bytes_max=2000, entry_commands_max=8, window_bytes_max=64 << 10)
@@ -56,6 +61,24 @@ class SimClock:
         return 1_800_000_000_000 + round(self._processor.now() * self.rate * 1000) + self.ahead_ms
 
 
+class SimWrites(Writes):
+    """Writes of a node's journal: while its disk is quick, a share of them within the turn."""
+
+    def __init__(self, node: SimNode, off_loop: RunBlocking) -> None:
+        super().__init__(off_loop)
+        self._node = node
+
+    @property
+    def quick(self) -> bool:
+        """Drawn anew each time."""
+        world = self._node.world
+        return self._node.sync_s <= QUICK_SYNC_S and world.draws.random() < world.at_once
+
+    def at_once(self, work: Callable[[], Any], /) -> Any:
+        self._node.processor.charge(AT_ONCE_US)
+        return super().at_once(work)
+
+
 class WatchedDriver(Driver):
     """Checked after every turn; stands still while its node is paused."""
 
@@ -82,7 +105,7 @@ class SimNode:
         self.processor = Processor(world.slowness)
         self.clock = SimClock(self.processor, rate, world.rng.randrange(-5000, 5000))
         self.alive = False
-        self.sync_s = 0.0005
+        self.sync_s = QUICK_SYNC_S
         self.running = asyncio.Event()
         self.phase: Phase | None = None
         """How far it has come back after its disk was lost, once it knows of it."""
@@ -129,6 +152,7 @@ class SimNode:
             snapshot_source=snapshots,
             snapshot_sink=snapshots,
             run_blocking=self._run_blocking,
+            write_journal=SimWrites(self, self._run_blocking),
         )
         self.driver.running = self.running
         self.driver.processor = self.processor
@@ -241,6 +265,8 @@ class World:
     ) -> None:
         """`slowness`: of the nodes' processors, see `Processor`."""
         self.rng = random.Random(seed)
+        self.draws = random.Random(f"writes {seed}")
+        self.at_once = self.draws.choice(AT_ONCE)
         self.slowness = slowness
         self.settings = settings
         self.drift = settings.clock_rate_error / 3
