@@ -556,4 +556,31 @@ MUTANTS = (
             "tests/replication/test_cluster.py::test_a_write_that_takes_long_whatever_the_disk_does_not_tell_of_the_disk",
         ),
     ),
+    Mutant(
+        "an_answer_leaves_before_the_write_within_the_turn",
+        "a follower acknowledges what a power loss takes back",
+        "            early, outbox = self._barrier.split(outbox)",
+        "            early, outbox = outbox, []",
+        (
+            "tests/replication/test_cluster.py::test_an_answer_leaves_after_the_write_within_the_turn_that_it_rests_on",
+        ),
+    ),
+    Mutant(
+        "a_large_batch_is_written_within_the_turn",
+        "heartbeats wait for the disk",
+        "small = batch.size_bytes <= AT_ONCE_BYTES_MAX and not",
+        "small = not",
+        (
+            "tests/replication/test_cluster.py::test_a_quick_disk_is_written_within_the_turn_if_the_batch_is_small",
+        ),
+    ),
+    Mutant(
+        "a_slow_disk_is_written_within_the_turn",
+        "heartbeats wait for the disk",
+        "        return small and self._write_journal.quick",
+        "        return small",
+        (
+            "tests/replication/test_cluster.py::test_a_turn_applies_what_is_durable_while_its_own_entries_are_being_written",
+        ),
+    ),
 )

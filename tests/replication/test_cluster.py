@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tarry.proto.tarry_peer_pb2 import PeerMessage
 from tarry.replication.blocking import in_thread
 from tarry.replication.driver.adaptive_writes import Writes
 from tarry.replication.driver.driver import AT_ONCE_BYTES_MAX
@@ -209,6 +210,29 @@ async def test_a_quick_disk_is_written_within_the_turn_if_the_batch_is_small(tmp
             await leader.driver.propose(bytes(size_bytes))
         assert writes.where == ["at once", "beside"]
         assert leader.journal.durable_index == leader.journal.last_index
+
+
+async def test_an_answer_leaves_after_the_write_within_the_turn_that_it_rests_on(tmp_path: Path) -> None:
+    told: list[tuple[int, int]] = []
+    async with Cluster(tmp_path) as cluster:
+        leader = await cluster.leader()
+        follower = next(replica for replica in cluster.replicas.values() if replica is not leader)
+        writes = follower.driver._write_journal = QuickWrites()
+        send = follower.transport.send
+
+        def noted(peer: str, messages: Sequence[bytes], *, bulk: bool = False) -> bool:
+            said = [PeerMessage.FromString(message) for message in messages]
+            ends = [message.appended.next_index - 1 for message in said if message.HasField("appended")]
+            told.extend((end, follower.journal.durable_index) for end in ends)
+            return send(peer, messages, bulk=bulk)
+
+        follower.transport.send = noted  # type: ignore[method-assign]
+        for i in range(5):
+            await leader.driver.propose(b"%d" % i)
+        await cluster.until_equal()
+    assert "at once" in writes.where
+    assert told
+    assert all(end <= durable for end, durable in told)
 
 
 async def test_a_newcomer_learns_first_and_then_votes(tmp_path: Path) -> None:
