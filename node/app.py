@@ -26,6 +26,7 @@ from tarry.node.edge.leader_calls import LeaderCalls
 from tarry.node.edge.peer_auth import PeerCalls, log_strangers, peer_gate
 from tarry.node.edge.tls import channel_credentials, peer_tls, server_credentials
 from tarry.node.failures import Failures
+from tarry.node.ledger.closer import Closer
 from tarry.node.recovery.rejoin import Phase, Rejoining, phase
 from tarry.node.recovery.rejoin_service import MembershipService
 from tarry.node.repair.peer_records import PeerRecords, RecordService
@@ -34,7 +35,6 @@ from tarry.node.services.consumer import ConsumerService
 from tarry.node.services.operator import OperatorService
 from tarry.node.services.producer import ProducerService
 from tarry.proto.files import make_folder
-from tarry.proto.ledger.parquet import close_apart
 from tarry.proto.reasons import Reason
 from tarry.replication.blocking import in_thread
 from tarry.replication.clock import Clock, SystemClock, to_next
@@ -99,7 +99,7 @@ class Node:
             self._transport,
             settings,
             write_journal=AdaptiveWrites(in_thread, time.monotonic),
-            closing=close_apart,
+            closer=Closer(apart=True),
             holds=holds,
         )
         self._core = core

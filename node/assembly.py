@@ -16,12 +16,11 @@ import structlog
 from tarry.node.clock.cluster_time import ClusterTime
 from tarry.node.config import NodeConfig
 from tarry.node.leader.leadership import Leadership
+from tarry.node.ledger.closer import Closer
 from tarry.node.ledger.ledger import Ledger
-from tarry.node.ledger.writer import Close
 from tarry.node.recovery.checkpoints import Checkpoints
 from tarry.node.repair.records import Damage
 from tarry.proto import tarry_log_pb2 as log_pb
-from tarry.proto.ledger.parquet import close
 from tarry.replication.blocking import RunBlocking, in_thread
 from tarry.replication.clock import Clock
 from tarry.replication.driver.adaptive_writes import Writes
@@ -61,7 +60,7 @@ class Core:
         run_blocking: RunBlocking = in_thread,
         write_journal: Writes | None = None,
         driver: type[Driver] = Driver,
-        closing: Close = close,
+        closer: Closer | None = None,
         holds: Holds | None = None,
     ) -> None:
         """Open the data folder and recover.
@@ -79,7 +78,7 @@ class Core:
         )
         self._clock = clock
         self.holds = holds or Holds()
-        self.ledger = Ledger(config, self.machine.applied_index, self.time.now_ms, run_blocking, closing)
+        self.ledger = Ledger(config, self.machine.applied_index, self.time.now_ms, run_blocking, closer)
         self.machine.events.wanted = self.ledger.enabled
         self.checkpoints = Checkpoints(
             self.machine,

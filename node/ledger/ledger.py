@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from tarry.node.config import NodeConfig
 from tarry.node.ledger.buffer import Buffer
-from tarry.node.ledger.writer import DAY_MS, Close, Disk
+from tarry.node.ledger.closer import Closer
+from tarry.node.ledger.writer import DAY_MS, Disk
 from tarry.proto.ledger.chunk import Chunk
-from tarry.proto.ledger.parquet import close
 from tarry.proto.ledger.schema import Kind, Missing, gap_detail
 from tarry.proto.tarry_operator_pb2 import LedgerStatus
 from tarry.replication.blocking import RunBlocking, in_thread
@@ -69,9 +69,9 @@ class Ledger:
         applied: int,
         now_ms: Callable[[], int],
         run_blocking: RunBlocking = in_thread,
-        closing: Close = close,
+        closer: Closer | None = None,
     ) -> None:
-        """Take ``applied``, the index from which this start goes on."""
+        """Take ``applied``, the index from which this start goes on; without ``closer`` close here."""
         self.enabled = config.ledger.enabled
         self.folder = config.ledger.folder or config.data / "ledger"
         self.settings = config.ledger
@@ -81,7 +81,7 @@ class Ledger:
         self._first_index = applied
         self._term = 0
         self._buffer = Buffer(config.ledger.buffer_bytes_max, applied)
-        self.disk = Disk(self.folder, config.node, f"{now_ms():x}", config.ledger, closing)
+        self.disk = Disk(self.folder, config.node, f"{now_ms():x}", config.ledger, closer or Closer())
         self._something = asyncio.Event()
         self._writing = asyncio.Lock()
         self._closing: asyncio.Future[bool] | None = None
@@ -208,6 +208,7 @@ class Ledger:
     async def close(self) -> None:
         """Write everything and close the segment."""
         if self.enabled:
+            self.disk.closer.hurry()
             await self.write()
             await self.write(sync=True)  # a gap that the first has found
             await self.until_closed()
@@ -240,7 +241,8 @@ class Ledger:
 
     def _closed(self, closing: asyncio.Future[bool]) -> None:
         self._closing = None
-        closing.result()
+        if not closing.result():
+            self._something.set()  # to be tried again
 
     async def _try(self, work: Callable[[], object]) -> bool:
         """Do disk work in a thread; False where the disk refused.

@@ -5,19 +5,16 @@ from __future__ import annotations
 import errno
 import os
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
 
 from tarry.node.config import LedgerSettings
 from tarry.node.ledger.buffer import Stretch
+from tarry.node.ledger.closer import Closer
 from tarry.proto.ledger.chunk import pack
-from tarry.proto.ledger.parquet import close
 from tarry.proto.ledger.segment import Closed, OpenSegment, closed, delete, recover
 
 DAY_MS = 86_400_000
-Close: TypeAlias = Callable[[OpenSegment, int], Closed | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +28,9 @@ class Left:
 class Disk:
     """One node's ledger folder. After an OSError it is as it was: make the call again."""
 
-    def __init__(
-        self, folder: Path, source: str, run: str, settings: LedgerSettings, closing: Close = close
-    ) -> None:
+    def __init__(self, folder: Path, source: str, run: str, settings: LedgerSettings, closer: Closer) -> None:
         self.folder = folder
-        self._close = closing
+        self.closer = closer
         self.open: OpenSegment | None = None
         self.bytes = 0  # of closed segments
         self.segments: deque[Closed] = deque()
@@ -47,7 +42,7 @@ class Disk:
         self._begun_ms = 0
 
     def begin(self, now_ms: int, first_index: int) -> Left:
-        """Close what a killed process left, and open a segment."""
+        """Find what a killed process left, to be closed, and open a segment."""
         left = recover(self.folder, self._source)
         own = [known for known in closed(self.folder) if known[1]["source"] == self._source]
         numbers = {manifest["segment"] for _, manifest in own}
@@ -59,7 +54,7 @@ class Disk:
         self._next = 1 + max(numbers | {one.segment for one in left}, default=0)
         self.segments, self.bytes = deque(own), sum(manifest["bytes"] for _, manifest in own)
         covered = [manifest["last_index"] for _, manifest in own] + [one.covered for one in self.sealed]
-        self.close_sealed(now_ms)
+        self._delete_old(now_ms)
         self._start(first_index)
         return Left(max(covered, default=None), bool(left))
 
@@ -104,12 +99,25 @@ class Disk:
 
     def close_sealed(self, now_ms: int) -> None:
         """Make Parquet of full segments, and delete the oldest where there is too much."""
-        while self.sealed:
-            done = self._close(self.sealed[0], now_ms)
-            self.sealed.pop(0)
-            if done is not None:
-                self.segments.append(done)
-                self.bytes += done[1]["bytes"]
+        try:
+            while self.sealed:
+                done = self.closer.close(self.sealed[0], now_ms)
+                self.sealed.pop(0)
+                if done is not None:
+                    self.segments.append(done)
+                    self.bytes += done[1]["bytes"]
+        finally:
+            self.closer.rest()
+        self._delete_old(now_ms)
+
+    def end(self, now_ms: int) -> None:
+        """Close everything."""
+        if self.open is not None:
+            self.sealed.append(self.open)
+            self.open = None
+        self.close_sealed(now_ms)
+
+    def _delete_old(self, now_ms: int) -> None:
         kept_from_ms = now_ms - self._settings.retention_ms
         while self.segments and (
             self.bytes > self._settings.disk_bytes_max or self.segments[0][1]["last_at_ms"] < kept_from_ms
@@ -118,14 +126,6 @@ class Disk:
             delete(path)
             self.segments.popleft()
             self.bytes -= manifest["bytes"]
-
-    def end(self, now_ms: int) -> None:
-        """Close everything, here: the process ends anyway."""
-        self._close = close
-        if self.open is not None:
-            self.sealed.append(self.open)
-            self.open = None
-        self.close_sealed(now_ms)
 
     def _remove_unfinished(self, finished: set[Path]) -> None:
         for path in self.folder.glob("date=*/*.parquet*"):

@@ -1,21 +1,11 @@
-"""Closing of segments: Parquet file and manifest of an open segment. Needs pyarrow.
-
-``close`` runs in this process. ``close_apart`` starts another, which frees the 60 MB that pyarrow and a
-segment take when it ends, leaves the interpreter of the first free, and ends with the process that asked.
-"""
+"""Closing of segments: Parquet file and manifest of an open segment. Needs pyarrow."""
 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict
 from datetime import UTC, datetime
-from importlib.abc import MetaPathFinder
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tarry.proto.files import replace_file
@@ -50,45 +40,7 @@ def close(left: OpenSegment, now_ms: int) -> Closed | None:
         left.path.unlink(missing_ok=True)
         return None
     with left.locked():
-        return _close(left, now_ms)
-
-
-def close_apart(left: OpenSegment, now_ms: int) -> Closed | None:
-    """Do the same in another process. Raises OSError."""
-    if not left.bytes:
-        return close(left, now_ms)
-    told = json.dumps({**asdict(left), "ledger": str(left.ledger)})
-    command = [sys.executable, "-m", __name__, told, str(now_ms), str(os.getpid())]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise OSError(done.stderr.strip().rpartition("\n")[2] or f"closing ended with {done.returncode}")
-    path = Path(done.stdout.strip())
-    return path, json.loads(path.with_suffix(".json").read_bytes())
-
-
-class _NoPandas(MetaPathFinder):
-    """Import hook that hides pandas, which pyarrow would otherwise load if it is installed: 0.3 s saved."""
-
-    def find_spec(self, fullname: str, path: object, target: object = None) -> None:
-        if fullname == "pandas":
-            raise ModuleNotFoundError(fullname)
-
-
-def main() -> None:
-    """Close the segment that another process names, unless that one has ended."""
-    told, now_ms, parent = sys.argv[1:]
-    fields = json.loads(told)
-    left = OpenSegment(
-        Path(fields["ledger"]), *(fields[n] for n in ("source", "run", "segment", "first_index"))
-    )
-    left.covered, left.rows, left.bytes = fields["covered"], fields["rows"], fields["bytes"]
-    os.nice(5)
-    sys.meta_path.insert(0, _NoPandas())
-    with left.locked():
-        if os.getppid() != int(parent):
-            raise SystemExit("nobody waits for it any more")
-        path, _ = _close(left, int(now_ms))
-    print(path)
+        return make_parquet(left, now_ms)
 
 
 def open_rows(left: OpenSegment, rows_min: int = 1) -> Iterator[pa.RecordBatch]:
@@ -112,7 +64,8 @@ def open_rows(left: OpenSegment, rows_min: int = 1) -> Iterator[pa.RecordBatch]:
         yield batch(chunks, left.source, left.run)
 
 
-def _close(left: OpenSegment, now_ms: int) -> Closed:
+def make_parquet(left: OpenSegment, now_ms: int) -> Closed:
+    """Make Parquet of a locked segment that covers something, and delete it. Raises OSError."""
     import google_crc32c
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -174,7 +127,3 @@ def _row_groups(left: OpenSegment) -> Iterator[pa.Table]:
 
 def _date(at_ms: int) -> str:
     return datetime.fromtimestamp(at_ms / 1000, UTC).date().isoformat()
-
-
-if __name__ == "__main__":
-    main()

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import google_crc32c
+import psutil
 import pyarrow.parquet as pq
 import pytest
 
@@ -188,6 +189,31 @@ async def test_a_node_that_does_not_answer_is_named_and_the_others_ledgers_are_t
     assert sorted("error" if "error" in row else row["node"] for row in json.loads(output)) == [
         "error", "n1", "n2",
     ]  # fmt: skip
+
+
+async def test_the_process_that_closes_segments_ends_with_its_killed_node_and_nothing_is_lost(
+    tmp_path: Path,
+) -> None:
+    with LocalCluster(1, tmp_path, settings={"ledger": {"segment_rows_max": 1, "flush_ms": 10}}) as cluster:
+        cluster.start()
+        cluster.wait_until_serving()
+        node = cluster.nodes["n1"].process
+        assert node is not None
+        async with connect(cluster.addresses) as client, asyncio.timeout(PATIENCE_S):
+            done = await client.producer().schedule_batch("life", [b"x"] * 9, delay_ms=3_600_000)
+            while not (closers := psutil.Process(node.pid).children()):
+                await client.producer().schedule("life", b"x", delay_ms=3_600_000)
+            closers[0].suspend()  # so that it is not ready before the node is killed
+        cluster.kill("n1")
+        closers[0].resume()
+        await asyncio.to_thread(closers[0].wait, PATIENCE_S)
+        cluster.start("n1")
+        cluster.wait_until_serving()
+        await asyncio.to_thread(cluster.stop, "n1")
+    _, rows = read(tmp_path / "n1" / "ledger")
+    told = [str(MessageId(0, row["hour"], row["global_index"])) for row in rows if row["topic"] == "life"]
+    assert set(done.ids) <= set(told)
+    assert list((tmp_path / "n1" / "ledger" / "open").iterdir()) == []
 
 
 @pytest.fixture

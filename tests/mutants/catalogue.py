@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.mutants import (
+    background,
     consensus,
     damage,
     delivery,
@@ -24,4 +25,5 @@ MUTANTS = [
     *far_hours.MUTANTS,
     *founding.MUTANTS,
     *turns.MUTANTS,
+    *background.MUTANTS,
 ]

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +20,6 @@ from tarry.node.delivery.batch import DeliveryBatch
 from tarry.node.delivery.feed import WAITING
 from tarry.proto.ledger.arrow import SCHEMA, batch
 from tarry.proto.ledger.chunk import Chunk, pack, unpack
-from tarry.proto.ledger.parquet import close_apart
 from tarry.proto.ledger.schema import COLUMNS, Kind, Manifest, numbered
 from tarry.proto.ledger.segment import closed
 from tests.node.replica import Replica
@@ -272,27 +269,6 @@ async def test_a_ledger_that_is_off_writes_nothing(make: Callable[..., Replica])
     await replica.ledger.write(sync=True)
     await replica.ledger.close()
     assert not replica.ledger.folder.exists()
-
-
-async def test_a_process_of_its_own_closes_a_segment_unless_nobody_waits_for_it(
-    make: Callable[..., Replica],
-) -> None:
-    replica = make()
-    replica.apply(schedule([NOW_MS + 1, NOW_MS + 2]), schedule([NOW_MS + 3], topic="other"))
-    await replica.ledger.write(sync=True)
-    left = replica.ledger.disk.open
-    assert left is not None
-    told = json.dumps({**asdict(left), "ledger": str(left.ledger)})
-    orphan = [sys.executable, "-m", "tarry.proto.ledger.parquet", told, "0", "1"]
-    ended = await asyncio.to_thread(subprocess.run, orphan, capture_output=True, check=False)
-    assert ended.returncode == 1
-    assert closed(replica.ledger.folder) == []
-    done = close_apart(left, NOW_MS)
-    assert [done] == closed(replica.ledger.folder)
-    ((_, rows),) = segments(replica)
-    assert [row["topic"] for row in rows] == ["t", "t", "other"]
-    with pytest.raises(OSError, match="FileNotFoundError"):
-        close_apart(left, NOW_MS)
 
 
 async def test_who_cancels_a_write_waits_for_the_thread_so_that_closing_never_begins_beside_it(
