@@ -27,6 +27,14 @@ def distinct(numbers: NDArray[Number]) -> NDArray[Number]:
     return ascending[starts_of(ascending)] if len(ascending) else ascending
 
 
+def first_rows(keys: NDArray[Any]) -> NDArray[np.intp]:
+    """Return the first row of each distinct key, by ascending key."""
+    if bool((keys[1:] > keys[:-1]).all()):
+        return np.arange(len(keys))
+    order = np.argsort(keys, kind="stable")
+    return order[starts_of(keys[order])]
+
+
 def groups(keys: NDArray[Any]) -> Iterator[tuple[int, Selection]]:
     """Yield each distinct key, ascending, with its rows in their order: a slice where they lie together."""
     if len(keys) == 0:

@@ -185,19 +185,18 @@ class HourPartition:
         self._captured = self._slots_crc = None
         return first
 
-    def lose(self, global_index: Numbers) -> None:
+    def lose(self, global_index: Numbers, due_in_hour_ms: Numbers) -> None:
         """Mark units that the cut will pass over; they must exist, be distinct and not be gone yet."""
         if self._slots is not None or self.units > _UNMAPPED_UNITS_MAX:  # else they are rebuilt when used
-            due_in_hour_ms = self.log.units_at(global_index)["due_in_hour_ms"]
             seconds = self.seconds  # before the set changes: mapping may rebuild the slots from it
             seconds.lose((due_in_hour_ms // np.uint32(SECOND_MS)).astype(np.uint16))
         self.gone.update(global_index)
         self._add(message_sum.of_gone(self.hour, global_index))
         self._captured = self._slots_crc = self._gone_bytes = None
 
-    def overtake(self, global_index: Numbers) -> None:
+    def overtake(self, global_index: Numbers, due_in_hour_ms: Numbers) -> None:
         """Mark units that are released now, ahead of the cut; they must be as for `lose`."""
-        self.lose(global_index)
+        self.lose(global_index, due_in_hour_ms)
         self.overtaken.update(global_index)
         self._add(message_sum.of_overtaken(self.hour, global_index))
 
@@ -205,9 +204,9 @@ class HourPartition:
         """Flag the units, shape (n,), that are cancelled or have overtaken: the cut passes them over."""
         return contains(self.gone, global_index)
 
-    def is_cancelled(self, global_index: Numbers) -> Flags:
-        """Flag the units, shape (n,), that are cancelled."""
-        return contains(self.gone, global_index) & ~contains(self.overtaken, global_index)
+    def has_overtaken(self, global_index: Numbers) -> Flags:
+        """Flag the units, shape (n,), that were released ahead of the cut."""
+        return contains(self.overtaken, global_index)
 
     def chain(self, second: int) -> Numbers:
         """Return the global indices of a second's units, ascending. Raises WheelDamaged."""

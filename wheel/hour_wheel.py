@@ -161,7 +161,8 @@ class HourWheel:
         first = partition.append(records, converted(units, UNIT))
         self.grown(partition, 0)
         if bool(gone.any()):
-            partition.lose((np.flatnonzero(gone) + first).astype(np.uint32))
+            lost = np.flatnonzero(gone)
+            partition.lose((lost + first).astype(np.uint32), units["due_in_hour_ms"][lost])
         self.far.clean(len(rows))
         return int(units["size"].sum(dtype=np.int64))
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tarry.wheel.columns import distinct, groups, starts_of
+from tarry.wheel.columns import distinct, first_rows, groups, starts_of
 from tarry.wheel.delay_log import UNIT, Places, converted
 from tarry.wheel.hour_partition import HourPartition
 from tarry.wheel.hour_wheel import HourWheel
@@ -18,6 +17,7 @@ from tarry.wheel.near_queue import taken
 from tarry.wheel.state import (
     HOUR_MS,
     NONE,
+    Cancellation,
     CancelOutcome,
     Cut,
     Flags,
@@ -130,40 +130,44 @@ class Messages:
 
     # Changes
 
-    def cancel(self, cut: Cut, hour: Numbers, global_index: Numbers) -> NDArray[np.uint8]:
-        """Cancel messages; return a CancelOutcome each."""
+    def cancel(self, cut: Cut, hour: Numbers, global_index: Numbers) -> Cancellation:
+        """Cancel messages."""
         hours = self._hours
         outcomes = np.full(len(hour), CancelOutcome.NOT_FOUND, np.uint8)
+        lost = [np.empty(0, np.intp)]
+        topic, due_in_hour_ms = np.empty(len(hour), np.uint32), np.empty(len(hour), np.uint32)
         far = hours.far.find(hour, global_index)
-        is_far = far >= 0
-        if bool(is_far.any()):
-            rows = distinct(far[is_far])
-            units = hours.far.lose(rows[~hours.far.is_gone(rows)])
-            hours.topics.add(units["topic"], -1)
-            outcomes[is_far] = CancelOutcome.CANCELLED  # nothing in the far log has been released
-        left = np.flatnonzero(~is_far)
+        found = np.flatnonzero(far >= 0)
+        if len(found):
+            outcomes[found] = CancelOutcome.CANCELLED  # nothing in the far log has been released
+            rows = found[first_rows(far[found])]
+            rows = rows[~hours.far.is_gone(far[rows])]
+            units = hours.far.lose(far[rows])
+            topic[rows], due_in_hour_ms[rows] = units["topic"], units["due_in_hour_ms"]
+            lost.append(rows)
+        left = np.flatnonzero(far < 0)
         for at, chosen in groups(hour[left]):
             partition = hours.written(at)
-            if partition is not None:
-                rows_of_hour = left[chosen]
-                outcomes[rows_of_hour] = self._cancel_of(partition, cut, global_index[rows_of_hour])
-        return outcomes
-
-    def _cancel_of(self, partition: HourPartition, cut: Cut, chosen: Numbers) -> NDArray[np.uint8]:
-        outcomes = np.full(len(chosen), CancelOutcome.NOT_FOUND, np.uint8)
-        exists = chosen < partition.units
-        known = chosen[exists]
-        cancelled = partition.is_cancelled(known)
-        pending = ~partition.is_gone(known) & ~_are_released(partition, cut, known)
-        fresh = distinct(known[pending])
-        if len(fresh):
-            partition.lose(fresh)
-            self._hours.count(partition.hour, -len(fresh))
-            self._hours.topics.add(partition.log.units_at(fresh)["topic"], -1)
-        outcomes[exists] = np.where(
-            cancelled | pending, np.uint8(CancelOutcome.CANCELLED), np.uint8(CancelOutcome.ALREADY_RELEASED)
-        )
-        return outcomes
+            if partition is None:
+                continue
+            found = left[chosen]
+            found = found[global_index[found] < partition.units]
+            some = global_index[found]
+            units, gone = _proven(partition, some), partition.is_gone(some)
+            pending = ~gone & ~_are_behind(cut, at, units, some)
+            is_cancelled = pending | gone & ~partition.has_overtaken(some)
+            outcomes[found] = np.where(is_cancelled, CancelOutcome.CANCELLED, CancelOutcome.ALREADY_RELEASED)
+            fresh = np.flatnonzero(pending)
+            fresh = fresh[first_rows(some[fresh])]
+            if len(fresh):
+                rows = found[fresh]
+                topic[rows], due_in_hour_ms[rows] = units["topic"][fresh], units["due_in_hour_ms"][fresh]
+                partition.lose(some[fresh], due_in_hour_ms[rows])
+                hours.count(at, -len(fresh))
+                lost.append(rows)
+        rows = np.sort(np.concatenate(lost))
+        hours.topics.add(topic[rows], -1)
+        return Cancellation(outcomes, rows, topic[rows], due_in_hour_ms[rows])
 
     def overtake(self, cut: Cut, hour: Numbers, global_index: Numbers) -> Taken:
         """Release pending messages ahead of the cut: hours in the order named, each hour's by due time."""
@@ -178,28 +182,15 @@ class Messages:
             fresh = distinct(chosen[pending])
             if len(fresh) == 0:
                 continue
-            partition.overtake(fresh)
-            entries = partition.entries(partition.log.units_at(fresh), fresh)
+            units = partition.log.units_at(fresh)
+            partition.overtake(fresh, units["due_in_hour_ms"])
+            entries = partition.entries(units, fresh)
             self._hours.count(at, -len(fresh))
             self._hours.topics.add(entries["topic"], -1)
             parts.append(entries.take(np.argsort(entries["due_ms"], kind="stable")))
         return taken(parts)
 
     # State
-
-    def cancelled(self, hour: Numbers, global_index: Numbers) -> Flags:
-        """Flag the messages that are cancelled."""
-        hours = self._hours
-        flags = np.zeros(len(hour), np.bool_)
-        far = hours.far.find(hour, global_index)
-        is_far = far >= 0
-        flags[is_far] = hours.far.is_gone(far[is_far])
-        left = np.flatnonzero(~is_far)
-        for at, chosen in groups(hour[left]):
-            partition = hours.written(at)
-            if partition is not None:
-                flags[left[chosen]] = partition.is_cancelled(global_index[left[chosen]])
-        return flags
 
     def state(self, cut: Cut, hour: int, global_index: int) -> MessageState:
         """Return the state of one message."""
@@ -240,6 +231,14 @@ class Messages:
 
 def _are_released(partition: HourPartition, cut: Cut, global_index: Numbers) -> Flags:
     """Flag the units of an hour, shape (n,), that the cut has passed. Raises OSError and WheelDamaged."""
+    return _are_behind(cut, partition.hour, _proven(partition, global_index), global_index)
+
+
+def _proven(partition: HourPartition, global_index: Numbers) -> Rows:
+    """Return units of an hour, shape (n,), for a decision. Raises OSError and WheelDamaged."""
     partition.prove()
-    due = partition.log.units_at(global_index)["due_in_hour_ms"] + np.int64(partition.hour * HOUR_MS)
-    return cut.has_passed(due, global_index)
+    return partition.log.units_at(global_index)
+
+
+def _are_behind(cut: Cut, hour: int, units: Rows, global_index: Numbers) -> Flags:
+    return cut.has_passed(units["due_in_hour_ms"] + np.int64(hour * HOUR_MS), global_index)

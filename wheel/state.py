@@ -91,6 +91,19 @@ class Appended:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Cancellation:
+    """The outcome of one call that cancels messages."""
+
+    outcomes: NDArray[np.uint8]
+    """A CancelOutcome each, shape (n,)."""
+    rows: NDArray[np.intp]
+    """Those that were pending until then, ascending, shape (k,); of one that is named twice the first row."""
+    topic: Numbers
+    """Of these, likewise the next."""
+    due_in_hour_ms: Numbers
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Taken:
     """Messages released, each array of shape (n,), in (due_ms, hour, global_index) order."""
 

@@ -37,6 +37,7 @@ from tarry.wheel.state import (
     HOUR_SECONDS,
     SECOND_MS,
     Appended,
+    Cancellation,
     Cut,
     Flags,
     HourState,
@@ -176,13 +177,9 @@ class Wheel:
         """Return the latest time up to `until_ms` by which at most so many hours have anything pending."""
         return self._release.until_of_hours(until_ms, hours_max)
 
-    def cancel(self, hour: Numbers, global_index: Numbers) -> NDArray[np.uint8]:
-        """Cancel messages, ids of shape (n,); return a CancelOutcome each, of a repeated cancel CANCELLED."""
+    def cancel(self, hour: Numbers, global_index: Numbers) -> Cancellation:
+        """Cancel messages, ids of shape (n,); the outcome of a repeated cancel is CANCELLED."""
         return self._messages.cancel(self._release.cut, hour, global_index)
-
-    def cancelled(self, hour: Numbers, global_index: Numbers) -> Flags:
-        """Flag the messages, ids of shape (n,), that are cancelled."""
-        return self._messages.cancelled(hour, global_index)
 
     def drop_hour(self, hour: int) -> None:
         """Forget an hour. Raises ValueError where it does not lie wholly behind the cut."""

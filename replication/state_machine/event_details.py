@@ -18,7 +18,7 @@ from tarry.replication.state_machine.lanes import queue_of
 from tarry.replication.state_machine.queues import Queues
 from tarry.replication.state_machine.ready_queue import UnitsDamaged
 from tarry.wheel.columns import groups
-from tarry.wheel.state import HOUR_MS, UnknownMessage
+from tarry.wheel.state import HOUR_MS, Cancellation, UnknownMessage
 from tarry.wheel.wheel import Wheel
 
 INT32_MAX: Final = 2**31 - 1
@@ -170,13 +170,11 @@ def retried(
 
 
 def cancelled(
-    wheel: Wheel, hour: NDArray[np.uint32], global_index: NDArray[np.uint32], now_ms: int
+    done: Cancellation, hour: NDArray[np.uint32], global_index: NDArray[np.uint32], now_ms: int
 ) -> list[Event]:
-    """Return the cancelling of messages that were pending, by queue; one that is named twice counts once."""
-    first = np.sort(np.unique(np.stack((hour, global_index)), axis=1, return_index=True)[1])
-    hour, global_index = hour[first], global_index[first]
-    units = wheel.units(hour, global_index)
-    queue, due_ms = queue_of(units["topic"]), hour * np.int64(HOUR_MS) + units["due_in_hour_ms"]
+    """Return the cancelling of messages that were pending, by queue; ids as they were named."""
+    hour, global_index = hour[done.rows], global_index[done.rows]
+    queue, due_ms = queue_of(done.topic), hour * np.int64(HOUR_MS) + done.due_in_hour_ms
     return [
         Event(
             Kind.CANCELLED,

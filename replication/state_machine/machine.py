@@ -259,17 +259,13 @@ class Machine:
         if isinstance(chosen, Refusal):
             return chosen
         hour, global_index = chosen
-        before = self.wheel.cancelled(hour, global_index)
-        outcomes = self.wheel.cancel(hour, global_index)
+        done = self.wheel.cancel(hour, global_index)
         if self.events.wanted:
-            fresh = (outcomes == CancelOutcome.CANCELLED) & ~before
-            for event in event_details.cancelled(
-                self.wheel, hour[fresh], global_index[fresh], command.now_ms
-            ):
+            for event in event_details.cancelled(done, hour, global_index, command.now_ms):
                 self.events.add(event)
-        gone = outcomes == CancelOutcome.CANCELLED
+        gone = done.outcomes == CancelOutcome.CANCELLED
         self.queues.unblock_cancelled(hour[gone], global_index[gone])
-        return Cancelled(outcomes)
+        return Cancelled(done.outcomes)
 
     def build(self, most: int = PREPARED_MAX) -> int:
         """Do some of what ``digested`` has left to do; return how many parts were built."""

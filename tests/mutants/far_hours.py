@@ -114,8 +114,8 @@ MOVING = (
     Mutant(
         "cancelled_messages_move_as_pending",
         "a cancelled message is delivered",
-        "        if bool(gone.any()):\n            partition.lose((np.flatnonzero",
-        "        if False:\n            partition.lose((np.flatnonzero",
+        "        if bool(gone.any()):\n            lost = np.flatnonzero(gone)",
+        "        if False:\n            lost = np.flatnonzero(gone)",
         (PLAY,),
     ),
     Mutant(

@@ -114,7 +114,6 @@ def calls_over(wheel: Wheel, hours: int) -> dict[str, Callable[[], Any]]:
         "read": lambda: wheel.read(*ids()),
         "parts": lambda: wheel.parts(*ids(), np.zeros(hours, np.int64), 3),
         "cancel": lambda: wheel.cancel(*ids()),
-        "cancelled": lambda: wheel.cancelled(*ids()),
         "capture": wheel.capture,
     }
 

@@ -301,7 +301,7 @@ def test_a_small_index_that_rots_while_its_hour_is_open_decides_nothing(
         append(wheel, [START_MS + 1_000 + at for at in range(5)], [b"x"] * 5)
         if reopened:
             wheel.close()
-        assert wheel.cancel(*ids([(HOUR, 0)])) == [CancelOutcome.CANCELLED]
+        assert wheel.cancel(*ids([(HOUR, 0)])).outcomes == [CancelOutcome.CANCELLED]
     patch(tmp_path / "a" / FOLDER / "delay.index", in_unit(3, "due_in_hour_ms", 2), lambda byte: byte ^ 1)
     for wheel in (ours, peer):
         append(wheel, [START_MS + 1_010], [b"y"])
@@ -326,14 +326,14 @@ def test_a_small_index_that_grows_is_as_it_was_written_and_is_not_proven_again(
         wheel.sync(state)
         wheel.close()
         wheel = Wheel.recover(tmp_path, SETTINGS, state)
-        assert wheel.cancel(*ids([(HOUR, 0)])) == [CancelOutcome.CANCELLED]
+        assert wheel.cancel(*ids([(HOUR, 0)])).outcomes == [CancelOutcome.CANCELLED]
     index = tmp_path / FOLDER / "delay.index"
     written = index.read_bytes()
     patch(index, in_unit(3, "due_in_hour_ms", 2), lambda byte: byte ^ 1)
     append(wheel, [START_MS + 5_000] * 100)
     assert index.read_bytes()[: len(written)] == written
     monkeypatch.setattr(hour_partition, "prove_index", None)
-    assert wheel.cancel(*ids([(HOUR, 3)])) == [CancelOutcome.CANCELLED]
+    assert wheel.cancel(*ids([(HOUR, 3)])).outcomes == [CancelOutcome.CANCELLED]
 
 
 def test_nothing_is_chained_behind_an_index_that_decays_while_its_hour_is_closed(tmp_path: Path) -> None:

@@ -98,8 +98,7 @@ def settle_all(wheel: Wheel, _: list[tuple[int, int]]) -> list[tuple[int, int, i
 
 
 CALLS: dict[str, Callable[[Wheel, list[tuple[int, int]]], Any]] = {
-    "cancel": lambda wheel, names: wheel.cancel(*ids(names)).tolist(),
-    "cancelled": lambda wheel, names: wheel.cancelled(*ids(names)).tolist(),
+    "cancel": lambda wheel, names: wheel.cancel(*ids(names)).outcomes.tolist(),
     "state": lambda wheel, names: [wheel.state(*name) for name in names],
     "units": lambda wheel, names: wheel.units(*ids(names)).tolist(),
     "read": lambda wheel, names: wheel.read(*ids(names)),
@@ -315,7 +314,9 @@ def test_a_message_that_is_not_there_needs_no_unit(tmp_path: Path) -> None:
     wheel, names = build(tmp_path)
     overwrite(index_of(tmp_path), 0, 5 * HOURS * FAR_UNIT_BYTES)
     hour = names[0][0]
-    assert wheel.cancel(*ids([(hour, 5), (hour + 5_000, 0)])).tolist() == [CancelOutcome.NOT_FOUND] * 2
+    assert (
+        wheel.cancel(*ids([(hour, 5), (hour + 5_000, 0)])).outcomes.tolist() == [CancelOutcome.NOT_FOUND] * 2
+    )
     assert wheel.take_far_mended() == []
 
 

@@ -45,6 +45,6 @@ def test_cleaning_moves_what_is_alive_and_changes_nothing_of_it(
     again = Wheel.recover(tmp_path, SETTINGS, state)
     assert again.digest() == digest
     check(again)
-    assert again.cancel(*ids(pending[:1])).tolist() == [CancelOutcome.CANCELLED]
+    assert again.cancel(*ids(pending[:1])).outcomes.tolist() == [CancelOutcome.CANCELLED]
     taken = rows(again.take(late[-1], 1_000))
     assert [(hour, index) for _, hour, index in taken] == sorted(pending[1:])

@@ -62,7 +62,7 @@ class Played:
     def cancel(self) -> None:
         chosen = self.some()
         expected = [self.list.cancel([name])[0] for name in chosen]
-        assert self.do(lambda wheel: wheel.cancel(*ids(chosen))).tolist() == expected
+        assert self.do(lambda wheel: wheel.cancel(*ids(chosen)).outcomes).tolist() == expected
 
     def take(self) -> None:
         self.now_ms += int(self.random.integers(0, 3 * HOUR_MS))
@@ -151,7 +151,7 @@ def test_hours_beyond_those_that_are_counted_in_columns_have_files_of_their_own(
     again = Wheel.recover(tmp_path, WheelSettings(), state)
     assert again.digest() == wheel.digest()
     assert again.hours() == (START_MS // HOUR_MS, *range(HOURS - 10, HOURS + 10))
-    assert again.cancel(*ids(names)).tolist() == [CancelOutcome.CANCELLED] * 20
+    assert again.cancel(*ids(names)).outcomes.tolist() == [CancelOutcome.CANCELLED] * 20
     assert [again.pending_in_hour(hour) for hour in again.hours() if again.pending_in_hour(hour)] == [1]
 
 

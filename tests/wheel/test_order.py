@@ -139,7 +139,7 @@ class WheelAndList(RuleBasedStateMachine):
     def cancel(self, chosen: list[tuple[int, int]]) -> None:
         self.gone.update(chosen)
         expected = [self.list.cancel([name])[0] for name in chosen]
-        assert self.do(lambda wheel: wheel.cancel(*ids(chosen))).tolist() == expected
+        assert self.do(lambda wheel: wheel.cancel(*ids(chosen)).outcomes).tolist() == expected
 
     @rule(chosen=st.lists(names, min_size=1, max_size=6))
     def overtake(self, chosen: list[tuple[int, int]]) -> None:

@@ -99,7 +99,18 @@ def test_a_message_of_the_millisecond_being_released_is_taken_last_and_after_it_
     assert where.overdue[0]
     assert wheel.pending == 0
     assert wheel.read(where.hour, where.global_index) == [b"late"]
-    assert wheel.cancel(where.hour, where.global_index).tolist() == [CancelOutcome.ALREADY_RELEASED]
+    assert wheel.cancel(where.hour, where.global_index).outcomes.tolist() == [CancelOutcome.ALREADY_RELEASED]
+
+
+def test_a_message_that_one_cancel_names_twice_is_cancelled_once(wheel: Wheel) -> None:
+    near = append(wheel, [START_MS + at for at in range(3)])
+    far = append(wheel, [START_MS + (24 + hour) * HOUR_MS for hour in range(300)])
+    done = wheel.cancel(*ids([far[1], near[2], near[0], far[0], near[2], far[1]]))
+    assert set(done.outcomes.tolist()) == {CancelOutcome.CANCELLED}
+    assert done.rows.tolist() == [0, 1, 2, 3]
+    assert done.due_in_hour_ms.tolist() == [START_MS % HOUR_MS + after for after in (0, 2, 0, 0)]
+    assert wheel.pending == 299
+    assert wheel.cancel(*ids(near[:2])).rows.tolist() == [1]
 
 
 def test_a_message_cancelled_after_it_was_loaded_is_not_released(wheel: Wheel) -> None:
