@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -80,21 +80,21 @@ class ScheduledBatch:
         )
 
 
-def ids_of(shard: int, hour: NDArray[np.uint32], global_index: NDArray[np.uint32]) -> list[str]:
+def ids_of(
+    shard: int, hour: Sequence[int] | NDArray[np.uint32], global_index: Sequence[int] | NDArray[np.uint32]
+) -> list[str]:
     """Return the text form of many ids; columns have shape (n,)."""
     if len(hour) > FEW:
-        return format_ids(shard, hour, global_index)
-    return list(map(str, map(MessageId, repeat(shard), hour.tolist(), global_index.tolist())))
+        return format_ids(shard, np.array(hour, dtype=np.uint32), np.array(global_index, dtype=np.uint32))
+    return list(map(str, map(MessageId, repeat(shard), map(int, hour), map(int, global_index))))
 
 
 def rows_of(response: producer_pb.ScheduleBatchResponse) -> list[Scheduled]:
     """Return one Scheduled a message."""
-    hour = np.array(response.hour, dtype=np.uint32)
-    global_index = np.array(response.global_index, dtype=np.uint32)
-    overdue = [False] * len(hour)
+    overdue = [False] * len(response.hour)
     for position in response.overdue:
         overdue[position] = True
-    ids = ids_of(response.shard, hour, global_index)
+    ids = ids_of(response.shard, response.hour, response.global_index)
     return list(map(Scheduled, ids, response.due_ms, overdue, repeat(response.repeated)))
 
 

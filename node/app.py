@@ -169,8 +169,9 @@ class Node:
         peers = PeerCalls(config.cluster, self._gate)
         records = RecordService(self.machine, peers)
         membership = MembershipService(self.driver, calls.not_here, peers)
-        kinds = (ProducerService, ConsumerService, OperatorService)
-        api = [service(core, authorizer, calls).handlers() for service in kinds]
+        self._producers = ProducerService(core, authorizer, calls)
+        others = (ConsumerService(core, authorizer, calls), OperatorService(core, authorizer, calls))
+        api = [service.handlers() for service in (self._producers, *others)]
         nodes = (records.handlers(), membership.handlers(), self._transport.servicer.handler())
         health = connection_limits.health_and_reflection(self._health, SERVICES)
         bounds = config.connections
@@ -220,6 +221,7 @@ class Node:
                 await self.driver.transfer(None, STOP_TRANSFER_MS)
         if self.leadership.delivery is not None:
             self.leadership.delivery.end(Refusal(Reason.SHUTTING_DOWN, "this node stops", retry_ms=100))
+        self._producers.end_streams()
         await self._server.stop(STOP_GRACE_S)
         await self.driver.stop()
         consensus, *others = tasks

@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Callable
-from typing import Final, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Final, Protocol, TypeAlias, TypeVar
 
 import grpc
 from grpc import aio
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
 
 from tarry.client.cluster.nodes import Node, Nodes
-from tarry.client.errors import OutcomeUnknown, Overloaded, Refused, TarryError, Unavailable, error_of_call
+from tarry.client.errors import OutcomeUnknown, Overloaded, TarryError, Unavailable, error_of_call
 from tarry.proto.reasons import Reason
 
 REDIRECTS_MAX: Final = 3
@@ -24,6 +23,17 @@ LAST_ATTEMPT_MS: Final = 100
 
 RequestT = TypeVar("RequestT")
 ResponseT = TypeVar("ResponseT")
+AnswerT_co = TypeVar("AnswerT_co", covariant=True)
+
+
+class Answering(Awaitable[AnswerT_co], Protocol[AnswerT_co]):
+    """A request under way: a gRPC call, or the future of one on a stream, which raises TarryError."""
+
+    def done(self) -> bool: ...
+    def cancel(self) -> bool: ...
+
+
+Method: TypeAlias = Callable[..., Answering[ResponseT]]
 
 
 def pause_s(error: BaseException | None, attempt: int, pace_ms: int) -> float:
@@ -50,8 +60,8 @@ class Calls:
 
     async def call(
         self,
-        method: Callable[[Node], aio.UnaryUnaryMultiCallable[RequestT, ResponseT]],
-        request: RequestT,
+        method: Callable[[Node], Method[ResponseT]],
+        request: object,
         *,
         deadline_ms: int | None = None,
         changes: bool = True,
@@ -67,23 +77,19 @@ class Calls:
         """
         deadline = time.monotonic() + (deadline_ms or self._settings.deadline_ms) / 1_000
         unknown: OutcomeUnknown | None = None
-        retrying = AsyncRetrying(
-            retry=retry_if_exception(lambda error: _worth_retrying(error, once)),
-            wait=self._pause_s,
-            stop=lambda state: time.monotonic() + state.upcoming_sleep + LAST_ATTEMPT_MS / 1_000 >= deadline,
-            reraise=True,
-        )
-        try:
-            async for attempt in retrying:
-                with attempt:
-                    try:
-                        return await self._attempt(method, request, deadline, attempt_ms, watched=not once)
-                    except OutcomeUnknown as error:
-                        unknown = error
-                        raise
-        except (Unavailable, Overloaded, OutcomeUnknown, Refused) as error:
-            raise _final(error, unknown, changes) from error
-        raise AssertionError("a retry ends with an answer or an error")
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                return await self._attempt(method, request, deadline, attempt_ms, watched=not once)
+            except TarryError as error:
+                if isinstance(error, OutcomeUnknown):
+                    unknown = error
+                wait_s = pause_s(error, attempt, self._settings.pace_ms)
+                late = time.monotonic() + wait_s + LAST_ATTEMPT_MS / 1_000 >= deadline
+                if late or not _worth_retrying(error, once):
+                    raise _final(error, unknown, changes) from error
+            await asyncio.sleep(wait_s)
 
     async def stream(
         self,
@@ -114,8 +120,8 @@ class Calls:
 
     async def _attempt(
         self,
-        method: Callable[[Node], aio.UnaryUnaryMultiCallable[RequestT, ResponseT]],
-        request: RequestT,
+        method: Callable[[Node], Method[ResponseT]],
+        request: object,
         deadline: float,
         attempt_ms: int | None,
         *,
@@ -134,6 +140,9 @@ class Calls:
             error = error_of_call(failure)
             nodes.learn(node.address, error)
             raise error from failure
+        except TarryError as error:  # of a request on a stream
+            nodes.learn(node.address, error)
+            raise
         except asyncio.CancelledError:
             if watch is None or not watch.gave_up:
                 raise
@@ -144,17 +153,13 @@ class Calls:
         nodes.avoidance.answered(node.address)
         return response
 
-    def _pause_s(self, state: RetryCallState) -> float:
-        error = state.outcome.exception() if state.outcome else None
-        return pause_s(error, state.attempt_number, self._settings.pace_ms)
-
 
 class _Watch:
     """Gives up a call that takes long because its node leads no more: stopped, or cut off."""
 
     __slots__ = ("_address", "_call", "_nodes", "_task", "_term", "_timer", "gave_up")
 
-    def __init__(self, nodes: Nodes, call: aio.Call, address: str) -> None:
+    def __init__(self, nodes: Nodes, call: Answering[object], address: str) -> None:
         self.gave_up = False
         self._nodes = nodes
         self._call = call

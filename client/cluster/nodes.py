@@ -62,6 +62,8 @@ class Nodes:
         self.metadata = aio.Metadata(*bearer_token.metadata(settings.token))
         self.leader: str | None = None
         self.term = 0
+        self.schedule_streams = 0
+        """Open, of all producers."""
         self.avoidance = Avoidance(lambda: time.monotonic() * 1_000)
         self._known: dict[str, None] = dict.fromkeys(settings.servers)
         self._nodes: dict[str, Node] = {}

@@ -21,6 +21,7 @@ from tarry.client.producers.accumulator import Accumulator, SharedRequest
 from tarry.client.producers.batch import Batch, Time, batch_of, joined, parts_around, time_of
 from tarry.client.producers.completions import Callback, OneWay, OneWayErrors, Waiter, fail
 from tarry.client.producers.message_options import MessageOptions
+from tarry.client.producers.schedule_stream import ScheduleStreams
 from tarry.client.producers.sequences import Sequences
 from tarry.client.receipts import receipts
 from tarry.client.records import record
@@ -39,6 +40,7 @@ class Producer(OneWayErrors):
         self._receipts = receipts(nodes.settings, f"producer:{self.id}")
         self._settings = nodes.settings
         self._calls = Calls(nodes)
+        self._streams = ScheduleStreams(nodes)
         self._sequences = Sequences(nodes.settings.in_flight_max)
         self._accumulator = Accumulator(nodes.settings, self._send_shared)
         self._one_way = OneWay()
@@ -142,6 +144,7 @@ class Producer(OneWayErrors):
         """Take no more, and return when what was given has its answer."""
         self._closed = True
         await self.flush()
+        await self._streams.close()
         if self._receipts is not None:
             await self._receipts.close()
         self._on_closed(self)
@@ -199,7 +202,7 @@ class Producer(OneWayErrors):
         try:
             request = batch.request(self.id, sequence)
             response: producer_pb.ScheduleBatchResponse = await self._calls.call(
-                lambda node: node.producer.ScheduleBatch, request
+                self._streams.method, request
             )
         finally:
             self._sequences.answered(sequence)

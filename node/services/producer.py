@@ -79,6 +79,12 @@ class ProducerService:
         self._repeats = Repeats(core.config.shard, core.machine)
         self._turns = IntakeTurns()
         self._errors = CallErrors()
+        self._readers: set[asyncio.Task[None]] = set()  # of the schedule streams
+
+    def end_streams(self) -> None:
+        """Read no more from the schedule streams: each ends after the answers to what it has read."""
+        for reader in self._readers:
+            reader.cancel()
 
     def handlers(self) -> ServiceHandler:
         """Return the service's handlers for a grpc.aio server."""
@@ -173,6 +179,8 @@ class ProducerService:
                 flying.put_nowait(None)  # whatever ended it, the answers must not wait for more
 
         reader = asyncio.ensure_future(read())
+        self._readers.add(reader)
+        reader.add_done_callback(self._readers.discard)
         try:
             while (item := await flying.get()) is not None:
                 if isinstance(item, Refusal):
@@ -188,7 +196,8 @@ class ProducerService:
                 else:
                     accepted = log_pb.StreamResponse(request=number, accepted=answer)
                     yield accepted.SerializeToString()
-            await reader  # its error ends the call
+            if not reader.cancelled():  # by `end_streams`
+                await reader  # its error ends the call
         finally:
             reader.cancel()
 

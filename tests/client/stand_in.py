@@ -56,6 +56,28 @@ async def refuse(
     await context.abort(code, reason.lower(), (("grpc-status-details-bin", status.SerializeToString()),))
 
 
+class RefusedOfStream(Exception):
+    """One request of a schedule stream is refused."""
+
+    def __init__(self, status: status_pb2.Status) -> None:
+        self.status = status
+
+
+class OfStream:
+    """A stream's context as one of its requests has it: a refusal with details is of that request alone."""
+
+    def __init__(self, context: Any) -> None:
+        self.whole = context
+
+    def invocation_metadata(self) -> Any:
+        return self.whole.invocation_metadata()
+
+    async def abort(self, code: grpc.StatusCode, text: str, details: Any = ()) -> None:
+        for _, status in details:
+            raise RefusedOfStream(status_pb2.Status.FromString(status))
+        await self.whole.abort(code, text)
+
+
 class ClusterStandIn:
     """What the nodes share."""
 
@@ -63,6 +85,8 @@ class ClusterStandIn:
         self.nodes: list[NodeStandIn] = []
         self.leader: NodeStandIn | None = None
         self.term = 1
+        self.streams = 0
+        """Schedule streams that are open."""
         self.calls: Counter[str] = Counter()
         self.requests: list[producer_pb.ScheduleBatchRequest] = []
         """Every ScheduleBatch that reached a leader, repeated ones too."""
@@ -130,6 +154,8 @@ class NodeStandIn(ProducerServiceServicer, ConsumerServiceServicer, OperatorServ
         self.address = ""
         self.silent = False
         """Takes calls and never answers, as a node that is stopped does."""
+        self.streams_end: Callable[[Any], Awaitable[None]] | None = None
+        """Ends each schedule stream when it is opened."""
         self._server: Any = None
 
     async def start(self) -> None:
@@ -160,6 +186,43 @@ class NodeStandIn(ProducerServiceServicer, ConsumerServiceServicer, OperatorServ
         )
 
     async def ScheduleBatch(  # noqa: N802
+        self, request: producer_pb.ScheduleBatchRequest, context: Any
+    ) -> producer_pb.ScheduleBatchResponse:
+        return await self._schedule(request, context)
+
+    async def ScheduleStream(  # type: ignore[override]  # noqa: N802
+        self, requests: AsyncIterator[producer_pb.ScheduleStreamRequest], context: Any
+    ) -> AsyncIterator[producer_pb.ScheduleStreamResponse]:
+        """Answer in order, as a node does; a refusal is of one request, any other end of a call of all."""
+        self.cluster.calls[f"{self.name}.ScheduleStream"] += 1
+        if self.streams_end is not None:
+            await self.streams_end(context)
+        answers: asyncio.Queue[Any] = asyncio.Queue()
+        self.cluster.streams += 1
+
+        async def one(number: int, batch: producer_pb.ScheduleBatchRequest) -> Any:
+            try:
+                accepted = await self._schedule(batch, OfStream(context))
+            except RefusedOfStream as refusal:
+                return producer_pb.ScheduleStreamResponse(request=number, refused=refusal.status)
+            return producer_pb.ScheduleStreamResponse(request=number, accepted=accepted)
+
+        async def read() -> None:
+            async for request in requests:
+                answers.put_nowait(asyncio.ensure_future(one(request.request, request.batch)))
+            answers.put_nowait(None)
+
+        reader = asyncio.ensure_future(read())
+        try:
+            while (answer := await answers.get()) is not None:
+                yield await answer
+        finally:
+            reader.cancel()
+            self.cluster.streams -= 1
+            async with self.cluster.changed:
+                self.cluster.changed.notify_all()
+
+    async def _schedule(
         self, request: producer_pb.ScheduleBatchRequest, context: Any
     ) -> producer_pb.ScheduleBatchResponse:
         await self._arrived("ScheduleBatch", context)

@@ -10,6 +10,7 @@ from tests.mutants import (
     durability,
     far_hours,
     founding,
+    producers,
     strangers,
     streams,
     turns,
@@ -24,6 +25,7 @@ MUTANTS = [
     *damage.MUTANTS,
     *far_hours.MUTANTS,
     *founding.MUTANTS,
+    *producers.MUTANTS,
     *turns.MUTANTS,
     *background.MUTANTS,
 ]

@@ -170,6 +170,36 @@ async def test_a_request_of_a_schedule_stream_with_too_many_fields_is_refused() 
                 pass
 
 
+async def test_when_its_node_stops_a_schedule_stream_ends_after_the_answers_to_what_it_has_read() -> None:
+    unused: Any = None
+    read, may_answer = asyncio.Event(), asyncio.Event()
+
+    async def answer(_: str, raw: bytes, *__: object) -> bytes:
+        await may_answer.wait()
+        return raw
+
+    async def requests() -> AsyncIterator[bytes]:
+        for number in (1, 2):
+            yield log_pb.StreamRequest(request=number, batch=b"").SerializeToString()
+        read.set()
+        await asyncio.Event().wait()  # as a client that will have more to schedule
+
+    calls: Any = type("Calls", (), {"unary": UNARY.unary, "answer": staticmethod(answer)})()
+    service = producer(calls)
+    stream = method(service.handlers(), "/tarry.v1.ProducerService/ScheduleStream")
+
+    async def numbers() -> list[int]:
+        return [log_pb.StreamResponse.FromString(raw).request async for raw in stream(requests(), unused)]
+
+    answered = asyncio.ensure_future(numbers())
+    async with asyncio.timeout(5):
+        await read.wait()
+        service.end_streams()
+        await asyncio.sleep(0)
+        may_answer.set()
+        assert await answered == [1, 2]
+
+
 async def test_an_answer_that_fails_after_its_schedule_stream_is_gone_ends_nothing() -> None:
     told: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))

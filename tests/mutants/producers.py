@@ -1,0 +1,68 @@
+"""Mutants of producers' schedule streams: which requests go on one, and what its end says about them."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+TESTS = "tests/client/producers/test_schedule_stream.py"
+
+MUTANTS = (
+    Mutant(
+        "a_stream_may_be_refused_with_many_requests",
+        "the refusal of one request is told to others that may have been done",
+        "        self.in_flight_max = 1\n",
+        "        self.in_flight_max = 32\n",
+        (f"{TESTS}::test_a_stream_without_an_answer_yet_carries_one_request",),
+    ),
+    Mutant(
+        "the_end_of_a_stream_refuses_its_requests",
+        "a client is told that nothing was done, and schedules a message again",
+        "            if self._proven:\n                error = OutcomeUnknown(",
+        "            if False:\n                error = OutcomeUnknown(",
+        (f"{TESTS}::test_the_refusal_of_a_whole_stream_is_none_of_its_requests",),
+    ),
+    Mutant(
+        "answers_of_a_stream_go_to_any_request",
+        "a producer is told the ids of other messages",
+        "self._waiting.pop(response.request)",
+        "self._waiting.pop(max(self._waiting))",
+        (f"{TESTS}::test_requests_share_one_stream",),
+    ),
+    Mutant(
+        "requests_of_any_size_go_on_a_stream",
+        "a request over a node's limit ends others'",
+        "if len(raw) <= REQUEST_BYTES_MAX else None",
+        "if raw else None",
+        (f"{TESTS}::test_a_large_request_is_a_call",),
+    ),
+    Mutant(
+        "requests_that_were_given_up_pile_up_on_a_stream",
+        "a stream to a stuck node takes all memory",
+        "stream if stream.in_flight < stream.in_flight_max else None",
+        "stream",
+        (f"{TESTS}::test_unanswered_requests_on_a_stream_are_few_though_their_callers_give_up",),
+    ),
+    Mutant(
+        "a_silent_schedule_stream_is_kept",
+        "retries wait behind the request that is not answered",
+        "        self.retire()\n        if not self._proven:",
+        "        if not self._proven:",
+        (f"{TESTS}::test_a_silent_stream_is_left_for_another",),
+    ),
+    Mutant(
+        "a_node_without_streams_is_asked_for_one_again",
+        "every schedule to it fails once",
+        "self._calls_until.get(node.address, 0.0) > time.monotonic()",
+        "False",
+        (f"{TESTS}::test_a_node_that_takes_no_streams_gets_calls",),
+    ),
+    Mutant(
+        "a_node_that_stops_ends_its_streams_with_an_error",
+        "answers that are on their way are lost, and their requests retried",
+        "if not reader.cancelled():  # by `end_streams`",
+        "if True:",
+        (
+            "tests/node/test_failures.py::test_when_its_node_stops_a_schedule_stream_ends_after_the_answers_to_what_it_has_read",
+        ),
+    ),
+)
