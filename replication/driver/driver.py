@@ -22,7 +22,7 @@ from tarry.replication.clock import Clock
 from tarry.replication.driver import first_start, leadership_transfer
 from tarry.replication.driver.adaptive_writes import Writes
 from tarry.replication.driver.apply import Applier, Machine
-from tarry.replication.driver.heartbeat_fast_path import HeartbeatFastPath
+from tarry.replication.driver.fast_path import FastPath
 from tarry.replication.driver.install_snapshot import SnapshotInstaller, StateMismatch, finish_installing
 from tarry.replication.driver.membership_change import MembershipChanges
 from tarry.replication.driver.proposals import Proposals
@@ -130,7 +130,7 @@ class Driver:
             applied=machine.applied_index,
             holds=holds or Holds(),
         )
-        self._fast_path = HeartbeatFastPath(self._replica, self._barrier, on_heartbeat)
+        self._fast_path = FastPath(self._replica, self._barrier, on_heartbeat)
         self._applier = Applier(self._replica, machine, self._proposals)
         self._membership_changes = MembershipChanges(self._replica, self._set_peers)
         self._known_peers = self._membership.peers()

@@ -131,13 +131,19 @@ class Consensus:
         self._engine.applied(index)
 
     def tick(self) -> None:
+        """Do what is due: an election of those that do not lead, commits and sending of a leader."""
         now = self._clock.monotonic_s()
         if self._engine.role is not Role.LEADER:
             self.elections.consider(now)
+        if self._engine.role is Role.LEADER:
+            self._lead(now)
+        self._observe()
+
+    def _lead(self, now: float) -> None:
         self.log_replication.open_flows(now)
         commit_before = self._engine.commit_index
-        beats = self._engine.role is Role.LEADER and now >= self.heartbeats.heartbeat_at
-        if beats and self._engine.append_deadline < now + self.heartbeats.interval_s / 2:
+        soon = now + self.heartbeats.interval_s / 2
+        if now >= self.heartbeats.heartbeat_at and self._engine.append_deadline < soon:
             self._engine.kick()  # one frame and one turn for both
         self._engine.tick()
         if self._engine.role is Role.LEADER:

@@ -144,9 +144,7 @@ class Engine(EngineState):
         if self.role is not Role.LEADER:
             return None
         before = self._journal.last_index
-        raft = self._enter()
-        raft._applyCommand(payload, None)
-        raft._checkCommandsToApply()
+        self._enter().log_command(payload)
         if self._journal.last_index == before:
             return None
         self.kick()

@@ -152,6 +152,13 @@ class GuardedSyncObj(SyncObj):  # type: ignore[misc]
         """Return whether it may campaign: the pre-vote decides, not the sockets."""
         return self.may_campaign
 
+    def _checkCommandsToApply(self) -> None:  # noqa: N802
+        """Do nothing: a tick finds no command, for `log_command` takes each in at once."""
+
+    def log_command(self, command: bytes) -> None:
+        self._applyCommand(command, None)
+        super()._checkCommandsToApply()
+
     def _SyncObj__applyLogEntries(self) -> bool:  # noqa: N802
         """Do nothing: the driver applies entries, within a budget, outside of the tick."""
         return False

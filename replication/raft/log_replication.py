@@ -150,6 +150,7 @@ class LogReplication:
 
     def observe(self) -> None:
         """Reset what depends on role and term."""
-        for progress in self._peers.values():
+        for peer, progress in self._peers.items():
             progress.told_commit_index = None
             progress.flow.forget()
+            self._engine.reach(peer, progress.linked)  # only a leader opens flows

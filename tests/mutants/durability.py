@@ -566,6 +566,22 @@ MUTANTS = (
         ),
     ),
     Mutant(
+        "an_answer_that_commits_waits_for_the_next_tick",
+        "each commit takes as long as the pause between heartbeats",
+        "answer.success and answer.next_index <= state.commit_index + 1 and state",
+        "answer.success and state",
+        (
+            "tests/simulation/test_votes_and_answers.py::test_a_commit_takes_two_turns_and_the_answers_after_it_take_none",
+        ),
+    ),
+    Mutant(
+        "the_last_answer_lets_no_leader_rest",
+        "an idle cluster sends empty appends for ever",
+        'if message.HasField("appended") and consensus.log_replication.settled():',
+        "if False:",
+        ("tests/simulation/test_votes_and_answers.py::test_a_leader_rests_once_all_have_answered",),
+    ),
+    Mutant(
         "a_large_batch_is_written_within_the_turn",
         "heartbeats wait for the disk",
         "small = batch.size_bytes <= AT_ONCE_BYTES_MAX and not",

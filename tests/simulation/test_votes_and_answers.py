@@ -175,6 +175,42 @@ def test_an_answer_waits_until_the_disk_has_what_it_speaks_of() -> None:
     scenario(play)
 
 
+def test_a_commit_takes_two_turns_and_the_answers_after_it_take_none() -> None:
+    async def play(world: World) -> None:
+        leader, loop = await world.until_led(), asyncio.get_running_loop()
+        checked, turns = leader.driver.after_turn, list[float]()
+
+        def counted() -> None:
+            checked()
+            turns.append(loop.time())
+
+        leader.driver.after_turn = counted
+        took, took_s = list[int](), list[float]()
+        for _ in range(40):
+            await asyncio.sleep(0.033)
+            turns.clear()
+            began = loop.time()
+            assert await world.propose(leader)
+            took_s.append(loop.time() - began)
+            await asyncio.sleep(0.005)  # all have answered
+            took.append(len(turns))
+        assert sorted(took)[20] == 2  # in others heartbeats or notices of commits were due
+        assert max(took_s) < 0.005
+
+    scenario(play)
+
+
+def test_a_leader_rests_once_all_have_answered() -> None:
+    async def play(world: World) -> None:
+        leader = await world.until_led()
+        await asyncio.sleep(0.3)
+        sequences = [progress.flow.sequence for progress in leader.driver.consensus.progress.values()]
+        await asyncio.sleep(1)
+        assert sequences == [progress.flow.sequence for progress in leader.driver.consensus.progress.values()]
+
+    scenario(play)
+
+
 def test_heartbeats_of_a_dead_leader_that_come_again_do_not_hold_up_the_election() -> None:
     async def play(world: World) -> None:
         leader = await world.until_led()

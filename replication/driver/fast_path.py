@@ -1,20 +1,21 @@
-"""Handling of heartbeats at the moment they arrive, outside the turns.
+"""Handling of messages at the moment they arrive, outside the turns.
 
-They need neither the disk nor the engine's tick, and an idle cluster hears hardly anything else; and the
-lease of a leader whose disk is slow must not wait for it.
+Heartbeats need neither the disk nor the engine's tick, and an idle cluster hears hardly anything else; and
+the lease of a leader whose disk is slow must not wait for it. An answer to an append that can commit nothing
+more, as that of the slower followers, needs neither.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from tarry.proto.tarry_peer_pb2 import PeerMessage
+from tarry.proto.tarry_peer_pb2 import Appended, PeerMessage
 from tarry.replication.driver.send_barrier import SendBarrier
 from tarry.replication.replica import Replica
 from tarry.replication.status import Role
 
 
-class HeartbeatFastPath:
+class FastPath:
     def __init__(
         self, replica: Replica, barrier: SendBarrier, on_heartbeat: Callable[[str, bytes], None]
     ) -> None:
@@ -33,6 +34,8 @@ class HeartbeatFastPath:
             consensus.receive(peer, message)
             self._barrier.send(consensus.outbox.take())
             self.pass_on_states()
+            if message.HasField("appended") and consensus.log_replication.settled():
+                self._replica.wake.set()  # the next tick may rest
         return rest
 
     def pass_on_states(self) -> None:
@@ -52,7 +55,15 @@ class HeartbeatFastPath:
         if kind == "heartbeat":
             follows = state.role is Role.FOLLOWER and state.leader == peer
             return follows and message.heartbeat.term == state.term
+        if replica.consensus.transfer.running or replica.awaited:
+            return False
         if kind == "heartbeat_reply":
-            waited_for = replica.consensus.transfer.running or replica.awaited
-            return state.leads(message.heartbeat_reply.term) and not waited_for
-        return False
+            return state.leads(message.heartbeat_reply.term)
+        return kind == "appended" and self._commits_nothing(peer, message.appended)
+
+    def _commits_nothing(self, peer: str, answer: Appended) -> bool:
+        """Return whether all that a voter acknowledges is committed, and nothing waits to be sent to it."""
+        state = self._replica.consensus.state
+        known = answer.success and answer.next_index <= state.commit_index + 1 and state.leads(answer.term)
+        level = state.next_index(peer) > self._replica.journal.last_index
+        return known and level and peer in state.voters
