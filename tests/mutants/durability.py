@@ -570,9 +570,7 @@ MUTANTS = (
         "each commit takes as long as the pause between heartbeats",
         "answer.success and answer.next_index <= state.commit_index + 1 and state",
         "answer.success and state",
-        (
-            "tests/simulation/test_votes_and_answers.py::test_a_commit_takes_two_turns_and_the_answers_after_it_take_none",
-        ),
+        ("tests/simulation/test_votes_and_answers.py::test_a_commit_waits_for_no_slower_follower",),
     ),
     Mutant(
         "the_last_answer_lets_no_leader_rest",
