@@ -41,7 +41,7 @@ def ignored(_: Counter[str]) -> None:
     """Do nothing with the counts."""
 
 
-class Entrant(ABC, asyncio.Protocol):
+class Entrant(ABC, asyncio.BufferedProtocol):
     """A connection that has not shown its ticket yet."""
 
     def __init__(self) -> None:

@@ -53,7 +53,7 @@ class Unframer:
         self._frame_bytes_max = frame_bytes_max
         self._bytes = bytearray()
 
-    def put(self, data: bytes) -> None:
+    def put(self, data: bytes | memoryview) -> None:
         self._bytes += data
 
     def ticket(self) -> bytes | None:

@@ -35,6 +35,8 @@ from tarry.replication.transport.framing import (
 TICKETS_MAX: Final = 256
 TICKET_S: Final = 10.0
 STREAMS_OF_A_PEER_MAX: Final = 4
+READ_BYTES_MAX: Final = 256 << 10
+"""Read from a stream at once."""
 SLOWEST_BYTES_PER_S: Final = 16 << 10
 
 Receive = Callable[[str, list[PeerMessage], Origin], None]
@@ -88,6 +90,8 @@ class PeerListener:
         self.streams: dict[_Stream, str] = {}
         """Those that have come in: whose each is; the oldest first."""
         self._looking: asyncio.TimerHandle | None = None
+        self.buffer = memoryview(bytearray(READ_BYTES_MAX))
+        """Of all streams, for what is read is taken over at once: a new one for each read costs 35 µs."""
 
     def start(self, inbound: Inbound, receive: Receive) -> None:
         self.inbound, self.receive = inbound, receive
@@ -145,11 +149,14 @@ class _Stream(Entrant):
         self._listener.streams.pop(self, None)
         self.entered.cancel()
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._listener.buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
         listener = self._listener
         self._heard = self._loop.time()
         try:
-            self._unframer.put(data)
+            self._unframer.put(listener.buffer[:nbytes])
             self._peer = self._peer or self._enter()
             for frame in self._unframer.frames() if self._peer else ():
                 self._whole = self._heard
