@@ -203,6 +203,8 @@ class Intake:
         return due
 
     def _jitter(self, request: log_pb.ScheduleColumns) -> Refusal | None:
+        if not request.jitter_ms:
+            return None
         wrong = np.frombuffer(request.jitter_ms, U4) > self.limits.jitter_ms_max
         if not wrong.any():
             return None
@@ -210,11 +212,14 @@ class Intake:
 
     def _records(self, records: Sequence[bytes], raw: bytes, sizes: NDArray[np.int64]) -> list[str] | Refusal:
         """Return the records' ordering keys, none where no record has one."""
+        bare = _bare(records, sizes)
+        if bool(bare.all()) and int(sizes.max()) <= self.limits.body_bytes_max:
+            return []  # nothing is in them that would have to be parsed
         keys: list[str] = []
         keyed = False
         try:
             for part, checked in self._checked(records, raw, sizes):
-                found = self._parts(records[part], checked, sizes[part], part.start)
+                found = self._parts(records[part], checked, bare[part], sizes[part], part.start)
                 if isinstance(found, Refusal):
                     return found
                 keyed |= bool(found)
@@ -245,12 +250,13 @@ class Intake:
         self,
         records: Sequence[bytes],
         checked: Sequence[log_pb.CheckedRecord],
+        bare: NDArray[np.bool_],
         sizes: NDArray[np.int64],
         first: int,
     ) -> list[str] | Refusal:
         """Return as ``_records`` for some of them."""
         limits = self.limits
-        more = (~_bare(records, sizes)).tolist()
+        more = (~bare).tolist()
         searched = b"".join(compress(records, more))
         if RESERVED.encode() in searched and (
             refusal := _reserved(checked, first)
@@ -258,10 +264,11 @@ class Intake:
             return refusal
         # Most records are too small beside their bodies to have too many of anything: each takes two bytes.
         few = 2 * min(limits.properties_max, limits.keys_max, limits.tags_max)
-        suspect = sizes > few
+        suspect = ~bare & (sizes > few) | (sizes > limits.body_bytes_max)
         if suspect.any():
-            bodies = np.fromiter(map(len, map(attrgetter("body"), checked)), dtype=np.int64)
-            suspect = (sizes - bodies > few) | (bodies > limits.body_bytes_max)
+            bodies = map(attrgetter("body"), compress(checked, suspect.tolist()))
+            body_sizes = np.fromiter(map(len, bodies), dtype=np.int64)
+            suspect[suspect] = (sizes[suspect] - body_sizes > few) | (body_sizes > limits.body_bytes_max)
         suspects = list(compress(checked, suspect.tolist()))
         ordering_key = attrgetter("ordering_key")
         keyed = any(map(ordering_key, compress(checked, more)))

@@ -135,6 +135,15 @@ MUTANTS = (
         ),
     ),
     Mutant(
+        "a_record_that_does_not_parse_is_taken_for_a_short_body",
+        "a consumer gets what it cannot read",
+        "(tag == BODY_TAG) & (short | longer)",
+        "tag == BODY_TAG",
+        (
+            "tests/node/services/test_schedule_request.py::test_records_are_taken_where_each_parses_and_its_body_is_small_enough",
+        ),
+    ),
+    Mutant(
         "a_mistyped_id_among_many_is_read",
         "a message is cancelled that nobody named",
         "wrong |= np.bitwise_xor.reduce(expected, axis=0) != check",

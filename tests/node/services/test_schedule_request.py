@@ -9,6 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from google.protobuf.message import DecodeError
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tarry.node.config import CLASSIC_DELAY_LEVELS_MS, Limits
 from tarry.node.edge.names import no_more_queues
@@ -234,6 +237,23 @@ def test_a_column_that_ends_within_a_value_is_refused(column: dict[str, bytes]) 
     refusal = INTAKE.batch(columns.SerializeToString(), NOW_MS)
     assert isinstance(refusal, Refusal)
     assert refusal.reason is Reason.COLUMNS_DIFFER
+
+
+BODIES = st.builds(Record, body=st.binary(max_size=300)).map(Record.SerializeToString)
+HEADS = st.sampled_from((b"\x22", b"\x22\x02", b"\x22\x80"))
+
+
+@given(st.lists(BODIES | st.builds(bytes.__add__, HEADS, st.binary(max_size=4)), min_size=1, max_size=3))
+def test_records_are_taken_where_each_parses_and_its_body_is_small_enough(records: list[bytes]) -> None:
+    try:
+        sizes = [len(Record.FromString(record).body) for record in records]
+    except DecodeError:
+        reason = Reason.RECORD_INVALID
+    else:
+        reason = Reason.RECORD_TOO_LARGE if max(sizes) > LIMITS.body_bytes_max else None
+    columns = log_pb.ScheduleColumns(topics=["t"], delay_ms=bytes(8 * len(records)), records=records)
+    command = INTAKE.batch(columns.SerializeToString(), NOW_MS)
+    assert (command.reason if isinstance(command, Refusal) else None) is reason
 
 
 def test_garbage_is_refused() -> None:
