@@ -102,6 +102,7 @@ class Driver:
         self._leadership: tuple[Role, int] = (Role.FOLLOWER, 0)
         self._compact_to = 0
         self._writing: asyncio.Future[Any] | None = None
+        self._upkeep: asyncio.Future[None] | None = None
         self._node = node
         self._membership = Membership(journal, members)
         if journal.empty and node not in members:
@@ -161,8 +162,8 @@ class Driver:
             self._installer.cancel()
             self._proposals.lose_leadership(None)
             await self._transport.stop()
-            if self._writing is not None:
-                await asyncio.wait([self._writing])  # the journal may be closed after this
+            if under_way := [work for work in (self._writing, self._upkeep) if work is not None]:
+                await asyncio.wait(under_way)  # the journal may be closed after this
             replica.end_turn()
 
     async def _begin(self) -> None:
@@ -332,6 +333,14 @@ class Driver:
         self._writing = asyncio.ensure_future(self._replica.holds.steps("journal write", write))
         await asyncio.shield(self._writing)  # a thread that writes cannot be cancelled
         self._journal.mark_durable(batch)
+        if self._journal.needs_upkeep() and (self._upkeep is None or self._upkeep.done()):
+            self._upkeep = asyncio.ensure_future(self._keep_up())
+
+    async def _keep_up(self) -> None:
+        try:
+            await self._run_blocking(self._journal.upkeep)
+        except Exception as error:  # noqa: BLE001 as in a turn: the process must end
+            self._replica.fail(error)
 
     def _compact(self) -> None:
         index, self._compact_to = self._compact_to, 0

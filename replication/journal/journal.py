@@ -279,6 +279,14 @@ class Journal:
         """Return whether writing a batch takes long, however quick the disk is."""
         return self._storage.is_long(batch)
 
+    def needs_upkeep(self) -> bool:
+        """Return whether `upkeep` has something to do."""
+        return self._storage.needs_upkeep()
+
+    def upkeep(self) -> None:
+        """Do what makes later writes short. Blocks, and may run in a thread beside a write."""
+        self._storage.upkeep()
+
     def mark_durable(self, batch: Batch) -> None:
         self.durable_index, self.durable_term = batch.last_index, batch.term
         self.durable_spoken = batch.spoken

@@ -88,6 +88,12 @@ class Storage(Protocol):
     def is_long(self, batch: Batch) -> bool:
         """Return whether writing a batch takes long, however quick the disk is."""
 
+    def needs_upkeep(self) -> bool:
+        """Return whether `upkeep` has something to do."""
+
+    def upkeep(self) -> None:
+        """Do what makes later writes short; blocks, and may run in a thread beside a write."""
+
     def write(self, batch: Batch) -> None:
         """Write all of the batch or none of it, durably."""
 

@@ -90,16 +90,16 @@ def encode_segment(header: SegmentHeader) -> bytes:
     return _SEGMENT.pack(_MAGIC, google_crc32c.value(rest)) + rest
 
 
-def decode_segment(data: bytes) -> SegmentHeader:
-    """Return the fields of the header that a segment begins with. Raises JournalDamaged."""
+def decode_segment(data: bytes, size_bytes: int) -> SegmentHeader:
+    """Return the fields of the header of a segment that has so many bytes. Raises JournalDamaged."""
     rest = data[_SEGMENT.size : HEADER_BYTES]
     if len(data) < HEADER_BYTES or _SEGMENT.unpack_from(data) != (_MAGIC, google_crc32c.value(rest)):
         raise JournalDamaged("the header of a segment: checksum")
     header = SegmentHeader(*_SEGMENT_REST.unpack(rest))
     if header.version != VERSION:
         raise JournalDamaged(f"a segment of version {header.version}; this tarry reads {VERSION}")
-    if header.size_bytes != len(data):
-        raise JournalDamaged(f"a segment of {len(data)} bytes, made with {header.size_bytes}")
+    if header.size_bytes != size_bytes:
+        raise JournalDamaged(f"a segment of {size_bytes} bytes, made with {header.size_bytes}")
     return header
 
 
@@ -144,10 +144,13 @@ def decode_frame(data: bytes, at: int, mark: int) -> Frame | None:
     return _frame(_FRAME.unpack_from(data, at)[1], fields, body[: fields.head_bytes], sizes, at)
 
 
-def frames(data: bytes, header: SegmentHeader) -> Iterator[Frame]:
-    """Return the frames of a segment, up to the first that fails its checks. Raises JournalDamaged."""
+def frames(data: bytes, header: SegmentHeader, end: int | None) -> Iterator[Frame]:
+    """Return the frames of a segment, up to the first that fails its checks, or has the sequence ``end``.
+
+    Raises JournalDamaged.
+    """
     at, sequence, crc = HEADER_BYTES, header.sequence, header.crc_before
-    while (frame := decode_frame(data, at, header.mark)) is not None:
+    while sequence != end and (frame := decode_frame(data, at, header.mark)) is not None:
         if (frame.fields.sequence, frame.fields.crc_before) != (sequence, crc):
             raise JournalDamaged(f"frame {frame.fields.sequence} does not follow frame {sequence - 1}")
         yield frame

@@ -1,11 +1,13 @@
 """A journal's storage in a write-ahead log: one write and one fdatasync a batch.
 
-No place of a segment gets other bytes than it has, but for zeros, and a frame is written after the sync of
-the one before. So after a power loss only the last frame may lack sectors, and these are zeros. A frame that
-fails its checks
+A frame is written to a place that has zeros, after the sync of the one before. So after a power loss only the
+last frame may lack sectors, and these are zeros. A frame that fails its checks
 
-- lacks a sector, and no frame follows: its write never ended, and it is cut off;
+- lacks a sector, and no frame follows: its write never ended, and the next one begins a segment;
 - lacks none, or a frame follows: it had been synced, and is damaged.
+
+A segment gets its name once its first frame is synced. Its header says which frame was the last one before
+it, so what follows that one in the segment before does not count.
 
 The disk is relied on to write a sector whole, as by etcd (server/storage/wal, isTornEntry). Damage to the
 last frame where its body has a sector of zeros by itself is taken for a write that never ended.
@@ -16,8 +18,11 @@ from __future__ import annotations
 import errno
 import os
 import secrets
+import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Final
 
@@ -29,6 +34,8 @@ from tarry.replication.journal.wal_frames import HEADER_BYTES, Frame, SegmentHea
 
 SEGMENT_BYTES: Final = 16 << 20
 """A quarter of what is retained for slow followers."""
+_UNNAMED: Final = "next.new"
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +49,8 @@ class _Segment:
 
 class WriteAheadLog:
     """Entries by index, and the head, in segments of one folder, named by the sequence of their first frame.
+
+    Entries may be read, one thread may write, and one may be in `upkeep`, all at the same time.
 
     An error of the disk is fatal: after a failed sync the kernel may have dropped what was to be written,
     and a second try would report success for what is gone (Rebello et al., ATC 2020).
@@ -58,6 +67,9 @@ class WriteAheadLog:
         self._head: bytes | None = None
         self._sequence, self._crc, self._end = 0, 0, 0  # of the last frame
         self._with_head = 0  # number of the segment that has it
+        self._next: _Segment | None = None  # is allocated, and has no name yet
+        self._allocating = threading.Lock()
+        self._allocated_at = 0  # number of the last segment when it was tried ahead
         self._failed = False
         try:
             self._open()
@@ -85,8 +97,25 @@ class WriteAheadLog:
         return self._places.first_from(self._numbers - max(1, size_bytes // self._segment_bytes))
 
     def is_long(self, batch: Batch) -> bool:
-        """Return whether writing a batch begins or removes a segment, which takes many times as long."""
-        return not self._fits(batch) or batch.delete_below is not None or self._has_removable()
+        """Return whether a batch needs a segment that is not allocated, which takes many times as long."""
+        return not self._fits(batch) and not self._has_next(batch)
+
+    def needs_upkeep(self) -> bool:
+        """Return whether a segment is to be allocated ahead or removed."""
+        return self._lacks_next() or self._has_removable()
+
+    def upkeep(self) -> None:
+        """Remove the segments that no entry needs, and allocate the next one if the last is half full."""
+        with self._allocating:
+            while self._has_removable():
+                self._unlink_first()
+            if self._lacks_next():
+                self._allocated_at = self._numbers
+                try:
+                    self._allocate(self._segment_bytes)
+                except OSError as error:  # the write that needs it will say so
+                    if error.errno not in _FULL:
+                        raise
 
     def write(self, batch: Batch) -> None:
         if self._failed:
@@ -95,105 +124,138 @@ class WriteAheadLog:
         self._append(batch)
         self._failed = False
 
-    def _append(self, batch: Batch) -> None:
-        if not self._fits(batch):
-            self._make_room(HEADER_BYTES + _frame_bytes_max(batch))
-        segment, at = self._last, self._end
-        data, frame = wal_frames.encode_frame(batch, self._sequence + 1, self._crc, segment.mark)
-        _write(segment.fd, data, at)
-        os.fdatasync(segment.fd)
-        self._take_in(segment, at, frame)
-        if self._has_removable():
-            self._unlink_first()
-
     def close(self) -> None:
         for segment in self._segments.values():
             os.close(segment.fd)
         self._segments.clear()
+        self._forget_next()
+
+    def _append(self, batch: Batch) -> None:
+        begins = not self._fits(batch)
+        segment, at = (self._begun(batch), HEADER_BYTES) if begins else (self._last, self._end)
+        data, frame = wal_frames.encode_frame(batch, self._sequence + 1, self._crc, segment.mark)
+        if begins:
+            fields = SegmentHeader(
+                wal_frames.VERSION, self._sequence + 1, self._crc, segment.mark, segment.size_bytes
+            )
+            data = wal_frames.encode_segment(fields) + data
+        _write(segment.fd, data, 0 if begins else at)
+        os.fdatasync(segment.fd)
+        if begins:
+            self._name(segment)
+        self._take_in(segment, at, frame)
 
     def _fits(self, batch: Batch) -> bool:
         return bool(self._segments) and self._end + _frame_bytes_max(batch) <= self._last.size_bytes
 
+    def _has_next(self, batch: Batch) -> bool:
+        segment = self._next
+        return segment is not None and HEADER_BYTES + _frame_bytes_max(batch) <= segment.size_bytes
+
+    def _lacks_next(self) -> bool:
+        return (
+            self._next is None
+            and self._allocated_at < self._numbers
+            and self._end > self._last.size_bytes // 2
+        )
+
+    def _begun(self, batch: Batch) -> _Segment:
+        """Return a segment that is allocated, and gets its name after the first frame."""
+        if not self._has_next(batch):
+            with self._allocating:
+                if not self._has_next(batch):
+                    self._make_room(max(HEADER_BYTES + _frame_bytes_max(batch), self._segment_bytes))
+        assert self._next is not None
+        path = self._folder / f"{self._sequence + 1:016x}.wal"
+        return replace(self._next, number=self._numbers + 1, path=path)
+
     def _make_room(self, size_bytes: int) -> None:
         try:
-            self._begin_segment(size_bytes)
+            self._allocate(size_bytes)
         except OSError as error:
-            if error.errno != errno.ENOSPC or not self._has_removable():
+            if error.errno not in _FULL or not self._has_removable():
                 raise
             while self._has_removable():
                 self._unlink_first()
-            self._begin_segment(size_bytes)
+            self._allocate(size_bytes)
+
+    def _allocate(self, size_bytes: int) -> None:
+        self._forget_next()
+        path = self._folder / _UNNAMED
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            os.posix_fallocate(fd, 0, size_bytes)
+            os.fsync(fd)
+        except BaseException:
+            os.close(fd)
+            path.unlink()  # room on a full disk
+            raise
+        self._next = _Segment(0, path, fd, secrets.randbits(64), size_bytes)
+
+    def _forget_next(self) -> None:
+        if self._next is not None:
+            os.close(self._next.fd)
+            self._next = None
+
+    def _name(self, segment: _Segment) -> None:
+        (self._folder / _UNNAMED).rename(segment.path)
+        sync_path(self._folder)
+        self._segments[segment.number] = segment
+        self._numbers, self._end, self._next = segment.number, HEADER_BYTES, None
 
     @property
     def _last(self) -> _Segment:
         return self._segments[self._numbers]
 
     def _open(self) -> None:
-        for unnamed in self._folder.glob("*.new"):
-            unnamed.unlink()
-        paths = sorted(self._folder.glob("*.wal"))
-        for path in paths:
-            try:
-                self._open_segment(path, is_last=path == paths[-1])
-            except JournalDamaged as error:
-                raise JournalDamaged(f"{path.name}: {error}") from error
+        (self._folder / _UNNAMED).unlink(missing_ok=True)
+        headers = [self._open_segment(path) for path in sorted(self._folder.glob("*.wal"))]
+        for segment, header, following in zip_longest(self._segments.values(), headers, headers[1:]):
+            with _named(segment.path):
+                self._read_segment(segment, header, following)
         for there in (self._folder, self._folder.parent):  # the process before may have ended without it
             sync_path(there)
         while self._has_removable():
             self._unlink_first()
 
-    def _open_segment(self, path: Path, *, is_last: bool) -> None:
+    def _open_segment(self, path: Path) -> SegmentHeader:
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         try:
-            data = _read(fd)
-            header = wal_frames.decode_segment(data)
-            self._numbers += 1
-            segment = self._segments[self._numbers] = _Segment(
-                self._numbers, path, fd, header.mark, len(data)
-            )
+            size_bytes = os.fstat(fd).st_size
+            with _named(path):
+                header = wal_frames.decode_segment(_read(fd, HEADER_BYTES), size_bytes)
         except BaseException:
             os.close(fd)
             raise
-        if self._numbers == 1:
-            self._sequence, self._crc = header.sequence - 1, header.crc_before
-        if (header.sequence, header.crc_before) != (self._sequence + 1, self._crc):
-            raise JournalDamaged(f"it does not follow frame {self._sequence}")
+        self._numbers += 1
+        self._segments[self._numbers] = _Segment(self._numbers, path, fd, header.mark, size_bytes)
+        return header
+
+    def _read_segment(
+        self, segment: _Segment, header: SegmentHeader, following: SegmentHeader | None
+    ) -> None:
+        data = _read(segment.fd, segment.size_bytes)
+        self._sequence, self._crc = header.sequence - 1, header.crc_before
         last = self._end = HEADER_BYTES
-        for frame in wal_frames.frames(data, header):
+        for frame in wal_frames.frames(data, header, following and following.sequence):
             last = self._end
             self._take_in(segment, 0, frame)
-        if self._head is None and self._sequence:  # a segment is removed once a frame after it is synced
-            raise JournalDamaged("the log has no frame")
-        rest = data[self._end :].rstrip(b"\0")
-        if rest and not (is_last and wal_frames.is_unfinished(data, self._end, header.mark)):
-            raise JournalDamaged(f"the frame after {self._sequence}: checksum")
-        if is_last:
-            # The process that wrote the last frame may have ended before its sync, or by the error of it:
-            # then the kernel shows bytes that are not on the disk, and would not write them by itself.
-            _write(fd, data[last : self._end] + bytes(len(rest)), last)
-            os.fdatasync(fd)
+        if following is None:
+            self._end_opening(segment, data, last)
+        elif (following.sequence, following.crc_before) != (self._sequence + 1, self._crc):
+            raise JournalDamaged(f"the next segment does not follow frame {self._sequence}")
 
-    def _begin_segment(self, size_bytes: int) -> None:
-        path = self._folder / f"{self._sequence + 1:016x}.wal"
-        unnamed, mark = path.with_suffix(".new"), secrets.randbits(64)
-        size_bytes = max(size_bytes, self._segment_bytes)
-        fd = os.open(unnamed, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        try:
-            os.posix_fallocate(fd, 0, size_bytes)
-            header = SegmentHeader(wal_frames.VERSION, self._sequence + 1, self._crc, mark, size_bytes)
-            _write(fd, wal_frames.encode_segment(header), 0)
-            os.fsync(fd)
-            unnamed.rename(path)
-            sync_path(self._folder)
-        except BaseException:
-            os.close(fd)
-            unnamed.unlink(missing_ok=True)  # room on a full disk
-            raise
-        if self._segments and self._last.path == path:  # it had no frame, and is replaced by the rename
-            os.close(self._segments.pop(self._numbers).fd)
-        self._numbers += 1
-        self._segments[self._numbers] = _Segment(self._numbers, path, fd, mark, size_bytes)
-        self._end = HEADER_BYTES
+    def _end_opening(self, segment: _Segment, data: bytes, last: int) -> None:
+        """Look at what follows the last frame, which begins at ``last``, and make that frame durable."""
+        has_remains = bool(data[self._end :].rstrip(b"\0"))
+        if last == self._end or (has_remains and not wal_frames.is_unfinished(data, self._end, segment.mark)):
+            raise JournalDamaged(f"the frame after {self._sequence}: checksum")
+        # The process that wrote the last frame may have ended before its sync, or by the error of it:
+        # then the kernel shows bytes that are not on the disk, and would not write them by itself.
+        _write(segment.fd, data[last : self._end], last)
+        os.fdatasync(segment.fd)
+        if has_remains:
+            self._end = segment.size_bytes  # zeros over them would be relied on, whatever their sync did
 
     def _take_in(self, segment: _Segment, base: int, frame: Frame) -> None:
         """Note what a frame has changed; it begins at ``base`` of what its places count from."""
@@ -209,12 +271,11 @@ class WriteAheadLog:
 
     def _has_removable(self) -> bool:
         """Return whether the oldest segment has no entry of the log, and not the last frame."""
-        first = next(iter(self._segments), self._with_head)
+        first = min(self._segments, default=self._with_head)  # one step, while a segment may be added
         return first < (self._places.first_segment() or self._with_head)
 
     def _unlink_first(self) -> None:
-        """Remove the oldest segment: one a write, for that is some milliseconds."""
-        segment = self._segments.pop(next(iter(self._segments)))
+        segment = self._segments.pop(min(self._segments))
         segment.path.unlink()
         os.close(segment.fd)
         sync_path(self._folder)  # so that none stays of which a later one is gone
@@ -224,11 +285,19 @@ def _frame_bytes_max(batch: Batch) -> int:
     return sum(4 + len(value) for _, value in batch.puts) + len(batch.head) + 2 * HEADER_BYTES
 
 
-def _read(fd: int) -> bytes:
-    """Return all of a file. Raises JournalDamaged where the disk cannot read it."""
-    size, data = os.fstat(fd).st_size, b""
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
     try:
-        while part := os.pread(fd, size - len(data), len(data)):  # one call, up to 2 GiB
+        yield
+    except JournalDamaged as error:
+        raise JournalDamaged(f"{path.name}: {error}") from error
+
+
+def _read(fd: int, size_bytes: int) -> bytes:
+    """Return what a file begins with. Raises JournalDamaged where the disk cannot read it."""
+    data = b""
+    try:
+        while part := os.pread(fd, size_bytes - len(data), len(data)):  # one call, up to 2 GiB
             data = data + part if data else part
     except OSError as error:
         if error.errno != errno.EIO:

@@ -12,8 +12,8 @@ MUTANTS = (
     Mutant(
         "a_batch_of_the_journal_is_not_synced",
         "a power loss takes back what was acknowledged",
-        "        os.fdatasync(segment.fd)\n",
-        "",
+        "        os.fdatasync(segment.fd)\n        if begins:\n",
+        "        if begins:\n",
         (
             "tests/replication/test_synced.py"
             "::test_each_batch_of_the_journal_is_synced_and_a_segment_before_it_is_named",
@@ -21,9 +21,9 @@ MUTANTS = (
     ),
     Mutant(
         "a_segment_of_the_journal_is_named_before_it_is_synced",
-        "a power loss leaves a segment whose header is damaged",
-        "            os.fsync(fd)\n            unnamed.rename(path)\n",
-        "            unnamed.rename(path)\n",
+        "a power loss leaves a segment without a frame, and the log is refused",
+        "        os.fdatasync(segment.fd)\n        if begins:\n            self._name(segment)\n",
+        "        if begins:\n            self._name(segment)\n        os.fdatasync(segment.fd)\n",
         (
             "tests/replication/test_synced.py"
             "::test_each_batch_of_the_journal_is_synced_and_a_segment_before_it_is_named",
@@ -46,22 +46,29 @@ MUTANTS = (
     Mutant(
         "an_unfinished_write_is_refused",
         "a node does not start after a power loss",
-        "        if rest and not (is_last and wal_frames.is_unfinished(data, self._end, header.mark)):",
-        "        if rest:",
+        "has_remains and not wal_frames.is_unfinished(data, self._end, segment.mark)",
+        "has_remains",
         (POWER,),
     ),
     Mutant(
-        "an_unfinished_write_is_not_replaced_by_zeros",
-        "what is written after it is followed by its remains, and refused",
-        "            _write(fd, data[last : self._end] + bytes(len(rest)), last)\n",
-        "            _write(fd, data[last : self._end], last)\n",
-        (POWER,),
+        "frames_are_written_over_an_unfinished_one",
+        "a frame is followed by the remains of another, and the log is refused",
+        "            self._end = segment.size_bytes  #",
+        "            pass  #",
+        (f"{WAL}::test_what_is_left_of_an_unfinished_write_is_never_written_over",),
+    ),
+    Mutant(
+        "frames_count_that_another_segment_has_replaced",
+        "a log is refused whose unfinished write turns out to be whole",
+        "    while sequence != end and (frame",
+        "    while (frame",
+        (f"{WAL}::test_what_is_left_of_an_unfinished_write_is_never_written_over",),
     ),
     Mutant(
         "the_last_frame_is_not_written_again_when_the_journal_is_opened",
         "what a killed process had not synced is acknowledged, and goes with the power",
-        "            _write(fd, data[last : self._end] + bytes(len(rest)), last)\n",
-        "            _write(fd, bytes(len(rest)), self._end)\n",
+        "        _write(segment.fd, data[last : self._end], last)\n",
+        "",
         (
             "tests/replication/test_synced.py"
             "::test_the_last_batch_of_the_journal_is_written_and_synced_again_when_it_is_opened",
@@ -93,23 +100,16 @@ MUTANTS = (
         (f"{WAL}::test_a_frame_that_lies_where_another_was_is_refused",),
     ),
     Mutant(
-        "a_segment_without_a_frame_is_removed_by_the_name_of_the_one_that_replaced_it",
-        "what was acknowledged is gone after a restart",
-        "        if self._segments and self._last.path == path:",
-        "        if False:",
-        (f"{WAL}::test_a_segment_without_a_frame_is_replaced_where_a_batch_needs_a_larger_one",),
-    ),
-    Mutant(
         "a_log_of_which_no_frame_is_left_counts_as_new",
         "term, vote and what was acknowledged are forgotten",
-        "        if self._head is None and self._sequence:",
-        "        if False:",
-        (f"{WAL}::test_a_log_without_a_frame_is_refused_if_it_had_earlier_segments",),
+        "        if last == self._end or (",
+        "        if (",
+        (f"{WAL}::test_a_segment_without_a_frame_is_refused",),
     ),
     Mutant(
         "a_segment_may_have_any_length",
         "a file that was cut where a frame ends has lost what was acknowledged",
-        "    if header.size_bytes != len(data):",
+        "    if header.size_bytes != size_bytes:",
         "    if False:",
         (f"{WAL}::test_a_file_that_is_cut_is_refused_also_where_a_frame_ends",),
     ),
@@ -144,8 +144,8 @@ MUTANTS = (
     Mutant(
         "segments_of_the_journal_need_not_follow_each_other",
         "a lost segment in the middle is read over",
-        "        if (header.sequence, header.crc_before) != (self._sequence + 1, self._crc):",
-        "        if False:",
+        "        elif (following.sequence, following.crc_before) != (self._sequence + 1, self._crc):",
+        "        elif False:",
         (f"{WAL}::test_a_missing_segment_is_refused",),
     ),
     Mutant(
@@ -499,7 +499,7 @@ MUTANTS = (
         "        if head is None and old is not None:\n",
         "        if False:\n",
         (
-            "tests/replication/journal/test_lmdb_takeover.py::test_an_lmdb_beside_a_log_without_a_frame_is_taken_over",
+            "tests/replication/journal/test_lmdb_takeover.py::test_an_lmdb_that_is_put_into_the_folder_of_an_empty_log_is_taken_over",
         ),
     ),
     Mutant(
@@ -532,7 +532,7 @@ MUTANTS = (
     Mutant(
         "a_full_disk_ends_a_node_that_has_segments_to_remove",
         "a full disk ends a node whose segments have no entries",
-        "if error.errno != errno.ENOSPC or not self._has_removable():",
+        "if error.errno not in _FULL or not self._has_removable():",
         "if True:",
         (
             "tests/replication/journal/test_write_ahead_log.py::test_segments_that_no_entry_needs_make_room_on_a_full_disk",
@@ -596,5 +596,19 @@ MUTANTS = (
         (
             "tests/replication/test_cluster.py::test_a_turn_applies_what_is_durable_while_its_own_entries_are_being_written",
         ),
+    ),
+    Mutant(
+        "no_segment_is_allocated_ahead",
+        "each new segment holds up votes and small writes",
+        "            if self._lacks_next():\n",
+        "            if False:\n",
+        (f"{WAL}::test_a_segment_is_allocated_ahead_and_named_with_its_first_frame",),
+    ),
+    Mutant(
+        "a_full_disk_ends_a_node_whose_segment_has_room",
+        "a node ends before its log needs the disk",
+        "                    if error.errno not in _FULL:\n                        raise\n",
+        "                    raise\n",
+        (f"{WAL}::test_a_full_disk_is_told_by_the_write_that_needs_a_segment_not_by_upkeep",),
     ),
 )

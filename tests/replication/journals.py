@@ -32,6 +32,11 @@ class MemoryStorage:
     def is_long(self, batch: Batch) -> bool:
         return False
 
+    def needs_upkeep(self) -> bool:
+        return False
+
+    def upkeep(self) -> None: ...
+
     def write(self, batch: Batch) -> None:
         for index in list(self.records):
             if (batch.delete_from is not None and index >= batch.delete_from) or index < (

@@ -41,13 +41,20 @@ def test_each_batch_of_the_journal_is_synced_and_a_segment_before_it_is_named(
 
     monkeypatch.setattr(os, "fsync", note)
     monkeypatch.setattr(os, "fdatasync", note)
-    first, second = f"{1:016x}", f"{2:016x}"
+    second = f"{2:016x}"
     log.write(Batch(None, [(1, bytes(3_000))], None, b"head", 0, 0))
-    assert synced == [f"{first}.new", ".", f"{first}.wal"]
+    assert synced == ["next.new", "next.new", "."]
     synced.clear()
+    log.upkeep()
+    assert synced == ["next.new"]
     log.write(Batch(None, [(2, bytes(3_000))], 2, b"head", 0, 0))
-    assert synced == [f"{second}.new", ".", f"{second}.wal", "."]
-    assert [path.name for path in tmp_path.iterdir()] == [f"{second}.wal"]
+    assert synced == ["next.new", "next.new", "."]
+    log.write(Batch(None, [(3, b"c")], None, b"head", 0, 0))
+    assert synced == ["next.new", "next.new", ".", f"{second}.wal"]
+    synced.clear()
+    log.upkeep()
+    assert synced == [".", "next.new"]
+    assert {path.name for path in tmp_path.iterdir()} == {"next.new", f"{second}.wal"}
     log.close()
 
 

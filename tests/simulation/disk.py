@@ -13,7 +13,7 @@ from typing import Final
 import pytest
 
 from tarry.replication.journal.records import Batch
-from tarry.replication.journal.wal_frames import HEADER_BYTES, SECTOR_BYTES
+from tarry.replication.journal.wal_frames import SECTOR_BYTES
 from tarry.replication.journal.write_ahead_log import WriteAheadLog
 
 SEGMENT_BYTES: Final = 32 << 10
@@ -54,6 +54,13 @@ class SimDisk:
 
     def is_long(self, batch: Batch) -> bool:
         return self._log.is_long(batch)
+
+    def needs_upkeep(self) -> bool:
+        return self._log.needs_upkeep()
+
+    def upkeep(self) -> None:
+        with unsynced():
+            self._log.upkeep()
 
     def write(self, batch: Batch) -> None:
         if self.fails:
@@ -126,8 +133,10 @@ def torn(synced: Mapping[str, bytes], written: Mapping[str, bytes], rng: random.
     """Return files of which some sectors are as synced, and some as written after it."""
     left = dict(synced)  # a segment is removed after the sync
     for name, data in written.items():
-        before = synced.get(name, data[:HEADER_BYTES].ljust(len(data), b"\0"))  # its header is synced first
-        if before != data:
+        before = synced.get(name)
+        if before is None:  # it is synced before it has its name
+            left.update({name: data} if rng.random() < 0.5 else {})
+        elif before != data:
             left[name] = b"".join(
                 rng.choice((before, data))[at : at + SECTOR_BYTES] for at in range(0, len(data), SECTOR_BYTES)
             )

@@ -234,17 +234,20 @@ class SimNode:
             self.world.fail(error)
 
     async def _run_blocking(self, work: Callable[[], Any]) -> Any:
-        """Half of the time before it is durable, half before that is known."""
+        """Half of the time before it is durable, half before that is known. Upkeep may be beside it."""
         if not self.alive:
             raise asyncio.CancelledError  # the power went before it began
         args = getattr(work, "args", ())
-        self._under_way = args[0] if args and isinstance(args[0], Batch) else None
+        batch = args[0] if args and isinstance(args[0], Batch) else None
+        if batch is not None:
+            self._under_way = batch
         delay_s, start = self.sync_s * self.world.rng.uniform(0.5, 2), self._starts
         await asyncio.sleep(delay_s / 2)
         if not self.alive or start != self._starts:
             raise asyncio.CancelledError  # the power went first
         done = work()
-        self._under_way = None
+        if batch is not None:
+            self._under_way = None
         await asyncio.sleep(delay_s / 2)
         return done
 

@@ -163,11 +163,10 @@ def test_an_lmdb_is_there_still_where_the_log_beside_it_is_damaged(tmp_path: Pat
     assert (tmp_path / "data.mdb").exists()
 
 
-def test_an_lmdb_beside_a_log_without_a_frame_is_taken_over(tmp_path: Path) -> None:
+def test_an_lmdb_that_is_put_into_the_folder_of_an_empty_log_is_taken_over(tmp_path: Path) -> None:
     """The node was started on a folder whose data was put there afterwards, and ended at once."""
-    log = WriteAheadLog(tmp_path)
-    log._begin_segment(100)
-    log.close()
+    open_log(tmp_path).close()
+    (tmp_path / "next.new").write_bytes(bytes(100))
     before = in_lmdb(tmp_path, write_five)
     journal = Journal(open_log(tmp_path), incarnation=8)
     assert (journal.chain_at(5), journal.term) == (before.chain_at(5), 3)

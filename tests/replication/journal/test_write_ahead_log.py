@@ -6,6 +6,7 @@ import errno
 import os
 import random
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -88,30 +89,74 @@ def test_a_batch_larger_than_a_segment_has_one_of_its_own(tmp_path: Path) -> Non
         assert content(log)[1] == {1: b"a", 2: large, 3: b"c"}
 
 
-def test_a_segment_without_a_frame_is_replaced_where_a_batch_needs_a_larger_one(tmp_path: Path) -> None:
-    """Both have one name: to remove the first must not remove the second."""
-    large = random.Random(2).randbytes(2 * SEGMENT_BYTES)
-    with log_in(tmp_path) as log:
-        log.write(put(1, bytes(SEGMENT_BYTES - 300)))
-        log.write(put(2, b"b"))
-    without_frames(max(tmp_path.iterdir()))
-    expected = {2: large, 3: b"c", 4: b"d"}
-    with log_in(tmp_path) as log:
-        log.write(put(2, large))
-        log.write(put(3, b"c", delete_below=2))
-        log.write(put(4, b"d"))
-        assert content(log)[1] == expected
-    with log_in(tmp_path) as log:
-        assert content(log)[1] == expected
-
-
 def test_segments_without_entries_of_the_log_are_removed(tmp_path: Path) -> None:
     with log_in(tmp_path) as log:
         for index in range(1, 101):
             log.write(put(index, bytes([index]) * 1_000, delete_below=max(1, index - 10)))
-        assert len(list(tmp_path.iterdir())) <= 3
+            if log.needs_upkeep():
+                log.upkeep()
+            assert not log.needs_upkeep()
+        assert len(list(tmp_path.glob("*.wal"))) <= 3
     with log_in(tmp_path) as log:
         assert list(content(log)[1]) == list(range(90, 101))
+
+
+def test_a_segment_is_allocated_ahead_and_named_with_its_first_frame(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with log_in(tmp_path) as log:
+        log.write(put(1, bytes(SEGMENT_BYTES // 3)))
+        assert not log.needs_upkeep()
+        log.write(put(2, bytes(SEGMENT_BYTES // 3)))
+        assert log.is_long(put(3, bytes(SEGMENT_BYTES // 2)))
+        log.upkeep()
+        assert not log.is_long(put(3, bytes(SEGMENT_BYTES // 2)))
+        with monkeypatch.context() as patched:
+            patched.delattr(os, "posix_fallocate")
+            log.write(put(3, b"c" * (SEGMENT_BYTES // 2)))
+        assert log.is_long(put(4, bytes(SEGMENT_BYTES)))
+        log.upkeep()
+        log.write(put(4, bytes(SEGMENT_BYTES)))  # larger than the one that is there
+        expected = content(log)
+        assert len(list(tmp_path.iterdir())) == 3
+        log.upkeep()
+    with log_in(tmp_path) as log:
+        assert content(log) == expected
+        assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_a_full_disk_is_told_by_the_write_that_needs_a_segment_not_by_upkeep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(fd: int, start: int, size: int) -> None:
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    with log_in(tmp_path) as log:
+        log.write(put(1, bytes(SEGMENT_BYTES // 3)))
+        log.write(put(2, bytes(SEGMENT_BYTES // 3)))
+        monkeypatch.setattr(os, "posix_fallocate", fail)
+        log.upkeep()
+        assert not log.needs_upkeep()  # once a segment
+        log.write(put(3, b"fits"))
+        with pytest.raises(OSError, match="no space"):
+            log.write(put(4, bytes(SEGMENT_BYTES // 2)))
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_upkeep_in_a_thread_beside_writes_and_reads_takes_nothing_from_them(tmp_path: Path) -> None:
+    with log_in(tmp_path) as log, ThreadPoolExecutor(1) as thread, unsynced():
+        upkeep = thread.submit(log.upkeep)
+        for index in range(1, 2_001):
+            log.write(put(index, index.to_bytes(2, "big") * 500, delete_below=max(1, index - 20)))
+            for kept in range(max(1, index - 20), index + 1):
+                assert log.read(kept) == kept.to_bytes(2, "big") * 500
+            if log.needs_upkeep() and upkeep.done():
+                upkeep.result()
+                upkeep = thread.submit(log.upkeep)
+        upkeep.result()
+        expected = content(log), [log.read(index) for index in range(1_980, 2_001)]
+    with log_in(tmp_path) as log:
+        assert (content(log), [log.read(index) for index in range(1_980, 2_001)]) == expected
 
 
 Drawn = tuple[str, list[int], int]
@@ -169,6 +214,9 @@ def lose_power(folder: Path, drawn: list[Drawn], rng: random.Random) -> None:
         state, written = (batch.head, entries), files(journal)
         assert content(log) == state
         if rng.random() < 0.5:
+            log.upkeep()
+            assert content(log) == state
+        if rng.random() < 0.5:
             left = torn(synced, written, rng)
             lost = write_files(folder / f"lost {rng.random()}", left)
             opened(lost).close()
@@ -216,22 +264,46 @@ def test_a_missing_segment_is_refused(tmp_path: Path, gone: int) -> None:
     assert len(paths) == 5
     paths[gone].unlink()
     if gone:
-        with pytest.raises(JournalDamaged, match="does not follow"):
+        with pytest.raises(JournalDamaged, match=f"{paths[gone - 1].name}.*does not follow"):
             opened(tmp_path)
     else:
         with log_in(tmp_path) as log:
             assert log.read(1) is None  # the journal's head names its first entry
 
 
-def test_a_log_without_a_frame_is_refused_if_it_had_earlier_segments(tmp_path: Path) -> None:
-    """It would be taken for one that was never written: term and vote would be 0."""
+@pytest.mark.parametrize("segments", [1, 2])
+def test_a_segment_without_a_frame_is_refused(tmp_path: Path, segments: int) -> None:
+    """It had one when it got its name; a log of none would be one that was never written, of term 0."""
     with log_in(tmp_path) as log:
-        log.write(put(1, bytes(SEGMENT_BYTES - 300)))
-        log.write(put(2, b"b", delete_below=2))
-    [path] = tmp_path.iterdir()
-    without_frames(path)
-    with pytest.raises(JournalDamaged, match="has no frame"):
+        for index in range(1, segments + 1):
+            log.write(put(index, bytes(SEGMENT_BYTES - 300)))
+    without_frames(max(tmp_path.iterdir()))
+    with pytest.raises(JournalDamaged, match=f"{segments:x}.wal: the frame after {segments - 1}"):
         opened(tmp_path)
+
+
+def test_what_is_left_of_an_unfinished_write_is_never_written_over(tmp_path: Path) -> None:
+    """The kernel shows zeros that are not on the disk where the sync of them failed: frames stay away."""
+    rng = random.Random(9)
+    with log_in(tmp_path / "whole") as log:
+        log.write(put(1, rng.randbytes(700)))
+        end = log._end
+        log.write(put(2, whole := rng.randbytes(3_000)))
+    [(name, data)] = files(tmp_path / "whole").items()
+    torn_data = data[:1_024] + bytes(SECTOR_BYTES) + data[1_024 + SECTOR_BYTES :]
+    folder = write_files(tmp_path / "torn", {name: torn_data})
+    for _ in range(2):
+        with log_in(folder) as log:
+            assert list(content(log)[1]) == [1]
+    with log_in(folder) as log:
+        log.write(put(2, b"another"))
+        log.write(put(3, b"c"))
+        expected = {1: log.read(1), 2: b"another", 3: b"c"}
+        assert whole not in expected.values()
+    for rest in (torn_data[end:], data[end:], bytes(len(data) - end), data[end : end + 900]):
+        (folder / name).write_bytes((data[:end] + rest).ljust(len(data), b"\0"))
+        with log_in(folder) as log:
+            assert content(log)[1] == expected
 
 
 def test_zeros_in_place_of_any_sector_before_the_last_frame_are_refused(tmp_path: Path) -> None:
@@ -366,14 +438,3 @@ def test_what_is_retained_is_bounded_by_what_the_log_takes_on_the_disk(tmp_path:
     assert 0 < kept / 1_000 * sum(sizes) <= 6 * SEGMENT_BYTES
     assert journal.start_retaining(5, 4 * SEGMENT_BYTES) <= 5
     journal.close()
-
-
-def test_a_batch_that_begins_or_removes_a_segment_is_known_to_take_long(tmp_path: Path) -> None:
-    with log_in(tmp_path) as log:
-        assert log.is_long(put(1, b"a"))
-        log.write(put(1, b"a"))
-        assert not log.is_long(put(2, b"b"))
-        assert log.is_long(put(2, bytes(SEGMENT_BYTES)))
-        assert log.is_long(put(2, b"b", delete_below=1))
-    with log_in(tmp_path) as log:
-        assert not log.is_long(put(2, b"b"))
