@@ -23,7 +23,8 @@ class EntryPlaces:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._first = 0
+        self._first = 0  # index of position 0
+        self._gone = 0  # positions below; cut off once they are more than half
         self._places = array("Q")  # segment and start
         self._sizes = array("I")
 
@@ -31,26 +32,28 @@ class EntryPlaces:
         """Return where an entry is; None: it is not here."""
         with self._lock:
             position = index - self._first
-            if not 0 <= position < len(self._places):
+            if not self._gone <= position < len(self._places):
                 return None
             segment, start = divmod(self._places[position], 1 << _OFFSET_BITS)
             return Place(segment, start, self._sizes[position])
 
     def first_segment(self) -> int | None:
         """Return which segment has the first entry; None: there is no entry."""
-        return self._places[0] >> _OFFSET_BITS if self._places else None
+        with self._lock:
+            return self._places[self._gone] >> _OFFSET_BITS if self._gone < len(self._places) else None
 
     def first_from(self, segment: int) -> int:
         """Return the first index whose entry is in that segment or a later one."""
         with self._lock:
-            return self._first + bisect_left(self._places, max(0, segment) << _OFFSET_BITS)
+            return self._first + bisect_left(self._places, max(0, segment) << _OFFSET_BITS, self._gone)
 
     def put(self, first: int, segment: int, starts: Sequence[int], sizes: Sequence[int]) -> bool:
         """Add entries from an index on; return False if that leaves a gap."""
         with self._lock:
             if not starts:
                 return True
-            if not self._places:
+            if self._gone == len(self._places):
+                self._cut()
                 self._first = first
             if first != self._first + len(self._places):
                 return False
@@ -61,12 +64,16 @@ class EntryPlaces:
     def delete_from(self, index: int) -> None:
         """Forget the entries from an index on."""
         with self._lock:
-            position = max(0, index - self._first)
+            position = max(self._gone, index - self._first)
             del self._places[position:], self._sizes[position:]
 
     def delete_below(self, index: int) -> None:
         """Forget the entries below an index."""
         with self._lock:
-            count = min(max(0, index - self._first), len(self._places))
-            del self._places[:count], self._sizes[:count]
-            self._first += count
+            self._gone = min(max(self._gone, index - self._first), len(self._places))
+            if self._gone > len(self._places) // 2:
+                self._cut()
+
+    def _cut(self) -> None:
+        del self._places[: self._gone], self._sizes[: self._gone]
+        self._first, self._gone = self._first + self._gone, 0

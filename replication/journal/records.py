@@ -105,19 +105,24 @@ class Sizes:
 
     def __init__(self) -> None:
         self._ends = array("Q")
+        self._gone = 0  # of the ends; cut off once they are more than half
 
     def push(self, size_bytes: int) -> None:
         self._ends.append((self._ends[-1] if self._ends else 0) + size_bytes)
 
     def cut(self, position: int) -> None:
-        del self._ends[position:]
+        del self._ends[self._gone + position :]
 
     def drop(self, count: int) -> None:
-        del self._ends[:count]
+        self._gone += count
+        if self._gone > len(self._ends) // 2:
+            del self._ends[: self._gone]
+            self._gone = 0
 
     def start_retaining(self, first: int, index: int, bytes_max: int) -> int:
-        end = self._ends[index - first]
-        return first + bisect.bisect_left(self._ends, max(0, end - bytes_max), 0, index - first)
+        at = self._gone + index - first
+        begin = max(0, self._ends[at] - bytes_max)
+        return first - self._gone + bisect.bisect_left(self._ends, begin, self._gone, at)
 
 
 def chain_after(before: int, index: int, term: int, crc: int) -> int:

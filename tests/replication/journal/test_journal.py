@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from tarry.proto.tarry_peer_pb2 import LogPosition, MemberList
 from tarry.replication.journal.journal import Journal
-from tarry.replication.journal.records import JournalDamaged, JournalMisused
+from tarry.replication.journal.records import JournalDamaged, JournalMisused, Sizes
 from tarry.replication.journal.write_ahead_log import WriteAheadLog
 from tarry.replication.raft.guard.terms import TERM_END, TERM_STEP_MAX
 from tarry.replication.raft.journal_view import JournalView
@@ -319,3 +320,23 @@ def test_membership_entries_are_found_again_and_forgotten_when_deleted(open_jour
     assert journal.membership_changes == [(4, b"\x02change")]
     journal.delete_from(4)
     assert journal.membership_changes == []
+
+
+def test_what_is_retained_does_not_depend_on_how_it_was_dropped() -> None:
+    rng = random.Random(11)
+    sizes, kept, first = Sizes(), [], 1
+    for _ in range(2_000):
+        for _ in range(rng.randrange(4)):
+            kept.append(rng.randrange(1, 100))
+            sizes.push(kept[-1])
+        if len(kept) > 20:
+            end = len(kept) - rng.randrange(3)
+            sizes.cut(end)
+            del kept[end:]
+            count = rng.randrange(4)
+            sizes.drop(count)
+            del kept[:count]
+            first += count
+            at, bytes_max = rng.randrange(len(kept)), rng.randrange(1_000)
+            expected = next(start for start in range(at + 1) if sum(kept[start + 1 : at + 1]) <= bytes_max)
+            assert sizes.start_retaining(first, first + at, bytes_max) == first + expected
