@@ -25,13 +25,13 @@ from tarry.replication.lmdb_environment import DAMAGE, open_environment
 BATCH_BYTES: Final = 2 << 20
 """Much less than a segment: what is left of one when the next batch does not fit stays empty."""
 MARK: Final = "takeover"
-_FILES: Final = ("data.mdb", "lock.mdb")
+_DATA: Final = "data.mdb"
 _KEY: Final = struct.Struct(">Q")
 
 
 def open_log(folder: Path) -> WriteAheadLog:
     """Open the write-ahead log of a journal's folder. Raises JournalDamaged."""
-    if not (folder / _FILES[0]).exists():
+    if not (folder / _DATA).exists():
         (folder / MARK).unlink(missing_ok=True)
         return WriteAheadLog(folder)  # it syncs the folder before anything is written
     if (folder / MARK).exists():
@@ -51,7 +51,7 @@ def open_log(folder: Path) -> WriteAheadLog:
     except BaseException:
         log.close()
         raise
-    for name in _FILES:
+    for name in ("lock.mdb", _DATA):
         (folder / name).unlink(missing_ok=True)
     sync_path(folder)
     return log

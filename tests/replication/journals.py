@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
 
 from tarry.replication.journal.journal import Journal
 from tarry.replication.journal.records import Batch
@@ -47,6 +52,30 @@ class MemoryStorage:
         self.head = batch.head
 
     def close(self) -> None: ...
+
+
+CALLS = ("open", "pwrite", "pread", "fsync", "fdatasync", "rename", "unlink", "posix_fallocate")
+
+
+@contextmanager
+def failing_at(number: int, error: BaseException) -> Iterator[None]:
+    """Raise at a call of the disk, counted from 0, once."""
+    left = iter(range(number))
+
+    def wrapped(call: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*args: Any) -> Any:
+            if next(left, None) is None and not failed:
+                failed.append(True)
+                raise error
+            return call(*args)
+
+        return run
+
+    failed: list[bool] = []
+    with pytest.MonkeyPatch.context() as patched:
+        for name in CALLS:
+            patched.setattr(os, name, wrapped(getattr(os, name)))
+        yield
 
 
 def sync(journal: Journal) -> None:

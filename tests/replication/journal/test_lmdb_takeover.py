@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import lmdb
@@ -13,7 +15,8 @@ from tarry.replication.journal.journal import Journal
 from tarry.replication.journal.lmdb_takeover import open_log
 from tarry.replication.journal.records import JournalDamaged
 from tarry.replication.journal.write_ahead_log import WriteAheadLog
-from tests.replication.journals import MemoryStorage, fill, sync
+from tests.replication.journals import MemoryStorage, failing_at, fill, sync
+from tests.simulation.disk import unsynced
 
 PAGE_BYTES = 4096
 
@@ -106,6 +109,26 @@ def test_a_takeover_that_was_interrupted_begins_anew(tmp_path: Path, monkeypatch
     journal = Journal(open_log(tmp_path), incarnation=8)
     assert journal.chain_at(5) == before.chain_at(5)
     journal.close()
+
+
+def test_a_takeover_that_ends_at_any_call_of_the_disk_begins_anew_or_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(WriteAheadLog.__init__, "__kwdefaults__", {"segment_bytes": 16 << 10})
+    before, number, done = in_lmdb(tmp_path / "lmdb", write_five), 0, False
+    while not done:
+        begun, left = tmp_path / f"begun {number}", tmp_path / f"left {number}"
+        shutil.copytree(tmp_path / "lmdb", begun)
+        with unsynced(), suppress(KeyboardInterrupt), failing_at(number, KeyboardInterrupt()):
+            open_log(begun).close()
+            done = True
+        shutil.copytree(begun, left)  # as another process finds it
+        journal = Journal(open_log(left), incarnation=8)
+        assert (journal.chain_at(5), journal.term, journal.incarnation) == (before.chain_at(5), 3, 7)
+        journal.close()
+        assert {path.suffix for path in left.iterdir()} == {".wal"}
+        number += 1
+    assert number > 20
 
 
 def test_an_lmdb_beside_a_whole_log_is_removed_and_not_taken_over_again(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import os
 import random
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ from tarry.replication.journal.journal import Journal
 from tarry.replication.journal.records import Batch, JournalDamaged, JournalMisused
 from tarry.replication.journal.wal_frames import HEADER_BYTES, SECTOR_BYTES
 from tarry.replication.journal.write_ahead_log import WriteAheadLog
+from tests.replication.journals import failing_at
 from tests.simulation.disk import torn, unsynced
 
 SEGMENT_BYTES = 16 << 10
@@ -235,6 +236,33 @@ def lose_power(folder: Path, drawn: list[Drawn], rng: random.Random) -> None:
     log.close()
 
 
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC, errno.EDQUOT])
+def test_an_error_of_any_call_takes_nothing_that_was_written(
+    tmp_path_factory: pytest.TempPathFactory, error: int
+) -> None:
+    for number in range(90):
+        folder = tmp_path_factory.mktemp("log")
+        written: list[tuple[bytes | None, dict[int, bytes]]] = [(None, {})]
+        fails = failing_at(number, OSError(error, "of the disk"))
+        with unsynced(), suppress(OSError), fails, log_in(folder) as log:
+            for index in range(1, 13):
+                batch = put(index, bytes([index]) * (SEGMENT_BYTES // 3), delete_below=max(1, index - 3))
+                entries = {
+                    at: bytes([at]) * (SEGMENT_BYTES // 3) for at in range(max(1, index - 3), index + 1)
+                }
+                written.append((batch.head, entries))
+                log.write(batch)
+                written.pop(0)
+                if log.needs_upkeep():
+                    log.upkeep()
+        with unsynced(), log_in(folder) as log:
+            assert content(log) in written
+            entry = max(content(log)[1], default=0) + 1
+            log.write(put(entry, b"goes on"))
+        with log_in(folder) as log:
+            assert log.read(entry) == b"goes on"
+
+
 def test_a_flipped_bit_anywhere_in_what_is_written_is_refused(tmp_path: Path) -> None:
     rng = random.Random(3)
     with log_in(tmp_path / "whole") as log:
@@ -384,7 +412,8 @@ def test_a_frame_that_lies_where_another_was_is_refused(tmp_path: Path) -> None:
 def test_damage_to_a_last_frame_that_ends_in_zeros_is_refused(tmp_path: Path) -> None:
     """A part of a sector that is zeros by itself is no sector that a write lacks."""
     with log_in(tmp_path / "whole") as log:
-        log.write(put(1, b"a" * 300 + bytes(150)))
+        log.write(put(1, b"c"))
+        log.write(put(2, b"a" * 150 + bytes(250)))
     [(name, data)] = files(tmp_path / "whole").items()
     at = data.index(b"aaaa")
     damaged = data[:at] + b"b" + data[at + 1 :]
