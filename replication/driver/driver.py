@@ -288,6 +288,8 @@ class Driver:
             self._applier.apply()
         else:
             await self._write_and_apply(batch, outbox)
+        if batch is not None:
+            self._begin_upkeep()
         if self._said_of_members() != self._peers_by:
             self._set_peers()
         heard, self._early = self._early, []
@@ -333,6 +335,8 @@ class Driver:
         self._writing = asyncio.ensure_future(self._replica.holds.steps("journal write", write))
         await asyncio.shield(self._writing)  # a thread that writes cannot be cancelled
         self._journal.mark_durable(batch)
+
+    def _begin_upkeep(self) -> None:
         if self._journal.needs_upkeep() and (self._upkeep is None or self._upkeep.done()):
             self._upkeep = asyncio.ensure_future(self._keep_up())
 

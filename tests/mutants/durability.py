@@ -605,6 +605,16 @@ MUTANTS = (
         (f"{WAL}::test_a_segment_is_allocated_ahead_and_named_with_its_first_frame",),
     ),
     Mutant(
+        "upkeep_of_the_journal_never_begins",
+        "segments without entries fill the disk until the next start",
+        "            self._begin_upkeep()\n",
+        "            pass\n",
+        (
+            "tests/replication/test_cluster.py"
+            "::test_upkeep_of_the_journal_runs_beside_the_turns_and_its_error_ends_the_node",
+        ),
+    ),
+    Mutant(
         "a_full_disk_ends_a_node_whose_segment_has_room",
         "a node ends before its log needs the disk",
         "                    if error.errno not in _FULL:\n                        raise\n",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import threading
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -233,6 +235,28 @@ async def test_an_answer_leaves_after_the_write_within_the_turn_that_it_rests_on
     assert "at once" in writes.where
     assert told
     assert all(end <= durable for end, durable in told)
+
+
+async def test_upkeep_of_the_journal_runs_beside_the_turns_and_its_error_ends_the_node(
+    tmp_path: Path,
+) -> None:
+    at_upkeep, goes_on = threading.Event(), threading.Event()
+
+    def upkeep() -> None:
+        at_upkeep.set()
+        goes_on.wait(30)
+        raise OSError(errno.EIO, "of the disk")
+
+    with pytest.raises(OSError, match="of the disk"):
+        async with Cluster(tmp_path, ["n1"]) as cluster:
+            leader = await cluster.leader()
+            leader.journal.upkeep = upkeep  # type: ignore[method-assign]
+            leader.journal.needs_upkeep = lambda: True  # type: ignore[method-assign]
+            await leader.driver.propose(b"begins it")
+            await asyncio.to_thread(at_upkeep.wait, 30)
+            await leader.driver.propose(b"is written meanwhile")
+            goes_on.set()
+            await asyncio.wait([leader.task])
 
 
 async def test_a_newcomer_learns_first_and_then_votes(tmp_path: Path) -> None:
