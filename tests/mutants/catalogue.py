@@ -14,11 +14,13 @@ from tests.mutants import (
     strangers,
     streams,
     turns,
+    write_ahead_log,
 )
 
 MUTANTS = [
     *consensus.MUTANTS,
     *durability.MUTANTS,
+    *write_ahead_log.MUTANTS,
     *delivery.MUTANTS,
     *strangers.MUTANTS,
     *streams.MUTANTS,
