@@ -6,10 +6,12 @@ import asyncio
 import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from typing import Final, Protocol, TypeAlias, TypeVar
 
 import grpc
 from grpc import aio
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
 
 from tarry.client.cluster.nodes import Node, Nodes
 from tarry.client.errors import OutcomeUnknown, Overloaded, TarryError, Unavailable, error_of_call
@@ -76,20 +78,42 @@ class Calls:
         OutcomeUnknown (never for a request that changes nothing).
         """
         deadline = time.monotonic() + (deadline_ms or self._settings.deadline_ms) / 1_000
+        attempt = partial(self._attempt, method, request, deadline, attempt_ms, watched=not once)
+        try:
+            return await attempt()  # most calls need one; the retries would cost it 60 us of CPU time
+        except TarryError as error:
+            return await self._retry(attempt, error, deadline, changes=changes, once=once)
+
+    async def _retry(
+        self,
+        attempt: Callable[[], Awaitable[ResponseT]],
+        first: TarryError,
+        deadline: float,
+        *,
+        changes: bool,
+        once: bool,
+    ) -> ResponseT:
+        """Repeat an attempt that ended with this error, until the deadline."""
         unknown: OutcomeUnknown | None = None
-        attempt = 0
-        while True:
-            attempt += 1
-            try:
-                return await self._attempt(method, request, deadline, attempt_ms, watched=not once)
-            except TarryError as error:
-                if isinstance(error, OutcomeUnknown):
-                    unknown = error
-                wait_s = pause_s(error, attempt, self._settings.pace_ms)
-                late = time.monotonic() + wait_s + LAST_ATTEMPT_MS / 1_000 >= deadline
-                if late or not _worth_retrying(error, once):
-                    raise _final(error, unknown, changes) from error
-            await asyncio.sleep(wait_s)
+        retrying = AsyncRetrying(
+            retry=retry_if_exception(lambda error: _worth_retrying(error, once)),
+            wait=self._pause_s,
+            stop=lambda state: time.monotonic() + state.upcoming_sleep + LAST_ATTEMPT_MS / 1_000 >= deadline,
+            reraise=True,
+        )
+        try:
+            async for state in retrying:
+                with state:
+                    try:
+                        if state.retry_state.attempt_number == 1:
+                            raise first
+                        return await attempt()
+                    except OutcomeUnknown as error:
+                        unknown = error
+                        raise
+        except TarryError as error:
+            raise _final(error, unknown, changes) from error
+        raise AssertionError("a retry ends with an answer or an error")
 
     async def stream(
         self,
@@ -152,6 +176,10 @@ class Calls:
                 watch.stop()
         nodes.avoidance.answered(node.address)
         return response
+
+    def _pause_s(self, state: RetryCallState) -> float:
+        error = state.outcome.exception() if state.outcome else None
+        return pause_s(error, state.attempt_number, self._settings.pace_ms)
 
 
 class _Watch:
