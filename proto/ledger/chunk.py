@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -19,6 +20,7 @@ Numbers: TypeAlias = "int | NDArray[Any] | None"
 ROW_BYTES: Final = 64
 CHUNK_BYTES: Final = 800
 _HEAD: Final = struct.Struct("<I")
+_ARRAYS: Final = {np.ndarray, tuple}
 
 
 class Chunk(NamedTuple):
@@ -55,19 +57,27 @@ def pack(chunks: Sequence[Chunk]) -> bytes:
     In the JSON an array is a list of its type, and of what its positions name.
     """
     arrays: list[NDArray[Any]] = []
-
-    def plain(value: Any) -> Any:
-        if isinstance(value, np.ndarray):
-            arrays.append(value)
-            return [value.dtype.str]
-        if isinstance(value, tuple):
-            arrays.append(value[0])
-            return [value[0].dtype.str, list(value[1])]
-        return value
-
-    fields = [[plain(value) for value in values] for values in zip(*chunks, strict=True)]
+    fields: list[Any] = []
+    for values in zip(*chunks, strict=True):
+        if _ARRAYS.isdisjoint(map(type, values)):
+            fields.append(values)
+        else:
+            arrays += [
+                value[0] if type(value) is tuple else value for value in values if type(value) in _ARRAYS
+            ]
+            fields.append([_plain(value) if type(value) in _ARRAYS else value for value in values])
     head = json.dumps(fields, separators=(",", ":"), default=int).encode()
     return b"".join([_HEAD.pack(len(head)), head, *[array.tobytes() for array in arrays]])
+
+
+def _plain(value: Any) -> list[Any]:
+    """Return what the JSON says of an array, or of positions and what they name."""
+    return [_type(value[0].dtype), list(value[1])] if type(value) is tuple else [_type(value.dtype)]
+
+
+@cache
+def _type(of: np.dtype[Any]) -> str:  # numpy builds the text anew each time, which takes longer than all else
+    return str(of.str)
 
 
 def unpack(payload: bytes) -> list[Chunk]:
