@@ -82,7 +82,7 @@ format: $(READY) ## mend what ruff can mend
 
 BENCH_READY = $(READY:$(VENV)/ready-%=$(VENV)/bench-ready-%)
 
-$(BENCH_READY): $(READY)
+$(BENCH_READY): $(READY) bench/side_by_side/install $(wildcard bench/side_by_side/peers/*.java)
 	$(PY) -m pip install --quiet --group bench
 	bench/side_by_side/install $(VENV)/peers/bin
 	@rm -f $(VENV)/bench-ready-* && touch $@

@@ -32,7 +32,7 @@ from tarry.bench.side_by_side.system import System
 from tarry.bench.side_by_side.turns import Cell, Results, Tell, run
 
 TURNS = 3
-MINUTES, QUICK_MINUTES = 14.0, 2.0
+MINUTES, QUICK_MINUTES = 14.5, 2.0
 QUICK_SHARE = 0.3
 STOPPING_S = 10
 console = Console(stderr=True, width=None if os.isatty(2) else 200)
@@ -97,7 +97,7 @@ def show_plan(plan: Plan, turns: int, share: float, minutes: float) -> None:
     for row, systems in plan:
         needed_min = planned_s([(row, systems)], turns, share) / 60
         names = ", ".join(each.name for each in systems) or "none of these does this"
-        table.add_row(row.name, names, str(turns), f"{needed_min:.1f}")
+        table.add_row(row.name, names, str(row.turns(turns)), f"{needed_min:.1f}")
     console.print(table)
     total_min = planned_s(plan, turns, share) / 60
     console.print(
@@ -172,7 +172,7 @@ def main(
     turns: Annotated[int, typer.Option(min=1, help="turns of each row")] = TURNS,
     minutes: Annotated[
         float | None,
-        typer.Option(help="what all may take, by shortened turns if need be [14; quick: 2]"),
+        typer.Option(help="what all may take, by shortened turns if need be [14.5; quick: 2]"),
     ] = None,
     out: Annotated[Path, typer.Option(help="folder of the report")] = Path("out"),
 ) -> None:

@@ -28,7 +28,8 @@ def _cost(share: float) -> float:
 
 def planned_s(plan: Plan, turns: int, share: float = 1.0) -> float:
     """Return how long so many turns of all should take on a quiet machine."""
-    return sum(row.seconds * turns * len(systems) for row, systems in plan) * _cost(share)
+    whole_s = sum(row.seconds * row.turns(turns) * len(systems) for row, systems in plan)
+    return whole_s * _cost(share)
 
 
 class Pace:
@@ -39,10 +40,12 @@ class Pace:
     ) -> None:
         self._turns, self._share, self._end_s, self._clock = turns, share, end_s, clock
         self._share_min = min(share, SHARE_MIN)
-        self._left = {(row.name, system.name): turns for row, systems in plan for system in systems}
+        self._left = {
+            (row.name, system.name): row.turns(turns) for row, systems in plan for system in systems
+        }
         self._full_s = {(row.name, system.name): row.seconds for row, systems in plan for system in systems}
         self._measured: set[tuple[str, str]] = set()
-        self._took_s = self._foreseen_s = TRUST * sum(self._full_s.values()) * turns
+        self._took_s = self._foreseen_s = TRUST * planned_s(plan, turns)
 
     def _full_left_s(self) -> float:
         slowness = self._took_s / self._foreseen_s if self._foreseen_s else 1.0
@@ -66,10 +69,11 @@ class Pace:
 
     def turns(self, row: Row) -> int:
         """Return how many turns the row gets that begins now: fewer where the shortest are too long."""
+        wanted = row.turns(self._turns)
         least_s = self._full_left_s() * _cost(self._share_min)
         if least_s <= self.time_left_s():
-            return self._turns
-        turns = max(1, int(self._turns * self.time_left_s() / least_s))
+            return wanted
+        turns = max(1, int(wanted * self.time_left_s() / least_s))
         for cell in self._left:
             if cell[0] == row.name:
                 self._left[cell] = turns

@@ -30,11 +30,15 @@ class Durability:
     copies: int
     synced: bool  # on disk before the answer, on a majority where there are copies
     setting: str  # as the system's own configuration says it
+    lacks: str = ""  # instead of "no fsync", where that is not all there is to say
 
     @property
     def mark(self) -> str:
         """Name what is missing, against a synced majority of three."""
-        missing = [*(["one copy"] if self.copies == 1 else []), *([] if self.synced else ["no fsync"])]
+        missing = [
+            *(["one copy"] if self.copies == 1 else []),
+            *([] if self.synced else [self.lacks or "no fsync"]),
+        ]
         return ", ".join(missing)
 
 

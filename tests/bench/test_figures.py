@@ -130,7 +130,12 @@ def test_the_report_needs_nothing_else_and_escapes_what_peers_said() -> None:
 def test_the_report_lays_what_every_answer_is_worth_side_by_side_with_versions_and_the_machine() -> None:
     report = page(found())
     for system in (Tarry(), Unsynced()):
-        cells = (system.name, system.version(), *map(str, asdict(system.durability).values()))
+        promised = system.durability
+        cells = (
+            system.name,
+            system.version(),
+            *map(str, (promised.copies, promised.synced, promised.setting)),
+        )
         assert "".join(f"<td>{cell}</td>" for cell in cells) in report
     assert f"<td>cpu</td><td>{machine()['cpu']}</td>" in report
 
@@ -151,6 +156,11 @@ def test_a_turn_that_fails_is_tried_again_once_and_the_second_failure_ends_the_r
     assert (results.cell("r", "unsynced").failures, results.cell("r", "unsynced").turns) == (2, [])
     found = outcome(results, [Tarry(), Unsynced()], {}, machine())["rows"]["r"]
     assert [found["tarry"][key] for key in ("turns", "failures", "failed")] == [3, 1, "RuntimeError: gone"]
+
+
+def test_a_system_can_say_what_it_lacks_where_no_fsync_is_not_all() -> None:
+    assert Durability(3, False, "", lacks="fsync on the master only").mark == "fsync on the master only"
+    assert Durability(1, False, "").mark == "one copy, no fsync"
 
 
 def test_seconds_that_were_scaled_up_from_fewer_messages_are_marked_as_such() -> None:

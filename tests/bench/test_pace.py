@@ -14,7 +14,7 @@ from tarry.bench.side_by_side.rows import ROWS, Row
 from tarry.bench.side_by_side.system import System
 from tarry.bench.side_by_side.workloads import Turn
 
-STARTING_S = 35
+STARTING_S = 45
 
 
 class Other(Tarry):
@@ -109,6 +109,14 @@ def test_a_run_that_is_out_of_time_still_takes_one_turn_of_every_row_and_system(
         [(name, system) for name in ("first", "second") for system in ("tarry", "other")], 1
     )
     assert {each.share for each in results.cells.values()} == {SHARE_MIN}
+
+
+def test_a_row_that_takes_long_gets_fewer_turns_but_always_one() -> None:
+    short = Row("short", "short", "per_s", "/s", nothing, seconds=10.0, turns_fewer=1)
+    plan = [(short, [OURS])]
+    assert planned_s(plan, 3) == Pace(plan, 3, 1.0, 100.0, Clock()).left_s() == 20.0
+    assert Pace(plan, 3, 1.0, 100.0, Clock()).turns(short) == 2
+    assert Pace(plan, 1, 1.0, 100.0, Clock()).turns(short) == 1
 
 
 def test_a_row_that_no_system_can_do_takes_no_time() -> None:

@@ -19,6 +19,7 @@ SYSTEMS: Final = {
     "nats_r3": ("nats", "NatsScheduled"),
     "nats_r3_always": ("nats", "NatsScheduledSynced"),
     "nats_r3_log": ("nats", "NatsLog"),
+    "rocketmq": ("rocketmq", "Rocketmq"),
     "beanstalkd": ("beanstalkd", "Beanstalkd"),
     "celery": ("workers", "CeleryEta"),
     "dramatiq": ("workers", "DramatiqDelay"),
@@ -27,8 +28,6 @@ SYSTEMS: Final = {
 NOT_TO_BE_HAD: Final = {
     "pulsar": "its broker is a Maven artifact with 700 others behind it; org.apache.pulsar:pulsar-broker "
     "3.0.7 was tried, Maven did not resolve it within 20 minutes",
-    "rocketmq": "its broker is a Maven artifact, but its name server and the proxy that its Python client "
-    "needs are none: org.apache.rocketmq:rocketmq-namesrv and rocketmq-proxy, 5.3.1 and 5.3.2, were tried",
 }
 IN_QUICK: Final = ("tarry", "etcd3", "rabbit_quorum")
 ON_DEMAND: Final = ("etcd1", "postgres_insert", "nats_r3_always", "nats_r3_log")
