@@ -94,8 +94,8 @@ class ScheduleStreams:
             or self._nodes.schedule_streams >= STREAMS_MAX
         ):
             return None
-        self._nodes.schedule_streams += 1
         self._stream = _Stream(node, self._nodes, self._unproven, self._ended)
+        self._nodes.schedule_streams += 1
         self._open.add(self._stream)
         return self._stream
 
@@ -129,9 +129,9 @@ class _Stream:
         self._last = self._last_looked_at = 0
         self._frames: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._loop = asyncio.get_running_loop()
-        self._timer = self._loop.call_later(IDLE_S, self._look_idle)
         stub = node.channel.stream_stream(PATH, None, producer_pb.ScheduleStreamResponse.FromString)
         self._call = stub(self._outgoing(), metadata=nodes.metadata)
+        self._timer = self._loop.call_later(IDLE_S, self._look_idle)
         self.reader = asyncio.create_task(self._read())
 
     @property
