@@ -103,6 +103,8 @@ class Driver:
         self._compact_to = 0
         self._writing: asyncio.Future[Any] | None = None
         self._upkeep: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
         self._node = node
         self._membership = Membership(journal, members)
         if journal.empty and node not in members:
@@ -159,6 +161,8 @@ class Driver:
                 raise replica.failure
         finally:
             replica.stopping = True
+            if self._timer is not None:
+                self._timer.cancel()
             self._installer.cancel()
             self._proposals.lose_leadership(None)
             await self._transport.stop()
@@ -253,13 +257,24 @@ class Driver:
 
     async def _wait(self) -> None:
         wake = self._replica.wake
-        timeout_s = self._replica.consensus.next_deadline() - self._clock.monotonic_s() + _TIMER_SLACK_S
-        if wake.is_set() or timeout_s <= _TIMER_SLACK_S:
+        deadline, now = self._replica.consensus.next_deadline(), self._clock.monotonic_s()
+        if wake.is_set() or deadline <= now:
             await asyncio.sleep(0)  # others' turn, even under load
             return
-        timer = asyncio.get_running_loop().call_later(timeout_s, wake.set)
+        if self._timer is None or not now < self._timer_at <= deadline:  # the machine may have slept
+            self._set_timer()
         await wake.wait()
-        timer.cancel()
+
+    def _set_timer(self) -> None:
+        """Wake up at the deadline; a timer that is too early, for the deadline has moved, is set again."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer, self._timer_at = None, self._replica.consensus.next_deadline()
+        timeout_s = self._timer_at - self._clock.monotonic_s()
+        if timeout_s <= 0:
+            self._replica.wake.set()
+        else:
+            self._timer = asyncio.get_running_loop().call_later(timeout_s + _TIMER_SLACK_S, self._set_timer)
 
     async def _turn(self) -> None:
         replica, journal, began_s = self._replica, self._journal, self._replica.now()
@@ -317,24 +332,27 @@ class Driver:
     async def _write_and_apply(self, batch: Batch, outbox: Outgoing) -> None:
         """Write, and apply meanwhile what was durable before this turn."""
         early, late = self._barrier.split(outbox)
-        writing = asyncio.ensure_future(self._write(batch))
+        writing = self._begin_write(batch)
         try:
             await asyncio.sleep(0)  # another turn of the event loop begins
             self._barrier.send(early)
             await asyncio.sleep(0)  # only now the write is under way
             self._applier.apply()
         finally:
-            await writing
+            await asyncio.shield(writing)  # a thread that writes cannot be cancelled
+        self._journal.mark_durable(batch)
         self._barrier.send(late)
 
     async def _write(self, batch: Batch | None) -> None:
-        if batch is None:
-            return
+        if batch is not None:
+            await asyncio.shield(self._begin_write(batch))
+            self._journal.mark_durable(batch)
+
+    def _begin_write(self, batch: Batch) -> asyncio.Future[Any]:
         run = self._run_blocking if self._journal.is_long(batch) else self._write_journal
         write = run(partial(self._journal.write, batch))
         self._writing = asyncio.ensure_future(self._replica.holds.steps("journal write", write))
-        await asyncio.shield(self._writing)  # a thread that writes cannot be cancelled
-        self._journal.mark_durable(batch)
+        return self._writing
 
     def _begin_upkeep(self) -> None:
         if self._journal.needs_upkeep() and (self._upkeep is None or self._upkeep.done()):
