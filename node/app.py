@@ -36,7 +36,7 @@ from tarry.node.services.operator import OperatorService
 from tarry.node.services.producer import ProducerService
 from tarry.proto.files import make_folder
 from tarry.proto.reasons import Reason
-from tarry.replication.blocking import in_thread
+from tarry.replication.blocking import in_own_thread
 from tarry.replication.clock import Clock, SystemClock, to_next
 from tarry.replication.driver.adaptive_writes import AdaptiveWrites
 from tarry.replication.errors import TransferRefused
@@ -98,7 +98,7 @@ class Node:
             self.journal,
             self._transport,
             settings,
-            write_journal=AdaptiveWrites(in_thread, time.monotonic),
+            write_journal=AdaptiveWrites(in_own_thread("journal"), time.monotonic),
             closer=Closer(apart=True),
             holds=holds,
         )
