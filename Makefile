@@ -47,6 +47,12 @@ demo: $(NODE_READY) ## three real nodes, 20,000 messages, a leader killed: what 
 test: $(READY) ## all tests (ARGS="-m 'not cluster'" for the fast ones); those of Spark are skipped without Java 17
 	@$(PY) -m tests $(ARGS)
 
+PYTHONS ?= 3.11 3.13
+
+.PHONY: test-pythons
+test-pythons: $(READY) ## the tests of one process with the other supported Pythons that are installed (PYTHONS="3.11 3.13")
+	@.ci/other-pythons $(PYTHONS)
+
 .PHONY: lint
 lint: $(READY) ## style of the code, its format, and the protocol's rules
 	$(VENV)/bin/ruff check .

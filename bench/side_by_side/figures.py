@@ -18,8 +18,8 @@ HIGHLIGHTS: Final = (
     "schedule_1000x100", "schedule_one", "lateness_1k", "mass_100k", "failover", "cpu_schedule_one"
 )  # fmt: skip
 """The rows of the README; bench/NOTES.md has all."""
-NOT_HIGHLIGHTED: Final = ("redis_everysec", "dramatiq")
-"""The systems without a column in the README: it has one much like each."""
+NOT_HIGHLIGHTED: Final = ("redis_everysec", "beanstalkd", "dramatiq")
+"""The systems without a column in the README, which has no room for all."""
 # key -> row and figure, of tarry's median
 KEYS: Final = {
     "schedule_1000x100_per_s": ("schedule_1000x100", "per_s"),
