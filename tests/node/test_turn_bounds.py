@@ -336,8 +336,8 @@ def test_cancelling_and_getting_what_lies_as_badly_as_it_may(
         wheel = lead.machine.wheel
         due_ms = lead.node.time.now_ms() + (24 + np.arange(most)) * HOUR_MS
         layout(wheel, due_ms, monkeypatch)
-        hour = random.permutation(due_ms // HOUR_MS)
-        ids = [str(MessageId(0, at, 0)) for at in hour.tolist()]
+        pending = wheel.pending - most
+        ids = [str(MessageId(0, at, 0)) for at in random.permutation(due_ms // HOUR_MS).tolist()]
         async with steps.step("get"):
             answer = await lead.edge.get(GetRequest(id=ids[0]).SerializeToString())
         assert isinstance(answer, bytes)
@@ -345,7 +345,7 @@ def test_cancelling_and_getting_what_lies_as_badly_as_it_may(
             cancelled = await lead.edge.cancel(CancelRequest(ids=ids).SerializeToString())
         assert isinstance(cancelled, bytes)
         assert set(CancelResponse.FromString(cancelled).outcomes) == {CANCEL_OUTCOME_CANCELLED}
-        assert wheel.pending == 0
+        assert wheel.pending == pending
 
     assert cost.too_long(play(act)) == {}
 
