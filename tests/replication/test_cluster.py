@@ -253,7 +253,7 @@ async def test_upkeep_of_the_journal_runs_beside_the_turns_and_its_error_ends_th
             leader.journal.upkeep = upkeep  # type: ignore[method-assign]
             leader.journal.needs_upkeep = lambda: True  # type: ignore[method-assign]
             await leader.driver.propose(b"begins it")
-            await asyncio.to_thread(at_upkeep.wait, 30)
+            assert await asyncio.to_thread(at_upkeep.wait, 30)
             await leader.driver.propose(b"is written meanwhile")
             goes_on.set()
             await asyncio.wait([leader.task])
