@@ -73,13 +73,15 @@ def decode(command: bytes) -> Message:
         ) from error
 
 
+_NAMES: Final = {bytes((opcode,)): opcode.name.lower() for opcode in Opcode}
+
+
 def kinds(commands: Sequence[bytes]) -> str:
     """Return what an entry has, by name: the kind of its commands."""
     first = {command[:1] for command in commands}
     if len(first) != 1:
         return "mixed" if first else "nothing"
-    number = int.from_bytes(first.pop())
-    return Opcode(number).name.lower() if number in set(Opcode) else "unknown"
+    return _NAMES.get(first.pop(), "unknown")
 
 
 def is_schedule(command: bytes) -> bool:
