@@ -212,6 +212,7 @@ class _Stream:
     def _end(self, error: TarryError | None) -> None:
         """Fail what waits for answers; without an error it is cancelled, as by a channel that is closed."""
         self.usable = False
+        self._frames.put_nowait(None)  # ends gRPC's task that reads them, which a call that is over does not
         self._call.cancel()
         self._timer.cancel()
         if (

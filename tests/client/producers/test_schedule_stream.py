@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from typing import Any
 
 import grpc
@@ -64,6 +65,26 @@ async def test_a_stream_that_breaks_schedules_nothing_twice_and_loses_nothing(
     assert sorted(map(body_of, cluster.scheduled)) == [b"a", b"b", b"c", b"d", b"first"]
     assert len(cluster.requests) > 5
     assert len({(request.producer, request.sequence) for request in cluster.requests}) == 5
+
+
+async def test_a_stream_that_broke_leaves_no_task(cluster: ClusterStandIn) -> None:
+    told: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+
+    async def break_it(node: NodeStandIn, request: Request, context: Any) -> None:
+        if isinstance(context, OfStream):
+            await break_off(context)
+
+    async with connect(cluster.addresses) as client:
+        producer = client.producer()
+        await producer.schedule("orders", b"a", delay_ms=1)
+        cluster.on_schedule = break_it
+        await producer.schedule("orders", b"b", delay_ms=1)
+        del producer
+    await asyncio.sleep(0)
+    gc.collect()
+    left = [task for task in asyncio.all_tasks() if "_consume_request_iterator" in repr(task)]
+    assert (told, left) == ([], [])
 
 
 async def test_the_refusal_of_a_whole_stream_is_none_of_its_requests(cluster: ClusterStandIn) -> None:
