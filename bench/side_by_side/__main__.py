@@ -129,12 +129,18 @@ async def measure(
     with tempfile.TemporaryDirectory(prefix="side-by-side-") as name:
         folder = Path(name)
         os.chmod(folder, 0o755)  # noqa: PTH101 - PostgreSQL's servers run as another user
-        running = await started(systems, folder, skipped)
+        last = [each for each in systems if each.starts_last]
+        running = await started([each for each in systems if each not in last], folder, skipped)
         try:
-            plan = planned(rows, running, everywhere=everywhere)
+            to_come = [*running, *(each for each in last if not each.missing())]
+            plan = planned(rows, to_come, everywhere=everywhere)
             show_plan(plan, turns, share, minutes)
             pace = Pace(plan, turns, share, begin + minutes * 60 - STOPPING_S)
-            await run(plan, pace, results, teller(pace, begin))
+            await run(planned(rows, running, everywhere=everywhere), pace, results, teller(pace, begin))
+            for system in last:
+                come = await started([system], folder, skipped)
+                running += come
+                await run(planned(rows, come, everywhere=everywhere), pace, results, teller(pace, begin))
         finally:
             for system in systems:
                 if system in running or system.name in skipped:

@@ -53,6 +53,7 @@ class System(ABC):
     batch_max: ClassVar[int] = 1_000  # messages of the largest request
     in_flight_max: ClassVar[int] = 32  # requests; more only wait in the client
     fewer_when_slow: ClassVar[bool] = True  # less of a mass expiry, and less pending, than the row is about
+    starts_last: ClassVar[bool] = False  # after the others' turns: while idle, it takes too much from them
     lateness_note: ClassVar[str] = ""
 
     def __init__(self) -> None:

@@ -61,6 +61,7 @@ class Rocketmq(Peer):
         lacks="fsync on the master only",
     )
     cancels = True
+    starts_last = True
     in_flight_max = 2  # more only wait in the client
     lateness_note = f"its precision is {PRECISION_MS} ms, the finest that it can be told to have"
 
