@@ -164,7 +164,12 @@ _REASONS: Final[Mapping[type[TarryError], tuple[Reason, ...]]] = {
         Reason.TOO_MANY_OFFSETS,
     ),
     InvalidId: (Reason.ID_MALFORMED,),
-    InvalidSetting: (Reason.SETTING_INVALID, Reason.SEEK_INVALID, Reason.EXPORT_INVALID),
+    InvalidSetting: (
+        Reason.SETTING_INVALID,
+        Reason.SEEK_INVALID,
+        Reason.EXPORT_INVALID,
+        Reason.FIELD_UNKNOWN,
+    ),
     NoRoom: (
         Reason.SECOND_FULL,
         Reason.TOPIC_FULL,

@@ -176,6 +176,12 @@ class Consensus(_Section):
         return self
 
 
+class Upgrade(_Section):
+    """The cluster's level, which says what the commands of its log may be."""
+
+    finish: Literal["auto", "manual"] = "auto"  # raised once all members can, or when an operator says so
+
+
 class Connections(_Section):
     """Bounds on what callers hold of a node, before it knows them and after."""
 
@@ -248,6 +254,7 @@ class NodeConfig(BaseSettings):
     consensus: Consensus = Consensus()
     ledger: LedgerSettings = LedgerSettings()
     connections: Connections = Connections()
+    upgrade: Upgrade = Upgrade()
     tls: Tls | None = None
     damaged_data: Literal["refuse", "rejoin"] = "refuse"  # start not at all, or anew with the others' state
     topics_auto_create: bool = True  # a schedule or a subscribe makes its topic

@@ -12,7 +12,7 @@ import grpc
 from tarry.node.assembly import Core
 from tarry.node.edge.auth import Authorizer, Right
 from tarry.node.edge.grpc_status import abort
-from tarry.node.edge.grpc_types import CallContext, M, ServiceHandler, parse
+from tarry.node.edge.grpc_types import CallContext, M, ServiceHandler, parse, unknown_field
 from tarry.node.edge.leader_calls import Answer, LeaderCalls, Local, parsed
 from tarry.node.loop_watchdog import turns
 from tarry.node.recovery.checkpoints import in_turns
@@ -63,7 +63,8 @@ class OperatorService:
 
     def _operated(self, kind: type[M], answer: Callable[[M], Awaitable[Answer]]) -> Local:
         async def local(request: M, context: CallContext) -> Answer:
-            return self._authorizer.refusal(context, Right.OPERATE) or await answer(request)
+            refusal = self._authorizer.refusal(context, Right.OPERATE) or unknown_field(request)
+            return refusal or await answer(request)
 
         return parsed(kind, local)
 

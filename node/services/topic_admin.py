@@ -13,7 +13,7 @@ from tarry.node.assembly import Core
 from tarry.node.delivery.redrive import redrive
 from tarry.node.edge.auth import Authorizer, Right
 from tarry.node.edge.grpc_status import abort
-from tarry.node.edge.grpc_types import CallContext, M, MethodHandler, parse
+from tarry.node.edge.grpc_types import CallContext, M, MethodHandler, parse, unknown_field
 from tarry.node.edge.leader_calls import Answer, LeaderCalls, Local, parsed, refusal_of
 from tarry.node.edge.names import check_group, check_name, check_topic, no_more_queues, unknown_topic
 from tarry.proto import tarry_log_pb2 as log_pb
@@ -64,7 +64,8 @@ class TopicCalls:
 
     def _unary(self, kind: type[M], answer: Callable[[M], Awaitable[Message | Refusal]]) -> Local:
         async def local(request: M, context: CallContext) -> Answer:
-            refusal = self._authorizer.refusal(context, Right.OPERATE) or self._names(request)
+            refusal = self._authorizer.refusal(context, Right.OPERATE)
+            refusal = refusal or unknown_field(request) or self._names(request)
             try:
                 result = refusal or await answer(request)
             except UnitsDamaged as damage:
@@ -192,7 +193,8 @@ class TopicCalls:
         request = parse(pb.RedriveRequest, raw)
         if isinstance(request, Refusal):
             await abort(context, request)
-        refusal = self._authorizer.refusal(context, Right.OPERATE) or self._calls.not_here()
+        refusal = self._authorizer.refusal(context, Right.OPERATE)
+        refusal = refusal or unknown_field(request) or self._calls.not_here()
         if refusal is not None:
             await abort(context, refusal)
         try:

@@ -20,6 +20,7 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "[consensus]": config.Consensus,
     "[ledger]": config.LedgerSettings,
     "[connections]": config.Connections,
+    "[upgrade]": config.Upgrade,
     "[tls]": config.Tls,
     "[tokens]": config.Token,
 }

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from google.protobuf.message import Message
 
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto import tarry_operator_pb2 as pb
@@ -52,3 +53,29 @@ async def test_a_seek_by_time_and_a_redrive_leave_the_groups_of_a_damaged_queue_
                 pass
         assert damage.found == 2
         assert lead.node.leadership.delivery is delivery
+
+
+RETENTION_BYTES = b"\xfa\x01\x01\x07"  # a field that no version has
+SETTINGS = b"\x0a\x01t\x12\x04" + RETENTION_BYTES
+
+
+@pytest.mark.parametrize(
+    ("kind", "raw"),
+    [
+        (pb.CreateTopicRequest, b"\x0a\x01t" + RETENTION_BYTES),
+        (pb.CreateTopicRequest, SETTINGS),
+        (pb.CreateGroupRequest, b"\x0a\x01t\x12\x01g\x1a\x04" + RETENTION_BYTES),
+    ],
+    ids=["of the request", "of the topic's settings", "of the group's start"],
+)
+async def test_a_request_with_a_field_that_this_version_does_not_know_is_refused(
+    kind: type[Message], raw: bytes, tmp_path: Path
+) -> None:
+    async with leader(tmp_path, Holds()) as lead:
+        calls, context = lead._operator._topic_calls, Context()
+        anything: Any = context
+        name = "_create_topic" if kind is pb.CreateTopicRequest else "_create_group"
+        answer = await calls._unary(kind, getattr(calls, name))(raw, anything)
+        assert isinstance(answer, Refusal)
+        assert answer.reason == "FIELD_UNKNOWN"
+        assert lead.machine.queues.find("t") is None
