@@ -270,11 +270,12 @@ class WholeWorld(World):
         damaged = [node.name for node in self.whole if node.core.damage.left]
         if damaged:
             return f"what is damaged at {damaged} is not mended"
-        unacknowledged, pending = unsettled(machine), machine.wheel.pending
-        if unacknowledged or pending > self.ledger.ahead(self.horizon_ms):
-            return f"{unacknowledged=} {pending=}"
         unknown = [node.name for node in self.whole if rotten(node.core.machine)]
-        return f"B4: something has rotted at {unknown}, and nobody knows" if unknown else ""
+        if unknown:  # what is unsettled could not be read
+            return f"B4: something has rotted at {unknown}, and nobody knows"
+        unacknowledged, pending = unsettled(machine), machine.wheel.pending
+        left = unacknowledged or pending > self.ledger.ahead(self.horizon_ms)
+        return f"{unacknowledged=} {pending=}" if left else ""
 
     def check_states(self) -> None:
         """At equal applied indices."""
