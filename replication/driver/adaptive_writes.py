@@ -39,6 +39,10 @@ class Writes:
         """Write on the event loop, and return what the work returns."""
         return work()
 
+    async def long(self, work: Callable[[], Any], /) -> Any:
+        """Write off the event loop what takes long whatever the disk."""
+        return await self._off_loop(work)
+
     async def __call__(self, work: Callable[[], Any], /) -> Any:
         return self.at_once(work) if self.quick else await self._off_loop(work)
 
@@ -49,6 +53,7 @@ class AdaptiveWrites(Writes):
     def __init__(self, in_thread: RunBlocking, now: Callable[[], float]) -> None:
         """Take ``now``, a monotonic clock in seconds."""
         super().__init__(lambda work: in_thread(lambda: self.at_once(work)))
+        self._in_thread = in_thread
         self._now = now
         self._took_s: deque[float] = deque([QUICK_S], maxlen=WRITES)  # the first one goes in a thread
         self._pause_s = PAUSE_S_MIN
@@ -69,6 +74,10 @@ class AdaptiveWrites(Writes):
             self._took_s.append(now - began)
             if now - began >= STALL_S:
                 self._pause(now)
+
+    async def long(self, work: Callable[[], Any], /) -> Any:
+        """Write in the same thread; how long it took tells nothing of the disk."""
+        return await self._in_thread(work)
 
     def _pause(self, now: float) -> None:
         quick_s = now - self._pause_ends_s

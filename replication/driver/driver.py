@@ -349,7 +349,7 @@ class Driver:
             self._journal.mark_durable(batch)
 
     def _begin_write(self, batch: Batch) -> asyncio.Future[Any]:
-        run = self._run_blocking if self._journal.is_long(batch) else self._write_journal
+        run = self._write_journal.long if self._journal.is_long(batch) else self._write_journal
         write = run(partial(self._journal.write, batch))
         self._writing = asyncio.ensure_future(self._replica.holds.steps("journal write", write))
         return self._writing

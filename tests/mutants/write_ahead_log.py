@@ -214,10 +214,19 @@ MUTANTS = (
     Mutant(
         "a_new_segment_counts_as_a_slow_disk",
         "each new segment makes the journal's writes go by a thread for a while",
-        "run = self._run_blocking if self._journal.is_long(batch) else self._write_journal",
+        "run = self._write_journal.long if self._journal.is_long(batch) else self._write_journal",
         "run = self._write_journal",
         (
             "tests/replication/test_cluster.py::test_a_write_that_takes_long_whatever_the_disk_does_not_tell_of_the_disk",
+        ),
+    ),
+    Mutant(
+        "a_long_write_counts_as_a_slow_disk",
+        "each new segment makes the journal's writes go by a thread for a while",
+        "return await self._in_thread(work)",
+        "return await self._in_thread(lambda: self.at_once(work))",
+        (
+            "tests/replication/driver/test_adaptive_writes.py::test_a_long_write_goes_to_the_same_thread_and_says_nothing_of_the_disk",
         ),
     ),
     Mutant(

@@ -161,22 +161,28 @@ async def test_a_turn_applies_what_is_durable_while_its_own_entries_are_being_wr
     assert order[:6] == ["write", "written", "write", "apply", "written", "apply"]
 
 
+class NotedWrites(Writes):
+    """Writes in threads; says which are long."""
+
+    def __init__(self, said: list[str]) -> None:
+        super().__init__(in_thread)
+        self._said = said
+
+    async def long(self, work: Callable[[], Any], /) -> Any:
+        self._said.append("long")
+        return await super().long(work)
+
+    async def __call__(self, work: Callable[[], Any], /) -> Any:
+        self._said.append("timed")
+        return await super().__call__(work)
+
+
 async def test_a_write_that_takes_long_whatever_the_disk_does_not_tell_of_the_disk(tmp_path: Path) -> None:
     """To begin a segment takes ten times as long as to write into one: the disk is not slow because of it."""
     by_thread: list[str] = []
     async with Cluster(tmp_path, ["n1"]) as cluster:
         leader = await cluster.leader()
-        write_journal, run_blocking = leader.driver._write_journal, leader.driver._run_blocking
-
-        async def timed(work: Callable[[], Any]) -> None:
-            by_thread.append("timed")
-            await write_journal(work)
-
-        async def untimed(work: Callable[[], Any]) -> None:
-            by_thread.append("long")
-            await run_blocking(work)
-
-        leader.driver._write_journal, leader.driver._run_blocking = Writes(timed), untimed
+        leader.driver._write_journal = NotedWrites(by_thread)
         await leader.driver.propose(b"short")
         leader.journal.is_long = lambda batch: True  # type: ignore[method-assign]
         await leader.driver.propose(b"long")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tarry.replication.blocking import in_thread
+from tarry.replication.blocking import in_own_thread, in_thread
 from tarry.replication.driver.adaptive_writes import PAUSE_S_MIN, QUICK_S, STALL_S, WRITES, AdaptiveWrites
 from tests.simulation.virtual_loop import VirtualLoop, run
 
@@ -32,6 +32,18 @@ async def test_a_quick_disk_is_written_on_the_loop_once_that_is_known() -> None:
     disk = Disk()
     on_loop = [await disk.adaptive(disk.write(QUICK_S / 4)) for _ in range(WRITES + 2)]
     assert on_loop == [False] * WRITES + [True] * 2
+
+
+async def test_a_long_write_goes_to_the_same_thread_and_says_nothing_of_the_disk() -> None:
+    disk = Disk()
+    assert await quiet(disk, 0.0)
+    assert not await disk.adaptive.long(disk.write(STALL_S))
+    assert disk.adaptive.quick
+    threads: list[str] = []
+    disk.adaptive = AdaptiveWrites(in_own_thread("journal"), lambda: disk.now)
+    for write in (disk.adaptive, disk.adaptive.long):
+        await write(lambda: threads.append(threading.current_thread().name))
+    assert threads == ["journal_0", "journal_0"]
 
 
 async def test_one_slow_write_is_enough_to_go_to_a_thread_for_a_while() -> None:
