@@ -156,6 +156,13 @@ class GuardedSyncObj(SyncObj):  # type: ignore[misc]
         """Do nothing: a tick finds no command, for `log_command` takes each in at once."""
 
     def log_command(self, command: bytes) -> None:
+        """Log one command now, however long the process pauses meanwhile.
+
+        The engine takes commands from its queue for one append period; one that stayed there would be
+        logged with the next.
+        """
+        now = self.now
+        pysyncobj.syncobj.monotonicTime = lambda: now
         self._applyCommand(command, None)
         super()._checkCommandsToApply()
 

@@ -391,3 +391,19 @@ def test_the_last_commit_of_a_burst_is_told_in_time_though_all_have_answered_by_
         said += lone.tick(after_s=0.1)
         answer_heartbeats(lone, *lone.peers)
     assert commits_told(said) == {}
+
+
+def test_what_is_proposed_is_logged_at_once_however_long_the_process_pauses() -> None:
+    lone = Lone()
+    lone.lead()
+    commit_all(lone)
+
+    def pausing_s() -> float:  # at each look at the clock, for longer than an append period
+        lone.clock.now += 2 * lone.settings.heartbeat_ms / 1000
+        return lone.clock.now
+
+    lone.clock.monotonic_s = pausing_s  # type: ignore[method-assign]
+    last = lone.journal.last_index
+    assert lone.consensus.change_membership(MembershipChange(node="n4", address="n4:1")) == last + 1
+    assert lone.consensus.append(entry_payload(b"")) == last + 2
+    assert lone.journal.last_index == last + 2
