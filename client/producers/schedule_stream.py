@@ -168,7 +168,9 @@ class _Stream:
         error: TarryError | None = OutcomeUnknown("UNAVAILABLE", f"{self.address} ended the stream")
         try:
             async for response in self._call:
-                self._take(response)
+                if not self._take(response):
+                    self._on_unproven(self.address)
+                    break
         except aio.AioRpcError as failure:
             error = error_of_call(failure)
             if self._proven:
@@ -180,17 +182,22 @@ class _Stream:
         finally:
             self._end(error)
 
-    def _take(self, response: producer_pb.ScheduleStreamResponse) -> None:
+    def _take(self, response: producer_pb.ScheduleStreamResponse) -> bool:
+        """Return whether it is the answer to a request in flight; if not, no later one can be relied on."""
+        outcome = response.WhichOneof("outcome")
+        if outcome is None or response.request not in self._waiting:
+            return False
         self.in_flight_max = self._settings.in_flight_max
         self._proven = True
         answer, timer = self._waiting.pop(response.request)
         timer.cancel()
         if answer.done():
-            return  # given up
-        if response.HasField("accepted"):
+            return True  # given up
+        if outcome == "accepted":
             answer.set_result(response.accepted)
         else:
             answer.set_exception(error_of_status(response.refused))
+        return True
 
     def _late(self, answer: Answer) -> None:
         """Give up one request; no more go on a stream that is silent for so long."""

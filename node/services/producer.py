@@ -163,24 +163,21 @@ class ProducerService:
         room = asyncio.Semaphore(self._intake.limits.stream_requests_max)
 
         async def read() -> None:
-            try:
-                async for raw in requests:
-                    request = _stream_request(raw)
-                    if isinstance(request, Refusal):
-                        flying.put_nowait(request)
-                        return
-                    await room.acquire()
-                    answer = self._told(
-                        self._calls.answer(path, request.batch, context, self._schedule_batch)
-                    )
-                    answering = asyncio.ensure_future(self._holds.steps("ScheduleStream", answer))
-                    flying.put_nowait((request.request, answering))
-            finally:
-                flying.put_nowait(None)  # whatever ended it, the answers must not wait for more
+            async for raw in requests:
+                request = _stream_request(raw)
+                if isinstance(request, Refusal):
+                    flying.put_nowait(request)
+                    return
+                await room.acquire()
+                answer = self._told(self._calls.answer(path, request.batch, context, self._schedule_batch))
+                answering = asyncio.ensure_future(self._holds.steps("ScheduleStream", answer))
+                flying.put_nowait((request.request, answering))
 
         reader = asyncio.ensure_future(read())
         self._readers.add(reader)
         reader.add_done_callback(self._readers.discard)
+        # Whatever ended it, also before its first step, the answers must not wait for more.
+        reader.add_done_callback(lambda _: flying.put_nowait(None))
         try:
             while (item := await flying.get()) is not None:
                 if isinstance(item, Refusal):

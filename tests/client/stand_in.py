@@ -156,6 +156,8 @@ class NodeStandIn(ProducerServiceServicer, ConsumerServiceServicer, OperatorServ
         """Takes calls and never answers, as a node that is stopped does."""
         self.streams_end: Callable[[Any], Awaitable[None]] | None = None
         """Ends each schedule stream when it is opened."""
+        self.streams_say: Callable[[Any], Any] = lambda answer: answer
+        """Alters each answer on a schedule stream."""
         self._server: Any = None
 
     async def start(self) -> None:
@@ -215,7 +217,7 @@ class NodeStandIn(ProducerServiceServicer, ConsumerServiceServicer, OperatorServ
         reader = asyncio.ensure_future(read())
         try:
             while (answer := await answers.get()) is not None:
-                yield await answer
+                yield self.streams_say(await answer)
         finally:
             reader.cancel()
             self.cluster.streams -= 1

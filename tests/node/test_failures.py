@@ -200,6 +200,22 @@ async def test_when_its_node_stops_a_schedule_stream_ends_after_the_answers_to_w
         assert await answered == [1, 2]
 
 
+async def test_when_its_node_stops_a_schedule_stream_that_has_read_nothing_yet_ends() -> None:
+    unused: Any = None
+    service = producer(UNARY)
+    stream = method(service.handlers(), "/tarry.v1.ProducerService/ScheduleStream")
+
+    async def requests() -> AsyncIterator[bytes]:
+        await asyncio.Event().wait()
+        yield b""
+
+    answered = asyncio.ensure_future(anext(stream(requests(), unused), None))
+    await asyncio.sleep(0)  # its reader is made, and takes its first step in the next turn
+    service.end_streams()
+    async with asyncio.timeout(5):
+        assert await answered is None
+
+
 async def test_an_answer_that_fails_after_its_schedule_stream_is_gone_ends_nothing() -> None:
     told: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))

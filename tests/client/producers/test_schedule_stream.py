@@ -325,3 +325,29 @@ async def test_producers_beyond_some_make_calls(
         await second.schedule("orders", delay_ms=1)
         assert cluster.calls["n1.ScheduleStream"] == 2
     assert len(cluster.requests) == 4
+
+
+def of_another(answer: Any) -> Any:
+    answer.request += 1
+    return answer
+
+
+def of_nothing(answer: Any) -> Any:
+    answer.ClearField("accepted")
+    return answer
+
+
+@pytest.mark.parametrize("alter", [of_another, of_nothing])
+async def test_after_an_answer_that_is_none_requests_are_calls(cluster: ClusterStandIn, alter: Any) -> None:
+    told: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+    for node in cluster.nodes:
+        node.streams_say = alter
+    async with connect(cluster.addresses) as client:
+        producer = client.producer()
+        for _ in range(3):
+            await producer.schedule("orders", delay_ms=1)
+    assert cluster.calls["n1.ScheduleStream"] == 1
+    assert len(cluster.scheduled) == 3
+    gc.collect()
+    assert told == []
