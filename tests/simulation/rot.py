@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -41,14 +42,19 @@ async def rot(world: WholeWorld, until: float) -> None:
             turn_bit_of_some(world, node, rng.choice(kinds))
 
 
-def turn_bit_of_some(world: WholeWorld, node: WholeNode, kind: str) -> Path | None:
-    """Turn a bit in a file of a kind of a node's state; return the file, None where there is none."""
+def turn_bit_of_some(
+    world: WholeWorld, node: WholeNode, kind: str, end_bytes: int | None = None
+) -> Path | None:
+    """Turn a bit in a file of a kind of a node's state; return the file, None where there is none.
+
+    ``end_bytes``: the bit lies in so many first bytes.
+    """
     rng = world.rng
     files = sorted(path for path in node.data.glob(f"state-*/{kind}") if path.stat().st_size)
     if not files:
         return None
     path = rng.choice(files)
-    at = rng.randrange(path.stat().st_size)
+    at = rng.randrange(min(path.stat().st_size, end_bytes or sys.maxsize))
     world.note(f"{path.relative_to(world.folder)} rots at {at}")
     world.counts["rotten"] += 1
     world.counts[f"rotten: {kind}"] += 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from tarry.replication.state_machine.ready_queue import UNIT_BYTES
 from tests.replication.commands import trim
 from tests.simulation.model_consumer import ModelConsumer
 from tests.simulation.model_producer import ModelProducer
@@ -135,7 +136,8 @@ def give_a_state(kind: str, *, others: bool, trimmed: bool = False) -> None:
         await asyncio.sleep(0.2)
         if not others:
             third.crash()
-        assert turn_bit_of_some(world, leader, f"ready/{queue.queue}/*.ready" if kind == READY else kind)
+        of_queue = f"ready/{queue.queue}/*.ready" if kind == READY else kind
+        assert turn_bit_of_some(world, leader, of_queue, UNIT_BYTES)  # below what the checkpoint proves
         behind.start(world.members)
         await asyncio.sleep(3)
         if not others:
