@@ -137,7 +137,9 @@ def give_a_state(kind: str, *, others: bool, trimmed: bool = False) -> None:
         if not others:
             third.crash()
         of_queue = f"ready/{queue.queue}/*.ready" if kind == READY else kind
-        assert turn_bit_of_some(world, leader, of_queue, UNIT_BYTES)  # below what the checkpoint proves
+        assert turn_bit_of_some(
+            world, leader, of_queue, UNIT_BYTES
+        )  # what lies behind may be mended from memory
         behind.start(world.members)
         await asyncio.sleep(3)
         if not others:
