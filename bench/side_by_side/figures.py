@@ -137,7 +137,7 @@ def _text(row: Row | Cost, cell: Mapping[str, Any]) -> str:
     notes = [
         *(["does not keep up"] if "sent_late_ms" in cell["figures"] else []),
         *(["fewer messages, scaled up"] if scaled_up(cell) else []),
-        *([shares] if (shares := _shares(cell)) else []),
+        *([shares] if (shares := _shares(row, cell)) else []),
         *([f"{cell['turns']} turns; failed: {cell['failed']}"] if cell["failed"] else []),
     ]
     note = f" ({'; '.join(notes)})" if notes else ""
@@ -146,9 +146,9 @@ def _text(row: Row | Cost, cell: Mapping[str, Any]) -> str:
     return f"{shown(spread['min'])} / {shown(spread['median'])} / {shown(spread['max'])} {row.unit}{note}"
 
 
-def _shares(cell: Mapping[str, Any]) -> str:
-    """Return the parts of a row of CPU time, but for those of less than a hundredth."""
-    found = cell.get("figures", {})
+def _shares(row: Row | Cost, cell: Mapping[str, Any]) -> str:
+    """Return the parts of a row of CPU time, but for those of less than a hundredth; of another row nothing."""
+    found = cell.get("figures", {}) if isinstance(row, Cost) else {}
     medians = {role: found[f"cpu_{role}_s"]["median"] for role in ROLES if f"cpu_{role}_s" in found}
     least = sum(medians.values()) / 100
     return ", ".join(f"{role} {shown(value)}" for role, value in medians.items() if value >= least)
@@ -175,7 +175,7 @@ def markdown(found: Mapping[str, Any], only: Collection[str] = (), without: Coll
         cells = found["rows"][row.name]
         texts = [_median(cells.get(name, {}), row.figure, row.unit) for name in names]
         if not only:
-            shares = [_shares(cells.get(name, {})) for name in names]
+            shares = [_shares(row, cells.get(name, {})) for name in names]
             texts = [f"{text} ({of})" if of else text for text, of in zip(texts, shares, strict=True)]
         table.append([row.title, *texts])
         if row.name == "pending":

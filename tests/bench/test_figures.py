@@ -103,6 +103,13 @@ def test_cpu_time_is_shown_with_its_parts_but_for_those_of_less_than_a_hundredth
     assert page(costs()).count("CPU of 100,000 scheduled in batches of 100 (less is better)") == 1
 
 
+def test_a_row_of_something_else_is_shown_without_the_parts_of_its_cpu_time() -> None:
+    cells = {("schedule_1000x1k", "tarry"): Cell([Turn(SPENT)])}  # no row of CPU time is of these turns
+    shown = outcome(Results(cells), [Tarry()], {}, machine())
+    assert "schedule, 1,000 × 1 KiB, 32 in flight | 1 /s |" in markdown(shown)
+    assert [texts for row, texts in lines(shown) if row.name == "schedule_1000x1k"] == [{"tarry": "1 /s"}]
+
+
 def test_every_row_of_cpu_time_belongs_to_a_row_of_a_whole_run() -> None:
     assert {cost.row for cost in COSTS} <= {row.name for row in ROWS if row.in_full}
     assert not {cost.name for cost in COSTS} & {row.name for row in ROWS}
