@@ -11,6 +11,6 @@ ENV PATH=/opt/tarry/bin:$PATH PYTHONUNBUFFERED=1
 USER tarry
 WORKDIR /var/lib/tarry
 VOLUME /var/lib/tarry
-EXPOSE 7001
+EXPOSE 7001 7002
 ENTRYPOINT ["tarry"]
 CMD ["--help"]

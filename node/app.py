@@ -20,6 +20,7 @@ from tarry.node.clock.guard import ClockGuard
 from tarry.node.config import NodeConfig
 from tarry.node.edge import connection_limits, request_bytes
 from tarry.node.edge.auth import Authorizer, unknown_node
+from tarry.node.edge.blocked_ports import BlockedPortLog
 from tarry.node.edge.call_admission import Entrance
 from tarry.node.edge.forwarder import Forwarder
 from tarry.node.edge.leader_calls import LeaderCalls
@@ -116,11 +117,14 @@ class Node:
         """Serve until ``stop``; raises what must end the process."""
         config, damage, failures = self.config, self._core.damage, Failures()
         records = PeerRecords(self._forwarder, config.cluster, config.node, config.peer_token)
-        host, _, port = (config.peer_listen or config.listen).rpartition(":")
+        host, port = config.peer_address
         try:
-            await self._transport.listen(host.strip("[]"), int(port) if config.peer_listen else 0)
+            await self._transport.listen(host.strip("[]"), port)
         except OSError as error:
-            raise CannotListen(f"cannot listen for peers on {host}: {error}; see peer_listen") from None
+            raise CannotListen(
+                f"cannot listen for peers at {host}:{port}: {error}; "
+                f'set peer_listen = "{host}:PORT" to a port that is free and open to the other nodes'
+            ) from None
         await self._server.start()
         log.info("listening", address=self.config.listen, data=str(self.config.data))
         tasks = [
@@ -262,9 +266,11 @@ class Node:
             await asyncio.sleep(to_next(HEALTH_PERIOD_S, asyncio.get_running_loop().time()))
 
     async def _log_dropped(self) -> None:
-        """Log whose messages count for nothing, and why, now and then."""
+        """Log whose messages count for nothing, and whose port is out of reach, now and then."""
         told: dict[tuple[str, Dropped], int] = {}
+        ports, loop = BlockedPortLog(), asyncio.get_running_loop()
         while True:
+            ports.look(self._transport.blocked(), loop.time())
             for (peer, why), count in self.driver.dropped.items():
                 if count != told.get((peer, why)):
                     log.warning("messages dropped", peer=peer, why=why.value, messages=count)
@@ -272,7 +278,7 @@ class Node:
             if self.driver.waits_for:
                 names = ", ".join(self.driver.waits_for)
                 log.warning("no journal here: takes part once these say that it never had one", nodes=names)
-            await asyncio.sleep(to_next(DROPPED_PERIOD_S, asyncio.get_running_loop().time()))
+            await asyncio.sleep(to_next(DROPPED_PERIOD_S, loop.time()))
 
 
 def _replication_settings(config: NodeConfig) -> ReplicationSettings:

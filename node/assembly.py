@@ -72,6 +72,8 @@ class Core:
         """
         self.config = config
         self.time = ClusterTime(clock)
+        self.blocked = transport.blocked
+        """Peers whose port this node cannot reach."""
         folder = StateFolder(config.data)
         self.machine = Machine(
             folder.path, MachineSettings(shard=config.shard), from_start=journal.first_index == 1

@@ -241,7 +241,7 @@ class NodeConfig(BaseSettings):
     data: Path
     listen: str = Field(pattern=r"^.+:\d{1,5}$")
     peer_ticket_ms: Count = 500  # who connects there shows within it that it is a node
-    peer_listen: str = Field(default="", pattern=r"^(.+:\d{1,5})?$")  # empty: host of listen, any free port
+    peer_listen: str = Field(default="", pattern=r"^(.+:\d{1,5})?$")  # empty: the port after listen's
     members: dict[str, str]
     dial: dict[str, str] = {}  # a member's address -> where this node reaches it, if not there (NAT, a proxy)
     join: bool = False  # a newcomer: members are those of the cluster, without it, until it is added
@@ -286,7 +286,29 @@ class NodeConfig(BaseSettings):
             )
         if self.tokens and not self.peer_token:
             raise ValueError("tokens are on: set peer_token, the same on every node, or peers are refused")
+        self._check_peer_port()
         return self
+
+    @property
+    def peer_address(self) -> tuple[str, int]:
+        """Host and port to listen at for the nodes' streams; port 0: any that is free."""
+        host, _, port = (self.peer_listen or self.listen).rpartition(":")
+        follows = not self.peer_listen and int(port) > 0
+        return host, int(port) + follows
+
+    def _check_peer_port(self) -> None:
+        """Refuse a port that cannot be, or that the other nodes would reach another node at."""
+        _, port = self.peer_address
+        if port > 65_535:
+            raise ValueError(f'no port follows that of listen: set peer_listen = "HOST:PORT", not {port}')
+        host = self.members.get(self.node, self.listen).rpartition(":")[0]
+        for node, address in self.members.items():
+            if port and address == f"{host}:{port}":
+                text = "the port after that of listen" if not self.peer_listen else "the port of peer_listen"
+                raise ValueError(
+                    f'{text}, {address}, is {node}\'s: set peer_listen = "HOST:PORT" on every node of this '
+                    "host, each with a port of its own, open to the other nodes"
+                )
 
     @classmethod
     def settings_customise_sources(

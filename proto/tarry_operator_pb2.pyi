@@ -306,18 +306,20 @@ class LedgerStatus(_message.Message):
     def __init__(self, enabled: _Optional[bool] = ..., segments: _Optional[int] = ..., bytes: _Optional[int] = ..., dropped: _Optional[int] = ..., covered_index: _Optional[int] = ..., failure: _Optional[str] = ..., last_segment: _Optional[int] = ...) -> None: ...
 
 class Member(_message.Message):
-    __slots__ = ("node", "address", "connected", "match_index", "clock_offset_ms")
+    __slots__ = ("node", "address", "connected", "match_index", "clock_offset_ms", "blocked")
     NODE_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     CONNECTED_FIELD_NUMBER: _ClassVar[int]
     MATCH_INDEX_FIELD_NUMBER: _ClassVar[int]
     CLOCK_OFFSET_MS_FIELD_NUMBER: _ClassVar[int]
+    BLOCKED_FIELD_NUMBER: _ClassVar[int]
     node: str
     address: str
     connected: bool
     match_index: int
     clock_offset_ms: int
-    def __init__(self, node: _Optional[str] = ..., address: _Optional[str] = ..., connected: _Optional[bool] = ..., match_index: _Optional[int] = ..., clock_offset_ms: _Optional[int] = ...) -> None: ...
+    blocked: str
+    def __init__(self, node: _Optional[str] = ..., address: _Optional[str] = ..., connected: _Optional[bool] = ..., match_index: _Optional[int] = ..., clock_offset_ms: _Optional[int] = ..., blocked: _Optional[str] = ...) -> None: ...
 
 class TopicStatus(_message.Message):
     __slots__ = ("topic", "released", "first_offset", "pending", "held_back", "held_until_ms", "misfires_dropped", "groups")

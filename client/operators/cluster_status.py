@@ -49,6 +49,8 @@ class Member(Part):
     """Highest log index known to be on it; known to the leader only."""
     clock_offset_ms: int
     """Its clock minus the answering node's."""
+    blocked: str = ""
+    """Its port for streams that the answering node cannot reach, and why; empty: none is known."""
 
 
 @dataclass(frozen=True, slots=True)

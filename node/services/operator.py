@@ -40,7 +40,7 @@ class OperatorService:
     def __init__(self, core: Core, authorizer: Authorizer, calls: LeaderCalls) -> None:
         self._machine, self._driver, self._time = core.machine, core.driver, core.time
         self._damage, self._ledger, self._holds = core.damage, core.ledger, core.holds
-        self._leadership = core.leadership
+        self._leadership, self._blocked = core.leadership, core.blocked
         self._authorizer, self._calls = authorizer, calls
         self._ledger_calls = LedgerCalls(core.ledger, authorizer)
         self._topics = TopicStatuses(core)
@@ -118,7 +118,7 @@ class OperatorService:
 
     def _members(self) -> list[pb.Member]:
         status = self._driver.status()
-        peers = status.peers
+        peers, blocked = status.peers, self._blocked()
         return [
             pb.Member(
                 node=node,
@@ -126,6 +126,7 @@ class OperatorService:
                 connected=node == status.node or peers[node].connected,
                 match_index=status.last_index if node == status.node else peers[node].match_index,
                 clock_offset_ms=0 if node == status.node else _offset_ms(peers[node]),
+                blocked=f"{blocked[node].address}: {blocked[node].why}" if node in blocked else "",
             )
             for node, address in sorted(status.members.items())
         ]

@@ -10,6 +10,7 @@ from typing import Any, Final, NoReturn, Protocol, TypeAlias
 from tarry.proto.tarry_peer_pb2 import FetchSnapshotResponse, PeerMessage, RecallResponse, SnapshotFile
 from tarry.replication.raft.membership import Origin
 from tarry.replication.spoken_peers import SpokenPeers
+from tarry.replication.transport.blocked_port import BlockedPort
 from tarry.replication.transport.envelope import Identity
 
 ServeSnapshot: TypeAlias = Callable[[Sequence[SnapshotFile]], AsyncIterator[FetchSnapshotResponse]]
@@ -44,6 +45,9 @@ class Transport(Protocol):
         """Speak as another start of the same node from here on."""
 
     def set_peers(self, addresses: Mapping[str, str]) -> None: ...
+
+    def blocked(self) -> Mapping[str, BlockedPort]:
+        """Return the peers that answer calls, and whose port for streams this node cannot reach."""
 
     def send(self, peer: str, messages: Sequence[bytes], *, bulk: bool = False) -> bool:
         """Send messages; False: dropped. What is not `bulk` does not wait for what is."""

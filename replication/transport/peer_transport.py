@@ -32,6 +32,7 @@ from tarry.replication.settings import ReplicationSettings
 from tarry.replication.snapshot.transfer import SnapshotFailed
 from tarry.replication.spoken_peers import SpokenPeers
 from tarry.replication.transport.acceptor import OnStrangers, ignored
+from tarry.replication.transport.blocked_port import BlockedPort
 from tarry.replication.transport.envelope import Identity, Inbound, Outbound
 from tarry.replication.transport.framing import STREAMS
 from tarry.replication.transport.grpc_options import channel_options
@@ -156,6 +157,10 @@ class PeerTransport:
                     peer, address, outbound, meet, self._link, self._dial_options
                 )
                 streams.task.add_done_callback(self._watch)
+
+    def blocked(self) -> dict[str, BlockedPort]:
+        found = {peer: streams.tries.blocked for peer, streams in self._streams.items()}
+        return {peer: port for peer, port in found.items() if port is not None}
 
     def _leave(self, peer: str) -> asyncio.Task[None]:
         channel, streams = self._channels.pop(peer), self._streams.pop(peer)

@@ -22,6 +22,7 @@ from typing import Final
 from tarry.proto.tarry_peer_pb2 import MeetResponse
 from tarry.replication.clock import to_next
 from tarry.replication.settings import ReplicationSettings
+from tarry.replication.transport.blocked_port import PortTries
 from tarry.replication.transport.envelope import Outbound
 from tarry.replication.transport.framing import framed, opening, pass_of
 from tarry.replication.transport.send_queue import PeerQueue
@@ -73,6 +74,7 @@ class PeerStreams:
         self._dial_options = dial_options
         self._queues = {bulk: PeerQueue(dial_options.settings, bulk=bulk) for bulk in (False, True)}
         self._streams: dict[bool, _Stream] = {}
+        self.tries = PortTries()
         self._again = asyncio.Event()
         self.task = asyncio.get_running_loop().create_task(self._run(), name=f"peer-{peer}")
 
@@ -93,15 +95,18 @@ class PeerStreams:
         self._again.set()
 
     async def _run(self) -> None:
-        back_off_s = _BACK_OFF_MIN_S
+        back_off_s, loop = _BACK_OFF_MIN_S, asyncio.get_running_loop()
         while True:
+            why = ""
             try:
                 await self._speak()
                 back_off_s = _BACK_OFF_MIN_S
             except PeerRefuses:
                 back_off_s = _BACK_OFF_MAX_S
-            except (PeerAway, OSError, TimeoutError):
+            except (PeerAway, OSError, TimeoutError) as error:
+                why = str(error)  # empty: too late
                 back_off_s = min(_BACK_OFF_MAX_S, back_off_s * 2)
+            self.tries.ended(why, loop.time())
             self._again.clear()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(back_off_s * (0.5 + self._dial_options.rng.random())):
@@ -117,6 +122,7 @@ class PeerStreams:
                     streams[bulk] = await self._connect(met.port, ticket, bulk=bulk)
             self.outbound.begin()
             self._streams = streams
+            self.tries.opened(asyncio.get_running_loop().time())
             self._link(self._peer, True)
             await self._until_one_ends(list(streams.values()))
         finally:
@@ -145,6 +151,7 @@ class PeerStreams:
         host, _, port = dial_options.dial.get(address, address).rpartition(":")
         at = host.strip("[]"), int(port)
         loop = asyncio.get_running_loop()
+        self.tries.connecting(f"{host}:{port}", loop.time())
         stream = _Stream(ticket, self._flush, dial_options.settings.peer_silence_ms, bulk=bulk)
         if dial_options.tls is None:
             await loop.create_connection(lambda: stream, *at)

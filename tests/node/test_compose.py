@@ -69,6 +69,10 @@ def test_the_nodes_are_one_cluster(tmp_path: Path) -> None:
     assert all(config.members == members for config in configs.values())
     ports = {name: config.listen.rpartition(":")[2] for name, config in configs.items()}
     assert members == {name: f"{name}:{port}" for name, port in ports.items()}
+    open_ports = {
+        str(port) for config in configs.values() for port in (config.peer_address[1], *ports.values())
+    }
+    assert f"EXPOSE {' '.join(sorted(open_ports))}" in (ROOT / "Dockerfile").read_text().splitlines()
 
 
 def test_every_node_is_published_on_this_machine_only() -> None:

@@ -43,6 +43,16 @@ def test_flags_win_over_the_environment_and_that_over_the_file(
         ({"node": "N 1"}, "node"),
         ({"listen": "7001"}, "listen"),
         ({"listen": "127.0.0.1:65536"}, "65535"),
+        ({"listen": "127.0.0.1:65535"}, 'no port follows that of listen: set peer_listen = "HOST:PORT"'),
+        (
+            {"members": {"n1": "a:7001", "n2": "a:7002"}, "listen": "0.0.0.0:7001"},
+            "a:7002, is n2's: set peer",
+        ),
+        (
+            {"members": {"n1": "a:1", "n2": "a:9"}, "peer_listen": "0.0.0.0:9"},
+            "port of peer_listen, a:9, is n2's",
+        ),
+        ({"peer_listen": "127.0.0.1:1"}, "is n1's"),
         ({"log_level": "verbose"}, "log_level"),
         ({"tls": {"certificate": "none.pem", "key": "none.pem"}}, "certificate"),
         ({"tokens": {"secret": {}}}, "peer_token"),
@@ -55,6 +65,23 @@ def test_flags_win_over_the_environment_and_that_over_the_file(
 def test_what_is_wrong_is_named(wrong: dict[str, object], what: str) -> None:
     with pytest.raises(ValidationError, match=what):
         load(None, {**WHOLE, **wrong})
+
+
+@pytest.mark.parametrize(
+    ("given", "at"),
+    [
+        ({"listen": "10.0.0.1:7001"}, ("10.0.0.1", 7002)),
+        ({"listen": "10.0.0.1:65534"}, ("10.0.0.1", 65535)),
+        ({"listen": "[::1]:7001"}, ("[::1]", 7002)),
+        ({"listen": "10.0.0.1:0"}, ("10.0.0.1", 0)),
+        ({"listen": "10.0.0.1:7001", "peer_listen": "10.1.0.1:0"}, ("10.1.0.1", 0)),
+        ({"listen": "10.0.0.1:65535", "peer_listen": "10.1.0.1:9"}, ("10.1.0.1", 9)),
+    ],
+)
+def test_the_port_for_nodes_is_the_one_after_that_for_clients_or_as_it_is_set(
+    given: dict[str, str], at: tuple[str, int]
+) -> None:
+    assert load(None, {**WHOLE, **given}).peer_address == at
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:

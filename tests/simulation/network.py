@@ -21,6 +21,7 @@ from tarry.replication.raft.membership import Origin
 from tarry.replication.settings import ReplicationSettings
 from tarry.replication.snapshot.transfer import SnapshotFailed
 from tarry.replication.spoken_peers import SpokenPeers
+from tarry.replication.transport.blocked_port import BlockedPort
 from tarry.replication.transport.envelope import FrameRefused, Identity, Inbound, Outbound
 from tarry.replication.transport.interface import ServeSnapshot
 from tarry.replication.transport.send_queue import PeerQueue
@@ -233,6 +234,9 @@ class SimTransport:
         for peer in addresses:
             self._ways.setdefault(peer, Outbound(self._identity, peer, self._epochs))
         self.refresh()
+
+    def blocked(self) -> Mapping[str, BlockedPort]:
+        return {}
 
     def send(self, peer: str, messages: Sequence[bytes], *, bulk: bool = False) -> bool:
         if self._dead:

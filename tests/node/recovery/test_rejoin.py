@@ -89,7 +89,7 @@ def test_what_a_crash_in_the_middle_left_is_set_aside_at_the_next_start(
 
     monkeypatch.setattr(process, "_until_stopped", leaves)
     config = NodeConfig(
-        node="n1", data=tmp_path, listen="127.0.0.1:1", members={"n1": "127.0.0.1:1", "n2": "127.0.0.1:2"}
+        node="n1", data=tmp_path, listen="127.0.0.1:1", members={"n1": "127.0.0.1:1", "n2": "127.0.0.1:3"}
     )
     process.serve(config)
     assert [path.name for path in asked] == ["damaged-1", "damaged-2", MARK]
