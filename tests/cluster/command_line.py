@@ -10,10 +10,15 @@ NAME = "tarry"
 
 
 def parsed_command(arguments: list[str]) -> str:
-    """Parse arguments as the command line would and return the command; raises click's UsageError."""
-    group = typer.main.get_command(app)
-    context = group.make_context(NAME, list(arguments))
-    rest = [*context._protected_args, *context.args]
-    name, command, rest = group.resolve_command(context, rest)  # type: ignore[attr-defined]
-    command.make_context(name, rest, parent=context)
-    return str(name)
+    """Parse arguments as the command line would, those of a command's own commands too.
+
+    Return the first command; raise click's UsageError.
+    """
+    command = typer.main.get_command(app)
+    context = command.make_context(NAME, list(arguments))
+    names: list[str] = []
+    while hasattr(command, "resolve_command"):
+        name, command, rest = command.resolve_command(context, [*context._protected_args, *context.args])
+        context = command.make_context(name, rest, parent=context)
+        names.append(str(name))
+    return names[0]
