@@ -147,7 +147,7 @@ def _text(row: Row | Cost, cell: Mapping[str, Any]) -> str:
 
 
 def _shares(row: Row | Cost, cell: Mapping[str, Any]) -> str:
-    """Return the parts of a row of CPU time, but for those of less than a hundredth; of another row nothing."""
+    """Return the parts of a row of CPU time that are a hundredth or more; of another row nothing."""
     found = cell.get("figures", {}) if isinstance(row, Cost) else {}
     medians = {role: found[f"cpu_{role}_s"]["median"] for role in ROLES if f"cpu_{role}_s" in found}
     least = sum(medians.values()) / 100
