@@ -54,12 +54,16 @@ test-pythons: $(READY) ## the tests of one process with the other supported Pyth
 	@.ci/other-pythons $(PYTHONS)
 
 .PHONY: lint
-lint: $(READY) ## style of the code, its format, and the protocol's rules
+lint: $(READY) ## style of the code, its format, the protocol's rules, and that releases would understand it
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	@$(PROTOC) --descriptor_set_out=$(VENV)/protocol.binpb --include_imports --include_source_info \
 		$(PROTOS:proto/%=tarry/proto/%)
 	$(VENV)/bin/buf lint $(VENV)/protocol.binpb --config buf.yaml
+	@for released in proto/released/*.binpb; do \
+		$(VENV)/bin/buf breaking $(VENV)/protocol.binpb --against "$$released" --config buf.yaml \
+			|| { echo "the protocol breaks with that of $$released: add fields and calls, and reserve the numbers of removed ones" >&2; exit 1; }; \
+	done
 
 .PHONY: types
 types: $(READY) ## mypy, strict
