@@ -35,7 +35,17 @@ from tarry.chaos.verdict import BUSY, Verdict, judge
 from tarry.client.local.cluster import LocalClusterError
 
 console = Console(stderr=True, highlight=False, soft_wrap=True)
-for name in ("processes", "networks", "disks", "members", "clocks", "packets", "moments", "abuse"):
+for name in (
+    "processes",
+    "networks",
+    "disks",
+    "members",
+    "clocks",
+    "packets",
+    "moments",
+    "abuse",
+    "upgrades",
+):
     import_module(f"tarry.chaos.scenarios.{name}")
 
 

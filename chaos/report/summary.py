@@ -11,7 +11,7 @@ ADDED = (
     "lost", "early", "after_cancel", "duplicates", "duplicates_beyond_bound", "unmarked", "stuck", "diverged",
     "not_judged",
 )  # fmt: skip
-PLANNED = frozenset({"rolling-restart", "planned-transfers"})
+PLANNED = frozenset({"rolling-restart", "planned-transfers", "upgrade"})
 """Scenarios in which nothing breaks: on them the time without service is judged."""
 PROMISED = {
     "failover_ms_p50": 1_000, "failover_ms_p99": 2_000, "failover_from_majority_ms_max": 2_000,

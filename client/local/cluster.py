@@ -61,6 +61,7 @@ class LocalNode:
     folder: Path
     environment: dict[str, str] = field(default_factory=dict)  # of its processes, beside ours
     prefix: tuple[str, ...] = ()  # comes before its command: what runs it elsewhere, and becomes it
+    python: str = sys.executable  # the interpreter that it is run by
     process: subprocess.Popen[bytes] | None = None
     paused: bool = False
     starts: int = 0
@@ -138,7 +139,7 @@ class LocalCluster:
             node.log.touch(mode=0o600)
             with node.log.open("ab") as log:
                 node.process = subprocess.Popen(
-                    [*node.prefix, sys.executable, "-c", LAUNCH, str(os.getpid()), *command(node.config)],
+                    [*node.prefix, node.python, "-c", LAUNCH, str(os.getpid()), *command(node.config)],
                     env={**os.environ, **node.environment},
                     stdin=subprocess.DEVNULL,
                     stdout=log,
