@@ -123,8 +123,9 @@ WORLD ?= both
 ABLATE ?=
 
 .PHONY: fuzz
+fuzz: MINUTES = 10
 fuzz: $(READY) ## absurd requests and log entries, MINUTES=10 of them; SEED= plays one again
-	@PYTHONPATH=. $(PY) -m tests.fuzz --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))
+	@PYTHONPATH=. $(PY) -m tests.fuzz --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 .PHONY: simulate
 simulate: SECONDS = 6
@@ -148,13 +149,17 @@ turns: $(READY) ## tests of what one turn of an event loop costs, held to TOLERA
 handover: $(READY) ## leaders transferred and killed under load (ARGS="--rate 5000 --transfers 50 --kills 50")
 	@$(PY) -m tarry.chaos.leader_changes $(ARGS)
 
+.PHONY: soak
+soak: MINUTES = 60
+soak: $(READY) ## three real nodes under a steady load for MINUTES=60: what is lost, and what grows (RATE=2000 ARGS=--heap)
+	@$(PY) -m tarry.chaos.soak --minutes $(MINUTES) --rate $(or $(RATE),2000) $(ARGS)
+
 .PHONY: toxiproxy
 toxiproxy: $(READY) ## the proxy that faults on the network go through, built once into a cache folder
 	@$(PY) -m tarry.chaos.cluster.toxiproxy
 
 SCENARIO ?=
 SEED ?= 1
-MINUTES ?= 30
 RUNS ?= 0
 
 .PHONY: chaos
@@ -162,6 +167,7 @@ chaos: $(READY) ## real clusters under faults of every kind (SCENARIO=name; ARGS
 	@$(PY) -m tarry.chaos --scenario "$(SCENARIO)" --seed $(SEED) $(ARGS)
 
 .PHONY: chaos-explore
+chaos-explore: MINUTES = 30
 chaos-explore: $(READY) ## faults drawn at random (MINUTES=30 SEED=1); a broken run prints what replays it
 	@$(PY) -m tarry.chaos --minutes $(if $(filter-out 0,$(RUNS)),0,$(MINUTES)) --runs $(RUNS) --seed $(SEED) $(ARGS)
 
