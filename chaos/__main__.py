@@ -45,6 +45,7 @@ for name in (
     "moments",
     "abuse",
     "upgrades",
+    "recovery",
 ):
     import_module(f"tarry.chaos.scenarios.{name}")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import secrets
+import sys
 from pathlib import Path
 from tomllib import TOMLDecodeError
 from typing import Annotated, Any
@@ -9,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from tarry.client.cli import main as console
+from tarry.client.cli.output import Output, print_fields, words
 from tarry.node.dev import dev
 from tarry.proto.extras import require
 
@@ -78,6 +81,73 @@ def node(
     except DataDamaged as damaged:
         typer.echo(str(damaged), err=True)
         raise typer.Exit(3) from None
+
+
+@app.command()
+def restore(
+    source: Annotated[
+        str,
+        typer.Option("--from", metavar="FOLDER", help="Folder of tarry backup; - for its stream on stdin."),
+    ],
+    data: Annotated[Path, typer.Option(help="Data folder of the node: empty, or new.")],
+    name: Annotated[str, typer.Option(help="The node's name.")],
+    address: Annotated[
+        str, typer.Option(help="Where other nodes reach it; members of its configuration win.")
+    ] = "127.0.0.1:7001",
+    output: Annotated[
+        Output, typer.Option("--output", "-o", help="For people, or for programs.")
+    ] = Output.TABLE,
+) -> None:
+    """Make a node's data folder of a backup: the first node of a new cluster, which others then join.
+
+    Ids stay valid, pending messages pending, and groups go on where they were. What was delivered or
+    acknowledged after the backup is delivered again. Nodes of the old cluster are refused by the new one.
+
+    Exit codes: 0 restored, 2 wrong usage, or the folder is not empty, 3 the backup is damaged, or of a newer
+    version.
+    """
+    require("node")
+    from tarry.node.process import keep_private
+    from tarry.node.recovery.restore import Founder
+    from tarry.node.recovery.restore import restore as restore_from
+    from tarry.proto.backup_folder import BackupDamaged, BackupRefused, parts_of, stream_of
+    from tarry.replication.state_machine.commands import AnotherVersion
+
+    done = 0
+    with words().status("restoring") as spinner:
+
+        def progress(size_bytes: int) -> None:
+            nonlocal done
+            done += size_bytes
+            spinner.update(f"restoring: {done / (1 << 20):,.0f} MiB")
+
+        try:
+            parts = stream_of(sys.stdin.buffer) if source == "-" else parts_of(Path(source))
+            keep_private(data)
+            founder = Founder(name, address, secrets.randbits(64) or 1, secrets.randbits(63) or 1)
+            told = restore_from(parts, data, founder, progress)
+        except (BackupRefused, OSError) as error:
+            typer.echo(f"not restored: {error}", err=True)
+            raise typer.Exit(2) from None
+        except (BackupDamaged, AnotherVersion) as error:
+            typer.echo(f"not restored: {error}", err=True)
+            raise typer.Exit(3) from None
+    print_fields(
+        {
+            "data": str(data),
+            "node": name,
+            "cluster": told.cluster,
+            "index": told.index,
+            "cluster_time_ms": told.now_ms,
+            "bytes": done,
+            "shard": told.shard,
+            "digest": told.digest.hex(),
+        },
+        output,
+    )
+    words().print(
+        f"restored and checked; start {name} on it, then each other node once with --rejoin", soft_wrap=True
+    )
 
 
 def _member(text: str) -> tuple[str, str]:

@@ -116,7 +116,7 @@ class Node:
     async def run(self) -> None:
         """Serve until ``stop``; raises what must end the process."""
         config, damage, failures = self.config, self._core.damage, Failures()
-        records = PeerRecords(self._forwarder, config.cluster, config.node, config.peer_token)
+        records = PeerRecords(self._forwarder, lambda: self.driver.cluster, config.node, config.peer_token)
         host, port = config.peer_address
         try:
             await self._transport.listen(host.strip("[]"), port)
@@ -170,8 +170,9 @@ class Node:
             self._forwarder,
             self.leadership.stop_for,
         )
-        peers = PeerCalls(config.cluster, self._gate)
-        records = RecordService(self.machine, peers)
+        records = RecordService(self.machine, PeerCalls(lambda: self.driver.cluster, self._gate))
+        # also for those of another incarnation, whose data is set aside
+        peers = PeerCalls(lambda: config.cluster, self._gate)
         membership = MembershipService(self.driver, calls.not_here, peers)
         self._producers = ProducerService(core, authorizer, calls)
         others = (ConsumerService(core, authorizer, calls), OperatorService(core, authorizer, calls))
@@ -275,6 +276,8 @@ class Node:
                 if count != told.get((peer, why)):
                     log.warning("messages dropped", peer=peer, why=why.value, messages=count)
             told = dict(self.driver.dropped)
+            for peer, answer in self._transport.former.items():
+                log.error("of another incarnation of the cluster", peer=peer, answer=answer)
             if self.driver.waits_for:
                 names = ", ".join(self.driver.waits_for)
                 log.warning("no journal here: takes part once these say that it never had one", nodes=names)

@@ -156,6 +156,14 @@ class LedgerSettings(_Section):
     exports_max: Count = 2  # under way at once
 
 
+class BackupSettings(_Section):
+    """Bounds on backups of this node: it deletes no file while one is open."""
+
+    backups_max: Count = 1  # under way at once
+    stall_ms: Count = 60_000  # for the operator to take a part of one
+    duration_ms_max: Count = 6 * 3_600_000  # of one
+
+
 class Consensus(_Section):
     """Times of Raft; equal on all nodes. Longer ones bear a slower machine, and make failover slower."""
 
@@ -253,6 +261,7 @@ class NodeConfig(BaseSettings):
     dispatch: Dispatch = Dispatch()
     consensus: Consensus = Consensus()
     ledger: LedgerSettings = LedgerSettings()
+    backup: BackupSettings = BackupSettings()
     connections: Connections = Connections()
     upgrade: Upgrade = Upgrade()
     tls: Tls | None = None

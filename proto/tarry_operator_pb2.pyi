@@ -19,6 +19,68 @@ MISFIRE_POLICY_DROP: MisfirePolicy
 MISFIRE_POLICY_DEAD_LETTER: MisfirePolicy
 MISFIRE_POLICY_CATCH_UP: MisfirePolicy
 
+class BackupRequest(_message.Message):
+    __slots__ = ("kept", "index_min")
+    KEPT_FIELD_NUMBER: _ClassVar[int]
+    INDEX_MIN_FIELD_NUMBER: _ClassVar[int]
+    kept: _containers.RepeatedCompositeFieldContainer[BackupFile]
+    index_min: int
+    def __init__(self, kept: _Optional[_Iterable[_Union[BackupFile, _Mapping]]] = ..., index_min: _Optional[int] = ...) -> None: ...
+
+class BackupResponse(_message.Message):
+    __slots__ = ("manifest", "chunk")
+    MANIFEST_FIELD_NUMBER: _ClassVar[int]
+    CHUNK_FIELD_NUMBER: _ClassVar[int]
+    manifest: BackupManifest
+    chunk: BackupChunk
+    def __init__(self, manifest: _Optional[_Union[BackupManifest, _Mapping]] = ..., chunk: _Optional[_Union[BackupChunk, _Mapping]] = ...) -> None: ...
+
+class BackupManifest(_message.Message):
+    __slots__ = ("cluster", "node", "version", "shard", "index", "term", "chain", "now_ms", "digest", "files")
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    SHARD_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    CHAIN_FIELD_NUMBER: _ClassVar[int]
+    NOW_MS_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    FILES_FIELD_NUMBER: _ClassVar[int]
+    cluster: str
+    node: str
+    version: str
+    shard: int
+    index: int
+    term: int
+    chain: int
+    now_ms: int
+    digest: bytes
+    files: _containers.RepeatedCompositeFieldContainer[BackupFile]
+    def __init__(self, cluster: _Optional[str] = ..., node: _Optional[str] = ..., version: _Optional[str] = ..., shard: _Optional[int] = ..., index: _Optional[int] = ..., term: _Optional[int] = ..., chain: _Optional[int] = ..., now_ms: _Optional[int] = ..., digest: _Optional[bytes] = ..., files: _Optional[_Iterable[_Union[BackupFile, _Mapping]]] = ...) -> None: ...
+
+class BackupFile(_message.Message):
+    __slots__ = ("name", "size_bytes", "crc32c")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    CRC32C_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    size_bytes: int
+    crc32c: int
+    def __init__(self, name: _Optional[str] = ..., size_bytes: _Optional[int] = ..., crc32c: _Optional[int] = ...) -> None: ...
+
+class BackupChunk(_message.Message):
+    __slots__ = ("file", "offset", "data", "crc32c")
+    FILE_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    CRC32C_FIELD_NUMBER: _ClassVar[int]
+    file: int
+    offset: int
+    data: bytes
+    crc32c: int
+    def __init__(self, file: _Optional[int] = ..., offset: _Optional[int] = ..., data: _Optional[bytes] = ..., crc32c: _Optional[int] = ...) -> None: ...
+
 class ExportLedgerRequest(_message.Message):
     __slots__ = ("resume", "from_ms", "to_ms", "from_index", "to_index", "kinds", "open", "rows_max")
     RESUME_FIELD_NUMBER: _ClassVar[int]

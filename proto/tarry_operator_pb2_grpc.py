@@ -95,6 +95,11 @@ class OperatorServiceStub:
                 request_serializer=tarry_dot_proto_dot_tarry__operator__pb2.ExportLedgerRequest.SerializeToString,
                 response_deserializer=tarry_dot_proto_dot_tarry__operator__pb2.ExportLedgerResponse.FromString,
                 _registered_method=True)
+        self.Backup = channel.unary_stream(
+                '/tarry.v1.OperatorService/Backup',
+                request_serializer=tarry_dot_proto_dot_tarry__operator__pb2.BackupRequest.SerializeToString,
+                response_deserializer=tarry_dot_proto_dot_tarry__operator__pb2.BackupResponse.FromString,
+                _registered_method=True)
 
 
 class OperatorServiceServicer:
@@ -187,6 +192,14 @@ class OperatorServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Backup(self, request, context):
+        """Backup streams the asked node's whole state as of one entry: a manifest,
+        then the bytes of the files in their order.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_OperatorServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -249,6 +262,11 @@ def add_OperatorServiceServicer_to_server(servicer, server):
                     servicer.ExportLedger,
                     request_deserializer=tarry_dot_proto_dot_tarry__operator__pb2.ExportLedgerRequest.FromString,
                     response_serializer=tarry_dot_proto_dot_tarry__operator__pb2.ExportLedgerResponse.SerializeToString,
+            ),
+            'Backup': grpc.unary_stream_rpc_method_handler(
+                    servicer.Backup,
+                    request_deserializer=tarry_dot_proto_dot_tarry__operator__pb2.BackupRequest.FromString,
+                    response_serializer=tarry_dot_proto_dot_tarry__operator__pb2.BackupResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -576,6 +594,33 @@ class OperatorService:
             '/tarry.v1.OperatorService/ExportLedger',
             tarry_dot_proto_dot_tarry__operator__pb2.ExportLedgerRequest.SerializeToString,
             tarry_dot_proto_dot_tarry__operator__pb2.ExportLedgerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Backup(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/tarry.v1.OperatorService/Backup',
+            tarry_dot_proto_dot_tarry__operator__pb2.BackupRequest.SerializeToString,
+            tarry_dot_proto_dot_tarry__operator__pb2.BackupResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -41,14 +41,16 @@ class RecallRequest(_message.Message):
     def __init__(self, cluster: _Optional[str] = ..., node: _Optional[str] = ...) -> None: ...
 
 class RecallResponse(_message.Message):
-    __slots__ = ("fresh", "spoken", "members")
+    __slots__ = ("fresh", "spoken", "members", "cluster_incarnation")
     FRESH_FIELD_NUMBER: _ClassVar[int]
     SPOKEN_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_INCARNATION_FIELD_NUMBER: _ClassVar[int]
     fresh: bool
     spoken: _containers.RepeatedScalarFieldContainer[str]
     members: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, fresh: _Optional[bool] = ..., spoken: _Optional[_Iterable[str]] = ..., members: _Optional[_Iterable[str]] = ...) -> None: ...
+    cluster_incarnation: int
+    def __init__(self, fresh: _Optional[bool] = ..., spoken: _Optional[_Iterable[str]] = ..., members: _Optional[_Iterable[str]] = ..., cluster_incarnation: _Optional[int] = ...) -> None: ...
 
 class MeetRequest(_message.Message):
     __slots__ = ("cluster", "node")
@@ -436,7 +438,7 @@ class NodeList(_message.Message):
     def __init__(self, nodes: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class JournalHead(_message.Message):
-    __slots__ = ("incarnation", "boot", "term", "voted_for", "commit_index", "first_index", "last_index", "last_chain", "members", "installing", "spoken", "joined")
+    __slots__ = ("incarnation", "boot", "term", "voted_for", "commit_index", "first_index", "last_index", "last_chain", "members", "installing", "spoken", "joined", "cluster_incarnation")
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     BOOT_FIELD_NUMBER: _ClassVar[int]
     TERM_FIELD_NUMBER: _ClassVar[int]
@@ -449,6 +451,7 @@ class JournalHead(_message.Message):
     INSTALLING_FIELD_NUMBER: _ClassVar[int]
     SPOKEN_FIELD_NUMBER: _ClassVar[int]
     JOINED_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_INCARNATION_FIELD_NUMBER: _ClassVar[int]
     incarnation: int
     boot: int
     term: int
@@ -461,4 +464,5 @@ class JournalHead(_message.Message):
     installing: LogPosition
     spoken: NodeList
     joined: bool
-    def __init__(self, incarnation: _Optional[int] = ..., boot: _Optional[int] = ..., term: _Optional[int] = ..., voted_for: _Optional[str] = ..., commit_index: _Optional[int] = ..., first_index: _Optional[int] = ..., last_index: _Optional[int] = ..., last_chain: _Optional[int] = ..., members: _Optional[_Union[MemberList, _Mapping]] = ..., installing: _Optional[_Union[LogPosition, _Mapping]] = ..., spoken: _Optional[_Union[NodeList, _Mapping]] = ..., joined: _Optional[bool] = ...) -> None: ...
+    cluster_incarnation: int
+    def __init__(self, incarnation: _Optional[int] = ..., boot: _Optional[int] = ..., term: _Optional[int] = ..., voted_for: _Optional[str] = ..., commit_index: _Optional[int] = ..., first_index: _Optional[int] = ..., last_index: _Optional[int] = ..., last_chain: _Optional[int] = ..., members: _Optional[_Union[MemberList, _Mapping]] = ..., installing: _Optional[_Union[LogPosition, _Mapping]] = ..., spoken: _Optional[_Union[NodeList, _Mapping]] = ..., joined: _Optional[bool] = ..., cluster_incarnation: _Optional[int] = ...) -> None: ...

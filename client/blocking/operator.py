@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Unpack
 
 from tarry.client.blocking.loop_thread import LoopThread
 from tarry.client.blocking.twin import blocking
 from tarry.client.operators.cluster_operator import Operator as AsyncOperator
 from tarry.client.operators.ledger_export import LedgerPart, Only
+from tarry.proto import tarry_operator_pb2 as operator_pb
 
 
 class Operator:
@@ -44,6 +45,21 @@ class Operator:
         with the ``resume`` of the last part.
         """
         parts = self._twin.export_ledger(address, **only)
+        try:
+            while (part := self._thread.run(anext(parts, None))) is not None:
+                yield part
+        finally:
+            self._thread.run(parts.aclose())
+
+    def backup(
+        self, address: str, *, kept: Iterable[operator_pb.BackupFile] = (), index_min: int = 0
+    ) -> Iterator[operator_pb.BackupResponse]:
+        """Yield the state of the node at an address: a manifest, then its files without what is ``kept``.
+
+        ``index_min``: the entry that it has to have. ``tarry.proto.backup_folder`` writes it to a folder.
+        Raises NotPermitted, NoRoom, Overloaded, Unavailable.
+        """
+        parts = self._twin.backup(address, kept=kept, index_min=index_min)
         try:
             while (part := self._thread.run(anext(parts, None))) is not None:
                 yield part

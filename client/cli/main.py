@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from tarry.client.aio import Client
-from tarry.client.cli import consume, ledger, reconcile, schedule, topics
+from tarry.client.cli import backup, consume, ledger, reconcile, schedule, topics
 from tarry.client.cli.options import EXIT_CODES, OnCluster, cluster_command
 from tarry.client.cli.output import Output, body_fields, fields_of, print_fields, print_outcomes, words
 from tarry.client.cli.status import print_status
@@ -26,6 +26,7 @@ for command in (consume.ack, consume.nack, consume.extend):
     epilog = "Exit code 1 also where a message was not in hand any more. " + EXIT_CODES
     cluster_command(app, epilog=epilog)(command)
 cluster_command(app)(topics.redrive)
+cluster_command(app)(backup.backup)
 cluster_command(app, epilog=reconcile.EXIT_CODES)(reconcile.reconcile)
 app.add_typer(topics.topic_app, name="topic")
 app.add_typer(topics.group_app, name="group")

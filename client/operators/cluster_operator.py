@@ -266,6 +266,22 @@ class Operator:
         except aio.AioRpcError as failure:
             raise error_of_call(failure) from failure
 
+    async def backup(
+        self, address: str, *, kept: Iterable[operator_pb.BackupFile] = (), index_min: int = 0
+    ) -> AsyncGenerator[operator_pb.BackupResponse]:
+        """Yield the state of the node at an address: a manifest, then its files without what is ``kept``.
+
+        ``index_min``: the entry that it has to have. ``tarry.proto.backup_folder`` writes it to a folder.
+        Raises NotPermitted, NoRoom, Overloaded, Unavailable.
+        """
+        request = operator_pb.BackupRequest(kept=kept, index_min=index_min)
+        node = self._nodes.node(address)
+        try:
+            async for part in node.operator.Backup(request, metadata=self._nodes.metadata):
+                yield part
+        except aio.AioRpcError as failure:
+            raise error_of_call(failure) from failure
+
 
 def _described(response: operator_pb.DescribeTopicResponse) -> TopicDescription:
     return TopicDescription(TopicStatus.of(response.topic), options_of(response.settings))

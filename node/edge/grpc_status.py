@@ -34,6 +34,7 @@ CODES: Final[dict[Reason, grpc.StatusCode]] = {
     Reason.NO_LEADER: grpc.StatusCode.UNAVAILABLE,
     Reason.OUTCOME_UNKNOWN: grpc.StatusCode.UNAVAILABLE,
     Reason.SHUTTING_DOWN: grpc.StatusCode.UNAVAILABLE,
+    Reason.BACKUP_UNAVAILABLE: grpc.StatusCode.UNAVAILABLE,
     Reason.OVERLOADED: grpc.StatusCode.RESOURCE_EXHAUSTED,
     Reason.SECOND_FULL: grpc.StatusCode.RESOURCE_EXHAUSTED,
     Reason.TOPIC_FULL: grpc.StatusCode.RESOURCE_EXHAUSTED,

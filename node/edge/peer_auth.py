@@ -87,7 +87,8 @@ def log_strangers(ended: Mapping[str, int]) -> None:
 class PeerCalls:
     """Checks calls of the node's own services, which only nodes of its cluster may use."""
 
-    def __init__(self, cluster: str, gate: PeerGate) -> None:
+    def __init__(self, cluster: Callable[[], str], gate: PeerGate) -> None:
+        """Take ``cluster``, which returns the name that callers have to give."""
         self._cluster = cluster
         self._gate = gate
 
@@ -111,7 +112,7 @@ class PeerCalls:
                 await abort(context, request)
             caller: Any = request
             await check(context, caller.node)
-            if caller.cluster != self._cluster:
+            if caller.cluster != self._cluster():
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"not of {caller.cluster[:100]}")
             return (await answer(request, context)).SerializeToString()
 

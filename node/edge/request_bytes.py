@@ -32,6 +32,7 @@ def of_clients(limits: Limits) -> Callable[[str], int]:
         "Ack": offsets,
         "Nack": offsets,
         "Extend": offsets,
+        "Backup": KEPT_FILE_BYTES * KEPT_FILES_MAX,
     }
     return lambda path: more.get(path.rpartition("/")[2], 0) + OVERHEAD_BYTES
 

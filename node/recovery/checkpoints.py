@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 import structlog
 
@@ -18,6 +18,9 @@ from tarry.replication.state_machine.machine import PREPARED_MAX, Machine
 log = structlog.get_logger()
 
 PREPARED_TURNS_MAX: Final = 1_000
+
+Written: TypeAlias = tuple[bytes, int, Callable[[], bytes]]
+"""A checkpoint, its index, and what works out the digest of the state in it, where it was asked for."""
 
 
 class Checkpoints:
@@ -59,7 +62,16 @@ class Checkpoints:
         It is written also where the caller is cancelled meanwhile: what it has to sync is told only once.
         Raises OSError; CheckpointRefused: an entry was applied by half, or a checkpoint has failed before.
         """
-        writing = asyncio.ensure_future(self._write())
+        checkpoint, _, _ = await self._shielded(digested=False)
+        return checkpoint
+
+    async def write_with_digest(self) -> tuple[bytes, int, bytes]:
+        """Write one as ``write`` does; return it, its index, and the digest of the state in it."""
+        checkpoint, index, digest = await self._shielded(digested=True)
+        return checkpoint, index, await self._run_blocking(digest)
+
+    async def _shielded(self, *, digested: bool) -> Written:
+        writing = asyncio.ensure_future(self._write(digested=digested))
         writing.add_done_callback(_heeded)
         return await asyncio.shield(writing)
 
@@ -70,13 +82,14 @@ class Checkpoints:
         async with self.writing:
             pass
 
-    async def _write(self) -> bytes:
+    async def _write(self, *, digested: bool) -> Written:
         async with self.writing:
             if self._failed:  # what it was to sync is told no more, and a second fsync would lie
                 raise CheckpointRefused("a checkpoint could not be written")
             await in_turns(self._machine.prepare, self._holds)
             with self._holds.by("checkpoint capture"):
                 captured = self._machine.capture()
+                digest = self._machine.digested() if digested else bytes
             self._failed = True  # until it is written
             if self._before is not None:
                 await self._before()
@@ -85,10 +98,10 @@ class Checkpoints:
             self._written = captured.applied_index
             self._compact(captured.applied_index)
             log.debug("checkpoint", applied_index=captured.applied_index, bytes=len(checkpoint))
-            return checkpoint
+            return checkpoint, captured.applied_index, digest
 
 
-def _heeded(writing: asyncio.Task[bytes]) -> None:
+def _heeded(writing: asyncio.Task[Written]) -> None:
     """Retrieve an error that no caller is left for: the next checkpoint is refused for it."""
     if not writing.cancelled():
         writing.exception()

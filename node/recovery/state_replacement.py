@@ -26,6 +26,7 @@ from tarry.proto import bearer_token
 from tarry.proto.files import sync_path
 from tarry.proto.tarry_peer_pb2 import FetchSnapshotRequest, FetchSnapshotResponse, LogPosition, SnapshotFile
 from tarry.replication.blocking import in_thread
+from tarry.replication.cluster_name import full_name
 from tarry.replication.journal.journal import Journal
 from tarry.replication.journal.lmdb_takeover import open_log
 from tarry.replication.raft.guard.terms import is_plausible
@@ -59,6 +60,7 @@ class StateReplacement:
     def __init__(self, config: NodeConfig, forwarder: Forwarder) -> None:
         self._config = config
         self._forwarder = forwarder
+        self._cluster = config.cluster
         self._metadata = bearer_token.metadata(config.peer_token)
 
     async def run(self) -> None:
@@ -71,6 +73,7 @@ class StateReplacement:
         storage = open_log(config.data / "journal")
         try:
             journal = Journal(storage, incarnation=1)
+            self._cluster = full_name(config.cluster, journal.cluster_incarnation)
             if not journal.empty:
                 await self._take_from_any(folder, journal)
         finally:
@@ -101,7 +104,7 @@ class StateReplacement:
         await in_thread(partial(put_away, folder, damaged))
 
     async def _ask(self, address: str, kept: Sequence[SnapshotFile]) -> AsyncIterator[FetchSnapshotResponse]:
-        request = FetchSnapshotRequest(cluster=self._config.cluster, node=self._config.node, kept=kept)
+        request = FetchSnapshotRequest(cluster=self._cluster, node=self._config.node, kept=kept)
         ask = self._forwarder.channel(address).unary_stream(
             f"/{SERVICE}/FetchSnapshot",
             FetchSnapshotRequest.SerializeToString,

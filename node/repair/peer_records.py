@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import grpc
@@ -110,7 +111,7 @@ class RecordService:
 class PeerRecords:
     """Asks peers; ``fetch`` is what ``Damage.run`` wants."""
 
-    def __init__(self, forwarder: Forwarder, cluster: str, node: str, peer_token: str) -> None:
+    def __init__(self, forwarder: Forwarder, cluster: Callable[[], str], node: str, peer_token: str) -> None:
         self._forwarder = forwarder
         self._cluster = cluster
         self._node = node
@@ -142,7 +143,7 @@ class PeerRecords:
         return answer.units if answer else b""
 
     async def _ask(self, address: str, method: str, request: Any, kind: type[M]) -> M | None:
-        request.cluster, request.node = self._cluster, self._node
+        request.cluster, request.node = self._cluster(), self._node
         call = self._forwarder.channel(address).unary_unary(f"/{SERVICE}/{method}", None, None)
         try:
             raw: bytes = await call(request.SerializeToString(), metadata=self._metadata, timeout=DEADLINE_S)

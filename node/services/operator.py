@@ -17,6 +17,7 @@ from tarry.node.edge.leader_calls import Answer, LeaderCalls, Local, parsed
 from tarry.node.loop_watchdog import turns
 from tarry.node.recovery.checkpoints import in_turns
 from tarry.node.recovery.rejoin_service import ADD_DEADLINE_MS, too_few_left
+from tarry.node.services.backup import BackupCalls
 from tarry.node.services.ledger_export import LedgerCalls
 from tarry.node.services.topic_admin import TopicCalls
 from tarry.node.services.topic_status import TopicStatuses
@@ -43,6 +44,7 @@ class OperatorService:
         self._leadership, self._blocked = core.leadership, core.blocked
         self._authorizer, self._calls = authorizer, calls
         self._ledger_calls = LedgerCalls(core.ledger, authorizer)
+        self._backup_calls = BackupCalls(core, authorizer)
         self._topics = TopicStatuses(core)
         self._topic_calls = TopicCalls(core, authorizer, calls, self._topics.one)
 
@@ -58,6 +60,7 @@ class OperatorService:
             **{name: self._calls.unary(f"/{SERVICE}/{name}", local) for name, local in unary.items()},
             **self._topic_calls.methods(SERVICE),
             **self._ledger_calls.methods(),
+            **self._backup_calls.methods(),
         }
         return grpc.method_handlers_generic_handler(SERVICE, methods)
 

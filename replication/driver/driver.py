@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from functools import partial
 from typing import Any
 
-from tarry.proto.tarry_peer_pb2 import PeerMessage
+from tarry.proto.tarry_peer_pb2 import LogPosition, PeerMessage
 from tarry.replication.blocking import RunBlocking, in_thread
 from tarry.replication.clock import Clock
 from tarry.replication.driver import first_start, leadership_transfer
@@ -27,7 +27,7 @@ from tarry.replication.driver.install_snapshot import SnapshotInstaller, StateMi
 from tarry.replication.driver.membership_change import MembershipChanges
 from tarry.replication.driver.proposals import Proposals
 from tarry.replication.driver.send_barrier import Outgoing, SendBarrier
-from tarry.replication.driver.serve_snapshot import serve
+from tarry.replication.driver.serve_snapshot import position, serve
 from tarry.replication.journal.journal import Journal
 from tarry.replication.journal.records import Batch
 from tarry.replication.loop_holds import Holds
@@ -142,6 +142,7 @@ class Driver:
         self._members = members
         self._unanswered: Set[str] = frozenset()  # of them, those not dialled before they speak
         self._spoken_peers = SpokenPeers(self._replica)
+        self._cluster = self.cluster
         self._early: list[tuple[str, list[PeerMessage], Origin]] = []  # of nodes that are not noted yet
         self._installer = SnapshotInstaller(self._replica, transport, snapshot_sink)
 
@@ -225,6 +226,15 @@ class Driver:
     def consensus(self) -> Consensus:
         """Consensus, to be read only. Replaced when a snapshot is installed: keep no reference to it."""
         return self._replica.consensus
+
+    @property
+    def cluster(self) -> str:
+        """Name of the cluster, with its incarnation."""
+        return self._spoken_peers.cluster
+
+    def position(self, index: int) -> LogPosition:
+        """Return what a log goes on from behind a state. Raises SnapshotFailed: the entry is not here."""
+        return position(self._replica, index)
 
     @property
     def dropped(self) -> Mapping[tuple[str, Dropped], int]:
@@ -409,7 +419,7 @@ class Driver:
 
     def _identity(self) -> Identity:
         journal = self._journal
-        return Identity(self._settings.cluster, self._node, journal.incarnation, journal.boot, journal.joined)
+        return Identity(self.cluster, self._node, journal.incarnation, journal.boot, journal.joined)
 
     def _receive(self, peer: str, messages: list[PeerMessage], origin: Origin) -> None:
         if peer not in self._known_peers:
@@ -446,7 +456,7 @@ class Driver:
 
         An address that was heard ends as the log grows as long as its sender's, and so has the same change.
         """
-        return self._journal.membership_changes, self._membership.hearsay
+        return self._journal.membership_changes, self._membership.hearsay, self._journal.cluster_incarnation
 
     def _link(self, peer: str, up: bool) -> None:
         self._replica.consensus.log_replication.link(peer, up)
@@ -454,6 +464,9 @@ class Driver:
 
     def _set_peers(self) -> None:
         self._peers_by = self._said_of_members()
+        if self._cluster != self.cluster:  # a newcomer has become one of the incarnation that took it in
+            self._cluster = self.cluster
+            self._transport.restart(self._identity())
         self._voters = self._membership.voters()
         self._known_peers = self._membership.peers() | self._membership_changes.newcomers.keys()
         peers = self._peers()

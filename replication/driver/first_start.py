@@ -34,6 +34,12 @@ class JournalLost(Exception):
 
 def may_begin(node: str, members: Set[str], answers: Mapping[str, RecallResponse]) -> bool:
     """Return whether a member without a journal may begin; `answers`: by member. Raises JournalLost."""
+    others = sorted(peer for peer, answer in answers.items() if answer.cluster_incarnation)
+    if others:  # a majority of new nodes would begin another cluster beside that one
+        raise JournalLost(
+            f"{node} has no journal, and {', '.join(others)} went on from a backup, or alone: "
+            f"{node} is no founder of that cluster"
+        )
     known = {peer: answer for peer, answer in answers.items() if not answer.fresh}
     told = sorted(peer for peer, answer in known.items() if node in answer.spoken)
     # of two, both have all that was ever acknowledged, and neither elects anybody alone

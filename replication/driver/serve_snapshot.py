@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import partial
 
 import google_crc32c
 
 from tarry.proto.tarry_peer_pb2 import FetchSnapshotResponse, LogPosition, SnapshotChunk, SnapshotFile
+from tarry.replication.blocking import RunBlocking
 from tarry.replication.replica import Replica
 from tarry.replication.snapshot.transfer import CHUNK_BYTES, OpenSnapshot, SnapshotFailed, SnapshotSource
 
@@ -24,20 +25,25 @@ async def serve(
         manifest = opened.manifest
         # of tens of thousands of files a copy takes longer than a turn may
         first = await replica.run_blocking(partial(FetchSnapshotResponse, manifest=manifest))
-        first.manifest.position.CopyFrom(_position(replica, manifest.position.index))
+        first.manifest.position.CopyFrom(position(replica, manifest.position.index))
         yield first
         left = {file.name: file for file in kept}
-        for place, file in enumerate(manifest.files):
-            begun = await replica.run_blocking(partial(_begun, opened, place, left.get(file.name)))
-            for offset in range(begun, file.size_bytes, CHUNK_BYTES):
-                size_bytes = min(CHUNK_BYTES, file.size_bytes - offset)
-                data = await replica.run_blocking(partial(opened.read, place, offset, size_bytes))
-                crc = google_crc32c.value(data)
-                yield FetchSnapshotResponse(
-                    chunk=SnapshotChunk(file=place, offset=offset, data=data, crc32c=crc)
-                )
+        async for chunk in chunks(opened, left, replica.run_blocking):
+            yield FetchSnapshotResponse(chunk=chunk)
     finally:
         opened.close()
+
+
+async def chunks(
+    opened: OpenSnapshot, kept: Mapping[str, SnapshotFile], run_blocking: RunBlocking
+) -> AsyncIterator[SnapshotChunk]:
+    """Yield the bytes of the files, in order, without what is ``kept``, by name, already and the same."""
+    for place, file in enumerate(opened.manifest.files):
+        begun = await run_blocking(partial(_begun, opened, place, kept.get(file.name)))
+        for offset in range(begun, file.size_bytes, CHUNK_BYTES):
+            size_bytes = min(CHUNK_BYTES, file.size_bytes - offset)
+            data = await run_blocking(partial(opened.read, place, offset, size_bytes))
+            yield SnapshotChunk(file=place, offset=offset, data=data, crc32c=google_crc32c.value(data))
 
 
 def _begun(opened: OpenSnapshot, place: int, kept: SnapshotFile | None) -> int:
@@ -51,11 +57,12 @@ def _begun(opened: OpenSnapshot, place: int, kept: SnapshotFile | None) -> int:
     return kept.size_bytes if crc == kept.crc32c else 0
 
 
-def _position(replica: Replica, index: int) -> LogPosition:
+def position(replica: Replica, index: int) -> LogPosition:
+    """Return what a log goes on from behind a state. Raises SnapshotFailed: the entry is not here."""
     journal = replica.journal
     term = journal.term_at(index)
     if term is None or index > replica.consensus.state.commit_index:
         raise SnapshotFailed(f"entry {index} is not in the journal")
-    position = LogPosition(index=index, term=term, chain=journal.chain_at(index))
-    position.members.CopyFrom(replica.membership.at(index))
-    return position
+    return LogPosition(
+        index=index, term=term, chain=journal.chain_at(index), members=replica.membership.at(index)
+    )

@@ -85,6 +85,11 @@ class Journal:
         return self._head.joined
 
     @property
+    def cluster_incarnation(self) -> int:
+        """Number drawn when the cluster was restored or recovered; 0: it never was."""
+        return self._head.cluster_incarnation
+
+    @property
     def boot(self) -> int:
         """Number of this opening, from 1; durable after the first write."""
         return self._head.boot
@@ -232,6 +237,10 @@ class Journal:
     def join(self) -> None:
         """Mark the journal as a newcomer's."""
         self._head.joined = self._staged.head = True
+
+    def begin_cluster(self, incarnation: int) -> None:
+        """Make it a journal of another incarnation of the cluster."""
+        self._head.cluster_incarnation, self._staged.head = incarnation, True
 
     def note_spoken(self, node: str) -> None:
         if node not in self._spoken:

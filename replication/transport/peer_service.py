@@ -26,8 +26,15 @@ from tarry.replication.transport.interface import PeerGate, ServeSnapshot
 from tarry.replication.transport.stream_listener import PeerListener
 
 SERVICE = "tarry.v1.PeerService"
+FORMER = (
+    "the cluster was restored from a backup, or recovered by a survivor: this node's data and the caller's "
+    "are of two incarnations, which never mix. To bring a node into the new cluster, stop it, and start it "
+    "once with --rejoin: its data is set aside, and it takes everything from the members"
+)
+"""Why a node of another incarnation of the cluster is refused."""
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 R = TypeVar("R", MeetRequest, FetchSnapshotRequest, RecallRequest)
+_Request: TypeAlias = "MeetRequest | FetchSnapshotRequest | RecallRequest"
 
 
 class PeerServicer:
@@ -63,19 +70,32 @@ class PeerServicer:
         methods = {"Meet": meet, "Recall": recall, "FetchSnapshot": fetch}
         return grpc.method_handlers_generic_handler(SERVICE, methods)
 
-    async def _check(
-        self, context: Context, request: MeetRequest | FetchSnapshotRequest | RecallRequest
-    ) -> SpokenPeers:
+    async def _check(self, context: Context, request: _Request) -> SpokenPeers:
         """Return who has spoken to this node."""
         if self._token and not bearer_token.is_shown(self._token, context.invocation_metadata()):
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, "show the cluster's peer token")
         spoken_peers = self._spoken_peers
         if spoken_peers is None:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "the replica is not running")
-        if request.cluster != spoken_peers.cluster:
+        recalls = isinstance(request, RecallRequest)  # who has no journal has no incarnation either
+        former = spoken_peers.is_former(request.cluster)
+        if request.cluster != spoken_peers.cluster and not former:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"not of {request.cluster[:100]}")
+        await self._gate.check_name(context, request.node)
+        if former and not recalls and not self._adopts(request, spoken_peers):
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, FORMER)
         await self._gate.check(context, request.node)
         return spoken_peers
+
+    def _adopts(self, request: _Request, spoken_peers: SpokenPeers) -> bool:
+        """Return whether this node, a newcomer, has become one of the caller's incarnation of the cluster."""
+        inbound = self._listener.inbound
+        if not isinstance(request, MeetRequest) or inbound is None or not self._gate.admits(request.node):
+            return False
+        if not spoken_peers.adopts(request.cluster):
+            return False
+        inbound.cluster = spoken_peers.cluster
+        return True
 
     async def _recall(self, raw: bytes, context: Context) -> RecallResponse:
         return (await self._check(context, _parsed(RecallRequest, raw))).recall()

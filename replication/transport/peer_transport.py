@@ -45,7 +45,11 @@ _MEET = f"/{SERVICE}/Meet"
 _RECALL = f"/{SERVICE}/Recall"
 _RECALL_S = 1.0
 _FETCH = f"/{SERVICE}/FetchSnapshot"
-_REFUSALS = (grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED)
+_REFUSALS = (
+    grpc.StatusCode.PERMISSION_DENIED,
+    grpc.StatusCode.UNAUTHENTICATED,
+    grpc.StatusCode.FAILED_PRECONDITION,
+)
 
 
 class PeerTransport:
@@ -79,6 +83,8 @@ class PeerTransport:
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._leaving: set[asyncio.Task[None]] = set()
         self._metadata = bearer_token.metadata(token)
+        self.former: dict[str, str] = {}
+        """Answers of peers that are of another incarnation of the cluster."""
         self._listener = PeerListener(settings, tls.server if tls is not None else None, on_strangers)
         self.servicer = PeerServicer(self._listener, token, gate, self._met)
 
@@ -119,6 +125,8 @@ class PeerTransport:
 
     def restart(self, identity: Identity) -> None:
         self._identity = identity
+        if self._listener.inbound is not None:
+            self._listener.inbound.cluster = identity.cluster
         for streams in self._streams.values():
             streams.outbound = Outbound(identity, streams.outbound.receiver, self._epochs)
             streams.outbound.begin()
@@ -152,7 +160,7 @@ class PeerTransport:
             if peer not in self._streams:
                 self._channels[peer] = self._channel(address)
                 outbound = Outbound(self._identity, peer, self._epochs)
-                meet = functools.partial(self._meet, self._channels[peer])
+                meet = functools.partial(self._meet, peer, self._channels[peer])
                 streams = self._streams[peer] = PeerStreams(
                     peer, address, outbound, meet, self._link, self._dial_options
                 )
@@ -175,13 +183,16 @@ class PeerTransport:
         task.add_done_callback(self._leaving.discard)
         return task
 
-    async def _meet(self, channel: grpc.aio.Channel) -> MeetResponse:
+    async def _meet(self, peer: str, channel: grpc.aio.Channel) -> MeetResponse:
         meet = channel.unary_unary(_MEET, MeetRequest.SerializeToString, MeetResponse.FromString)
         request = MeetRequest(cluster=self._identity.cluster, node=self._identity.node)
         try:
             response: MeetResponse = await meet(request, metadata=self._metadata)
         except grpc.aio.AioRpcError as error:
+            if error.code() is grpc.StatusCode.FAILED_PRECONDITION:
+                self.former[peer] = error.details() or ""
             raise (PeerRefuses if error.code() in _REFUSALS else PeerAway)(error.details()) from error
+        self.former.pop(peer, None)
         if len(response.tickets) != STREAMS:
             raise PeerAway(f"{len(response.tickets)} tickets for {STREAMS} streams")
         return response

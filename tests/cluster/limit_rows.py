@@ -338,6 +338,13 @@ def a_whole_ledger(play: Play) -> None:
     assert rows
 
 
+@row("OperatorService/Backup")
+def a_whole_state_backed_up(play: Play) -> None:
+    kept = [operator_pb.BackupFile(name=f"hours/{number}", size_bytes=1) for number in range(KEPT_FILES_MAX)]
+    request = operator_pb.BackupRequest(kept=kept)
+    assert sum(part.HasField("chunk") for part in play.node.operator.Backup(request, timeout=PATIENCE_S))
+
+
 @row(
     "OperatorService/AddMember",
     "OperatorService/RemoveMember",

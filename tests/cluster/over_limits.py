@@ -146,6 +146,9 @@ def _others() -> Iterator[Over]:
     kept = [peer_pb.SnapshotFile(size_bytes=1)] * (KEPT_FILES_MAX + 1)
     snapshot = peer_pb.FetchSnapshotRequest(cluster="tarry", node="n2", kept=kept)
     yield _over("PeerService/FetchSnapshot", "files", snapshot, "", f"{KEPT_FILES_MAX} at most")
+    files = [operator_pb.BackupFile(size_bytes=1)] * (KEPT_FILES_MAX + 1)
+    backup = operator_pb.BackupRequest(kept=files)
+    yield _over("OperatorService/Backup", "files", backup, "BATCH_TOO_LARGE", f"{KEPT_FILES_MAX} at most")
     clients = request_bytes.of_clients(LIMITS)
     for path in CALLS:
         client = path.startswith(("ProducerService", "ConsumerService", "OperatorService"))

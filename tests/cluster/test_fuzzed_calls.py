@@ -32,7 +32,12 @@ CALL_S = 5.0
 WAITS = {"OperatorService/AddMember", "OperatorService/TransferLeadership", "ConsumerService/Consume"}
 """These may have nothing to say for longer than this test waits."""
 STREAMS = {"ProducerService/ScheduleStream", "ConsumerService/Consume"}
-ANSWERED_BY_STREAMS = {"OperatorService/Redrive", "OperatorService/ExportLedger", "PeerService/FetchSnapshot"}
+ANSWERED_BY_STREAMS = {
+    "OperatorService/Redrive",
+    "OperatorService/ExportLedger",
+    "OperatorService/Backup",
+    "PeerService/FetchSnapshot",
+}
 
 RECORD = Record(body=b"x", tags=["red"], keys=["k"], properties={"p": "v"})
 PEER: dict[str, Any] = {"cluster": "tarry", "node": "n2"}
@@ -104,6 +109,9 @@ VALID: dict[str, list[Message]] = {
     ],
     "OperatorService/Redrive": [operator_pb.RedriveRequest(topic="dlq.g.t")],
     "OperatorService/ExportLedger": [operator_pb.ExportLedgerRequest(resume="1.0", open=True, rows_max=9)],
+    "OperatorService/Backup": [
+        operator_pb.BackupRequest(kept=[operator_pb.BackupFile(name="checkpoint.bin", size_bytes=1)])
+    ],
     "PeerService/Meet": [peer_pb.MeetRequest(**PEER)],
     "PeerService/Recall": [peer_pb.RecallRequest(**PEER)],
     "PeerService/FetchSnapshot": [

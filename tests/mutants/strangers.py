@@ -117,7 +117,7 @@ PEERS = (
     Mutant(
         "nodes_of_another_cluster_meet",
         "a node of another cluster is given tickets",
-        "        if request.cluster != spoken_peers.cluster:\n",
+        "        if request.cluster != spoken_peers.cluster and not former:\n",
         "        if False:\n",
         (
             "tests/replication/transport/test_peer_transport.py::test_a_node_of_another_cluster_is_given_no_ticket",

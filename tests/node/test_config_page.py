@@ -19,6 +19,7 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "[dispatch]": config.Dispatch,
     "[consensus]": config.Consensus,
     "[ledger]": config.LedgerSettings,
+    "[backup]": config.BackupSettings,
     "[connections]": config.Connections,
     "[upgrade]": config.Upgrade,
     "[tls]": config.Tls,

@@ -51,3 +51,22 @@ async def test_by_a_journal_from_before_that_was_noted_all_founders_may_have_spo
     assert list(spoken_peers(lone).recall().spoken) == []
     lone.start()
     assert list(spoken_peers(lone).recall().spoken) == ["n1", "n2", "n3"]
+
+
+async def test_a_newcomer_belongs_to_the_first_incarnation_that_takes_it_in_and_others_to_their_own() -> None:
+    newcomer = Lone()
+    newcomer.journal.join()
+    own = spoken_peers(newcomer)
+    assert own.cluster == "tarry"
+    assert not own.adopts("tarry")
+    assert not own.adopts("other#00000000000000ab")
+    assert not own.adopts("tarry#ab")  # that is not how it is written
+    assert own.adopts("tarry#00000000000000ab")
+    assert own.cluster == "tarry#00000000000000ab"
+    assert own.is_former("tarry")
+    assert not own.is_former("other")
+    fill(newcomer.journal, 2)
+    assert not own.adopts("tarry#00000000000000cd")
+    founder = spoken_peers(Lone())
+    assert not founder.adopts("tarry#00000000000000ab")
+    assert founder.is_former("tarry#00000000000000ab")

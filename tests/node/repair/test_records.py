@@ -43,7 +43,7 @@ def names(count: int) -> list[tuple[int, int]]:
 @asynccontextmanager
 async def serving(machine: Machine) -> AsyncIterator[str]:
     server = grpc.aio.server()
-    server.add_generic_rpc_handlers((RecordService(machine, PeerCalls("tarry", ANYBODY)).handlers(),))
+    server.add_generic_rpc_handlers((RecordService(machine, PeerCalls(lambda: "tarry", ANYBODY)).handlers(),))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     yield f"127.0.0.1:{port}"
@@ -53,7 +53,7 @@ async def serving(machine: Machine) -> AsyncIterator[str]:
 @asynccontextmanager
 async def asking(cluster: str = "tarry") -> AsyncIterator[PeerRecords]:
     forwarder = Forwarder(None, [], {})
-    yield PeerRecords(forwarder, cluster, "n1", "")
+    yield PeerRecords(forwarder, lambda: cluster, "n1", "")
     await forwarder.close()
 
 

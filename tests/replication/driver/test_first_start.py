@@ -49,3 +49,9 @@ def test_one_of_two_begins_anew_for_the_other_has_all_and_elects_nobody_alone() 
     assert may_begin("n2", two, {"n1": knows("n2", members=two)})
     with pytest.raises(JournalLost):
         may_begin("n2", two, {"n1": knows("n2", members=THREE)})
+
+
+def test_no_founder_begins_beside_a_cluster_that_went_on_from_a_backup_or_alone() -> None:
+    went_on = RecallResponse(members=["n1"], cluster_incarnation=7)
+    with pytest.raises(JournalLost, match="n1 went on from a backup, or alone: n2 is no founder"):
+        may_begin("n2", THREE, {"n1": went_on, "n3": FRESH})

@@ -1,0 +1,62 @@
+"""Mutants of what keeps a cluster that went on from a backup apart from the one before."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+ADOPTS = "tests/replication/test_spoken_peers.py::test_a_newcomer_belongs_to_the_first_incarnation_that_takes_it_in_and_others_to_their_own"
+FOUNDER = "tests/replication/driver/test_first_start.py::test_no_founder_begins_beside_a_cluster_that_went_on_from_a_backup_or_alone"
+FORMER = "tests/replication/transport/test_incarnations.py::test_a_node_of_another_incarnation_is_refused_and_told_to_rejoin"
+ALONE = "tests/node/recovery/test_restore.py::test_a_restored_node_is_alone_in_a_new_incarnation_and_has_the_state"
+
+MUTANTS = (
+    Mutant(
+        "a_restored_cluster_has_its_old_name",
+        "nodes of before vote and replicate into a cluster that was restored",
+        'return f"{cluster}#{incarnation:016x}" if incarnation else cluster',
+        "return cluster",
+        (ADOPTS,),
+    ),
+    Mutant(
+        "a_node_changes_its_incarnation",
+        "a node with entries of one cluster takes part in another",
+        "if not journal.joined or journal.last_index > 1:",
+        "if not journal.joined:",
+        (ADOPTS,),
+    ),
+    Mutant(
+        "a_founder_becomes_one_of_another_incarnation",
+        "a node of before takes part in a cluster that was restored",
+        "if not journal.joined or journal.last_index > 1:",
+        "if journal.last_index > 1:",
+        (ADOPTS,),
+    ),
+    Mutant(
+        "founders_begin_beside_a_restored_cluster",
+        "emptied nodes found a second, empty cluster",
+        "    if others:  # a majority",
+        "    if False:  # a majority",
+        (FOUNDER,),
+    ),
+    Mutant(
+        "a_node_of_before_is_let_in",
+        "a node of before opens streams to a cluster that was restored",
+        "if former and not recalls and not self._adopts(request, spoken_peers):",
+        "if False:",
+        (FORMER,),
+    ),
+    Mutant(
+        "a_restored_cluster_is_of_the_incarnation_before",
+        "nodes of before take part in a cluster that was restored",
+        "        journal.begin_cluster(founder.cluster_incarnation)\n",
+        "",
+        (ALONE,),
+    ),
+    Mutant(
+        "a_restored_state_is_not_compared",
+        "a backup that is not what was backed up is restored",
+        "    if digest != told.digest:\n",
+        "    if False:\n",
+        ("tests/node/recovery/test_restore.py::test_a_backup_of_another_state_than_it_tells_is_refused",),
+    ),
+)
