@@ -134,9 +134,8 @@ class Rejoining:
         log.warning("a member again", address=address)
 
     async def _until_answered(self, method: str, raw: bytes, timeout_s: float) -> None:
-        said = ""
-        while True:
-            hint: str | None = None
+        said, hint = "", None
+        while True:  # the leader that the last of them names is asked next: it may be this node
             for address in self._others:
                 problem, hint = await self._ask(method, hint or address, raw, timeout_s)
                 if problem is None:

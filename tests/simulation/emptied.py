@@ -30,7 +30,8 @@ async def come_back(world: World, node: SimNode) -> None:
 async def _until_done(world: World, node: SimNode, phase: Phase) -> None:
     while True:
         leader = world.leader()
-        if leader is not None and leader is not node and leader.running.is_set():
+        # It may lead itself, where it was added and only the answer was lost: then it is told so by itself.
+        if leader is not None and leader.running.is_set():
             try:
                 if await asyncio.wait_for(_ask(leader, node, phase, world.members[node.name]), 4.0):
                     return

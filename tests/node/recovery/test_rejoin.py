@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
+import grpc
 import pytest
 
 from tarry.node import process
 from tarry.node.config import NodeConfig
+from tarry.node.edge.forwarder import Forwarder
+from tarry.node.edge.grpc_status import abort
 from tarry.node.recovery import rejoin
-from tarry.node.recovery.rejoin import MARK, Phase, joined, left, phase, set_aside
+from tarry.node.recovery.rejoin import MARK, SERVICE, Phase, Rejoining, joined, left, phase, set_aside
+from tarry.proto.reasons import Reason
+from tarry.replication.state_machine.refusal import Refusal
 
 
 def fill(data: Path) -> None:
@@ -122,3 +130,39 @@ def test_a_crash_in_the_middle_never_leaves_a_node_without_data_and_without_the_
         with pytest.raises(InterruptedError):
             set_aside(tmp_path)
     assert phase(tmp_path) is Phase.LEAVING
+
+
+async def _answering(stack: AsyncExitStack, leader: Callable[[], str]) -> str:
+    """Serve `Join`, refused with the leader's address if there is any; return where."""
+
+    async def join(raw: bytes, context: Any) -> bytes:
+        if leader():
+            await abort(context, Refusal(Reason.NOT_LEADER, "not here", {"leader": leader()}))
+        return b""
+
+    server = grpc.aio.server()
+    handlers = {"Join": grpc.unary_unary_rpc_method_handler(join)}
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    stack.push_async_callback(server.stop, None)
+    return f"127.0.0.1:{port}"
+
+
+async def test_a_node_that_leads_by_now_is_told_by_itself_that_it_is_a_member(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rejoin, "RETRY_S", 0.0)
+    async with AsyncExitStack() as stack:
+        itself = await _answering(stack, str)
+        follower = await _answering(stack, lambda: itself)
+        away = "127.0.0.1:1"
+        config = NodeConfig(
+            node="n1", data=tmp_path, listen=itself, members={"n1": itself, "n2": away, "n3": follower}
+        )
+        forwarder = Forwarder(None, [], {})
+        stack.push_async_callback(forwarder.close)
+        left(tmp_path)
+        async with asyncio.timeout(10):
+            await Rejoining(config, forwarder).join()
+    assert phase(tmp_path) is None
