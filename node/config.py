@@ -128,6 +128,8 @@ class Dispatch(_Section):
     ahead_ms_max: Count = 8_000  # how much earlier at most
     retention_ms: Count = 3 * 86_400_000  # of released messages, where a topic says nothing else
     retention_check_ms: Count = 60_000
+    group_expiry_ms: Annotated[int, Field(ge=0)] = 7 * 86_400_000  # of one made by a consumer; 0: never
+    temporary_group_ms: Count = 300_000  # for which a temporary group waits for its consumer to come back
     clock_offset_ms_max: Count = 250  # of a node's own clock against cluster time; beyond, it is wrong
     clock_wrong_ms_max: Count = (
         3_000  # for so long a leader's clock may be wrong; then it transfers leadership

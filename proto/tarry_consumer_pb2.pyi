@@ -119,7 +119,7 @@ class ConsumeRequest(_message.Message):
     def __init__(self, subscribe: _Optional[_Union[Subscribe, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., ack: _Optional[_Union[Ack, _Mapping]] = ..., nack: _Optional[_Union[Nack, _Mapping]] = ..., extend: _Optional[_Union[Extend, _Mapping]] = ...) -> None: ...
 
 class Subscribe(_message.Message):
-    __slots__ = ("topic", "group", "consumer", "credit", "lease_ms", "tags", "holding", "in_hand_bytes_max", "start", "broadcast")
+    __slots__ = ("topic", "group", "consumer", "credit", "lease_ms", "tags", "holding", "in_hand_bytes_max", "start", "broadcast", "temporary")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
     CONSUMER_FIELD_NUMBER: _ClassVar[int]
@@ -130,6 +130,7 @@ class Subscribe(_message.Message):
     IN_HAND_BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
     BROADCAST_FIELD_NUMBER: _ClassVar[int]
+    TEMPORARY_FIELD_NUMBER: _ClassVar[int]
     topic: str
     group: str
     consumer: str
@@ -140,7 +141,8 @@ class Subscribe(_message.Message):
     in_hand_bytes_max: int
     start: GroupStart
     broadcast: bool
-    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., consumer: _Optional[str] = ..., credit: _Optional[int] = ..., lease_ms: _Optional[int] = ..., tags: _Optional[_Iterable[str]] = ..., holding: _Optional[_Iterable[_Union[Holding, _Mapping]]] = ..., in_hand_bytes_max: _Optional[int] = ..., start: _Optional[_Union[GroupStart, _Mapping]] = ..., broadcast: _Optional[bool] = ...) -> None: ...
+    temporary: bool
+    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., consumer: _Optional[str] = ..., credit: _Optional[int] = ..., lease_ms: _Optional[int] = ..., tags: _Optional[_Iterable[str]] = ..., holding: _Optional[_Iterable[_Union[Holding, _Mapping]]] = ..., in_hand_bytes_max: _Optional[int] = ..., start: _Optional[_Union[GroupStart, _Mapping]] = ..., broadcast: _Optional[bool] = ..., temporary: _Optional[bool] = ...) -> None: ...
 
 class Holding(_message.Message):
     __slots__ = ("queue", "offset")

@@ -2,12 +2,22 @@ from tarry.proto import tarry_consumer_pb2 as _tarry_consumer_pb2
 from tarry.proto import tarry_message_pb2 as _tarry_message_pb2
 from tarry.proto import tarry_operator_pb2 as _tarry_operator_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class GroupLife(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    GROUP_LIFE_UNSPECIFIED: _ClassVar[GroupLife]
+    GROUP_LIFE_EXPIRES: _ClassVar[GroupLife]
+    GROUP_LIFE_TEMPORARY: _ClassVar[GroupLife]
+GROUP_LIFE_UNSPECIFIED: GroupLife
+GROUP_LIFE_EXPIRES: GroupLife
+GROUP_LIFE_TEMPORARY: GroupLife
 
 class LogEntry(_message.Message):
     __slots__ = ("commands",)
@@ -336,16 +346,20 @@ class CancelCommand(_message.Message):
     def __init__(self, hour: _Optional[bytes] = ..., global_index: _Optional[bytes] = ..., now_ms: _Optional[int] = ...) -> None: ...
 
 class SubscribeCommand(_message.Message):
-    __slots__ = ("topic", "group", "start", "now_ms")
+    __slots__ = ("topic", "group", "start", "now_ms", "life", "expiry_ms")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
     NOW_MS_FIELD_NUMBER: _ClassVar[int]
+    LIFE_FIELD_NUMBER: _ClassVar[int]
+    EXPIRY_MS_FIELD_NUMBER: _ClassVar[int]
     topic: str
     group: str
     start: _tarry_consumer_pb2.GroupStart
     now_ms: int
-    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., start: _Optional[_Union[_tarry_consumer_pb2.GroupStart, _Mapping]] = ..., now_ms: _Optional[int] = ...) -> None: ...
+    life: GroupLife
+    expiry_ms: int
+    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., start: _Optional[_Union[_tarry_consumer_pb2.GroupStart, _Mapping]] = ..., now_ms: _Optional[int] = ..., life: _Optional[_Union[GroupLife, str]] = ..., expiry_ms: _Optional[int] = ...) -> None: ...
 
 class DispatchState(_message.Message):
     __slots__ = ("term", "tick", "local_index", "frontier_ms", "cursors", "now_ms", "sequence")
@@ -392,7 +406,7 @@ class Lease(_message.Message):
     def __init__(self, consumer: _Optional[str] = ..., offset: _Optional[bytes] = ..., until_ms: _Optional[bytes] = ...) -> None: ...
 
 class Checkpoint(_message.Message):
-    __slots__ = ("applied_index", "applied_term", "wheel", "queues", "groups", "producers", "blocked", "apply_version", "queue_proofs")
+    __slots__ = ("applied_index", "applied_term", "wheel", "queues", "groups", "producers", "blocked", "apply_version", "queue_proofs", "group_uses")
     APPLIED_INDEX_FIELD_NUMBER: _ClassVar[int]
     APPLIED_TERM_FIELD_NUMBER: _ClassVar[int]
     WHEEL_FIELD_NUMBER: _ClassVar[int]
@@ -402,6 +416,7 @@ class Checkpoint(_message.Message):
     BLOCKED_FIELD_NUMBER: _ClassVar[int]
     APPLY_VERSION_FIELD_NUMBER: _ClassVar[int]
     QUEUE_PROOFS_FIELD_NUMBER: _ClassVar[int]
+    GROUP_USES_FIELD_NUMBER: _ClassVar[int]
     applied_index: int
     applied_term: int
     wheel: bytes
@@ -411,7 +426,22 @@ class Checkpoint(_message.Message):
     blocked: _containers.RepeatedCompositeFieldContainer[BlockedLane]
     apply_version: int
     queue_proofs: _containers.RepeatedCompositeFieldContainer[QueueProof]
-    def __init__(self, applied_index: _Optional[int] = ..., applied_term: _Optional[int] = ..., wheel: _Optional[bytes] = ..., queues: _Optional[_Iterable[_Union[QueueCheckpoint, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[GroupCheckpoint, _Mapping]]] = ..., producers: _Optional[_Iterable[bytes]] = ..., blocked: _Optional[_Iterable[_Union[BlockedLane, _Mapping]]] = ..., apply_version: _Optional[int] = ..., queue_proofs: _Optional[_Iterable[_Union[QueueProof, _Mapping]]] = ...) -> None: ...
+    group_uses: _containers.RepeatedCompositeFieldContainer[GroupUse]
+    def __init__(self, applied_index: _Optional[int] = ..., applied_term: _Optional[int] = ..., wheel: _Optional[bytes] = ..., queues: _Optional[_Iterable[_Union[QueueCheckpoint, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[GroupCheckpoint, _Mapping]]] = ..., producers: _Optional[_Iterable[bytes]] = ..., blocked: _Optional[_Iterable[_Union[BlockedLane, _Mapping]]] = ..., apply_version: _Optional[int] = ..., queue_proofs: _Optional[_Iterable[_Union[QueueProof, _Mapping]]] = ..., group_uses: _Optional[_Iterable[_Union[GroupUse, _Mapping]]] = ...) -> None: ...
+
+class GroupUse(_message.Message):
+    __slots__ = ("topic", "group", "used_ms", "life", "expiry_ms")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    USED_MS_FIELD_NUMBER: _ClassVar[int]
+    LIFE_FIELD_NUMBER: _ClassVar[int]
+    EXPIRY_MS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    group: str
+    used_ms: int
+    life: GroupLife
+    expiry_ms: int
+    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., used_ms: _Optional[int] = ..., life: _Optional[_Union[GroupLife, str]] = ..., expiry_ms: _Optional[int] = ...) -> None: ...
 
 class WheelCheckpoint(_message.Message):
     __slots__ = ("hours", "cut_due_ms", "cut_global_index", "local_index", "floor_hour", "topics", "far")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeAlias
@@ -30,8 +31,14 @@ Lease: TypeAlias = Annotated[
 def consume(
     topic: Annotated[str, typer.Argument(help="What to receive.")],
     group: Annotated[
-        str, typer.Option("--group", "-g", help="Each message goes to one consumer of each group.")
-    ] = "console",
+        str,
+        typer.Option(
+            "--group",
+            "-g",
+            help="Each message goes to one consumer of each group.",
+            show_default="a group of its own, deleted at the end",
+        ),
+    ] = "",
     tag: Tags = None,
     most: Annotated[int | None, typer.Option("--max", min=1, help="End after so many messages.")] = None,
     timeout_ms: Annotated[
@@ -56,7 +63,14 @@ def consume(
     async def work(client: Client) -> None:
         wanted = credit if most is None else min(credit, most)
         async with client.consumer(
-            topic, group, tags=tag or (), credit=wanted, lease_ms=lease_ms, dedupe=True, start=start
+            topic,
+            group or f"console-{uuid.uuid4().hex[:12]}",
+            tags=tag or (),
+            credit=wanted,
+            lease_ms=lease_ms,
+            dedupe=True,
+            start=start,
+            temporary=not group,
         ) as consumer:
             printed = await _print_all(consumer, cluster.output, most, timeout_ms, acknowledge=not keep)
         if cluster.output is Output.TABLE:

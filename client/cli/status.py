@@ -48,7 +48,7 @@ def print_topics(topics: Iterable[TopicStatus]) -> None:
         rows += [
             {
                 **of_topic,
-                **fields_of(group, "group", "retrying", "consumers", "in_hand"),
+                **fields_of(group, "group", "retrying", "consumers", "in_hand", "held_bytes"),
                 "acked": group.floor + group.acked_above_floor,
             }
             for group in sorted(topic.groups, key=lambda group: group.group)
@@ -61,7 +61,8 @@ NODE_COLUMNS = ("node", "address", "role", "term", "applied", "pending", "clock_
 OPTIONAL = ("digest", "damaged", "blocked", "ledger", "longest_turn")
 """Columns that are there only where they have something to say."""
 GROUP_COLUMNS = (
-    "topic", "pending", "released", "held_back", "group", "acked", "retrying", "consumers", "in_hand"
+    "topic", "pending", "released", "held_back", "group", "acked", "retrying", "consumers", "in_hand",
+    "held_bytes",
 )  # fmt: skip
 
 

@@ -133,11 +133,14 @@ async def create_group(
     topic: Topic,
     group: Group,
     start: Annotated[Any, start_option("--from", help="earliest, latest, or a time.")] = "earliest",
+    expiry_ms: Annotated[
+        int, duration_option("--expiry", help="Delete it when nobody has used it for so long; 0s: never.")
+    ] = 0,
     *,
     cluster: OnCluster,
 ) -> None:
-    """Make a group before its consumers come."""
-    offset = await client.operator().create_group(topic, group, start)
+    """Make a group before its consumers come. It stays until it is deleted, unless it has an expiry."""
+    offset = await client.operator().create_group(topic, group, start, expiry_ms=expiry_ms)
     print_fields({"topic": topic, "group": group, "offset": offset}, cluster.output)
 
 

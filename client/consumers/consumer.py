@@ -76,6 +76,7 @@ class Consumer:
         dedupe: bool = False,
         start: Start | None = None,
         broadcast: bool = False,
+        temporary: bool | None = None,
         in_hand_bytes_max: int = 0,
         on_ack_failed: Callable[[FailedAcks], None] | None = None,
         on_closed: Callable[[Consumer], None] = lambda _: None,
@@ -117,6 +118,7 @@ class Consumer:
             tags=tags,
             start=None if start is None else group_start(start),
             broadcast=broadcast,
+            temporary=(broadcast and not name) if temporary is None else temporary,
             in_hand_bytes_max=bytes_max,
         )
         self._subscription = Subscription(nodes, self._unsettled, subscribe, self._receive, self._fail)

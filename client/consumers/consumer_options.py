@@ -31,6 +31,9 @@ class ConsumerOptions(PullerOptions, total=False):
     """Keep back what was handed out before."""
     broadcast: bool
     """Every consumer of the group sees every message, each (by its name) from a position of its own."""
+    temporary: bool | None
+    """A group that is new is deleted as its last consumer is closed, or minutes after that one has died.
+    None: so is what a broadcast consumer without a name has made."""
     in_hand_bytes_max: int
     """No more is sent while records of so many bytes are in hand; 0: the cluster's default."""
     on_ack_failed: Callable[[FailedAcks], None]

@@ -174,9 +174,19 @@ class Operator:
         response = await self._calls.call(lambda node: node.operator.DeleteTopic, request)
         return int(response.released)
 
-    async def create_group(self, topic: str, group: str, start: Start = "earliest") -> int:
-        """Make a group for consumers to come; return the offset where it begins, or is if it was there."""
-        request = operator_pb.CreateGroupRequest(topic=topic, group=group, start=group_start(start))
+    async def create_group(
+        self, topic: str, group: str, start: Start = "earliest", *, expiry_ms: int = 0
+    ) -> int:
+        """Make a group for consumers to come; return the offset where it begins, or is if it was there.
+
+        ``expiry_ms``: it is deleted when nobody has used it for so long; 0: never, also if consumers made it.
+        """
+        request = operator_pb.CreateGroupRequest(
+            topic=topic,
+            group=group,
+            start=group_start(start),
+            expiry_ms=whole("expiry_ms", expiry_ms, InvalidSetting, Reason.SETTING_INVALID, UINT64_MAX),
+        )
         response = await self._calls.call(lambda node: node.operator.CreateGroup, request)
         return int(response.offset)
 

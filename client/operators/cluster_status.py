@@ -64,6 +64,12 @@ class GroupStatus(Part):
     retrying: int
     consumers: int
     in_hand: int
+    held_bytes: int = 0
+    """On disk, of what lies behind the floor, as of the leader's last look; known to the leader only."""
+    used_ms: int = 0
+    """Time of its last use, to an eighth of its expiry; 0: not known."""
+    expiry_ms: int = 0
+    """Without use for so long it is deleted; 0: never."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,8 @@ class Consumer:
     credit: int
     tags: frozenset[str] = frozenset()
     in_hand_bytes_max: int = 64 << 20
+    temporary: bool = False
+    """Its group, if it made it, is to be deleted with it."""
     streams: bool = False
     """While a response waits for the one before to be written, nothing more is sent: what becomes due
     goes together with the next."""

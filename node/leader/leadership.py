@@ -22,6 +22,7 @@ from tarry.node.delivery.context import Context
 from tarry.node.delivery.delivery import Delivery
 from tarry.node.delivery.inherited import Inherited, take_over
 from tarry.node.leader.dispatcher import Dispatcher
+from tarry.node.leader.group_expiry import GroupExpiry
 from tarry.node.leader.retention import Retention
 from tarry.node.leader.tasks import LeaderTasks
 from tarry.node.leader.wait import LeaderWait
@@ -68,6 +69,7 @@ class Leadership:
     ) -> None:
         self.delivery: Delivery | None = None
         self._dispatcher: Dispatcher | None = None
+        self.retention: Retention | None = None
         self._config = config
         self._machine = machine
         self._driver = driver
@@ -239,9 +241,13 @@ class Leadership:
         log.info("leading", term=term)
         self._ledger.leadership("leader", term)
         report = self._damage.queues.report
-        retention = Retention(self._machine, self._time, self._config.dispatch, self._propose, report)
+        self.retention = retention = Retention(
+            self._machine, self._time, self._config.dispatch, self._propose, report
+        )
         tasks.spawn(self._holds.steps("dispatch", self._dispatcher.run()))
+        expiry = GroupExpiry(self._machine, self._time, self._config.dispatch, self._propose, self._is_open)
         tasks.spawn(self._holds.steps("retention", retention.run()))
+        tasks.spawn(self._holds.steps("group expiry", expiry.run()))
         lost = asyncio.ensure_future(self._lost.wait())
         failed: asyncio.Future[Any] = tasks.failed
         try:
@@ -257,10 +263,13 @@ class Leadership:
         if failed.done():
             failed.result()
 
+    def _is_open(self, topic: str, group: str) -> bool:
+        return self.delivery is not None and self.delivery.find(topic, group) is not None
+
     def _end_delivery(self, refusal: Refusal) -> None:
         if self.delivery is not None:
             self._heard = self.known()
-            delivery, self.delivery, self._dispatcher = self.delivery, None, None
+            delivery, self.delivery, self._dispatcher, self.retention = self.delivery, None, None, None
             delivery.end(refusal)
 
     async def _inherit(self) -> Inherited:

@@ -16,6 +16,7 @@ import structlog
 from tarry.node.clock.cluster_time import ClusterTime
 from tarry.node.config import Dispatch
 from tarry.node.delivery import redrive
+from tarry.node.leader.queue_bytes import QueueBytes
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.replication.state_machine.machine import Machine
 from tarry.replication.state_machine.ready_queue import ReadyQueue, UnitsDamaged
@@ -44,9 +45,18 @@ class Kept:
 
     def __init__(self, machine: Machine, retention_ms: int) -> None:
         """Take ``retention_ms`` of topics that say nothing else."""
+        self.bytes = QueueBytes(machine)
+        """Of what groups have yet to acknowledge, as last measured."""
         self._machine = machine
         self._retention_ms = retention_ms
         self._blocks: dict[int, dict[int, _Block]] = {}  # by queue and offset // BLOCK_UNITS
+
+    async def measure(self) -> None:
+        """Sum up what has come. Raises UnitsDamaged."""
+        for queue in list(self._machine.queues):
+            await asyncio.sleep(0)
+            await self.bytes.read(queue, self._floor(queue, queue.units))
+        self.bytes.forget({queue.queue for queue in self._machine.queues})
 
     async def plan(self, now_ms: int) -> list[log_pb.TrimCommand]:
         """Return what may be forgotten now, as commands to be applied one after another.
@@ -157,6 +167,7 @@ class Retention:
         on_damage: Callable[[UnitsDamaged], None],
     ) -> None:
         self._kept = Kept(machine, settings.retention_ms)
+        self.bytes = self._kept.bytes
         self._time = time
         self._settings = settings
         self._propose = propose
@@ -167,6 +178,7 @@ class Retention:
         while True:
             await asyncio.sleep(self._settings.retention_check_ms / 1000)
             try:
+                await self._kept.measure()
                 planned = await self._kept.plan(self._time.now_ms())
             except UnitsDamaged as damage:  # whatever its units point into is not known: nothing goes
                 self._on_damage(damage)

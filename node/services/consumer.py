@@ -105,6 +105,8 @@ class ConsumerService:
             reader.cancel()
             ended = session.consumer.ended
             session.group.leave(session.consumer, clean=ended is _LEFT)
+        if ended is _LEFT:
+            await self._subscriptions.left(session.group)
         if ended is _BROKEN:
             try:
                 await reader  # its error ends the call
@@ -138,6 +140,7 @@ class ConsumerService:
             return refusal
         consumer = self._subscriptions.consumer(subscribe, name, subscribe.credit)
         consumer.streams = True
+        consumer.temporary = subscribe.temporary or (subscribe.broadcast and not subscribe.consumer)
         consumer.in_hand_bytes_max = subscribe.in_hand_bytes_max or consumer.in_hand_bytes_max
         group = await self._subscriptions.group(consumer, subscribe.start)
         if isinstance(group, Refusal):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from contextlib import suppress
 from typing import Final
 
 from tarry.node.assembly import Core
@@ -126,7 +127,11 @@ class Subscriptions:
             if refusal is not None:
                 return refusal
             command = log_pb.SubscribeCommand(
-                topic=consumer.topic, group=consumer.group, start=start, now_ms=delivery.now_ms()
+                topic=consumer.topic,
+                group=consumer.group,
+                start=start,
+                now_ms=delivery.now_ms(),
+                life=log_pb.GROUP_LIFE_TEMPORARY if consumer.temporary else log_pb.GROUP_LIFE_EXPIRES,
             )
             try:
                 queues: Subscribed | Refusal = await self._driver.propose(
@@ -142,6 +147,17 @@ class Subscriptions:
                 return self._leadership.not_leader()
             group = delivery.group(consumer.topic, consumer.group, queues.queue, queues.retry_queue)
         return group.differs(consumer) or group
+
+    async def left(self, group: GroupDelivery) -> None:
+        """Delete a temporary group that its last consumer has left; if that fails, it expires."""
+        delivery, name = self._leadership.delivery, (group.topic, group.group)
+        if delivery is None or delivery.find(*name) is not group or group.consumers:
+            return
+        if self._machine.queues.uses.of(*name).life != log_pb.GROUP_LIFE_TEMPORARY:
+            return
+        command = log_pb.DeleteGroupCommand(topic=group.topic, group=group.group, now_ms=delivery.now_ms())
+        with suppress(NotLeader, Overloaded, Unknown):
+            await self._driver.propose(command_codec.encode(command), cost_us(command))
 
     def _check_known(self, consumer: Consumer) -> Refusal | None:
         queue = self._machine.queues.find(consumer.topic)

@@ -143,13 +143,21 @@ class TopicCalls:
         return deleted
 
     async def _create_group(self, request: pb.CreateGroupRequest) -> Message | Refusal:
+        if request.expiry_ms > RETENTION_MS_MAX:
+            return Refusal(Reason.SETTING_INVALID, f"expiry_ms is at most {RETENTION_MS_MAX}")
         queues = self._machine.queues
         if queues.find(request.topic, request.group) is None and (
             full := no_more_queues(queues, self._limits)
         ):
             return full
         await self._propose_now(
-            log_pb.SubscribeCommand(topic=request.topic, group=request.group, start=request.start)
+            log_pb.SubscribeCommand(
+                topic=request.topic,
+                group=request.group,
+                start=request.start,
+                life=log_pb.GROUP_LIFE_EXPIRES if request.expiry_ms else log_pb.GROUP_LIFE_UNSPECIFIED,
+                expiry_ms=request.expiry_ms,
+            )
         )
         queues = self._machine.queues
         queue = queues.find(request.topic)

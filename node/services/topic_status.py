@@ -8,6 +8,7 @@ from typing import Final
 
 from tarry.node.assembly import Core
 from tarry.node.delivery.offset_pieces import Pieces
+from tarry.node.leader.group_expiry import expiry_ms
 from tarry.proto import tarry_operator_pb2 as pb
 from tarry.replication.state_machine.ready_queue import ReadyQueue
 
@@ -20,6 +21,7 @@ class TopicStatuses:
 
     def __init__(self, core: Core) -> None:
         self._machine, self._time, self._leadership = core.machine, core.time, core.leadership
+        self._settings = core.config.dispatch
         self._pieces = Pieces()
 
     async def all(self, sees: Callable[[str], bool]) -> bytes:
@@ -83,6 +85,7 @@ class TopicStatuses:
             return
         done = queues.acknowledged[group, retry.queue]
         at_leader = delivery.find(queue.topic, group) if delivery else None
+        retention, use = self._leadership.retention, queues.uses.of(queue.topic, group)
         topic.groups.add(
             group=group,
             floor=main.floor,
@@ -90,6 +93,12 @@ class TopicStatuses:
             retrying=retry.units - done.floor - len(done.acked),
             consumers=len(at_leader.consumers) if at_leader else 0,
             in_hand=sum(feed.in_flight_messages for feed in at_leader.feeds.values()) if at_leader else 0,
+            held_bytes=retention.bytes.from_offset(queue.queue, main.floor)
+            + retention.bytes.from_offset(retry.queue, done.floor)
+            if retention
+            else 0,
+            used_ms=use.used_ms,
+            expiry_ms=expiry_ms(use, self._settings),
         )
 
 

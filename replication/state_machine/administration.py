@@ -51,6 +51,7 @@ class Administration:
             return queue
         before = self._queues.acknowledged[command.group, queue.queue].floor
         self._queues.seek(command.topic, command.group, command.offset)
+        self._queues.uses.settled(command.topic, command.group, command.now_ms)
         return Changed(before)
 
     def trim(self, command: log_pb.TrimCommand) -> Changed | Refusal:

@@ -184,6 +184,7 @@ class Machine:
             case log_pb.SubscribeCommand():
                 if self.queues.subscribe(payload.topic, payload.group, payload.start):
                     self.events.add(event_details.moved(payload, self.queues, payload.topic, payload.group))
+                self.queues.uses.subscribed(payload)
                 queue = self.queues.of(payload.topic).queue
                 return Subscribed(queue, self.queues.of(payload.topic, payload.group).queue)
             case _:
@@ -205,7 +206,7 @@ class Machine:
 
     def _ack(self, command: log_pb.AckCommand) -> Acked | Refusal:
         offsets = np.frombuffer(command.offset, dtype="<u8")
-        stale = self._settle(command.group, command.queue, offsets)
+        stale = self._settle(command, offsets)
         if isinstance(stale, Refusal):
             return stale
         if self.events.wanted:
@@ -213,13 +214,17 @@ class Machine:
             self.events.add(event_details.settled(Kind.ACKED, *where, offsets[~stale], command.now_ms))
         return Acked(offsets[stale])
 
-    def _settle(self, group: str, queue: int, offsets: NDArray[np.uint64]) -> NDArray[np.bool_] | Refusal:
+    def _settle(
+        self, command: log_pb.AckCommand | log_pb.RetryCommand, offsets: NDArray[np.uint64]
+    ) -> NDArray[np.bool_] | Refusal:
+        group, queue = command.group, command.queue
         acknowledged = self.queues.acknowledged.get((group, queue))
         if acknowledged is None:
             return Refusal(Reason.QUEUE_UNKNOWN, f"group {group!r} does not consume queue {queue}")
         if len(offsets) and int(offsets.max()) >= self.queues[queue].units:
             return Refusal(Reason.OFFSET_NOT_DELIVERED, "an offset is past the end of the queue")
         stale = acknowledged.add(offsets)
+        self.queues.uses.settled(self.queues[queue].topic, group, command.now_ms)
         self.queues.unblock(queue, offsets[~stale])
         return stale
 
@@ -230,7 +235,7 @@ class Machine:
         lane = np.frombuffer(command.lane, dtype="<u4") if command.lane else np.zeros(len(mask), np.uint32)
         if not len(offsets) == len(due_ms) == len(mask) == len(lane) == len(command.records):
             return Refusal(Reason.COLUMNS_DIFFER, "the command's columns differ in length")
-        stale = self._settle(command.group, command.queue, offsets)
+        stale = self._settle(command, offsets)
         if isinstance(stale, Refusal):
             return stale
         target = self.queues.of(command.target_topic, command.target_group)

@@ -19,6 +19,7 @@ from tarry.replication.state_machine.acknowledgements import Acknowledgements, K
 from tarry.replication.state_machine.blocked_lanes import BlockedLanes
 from tarry.replication.state_machine.checkpoint import group_part, queue_parts, queue_proofs
 from tarry.replication.state_machine.events import Event, Events
+from tarry.replication.state_machine.group_uses import GroupUses
 from tarry.replication.state_machine.misfires import divide
 from tarry.replication.state_machine.ready_queue import UNIT, Changes, FileChanges, ReadyQueue, UnitsDamaged
 from tarry.replication.state_machine.release_rate import Pace
@@ -48,6 +49,7 @@ class Queues:
         self._by_name: dict[tuple[str, str], int] = {}
         self.acknowledged: dict[tuple[str, int], Acknowledgements] = {}
         self._groups: dict[int, set[str]] = {}  # by queue: one queue's cost what they are, not what all are
+        self.uses = GroupUses()
         self.blocked = BlockedLanes()
         self.retries_cancelled = 0  # that something waited for, since the start
         self._changed: set[int] = set()
@@ -99,6 +101,7 @@ class Queues:
             self._groups_changed.add((group, known.queue))
             self._groups[known.queue].remove(group)
         self._delete(self.of(topic, group))
+        self.uses.forget(topic, group)
         self.moved.append((topic, group))
 
     def delete_topic(self, topic: str) -> int:
@@ -231,6 +234,7 @@ class Queues:
         for _ in range(of_groups):
             self._build_group(groups.pop())
         built = queues + of_groups
+        built += self.uses.build(most - built)
         return built + self.blocked.build(most - built)
 
     def _build_group(self, key: Key) -> None:
@@ -249,8 +253,10 @@ class Queues:
         return [*self._parts, *groups, *self.blocked.capture()]
 
     def capture_proofs(self) -> list[bytes]:
-        """Return the queues' checksums, as ``capture`` has built them, in the same form; of no digest."""
-        return list(self._proofs)
+        """Return what is of no digest in the same form: the queues' checksums, as ``capture`` has built them,
+        and the groups' uses.
+        """
+        return [*self._proofs, *self.uses.capture()]
 
     def recover(self, checkpoint: log_pb.Checkpoint) -> None:
         """Become what ``capture`` saw; files are cut back to it.
@@ -279,6 +285,7 @@ class Queues:
             self._consume(group.group, group.queue, group.floor, group.acked)
         for blocked in checkpoint.blocked:
             self.blocked.add(blocked.queue, blocked.lane, (blocked.hour, blocked.global_index))
+        self.uses.recover(checkpoint)
         for path in self._folder.iterdir() if self._folder.exists() else ():
             if path.name.isdigit() and int(path.name) >= len(self._queues):
                 shutil.rmtree(path)  # made after the checkpoint: made again

@@ -144,6 +144,20 @@ async def test_broadcast_consumers_each_see_every_message(client: Client) -> Non
             assert [await message.ack() for message in messages] == [AckOutcome.OK] * 2
 
 
+async def test_consumers_without_a_group_or_name_of_their_own_leave_nothing_behind(
+    client: Client, servers: str
+) -> None:
+    await released(client, "passing", [b"a"])
+    async with client.consumer("passing", "g", broadcast=True) as passing:
+        await client.producer().schedule("passing", b"b", delay_ms=0)
+        assert [message.body for message in await take(passing, 1)] == [b"b"]
+    options = ["consume", "passing", "--max", "2", "-o", "json", "-s", servers]
+    shown = await asyncio.to_thread(CliRunner().invoke, app, options)
+    assert [json.loads(line)["body"] for line in shown.stdout.splitlines()] == ["a", "b"]
+    described = await client.operator().describe_topic("passing")
+    assert [group.group for group in described.status.groups] == ["witness"]
+
+
 async def test_an_extended_lease_keeps_a_message_in_hand(client: Client) -> None:
     await client.producer().schedule_batch("leases", [b"extended", b"not"], delay_ms=0)
     async with client.consumer("leases", "g", lease_ms=4_000) as consumer:
