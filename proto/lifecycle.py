@@ -3,7 +3,7 @@
 A property test holds the events of the state machine to it
 (tests/replication/state_machine/test_lifecycle.py), and the reconciliation derives
 its checks from it (spark/checks/lifecycle.py). Moves of a group, redrives, misfires,
-the cancelling of a retry and the deletion of a topic are not in it.
+what retention lets expire for a group, the cancelling of a retry and the deletion of a topic are not in it.
 
     scheduled ─► PENDING ─► RELEASED ─► (each group) READY ─► IN_HAND ─► ACKED
                     └─► CANCELLED                    ▲ ▲         ├─► RETRYING ─► READY, in the retry queue

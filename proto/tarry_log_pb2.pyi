@@ -430,18 +430,20 @@ class Checkpoint(_message.Message):
     def __init__(self, applied_index: _Optional[int] = ..., applied_term: _Optional[int] = ..., wheel: _Optional[bytes] = ..., queues: _Optional[_Iterable[_Union[QueueCheckpoint, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[GroupCheckpoint, _Mapping]]] = ..., producers: _Optional[_Iterable[bytes]] = ..., blocked: _Optional[_Iterable[_Union[BlockedLane, _Mapping]]] = ..., apply_version: _Optional[int] = ..., queue_proofs: _Optional[_Iterable[_Union[QueueProof, _Mapping]]] = ..., group_uses: _Optional[_Iterable[_Union[GroupUse, _Mapping]]] = ...) -> None: ...
 
 class GroupUse(_message.Message):
-    __slots__ = ("topic", "group", "used_ms", "life", "expiry_ms")
+    __slots__ = ("topic", "group", "used_ms", "life", "expiry_ms", "expired")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
     USED_MS_FIELD_NUMBER: _ClassVar[int]
     LIFE_FIELD_NUMBER: _ClassVar[int]
     EXPIRY_MS_FIELD_NUMBER: _ClassVar[int]
+    EXPIRED_FIELD_NUMBER: _ClassVar[int]
     topic: str
     group: str
     used_ms: int
     life: GroupLife
     expiry_ms: int
-    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., used_ms: _Optional[int] = ..., life: _Optional[_Union[GroupLife, str]] = ..., expiry_ms: _Optional[int] = ...) -> None: ...
+    expired: int
+    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., used_ms: _Optional[int] = ..., life: _Optional[_Union[GroupLife, str]] = ..., expiry_ms: _Optional[int] = ..., expired: _Optional[int] = ...) -> None: ...
 
 class WheelCheckpoint(_message.Message):
     __slots__ = ("hours", "cut_due_ms", "cut_global_index", "local_index", "floor_hour", "topics", "far")

@@ -136,7 +136,7 @@ class MembersResponse(_message.Message):
     def __init__(self, members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ...) -> None: ...
 
 class TopicSettings(_message.Message):
-    __slots__ = ("retention_ms", "body_bytes_max", "release_per_s_max", "pending_max", "misfire", "misfire_after_ms", "catch_up_per_s_max")
+    __slots__ = ("retention_ms", "body_bytes_max", "release_per_s_max", "pending_max", "misfire", "misfire_after_ms", "catch_up_per_s_max", "retention_bytes", "retention_max_ms")
     RETENTION_MS_FIELD_NUMBER: _ClassVar[int]
     BODY_BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
     RELEASE_PER_S_MAX_FIELD_NUMBER: _ClassVar[int]
@@ -144,6 +144,8 @@ class TopicSettings(_message.Message):
     MISFIRE_FIELD_NUMBER: _ClassVar[int]
     MISFIRE_AFTER_MS_FIELD_NUMBER: _ClassVar[int]
     CATCH_UP_PER_S_MAX_FIELD_NUMBER: _ClassVar[int]
+    RETENTION_BYTES_FIELD_NUMBER: _ClassVar[int]
+    RETENTION_MAX_MS_FIELD_NUMBER: _ClassVar[int]
     retention_ms: int
     body_bytes_max: int
     release_per_s_max: int
@@ -151,7 +153,9 @@ class TopicSettings(_message.Message):
     misfire: MisfirePolicy
     misfire_after_ms: int
     catch_up_per_s_max: int
-    def __init__(self, retention_ms: _Optional[int] = ..., body_bytes_max: _Optional[int] = ..., release_per_s_max: _Optional[int] = ..., pending_max: _Optional[int] = ..., misfire: _Optional[_Union[MisfirePolicy, str]] = ..., misfire_after_ms: _Optional[int] = ..., catch_up_per_s_max: _Optional[int] = ...) -> None: ...
+    retention_bytes: int
+    retention_max_ms: int
+    def __init__(self, retention_ms: _Optional[int] = ..., body_bytes_max: _Optional[int] = ..., release_per_s_max: _Optional[int] = ..., pending_max: _Optional[int] = ..., misfire: _Optional[_Union[MisfirePolicy, str]] = ..., misfire_after_ms: _Optional[int] = ..., catch_up_per_s_max: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., retention_max_ms: _Optional[int] = ...) -> None: ...
 
 class CreateTopicRequest(_message.Message):
     __slots__ = ("topic", "settings")
@@ -406,7 +410,7 @@ class TopicStatus(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., released: _Optional[int] = ..., first_offset: _Optional[int] = ..., pending: _Optional[int] = ..., held_back: _Optional[int] = ..., held_until_ms: _Optional[int] = ..., misfires_dropped: _Optional[int] = ..., groups: _Optional[_Iterable[_Union[GroupStatus, _Mapping]]] = ...) -> None: ...
 
 class GroupStatus(_message.Message):
-    __slots__ = ("group", "floor", "acked_above_floor", "retrying", "consumers", "in_hand", "held_bytes", "used_ms", "expiry_ms")
+    __slots__ = ("group", "floor", "acked_above_floor", "retrying", "consumers", "in_hand", "held_bytes", "used_ms", "expiry_ms", "expired")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     FLOOR_FIELD_NUMBER: _ClassVar[int]
     ACKED_ABOVE_FLOOR_FIELD_NUMBER: _ClassVar[int]
@@ -416,6 +420,7 @@ class GroupStatus(_message.Message):
     HELD_BYTES_FIELD_NUMBER: _ClassVar[int]
     USED_MS_FIELD_NUMBER: _ClassVar[int]
     EXPIRY_MS_FIELD_NUMBER: _ClassVar[int]
+    EXPIRED_FIELD_NUMBER: _ClassVar[int]
     group: str
     floor: int
     acked_above_floor: int
@@ -425,7 +430,8 @@ class GroupStatus(_message.Message):
     held_bytes: int
     used_ms: int
     expiry_ms: int
-    def __init__(self, group: _Optional[str] = ..., floor: _Optional[int] = ..., acked_above_floor: _Optional[int] = ..., retrying: _Optional[int] = ..., consumers: _Optional[int] = ..., in_hand: _Optional[int] = ..., held_bytes: _Optional[int] = ..., used_ms: _Optional[int] = ..., expiry_ms: _Optional[int] = ...) -> None: ...
+    expired: int
+    def __init__(self, group: _Optional[str] = ..., floor: _Optional[int] = ..., acked_above_floor: _Optional[int] = ..., retrying: _Optional[int] = ..., consumers: _Optional[int] = ..., in_hand: _Optional[int] = ..., held_bytes: _Optional[int] = ..., used_ms: _Optional[int] = ..., expiry_ms: _Optional[int] = ..., expired: _Optional[int] = ...) -> None: ...
 
 class TransferLeadershipRequest(_message.Message):
     __slots__ = ("target", "deadline_ms")

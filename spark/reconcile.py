@@ -163,6 +163,7 @@ class Reconciliation:
             "delivered_once": grouped & (F.col("out") == 1),
             "delivered_again": grouped & (F.col("out") > 1),
             "delivered_never": grouped & (F.col("released") > 0) & (F.col("out") == 0),
+            "expired_unacked": grouped & (F.col("trimmed") > 0),
             "acked_unseen": grouped & (F.col("acked") > 0) & (F.col("out") == 0),
             **{f"check_{name}": messages.holds(check, self.span) for name, check in CHECKS.items()},
         }

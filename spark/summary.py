@@ -54,6 +54,7 @@ def summary(findings: Findings, segments: int, rows: int, wall_s: float) -> dict
         "released": counts["released"],
         "cancelled": counts["cancelled"],
         "acked_unseen": counts["acked_unseen"],
+        "expired_unacked": counts["expired_unacked"],
         "segments": segments,
         "rows": rows,
         "gaps": sum(count for (check, _), count in found.items() if check in GAPS),

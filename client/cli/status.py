@@ -48,7 +48,7 @@ def print_topics(topics: Iterable[TopicStatus]) -> None:
         rows += [
             {
                 **of_topic,
-                **fields_of(group, "group", "retrying", "consumers", "in_hand", "held_bytes"),
+                **fields_of(group, "group", "retrying", "consumers", "in_hand", "held_bytes", "expired"),
                 "acked": group.floor + group.acked_above_floor,
             }
             for group in sorted(topic.groups, key=lambda group: group.group)
@@ -62,7 +62,7 @@ OPTIONAL = ("digest", "damaged", "blocked", "ledger", "longest_turn")
 """Columns that are there only where they have something to say."""
 GROUP_COLUMNS = (
     "topic", "pending", "released", "held_back", "group", "acked", "retrying", "consumers", "in_hand",
-    "held_bytes",
+    "held_bytes", "expired",
 )  # fmt: skip
 
 

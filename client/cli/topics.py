@@ -56,6 +56,19 @@ class SettingOptions:
         int | None, typer.Option("--catch-up-rate", min=0, help="Misfired messages a second, for catch-up.")
     ] = None
 
+    retention_bytes: Annotated[
+        int | None,
+        typer.Option(
+            "--retention-bytes", min=0, help="Keep about so much at most for the retention; 0: no bound."
+        ),
+    ] = None
+    retention_max_ms: Annotated[
+        int | None,
+        duration_option(
+            "--retention-max", help="Delete after so long what slow groups have not had, too; 0s: never."
+        ),
+    ] = None
+
     def given(self) -> TopicOptions:
         """Return the settings that were given."""
         given = {name: value for name, value in asdict(self).items() if value is not None}
@@ -101,6 +114,10 @@ def show(topic: TopicDescription, output: Output) -> None:
         "largest body": f"{body:,} bytes" if body else "the cluster's",
         "rate": f"{rate:,} a second" if rate else "no bound",
     }
+    if settings["retention_bytes"]:
+        fields["retention"] = f"{fields['retention']}, at most {settings['retention_bytes']:,} bytes"
+    if settings["retention_max_ms"]:
+        fields["gone after"] = duration_text(settings["retention_max_ms"])
     if status.held_back:
         fields["held back"] = f"{status.held_back:,}, until {time_text(status.held_until_ms)}"
     if settings["misfire_after_ms"]:

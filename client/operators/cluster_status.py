@@ -70,6 +70,8 @@ class GroupStatus(Part):
     """Time of its last use, to an eighth of its expiry; 0: not known."""
     expiry_ms: int = 0
     """Without use for so long it is deleted; 0: never."""
+    expired: int = 0
+    """Messages that it had yet to acknowledge after ``retention_max_ms``."""
 
 
 @dataclass(frozen=True, slots=True)

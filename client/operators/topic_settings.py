@@ -40,6 +40,10 @@ class TopicOptions(TypedDict, total=False):
     """Released later than this after its due time, a message has misfired; 0: never."""
     catch_up_per_s_max: int
     """For ``Misfire.CATCH_UP``."""
+    retention_bytes: int
+    """Of released messages, about, kept for nothing but their retention; 0: no bound."""
+    retention_max_ms: int
+    """Released longer ago, messages are gone even for groups that have not had them; 0: never."""
 
 
 _POLICIES = list(Misfire)

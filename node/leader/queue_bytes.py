@@ -77,6 +77,11 @@ class QueueBytes:
         known = self._sums.get(queue)
         return 0 if known is None else known.from_offset(offset)
 
+    def first_within(self, queue: int, size_bytes: int) -> int:
+        """Return the first offset from which a queue holds at most so many bytes, to its stretch."""
+        known = self._sums.get(queue)
+        return 0 if known is None else known.offset_of(size_bytes)
+
     async def read(self, queue: ReadyQueue, offset: int) -> Sums:
         """Return the sums of a queue from an offset on, up to its end; in turns of their own.
 

@@ -18,6 +18,7 @@ from tarry.node.config import Dispatch
 from tarry.node.delivery import redrive
 from tarry.node.leader.queue_bytes import QueueBytes
 from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.proto.tarry_operator_pb2 import TopicSettings
 from tarry.replication.state_machine.machine import Machine
 from tarry.replication.state_machine.ready_queue import ReadyQueue, UnitsDamaged
 from tarry.wheel.state import HOUR_MS
@@ -25,6 +26,10 @@ from tarry.wheel.state import HOUR_MS
 log = structlog.get_logger()
 
 BLOCK_UNITS: Final = 65_536  # some 0.3 ms
+EXPIRED: Final = 8_192
+"""Messages and groups that have not acknowledged them, in one command: some ms to tell of them."""
+EXPIRED_COPIES: Final = 512
+"""Of a retry queue: the record of each is read for that."""
 TRIMMED_MAX: Final = 1_024
 """Queues and hours together in one command: to forget one takes a replica some 5 µs."""
 
@@ -55,7 +60,8 @@ class Kept:
         """Sum up what has come. Raises UnitsDamaged."""
         for queue in list(self._machine.queues):
             await asyncio.sleep(0)
-            await self.bytes.read(queue, self._floor(queue, queue.units))
+            bounded = queue.settings.retention_bytes and not queue.group
+            await self.bytes.read(queue, queue.first if bounded else self._floor(queue, queue.units))
         self.bytes.forget({queue.queue for queue in self._machine.queues})
 
     async def plan(self, now_ms: int) -> list[log_pb.TrimCommand]:
@@ -66,10 +72,11 @@ class Kept:
         """
         machine, hours = self._machine, await self._passed()
         cuts: dict[int, int] = {}
+        hard: dict[int, int] = {}
         needed: set[int] = set()
         for queue in list(machine.queues):
             await asyncio.sleep(0)
-            cut = self._cut(queue, now_ms)
+            cut, hard[queue.queue] = self._cut(queue, now_ms)
             if cut > queue.first:
                 cuts[queue.queue] = cut
             for _ in self._read(queue, cut):
@@ -82,10 +89,25 @@ class Kept:
         for at, (number, cut) in enumerate(cuts.items()):
             if at % TRIMMED_MAX == 0:
                 await asyncio.sleep(0)
-            if self._floor(machine.queues[number], cut) < cut:
+            if self._floor(machine.queues[number], cut) < cut and cut > hard[number]:
                 return []  # a group has gone back meanwhile: next time
         await asyncio.sleep(0)
-        return commands(cuts, {hour: hours[hour] for hour in hours.keys() - needed}, now_ms)
+        gone = {hour: hours[hour] for hour in hours.keys() - needed}
+        return self._expiring(cuts, now_ms) + commands(cuts, gone, now_ms)
+
+    def _expiring(self, cuts: dict[int, int], now_ms: int) -> list[log_pb.TrimCommand]:
+        """Return the steps up to cuts that groups are not past: each replica tells what expires by each."""
+        steps = []
+        for number, cut in cuts.items():
+            queue = self._machine.queues[number]
+            groups = len(self._machine.queues.groups_of(number)) or 1
+            step = max(1, (EXPIRED_COPIES if queue.group else EXPIRED) // groups)
+            steps += [
+                command
+                for offset in range(self._floor(queue, cut) + step, cut, step)
+                for command in commands({number: offset}, {}, now_ms)
+            ]
+        return steps
 
     async def _passed(self) -> dict[int, int]:
         """Return how many units there are in each of the hours that nothing is pending of any more."""
@@ -103,17 +125,26 @@ class Kept:
         groups = (group for group in queues.groups_of(queue.queue) if group != redrive.GROUP)
         return min((queues.acknowledged[group, queue.queue].floor for group in groups), default=otherwise)
 
-    def _cut(self, queue: ReadyQueue, now_ms: int) -> int:
-        """Return the offset below which a queue may be forgotten.
+    def _cut(self, queue: ReadyQueue, now_ms: int) -> tuple[int, int]:
+        """Return the offset below which a queue may be forgotten, and the one below which it must be.
 
         A retry queue belongs to one group and is kept no longer than it needs it;
         a topic without groups is kept for its retention.
         """
+        settings = self._settings(queue)
+        longest_ms = settings.retention_max_ms
+        hard = queue.find_released(now_ms - longest_ms) if longest_ms else queue.first
         if queue.group:
-            return max(queue.first, self._floor(queue, queue.first))
-        retention_ms = queue.settings.retention_ms or self._retention_ms
-        kept = queue.find_released(now_ms - retention_ms)
-        return max(queue.first, min(kept, self._floor(queue, queue.units)))
+            return max(hard, self._floor(queue, queue.first)), hard
+        kept = queue.find_released(now_ms - (settings.retention_ms or self._retention_ms))
+        if settings.retention_bytes:
+            kept = max(kept, self.bytes.first_within(queue.queue, settings.retention_bytes))
+        return max(hard, min(kept, self._floor(queue, queue.units))), hard
+
+    def _settings(self, queue: ReadyQueue) -> TopicSettings:
+        """Return the settings of a queue's topic."""
+        of_topic = self._machine.queues.find(queue.topic)
+        return of_topic.settings if of_topic else queue.settings
 
     def _read(self, queue: ReadyQueue, cut: int) -> Iterator[None]:
         """Read what is not known yet of the offsets from the cut on, a block a step."""

@@ -101,8 +101,10 @@ class TopicCalls:
 
     async def _create_topic(self, request: pb.CreateTopicRequest) -> Message | Refusal:
         settings = request.settings
-        if settings.retention_ms > RETENTION_MS_MAX or settings.body_bytes_max > self._limits.body_bytes_max:
-            text = f"at most retention_ms {RETENTION_MS_MAX}, body_bytes_max {self._limits.body_bytes_max}"
+        longest_ms = max(settings.retention_ms, settings.retention_max_ms)
+        if longest_ms > RETENTION_MS_MAX or settings.body_bytes_max > self._limits.body_bytes_max:
+            text = f"at most retention_ms and retention_max_ms {RETENTION_MS_MAX}"
+            text += f", body_bytes_max {self._limits.body_bytes_max}"
             return Refusal(Reason.SETTING_INVALID, text)
         if text := _misfire_fault(settings):
             return Refusal(Reason.SETTING_INVALID, text)

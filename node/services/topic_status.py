@@ -99,6 +99,7 @@ class TopicStatuses:
             else 0,
             used_ms=use.used_ms,
             expiry_ms=expiry_ms(use, self._settings),
+            expired=use.expired,
         )
 
 

@@ -30,7 +30,9 @@ class Kind(StrEnum):
     DEAD = "dead"  # detail: as of retried
     CANCELLED = "cancelled"
     RESCHEDULED = "rescheduled"  # reserved: no command reschedules yet; due_ms: the new one
-    EXPIRED = "expired"  # due, and not released; detail: TOPIC_DELETED or MISFIRED
+    # due, and not released; detail: TOPIC_DELETED or MISFIRED. With a group, an offset and RETENTION: trimmed
+    # before the group had acknowledged it
+    EXPIRED = "expired"
     GROUP_MOVED = "group_moved"  # from `offset` on the group goes on; no message; detail: a GroupMove
     LEADERSHIP = "leadership"  # detail: leader, follower or transfer
     CLOCK_JUMP = "clock_jump"  # of the node's own wall clock; detail: ms

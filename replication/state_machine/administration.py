@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.proto.ledger.schema import Kind
 from tarry.proto.reasons import Reason
+from tarry.replication.state_machine.event_details import settled
+from tarry.replication.state_machine.events import Events
 from tarry.replication.state_machine.outcomes import Changed
 from tarry.replication.state_machine.queues import Queues
 from tarry.replication.state_machine.ready_queue import ReadyQueue
@@ -13,13 +18,17 @@ from tarry.replication.state_machine.refusal import Refusal
 from tarry.wheel.state import HOUR_MS
 from tarry.wheel.wheel import Wheel
 
+RESERVED: Final = "~"
+"""Begins the names of groups that are not consumers'."""
+
 
 class Administration:
     """Applies operators' commands."""
 
-    def __init__(self, wheel: Wheel, queues: Queues) -> None:
+    def __init__(self, wheel: Wheel, queues: Queues, events: Events) -> None:
         self._wheel = wheel
         self._queues = queues
+        self._events = events
 
     def topic(self, command: log_pb.TopicCommand) -> Changed:
         """Make a topic or change its settings."""
@@ -68,6 +77,7 @@ class Administration:
             return Refusal(Reason.COLUMNS_DIFFER, "the command's columns do not fit")
         for number, offset in zip(queues, offsets, strict=True):
             if not self._queues[number].deleted:
+                self._expire(self._queues[number], offset, command.now_ms)
                 self._queues.trim(number, offset)
         released_ms = self._wheel.cut.due_ms
         for hour, units in zip(hours, planned, strict=True):
@@ -76,6 +86,17 @@ class Administration:
             if there and same and (hour + 1) * HOUR_MS <= released_ms:
                 self._wheel.drop_hour(hour)
         return Changed(len(hours))
+
+    def _expire(self, queue: ReadyQueue, offset: int, now_ms: int) -> None:
+        """Tell and count what groups lose by a trim; the redrives of a dead-letter topic lose nothing."""
+        queues, end = self._queues, min(offset, queue.units)
+        for group, left in queues.unacknowledged_below(queue.queue, end):
+            if group.startswith(RESERVED):
+                continue
+            queues.uses.expired(queue.topic, group, len(left))
+            if self._events.wanted:
+                told = settled(Kind.EXPIRED, self._wheel, queues, queue.queue, group, left, now_ms)
+                self._events.add(told._replace(detail="RETENTION"))
 
     def _group(self, topic: str, group: str) -> ReadyQueue | Refusal:
         queue = self._queues.find(topic)

@@ -136,6 +136,8 @@ def of_origins(wheel: Wheel, queues: Queues, events: list[Event]) -> list[Event]
 def _is_of_copies(queues: Queues, event: Event) -> bool:
     if event.kind not in (Kind.RELEASED, Kind.EXPIRED, Kind.CANCELLED) or not isinstance(event.queue, int):
         return False
+    if event.kind is Kind.EXPIRED and event.offset is not None:  # trimmed: its origins are known already
+        return False
     return bool(queues[event.queue].group)
 
 

@@ -23,6 +23,8 @@ class Use(NamedTuple):
     life: log_pb.GroupLife = log_pb.GROUP_LIFE_UNSPECIFIED
     expiry_ms: int = 0
     """0: the cluster's."""
+    expired: int = 0
+    """Messages trimmed before it had acknowledged them."""
 
 
 UNKNOWN: Final = Use()
@@ -48,6 +50,8 @@ class GroupUses:
         use = Use(command.now_ms, command.life, command.expiry_ms)
         if known is not None and command.life:
             use = known._replace(used_ms=max(known.used_ms, command.now_ms))
+        elif known is not None:
+            use = use._replace(expired=known.expired)
         self._set(name, use)
 
     def settled(self, topic: str, group: str, now_ms: int) -> None:
@@ -56,6 +60,11 @@ class GroupUses:
         known = self._uses.get(name, UNKNOWN)
         if now_ms > known.used_ms:
             self._set(name, known._replace(used_ms=now_ms))
+
+    def expired(self, topic: str, group: str, messages: int) -> None:
+        """Count messages that are trimmed before the group has acknowledged them."""
+        known = self.of(topic, group)
+        self._set((topic, group), known._replace(expired=known.expired + messages))
 
     def forget(self, topic: str, group: str) -> None:
         """Forget a group that is deleted."""
@@ -88,5 +97,5 @@ class GroupUses:
     def recover(self, checkpoint: log_pb.Checkpoint) -> None:
         """Become what ``capture`` saw."""
         for part in checkpoint.group_uses:
-            self._set((part.topic, part.group), Use(part.used_ms, part.life, part.expiry_ms))
+            self._set((part.topic, part.group), Use(part.used_ms, part.life, part.expiry_ms, part.expired))
         self.capture()

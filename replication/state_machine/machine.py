@@ -113,7 +113,7 @@ class Machine:
         self._scheduler = Scheduler(
             self._settings.shard, self.wheel, self.queues, self.producers, self.events
         )
-        self._administration = Administration(self.wheel, self.queues)
+        self._administration = Administration(self.wheel, self.queues, self.events)
         self.applied_index = checkpoint.applied_index
         self.applied_term = checkpoint.applied_term
         self.term_before = checkpoint.applied_term

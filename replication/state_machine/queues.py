@@ -175,6 +175,13 @@ class Queues:
         for number, part in zip(numbers.tolist(), np.split(units[order], starts[1:]), strict=True):
             self._append(number, part, now_ms)
 
+    def unacknowledged_below(self, queue: int, offset: int) -> Iterator[tuple[str, NDArray[np.uint64]]]:
+        """Yield the groups of a queue that have not acknowledged all below an offset, with what is left."""
+        for group in self.groups_of(queue):
+            known = self.acknowledged[group, queue]
+            if known.floor < offset and len(left := known.missing(known.floor, offset)):
+                yield group, left
+
     def trim(self, queue: int, offset: int) -> None:
         """Forget a queue's offsets below; a group that is not past them is moved up."""
         self._queues[queue].trim(offset)

@@ -69,7 +69,8 @@ def _not_out(span: Span) -> Column:
     claimed &= F.col("released_first") > F.col("behind")
     return (
         claimed & (F.col("released") > 0) & (F.col("out") == 0) & (_settled() == 0)
-        & (F.col("cancelled") == 0) & (F.greatest("released_ms", "due_ms") <= span.as_of_ms)
+        & (F.col("cancelled") == 0) & (F.col("trimmed") == 0)
+        & (F.greatest("released_ms", "due_ms") <= span.as_of_ms)
     )  # fmt: skip
 
 

@@ -370,15 +370,15 @@ MUTANTS = (
     Mutant(
         "hours_that_are_needed_are_deleted",
         "a message waiting for its group is deleted",
-        "for hour in hours.keys() - needed},",
-        "for hour in hours},",
+        "for hour in hours.keys() - needed}\n",
+        "for hour in hours}\n",
         ("tests/node/leader/test_retention.py::test_an_hour_goes_whole_once_nothing_points_into_it",),
     ),
     Mutant(
         "queues_are_cut_ahead_of_their_groups",
         "unacknowledged messages are deleted",
-        "return max(queue.first, min(kept, self._floor(queue, queue.units)))",
-        "return max(queue.first, kept)",
+        "return max(hard, min(kept, self._floor(queue, queue.units))), hard",
+        "return max(hard, kept), hard",
         ("tests/node/leader/test_retention.py::test_what_every_group_is_past_goes_when_its_time_is_over",),
     ),
     Mutant(

@@ -564,14 +564,14 @@ PIECES = (
     Mutant(
         "many_queues_are_looked_at_in_one_turn",
         "looking at many queues holds up the event loop",
-        "            await asyncio.sleep(0)\n            cut = self._cut(queue, now_ms)\n",
-        "            cut = self._cut(queue, now_ms)\n",
+        "            await asyncio.sleep(0)\n            cut, hard[queue.queue] = self._cut(queue, now_ms)\n",
+        "            cut, hard[queue.queue] = self._cut(queue, now_ms)\n",
         ("tests/node/leader/test_retention.py::test_many_queues_are_looked_at_over_many_turns",),
     ),
     Mutant(
         "a_group_that_goes_back_meanwhile_is_not_seen",
         "a group finds what it has gone back for deleted",
-        "            if self._floor(machine.queues[number], cut) < cut:\n",
+        "            if self._floor(machine.queues[number], cut) < cut and cut > hard[number]:\n",
         "            if False:\n",
         (
             "tests/node/leader/test_retention.py::test_nothing_is_cut_where_a_group_goes_back_during_the_planning",

@@ -47,10 +47,14 @@ ROWS = [
     *released("made again", 2, 5), *released("made again", 13, 0, out=OUT),
     *released("made again", 13, 1), *released("made again", 13, 9, out=OUT),
     *released("to and fro", 2, 7), *released("to and fro", 2, 8), *released("to and fro", 2, 50, out=OUT),
+    *released("too old", 2, 0), *released("too old", 2, 1, out=OUT),
+    row(Kind.EXPIRED, 3, DUE_MS + 5, 200, topic="too old", group="g", offset=0),
     *released("to and fro", 20, 5), *released("to and fro", 20, 6, out=OUT),
 ]  # fmt: skip
 MOVES = [
     *(moved(topic, 1, GroupMove.CREATED, 0) for topic in ("backlog", "never there", "deleted", "to and fro")),
+    moved("too old", 3, GroupMove.TRIMMED, 1),
+    moved("too old", 9, GroupMove.SEEK, 0),
     moved("deleted", 7, GroupMove.DELETED),
     moved("made again", 1, GroupMove.CREATED, 0),
     moved("made again", 10, GroupMove.TOPIC_DELETED),
@@ -83,6 +87,12 @@ def test_what_lies_behind_all_that_a_group_has_got_waits_and_is_not_missing(
     assert {one for one in found["never_delivered"] if one[0] in ("backlog", "never there")} == {
         ("backlog", 1)
     }
+
+
+def test_what_expired_before_a_group_had_it_is_neither_lost_nor_delivered(
+    found: dict[str, set[tuple[str, int]]],
+) -> None:
+    assert not [one for one in found["waiting"] | found["never_delivered"] if one[0] == "too old"]
 
 
 def test_a_deleted_group_claims_nothing_more(found: dict[str, set[tuple[str, int]]]) -> None:

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tarry.node.leader.retention import BLOCK_UNITS, TRIMMED_MAX, Kept
+from tarry.node.leader.queue_bytes import BESIDE_BYTES
+from tarry.node.leader.retention import BLOCK_UNITS, EXPIRED, TRIMMED_MAX, Kept
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.tarry_consumer_pb2 import GroupStart
 from tarry.proto.tarry_operator_pb2 import TopicSettings
@@ -18,7 +19,7 @@ from tarry.replication.loop_holds import Holds
 from tarry.replication.state_machine import commands as command
 from tarry.replication.state_machine.machine import Machine, MachineSettings
 from tarry.replication.state_machine.ready_queue import UNIT, ReadyQueue
-from tests.replication.commands import NOW_MS, ack, admin, release, schedule, subscribe
+from tests.replication.commands import NOW_MS, ack, admin, record, release, retry, schedule, subscribe
 from tests.turns import Steps, bound_s, freeze, once_s, too_long
 
 HOUR_MS = 3_600_000
@@ -64,6 +65,87 @@ def test_a_topic_may_say_how_long(machine: Machine) -> None:
     settings = TopicSettings(retention_ms=5_000)
     machine.apply(2, 1, [ack([0, 1]), admin(log_pb.TopicCommand(topic="t", settings=settings))])
     assert cuts(plan(machine, NOW_MS + 5_001, RETENTION_MS)) == {0: 2}
+
+
+def settings(machine: Machine, **more: int) -> None:
+    chosen = TopicSettings(**more)  # type: ignore[arg-type]
+    machine.apply(machine.applied_index + 1, 1, [admin(log_pb.TopicCommand(topic="t", settings=chosen))])
+
+
+def measured(machine: Machine, now_ms: int) -> list[log_pb.TrimCommand]:
+    """What is planned once the leader has read what there is."""
+    kept = Kept(machine, RETENTION_MS)
+
+    async def planned() -> list[log_pb.TrimCommand]:
+        await kept.measure()
+        return await kept.plan(now_ms)
+
+    return asyncio.run(planned())
+
+
+def test_a_topic_may_bound_the_bytes_that_are_kept_for_its_retention(tmp_path: Path) -> None:
+    machine = Machine(tmp_path / "bytes", MachineSettings())
+    machine.apply(1, 1, [subscribe(), schedule([NOW_MS] * 4_096, bodies=[b"x" * 900] * 4_096)])
+    machine.apply(2, 1, [release(NOW_MS + 10), ack(range(4_000))])
+    each = len(record(b"x" * 900)) + BESIDE_BYTES
+    assert measured(machine, NOW_MS + 11) == []
+    settings(machine, retention_bytes=1_024 * each)
+    assert cuts(only(measured(machine, NOW_MS + 11))) == {0: 3_072}
+    settings(machine, retention_bytes=10)
+    assert cuts(only(measured(machine, NOW_MS + 11))) == {0: 4_000}  # as far as the group is
+    settings(machine, retention_bytes=5_000 * each)
+    assert measured(machine, NOW_MS + 11) == []
+    machine.close()
+
+
+def test_what_is_too_old_goes_though_a_group_has_not_had_it(machine: Machine) -> None:
+    settings(machine, retention_max_ms=5 * DAY_MS)
+    late_ms = NOW_MS + 5 * DAY_MS
+    machine.apply(machine.applied_index + 1, 1, [ack([1]), release(late_ms)])
+    assert measured(machine, late_ms) == []
+    planned = only(measured(machine, late_ms + 1))
+    assert cuts(planned) == {0: 4}
+    assert hours(planned) == [FIRST_HOUR]
+    assert planned is not None
+    machine.apply(machine.applied_index + 1, 1, [command.encode(planned)])
+    assert (machine.queues[0].first, machine.wheel.hours()) == (4, ())
+    assert machine.queues.acknowledged["g", 0].floor == 4
+    assert machine.queues.uses.of("t", "g").expired == 3
+
+
+def test_a_retry_that_is_too_old_goes_with_its_topics_setting(machine: Machine) -> None:
+    settings(machine, retention_max_ms=DAY_MS)
+    at_ms = NOW_MS + 2 * DAY_MS
+    machine.apply(machine.applied_index + 1, 1, [retry([0, 1, 2, 3], NOW_MS + 20)])
+    machine.apply(machine.applied_index + 1, 1, [release(NOW_MS + 30, now_ms=NOW_MS + 30)])
+    assert cuts(only(measured(machine, NOW_MS + 30 + DAY_MS - 1))) == {0: 4}
+    assert cuts(only(measured(machine, at_ms))) == {0: 4, machine.queues.of("t", "g").queue: 4}
+
+
+def test_many_that_expire_go_in_steps(machine: Machine) -> None:
+    settings(machine, retention_max_ms=DAY_MS)
+    machine.apply(machine.applied_index + 1, 1, [subscribe(group="h"), release(LATE_MS)])
+    fill(machine.queues[0], 2 * EXPIRED, FIRST_HOUR)
+    planned = measured(machine, LATE_MS + DAY_MS + 1)
+    seen = [(cuts(one)[0], len(one.hour)) for one in planned]
+    assert [cut for cut, _ in seen] == [*range(EXPIRED // 2, 2 * EXPIRED + 4, EXPIRED // 2), 2 * EXPIRED + 4]
+    assert {size for _, size in seen[:-1]} == {0}
+
+
+def test_a_group_that_goes_back_during_the_planning_keeps_nothing_that_is_too_old(machine: Machine) -> None:
+    settings(machine, retention_max_ms=DAY_MS)
+    machine.apply(machine.applied_index + 1, 1, [ack([0, 1, 2, 3]), release(LATE_MS)])
+
+    async def planned_while_moved() -> log_pb.TrimCommand | None:
+        planning = asyncio.ensure_future(Kept(machine, RETENTION_MS).plan(LATE_MS))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        machine.apply(
+            machine.applied_index + 1, 1, [admin(log_pb.SeekCommand(topic="t", group="g", offset=1))]
+        )
+        return only(await planning)
+
+    assert cuts(asyncio.run(planned_while_moved())) == {0: 4}
 
 
 def test_an_hour_goes_whole_once_nothing_points_into_it(machine: Machine) -> None:

@@ -19,7 +19,7 @@ from tarry.proto.tarry_operator_pb2 import MisfirePolicy, TopicSettings
 from tarry.replication.state_machine.commands import encode
 from tarry.replication.state_machine.events import Event
 from tarry.replication.state_machine.machine import Machine, MachineSettings
-from tests.replication.commands import NOW_MS, ack, admin, cancel, release, schedule, subscribe
+from tests.replication.commands import NOW_MS, ack, admin, cancel, release, schedule, subscribe, trim
 
 HOUR = NOW_MS // 3_600_000
 NACKED = RetryReason.RETRY_REASON_NACKED
@@ -186,6 +186,46 @@ def test_a_retry_that_is_cancelled_or_deleted_is_told_of_the_message_that_it_sta
     events(machine, admin(log_pb.DeleteGroupCommand(topic="t", group="g", now_ms=NOW_MS)))
     (expired,) = events(machine, release(NOW_MS + 2_000))
     assert (expired.kind, expired.queue, ids(expired)) == (Kind.EXPIRED, 1, [(HOUR, 1)])
+
+
+def test_what_is_trimmed_before_a_group_has_acknowledged_it_has_expired_for_that_group(
+    machine: Machine,
+) -> None:
+    events(machine, subscribe(), subscribe(group="h"), schedule([NOW_MS] * 5), release(NOW_MS))
+    events(machine, ack([0, 2]), ack([0, 1, 2, 3], group="h"))
+    told = events(machine, trim([0], [3]))
+    expired, moved = told
+    assert (expired.kind, expired.detail, expired.queue, expired.group) == (Kind.EXPIRED, "RETENTION", 0, "g")
+    assert (ids(expired), listed(expired.offset)) == ([(HOUR, 1)], [1])
+    assert (moved.kind, moved.detail, moved.group) == (Kind.GROUP_MOVED, GroupMove.TRIMMED, "g")
+    assert [machine.queues.uses.of("t", group).expired for group in ("g", "h")] == [1, 0]
+    assert events(machine, trim([0], [3])) == []
+    assert machine.queues.uses.of("t", "g").expired == 1
+    machine.write(machine.capture())
+    machine.close()
+    again = Machine(machine.folder, MachineSettings())
+    assert again.queues.uses.of("t", "g").expired == 1
+    again.close()
+
+
+def test_a_retry_that_expires_is_told_of_the_message_that_it_stands_for_though_its_hour_goes_too(
+    machine: Machine,
+) -> None:
+    events(machine, subscribe(), schedule([NOW_MS] * 2), release(NOW_MS))
+    events(machine, given_up(machine, 0, 1, attempts_max=9))
+    events(machine, release(NOW_MS + 10_000_000))
+    told = events(machine, trim([0, 1], [2, 1], [HOUR]))
+    assert machine.wheel.hours() == ()
+    of_topic, of_retries = (one for one in told if one.kind is Kind.EXPIRED)
+    assert (of_topic.queue, ids(of_topic), listed(of_topic.attempt)) == (0, [(HOUR, 0)], [1])
+    assert (of_retries.queue, ids(of_retries), listed(of_retries.attempt)) == (1, [(HOUR, 1)], [2])
+
+
+def test_redrives_lose_nothing_that_is_trimmed(machine: Machine) -> None:
+    events(machine, subscribe(group="~redrive"), schedule([NOW_MS] * 2), release(NOW_MS))
+    (moved,) = events(machine, trim([0], [1]))
+    assert moved.kind is Kind.GROUP_MOVED
+    assert machine.queues.uses.of("t", "~redrive").expired == 0
 
 
 LARGE = Record(body=bytes(200_000)).SerializeToString()
