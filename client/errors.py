@@ -199,7 +199,13 @@ _REASONS: Final[Mapping[type[TarryError], tuple[Reason, ...]]] = {
     MembershipRefused: (Reason.MEMBER_INVALID, Reason.MEMBERSHIP_REFUSED),
     TransferRefused: (Reason.TRANSFER_REFUSED,),
     Overloaded: (Reason.OVERLOADED, Reason.TOO_MANY_STREAMS, Reason.CONSUMER_TOO_SLOW),
-    Unavailable: (Reason.NOT_LEADER, Reason.NO_LEADER, Reason.SHUTTING_DOWN, Reason.BACKUP_UNAVAILABLE),
+    Unavailable: (
+        Reason.NOT_LEADER,
+        Reason.NO_LEADER,
+        Reason.SHUTTING_DOWN,
+        Reason.RIGHTS_CHANGED,
+        Reason.BACKUP_UNAVAILABLE,
+    ),
     OutcomeUnknown: (Reason.OUTCOME_UNKNOWN, Reason.SEQUENCE_TOO_OLD),
 }
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 import sys
 from pathlib import Path
-from tomllib import TOMLDecodeError
 from typing import Annotated, Any
 
 import typer
@@ -39,16 +38,16 @@ def node(
 ) -> None:
     """Run a node until SIGTERM. Flags win over the environment (TARRY_…), which wins over the file.
 
-    It writes nothing but its log, to stderr: JSON, a line each, or with log_json = false for people.
+    It writes nothing but its log, to stderr: JSON, a line each, or with log_json = false for people. SIGHUP
+    has it read certificates and tokens again.
 
     Exit codes: 0 ended as asked, 1 failed while running, 2 the configuration is wrong, or its port or folder
     in use, 3 the data is damaged.
     """
     require("node")
-    from pydantic import ValidationError
-
-    from tarry.node import config as node_config
     from tarry.node.app import CannotListen
+    from tarry.node.config import faults
+    from tarry.node.config_source import ConfigSource
     from tarry.node.log import configure
     from tarry.node.process import DataDamaged, DataInUse, serve
 
@@ -56,25 +55,19 @@ def node(
     flags = {key: value for key, value in given.items() if value is not None}
     if member:
         flags["members"] = dict(_member(text) for text in member)
+    source = ConfigSource(config, flags)
     try:
-        settings = node_config.load(config, flags)
-    except ValidationError as error:
-        for problem in node_config.problems(error):
-            typer.echo(problem, err=True)
-        raise typer.Exit(2) from None
-    except TOMLDecodeError as error:
-        typer.echo(f"{config}: {node_config.unreadable(error)}", err=True)
-        raise typer.Exit(2) from None
+        settings = source.load()
     except (OSError, ValueError) as error:
-        at = f"{config}: " if isinstance(error, UnicodeDecodeError) else ""
-        typer.echo(f"{at}{error}", err=True)
+        for fault in faults(error, config):
+            typer.echo(fault, err=True)
         raise typer.Exit(2) from None
     configure(settings.node, settings.log_level, as_json=settings.log_json)
     if rejoin and len(settings.members) < 2:
         typer.echo("--rejoin: members names no other node to take the data from", err=True)
         raise typer.Exit(2)
     try:
-        serve(settings, rejoin=rejoin)
+        serve(settings, rejoin=rejoin, source=source)
     except (CannotListen, DataInUse) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(2) from None

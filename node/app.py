@@ -18,6 +18,7 @@ from grpc_health.v1._async import HealthServicer
 from tarry.node.assembly import Core
 from tarry.node.clock.guard import ClockGuard
 from tarry.node.config import NodeConfig
+from tarry.node.config_source import ConfigSource
 from tarry.node.edge import connection_limits, request_bytes
 from tarry.node.edge.auth import Authorizer, unknown_node
 from tarry.node.edge.blocked_ports import BlockedPortLog
@@ -25,16 +26,18 @@ from tarry.node.edge.call_admission import Entrance
 from tarry.node.edge.forwarder import Forwarder
 from tarry.node.edge.leader_calls import LeaderCalls
 from tarry.node.edge.peer_auth import PeerCalls, log_strangers, peer_gate
-from tarry.node.edge.tls import channel_credentials, peer_tls, server_credentials
+from tarry.node.edge.tls import Certificates, ServerCertificates, channel_credentials, read
 from tarry.node.failures import Failures
 from tarry.node.ledger.closer import Closer
 from tarry.node.recovery.rejoin import Phase, Rejoining, phase
 from tarry.node.recovery.rejoin_service import MembershipService
+from tarry.node.reload import Reload
 from tarry.node.repair.peer_records import PeerRecords, RecordService
 from tarry.node.repair.scrubber import Scrub
 from tarry.node.services.consumer import ConsumerService
 from tarry.node.services.operator import OperatorService
 from tarry.node.services.producer import ProducerService
+from tarry.proto.bearer_token import PeerTokens
 from tarry.proto.files import make_folder
 from tarry.proto.reasons import Reason
 from tarry.replication.blocking import in_own_thread
@@ -67,25 +70,36 @@ class CannotListen(Exception):
 class Node:
     """One node of a cluster. ``run`` until ``stop``, or until something fails that must end the process."""
 
-    def __init__(self, config: NodeConfig, clock: Clock | None = None, *, holds: Holds | None = None) -> None:
-        """Open the data folder and recover.
+    def __init__(
+        self,
+        config: NodeConfig,
+        clock: Clock | None = None,
+        *,
+        holds: Holds | None = None,
+        source: ConfigSource | None = None,
+    ) -> None:
+        """Open the data folder and recover; certificates and tokens are read again from ``source``.
 
         Raises:
             JournalDamaged, CheckpointDamaged, WheelDamaged, QueueDamaged: the node must not start with
                 this data; restore it from a peer.
             StateMismatch: journal and checkpoint do not belong together.
         """
-        self.config = config
+        self.config, clock = config, clock or SystemClock()
         make_folder(config.data)
         settings = _replication_settings(config)
+        self._certificates = read(config.tls)
+        credentials = channel_credentials(self._certificates)
+        self._peer_tls = self._certificates.peers if self._certificates is not None else None
+        self._peer_tokens = PeerTokens(config.peer_token, config.peer_tokens_accepted)
         self._gate = peer_gate(config.tls, lambda node: self.driver.is_peer(node))  # noqa: PLW0108 made below
         self.journal = Journal(open_log(config.data / "journal"), incarnation=random.getrandbits(63) or 1)
         self._transport = PeerTransport(
             settings=settings,
             rng=random.Random(),
-            credentials=channel_credentials(config.tls),
-            tls=peer_tls(config.tls),
-            token=config.peer_token,
+            credentials=credentials,
+            tls=self._peer_tls,
+            tokens=self._peer_tokens,
             dial=config.dial,
             gate=self._gate,
             on_strangers=log_strangers,
@@ -95,7 +109,7 @@ class Node:
             config = config.model_copy(update={"members": others})
         core = Core(
             config,
-            clock or SystemClock(),
+            clock,
             self.journal,
             self._transport,
             settings,
@@ -108,15 +122,19 @@ class Node:
         self.driver, self.leadership = core.driver, core.leadership
         self._settings = settings
         options = channel_options(settings)
-        self._forwarder = Forwarder(channel_credentials(config.tls), options, config.dial)
+        self._forwarder = Forwarder(credentials, options, config.dial)
         self._health = HealthServicer()
+        self._authorizer = Authorizer(config.tokens)
         self._server = self._make_server()
+        self._reload: Reload | None = None
+        if source is not None:
+            self._reload = Reload(source, self.config, self._renew, core.reload, clock.wall_ms)
         self._stopping = asyncio.Event()
 
     async def run(self) -> None:
         """Serve until ``stop``; raises what must end the process."""
         config, damage, failures = self.config, self._core.damage, Failures()
-        records = PeerRecords(self._forwarder, lambda: self.driver.cluster, config.node, config.peer_token)
+        records = PeerRecords(self._forwarder, lambda: self.driver.cluster, config.node, self._peer_tokens)
         host, port = config.peer_address
         try:
             await self._transport.listen(host.strip("[]"), port)
@@ -144,6 +162,7 @@ class Node:
                 "scrub": Scrub(self.machine, damage, config.dispatch).run(),
                 "rejoining": self._rejoin(),
                 "failures": failures.watch(),
+                "reload": self._reload.run() if self._reload is not None else self._stopping.wait(),
                 "stop": self._stopping.wait(),
             }.items()
         ]
@@ -160,9 +179,26 @@ class Node:
         """End ``run`` gracefully: leadership is transferred, calls may end, a checkpoint is written."""
         self._stopping.set()
 
+    def reload(self) -> None:
+        """Read certificates and tokens again, soon."""
+        if self._reload is not None:
+            self._reload.ask()
+
+    def _renew(self, config: NodeConfig, certificates: Certificates | None) -> int:
+        """Have tokens and, where there are others, certificates in force; return how many streams ended."""
+        self._peer_tokens.renew(config.peer_token, config.peer_tokens_accepted)
+        does_less = self._authorizer.renew(config.tokens)
+        server, peers = self._server_certificates, self._peer_tls
+        if certificates is not None and certificates != self._certificates and server and peers:
+            self._certificates = certificates
+            server.renew(certificates)
+            peers.renew(certificates.peers)
+            self._transport.renew(certificates.for_channels())
+            self._forwarder.renew(certificates.for_channels())
+        return sum(entrance.end_streams(does_less) for entrance in self._entrances)
+
     def _make_server(self) -> grpc.aio.Server:
-        config, core = self.config, self._core
-        authorizer = Authorizer(config.tokens)
+        config, core, authorizer = self.config, self._core, self._authorizer
         calls = LeaderCalls(
             self.leadership.serves,
             self.leadership.not_leader,
@@ -192,7 +228,7 @@ class Node:
             ),
             Entrance(
                 nodes,
-                lambda _, metadata: unknown_node(config.peer_token, metadata),
+                lambda _, metadata: unknown_node(self._peer_tokens, metadata),
                 bounds,
                 request_bytes.of_nodes,
                 core.holds,
@@ -200,12 +236,14 @@ class Node:
             Entrance(health, connection_limits.admits_health(authorizer), bounds),
         )
         server.add_generic_rpc_handlers(entrances)
-        credentials = server_credentials(config.tls)
+        self._entrances = (entrances[0], entrances[2])  # those with clients' streams
+        certificates = self._certificates
+        self._server_certificates = ServerCertificates(certificates) if certificates is not None else None
         try:
             bound = (
                 server.add_insecure_port(config.listen)
-                if credentials is None
-                else server.add_secure_port(config.listen, credentials)
+                if self._server_certificates is None
+                else server.add_secure_port(config.listen, self._server_certificates.credentials)
             )
         except RuntimeError:  # by newer gRPC; older ones return 0
             bound = 0
@@ -214,7 +252,7 @@ class Node:
                 f"cannot listen on {config.listen}: "
                 "the port is taken, the address not this machine's, or the TLS files no certificate and key"
             )
-        if credentials is None and not config.listen.startswith(("127.", "localhost", "[::1]")):
+        if self._server_certificates is None and not config.listen.startswith(("127.", "localhost", "[::1]")):
             log.warning("no TLS on an address that others can reach", listen=config.listen)
         return server
 

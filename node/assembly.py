@@ -19,6 +19,7 @@ from tarry.node.leader.leadership import Leadership
 from tarry.node.ledger.closer import Closer
 from tarry.node.ledger.ledger import Ledger
 from tarry.node.recovery.checkpoints import Checkpoints
+from tarry.node.reload import ReloadStatus
 from tarry.node.repair.records import Damage
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.replication.blocking import RunBlocking, in_thread
@@ -72,6 +73,7 @@ class Core:
         """
         self.config = config
         self.time = ClusterTime(clock)
+        self.reload = ReloadStatus()
         self.blocked = transport.blocked
         """Peers whose port this node cannot reach."""
         folder = StateFolder(config.data)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import ssl
+import tomllib
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
@@ -24,6 +25,7 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 from pydantic_settings import (
     BaseSettings,
@@ -54,6 +56,8 @@ SECRET: Final = "TARRY_TOKEN"
 """In a name that begins so, and is none, what follows may be a token."""
 KUBERNETES: Final = re.compile(r"_(SERVICE_(HOST|PORT)|PORT)(_|$)")
 """Names of variables that Kubernetes sets in every container of a Service whose name begins with tarry."""
+
+IN_TOKENS_FILE: Final = frozenset({"tokens", "peer_token", "peer_tokens_accepted"})
 
 Count = Annotated[int, Field(ge=1)]
 
@@ -271,7 +275,10 @@ class NodeConfig(BaseSettings):
     topics_auto_create: bool = True  # a schedule or a subscribe makes its topic
     groups_auto_create: bool = True  # a consumer makes its group
     tokens: dict[str, Token] = Field(default={}, repr=False)
+    tokens_file: Path | None = None  # of tokens and peer_token, apart from the rest
     peer_token: str = Field(default="", repr=False)  # what nodes show each other where tokens are on
+    peer_tokens_accepted: tuple[str, ...] = Field(default=(), repr=False)  # others of nodes, at a change
+    reload_check_ms: int = Field(default=2_000, ge=0)  # between looks at files of secrets; 0: SIGHUP alone
     log_level: str = Field(default="info", pattern=r"^(?i:debug|info|warning|error|critical)$")
     log_json: bool = True
 
@@ -330,8 +337,33 @@ class NodeConfig(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Return the sources in their order of precedence: flags, environment, file."""
-        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+        """Return the sources in their order of precedence: flags, environment, file, file of tokens."""
+        toml = TomlConfigSettingsSource(settings_cls)
+        return init_settings, env_settings, toml, _TokensFile(settings_cls)
+
+
+class _TokensFile(PydanticBaseSettingsSource):
+    """The tokens that `tokens_file` has, as the configuration would have them."""
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
+        """Return nothing: the file is read as a whole."""
+        return None, field_name, False
+
+    def __call__(self) -> dict[str, Any]:
+        """Return what the file has. Raises OSError, ValueError."""
+        path = self.current_state.get("tokens_file")
+        if path is None:
+            return {}
+        try:
+            found = tomllib.loads(Path(path).read_text())
+        except TOMLDecodeError as error:
+            raise ValueError(f"tokens_file: {path}: {unreadable(error)}") from None
+        except UnicodeDecodeError:
+            raise ValueError(f"tokens_file: {path} is no text") from None
+        if not found.keys() <= IN_TOKENS_FILE:
+            names = ", ".join(sorted(IN_TOKENS_FILE))
+            raise ValueError(f"tokens_file: {path} has another key than {names}")
+        return found
 
 
 def load(path: Path | None, flags: dict[str, Any]) -> NodeConfig:
@@ -365,6 +397,15 @@ def _check_names(variables: Iterable[str]) -> None:
         wrong.append(f"{shown}: no such setting" + (f"; {near[0]} is one" if near else ""))
     if wrong:
         raise ValueError("environment: " + "\nenvironment: ".join(wrong))
+
+
+def faults(error: Exception, path: Path | None) -> list[str]:
+    """Say what is wrong with the configuration that `load` could not read, a line each, without tokens."""
+    if isinstance(error, ValidationError):
+        return problems(error)
+    if isinstance(error, TOMLDecodeError):
+        return [f"{path}: {unreadable(error)}"]
+    return [f"{path}: {error}" if isinstance(error, UnicodeDecodeError) else str(error)]
 
 
 def problems(error: ValidationError) -> list[str]:

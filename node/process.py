@@ -19,8 +19,9 @@ import structlog
 from tarry.node.app import Node
 from tarry.node.clock import precise_loop
 from tarry.node.config import NodeConfig
+from tarry.node.config_source import ConfigSource
 from tarry.node.edge.forwarder import Forwarder
-from tarry.node.edge.tls import channel_credentials
+from tarry.node.edge.tls import channel_credentials, read
 from tarry.node.leader.leadership import UnitsNotMended
 from tarry.node.loop_watchdog import Collections, LongHolds
 from tarry.node.recovery import state_replacement
@@ -76,13 +77,15 @@ class DataInUse(Exception):
     """The data folder cannot be had: another node runs with it, or this user may not write it."""
 
 
-def serve(config: NodeConfig, *, rejoin: bool = False) -> None:
+def serve(config: NodeConfig, *, rejoin: bool = False, source: ConfigSource | None = None) -> None:
     """Run a node in this process until SIGTERM or SIGINT.
 
+    ``source``: where certificates and tokens are read again on SIGHUP; None: nowhere.
     ``rejoin``: the data was lost, or is not to be trusted: take everything anew from the others.
     Raises DataDamaged, DataInUse, CannotListen.
     """
     may_open_all()
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until it is read again, there is nothing to read again
     keep_private(config.data)
     try:
         make_folder(config.data)
@@ -100,7 +103,7 @@ def serve(config: NodeConfig, *, rejoin: bool = False) -> None:
     try:
         holds = Holds()
         with asyncio.Runner(loop_factory=partial(precise_loop.new, holds)) as runner:
-            runner.run(_serve(config, holds))
+            runner.run(_serve(config, holds, source))
     except AnotherVersion as error:
         raise DataDamaged(str(error)) from error
     except _StateDamaged:
@@ -162,7 +165,7 @@ def _set_aside(config: NodeConfig, why: str) -> None:
     log.error("data set aside: rejoins the cluster without it", why=why, aside=str(aside))
 
 
-async def _serve(config: NodeConfig, holds: Holds) -> None:
+async def _serve(config: NodeConfig, holds: Holds, source: ConfigSource | None) -> None:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -175,7 +178,8 @@ async def _serve(config: NodeConfig, holds: Holds) -> None:
         config, stopping, lambda via: StateReplacement(config, via).run()
     ):
         return
-    node = Node(config, holds=holds)
+    node = Node(config, holds=holds, source=source)
+    loop.add_signal_handler(signal.SIGHUP, node.reload)
     gc.collect()
     gc.freeze()  # what is here now stays: to look through it again held the event loop up for 30 to 90 ms
     gc.callbacks.append(Collections(holds))
@@ -205,7 +209,7 @@ async def _until_stopped(
     config: NodeConfig, stopping: asyncio.Event, do: Callable[[Forwarder], Coroutine[Any, Any, None]]
 ) -> bool:
     """Return whether something that has to be done before the node runs ended before it was told to stop."""
-    forwarder = Forwarder(channel_credentials(config.tls), ANY_SIZE, config.dial)
+    forwarder = Forwarder(channel_credentials(read(config.tls)), ANY_SIZE, config.dial)
     doing = asyncio.ensure_future(do(forwarder))
     told = asyncio.ensure_future(stopping.wait())
     try:

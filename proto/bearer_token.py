@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+from collections.abc import Iterable
 from typing import Any, Final
 
 KEY: Final = "authorization"
@@ -19,6 +20,19 @@ def shown(pairs: Any) -> bytes:
     return value.removeprefix("Bearer ").encode() if isinstance(value, str) else b""
 
 
-def is_shown(token: str, pairs: Any) -> bool:
-    """Return whether a call's metadata shows the token; takes the same time for any."""
-    return hmac.compare_digest(token.encode(), shown(pairs))
+class PeerTokens:
+    """Tokens between nodes: the one that this node shows, and further ones that it takes from others."""
+
+    def __init__(self, token: str = "", accepted: Iterable[str] = ()) -> None:
+        self.renew(token, accepted)
+
+    def renew(self, token: str, accepted: Iterable[str]) -> None:
+        """Show and take others from now on; where there are none, none is asked for."""
+        self.metadata = metadata(token)
+        """Of this node's calls to others."""
+        self._taken = [each.encode() for each in (token, *accepted) if each]
+
+    def take(self, pairs: Any) -> bool:
+        """Return whether a call's metadata shows one of them; takes the same time for any."""
+        given = shown(pairs)
+        return not self._taken or sum(hmac.compare_digest(token, given) for token in self._taken) > 0

@@ -53,6 +53,7 @@ FENCES = {
     "grpc": (
         "replication/transport/peer_transport.py",
         "replication/transport/peer_service.py",
+        "replication/transport/retired_channels.py",
         "node/",
         "client/",
         "chaos/",

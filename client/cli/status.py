@@ -58,7 +58,7 @@ def print_topics(topics: Iterable[TopicStatus]) -> None:
 
 
 NODE_COLUMNS = ("node", "address", "role", "term", "applied", "pending", "clock_ms", "version")
-OPTIONAL = ("digest", "damaged", "blocked", "ledger", "longest_turn")
+OPTIONAL = ("digest", "damaged", "blocked", "not_reloaded", "ledger", "longest_turn")
 """Columns that are there only where they have something to say."""
 GROUP_COLUMNS = (
     "topic", "pending", "released", "held_back", "group", "acked", "retrying", "consumers", "in_hand",
@@ -82,6 +82,7 @@ def _node(address: str, answer: ClusterStatus | TarryError) -> dict[str, object]
         "digest": answer.state_digest,
         "damaged": _damage(answer),
         "blocked": "; ".join(f"{to.node} at {to.blocked}" for to in answer.members if to.blocked),
+        "not_reloaded": answer.reload.failure,
         "ledger": _ledger(answer.ledger),
         "longest_turn": _turns(answer.turns),
     }

@@ -114,6 +114,18 @@ class LedgerStatus(Part):
 
 
 @dataclass(frozen=True, slots=True)
+class ReloadStatus(Part):
+    """Certificates and tokens of the answering node, read again since it started."""
+
+    done: int
+    """Number of reloads."""
+    at_ms: int
+    """Time of the last, by the node's own clock; 0: none."""
+    failure: str
+    """Why the last try changed nothing; empty: it did not fail."""
+
+
+@dataclass(frozen=True, slots=True)
 class Hold(Part):
     """A turn of a node's event loop, or a part of one."""
 
@@ -172,3 +184,4 @@ class ClusterStatus(Part):
     """Known to be damaged now: no peer in reach has them whole."""
     ledger: LedgerStatus
     turns: TurnStatus
+    reload: ReloadStatus

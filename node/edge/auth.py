@@ -67,17 +67,39 @@ class Authorizer:
         patterns = (*token.produce, *token.consume) if token is not None else ()
         return lambda topic: any(_matches(pattern, topic) for pattern in patterns)
 
+    def renew(self, tokens: Mapping[str, Token]) -> Callable[[Any], bool]:
+        """Take other tokens; return, of a call's metadata, whether the caller may do less than before."""
+        before, self._tokens = self._tokens, tokens
+
+        def does(metadata: Any) -> bool:
+            had, has = _find(before, metadata), _find(tokens, metadata)
+            if not tokens or (before and had is None):
+                return False
+            return has is None or had is None or not _within(had, has)
+
+        return does
+
     def _token(self, metadata: Any) -> Token | None:
-        given, found = bearer_token.shown(metadata), None
-        for secret, token in self._tokens.items():  # all of them, in constant time each
-            if hmac.compare_digest(secret.encode(), given):
-                found = token
-        return found
+        return _find(self._tokens, metadata)
 
 
-def unknown_node(peer_token: str, metadata: Any) -> Refusal | None:
+def _find(tokens: Mapping[str, Token], metadata: Any) -> Token | None:
+    given, found = bearer_token.shown(metadata), None
+    for secret, token in tokens.items():  # all of them, in constant time each
+        if hmac.compare_digest(secret.encode(), given):
+            found = token
+    return found
+
+
+def _within(one: Token, other: Token) -> bool:
+    """Return whether the other has at least the patterns and rights of the one."""
+    patterns = {*one.produce} <= {*other.produce} and {*one.consume} <= {*other.consume}
+    return patterns and one.operate <= other.operate
+
+
+def unknown_node(tokens: bearer_token.PeerTokens, metadata: Any) -> Refusal | None:
     """Return why one with this metadata may not call what is for nodes, None if it may try."""
-    if not peer_token or bearer_token.is_shown(peer_token, metadata):
+    if tokens.take(metadata):
         return None
     return Refusal(Reason.UNAUTHENTICATED, "only nodes of the cluster are answered: show the peer token")
 

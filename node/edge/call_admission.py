@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from typing import Any, Final, NoReturn, TypeAlias
 
 import grpc
@@ -29,6 +29,9 @@ Admit: TypeAlias = Callable[[str, Any], Refusal | None]
 """From a method's path and the call's metadata: why the caller may not call."""
 
 SUBSCRIBING: Final = "/tarry.v1.ConsumerService/Consume"
+RIGHTS_CHANGED: Final = Refusal(
+    Reason.RIGHTS_CHANGED, "this token may do less than when the stream began: begin it again", retry_ms=0
+)
 GRACE_S: Final = 1.0
 """A request that comes at all has come by then, unless it is large: no younger call makes room for others."""
 
@@ -55,6 +58,7 @@ class Entrance(grpc.GenericRpcHandler):  # type: ignore[type-arg]
         self._request_bytes_max = request_bytes_max
         self._entered: dict[str, MethodHandler] = {}
         self._waiting: dict[asyncio.Timeout, float] = {}  # for their requests, since when
+        self._streams: dict[asyncio.Timeout, Any] = {}  # of responses, and their metadata
         self._errors = CallErrors()
         self.calls = 0
         """Under way."""
@@ -99,11 +103,19 @@ class Entrance(grpc.GenericRpcHandler):  # type: ignore[type-arg]
 
         async def answer(requests: AsyncIterator[Any], context: CallContext) -> Any:
             with self._counted():
-                return await behaviour(await given(requests, context), context)
+                request = await given(requests, context)
+                if not inner.response_streaming:
+                    return await behaviour(request, context)
+                async with self._revocable(path, context):
+                    return await behaviour(request, context)
 
         async def answers(requests: AsyncIterator[Any], context: CallContext) -> AsyncIterator[Any]:
             with self._counted():
-                async with aclosing(behaviour(await given(requests, context), context)) as responses:
+                request = await given(requests, context)
+                async with (
+                    self._revocable(path, context),
+                    aclosing(behaviour(request, context)) as responses,
+                ):
                     async for response in responses:
                         yield response
 
@@ -122,6 +134,29 @@ class Entrance(grpc.GenericRpcHandler):  # type: ignore[type-arg]
             raise
         finally:
             self.calls -= 1
+
+    def end_streams(self, does_less: Callable[[Any], bool]) -> int:
+        """End the streams of which that is true, by their metadata; return how many. Other calls end soon."""
+        ending = [until for until, metadata in self._streams.items() if does_less(metadata)]
+        for until in ending:
+            del self._streams[until]
+            until.reschedule(asyncio.get_running_loop().time())
+        return len(ending)
+
+    @asynccontextmanager
+    async def _revocable(self, path: str, context: CallContext) -> AsyncIterator[None]:
+        """Say why, where `end_streams` ends it."""
+        metadata, until = context.invocation_metadata(), asyncio.timeout(None)
+        try:
+            async with until:
+                self._streams[until] = metadata
+                yield
+        except TimeoutError:
+            if not until.expired():
+                raise
+            await abort(context, self._admit(path, metadata) or RIGHTS_CHANGED)
+        finally:
+            self._streams.pop(until, None)
 
     async def _first(
         self, requests: AsyncIterator[Any], context: CallContext, wait_ms: int, bytes_max: int | None

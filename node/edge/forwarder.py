@@ -12,6 +12,7 @@ from tarry.node.edge.grpc_types import CallContext, metadata_value
 from tarry.proto import bearer_token
 from tarry.proto.reasons import Reason
 from tarry.replication.state_machine.refusal import Refusal
+from tarry.replication.transport.retired_channels import RetiredChannels
 
 FORWARDED_KEY: Final = "tarry-forwarded"
 """Metadata of a forwarded call: it is not forwarded again."""
@@ -32,6 +33,7 @@ class Forwarder:
         self._dial = dial
         self._options = options
         self._channels: dict[str, grpc.aio.Channel] = {}
+        self._retired = RetiredChannels()
 
     async def forward(
         self, address: str, path: str, raw: bytes, context: CallContext, waits_s: float = 0.0
@@ -68,7 +70,14 @@ class Forwarder:
             self._channels[address] = channel
         return channel
 
+    def renew(self, credentials: grpc.ChannelCredentials) -> None:
+        """Make calls with other credentials from now on; those under way go on."""
+        self._credentials = credentials
+        self._retired.add(self._channels.values())
+        self._channels = {}
+
     async def close(self) -> None:
         """Close all channels."""
+        await self._retired.close()
         for channel in self._channels.values():
             await channel.close(None)

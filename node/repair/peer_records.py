@@ -14,8 +14,8 @@ from tarry.node.edge.forwarder import Forwarder
 from tarry.node.edge.grpc_types import CallContext, M, ServiceHandler
 from tarry.node.edge.peer_auth import PeerCalls
 from tarry.node.repair.records import ASKED_BYTES_MAX, ASKED_RECORDS_MAX, Numbers
-from tarry.proto import bearer_token
 from tarry.proto import tarry_peer_pb2 as pb
+from tarry.proto.bearer_token import PeerTokens
 from tarry.replication.state_machine.machine import Machine
 from tarry.replication.state_machine.queue_checksums import BLOCK_UNITS
 from tarry.replication.state_machine.queues import Queues
@@ -111,11 +111,13 @@ class RecordService:
 class PeerRecords:
     """Asks peers; ``fetch`` is what ``Damage.run`` wants."""
 
-    def __init__(self, forwarder: Forwarder, cluster: Callable[[], str], node: str, peer_token: str) -> None:
+    def __init__(
+        self, forwarder: Forwarder, cluster: Callable[[], str], node: str, tokens: PeerTokens
+    ) -> None:
         self._forwarder = forwarder
         self._cluster = cluster
         self._node = node
-        self._metadata = bearer_token.metadata(peer_token)
+        self._tokens = tokens
 
     async def fetch(self, address: str, hour: int, global_index: Numbers) -> dict[int, bytes]:
         """Return what the peer gave, nothing where it did not answer."""
@@ -146,7 +148,9 @@ class PeerRecords:
         request.cluster, request.node = self._cluster(), self._node
         call = self._forwarder.channel(address).unary_unary(f"/{SERVICE}/{method}", None, None)
         try:
-            raw: bytes = await call(request.SerializeToString(), metadata=self._metadata, timeout=DEADLINE_S)
+            raw: bytes = await call(
+                request.SerializeToString(), metadata=self._tokens.metadata, timeout=DEADLINE_S
+            )
             return kind.FromString(raw)
         except (grpc.aio.AioRpcError, DecodeError) as error:
             log.warning("peer gave nothing", asked=method, peer=address, error=str(error))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable
+from dataclasses import asdict
 from importlib.metadata import version
 from typing import Final
 
@@ -41,7 +42,7 @@ class OperatorService:
     def __init__(self, core: Core, authorizer: Authorizer, calls: LeaderCalls) -> None:
         self._machine, self._driver, self._time = core.machine, core.driver, core.time
         self._damage, self._ledger, self._holds = core.damage, core.ledger, core.holds
-        self._leadership, self._blocked = core.leadership, core.blocked
+        self._leadership, self._blocked, self._reload = core.leadership, core.blocked, core.reload
         self._authorizer, self._calls = authorizer, calls
         self._ledger_calls = LedgerCalls(core.ledger, authorizer)
         self._backup_calls = BackupCalls(core, authorizer)
@@ -115,6 +116,7 @@ class OperatorService:
             damaged_left=self._damage.left,
             ledger=self._ledger.status(),
             turns=turns(self._holds),
+            reload=pb.ReloadStatus(**asdict(self._reload)),
         )
         full.MergeFrom(self._brief())
         return full

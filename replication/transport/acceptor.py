@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
-import ssl
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable
@@ -21,6 +20,7 @@ from functools import partial
 from typing import Final
 
 from tarry.replication.transport.framing import PASS_BYTES
+from tarry.replication.transport.interface import PeerTls
 
 STRANGERS_MAX: Final = 64
 ACCEPTS_MAX: Final = 8
@@ -57,7 +57,7 @@ class Acceptor:
     def __init__(
         self,
         opening: Callable[[], Entrant],
-        tls: ssl.SSLContext | None,
+        tls: PeerTls | None,
         announce: Announce,
         deadline_s: float,
         on_strangers: OnStrangers,
@@ -165,7 +165,8 @@ class Acceptor:
                         connection.close()
                         raise
                     patience.reschedule(loop.time() + 2 * self._deadline_s)
-                await loop.connect_accepted_socket(lambda: opening, connection, ssl=self._tls)
+                tls = self._tls.server if self._tls is not None else None
+                await loop.connect_accepted_socket(lambda: opening, connection, ssl=tls)
                 connected = True
                 await opening.entered
         except (OSError, asyncio.CancelledError) as error:  # TimeoutError is an OSError

@@ -58,12 +58,16 @@ class Transport(Protocol):
     async def stop(self) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PeerTls:
-    """Options of the streams between peers, for either end."""
+    """Options of the streams between peers, for either end; handshakes begin with what is here then."""
 
     server: ssl.SSLContext
     client: ssl.SSLContext
+
+    def renew(self, other: PeerTls) -> None:
+        """Begin handshakes with the other's options; streams that are open stay."""
+        self.server, self.client = other.server, other.client
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,11 +41,15 @@ class PeerServicer:
     """The node adds `handler()` to its one server, which bounds the bytes of a request."""
 
     def __init__(
-        self, listener: PeerListener, token: str, gate: PeerGate, met: Callable[[str], None]
+        self,
+        listener: PeerListener,
+        tokens: bearer_token.PeerTokens,
+        gate: PeerGate,
+        met: Callable[[str], None],
     ) -> None:
         """Take `met`, told who has asked where to open a stream, and was answered."""
         self._listener = listener
-        self._token = token
+        self._tokens = tokens
         self._gate = gate
         self._met = met
         self._spoken_peers: SpokenPeers | None = None
@@ -72,7 +76,7 @@ class PeerServicer:
 
     async def _check(self, context: Context, request: _Request) -> SpokenPeers:
         """Return who has spoken to this node."""
-        if self._token and not bearer_token.is_shown(self._token, context.invocation_metadata()):
+        if not self._tokens.take(context.invocation_metadata()):
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, "show the cluster's peer token")
         spoken_peers = self._spoken_peers
         if spoken_peers is None:

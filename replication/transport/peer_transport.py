@@ -38,6 +38,7 @@ from tarry.replication.transport.framing import STREAMS
 from tarry.replication.transport.grpc_options import channel_options
 from tarry.replication.transport.interface import ANYBODY, PeerGate, PeerTls, ServeSnapshot
 from tarry.replication.transport.peer_service import SERVICE, PeerServicer
+from tarry.replication.transport.retired_channels import RetiredChannels
 from tarry.replication.transport.stream_listener import PeerListener
 from tarry.replication.transport.stream_sender import DialOptions, PeerAway, PeerRefuses, PeerStreams
 
@@ -60,19 +61,19 @@ class PeerTransport:
         rng: random.Random,
         credentials: grpc.ChannelCredentials | None = None,
         tls: PeerTls | None = None,
-        token: str = "",
+        tokens: bearer_token.PeerTokens | None = None,
         dial: Mapping[str, str] = MappingProxyType({}),
         gate: PeerGate = ANYBODY,
         on_strangers: OnStrangers = ignored,
     ) -> None:
         """Take `credentials` (gRPC) and `tls` (streams); None: plain text.
 
-        `token`: what peers show each other; empty: none is asked for.
+        `tokens`: what peers show each other; None: none is asked for.
         `dial`: a member's address -> where this node reaches it, for those that it reaches elsewhere.
         `gate`: who may speak for which node.
         `on_strangers`: called now and then with counts of connections to the port that came to nothing.
         """
-        self._dial_options = DialOptions(settings, rng, dial, tls.client if tls is not None else None)
+        self._dial_options = DialOptions(settings, rng, dial, tls)
         self._credentials = credentials
         self._identity = Identity("", "", 0, 0)
         self._link: Callable[[str, bool], None] = lambda peer, up: None
@@ -82,11 +83,12 @@ class PeerTransport:
         self._streams: dict[str, PeerStreams] = {}
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._leaving: set[asyncio.Task[None]] = set()
-        self._metadata = bearer_token.metadata(token)
         self.former: dict[str, str] = {}
         """Answers of peers that are of another incarnation of the cluster."""
-        self._listener = PeerListener(settings, tls.server if tls is not None else None, on_strangers)
-        self.servicer = PeerServicer(self._listener, token, gate, self._met)
+        self._retired = RetiredChannels()
+        self._tokens = tokens or bearer_token.PeerTokens()
+        self._listener = PeerListener(settings, tls, on_strangers)
+        self.servicer = PeerServicer(self._listener, self._tokens, gate, self._met)
 
     async def listen(self, host: str, port: int = 0) -> None:
         """Listen for peers' streams, before `start`; port 0: on any that is free. Raises OSError."""
@@ -103,7 +105,7 @@ class PeerTransport:
         async with self._channel(address) as channel:
             ask = channel.unary_unary(_RECALL, RecallRequest.SerializeToString, RecallResponse.FromString)
             try:
-                answer: RecallResponse = await ask(request, metadata=self._metadata, timeout=_RECALL_S)
+                answer: RecallResponse = await ask(request, metadata=self._tokens.metadata, timeout=_RECALL_S)
             except grpc.aio.AioRpcError:
                 return None
         return answer
@@ -142,7 +144,7 @@ class PeerTransport:
             _FETCH, FetchSnapshotRequest.SerializeToString, FetchSnapshotResponse.FromString
         )
         try:
-            async for part in fetch(request, metadata=self._metadata):
+            async for part in fetch(request, metadata=self._tokens.metadata):
                 yield part
         except grpc.aio.AioRpcError as error:
             raise SnapshotFailed(f"{peer}: {error.code().name} {error.details()}") from error
@@ -160,7 +162,7 @@ class PeerTransport:
             if peer not in self._streams:
                 self._channels[peer] = self._channel(address)
                 outbound = Outbound(self._identity, peer, self._epochs)
-                meet = functools.partial(self._meet, peer, self._channels[peer])
+                meet = functools.partial(self._meet, peer)
                 streams = self._streams[peer] = PeerStreams(
                     peer, address, outbound, meet, self._link, self._dial_options
                 )
@@ -183,11 +185,12 @@ class PeerTransport:
         task.add_done_callback(self._leaving.discard)
         return task
 
-    async def _meet(self, peer: str, channel: grpc.aio.Channel) -> MeetResponse:
+    async def _meet(self, peer: str) -> MeetResponse:
+        channel = self._channels[peer]
         meet = channel.unary_unary(_MEET, MeetRequest.SerializeToString, MeetResponse.FromString)
         request = MeetRequest(cluster=self._identity.cluster, node=self._identity.node)
         try:
-            response: MeetResponse = await meet(request, metadata=self._metadata)
+            response: MeetResponse = await meet(request, metadata=self._tokens.metadata)
         except grpc.aio.AioRpcError as error:
             if error.code() is grpc.StatusCode.FAILED_PRECONDITION:
                 self.former[peer] = error.details() or ""
@@ -210,11 +213,18 @@ class PeerTransport:
         for peer in list(self._streams):
             self._leave(peer)
         await asyncio.gather(*self._leaving)
+        await self._retired.close()
 
     def _watch(self, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()
         if error is not None:
             self._fail(error)
+
+    def renew(self, credentials: grpc.ChannelCredentials) -> None:
+        """Make calls with other credentials from now on; those under way go on."""
+        self._credentials = credentials
+        self._retired.add(self._channels.values())
+        self._channels = {peer: self._channel(streams.address) for peer, streams in self._streams.items()}
 
     def _channel(self, address: str) -> grpc.aio.Channel:
         options = channel_options(self._dial_options.settings)

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import ssl
 from collections.abc import Callable
 from typing import Final
 
@@ -31,6 +30,7 @@ from tarry.replication.transport.framing import (
     Unframer,
     pass_of,
 )
+from tarry.replication.transport.interface import PeerTls
 
 TICKETS_MAX: Final = 256
 TICKET_S: Final = 10.0
@@ -79,7 +79,7 @@ class PeerListener:
     """Listens for streams. `start` says who hears what they carry; else none is let in."""
 
     def __init__(
-        self, settings: ReplicationSettings, tls: ssl.SSLContext | None, on_strangers: OnStrangers = ignored
+        self, settings: ReplicationSettings, tls: PeerTls | None, on_strangers: OnStrangers = ignored
     ) -> None:
         self.tickets = Tickets()
         self.settings = settings

@@ -14,7 +14,6 @@ import asyncio
 import contextlib
 import random
 import socket
-import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -25,6 +24,7 @@ from tarry.replication.settings import ReplicationSettings
 from tarry.replication.transport.blocked_port import PortTries
 from tarry.replication.transport.envelope import Outbound
 from tarry.replication.transport.framing import framed, opening, pass_of
+from tarry.replication.transport.interface import PeerTls
 from tarry.replication.transport.send_queue import PeerQueue
 
 _BACK_OFF_MIN_S: Final = 0.02
@@ -50,7 +50,7 @@ class DialOptions:
     rng: random.Random
     dial: Mapping[str, str]
     """A member's address -> where this node reaches it, for those that it reaches elsewhere."""
-    tls: ssl.SSLContext | None
+    tls: PeerTls | None
 
 
 class PeerStreams:
@@ -159,7 +159,9 @@ class PeerStreams:
         clear, _ = await loop.create_connection(asyncio.Protocol, *at)
         try:
             clear.write(pass_of(ticket))
-            secured = await loop.start_tls(clear, stream, dial_options.tls, server_hostname=home.strip("[]"))
+            secured = await loop.start_tls(
+                clear, stream, dial_options.tls.client, server_hostname=home.strip("[]")
+            )
             if secured is None or secured.is_closing():
                 raise PeerAway("closed in the handshake, or right after it")
         except BaseException:

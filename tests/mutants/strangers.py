@@ -108,7 +108,7 @@ PEERS = (
     Mutant(
         "any_token_meets",
         "who lacks the peers' token is given tickets",
-        "if self._token and not bearer_token.is_shown(self._token, context.invocation_metadata()):",
+        "if not self._tokens.take(context.invocation_metadata()):",
         "if False:",
         (
             "tests/replication/transport/test_peer_transport.py::test_a_peer_without_the_clusters_token_is_not_listened_to",
@@ -260,8 +260,8 @@ CALLS = (
     Mutant(
         "any_token_of_a_client_is_good",
         "anybody calls what is for who has a token",
-        "            if hmac.compare_digest(secret.encode(), given):\n",
-        "            if True:\n",
+        "        if hmac.compare_digest(secret.encode(), given):\n",
+        "        if True:\n",
         ("tests/node/edge/test_auth.py::test_who_shows_no_token_that_is_known_may_call_nothing",),
     ),
     Mutant(
@@ -281,7 +281,7 @@ CALLS = (
     Mutant(
         "any_token_is_a_peers",
         "a stranger asks a node for what is for nodes",
-        "    if not peer_token or bearer_token.is_shown(peer_token, metadata):\n",
+        "    if tokens.take(metadata):\n",
         "    if True:\n",
         ("tests/node/edge/test_auth.py::test_what_is_for_nodes_is_for_who_shows_their_token",),
     ),
@@ -315,8 +315,8 @@ CALLS = (
     Mutant(
         "calls_of_streams_are_not_counted",
         "anybody with a token takes all memory by streams",
-        "            with self._counted():\n                async with aclosing(",
-        "            if True:\n                async with aclosing(",
+        "            with self._counted():\n                request = await given(requests, context)\n                async with (",
+        "            if True:\n                request = await given(requests, context)\n                async with (",
         (
             "tests/node/edge/test_call_admission.py::test_calls_of_each_kind_are_counted_while_they_are_under_way",
         ),
@@ -406,6 +406,47 @@ CALLS = (
         (
             "tests/node/edge/test_call_admission.py::test_grpc_holds_connections_to_the_bounds_of_the_configuration",
         ),
+    ),
+    Mutant(
+        "who_may_do_less_keeps_the_stream",
+        "who has a token that was removed goes on consuming",
+        "            return has is None or had is None or not _within(had, has)\n",
+        "            return False\n",
+        ("tests/node/edge/test_auth.py::test_who_may_do_less_with_other_tokens_is_known",),
+    ),
+    Mutant(
+        "a_stream_that_is_to_end_goes_on",
+        "who has a token that was removed goes on consuming",
+        "            until.reschedule(asyncio.get_running_loop().time())\n",
+        "",
+        (
+            "tests/node/edge/test_call_admission.py::test_streams_whose_callers_may_do_less_now_are_ended_with_the_reason_and_no_others",
+        ),
+    ),
+    Mutant(
+        "a_renewed_certificate_is_shown_to_nobody",
+        "a node shows a certificate until it has expired, and after that",
+        "        renewed, self._renewed = self._renewed, None\n        return renewed\n",
+        "        return None\n",
+        (
+            "tests/node/edge/test_tls.py::test_new_certificates_are_shown_at_every_address_and_what_is_open_stays",
+        ),
+    ),
+    Mutant(
+        "streams_between_nodes_keep_their_certificates",
+        "nodes with renewed certificates do not find together again",
+        "        self.server, self.client = other.server, other.client\n",
+        "        return\n",
+        (
+            "tests/replication/transport/test_stream_listener.py::test_with_renewed_certificates_new_peers_come_in_and_those_that_are_there_stay",
+        ),
+    ),
+    Mutant(
+        "files_that_go_together_no_more_count",
+        "a certificate that is being replaced is read in the middle of that",
+        "        if asked or self._read != found == self._seen:\n",
+        "        if asked or self._read != found:\n",
+        ("tests/node/test_reload.py::test_a_file_that_has_changed_is_read_once_it_stays_as_it_is",),
     ),
 )
 

@@ -9,6 +9,7 @@ import pytest
 from tarry.node.config import Token
 from tarry.node.edge.auth import Authorizer, Right, unknown_node
 from tarry.node.edge.connection_limits import HEALTH_CHECK, admits_health
+from tarry.proto.bearer_token import PeerTokens
 from tarry.proto.reasons import Reason
 
 TOKENS = {
@@ -91,10 +92,10 @@ def test_who_may_do_anything_with_a_topic_and_who_operates_knows_of_it(
 
 
 def test_what_is_for_nodes_is_for_who_shows_their_token() -> None:
-    assert unknown_node("secret", bearing("secret")) is None
-    assert unknown_node("", ()) is None
+    assert unknown_node(PeerTokens("secret"), bearing("secret")) is None
+    assert unknown_node(PeerTokens(), ()) is None
     for token in (None, "", "secre", "shop"):
-        refusal = unknown_node("secret", bearing(token))
+        refusal = unknown_node(PeerTokens("secret", ["", "next"]), bearing(token))
         assert refusal is not None
         assert refusal.reason == Reason.UNAUTHENTICATED
 
@@ -104,3 +105,35 @@ def test_everybody_may_ask_whether_a_node_serves_and_nothing_else_of_its_health(
     assert admits(HEALTH_CHECK, ()) is None
     assert admits("/grpc.health.v1.Health/Watch", ()) is not None
     assert admits("/grpc.health.v1.Health/Watch", bearing("shop")) is None
+
+
+@pytest.mark.parametrize(
+    ("had", "has", "less"),
+    [
+        (Token(produce=("a", "b.*")), Token(produce=("b.*", "a", "c"), operate=True), False),
+        (Token(produce=("a", "b.*")), Token(produce=("b.*",)), True),
+        (Token(consume=("a",)), Token(produce=("a",)), True),
+        (Token(operate=True), Token(), True),
+        (Token(operate=True), None, True),
+        (None, Token(), False),
+    ],
+)
+def test_who_may_do_less_with_other_tokens_is_known(had: Token | None, has: Token | None, less: bool) -> None:
+    def tokens(one: Token | None) -> dict[str, Token]:
+        return {"other": Token(), **({"mine": one} if one is not None else {})}
+
+    authorizer = Authorizer(tokens(had))
+    does_less = authorizer.renew(tokens(has))
+    assert does_less(bearing("mine")) is less
+    assert not does_less(bearing("other"))
+    assert (authorizer.unknown(bearing("mine")) is None) is (has is not None)
+
+
+def test_with_the_first_tokens_everybody_may_do_less_and_without_any_nobody() -> None:
+    authorizer = Authorizer({})
+    does_less = authorizer.renew(TOKENS)
+    assert does_less(bearing("shop"))
+    assert does_less(())
+    does_less = authorizer.renew({})
+    assert not does_less(bearing("shop"))
+    assert not does_less(())

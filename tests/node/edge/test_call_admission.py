@@ -14,6 +14,9 @@ import pytest
 from tarry.node.config import Connections
 from tarry.node.edge.call_admission import GRACE_S, SUBSCRIBING, Entrance
 from tarry.node.edge.connection_limits import options
+from tarry.node.edge.grpc_status import DETAILS_KEY, refusal_in
+from tarry.proto.reasons import Reason
+from tarry.replication.state_machine.refusal import Refusal
 from tests.simulation import virtual_loop
 from tests.simulation.edge import Context, StreamEnded
 
@@ -172,3 +175,51 @@ def test_grpc_holds_connections_to_the_bounds_of_the_configuration() -> None:
     assert told["grpc.max_connection_idle_ms"] == 4_000
     assert told["grpc.max_concurrent_streams"] == 5
     assert told["grpc.server.max_pending_requests_hard_limit"] == 6
+
+
+async def endless(requests: AsyncIterator[bytes], _: object) -> AsyncIterator[bytes]:
+    async for request in requests:
+        yield request
+    await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("known", [True, False])
+async def test_streams_whose_callers_may_do_less_now_are_ended_with_the_reason_and_no_others(
+    known: bool,
+) -> None:
+    refused: set[str] = set()
+
+    def admit(path: str, metadata: Any) -> Refusal | None:
+        name = dict(metadata)["name"]
+        return Refusal(Reason.UNAUTHENTICATED, "unknown now") if name in refused else None
+
+    methods = {"Stream": grpc.stream_stream_rpc_method_handler(endless)}
+    to = Entrance([grpc.method_handlers_generic_handler("any", methods)], admit, Connections())
+    server = grpc.aio.server()
+    server.add_generic_rpc_handlers((to,))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel, asyncio.timeout(30):
+        streams = {}
+        for name in ("one", "other"):
+            streams[name] = channel.stream_stream("/any/Stream")(metadata=(("name", name),))
+            await streams[name].write(b"x")
+            assert await streams[name].read() == b"x"
+        if not known:
+            refused.add("one")
+        assert to.end_streams(lambda metadata: dict(metadata)["name"] == "one") == 1
+        with pytest.raises(grpc.aio.AioRpcError) as ended:
+            await streams["one"].read()
+        reason = Reason.RIGHTS_CHANGED if known else Reason.UNAUTHENTICATED
+        details = dict(ended.value.trailing_metadata() or ())[DETAILS_KEY]
+        assert isinstance(details, bytes)
+        said = refusal_in(details)
+        assert said is not None
+        assert said.reason is reason
+        await streams["other"].write(b"y")
+        assert await streams["other"].read() == b"y"
+        assert to.end_streams(lambda metadata: dict(metadata)["name"] == "one") == 0
+        streams["other"].cancel()
+    await server.stop(None)
+    assert to.calls == 0
+    assert to._streams == {}

@@ -16,6 +16,7 @@ from tarry.node.edge.peer_auth import PeerCalls
 from tarry.node.repair import pauses
 from tarry.node.repair.peer_records import PeerRecords, RecordService
 from tarry.node.repair.records import ASKED_RECORDS_MAX, Damage, Numbers
+from tarry.proto.bearer_token import PeerTokens
 from tarry.replication.state_machine.machine import Machine, MachineSettings
 from tarry.replication.transport.interface import ANYBODY
 from tests.node.decay import decay
@@ -53,7 +54,7 @@ async def serving(machine: Machine) -> AsyncIterator[str]:
 @asynccontextmanager
 async def asking(cluster: str = "tarry") -> AsyncIterator[PeerRecords]:
     forwarder = Forwarder(None, [], {})
-    yield PeerRecords(forwarder, lambda: cluster, "n1", "")
+    yield PeerRecords(forwarder, lambda: cluster, "n1", PeerTokens())
     await forwarder.close()
 
 

@@ -12,6 +12,7 @@ import grpc
 import grpc.aio
 import pytest
 
+from tarry.proto.bearer_token import PeerTokens
 from tarry.proto.tarry_peer_pb2 import (
     FetchSnapshotResponse,
     Heartbeat,
@@ -56,7 +57,9 @@ class End:
     def __init__(self, name: str, settings: ReplicationSettings | None = None, token: str = "") -> None:
         self.name = name
         self.settings = settings or ReplicationSettings()
-        self.transport = PeerTransport(settings=self.settings, rng=random.Random(name), token=token)
+        self.transport = PeerTransport(
+            settings=self.settings, rng=random.Random(name), tokens=PeerTokens(token)
+        )
         self.received: list[PeerMessage] = []
         self.links: list[tuple[str, bool]] = []
         self.changed = asyncio.Event()

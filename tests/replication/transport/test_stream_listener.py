@@ -32,6 +32,7 @@ from tarry.replication.transport.stream_listener import (
     PeerListener,
     Tickets,
 )
+from tests.cluster.authority import Authority
 from tests.replication.transport.test_peer_transport import VOTE
 
 PATIENCE_S = 20
@@ -45,8 +46,7 @@ class Port:
     def __init__(self, settings: ReplicationSettings, tls: PeerTls | None = None) -> None:
         self.told: list[Counter[str]] = []
         self._tls = tls
-        server = tls.server if tls else None
-        self.listener = PeerListener(settings, server, lambda ended: self.told.append(Counter(ended)))
+        self.listener = PeerListener(settings, tls, lambda ended: self.told.append(Counter(ended)))
         self.epoch = 0
         self._heard: asyncio.Queue[tuple[str, list[PeerMessage]]] = asyncio.Queue()
         self._strangers: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
@@ -148,6 +148,35 @@ async def test_who_is_in_its_handshake_with_a_ticket_is_not_ended_for_hundreds_w
         await port.peer("n3")
         await asyncio.wait_for(writer.start_tls(tls.client), PATIENCE_S)
         writer.write(port.said_by("n1"))
+        assert await port.heard() == "n1"
+
+
+async def test_with_renewed_certificates_new_peers_come_in_and_those_that_are_there_stay(
+    tmp_path: Path,
+) -> None:
+    contexts = []
+    for name in ("old", "new"):
+        (tmp_path / name).mkdir()
+        authority = Authority(tmp_path / name)
+        authority.sign("n2", "/CN=n2")
+        files = [tmp_path / name / file for file in ("n2.pem", "n2.key", "authority.pem")]
+        server, client = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        server.load_cert_chain(*files[:2])
+        client.load_verify_locations(files[2])
+        client.check_hostname = False
+        contexts.append(PeerTls(server, client))
+    shown, renewed = contexts
+    async with Port(PATIENT, shown) as port:
+        _, writer = await port.connected(shown.client)
+        writer.write(port.said_by("n1"))
+        assert await port.heard() == "n1"
+        shown.renew(renewed)
+        _, new = await port.connected(renewed.client)  # which trusts the new authority alone
+        new.write(port.said_by("n3"))
+        assert await port.heard() == "n3"
+        outbound = Outbound(Identity("tarry", "n1", 1, 1), "n2", iter([port.epoch + 1]))
+        outbound.begin()
+        writer.write(framed(outbound.seal([VOTE])))
         assert await port.heard() == "n1"
 
 
