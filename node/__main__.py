@@ -5,14 +5,19 @@ from __future__ import annotations
 import secrets
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tarry.client.cli import main as console
 from tarry.client.cli.output import Output, print_fields, words
+from tarry.client.cli.times import time_text
 from tarry.node.dev import dev
 from tarry.proto.extras import require
+
+if TYPE_CHECKING:
+    from tarry.node.config import NodeConfig
+    from tarry.node.recovery.recover_alone import Survey
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
@@ -35,6 +40,17 @@ def node(
         bool,
         typer.Option(help="The data was lost or is damaged: set it aside, take all anew from the others."),
     ] = False,
+    recover_alone: Annotated[
+        bool,
+        typer.Option(
+            "--recover-alone",
+            help="A majority is lost for good: make this node a cluster by itself, and end; then start it.",
+        ),
+    ] = False,
+    confirm: Annotated[
+        str | None,
+        typer.Option(metavar="NODE", help="With --recover-alone: its name, in place of typing it."),
+    ] = None,
 ) -> None:
     """Run a node until SIGTERM. Flags win over the environment (TARRY_…), which wins over the file.
 
@@ -50,6 +66,7 @@ def node(
     from tarry.node.config_source import ConfigSource
     from tarry.node.log import configure
     from tarry.node.process import DataDamaged, DataInUse, serve
+    from tarry.node.recovery.recover_alone import RecoveryRefused
 
     given: dict[str, Any] = {"node": name, "data": data, "listen": listen, "log_level": log_level}
     flags = {key: value for key, value in given.items() if value is not None}
@@ -66,14 +83,60 @@ def node(
     if rejoin and len(settings.members) < 2:
         typer.echo("--rejoin: members names no other node to take the data from", err=True)
         raise typer.Exit(2)
+    if rejoin and recover_alone:
+        typer.echo("--recover-alone keeps the data that --rejoin sets aside: give one of them", err=True)
+        raise typer.Exit(2)
     try:
-        serve(settings, rejoin=rejoin, source=source)
-    except (CannotListen, DataInUse) as error:
+        if recover_alone:
+            _recover_alone(settings, confirm)
+        else:
+            serve(settings, rejoin=rejoin, source=source)
+    except (CannotListen, DataInUse, RecoveryRefused) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(2) from None
     except DataDamaged as damaged:
         typer.echo(str(damaged), err=True)
         raise typer.Exit(3) from None
+
+
+def _recover_alone(settings: NodeConfig, confirm: str | None) -> None:
+    """Say what the survivor has and what may be missing, ask, and make it a cluster by itself."""
+    from tarry.node.process import go_alone
+
+    def agreed(found: Survey) -> bool:
+        typer.echo(_surveyed(found), err=True)
+        typed = confirm
+        if typed is None:
+            typer.echo(f"Type {found.node} to go on: ", err=True, nl=False)
+            typed = sys.stdin.readline().strip()
+        return typed == found.node
+
+    if go_alone(settings, agreed) is None:
+        typer.echo(f"nothing was changed: {settings.node} was not typed", err=True)
+        raise typer.Exit(2)
+    typer.echo(f"done: start {settings.node} as usual; the others only with --rejoin, once each", err=True)
+
+
+def _surveyed(found: Survey) -> str:
+    others, last = ", ".join(found.others), found.last_index
+    more = (
+        f"It keeps entries {found.commit_index + 1} to {last} ({_time(found.last_ms)}) as well, of which it "
+        "does not know whether they were acknowledged."
+    )
+    return "\n".join(
+        (
+            f"{found.node} has everything up to entry {found.commit_index} ({_time(found.commit_ms)}).",
+            more if last > found.commit_index else "It has nothing behind that.",
+            f"What {others} acknowledged without it behind entry {last} is lost.",
+            "It goes on alone, as another incarnation of the cluster.",
+            f"{others} come back only with --rejoin, which sets their data aside.",
+            f"If {others} can still start with their data as a majority, do not go on.",
+        )
+    )
+
+
+def _time(at_ms: int) -> str:
+    return time_text(at_ms) if at_ms else "time unknown"
 
 
 @app.command()

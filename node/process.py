@@ -7,6 +7,7 @@ import fcntl
 import gc
 import os
 import resource
+import secrets
 import signal
 import sys
 from collections.abc import Callable, Coroutine
@@ -25,6 +26,7 @@ from tarry.node.edge.tls import channel_credentials, read
 from tarry.node.leader.leadership import UnitsNotMended
 from tarry.node.loop_watchdog import Collections, LongHolds
 from tarry.node.recovery import state_replacement
+from tarry.node.recovery.recover_alone import Survey, recover_alone
 from tarry.node.recovery.rejoin import Phase, Rejoining, interrupted, phase, set_aside
 from tarry.node.recovery.state_replacement import StateReplacement, peers_of
 from tarry.proto.files import make_folder
@@ -86,16 +88,7 @@ def serve(config: NodeConfig, *, rejoin: bool = False, source: ConfigSource | No
     """
     may_open_all()
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until it is read again, there is nothing to read again
-    keep_private(config.data)
-    try:
-        make_folder(config.data)
-        folder = os.open(config.data, os.O_RDONLY)
-    except OSError as error:
-        raise DataInUse(f"data: {error}; name a folder that this user may write") from None
-    try:
-        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)  # until the process ends
-    except BlockingIOError:
-        raise DataInUse(f"{config.data} is another running node's: two at once would destroy it") from None
+    hold(config.data)
     if rejoin:
         _set_aside(config, "as asked")
     elif interrupted(config.data):
@@ -113,6 +106,34 @@ def serve(config: NodeConfig, *, rejoin: bool = False, source: ConfigSource | No
             raise DataDamaged(_what_to_do(config, damage)) from damage
         _set_aside(config, str(damage))
         _start_anew()
+
+
+def hold(data: Path) -> None:
+    """Keep a data folder for this process until it ends. Raises DataInUse."""
+    keep_private(data)
+    try:
+        make_folder(data)
+        folder = os.open(data, os.O_RDONLY)
+    except OSError as error:
+        raise DataInUse(f"data: {error}; name a folder that this user may write") from None
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise DataInUse(f"{data} is another running node's: two at once would destroy it") from None
+
+
+def go_alone(config: NodeConfig, agreed: Callable[[Survey], bool]) -> Survey | None:
+    """Let a survivor be a cluster by itself from its next start on; None: it was not agreed.
+
+    Raises RecoveryRefused, DataDamaged, DataInUse.
+    """
+    hold(config.data)
+    try:
+        return recover_alone(config, agreed, secrets.randbits(64) or 1)
+    except (*DAMAGED, AnotherVersion) as damage:
+        raise DataDamaged(
+            f"the data in {config.data} is damaged: {damage}. Recover another survivor, or restore a backup"
+        ) from damage
 
 
 def _start_anew() -> NoReturn:

@@ -1,8 +1,8 @@
 """Name under which nodes of one cluster know each other: the configured one and the cluster's incarnation.
 
-A cluster that is restored from a backup becomes another: it draws a random incarnation, and from then on
-carries it in its name. Every message between nodes bears that name, so nothing that a member of before says
-counts, and none of its data comes in.
+A cluster that is restored from a backup, or that a survivor goes on with alone, becomes another: it draws a
+random incarnation, and from then on carries it in its name. Every message between nodes bears that name, so
+nothing that a member of before says counts, and none of its data comes in.
 """
 
 from __future__ import annotations

@@ -5,30 +5,35 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from tarry.chaos.faults.disks import wipe
 from tarry.chaos.run import Run
 from tarry.chaos.scenario import scenario
-from tarry.client.local.cluster import LocalCluster, LocalClusterError
+from tarry.client.errors import TarryError
+from tarry.client.local.cluster import LocalCluster, LocalClusterError, command
+
+REJOIN_LOOKS = 300
 
 
 async def tarry(*arguments: str) -> tuple[int, dict[str, Any], str]:
     """Run a command; return its exit code, what it told, and its words."""
+    code, told, words = await _run("-m", "tarry.node", *arguments, "-o", "json")
+    return code, json.loads(told) if code == 0 else {}, words
+
+
+async def _run(*arguments: str) -> tuple[int, str, str]:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
-        "-m",
-        "tarry.node",
         *arguments,
-        "-o",
-        "json",
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
     told, words = await process.communicate()
-    answer: dict[str, Any] = json.loads(told) if process.returncode == 0 else {}
-    return process.returncode or 0, answer, words.decode(errors="replace")
+    return process.returncode or 0, told.decode(), words.decode(errors="replace")
 
 
 @scenario(loads=("light", "bulk"))
@@ -59,6 +64,41 @@ async def backup_restore(run: Run) -> None:
             await asyncio.to_thread(restored.wait_for_leader)
         except LocalClusterError as error:
             run.expect(False, f"the restored node does not lead: {error}")
+
+
+@scenario(loads=("light", "bulk"))
+async def lost_majority(run: Run) -> None:
+    """Both followers lose their disks; the leader goes on alone, and they come back with --rejoin."""
+    leader, others = await run.leader(), await run.followers()
+    nodes = run.cluster.local.nodes
+    async with run.disturbed("majority lost", leader, loose=True):
+        for name in others:
+            run.cluster.kill(name)
+            wipe(nodes[name])
+        await run.during(0.5)
+        run.cluster.kill(leader)
+        recover = (*command(nodes[leader].config), "--recover-alone", "--confirm", leader)
+        code, _, words = await _run(*recover)
+        run.expect(code == 0, f"{leader} cannot go on alone: {words}")
+        run.cluster.start(leader)
+        alone = await run.leader()
+        run.expect(alone == leader, f"{alone} leads, not {leader}")
+        for name in others:
+            config = nodes[name].config
+            config.write_text('damaged_data = "rejoin"\n' + config.read_text())
+            run.cluster.start(name)
+            await _joined(run, name)
+    await run.serving()
+
+
+async def _joined(run: Run, name: str) -> None:
+    """Wait until a node that rejoins by itself is a member."""
+    for _ in range(REJOIN_LOOKS):
+        with suppress(TarryError):
+            if name in {member.node for member in (await run.client.operator().status()).members}:
+                return
+        await run.during(0.2)
+    run.expect(False, f"{name} does not rejoin: {run.cluster.local.nodes[name].log_tail(5)}")
 
 
 async def _back_up(run: Run, to: Path, *more: str) -> tuple[int, dict[str, Any], str]:

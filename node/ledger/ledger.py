@@ -32,6 +32,8 @@ from tarry.replication.state_machine.queues import Queues
 log = structlog.get_logger()
 
 RETRY_S: Final = 1.0
+RECOVERED: Final = "recovered-alone"
+"""File of the data folder: the index behind which there may be a hole, until a row says so."""
 CLOCK_JUMP_MS: Final = 50
 """A wall clock that moves by more against the monotonic one, from one heartbeat to the next, has jumped."""
 
@@ -86,6 +88,8 @@ class Ledger:
         self._writing = asyncio.Lock()
         self._closing: asyncio.Future[bool] | None = None
         self._failure = ""
+        self._mark = config.data / RECOVERED
+        self._marked = False
         self._ahead_ms: float | None = None
 
     # -- what happens --------------------------------------------------------------------
@@ -195,6 +199,9 @@ class Ledger:
                 self._buffer.put_back(taken)
                 self._something.set()
                 return
+            if self._marked:
+                self._mark.unlink(missing_ok=True)
+                self._marked = False
             gap = self._buffer.written(self._now_ms(), self._term)
             if gap is not None:
                 log.warning("rows are missing in the ledger", gap=gap, dropped=self._buffer.dropped)
@@ -230,6 +237,9 @@ class Ledger:
             self._gap(Missing.ALL, 0, first, "BEGUN")
         elif left.covered is not None and left.covered < first:
             self._gap(Missing.ALL, left.covered, first, "UNWRITTEN")
+        if self._mark.exists():
+            self._marked, index = True, int(self._mark.read_bytes())
+            self._gap(Missing.ALL, index, index, "RECOVERED_ALONE")
         if left.killed:
             self._gap(Missing.NODE_MADE, left.covered or 0, left.covered or 0, "KILLED")
         return True

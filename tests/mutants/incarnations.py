@@ -1,4 +1,4 @@
-"""Mutants of what keeps a cluster that went on from a backup apart from the one before."""
+"""Mutants of what keeps a cluster that went on from a backup, or alone, apart from the one before."""
 
 from __future__ import annotations
 
@@ -51,6 +51,29 @@ MUTANTS = (
         "        journal.begin_cluster(founder.cluster_incarnation)\n",
         "",
         (ALONE,),
+    ),
+    Mutant(
+        "a_survivor_goes_on_in_the_incarnation_before",
+        "an old majority that comes back mixes with the survivor that went on alone",
+        "    journal.begin_cluster(incarnation)\n    batch",
+        "    batch",
+        ("tests/node/recovery/test_recover_alone.py::test_a_survivor_is_alone_in_a_new_incarnation",),
+    ),
+    Mutant(
+        "a_survivor_goes_on_beside_a_majority",
+        "two clusters serve, although nothing was lost",
+        "return there if is_majority(1 + len(there), len(members)) else []",
+        "return []",
+        (
+            "tests/node/recovery/test_recover_alone.py::test_it_is_refused_where_those_that_answer_are_a_majority",
+        ),
+    ),
+    Mutant(
+        "a_survivor_keeps_the_term_of_before",
+        "its entries and those of an old leader have one index and term",
+        "    term = journal.term + 1\n    journal.set_term(term, found.node)\n",
+        "    term = journal.term\n",
+        ("tests/node/recovery/test_recover_alone.py::test_a_survivor_is_alone_in_a_new_incarnation",),
     ),
     Mutant(
         "a_restored_state_is_not_compared",

@@ -1,0 +1,190 @@
+"""Recovery from a lost majority: a survivor goes on alone, as another incarnation of the cluster.
+
+    survey ─► the operator's word ─► journal: term + 1, every other member removed, a new incarnation
+
+The removals are entries of the log as any others, and count at once, so that the node is a majority by
+itself. All entries of its journal stay, also those of which it does not know whether they were acknowledged.
+What the others acknowledged without it is lost; so nothing of theirs may come back: the incarnation keeps it
+out (`replication/cluster_name.py`). It is refused where enough others answer to do without it.
+
+    data/recovered-alone   index behind which the hole may be, until the ledger has it
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Final
+
+import grpc
+from google.protobuf.message import DecodeError
+
+from tarry.node.config import NodeConfig
+from tarry.node.edge.forwarder import Forwarder
+from tarry.node.edge.tls import channel_credentials, read
+from tarry.node.ledger.ledger import RECOVERED
+from tarry.node.recovery import state_replacement
+from tarry.node.recovery.rejoin import phase
+from tarry.proto import bearer_token
+from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.proto.files import replace_file
+from tarry.proto.tarry_peer_pb2 import MembershipChange, RecallRequest, RecallResponse
+from tarry.replication.cluster_name import full_name
+from tarry.replication.driver.install_snapshot import finish_installing
+from tarry.replication.journal.journal import Journal
+from tarry.replication.journal.lmdb_takeover import open_log
+from tarry.replication.journal.records import is_regular, membership_payload
+from tarry.replication.raft.guard.votes import is_majority
+from tarry.replication.raft.membership import Membership
+from tarry.replication.snapshot.state_folder import StateFolder
+from tarry.replication.state_machine import commands as command_codec
+from tarry.replication.state_machine.checkpoint import CheckpointStore, checkpoint_in
+from tarry.replication.transport.peer_service import SERVICE
+
+ASK_S: Final = 2.0
+ENTRIES_LOOKED_AT: Final = 1_000
+"""For one that says its time."""
+
+
+class RecoveryRefused(Exception):
+    """The node may not go on alone; the message says why, and what to do instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """A survivor's account of what it has. Times are cluster time; 0: no entry near there says it."""
+
+    node: str
+    others: tuple[str, ...]
+    """The members that are given up."""
+    commit_index: int
+    """Up to here it knows that it has everything."""
+    commit_ms: int
+    last_index: int
+    """Up to here it has something: whether it was acknowledged, it does not know."""
+    last_ms: int
+
+
+def recover_alone(config: NodeConfig, agreed: Callable[[Survey], bool], incarnation: int) -> Survey | None:
+    """Make the data folder of a node that is down that of a cluster of its own; None: it was not agreed.
+
+    Raises RecoveryRefused, JournalDamaged, CheckpointDamaged, PointerDamaged, StateMismatch, AnotherVersion,
+    OSError.
+    """
+    if phase(config.data) is not None or state_replacement.is_marked(config.data):
+        raise RecoveryRefused(f"the data of {config.node} is damaged or set aside: recover another survivor")
+    with closing(Journal(open_log(config.data / "journal"), incarnation=1)) as journal:
+        if journal.empty:
+            raise RecoveryRefused(
+                f"{config.node} has no journal: recover another survivor, or restore a backup"
+            )
+        _settle(config, journal)
+        membership = Membership(journal, config.members)
+        found = survey(config.node, membership, journal)
+        _check_others(config, membership, journal)
+        if not agreed(found):
+            return None
+        replace_file(config.data / RECOVERED, str(found.last_index).encode())  # first: it is harmless alone
+        go_alone(journal, found, incarnation)
+        return found
+
+
+def survey(node: str, membership: Membership, journal: Journal) -> Survey:
+    """Return what a journal has. Raises RecoveryRefused where the node is no voter, or alone already."""
+    members = membership.current()
+    if not membership.votes(node):
+        raise RecoveryRefused(f"{node} is no member with a vote: recover one of {', '.join(sorted(members))}")
+    others = tuple(sorted(members.keys() - {node}))
+    if not others:
+        raise RecoveryRefused(f"{node} is the only member: start it without --recover-alone")
+    commit, last = journal.commit_index, journal.last_index
+    return Survey(node, others, commit, _time_at(journal, commit), last, _time_at(journal, last))
+
+
+def go_alone(journal: Journal, found: Survey, incarnation: int) -> None:
+    """Write, at once or not at all, that the node is the only member of a new incarnation."""
+    term = journal.term + 1
+    journal.set_term(term, found.node)
+    for index, other in enumerate(found.others, found.last_index + 1):
+        change = MembershipChange(remove=True, node=other, returns=True)
+        journal.append(membership_payload(change), index, term)
+    journal.begin_cluster(incarnation)
+    batch = journal.stage()
+    assert batch is not None
+    journal.write(batch)
+    journal.mark_durable(batch)
+
+
+def _settle(config: NodeConfig, journal: Journal) -> None:
+    """Finish what a crash may have left half done between journal and state, as a start does."""
+    folder = StateFolder(config.data)
+    with closing(CheckpointStore(folder.path / "checkpoint")) as store:
+        state = checkpoint_in(folder.path, store, from_start=journal.first_index == 1)
+    finish_installing(journal, state.applied_index)
+
+
+def _time_at(journal: Journal, index: int) -> int:
+    """Return the time of the entry, or of the nearest before it that has one; 0: there is none near."""
+    for at in range(index, max(journal.first_index, index - ENTRIES_LOOKED_AT) - 1, -1):
+        entry = journal.entry(at)
+        if not is_regular(entry):
+            continue
+        try:
+            commands = log_pb.LogEntry.FromString(entry[0][1:]).commands
+            times = [getattr(command_codec.decode(command), "now_ms", 0) for command in commands]
+        except (DecodeError, command_codec.AnotherVersion):
+            continue
+        if any(times):
+            return max(times)
+    return 0
+
+
+def _check_others(config: NodeConfig, membership: Membership, journal: Journal) -> None:
+    """Raise RecoveryRefused where the members that answer are, with this node, a majority."""
+    members = membership.current()
+    others = {node: address for node, address in members.items() if node != config.node}
+    cluster = full_name(config.cluster, journal.cluster_incarnation)
+    answers = asyncio.run(_recalled(config, cluster, others))
+    there = may_do_without(config.node, members, answers, journal.cluster_incarnation)
+    if there:
+        raise RecoveryRefused(
+            f"{', '.join(there)} answer: with {config.node}, that is a majority of {len(members)} members. "
+            "Start it without --recover-alone"
+        )
+
+
+def may_do_without(
+    node: str, members: Mapping[str, str], answers: Mapping[str, RecallResponse], incarnation: int
+) -> list[str]:
+    """Return the members that are there, if with this one they are a majority: then there is nothing lost.
+
+    One without data, or of another incarnation, has nothing to go on with.
+    """
+    there = sorted(
+        peer
+        for peer, answer in answers.items()
+        if not answer.fresh and node in answer.spoken and answer.cluster_incarnation == incarnation
+    )
+    return there if is_majority(1 + len(there), len(members)) else []
+
+
+async def _recalled(config: NodeConfig, cluster: str, others: Mapping[str, str]) -> dict[str, RecallResponse]:
+    """Return what the members that answer say."""
+    forwarder = Forwarder(channel_credentials(read(config.tls)), [], config.dial)
+    request = RecallRequest(cluster=cluster, node=config.node).SerializeToString()
+    metadata = bearer_token.metadata(config.peer_token)
+
+    async def ask(address: str) -> RecallResponse | None:
+        call = forwarder.channel(address).unary_unary(f"/{SERVICE}/Recall", None, None)
+        try:
+            return RecallResponse.FromString(await call(request, metadata=metadata, timeout=ASK_S))
+        except (grpc.aio.AioRpcError, DecodeError):
+            return None
+
+    try:
+        answered = await asyncio.gather(*(ask(address) for address in others.values()))
+    finally:
+        await forwarder.close()
+    return {peer: answer for peer, answer in zip(others, answered, strict=True) if answer is not None}

@@ -1,0 +1,100 @@
+"""A survivor of three that goes on alone, by the real command, and the others that come back."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from tarry.client.aio import connect
+from tarry.client.local.cluster import LocalCluster, command
+from tests.cluster.test_backup import running, schedule, wait_for_log
+from tests.cluster.test_rejoining import agree
+
+PATIENCE_S = 60
+
+
+def recover(cluster: LocalCluster, name: str, typed: str = "", *more: str) -> tuple[int, str]:
+    done = subprocess.run(
+        [sys.executable, *command(cluster.nodes[name].config), "--recover-alone", *more],
+        input=f"{typed}\n",
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert "Traceback" not in done.stderr
+    return done.returncode, done.stderr
+
+
+async def test_the_leader_that_is_left_of_three_goes_on_with_all_that_was_acknowledged(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    survivor = await asyncio.to_thread(cluster.wait_until_serving)
+    one, other = sorted(cluster.nodes.keys() - {survivor})
+    async with connect(cluster.addresses) as client:
+        ids = await schedule(client, 1_000)
+        await asyncio.to_thread(cluster.stop, one)
+        ids += await schedule(client, 500)
+        cluster.kill(other)
+        cluster.kill(survivor)
+        shutil.rmtree(cluster.nodes[other].folder)
+        assert recover(cluster, survivor, "no")[0] == 2
+        code, said = recover(cluster, survivor, survivor)
+        assert code == 0, said
+        assert f"What {one}, {other} acknowledged without it behind entry" in said
+        code, said = recover(cluster, survivor, "", "--confirm", survivor)
+        assert (code, "is the only member" in said) == (2, True), said
+        cluster.start(survivor)
+        assert await asyncio.to_thread(cluster.wait_for_leader) == survivor
+        assert (await client.operator().status()).pending == 1_500
+        ids += await schedule(client, 500)
+        # one that was away with its data is told, and takes part in nothing
+        cluster.start(one)
+        await asyncio.to_thread(wait_for_log, cluster, one, "once with --rejoin")
+        await asyncio.to_thread(cluster.stop, one)
+        with running(cluster, one, "--rejoin"), running(cluster, other, "--rejoin"):
+            await agree(client, set(cluster.nodes))
+            ids += await schedule(client, 10)
+            assert len(set(ids)) == 2_010
+            assert (await client.operator().status()).pending == 2_010
+    ledger = cluster.nodes[survivor].log.read_text()
+    assert "RECOVERED_ALONE" in ledger
+    assert not (cluster.nodes[survivor].folder / "recovered-alone").exists()
+
+
+async def test_an_old_majority_that_comes_back_never_mixes_with_the_one_that_went_on(
+    cluster: LocalCluster,
+) -> None:
+    leader = await asyncio.to_thread(cluster.wait_until_serving)
+    survivor, other = sorted(cluster.nodes.keys() - {leader})
+    async with connect(cluster.addresses) as client:
+        await schedule(client, 100)
+    code, said = await asyncio.to_thread(recover, cluster, survivor, survivor)
+    assert (code, "another running node's" in said) == (2, True), said
+    await asyncio.to_thread(cluster.stop, survivor)
+    code, said = await asyncio.to_thread(recover, cluster, survivor, survivor)
+    assert (code, "Start it without --recover-alone" in said) == (2, True), said
+    async with connect(cluster.addresses) as client:
+        await schedule(client, 30)  # which the survivor never hears of
+    for name in (leader, other):
+        cluster.kill(name)
+    code, said = await asyncio.to_thread(recover, cluster, survivor, survivor)
+    assert code == 0, said
+    cluster.start()  # all three, with their data
+    for name in (leader, other):
+        await asyncio.to_thread(wait_for_log, cluster, name, "once with --rejoin")
+    async with connect(cluster.nodes[survivor].address) as client:
+        await schedule(client, 7)
+        alone = await client.operator().status_of(cluster.nodes[survivor].address, digest=True)
+        assert (alone.pending, [member.node for member in alone.members]) == (107, [survivor])
+    async with connect(cluster.nodes[leader].address) as client:
+        old = await client.operator().status_of(cluster.nodes[leader].address)
+        assert old.pending == 130
+        assert {member.node for member in old.members} == set(cluster.nodes)
+        await asyncio.to_thread(cluster.stop, survivor)
+        await asyncio.to_thread(cluster.start, survivor)
+        # nothing of either has come to the other, not by a restart either
+        assert (await client.operator().status_of(cluster.nodes[leader].address)).pending == 130

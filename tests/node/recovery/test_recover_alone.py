@@ -1,0 +1,95 @@
+"""A survivor's journal that goes on alone: what it says, what is written, and when it is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tarry.node.config import NodeConfig
+from tarry.node.recovery.recover_alone import (
+    RecoveryRefused,
+    Survey,
+    go_alone,
+    may_do_without,
+    recover_alone,
+    survey,
+)
+from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.proto.tarry_peer_pb2 import MembershipChange, RecallResponse
+from tarry.replication.journal.journal import Journal
+from tarry.replication.journal.records import entry_payload, membership_payload
+from tarry.replication.journal.write_ahead_log import WriteAheadLog
+from tarry.replication.raft.membership import Membership
+from tarry.replication.state_machine import commands as command_codec
+from tests.replication.journals import fill, sync
+
+THREE = {"n1": "a:1", "n2": "b:1", "n3": "c:1"}
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Iterator[Journal]:
+    """Entries 1 to 6 of term 3, committed up to 5; entry 4 says the time."""
+    journal = Journal(WriteAheadLog(tmp_path / "journal"), incarnation=7)
+    journal.set_members(THREE)
+    journal.set_term(3, "n2")
+    fill(journal, 3, term=3)
+    ack = command_codec.encode(log_pb.AckCommand(group="g", now_ms=1_234))
+    journal.append(entry_payload(log_pb.LogEntry(commands=[ack]).SerializeToString()), 4, 3)
+    fill(journal, 6, term=3)
+    journal.set_commit_index(5)
+    sync(journal)
+    yield journal
+    journal.close()
+
+
+def test_it_says_what_the_survivor_has_and_until_when(journal: Journal) -> None:
+    found = survey("n1", Membership(journal, THREE), journal)
+    assert found == Survey("n1", ("n2", "n3"), 5, 1_234, 6, 1_234)
+
+
+def test_a_survivor_is_alone_in_a_new_incarnation(journal: Journal, tmp_path: Path) -> None:
+    go_alone(journal, survey("n1", Membership(journal, THREE), journal), 171)
+    journal.close()
+    again = Journal(WriteAheadLog(tmp_path / "journal"), incarnation=8)
+    membership = Membership(again, THREE)
+    assert membership.current() == {"n1": "a:1"}
+    assert membership.votes("n1")
+    assert membership.peers() >= {"n2", "n3"}  # which may ask to be added again
+    assert again.cluster_incarnation == 171
+    assert (again.last_index, again.term, again.term_at(7), again.term_at(8)) == (8, 4, 4, 4)
+    assert again.incarnation == 7
+    with pytest.raises(RecoveryRefused, match="the only member"):
+        survey("n1", membership, again)
+    again.close()
+
+
+def test_one_that_is_no_voter_is_refused(journal: Journal) -> None:
+    journal.append(membership_payload(MembershipChange(remove=True, node="n1")), 7, 3)
+    with pytest.raises(RecoveryRefused, match="recover one of n2, n3"):
+        survey("n1", Membership(journal, THREE), journal)
+
+
+def test_it_is_refused_where_those_that_answer_are_a_majority() -> None:
+    there = RecallResponse(spoken=["n1", "n3"])
+    assert may_do_without("n1", THREE, {"n2": there}, 0) == ["n2"]
+    assert may_do_without("n1", THREE, {}, 0) == []
+    for without in (
+        RecallResponse(spoken=["n1"], fresh=True),
+        RecallResponse(spoken=["n3"]),
+        RecallResponse(spoken=["n1"], cluster_incarnation=9),
+    ):
+        assert may_do_without("n1", THREE, {"n2": without}, 0) == []
+    five = {**THREE, "n4": "d:1", "n5": "e:1"}
+    assert may_do_without("n1", five, {"n2": there}, 0) == []
+    assert may_do_without("n1", five, {"n2": there, "n4": there}, 0) == ["n2", "n4"]
+
+
+def test_a_node_without_a_journal_and_one_that_rejoins_are_refused(tmp_path: Path) -> None:
+    config = NodeConfig(node="n1", data=tmp_path, listen="127.0.0.1:1", members={"n1": "127.0.0.1:1"})
+    with pytest.raises(RecoveryRefused, match="has no journal"):
+        recover_alone(config, lambda _: True, 171)
+    (tmp_path / "rejoining").write_text("leaving")
+    with pytest.raises(RecoveryRefused, match="set aside"):
+        recover_alone(config, lambda _: True, 171)
