@@ -114,7 +114,11 @@ class BackupCalls:
         source = StateSource(machine, checkpoint, on_damage=self._core.damage.report_state)
         opened = await source.open_snapshot()
         told = partial(_manifest, opened, positions[0], digests[0], now_ms, self._core.config)
-        return opened, await in_thread(told)
+        try:
+            return opened, await in_thread(told)
+        except BaseException:  # a caller that is gone: nobody else would let the files go
+            opened.close()
+            raise
 
     async def _responses(
         self, opened: FilesSnapshot, manifest: pb.BackupManifest, kept: Mapping[str, SnapshotFile]
