@@ -23,6 +23,7 @@ from tarry.node.delivery.delivery import Delivery
 from tarry.node.delivery.inherited import Inherited, take_over
 from tarry.node.leader.dispatcher import Dispatcher
 from tarry.node.leader.group_expiry import GroupExpiry
+from tarry.node.leader.group_moves import GroupMoves
 from tarry.node.leader.retention import Retention
 from tarry.node.leader.tasks import LeaderTasks
 from tarry.node.leader.wait import LeaderWait
@@ -83,6 +84,7 @@ class Leadership:
         self._damaged: UnitsDamaged | None = None  # met by what delivers, which has ended for it
         self._served = False
         self.wait = LeaderWait(self._is_led)
+        self.group_moves = GroupMoves(driver)
         self._heard = log_pb.DispatchState()
         self._sequence = 0
         self._copies_coming = 0  # for retries that are due soon: proposed and not applied
@@ -242,7 +244,7 @@ class Leadership:
         self._ledger.leadership("leader", term)
         report = self._damage.queues.report
         self.retention = retention = Retention(
-            self._machine, self._time, self._config.dispatch, self._propose, report
+            self._machine, self._time, self._config.dispatch, self._propose_at_once, report, self.group_moves
         )
         tasks.spawn(self._holds.steps("dispatch", self._dispatcher.run()))
         expiry = GroupExpiry(self._machine, self._time, self._config.dispatch, self._propose, self._is_open)
@@ -319,3 +321,7 @@ class Leadership:
                     await asyncio.sleep(overloaded.retry_ms / 1000)
         finally:
             self._copies_coming -= coming
+
+    async def _propose_at_once(self, payload: Message) -> Any:
+        """Propose what holds only for the state as it is now. Raises Overloaded."""
+        return await self._driver.propose(command_codec.encode(payload), cost_us(payload))

@@ -16,9 +16,11 @@ import structlog
 from tarry.node.clock.cluster_time import ClusterTime
 from tarry.node.config import Dispatch
 from tarry.node.delivery import redrive
+from tarry.node.leader.group_moves import GroupMoves
 from tarry.node.leader.queue_bytes import QueueBytes
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.tarry_operator_pb2 import TopicSettings
+from tarry.replication.errors import Overloaded
 from tarry.replication.state_machine.machine import Machine
 from tarry.replication.state_machine.ready_queue import ReadyQueue, UnitsDamaged
 from tarry.wheel.state import HOUR_MS
@@ -119,6 +121,18 @@ class Kept:
                 units[hour] = wheel.units_in_hour(hour)
         return units
 
+    def past(self, command: log_pb.TrimCommand) -> bool:
+        """Return whether all groups are past a command's cuts, or have to be, by the state as it is now."""
+        cuts = zip(
+            np.frombuffer(command.queue, dtype="<u4").tolist(),
+            np.frombuffer(command.offset, dtype="<u8").tolist(),
+            strict=True,
+        )
+        named = ((self._machine.queues[queue], cut) for queue, cut in cuts)
+        return all(
+            self._floor(queue, cut) >= cut or cut <= self._hard(queue, command.now_ms) for queue, cut in named
+        )
+
     def _floor(self, queue: ReadyQueue, otherwise: int) -> int:
         """Return the offset that all groups of a queue are past; `otherwise` where it has none."""
         queues = self._machine.queues
@@ -132,14 +146,18 @@ class Kept:
         a topic without groups is kept for its retention.
         """
         settings = self._settings(queue)
-        longest_ms = settings.retention_max_ms
-        hard = queue.find_released(now_ms - longest_ms) if longest_ms else queue.first
+        hard = self._hard(queue, now_ms)
         if queue.group:
             return max(hard, self._floor(queue, queue.first)), hard
         kept = queue.find_released(now_ms - (settings.retention_ms or self._retention_ms))
         if settings.retention_bytes:
             kept = max(kept, self.bytes.first_within(queue.queue, settings.retention_bytes))
         return max(hard, min(kept, self._floor(queue, queue.units))), hard
+
+    def _hard(self, queue: ReadyQueue, now_ms: int) -> int:
+        """Return the offset below which a queue must be forgotten, whatever its groups have had."""
+        longest_ms = self._settings(queue).retention_max_ms
+        return queue.find_released(now_ms - longest_ms) if longest_ms else queue.first
 
     def _settings(self, queue: ReadyQueue) -> TopicSettings:
         """Return the settings of a queue's topic."""
@@ -196,6 +214,7 @@ class Retention:
         settings: Dispatch,
         propose: Callable[[log_pb.TrimCommand], Awaitable[Any]],
         on_damage: Callable[[UnitsDamaged], None],
+        moves: GroupMoves,
     ) -> None:
         self._kept = Kept(machine, settings.retention_ms)
         self.bytes = self._kept.bytes
@@ -203,6 +222,7 @@ class Retention:
         self._settings = settings
         self._propose = propose
         self._on_damage = on_damage
+        self._moves = moves
 
     async def run(self) -> None:
         """Run until cancelled. Raises NotLeader, Unknown: the next leader goes on."""
@@ -210,10 +230,17 @@ class Retention:
             await asyncio.sleep(self._settings.retention_check_ms / 1000)
             try:
                 await self._kept.measure()
-                planned = await self._kept.plan(self._time.now_ms())
+                await self._delete(await self._kept.plan(self._time.now_ms()))
             except UnitsDamaged as damage:  # whatever its units point into is not known: nothing goes
                 self._on_damage(damage)
-                continue
-            for command in planned:
+
+    async def _delete(self, planned: list[log_pb.TrimCommand]) -> None:
+        """Propose what is planned, for as long as it holds."""
+        for command in planned:
+            if self._moves.under_way or not self._kept.past(command):
+                return  # a group is made or has gone back meanwhile: next time
+            try:
                 await self._propose(command)
-                log.info("trimmed", queues=len(command.queue) // 4, hours=len(command.hour) // 4)
+            except Overloaded:
+                return
+            log.info("trimmed", queues=len(command.queue) // 4, hours=len(command.hour) // 4)

@@ -134,7 +134,7 @@ class Subscriptions:
                 life=log_pb.GROUP_LIFE_TEMPORARY if consumer.temporary else log_pb.GROUP_LIFE_EXPIRES,
             )
             try:
-                queues: Subscribed | Refusal = await self._driver.propose(
+                queues: Subscribed | Refusal = await self._leadership.group_moves.propose(
                     command_codec.encode(command), cost_us(command)
                 )
             except NotLeader:

@@ -44,6 +44,7 @@ class TopicCalls:
         describe: Callable[[ReadyQueue], Awaitable[pb.TopicStatus]],
     ) -> None:
         self._machine, self._driver, self._time = core.machine, core.driver, core.time
+        self._leadership = core.leadership
         self._limits, self._damage = core.config.limits, core.damage
         self._authorizer, self._calls = authorizer, calls
         self._describe = describe
@@ -94,9 +95,9 @@ class TopicCalls:
         return await self._propose(payload)
 
     async def _propose(self, payload: Message) -> Changed | Refusal:
-        outcome: Changed | Refusal = await self._driver.propose(
-            command_codec.encode(payload), cost_us(payload)
-        )
+        moves = isinstance(payload, log_pb.SubscribeCommand | log_pb.SeekCommand)
+        propose = self._leadership.group_moves.propose if moves else self._driver.propose
+        outcome: Changed | Refusal = await propose(command_codec.encode(payload), cost_us(payload))
         return outcome
 
     async def _create_topic(self, request: pb.CreateTopicRequest) -> Message | Refusal:

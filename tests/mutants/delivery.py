@@ -382,6 +382,22 @@ MUTANTS = (
         ("tests/node/leader/test_retention.py::test_what_every_group_is_past_goes_when_its_time_is_over",),
     ),
     Mutant(
+        "retention_does_not_wait_for_groups_that_are_being_made",
+        "what a new group was to get is deleted",
+        "            if self._moves.under_way or not self._kept.past(command):\n",
+        "            if not self._kept.past(command):\n",
+        (
+            "tests/node/leader/test_retention.py::test_nothing_is_deleted_that_a_group_may_want_which_is_being_made",
+        ),
+    ),
+    Mutant(
+        "retention_goes_on_after_a_group_has_gone_back",
+        "what a group was to get again is deleted",
+        "            self._floor(queue, cut) >= cut or cut <= self._hard(queue, command.now_ms) for queue, cut in named\n",
+        "            True for queue, cut in named\n",
+        ("tests/node/leader/test_retention.py::test_a_cut_is_not_proposed_once_a_group_has_gone_back",),
+    ),
+    Mutant(
         "time_runs_back_under_one_leader",
         "messages come early",
         "        self._last_ms = max(self._last_ms, now)\n        return self._last_ms",

@@ -5,21 +5,25 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tarry.node.config import Dispatch
+from tarry.node.leader.group_moves import GroupMoves
 from tarry.node.leader.queue_bytes import BESIDE_BYTES
-from tarry.node.leader.retention import BLOCK_UNITS, EXPIRED, TRIMMED_MAX, Kept
+from tarry.node.leader.retention import BLOCK_UNITS, EXPIRED, TRIMMED_MAX, Kept, Retention
 from tarry.proto import tarry_log_pb2 as log_pb
-from tarry.proto.tarry_consumer_pb2 import GroupStart
+from tarry.proto.tarry_consumer_pb2 import START_AT_EARLIEST, GroupStart
 from tarry.proto.tarry_operator_pb2 import TopicSettings
 from tarry.replication.loop_holds import Holds
 from tarry.replication.state_machine import commands as command
 from tarry.replication.state_machine.machine import Machine, MachineSettings
 from tarry.replication.state_machine.ready_queue import UNIT, ReadyQueue
 from tests.replication.commands import NOW_MS, ack, admin, record, release, retry, schedule, subscribe
+from tests.simulation import virtual_loop
 from tests.turns import Steps, bound_s, freeze, once_s, too_long
 
 HOUR_MS = 3_600_000
@@ -355,3 +359,74 @@ def test_all_queues_that_there_may_be_are_planned_for_and_each_turn_is_short(
         assert sum(len(command.queue) // 4 for command in commands) == len(list(machine.queues))
 
     assert too_long(planned) == {}
+
+
+class Log:
+    """Takes commands as a driver does, and answers when told to."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.waiting: list[tuple[bytes, asyncio.Future[Any]]] = []
+
+    async def propose(self, command: bytes, cost_us: int = 0) -> Any:
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.waiting.append((command, answer))
+        return await answer
+
+    def apply(self) -> None:
+        waiting, self.waiting = self.waiting, []
+        outcomes = self.machine.apply(self.machine.applied_index + 1, 1, [command for command, _ in waiting])
+        for (_, answer), outcome in zip(waiting, outcomes, strict=True):
+            if not answer.done():
+                answer.set_result(outcome)
+
+
+class Late:
+    def now_ms(self) -> int:
+        return LATE_MS
+
+
+def retaining(log: Log, moves: GroupMoves) -> Retention:
+    async def propose(planned: log_pb.TrimCommand) -> Any:
+        return await log.propose(command.encode(planned))
+
+    settings = Dispatch(retention_check_ms=1, retention_ms=RETENTION_MS)
+    clock: Any = Late()
+    return Retention(log.machine, clock, settings, propose, pytest.fail, moves)
+
+
+@pytest.mark.parametrize("gives_up", [False, True])
+def test_nothing_is_deleted_that_a_group_may_want_which_is_being_made(
+    machine: Machine, gives_up: bool
+) -> None:
+    machine.apply(2, 1, [ack([0, 1, 2, 3])])
+
+    async def play() -> None:
+        log = Log(machine)
+        moves = GroupMoves(log)
+        start = GroupStart(at=START_AT_EARLIEST)
+        made = command.encode(log_pb.SubscribeCommand(topic="t", group="late", start=start))
+        caller = asyncio.ensure_future(moves.propose(made, 0))
+        retention = asyncio.ensure_future(retaining(log, moves).run())
+        await asyncio.sleep(1)
+        if gives_up:
+            caller.cancel()
+        await asyncio.sleep(1)
+        assert [each for each, _ in log.waiting] == [made]
+        log.apply()
+        await asyncio.sleep(1)
+        retention.cancel()
+        assert not moves.under_way
+        assert not log.waiting  # the group is not past them
+
+    virtual_loop.run(play())
+
+
+async def test_a_cut_is_not_proposed_once_a_group_has_gone_back(machine: Machine) -> None:
+    machine.apply(2, 1, [ack([0, 1, 2, 3])])
+    kept = Kept(machine, RETENTION_MS)
+    planned = only(await kept.plan(LATE_MS))
+    assert planned is not None
+    assert kept.past(planned)
+    machine.apply(3, 1, [admin(log_pb.SeekCommand(topic="t", group="g", offset=2))])
+    assert not kept.past(planned)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from tarry.node.delivery.batch import belongs
+from tarry.node.leader.group_moves import GroupMoves
 from tarry.node.leader.retention import Retention
 from tarry.node.repair.peer_records import ready_units
 from tarry.node.repair.queues import QueueDamage
@@ -207,9 +209,9 @@ async def test_nothing_is_trimmed_by_what_a_damaged_queue_says(tmp_path: Path) -
         reported.append(damage)
         task.cancel()
 
-    retention = Retention(
-        machine, Time(), EVERY_MS.model_copy(update={"retention_check_ms": 1}), propose, report
-    )  # type: ignore[arg-type]
+    settings = EVERY_MS.model_copy(update={"retention_check_ms": 1})
+    moves = GroupMoves(SimpleNamespace(propose=propose))  # type: ignore[arg-type]
+    retention = Retention(machine, Time(), settings, propose, report, moves)  # type: ignore[arg-type]
     task = asyncio.create_task(retention.run())
     async with asyncio.timeout(10):
         await asyncio.wait([task])
