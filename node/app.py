@@ -31,6 +31,7 @@ from tarry.node.failures import Failures
 from tarry.node.ledger.closer import Closer
 from tarry.node.recovery.rejoin import Phase, Rejoining, phase
 from tarry.node.recovery.rejoin_service import MembershipService
+from tarry.node.recovery.thinning import Thinning
 from tarry.node.reload import Reload
 from tarry.node.repair.peer_records import PeerRecords, RecordService
 from tarry.node.repair.scrubber import Scrub
@@ -160,6 +161,7 @@ class Node:
                 "far repair": damage.far.run(),
                 "queue repair": damage.queues.run(self._connected, records.fetch_ready),
                 "scrub": Scrub(self.machine, damage, config.dispatch).run(),
+                "thinning": Thinning(self.machine, self._core.checkpoints, damage, config.dispatch).run(),
                 "rejoining": self._rejoin(),
                 "failures": failures.watch(),
                 "reload": self._reload.run() if self._reload is not None else self._stopping.wait(),

@@ -42,6 +42,9 @@ _ONE_UNIT: Final = struct.Struct("<QIIIIIIQ")
 _SHARED: Final = ("size", "due_in_hour_ms", "topic", "crc32c", "tag_mask")
 """Fields that a unit has in the far log as well."""
 LENGTH_BYTES: Final = 4
+INDEX_NAME: Final = "delay.index"
+THIN_NAME: Final = "delay.index.thin"
+"""Of an index that takes the place of the other (see thinning.py)."""
 BLOCK_UNITS: Final = 16_384
 _SINGLE_READS: Final = 4  # so few are read sooner one by one than as runs
 
@@ -63,6 +66,18 @@ def offsets(sizes: Numbers, head_bytes: int, log_bytes: int) -> tuple[NDArray[np
     ends = np.cumsum(sizes, dtype=np.uint64)
     ends += np.arange(1, len(sizes) + 1, dtype=np.uint64) * np.uint64(head_bytes) + np.uint64(log_bytes)
     return ends - sizes, int(ends[-1])
+
+
+def index_path(folder: Path) -> Path:
+    """Return the path of an hour's index."""
+    thin = folder / THIN_NAME
+    return thin if thin.exists() else folder / INDEX_NAME
+
+
+def is_there(units: Rows) -> Flags:
+    """Flag units, shape (n,), that are not thinned out: records lie behind their lengths, never at 0."""
+    there: Flags = units["offset"] != 0
+    return there
 
 
 def end_before(units: Rows, place: int) -> int:
@@ -116,7 +131,7 @@ class DelayLog:
 
     @property
     def index_path(self) -> Path:
-        return self.folder / "delay.index"
+        return index_path(self.folder)
 
     def open(self, *, create: bool = True) -> None:
         """Open both files, creating them where they are missing. Raises OSError."""
@@ -124,7 +139,10 @@ class DelayLog:
         if self._log_fd < 0:
             self._log_fd = os.open(f"{self.folder}/delay.log", flags, 0o644)
         if self._index_fd < 0:
-            self._index_fd = os.open(f"{self.folder}/delay.index", flags, 0o644)
+            try:
+                self._index_fd = os.open(f"{self.folder}/{THIN_NAME}", flags & ~os.O_CREAT)
+            except FileNotFoundError:
+                self._index_fd = os.open(f"{self.folder}/{INDEX_NAME}", flags, 0o644)
 
     def close(self) -> None:
         """Close the files; the next use opens them again."""
@@ -179,6 +197,14 @@ class DelayLog:
         """Compare the checksum of what the file has with what was written. Raises WheelDamaged."""
         if crc != self.index_crc:
             raise WheelDamaged(self.index_path, f"crc32c {crc:08x}, where {self.index_crc:08x} should be")
+
+    def thin(self, index_crc: int) -> None:
+        """Go on with the thin index that has taken the place of this one."""
+        self._unmap()
+        if self._index_fd >= 0:
+            os.close(self._index_fd)
+        self._index_fd = -1
+        self.index_crc = index_crc
 
     def heads(self, rows: Rows) -> list[bytes]:
         """Return the bytes before each unit's record in the log; the units' offsets are set."""
@@ -256,7 +282,7 @@ class DelayLog:
         offset, inside = self._inside(rows)
         size = np.where(inside, rows["size"], 0).astype(np.int64)
         records = self._read(offset, size, gap_bytes)
-        return records, (checksums(records) == rows["crc32c"]) & inside
+        return records, (checksums(records) == rows["crc32c"]) & inside & is_there(rows)
 
     def parts(self, rows: Rows, start: Places, bytes_max: int, gap_bytes: int) -> list[bytes]:
         """Read units' records from `start` on, shape (n,): `bytes_max` at most of each.
@@ -283,7 +309,7 @@ class DelayLog:
         offset, size, *_, crc, _ = _ONE_UNIT.unpack_from(self._map or index.data, global_index * UNIT_BYTES)
         if self._map is not None:
             self._budget.touch(self._map, 1)
-        if offset + size > self.log_bytes:
+        if offset == 0 or offset + size > self.log_bytes:
             return None
         self.open()
         (record,) = self._read_singly([offset], [size])
@@ -334,6 +360,8 @@ class DelayLog:
         """
         units = self.index()
         unit, end = units[global_index], end_before(units, global_index)
+        if global_index and not units["offset"][global_index - 1]:  # thinned out
+            end = max(0, int(unit["offset"]) - self.head_bytes)
         if len(record) != unit["size"] or google_crc32c.value(record) != unit["crc32c"]:
             return False
         if unit["offset"] != end + self.head_bytes:

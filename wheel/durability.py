@@ -13,10 +13,12 @@ import re
 import shutil
 import weakref
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from tarry.proto.files import sync_path
+from tarry.wheel.delay_log import index_path
 from tarry.wheel.far_segment import segment_name
 from tarry.wheel.hour_partition import folder_name
 from tarry.wheel.state import WheelState
@@ -68,6 +70,9 @@ class Durability:
         created.update(map(segment_name, segments.keys() - self._segments.keys()))
         if len(grown) < _FEW or not self.sync_filesystem():
             self._sync_each(grown, created)
+        for hour, _ in state.thinned:
+            with suppress(FileNotFoundError):  # dropped since
+                sync_path(self._folder / folder_name(hour))
         self._hours, self._segments = hours, segments
         if not keep:
             self._delete(map(folder_name, self._condemned))
@@ -84,7 +89,7 @@ class Durability:
     def _sync_each(self, names: list[str], created: set[str]) -> None:
         for name in names:
             sync_path(self._folder / name / "delay.log")
-            sync_path(self._folder / name / "delay.index")
+            sync_path(index_path(self._folder / name))
             if name in created:
                 sync_path(self._folder / name)
         if created:

@@ -16,7 +16,7 @@ import numpy as np
 
 from tarry.wheel import message_sum
 from tarry.wheel.bitmaps import contains, loaded, members, serialized
-from tarry.wheel.delay_log import BLOCK_UNITS, UNIT_BYTES, DelayLog
+from tarry.wheel.delay_log import BLOCK_UNITS, UNIT_BYTES, DelayLog, is_there
 from tarry.wheel.index_checksum import prove_index
 from tarry.wheel.message_sum import MessageSum
 from tarry.wheel.near_queue import ENTRY
@@ -162,8 +162,17 @@ class HourPartition:
         self._slots = self._captured = self._slots_crc = None
         self._unproven = False
         log = self.log
-        self._add(self._sum() - self.message_sum)
+        if bool(is_there(log.index()).all()):  # else the sum of what was thinned out would be lost
+            self._add(self._sum() - self.message_sum)
         self._recovered = HourState(self.hour, log.log_bytes, log.units, log.index_crc, None, 0, b"")
+
+    def thin(self, index_crc: int) -> None:
+        """Go on with the thin index, as ``thinning.adopt`` has put it in place; nothing may be pending."""
+        self.log.thin(index_crc)
+        self._slots = self._captured = self._slots_crc = None
+        self._unproven = True
+        log = self.log
+        self._recovered = HourState(self.hour, log.log_bytes, log.units, index_crc, None, 0, b"")
 
     def append(self, records: Sequence[bytes], units: Rows) -> int:
         """Append n messages; return the first one's global index. Raises OSError.

@@ -19,6 +19,7 @@ from typing import Final
 
 import numpy as np
 
+from tarry.wheel import thinning
 from tarry.wheel.delay_log import UNIT, UNIT_BYTES, converted
 from tarry.wheel.far_log import FarLog, whole
 from tarry.wheel.far_segment import FAR_UNIT_BYTES, segment_name, segment_number
@@ -27,6 +28,7 @@ from tarry.wheel.hour_partition import HourPartition, folder_name, hour_of
 from tarry.wheel.page_budget import PageBudget
 from tarry.wheel.pending_topics import PendingTopics
 from tarry.wheel.state import HOUR_SECONDS, HourState, Numbers, WheelDamaged, WheelSettings, WheelState
+from tarry.wheel.thinning import Thinned
 
 _LARGE_UNITS: Final = 16_384
 """An hour with more is prepared at a start: its first use costs more than its share of a command."""
@@ -46,6 +48,7 @@ class HourWheel:
         "counts",
         "dropped",
         "far",
+        "thinned",
         "topics",
     )
 
@@ -68,6 +71,8 @@ class HourWheel:
         self.counts = HourCounts()
         self.topics = PendingTopics(state.topics)
         self.dropped: list[int] = []
+        self.thinned: dict[int, Thinned] = {}
+        """Hours whose thin index has taken the place of the other in memory, and on disk not for good yet."""
         self._states = {hour.hour: hour for hour in state.hours}
         self._changed: set[int] = set()  # of those that are open, and some more
         for hour in state.hours:
@@ -209,6 +214,27 @@ class HourWheel:
         assert partition is not None
         return partition
 
+    def thin(self, thinned: Thinned) -> bool:
+        """Go on with an hour's thin index; False, and nothing done, where the hour has changed since."""
+        state = thinned.state
+        partition = self._partitions.get(state.hour)
+        path = self._folder / folder_name(state.hour)
+        unchanged = (
+            partition is not None
+            and (partition.units, partition.log.index_crc) == (state.units, state.index_crc)
+            and not self.counts.of(state.hour)
+            and not self.counts.far_of(state.hour)
+            and state.hour not in self.thinned
+        )
+        if partition is None or not unchanged:
+            thinning.discard(path)
+            return False
+        thinning.adopt(path)
+        partition.thin(thinned.index_crc)
+        self._changed.add(state.hour)
+        self.thinned[state.hour] = thinned
+        return True
+
     def drop(self, hour: int) -> None:
         """Forget an hour, nothing of which is pending. Its folder goes when no checkpoint names it."""
         self.far.drop(hour)
@@ -218,6 +244,7 @@ class HourWheel:
             self._states.pop(hour, None)
             self._changed.discard(hour)
             self.counts.write(hour, 0)
+            self.thinned.pop(hour, None)
             partition.drop()
             self.dropped.append(hour)
 
@@ -258,6 +285,7 @@ def _cut_back(folder: Path, state: WheelState) -> None:
     for hour in state.hours:
         there.add(folder_name(hour.hour))
         path = folder / folder_name(hour.hour)
+        thinning.recover(path, hour)
         _cut_file(path / "delay.log", hour.log_bytes)
         _cut_file(path / "delay.index", hour.units * UNIT_BYTES)
     for segment in state.far.segments:

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from tarry.wheel.columns import distinct, first_rows, groups, starts_of
-from tarry.wheel.delay_log import UNIT, Places, converted
+from tarry.wheel.delay_log import UNIT, Places, converted, is_there
 from tarry.wheel.hour_partition import HourPartition
 from tarry.wheel.hour_wheel import HourWheel
 from tarry.wheel.near_queue import taken
@@ -49,8 +49,11 @@ class Messages:
 
     # Reading
 
-    def units(self, hour: Numbers, global_index: Numbers) -> Rows:
-        """Return the index units, UNIT[n], in the order asked. Raises UnknownMessage."""
+    def units(self, hour: Numbers, global_index: Numbers, *, thinned: bool = False) -> Rows:
+        """Return the index units, UNIT[n], in the order asked. Raises UnknownMessage.
+
+        With `thinned`, those that have been thinned out are zero; else they are unknown.
+        """
         rows = np.empty(len(hour), UNIT)
         far = self._hours.far.find(hour, global_index)
         is_far = np.flatnonzero(far >= 0)
@@ -61,8 +64,20 @@ class Messages:
         left = np.flatnonzero(far < 0)
         for at, chosen in groups(hour[left]):
             of_hour = global_index[left[chosen]]
-            rows[left[chosen]] = self._partition(at, int(of_hour.max())).log.units_at(of_hour)
+            units = self._partition(at, int(of_hour.max())).log.units_at(of_hour)
+            if not (thinned or bool(is_there(units).all())):
+                raise UnknownMessage(f"messages of hour {at} are thinned out")
+            rows[left[chosen]] = units
         return rows
+
+    def readable(self, hour: Numbers, global_index: Numbers) -> Flags:
+        """Flag the messages, all known, that have not been thinned out."""
+        flags = np.ones(len(hour), np.bool_)
+        left = np.flatnonzero(self._hours.far.find(hour, global_index) < 0)
+        for at, chosen in groups(hour[left]):
+            of_hour = global_index[left[chosen]]
+            flags[left[chosen]] = is_there(self._partition(at, int(of_hour.max())).log.units_at(of_hour))
+        return flags
 
     def read(self, hour: Numbers, global_index: Numbers) -> list[bytes | None]:
         """Return the records in the order asked; None where one is damaged. Raises UnknownMessage."""

@@ -13,7 +13,7 @@ import google_crc32c
 import numpy as np
 
 from tarry.wheel.columns import portions
-from tarry.wheel.delay_log import UNIT_BYTES, DelayLog
+from tarry.wheel.delay_log import UNIT_BYTES, DelayLog, index_path, is_there
 from tarry.wheel.far_segment import Segment
 from tarry.wheel.index_checksum import prove_index
 from tarry.wheel.page_budget import PageBudget
@@ -73,7 +73,8 @@ def _walk(log: DelayLog, gap_bytes: int) -> Iterator[tuple[int, Numbers]]:
         log.open(create=False)  # it may have been deleted meanwhile, and is not to come back
         for start in range(0, log.units, _BLOCK_UNITS):
             block = np.arange(start, min(start + _BLOCK_UNITS, log.units), dtype=np.uint32)
-            sizes = log.units_at(block)["size"]
+            units = log.units_at(block)
+            block, sizes = block[is_there(units)], units["size"][is_there(units)]
             for rows in portions(sizes, _BLOCK_BYTES):
                 records = log.read(block[rows], gap_bytes)
                 bad = np.array([record is None for record in records], np.bool_)
@@ -86,6 +87,6 @@ def mend_index(folder: Path, state: HourState, index: bytes) -> bool:
     """Write a captured hour's index again; False, and nothing done, where the bytes are not its own."""
     if len(index) != state.units * UNIT_BYTES or google_crc32c.value(index) != state.index_crc:
         return False
-    with (folder / "delay.index").open("r+b") as file:  # what was appended since follows it
+    with index_path(folder).open("r+b") as file:  # what was appended since follows it
         file.write(index)
     return True

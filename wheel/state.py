@@ -172,6 +172,8 @@ class WheelState:
     topics: tuple[int, ...] = ()
     """Pending messages by topic."""
     far: FarState = FarState()
+    thinned: tuple[tuple[int, int], ...] = ()
+    """Hours, each with the checksum of its thin index, which takes the other's place once this is durable."""
 
     @property
     def pending(self) -> int:

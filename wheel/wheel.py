@@ -52,6 +52,7 @@ from tarry.wheel.state import (
     WheelSettings,
     WheelState,
 )
+from tarry.wheel.thinning import Thinned, allocated_bytes, settle, write_thin
 
 
 class Wheel:
@@ -260,12 +261,12 @@ class Wheel:
         """Return the state of a message."""
         return self._messages.state(self._release.cut, hour, global_index)
 
-    def units(self, hour: Numbers, global_index: Numbers) -> Rows:
+    def units(self, hour: Numbers, global_index: Numbers, *, thinned: bool = False) -> Rows:
         """Return index units, UNIT[n], in the order asked; due_ms = hour * HOUR_MS + due_in_hour_ms.
 
-        Raises UnknownMessage where one does not exist.
+        Raises UnknownMessage where one does not exist, or has been thinned out; with `thinned` that is zero.
         """
-        return self._messages.units(hour, global_index)
+        return self._messages.units(hour, global_index, thinned=thinned)
 
     def read(self, hour: Numbers, global_index: Numbers) -> list[bytes | None]:
         """Read records in the order asked; None where one is damaged. Raises UnknownMessage."""
@@ -334,6 +335,29 @@ class Wheel:
         """
         return mend_index(self._folder / folder_name(state.hour), state, index)
 
+    def allocated_bytes(self, hour: int) -> int:
+        """Return the disk space of an hour's log and index. Raises OSError."""
+        return allocated_bytes(self._folder / folder_name(hour))
+
+    def write_thin(self, state: HourState, kept: Numbers) -> Thinned:
+        """Write a captured hour's index anew with the units kept alone, ascending; then call `thin`.
+
+        From any thread. Raises OSError, WheelDamaged.
+        """
+        return write_thin(self._folder / folder_name(state.hour), state, kept)
+
+    def thin(self, thinned: Thinned) -> bool:
+        """Forget the other units of the hour, which must lie wholly behind the cut, with their records.
+
+        False, and nothing done, where the hour has changed since it was captured. Answers change only for
+        the ids of these: they are known, and cannot be read. Raises OSError.
+        """
+        return self._hours.thin(thinned)
+
+    def readable(self, hour: Numbers, global_index: Numbers) -> Flags:
+        """Flag the messages, ids of shape (n,) by hour, all known, that have not been thinned out."""
+        return self._messages.readable(hour, global_index)
+
     def reread(self, hour: int) -> None:
         """Forget what was made of an hour's index."""
         partition = self._hours.written(hour)
@@ -381,7 +405,9 @@ class Wheel:
         """Return the value from which, with the files, `recover` gives the wheel as it is now."""
         topics = self._hours.topics.capture()
         far = self._hours.far.capture()
-        return WheelState(self._hours.capture(), self.cut, self.local_index, self._floor_hour, topics, far)
+        thinned = tuple((hour, one.index_crc) for hour, one in self._hours.thinned.items())
+        captured = self._hours.capture()
+        return WheelState(captured, self.cut, self.local_index, self._floor_hour, topics, far, thinned)
 
     def sync(self, state: WheelState, *, keep: bool = False) -> None:
         """Force to disk the files `state` needs; from any thread while this one goes on, one call at a time.
@@ -391,6 +417,17 @@ class Wheel:
         must not be committed.
         """
         self._durability.sync(state, self._hours.dropped, self._hours.far.dropped, keep=keep)
+
+    def committed(self, state: WheelState) -> None:
+        """Give back the disk space of what was thinned out before a state that is durable now.
+
+        From any thread, behind the `sync` of that state. Raises OSError.
+        """
+        for hour, index_crc in state.thinned:
+            thinned = self._hours.thinned.get(hour)
+            if thinned is not None and thinned.index_crc == index_crc:
+                settle(self._folder / folder_name(hour), thinned.holes)
+                self._hours.thinned.pop(hour, None)
 
     def sync_filesystem(self) -> bool:
         """Force all of the folder's file system to disk, from any thread; False where this system cannot.

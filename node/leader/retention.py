@@ -7,8 +7,8 @@ release is past it and no offset that is left points into it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
-from typing import Any, Final, NamedTuple
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
 
 import numpy as np
 import structlog
@@ -18,6 +18,7 @@ from tarry.node.config import Dispatch
 from tarry.node.delivery import redrive
 from tarry.node.leader.group_moves import GroupMoves
 from tarry.node.leader.queue_bytes import QueueBytes
+from tarry.node.recovery.queue_hours import QueueHours
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.tarry_operator_pb2 import TopicSettings
 from tarry.replication.errors import Overloaded
@@ -27,21 +28,12 @@ from tarry.wheel.state import HOUR_MS
 
 log = structlog.get_logger()
 
-BLOCK_UNITS: Final = 65_536  # some 0.3 ms
 EXPIRED: Final = 8_192
 """Messages and groups that have not acknowledged them, in one command: some ms to tell of them."""
 EXPIRED_COPIES: Final = 512
 """Of a retry queue: the record of each is read for that."""
 TRIMMED_MAX: Final = 1_024
 """Queues and hours together in one command: to forget one takes a replica some 5 µs."""
-
-
-class _Block(NamedTuple):
-    """Offsets from ``first`` to ``end`` of a queue have been read: they point into these hours."""
-
-    first: int
-    end: int
-    hours: frozenset[int]
 
 
 class Kept:
@@ -56,7 +48,7 @@ class Kept:
         """Of what groups have yet to acknowledge, as last measured."""
         self._machine = machine
         self._retention_ms = retention_ms
-        self._blocks: dict[int, dict[int, _Block]] = {}  # by queue and offset // BLOCK_UNITS
+        self._hours = QueueHours()
 
     async def measure(self) -> None:
         """Sum up what has come. Raises UnitsDamaged."""
@@ -81,12 +73,11 @@ class Kept:
             cut, hard[queue.queue] = self._cut(queue, now_ms)
             if cut > queue.first:
                 cuts[queue.queue] = cut
-            for _ in self._read(queue, cut):
+            for _ in self._hours.read(queue, cut):
                 await asyncio.sleep(0)
-            needed.update(*(block.hours for block in self._blocks[queue.queue].values()))
+            needed.update(self._hours.of(queue.queue))
         there = {queue.queue for queue in machine.queues}
-        for deleted in self._blocks.keys() - there:
-            del self._blocks[deleted]
+        self._hours.forget(there)
         cuts = {queue: cut for queue, cut in cuts.items() if queue in there}
         for at, (number, cut) in enumerate(cuts.items()):
             if at % TRIMMED_MAX == 0:
@@ -163,26 +154,6 @@ class Kept:
         """Return the settings of a queue's topic."""
         of_topic = self._machine.queues.find(queue.topic)
         return of_topic.settings if of_topic else queue.settings
-
-    def _read(self, queue: ReadyQueue, cut: int) -> Iterator[None]:
-        """Read what is not known yet of the offsets from the cut on, a block a step."""
-        blocks = self._blocks.setdefault(queue.queue, {})
-        first = cut // BLOCK_UNITS
-        for passed in [number for number in blocks if number < first]:
-            del blocks[passed]
-        for number in range(first, -(-queue.units // BLOCK_UNITS)):
-            if queue.deleted:
-                return  # between two steps
-            begin, end = max(cut, number * BLOCK_UNITS), min(queue.units, (number + 1) * BLOCK_UNITS)
-            known = blocks.get(number)
-            if known is None or known.first != begin:
-                known = _Block(begin, begin, frozenset())
-            if known.end < end:
-                hours = queue.read(known.end, end - known.end)["hour"]
-                changes = np.flatnonzero(hours[1:] != hours[:-1])
-                fresh = np.unique(hours[np.append(changes, -1)]).tolist()
-                blocks[number] = _Block(begin, end, known.hours.union(fresh))
-                yield
 
 
 def commands(cuts: dict[int, int], units: dict[int, int], now_ms: int) -> list[log_pb.TrimCommand]:

@@ -40,6 +40,9 @@ def whole(wheel: Wheel, hour: int, global_index: Numbers) -> tuple[list[int], li
     if not len(known):
         return [], []
     hours = np.full(len(known), hour, dtype=np.uint32)
+    hours, known = hours[there := wheel.readable(hours, known)], known[there]
+    if not len(known):
+        return [], []
     first = next(portions(wheel.units(hours, known)["size"], ASKED_BYTES_MAX))
     records = wheel.read(hours[first], known[first])
     sound = [
@@ -57,7 +60,7 @@ def index_units(wheel: Wheel, hour: int, first: int, count: int) -> bytes:
     if first >= end:
         return b""
     numbers = np.arange(first, end, dtype=np.uint32)
-    return wheel.units(np.full(len(numbers), hour, dtype=np.uint32), numbers).tobytes()
+    return wheel.units(np.full(len(numbers), hour, dtype=np.uint32), numbers, thinned=True).tobytes()
 
 
 def ready_units(queues: Queues, number: int, first: int, count: int) -> bytes:

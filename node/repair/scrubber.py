@@ -18,7 +18,7 @@ from tarry.replication.blocking import RunBlocking, in_thread
 from tarry.replication.state_machine.machine import Machine
 from tarry.replication.state_machine.queue_checksums import QueueProof, Stretch
 from tarry.replication.state_machine.ready_queue import UnitsDamaged, scan
-from tarry.wheel.state import WheelDamaged
+from tarry.wheel.state import HourState, WheelDamaged
 
 log = structlog.get_logger()
 
@@ -34,6 +34,13 @@ def step_ms(places: int, settings: Dispatch) -> int:
 def following(places: Sequence[Place], last: Place) -> Place | None:
     """Return the place to look at after ``last``, of ascending places; behind the last one, the first."""
     return next((place for place in places if place > last), places[0] if places else None)
+
+
+def _is_there_as(looked_at: HourState, now: HourState | None) -> bool:
+    """Return whether an hour has been neither deleted nor thinned since it was looked at."""
+    if now is None:
+        return False
+    return now.units > looked_at.units or now.index_crc == looked_at.index_crc
 
 
 class Scrub:
@@ -93,7 +100,7 @@ class Scrub:
         try:
             found = await self._run_blocking(partial(self._read, wheel.walk(state)))
         except (OSError, WheelDamaged) as error:
-            if self._machine.wheel is wheel and wheel.hour_state(hour) is not None:  # not deleted meanwhile
+            if self._machine.wheel is wheel and _is_there_as(state, wheel.hour_state(hour)):
                 self._damage.indices.report(hour, str(error))
             return
         self._damage.indices.sound(hour)

@@ -250,13 +250,14 @@ class ProducerService:
         state = self._machine.wheel.state(int(hour[0]), int(index[0]))
         if state not in STATES or not self._may_know(context, hour, index).all():
             return Refusal(Reason.MESSAGE_NOT_FOUND, NOT_FOUND_TEXT)
-        queue = self._machine.queues[int(queue_of(self._machine.wheel.units(hour, index)["topic"])[0])]
         try:
+            units = self._machine.wheel.units(hour, index)
             record = (await self._damage.read(hour, index))[0]
         except UnknownMessage:
             return Refusal(Reason.MESSAGE_NOT_FOUND, NOT_FOUND_TEXT)
         if record is None:
             return Refusal(Reason.MESSAGE_DAMAGED, "no node in reach has the message's record whole")
+        queue = self._machine.queues[int(queue_of(units["topic"])[0])]
         stored = Retried.FromString(record).record if queue.group else record
         return pb.GetResponse(
             id=request.id,
@@ -291,6 +292,7 @@ class ProducerService:
             return np.ones(len(hour), dtype=np.bool_)
         wheel, queues = self._machine.wheel, self._machine.queues
         there = wheel.known(hour, index)
+        there[there] = wheel.readable(hour[there], index[there])
         units = wheel.units(hour[there], index[there])
         topics, which = np.unique(queue_of(units["topic"]), return_inverse=True)
         allowed = [

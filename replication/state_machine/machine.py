@@ -316,6 +316,7 @@ class Machine:
         large = log_pb.Checkpoint(wheel=wheel, producers=captured.producers)
         checkpoint = b"".join((*captured.tables, large.SerializeToString()))
         self._store.save(checkpoint)
+        self.wheel.committed(captured.wheel)
         self._obsolete += [path for changes in captured.queues for path in changes.obsolete]
         while self._obsolete and self.snapshots == 0:
             path = self._obsolete.pop()

@@ -14,6 +14,7 @@ from tests.mutants import (
     producers,
     strangers,
     streams,
+    thinning,
     turns,
     write_ahead_log,
 )
@@ -32,4 +33,5 @@ MUTANTS = [
     *producers.MUTANTS,
     *turns.MUTANTS,
     *background.MUTANTS,
+    *thinning.MUTANTS,
 ]

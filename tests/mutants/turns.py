@@ -557,8 +557,8 @@ PIECES = (
     Mutant(
         "planning_retention_takes_one_turn",
         "looking at many queues holds up the event loop",
-        "            for _ in self._read(queue, cut):\n                await asyncio.sleep(0)\n",
-        "            for _ in self._read(queue, cut):\n                pass\n",
+        "            for _ in self._hours.read(queue, cut):\n                await asyncio.sleep(0)\n",
+        "            for _ in self._hours.read(queue, cut):\n                pass\n",
         ("tests/node/leader/test_retention.py::test_what_is_kept_is_read_once_and_in_bounded_steps",),
     ),
     Mutant(

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from tarry.node.config import Dispatch
 from tarry.node.leader.group_moves import GroupMoves
 from tarry.node.leader.queue_bytes import BESIDE_BYTES
-from tarry.node.leader.retention import BLOCK_UNITS, EXPIRED, TRIMMED_MAX, Kept, Retention
+from tarry.node.leader.retention import EXPIRED, TRIMMED_MAX, Kept, Retention
+from tarry.node.recovery.queue_hours import BLOCK_UNITS
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.tarry_consumer_pb2 import START_AT_EARLIEST, GroupStart
 from tarry.proto.tarry_operator_pb2 import TopicSettings

@@ -1,0 +1,74 @@
+"""Mutants of what gives disk space back: thinned hours and expired groups."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+WHEEL = "tests/wheel/test_thinning.py"
+NODE = "tests/node/recovery/test_thinning.py"
+
+MUTANTS = (
+    Mutant(
+        "any_thin_index_is_taken_after_a_crash",
+        "messages are gone that a checkpoint needs",
+        "if thin.stat().st_size >= size and checksum(thin, size) == state.index_crc:",
+        "if thin.stat().st_size >= size:",
+        (f"{WHEEL}::test_a_crash_between_any_two_steps_loses_nothing_that_a_checkpoint_names",),
+    ),
+    Mutant(
+        "an_hour_that_has_changed_is_thinned",
+        "a message that came meanwhile is gone",
+        "            and (partition.units, partition.log.index_crc) == (state.units, state.index_crc)\n",
+        "",
+        (f"{WHEEL}::test_an_hour_that_changes_meanwhile_is_not_thinned",),
+    ),
+    Mutant(
+        "a_rotten_index_is_thinned",
+        "rot gets a checksum of its own, and is found no more",
+        "        if crc != state.index_crc:\n            raise WheelDamaged(source,",
+        "        if False:\n            raise WheelDamaged(source,",
+        (f"{WHEEL}::test_an_index_that_has_rotted_is_not_written_anew",),
+    ),
+    Mutant(
+        "hours_are_thinned_under_a_snapshot",
+        "an index changes while it is sent",
+        "return self._checkpoints.writing.locked() or self._machine.snapshots > 0",
+        "return False",
+        (f"{NODE}::test_nothing_is_thinned_while_a_snapshot_is_given_away",),
+    ),
+    Mutant(
+        "an_hour_is_thinned_with_what_came_since_queues_were_read",
+        "a message that came meanwhile is gone",
+        "if state is None or state.units != units or not len(kept) or self._is_busy():",
+        "if state is None or not len(kept) or self._is_busy():",
+        (f"{NODE}::test_what_comes_or_is_released_meanwhile_stays",),
+    ),
+    Mutant(
+        "a_new_leader_waits_for_no_consumers",
+        "groups are deleted whose consumers are about to come back",
+        "return True if idle_ms >= expires_ms + noted_ms and now_ms >= returned_ms else None",
+        "return True if idle_ms >= expires_ms + noted_ms else None",
+        (
+            "tests/node/leader/test_group_expiry.py::test_consumers_have_time_to_come_back_to_a_new_leader",
+            "tests/node/leader/test_group_expiry.py::test_after_the_cluster_was_away_they_have_as_long_as_it_was",
+        ),
+    ),
+    Mutant(
+        "a_group_that_opens_meanwhile_is_deleted",
+        "a consumer that has just come loses its group",
+        "if not (one.expired and self._is_open(one.topic, one.group)):",
+        "if True:",
+        (
+            "tests/node/leader/test_group_expiry.py::test_a_group_that_is_opened_while_others_are_deleted_stays",
+        ),
+    ),
+    Mutant(
+        "any_consumer_takes_its_group_with_it",
+        "a consumer that calls itself temporary deletes a group of others",
+        "if self._machine.queues.uses.of(*name).life != log_pb.GROUP_LIFE_TEMPORARY:",
+        "if False:",
+        (
+            "tests/node/services/test_temporary_groups.py::test_no_consumer_takes_a_group_with_it_that_it_has_not_made_temporary",
+        ),
+    ),
+)

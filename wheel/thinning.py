@@ -1,0 +1,156 @@
+"""Thinning of an hour: units and records that nobody needs any more give their disk space back.
+
+    delay.index    ░░░░░░ 17 ░░░░░░░░░░░░░ 40 ░░░        other units are zero, and no pages
+    delay.log      ░░░░░░░ record ░░░░░░░░ record ░      the same bytes at the same places, and holes
+
+An id stays a place. The index is written anew beside the old one, and replaces it in steps that a crash may
+come between:
+
+    thread   delay.index.new    written and forced to disk
+    loop     delay.index.thin   renamed: it is the hour's index from now on, with another checksum
+    thread   delay.index        renamed once a checkpoint with that checksum is durable; holes are punched
+
+A start takes the thin index if it has the checkpoint's checksum, else the old one.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import google_crc32c
+import numpy as np
+from numpy.typing import NDArray
+
+from tarry.proto.files import sync_path
+from tarry.wheel.delay_log import INDEX_NAME, LENGTH_BYTES, THIN_NAME, UNIT, UNIT_BYTES, index_path
+from tarry.wheel.index_checksum import checksum
+from tarry.wheel.state import HourState, Numbers, Rows, WheelDamaged
+
+PAGE_BYTES: Final = 4_096
+"""Space is given back by whole pages."""
+_NEW_NAME: Final = f"{INDEX_NAME}.new"
+_BLOCK_UNITS: Final = 65_536
+"""640 pages of the index."""
+_KEEP_SIZE, _PUNCH_HOLE = 1, 2  # of fallocate
+
+_fallocate: Final[Callable[..., int] | None] = getattr(ctypes.CDLL(None, use_errno=True), "fallocate64", None)
+
+
+class Thinned(NamedTuple):
+    """An hour's index that has been written anew."""
+
+    state: HourState
+    """The hour as it was then."""
+    index_crc: int
+    """Of the new index."""
+    holes: NDArray[np.int64]
+    """Places of the log that may be given back: begin and end, shape (n, 2)."""
+
+
+def allocated_bytes(folder: Path) -> int:
+    """Return the disk space of an hour's log and index. Raises OSError."""
+    return sum(path.stat().st_blocks * 512 for path in (folder / "delay.log", index_path(folder)))
+
+
+def write_thin(folder: Path, state: HourState, kept: Numbers) -> Thinned:
+    """Write an hour's index anew: zeros but for the units kept, ascending. For any thread.
+
+    Raises OSError, WheelDamaged where the index is not what was written.
+    """
+    source, crc, thin_crc = index_path(folder), 0, 0
+    new = folder / _NEW_NAME
+    units = []
+    with source.open("rb", buffering=0) as old, new.open("wb", buffering=0) as target:
+        for start in range(0, state.units, _BLOCK_UNITS):
+            data = old.read(min(_BLOCK_UNITS, state.units - start) * UNIT_BYTES)
+            crc = google_crc32c.extend(crc, data)
+            count = len(data) // UNIT_BYTES
+            some = kept[np.searchsorted(kept, start) : np.searchsorted(kept, start + count)] - np.uint32(
+                start
+            )
+            block: Rows = np.zeros(count, UNIT)
+            block[some] = np.frombuffer(data, UNIT, count)[some]
+            units.append(block[some])
+            thin = block.tobytes()
+            thin_crc = google_crc32c.extend(thin_crc, thin)
+            for begin, end in _page_runs(some.astype(np.int64) * UNIT_BYTES):
+                os.pwrite(target.fileno(), thin[begin:end], start * UNIT_BYTES + begin)
+        os.truncate(new, state.units * UNIT_BYTES)
+        if crc != state.index_crc:
+            raise WheelDamaged(source, f"crc32c {crc:08x}, where {state.index_crc:08x} should be")
+        os.fsync(target.fileno())
+    return Thinned(state, thin_crc, _holes(np.concatenate(units), state.log_bytes))
+
+
+def _page_runs(begin: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+    """Yield the runs of whole pages that have units which begin at places, shape (n,), ascending."""
+    if not len(begin):
+        return
+    pages = np.unique(np.concatenate((begin, begin + UNIT_BYTES - 1)) // PAGE_BYTES)
+    breaks = np.flatnonzero(np.diff(pages) != 1)
+    firsts, lasts = pages[np.append(0, breaks + 1)], pages[np.append(breaks, len(pages) - 1)]
+    yield from zip((firsts * PAGE_BYTES).tolist(), ((lasts + 1) * PAGE_BYTES).tolist(), strict=True)
+
+
+def _holes(units: Rows, log_bytes: int) -> NDArray[np.int64]:
+    """Return the whole pages between the records of units, ascending by their places."""
+    offset = units["offset"].astype(np.int64)
+    begin = np.append(0, offset + units["size"])
+    end = np.append(offset - LENGTH_BYTES, log_bytes)
+    begin, end = -(-begin // PAGE_BYTES) * PAGE_BYTES, end // PAGE_BYTES * PAGE_BYTES
+    return np.column_stack((begin, end))[begin < end]
+
+
+def discard(folder: Path) -> None:
+    """Remove an index that was written and is not to be used. Raises OSError."""
+    (folder / _NEW_NAME).unlink(missing_ok=True)
+
+
+def adopt(folder: Path) -> None:
+    """Make the index that was written the hour's: the step between memory and disk. Raises OSError."""
+    (folder / _NEW_NAME).rename(folder / THIN_NAME)
+
+
+def settle(folder: Path, holes: NDArray[np.int64]) -> None:
+    """Let the thin index take the old one's place, which no durable checkpoint names, and punch holes.
+
+    For any thread. Raises OSError.
+    """
+    try:
+        (folder / THIN_NAME).replace(folder / INDEX_NAME)
+    except FileNotFoundError:
+        return  # the hour was dropped
+    (folder / "slots").unlink(missing_ok=True)
+    if _fallocate is None:
+        return
+    with (folder / "delay.log").open("r+b") as log:
+        for begin, end in holes.tolist():
+            if _fallocate(
+                log.fileno(),
+                _KEEP_SIZE | _PUNCH_HOLE,
+                ctypes.c_longlong(begin),
+                ctypes.c_longlong(end - begin),
+            ):
+                number = ctypes.get_errno()
+                if number in (errno.EOPNOTSUPP, errno.ENOSYS):
+                    return  # this file system gives back no parts of files
+                raise OSError(number, os.strerror(number), str(folder))
+
+
+def recover(folder: Path, state: HourState) -> None:
+    """Keep that index of an hour which a checkpoint names. Raises OSError."""
+    discard(folder)
+    thin = folder / THIN_NAME
+    if not thin.exists():
+        return
+    size = state.units * UNIT_BYTES
+    if thin.stat().st_size >= size and checksum(thin, size) == state.index_crc:
+        thin.replace(folder / INDEX_NAME)
+    else:
+        thin.unlink()
+    sync_path(folder)
