@@ -5,8 +5,9 @@
 
 A producer sends messages of 100 bytes with delays at random, two consumers of one group acknowledge them.
 Kept for a twelfth of the time, released messages and the ledger are deleted in all windows alike. Broken is:
-a message lost or early, an election, a node whose highest memory of the last window exceeds that of the
-first by a tenth, a disk beyond what retention explains. Exit code 1 where anything is; the last line is JSON.
+a message not taken, lost or early, an election, a node whose highest memory of the last window exceeds that
+of the first by a tenth, a disk beyond what retention explains. Exit code 1 where anything is.
+The last line is JSON.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from tarry.chaos.cluster.cluster import Cluster, now_ms
 from tarry.chaos.cluster.footprint import Footprint, footprint
 from tarry.chaos.cluster.heap import grown, heap, traced
 from tarry.client.aio import Client, connect
+from tarry.client.errors import TarryError
 from tarry.client.local.cluster import LocalNode, Setting
 
 TOPIC, GROUP, CONSUMERS = "soak", "soakers", ("one", "two")
@@ -49,7 +51,7 @@ MIB: Final = 1 << 20
 Window: TypeAlias = Mapping[str, Footprint]
 """Of each node, the highest of each figure in a window."""
 
-console = Console(stderr=True)
+console = Console(stderr=True, soft_wrap=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +118,7 @@ class Record:
 
     acknowledged: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(1 << 16, bool))
     received: NDArray[np.uint8] = field(default_factory=lambda: np.zeros(1 << 16, "u1"))
+    failed: int = 0  # not acknowledged, however often the client repeated the request
     early: int = 0
     stop: bool = False
 
@@ -147,6 +150,7 @@ class Result:
     minutes: float
     messages_per_s: int
     acknowledged: int
+    failed: int
     received: int
     lost: int
     early: int
@@ -272,8 +276,13 @@ async def produce(client: Client, record: Record, plan: Plan) -> None:
         due_ms = now_ms() + chance.integers(0, plan.delay_ms_max, len(tokens))
         bodies = np.zeros(len(tokens), dtype=BODY)
         bodies["token"] = tokens
-        await producer.schedule_batch(TOPIC, [body.tobytes() for body in bodies], due_ms=due_ms)
-        record.acknowledged[tokens.start : tokens.stop] = True
+        try:
+            await producer.schedule_batch(TOPIC, [body.tobytes() for body in bodies], due_ms=due_ms)
+        except TarryError as error:
+            record.failed += len(tokens)
+            console.print(f"not scheduled: {error}", highlight=False)
+        else:
+            record.acknowledged[tokens.start : tokens.stop] = True
 
     token, started_s = 0, time.monotonic()
     async with asyncio.TaskGroup() as sending:
@@ -325,13 +334,16 @@ def judge(
 ) -> Result:
     """Return what was kept and what was broken."""
     first, last = watch.window("first"), watch.window("last")
-    counts = {"lost": record.missing, "early": record.early, "elections": elections}
+    counts = {
+        "failed": record.failed, "lost": record.missing, "early": record.early, "elections": elections
+    }  # fmt: skip
     return Result(
         minutes=round(plan.seconds / 60, 2),
         messages_per_s=plan.rate,
         acknowledged=int(record.acknowledged.sum()),
         received=int((record.received > 0).sum()),
         repeated=int((record.received > 1).sum()),
+        failed=counts["failed"],
         lost=counts["lost"],
         early=counts["early"],
         elections=counts["elections"],

@@ -114,6 +114,8 @@ def hold(data: Path) -> None:
     try:
         make_folder(data)
         folder = os.open(data, os.O_RDONLY)
+        if not os.access(data, os.W_OK | os.X_OK):
+            raise PermissionError(f"{data} is not this user's to write")
     except OSError as error:
         raise DataInUse(f"data: {error}; name a folder that this user may write") from None
     try:

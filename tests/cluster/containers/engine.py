@@ -92,11 +92,16 @@ class Container:
         return self.process is not None and self.process.poll() is None
 
     @property
+    def entered(self) -> bool:
+        """True once it has a first process; making its namespaces takes a moment."""
+        return self.process is not None and first_process(self.process) is not None
+
+    @property
     def pid(self) -> int:
         """The container's first process, as this machine numbers it. Raises NotCarriedOut."""
         pid = first_process(self.process) if self.process is not None else None
         if pid is None:
-            raise NotCarriedOut(f"{self.name} does not run")
+            raise NotCarriedOut(f"{self.name} does not run, ended with {self.exits}")
         return pid
 
 
@@ -281,7 +286,7 @@ class Engine:
         health = container.service["healthcheck"]
         now_s = time.monotonic()
         if container.check is None:
-            if now_s >= container.check_s:
+            if now_s >= container.check_s and container.entered:
                 container.check_s = now_s
                 container.check = self._checking(container, health["test"])
             return
