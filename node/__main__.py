@@ -163,7 +163,7 @@ def restore(
     version.
     """
     require("node")
-    from tarry.node.process import keep_private
+    from tarry.node.process import DataInUse, hold
     from tarry.node.recovery.restore import Founder
     from tarry.node.recovery.restore import restore as restore_from
     from tarry.proto.backup_folder import BackupDamaged, BackupRefused, parts_of, stream_of
@@ -179,10 +179,10 @@ def restore(
 
         try:
             parts = stream_of(sys.stdin.buffer) if source == "-" else parts_of(Path(source))
-            keep_private(data)
+            hold(data)  # no node may start on it meanwhile
             founder = Founder(name, address, secrets.randbits(64) or 1, secrets.randbits(63) or 1)
             told = restore_from(parts, data, founder, progress)
-        except (BackupRefused, OSError) as error:
+        except (BackupRefused, DataInUse, OSError) as error:
             typer.echo(f"not restored: {error}", err=True)
             raise typer.Exit(2) from None
         except (BackupDamaged, AnotherVersion) as error:

@@ -119,7 +119,7 @@ def _crc_of(told: dict[str, Any]) -> int:
 
 def _inside(name: str) -> PurePosixPath:
     path = PurePosixPath(name)
-    if path.is_absolute() or not path.parts or ".." in path.parts:
+    if path.is_absolute() or not path.parts or ".." in path.parts or "\0" in name:
         raise BackupDamaged(f"{name!r} is no file of a backup")
     return path
 
@@ -130,16 +130,13 @@ class FolderWriter:
     def __init__(self, folder: Path) -> None:
         """Open the folder, or make it. Raises BackupDamaged, BackupRefused, OSError."""
         self.folder = folder
-        if folder.exists() and not (folder / MANIFEST).exists():
-            strange = sorted({path.name for path in folder.iterdir()} - {FILES, f".{MANIFEST}.new"})
-            if strange:
-                raise BackupRefused(
-                    f"{folder} has {strange[0]} and no backup: name an empty folder, or a new one"
-                )
-        make_folder(folder / FILES)
-        folder.chmod(0o700)  # it holds messages
-        self.before = backup_in(folder)
-        self._held = _lock(folder)
+        make_folder(folder)
+        self._held = _lock(folder)  # before it is read: a backup that ends now is the one before this
+        try:
+            self.before = _before(folder)
+        except BaseException:
+            os.close(self._held)
+            raise
         self._copies = {copy.name: copy for copy in (self.before.files if self.before else ())}
         self._manifest = BackupManifest()
         self._done: list[Copy] = []
@@ -171,14 +168,18 @@ class FolderWriter:
                 f"{self.folder} has a backup up to entry {before.index}, the node is at {manifest.index}: "
                 "use another folder, so that the newer one stays"
             )
-        for file in manifest.files:
-            _inside(file.name)
+        names = [str(_inside(file.name)) for file in manifest.files]
+        if len(set(names)) < len(names) or self._manifest.files:
+            raise BackupDamaged("the node told of a file twice")
         self._manifest = manifest
 
     def take(self, chunk: BackupChunk) -> None:
         """Write a chunk. Raises BackupDamaged: it is not the one that follows; OSError."""
         if google_crc32c.value(chunk.data) != chunk.crc32c or not chunk.data:
             raise BackupDamaged(f"file {chunk.file} at {chunk.offset}: checksum, on the way")
+        files = self._manifest.files
+        if chunk.file >= len(files) or chunk.offset + len(chunk.data) > files[chunk.file].size_bytes:
+            raise BackupDamaged(f"file {chunk.file} at {chunk.offset}: more than the node told of")
         if len(self._done) < chunk.file or self._target is None:
             self._finish_files(chunk.file)
             self._start(chunk)
@@ -218,8 +219,6 @@ class FolderWriter:
 
     def _finish_files(self, until: int) -> None:
         """End the file under way, and those behind it that need no bytes, up to a place in the manifest."""
-        if until > len(self._manifest.files):
-            raise BackupDamaged(f"there is no file {until}")
         while len(self._done) < until:
             file = self._manifest.files[len(self._done)]
             if self._target is None:
@@ -290,6 +289,19 @@ class FolderWriter:
             self._target.close()
             self._target = None
         os.close(self._held)
+
+
+def _before(folder: Path) -> Backup | None:
+    """Return the backup in a folder, which is made ready for another. Raises BackupDamaged, BackupRefused."""
+    if not (folder / MANIFEST).exists():
+        strange = sorted({path.name for path in folder.iterdir()} - {FILES, f".{MANIFEST}.new"})
+        if strange:
+            raise BackupRefused(
+                f"{folder} has {strange[0]} and no backup: name an empty folder, or a new one"
+            )
+    make_folder(folder / FILES)
+    folder.chmod(0o700)  # it holds messages
+    return backup_in(folder)
 
 
 def _lock(folder: Path) -> int:

@@ -113,7 +113,8 @@ class BackupCalls:
         now_ms = self._core.time.now_ms()
         source = StateSource(machine, checkpoint, on_damage=self._core.damage.report_state)
         opened = await source.open_snapshot()
-        told = partial(_manifest, opened, positions[0], digests[0], now_ms, self._core.config)
+        core = self._core
+        told = partial(_manifest, opened, positions[0], digests[0], now_ms, core.config, core.driver.cluster)
         try:
             return opened, await in_thread(told)
         except BaseException:  # a caller that is gone: nobody else would let the files go
@@ -166,10 +167,15 @@ def _by_name(request: pb.BackupRequest) -> dict[str, SnapshotFile]:
 
 
 def _manifest(
-    opened: FilesSnapshot, position: LogPosition, digest: bytes, now_ms: int, config: NodeConfig
+    opened: FilesSnapshot,
+    position: LogPosition,
+    digest: bytes,
+    now_ms: int,
+    config: NodeConfig,
+    cluster: str,
 ) -> pb.BackupManifest:
     return pb.BackupManifest(
-        cluster=config.cluster,
+        cluster=cluster,
         node=config.node,
         version=VERSION,
         shard=config.shard,

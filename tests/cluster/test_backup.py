@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -136,6 +138,9 @@ async def test_a_backup_under_way_of_writes_makes_a_new_cluster_with_all_that_wa
         await start_rejoining(cluster, "n2", "n3")
         await agree(client, {"n1", "n2", "n3"})
         assert str(await client.producer().cancel(later[0])) == "cancelled"
+    arguments = ("backup", "--to", str(to), "-s", cluster.addresses)
+    refused = await asyncio.to_thread(tarry, *arguments)  # the backup there is of the incarnation before
+    assert (refused.returncode, b"use another folder" in refused.stderr) == (1, True), refused.stderr
 
 
 async def test_a_node_of_the_old_cluster_is_refused_by_the_restored_one_until_it_rejoins(
@@ -188,6 +193,11 @@ async def test_what_cannot_be_backed_up_or_restored_says_why_and_changes_nothing
     done = await restore(str(to), data)
     assert (done.returncode, b"not empty" in done.stderr) == (2, True)
     (data / "something").unlink()
+    held = os.open(data, os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)  # as a node does that runs on it
+    done = await restore(str(to), data)
+    assert (done.returncode, b"another running node's" in done.stderr) == (2, True), done.stderr
+    os.close(held)
     backup = backup_in(to)
     assert backup is not None
     assert backup.index == told_first["index"]

@@ -8,6 +8,7 @@ from pathlib import Path
 import google_crc32c
 import pytest
 
+from tarry.proto import backup_folder
 from tarry.proto.backup_folder import (
     FILES,
     MANIFEST,
@@ -155,12 +156,48 @@ def test_a_newer_backup_another_cluster_s_and_strange_files_are_not_overwritten(
     first.close()
 
 
-@pytest.mark.parametrize("name", ["../out", "/etc/out", "a/../../out", ""])
+@pytest.mark.parametrize("name", ["../out", "/etc/out", "a/../../out", "", "a\0b"])
 def test_no_name_leads_out_of_the_folder(tmp_path: Path, name: str) -> None:
     writer = FolderWriter(tmp_path / "a")
     with pytest.raises(BackupDamaged, match="no file of a backup"):
         writer.begin(manifest({name: b"x"}, 1))
     writer.close()
+
+
+def test_a_node_cannot_send_more_than_it_has_told_of(tmp_path: Path) -> None:
+    writer = FolderWriter(tmp_path)
+    writer.begin(manifest({"a": b"x"}, 1))
+    for place, data in ((0, b"xy"), (1, b"x")):
+        with pytest.raises(BackupDamaged, match="more than the node told of"):
+            writer.take(BackupChunk(file=place, data=data, crc32c=google_crc32c.value(data)))
+    with pytest.raises(BackupDamaged, match="twice"):
+        writer.begin(manifest({"a": b"x"}, 1))
+    writer.close()
+    assert list((tmp_path / FILES).iterdir()) == []
+    twice = manifest({"a": b"x"}, 1)
+    twice.files.add(name="./a", size_bytes=1)
+    writer = FolderWriter(tmp_path)
+    with pytest.raises(BackupDamaged, match="twice"):
+        writer.begin(twice)
+    writer.close()
+
+
+def test_a_backup_goes_on_from_one_that_ended_while_it_was_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    back_up(tmp_path, FIRST, 5)
+    locked = backup_folder._lock
+
+    def after_another(folder: Path) -> int:
+        monkeypatch.setattr(backup_folder, "_lock", locked)
+        back_up(folder, SECOND, 6)
+        return locked(folder)
+
+    monkeypatch.setattr(backup_folder, "_lock", after_another)
+    writer = FolderWriter(tmp_path)
+    writer.close()
+    assert writer.before is not None
+    assert writer.before.index == 6
 
 
 def stream(state: State) -> bytes:
