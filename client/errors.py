@@ -176,6 +176,7 @@ _REASONS: Final[Mapping[type[TarryError], tuple[Reason, ...]]] = {
         Reason.TOO_MANY_QUEUES,
         Reason.TOO_MANY_PRODUCERS,
         Reason.DISK_FULL,
+        Reason.NOT_AUDITED,
     ),
     NotFound: (Reason.MESSAGE_NOT_FOUND, Reason.TOPIC_UNKNOWN, Reason.GROUP_UNKNOWN),
     Damaged: (Reason.MESSAGE_DAMAGED,),

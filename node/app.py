@@ -20,10 +20,13 @@ from tarry.node.clock.guard import ClockGuard
 from tarry.node.config import NodeConfig
 from tarry.node.config_source import ConfigSource
 from tarry.node.edge import connection_limits, request_bytes
+from tarry.node.edge.audit import Audit
 from tarry.node.edge.auth import Authorizer, unknown_node
 from tarry.node.edge.blocked_ports import BlockedPortLog
 from tarry.node.edge.call_admission import Entrance
+from tarry.node.edge.forwarded_caller import NODE_KEY
 from tarry.node.edge.forwarder import Forwarder
+from tarry.node.edge.grpc_types import CallContext
 from tarry.node.edge.leader_calls import LeaderCalls
 from tarry.node.edge.peer_auth import PeerCalls, log_strangers, peer_gate
 from tarry.node.edge.tls import Certificates, ServerCertificates, channel_credentials, read
@@ -36,7 +39,7 @@ from tarry.node.reload import Reload
 from tarry.node.repair.peer_records import PeerRecords, RecordService
 from tarry.node.repair.scrubber import Scrub
 from tarry.node.services.consumer import ConsumerService
-from tarry.node.services.operator import OperatorService
+from tarry.node.services.operator import VERSION, OperatorService
 from tarry.node.services.producer import ProducerService
 from tarry.proto.bearer_token import PeerTokens
 from tarry.proto.files import make_folder
@@ -123,9 +126,18 @@ class Node:
         self.driver, self.leadership = core.driver, core.leadership
         self._settings = settings
         options = channel_options(settings)
-        self._forwarder = Forwarder(credentials, options, config.dial)
+        self._forwarder = Forwarder(credentials, options, config.dial, self._peer_tokens)
         self._health = HealthServicer()
         self._authorizer = Authorizer(config.tokens)
+        self._audit = Audit(
+            config.audit,
+            config.node,
+            self._authorizer,
+            self._is_node,
+            core.audit,
+            in_own_thread("audit"),
+            clock.wall_ms,
+        )
         self._server = self._make_server()
         self._reload: Reload | None = None
         if source is not None:
@@ -144,6 +156,7 @@ class Node:
                 f"cannot listen for peers at {host}:{port}: {error}; "
                 f'set peer_listen = "{host}:PORT" to a port that is free and open to the other nodes'
             ) from None
+        await self._audit.begin(VERSION)
         await self._server.start()
         log.info("listening", address=self.config.listen, data=str(self.config.data))
         tasks = [
@@ -199,6 +212,12 @@ class Node:
             self._forwarder.renew(certificates.for_channels())
         return sum(entrance.end_streams(does_less) for entrance in self._entrances)
 
+    def _is_node(self, context: CallContext) -> bool:
+        """Return whether who forwards a call has shown that it is a node."""
+        names = self._gate.names(context)
+        known = names is None or any(map(self.driver.is_peer, names))
+        return known and self._peer_tokens.take(context.invocation_metadata(), NODE_KEY)
+
     def _make_server(self) -> grpc.aio.Server:
         config, core, authorizer = self.config, self._core, self._authorizer
         calls = LeaderCalls(
@@ -213,7 +232,10 @@ class Node:
         peers = PeerCalls(lambda: config.cluster, self._gate)
         membership = MembershipService(self.driver, calls.not_here, peers)
         self._producers = ProducerService(core, authorizer, calls)
-        others = (ConsumerService(core, authorizer, calls), OperatorService(core, authorizer, calls))
+        others = (
+            ConsumerService(core, authorizer, calls),
+            OperatorService(core, authorizer, calls, self._audit),
+        )
         api = [service.handlers() for service in (self._producers, *others)]
         nodes = (records.handlers(), membership.handlers(), self._transport.servicer.handler())
         health = connection_limits.health_and_reflection(self._health, SERVICES)

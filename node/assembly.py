@@ -15,6 +15,7 @@ import structlog
 
 from tarry.node.clock.cluster_time import ClusterTime
 from tarry.node.config import NodeConfig
+from tarry.node.edge.audit import AuditStatus
 from tarry.node.leader.leadership import Leadership
 from tarry.node.ledger.closer import Closer
 from tarry.node.ledger.ledger import Ledger
@@ -73,7 +74,7 @@ class Core:
         """
         self.config = config
         self.time = ClusterTime(clock)
-        self.reload = ReloadStatus()
+        self.reload, self.audit = ReloadStatus(), AuditStatus()
         self.blocked = transport.blocked
         """Peers whose port this node cannot reach."""
         folder = StateFolder(config.data)

@@ -211,6 +211,15 @@ class Connections(_Section):
     subscribe_ms: Count = 5_000  # the same for a consumer's stream, whose first request is small
 
 
+class AuditSettings(_Section):
+    """Record of operators' calls."""
+
+    file: Path | None = None  # none: none is kept
+    file_bytes_max: Annotated[int, Field(ge=64 << 10)] = 16 << 20  # then it is followed by another
+    files_max: Annotated[int, Field(ge=2, le=1_000)] = 8  # with the older ones; the oldest goes
+    required: bool = False  # a call that cannot be recorded is refused
+
+
 class Tls(_Section):
     """Certificates; all three make it mutual."""
 
@@ -235,6 +244,7 @@ class Tls(_Section):
 class Token(_Section):
     """Rights of one bearer token: topic patterns with ``*`` at the end, by right."""
 
+    name: str = Field(default="", max_length=100)  # in the audit log
     produce: tuple[str, ...] = ()
     consume: tuple[str, ...] = ()
     operate: bool = False
@@ -270,6 +280,7 @@ class NodeConfig(BaseSettings):
     backup: BackupSettings = BackupSettings()
     connections: Connections = Connections()
     upgrade: Upgrade = Upgrade()
+    audit: AuditSettings = AuditSettings()
     tls: Tls | None = None
     damaged_data: Literal["refuse", "rejoin"] = "refuse"  # start not at all, or anew with the others' state
     topics_auto_create: bool = True  # a schedule or a subscribe makes its topic
@@ -304,6 +315,8 @@ class NodeConfig(BaseSettings):
             )
         if self.tokens and not self.peer_token:
             raise ValueError("tokens are on: set peer_token, the same on every node, or peers are refused")
+        if self.audit.file and any(each.operate and not each.name for each in self.tokens.values()):
+            raise ValueError('audit.file is set: give every token with operate = true a name, name = "…"')
         self._check_peer_port()
         return self
 

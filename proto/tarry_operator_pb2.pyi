@@ -284,7 +284,7 @@ class ClusterStatusRequest(_message.Message):
     def __init__(self, digest: _Optional[bool] = ..., brief: _Optional[bool] = ...) -> None: ...
 
 class ClusterStatusResponse(_message.Message):
-    __slots__ = ("node", "leader", "term", "commit_index", "applied_index", "members", "pending", "ready", "frontier_ms", "tick", "local_index", "now_ms", "topics", "version", "lease", "state_digest", "damaged_found", "damaged_repaired", "damaged_left", "ledger", "turns", "reload")
+    __slots__ = ("node", "leader", "term", "commit_index", "applied_index", "members", "pending", "ready", "frontier_ms", "tick", "local_index", "now_ms", "topics", "version", "lease", "state_digest", "damaged_found", "damaged_repaired", "damaged_left", "ledger", "turns", "reload", "audit")
     NODE_FIELD_NUMBER: _ClassVar[int]
     LEADER_FIELD_NUMBER: _ClassVar[int]
     TERM_FIELD_NUMBER: _ClassVar[int]
@@ -307,6 +307,7 @@ class ClusterStatusResponse(_message.Message):
     LEDGER_FIELD_NUMBER: _ClassVar[int]
     TURNS_FIELD_NUMBER: _ClassVar[int]
     RELOAD_FIELD_NUMBER: _ClassVar[int]
+    AUDIT_FIELD_NUMBER: _ClassVar[int]
     node: str
     leader: str
     term: int
@@ -329,7 +330,8 @@ class ClusterStatusResponse(_message.Message):
     ledger: LedgerStatus
     turns: TurnStatus
     reload: ReloadStatus
-    def __init__(self, node: _Optional[str] = ..., leader: _Optional[str] = ..., term: _Optional[int] = ..., commit_index: _Optional[int] = ..., applied_index: _Optional[int] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., pending: _Optional[int] = ..., ready: _Optional[int] = ..., frontier_ms: _Optional[int] = ..., tick: _Optional[int] = ..., local_index: _Optional[int] = ..., now_ms: _Optional[int] = ..., topics: _Optional[_Iterable[_Union[TopicStatus, _Mapping]]] = ..., version: _Optional[str] = ..., lease: _Optional[bool] = ..., state_digest: _Optional[bytes] = ..., damaged_found: _Optional[int] = ..., damaged_repaired: _Optional[int] = ..., damaged_left: _Optional[int] = ..., ledger: _Optional[_Union[LedgerStatus, _Mapping]] = ..., turns: _Optional[_Union[TurnStatus, _Mapping]] = ..., reload: _Optional[_Union[ReloadStatus, _Mapping]] = ...) -> None: ...
+    audit: AuditStatus
+    def __init__(self, node: _Optional[str] = ..., leader: _Optional[str] = ..., term: _Optional[int] = ..., commit_index: _Optional[int] = ..., applied_index: _Optional[int] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., pending: _Optional[int] = ..., ready: _Optional[int] = ..., frontier_ms: _Optional[int] = ..., tick: _Optional[int] = ..., local_index: _Optional[int] = ..., now_ms: _Optional[int] = ..., topics: _Optional[_Iterable[_Union[TopicStatus, _Mapping]]] = ..., version: _Optional[str] = ..., lease: _Optional[bool] = ..., state_digest: _Optional[bytes] = ..., damaged_found: _Optional[int] = ..., damaged_repaired: _Optional[int] = ..., damaged_left: _Optional[int] = ..., ledger: _Optional[_Union[LedgerStatus, _Mapping]] = ..., turns: _Optional[_Union[TurnStatus, _Mapping]] = ..., reload: _Optional[_Union[ReloadStatus, _Mapping]] = ..., audit: _Optional[_Union[AuditStatus, _Mapping]] = ...) -> None: ...
 
 class ReloadStatus(_message.Message):
     __slots__ = ("done", "at_ms", "failure")
@@ -340,6 +342,18 @@ class ReloadStatus(_message.Message):
     at_ms: int
     failure: str
     def __init__(self, done: _Optional[int] = ..., at_ms: _Optional[int] = ..., failure: _Optional[str] = ...) -> None: ...
+
+class AuditStatus(_message.Message):
+    __slots__ = ("enabled", "lines", "lost", "failure")
+    ENABLED_FIELD_NUMBER: _ClassVar[int]
+    LINES_FIELD_NUMBER: _ClassVar[int]
+    LOST_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    enabled: bool
+    lines: int
+    lost: int
+    failure: str
+    def __init__(self, enabled: _Optional[bool] = ..., lines: _Optional[int] = ..., lost: _Optional[int] = ..., failure: _Optional[str] = ...) -> None: ...
 
 class TurnStatus(_message.Message):
     __slots__ = ("longest", "busiest", "over_20_ms", "over_100_ms", "causes")

@@ -8,7 +8,13 @@ from dataclasses import asdict
 from tarry.client.cli.output import Output, fields_of, print_json, print_rows, words
 from tarry.client.cli.times import duration_text, time_text
 from tarry.client.errors import TarryError
-from tarry.client.operators.cluster_status import ClusterStatus, LedgerStatus, TopicStatus, TurnStatus
+from tarry.client.operators.cluster_status import (
+    AuditStatus,
+    ClusterStatus,
+    LedgerStatus,
+    TopicStatus,
+    TurnStatus,
+)
 
 
 def print_status(answers: Mapping[str, ClusterStatus | TarryError], output: Output) -> None:
@@ -58,7 +64,7 @@ def print_topics(topics: Iterable[TopicStatus]) -> None:
 
 
 NODE_COLUMNS = ("node", "address", "role", "term", "applied", "pending", "clock_ms", "version")
-OPTIONAL = ("digest", "damaged", "blocked", "not_reloaded", "ledger", "longest_turn")
+OPTIONAL = ("digest", "damaged", "blocked", "not_reloaded", "audit", "ledger", "longest_turn")
 """Columns that are there only where they have something to say."""
 GROUP_COLUMNS = (
     "topic", "pending", "released", "held_back", "group", "acked", "retrying", "consumers", "in_hand",
@@ -83,6 +89,7 @@ def _node(address: str, answer: ClusterStatus | TarryError) -> dict[str, object]
         "damaged": _damage(answer),
         "blocked": "; ".join(f"{to.node} at {to.blocked}" for to in answer.members if to.blocked),
         "not_reloaded": answer.reload.failure,
+        "audit": _audit(answer.audit),
         "ledger": _ledger(answer.ledger),
         "longest_turn": _turns(answer.turns),
     }
@@ -94,6 +101,11 @@ def _damage(answer: ClusterStatus) -> str:
     return (
         f"{answer.damaged_left:,} left ({answer.damaged_found:,} found, {answer.damaged_repaired:,} repaired)"
     )
+
+
+def _audit(audit: AuditStatus) -> str:
+    lost = f"{audit.lost:,} lines lost" if audit.lost else ""
+    return "; ".join(filter(None, (lost, audit.failure)))
 
 
 def _ledger(ledger: LedgerStatus) -> str:

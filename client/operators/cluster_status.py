@@ -126,6 +126,19 @@ class ReloadStatus(Part):
 
 
 @dataclass(frozen=True, slots=True)
+class AuditStatus(Part):
+    """The answering node's record of operators' calls."""
+
+    enabled: bool
+    lines: int
+    """Written since the node started."""
+    lost: int
+    """Lines that could not be written."""
+    failure: str
+    """Why the last could not be; empty: it was."""
+
+
+@dataclass(frozen=True, slots=True)
 class Hold(Part):
     """A turn of a node's event loop, or a part of one."""
 
@@ -185,3 +198,4 @@ class ClusterStatus(Part):
     ledger: LedgerStatus
     turns: TurnStatus
     reload: ReloadStatus
+    audit: AuditStatus

@@ -59,6 +59,11 @@ class Authorizer:
             what = f"{right.value} {', '.join(refused)}"
         return None if allowed else Refusal(Reason.PERMISSION_DENIED, f"this token may not {what}")
 
+    def name(self, context: CallContext) -> str:
+        """Return the name of the caller's token; empty where there are none."""
+        token = self._token(context.invocation_metadata())
+        return (token.name or "unnamed") if token is not None else ""
+
     def sees(self, context: CallContext) -> Callable[[str], bool]:
         """Return which topics the caller may know of: those that it may do anything with."""
         token = self._token(context.invocation_metadata())

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Final
 
 import grpc
 
+from tarry.node.edge.forwarded_caller import CALLER_KEY, FORWARDED_KEY, NODE_KEY, named
 from tarry.node.edge.grpc_status import DETAILS_KEY, refusal_in
 from tarry.node.edge.grpc_types import CallContext, metadata_value
 from tarry.proto import bearer_token
+from tarry.proto.bearer_token import PeerTokens
 from tarry.proto.reasons import Reason
 from tarry.replication.state_machine.refusal import Refusal
 from tarry.replication.transport.retired_channels import RetiredChannels
 
-FORWARDED_KEY: Final = "tarry-forwarded"
-"""Metadata of a forwarded call: it is not forwarded again."""
+OPERATORS: Final = "/tarry.v1.OperatorService/"
+"""Calls of which the leader is told who has made them, for its audit log."""
 DEADLINE_S: Final = 10.0
 """Of a forwarded call whose client gave none."""
 
@@ -28,7 +31,10 @@ class Forwarder:
         credentials: grpc.ChannelCredentials | None,
         options: list[tuple[str, int]],
         dial: Mapping[str, str],
+        tokens: PeerTokens | None = None,
     ) -> None:
+        """Take the peer tokens, by which it shows that a node forwards."""
+        self._tokens = tokens or PeerTokens()
         self._credentials = credentials
         self._dial = dial
         self._options = options
@@ -46,7 +52,7 @@ class Forwarder:
         try:
             answer: bytes = await call(
                 raw,
-                metadata=((FORWARDED_KEY, "1"), *passed),
+                metadata=((FORWARDED_KEY, "1"), *passed, *self._told(path, context)),
                 timeout=DEADLINE_S + waits_s if remaining is None else remaining,
             )
             return answer
@@ -56,6 +62,12 @@ class Forwarder:
                 return refusal
             text = f"the leader at {address} gave no answer: {error.code().name}, {error.details()}"
             return Refusal(Reason.OUTCOME_UNKNOWN, text, retry_ms=100)
+
+    def _told(self, path: str, context: CallContext) -> tuple[tuple[str, str | bytes], ...]:
+        """Return the metadata that says who has called this node."""
+        if not path.startswith(OPERATORS):
+            return ()
+        return (CALLER_KEY, json.dumps(named(context)).encode()), *self._tokens.metadata_as(NODE_KEY)
 
     def channel(self, address: str) -> grpc.aio.Channel:
         """Return the channel to a member, opened if it is not."""

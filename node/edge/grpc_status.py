@@ -42,6 +42,7 @@ CODES: Final[dict[Reason, grpc.StatusCode]] = {
     Reason.TOO_MANY_QUEUES: grpc.StatusCode.RESOURCE_EXHAUSTED,
     Reason.TOO_MANY_PRODUCERS: grpc.StatusCode.RESOURCE_EXHAUSTED,
     Reason.DISK_FULL: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    Reason.NOT_AUDITED: grpc.StatusCode.RESOURCE_EXHAUSTED,
     Reason.TOO_MANY_STREAMS: grpc.StatusCode.RESOURCE_EXHAUSTED,
     Reason.CONSUMER_TOO_SLOW: grpc.StatusCode.RESOURCE_EXHAUSTED,
     Reason.CONSUMER_REPLACED: grpc.StatusCode.ABORTED,

@@ -12,7 +12,8 @@ from typing import Final, TypeAlias
 
 import grpc
 
-from tarry.node.edge.forwarder import FORWARDED_KEY, Forwarder
+from tarry.node.edge.forwarded_caller import FORWARDED_KEY
+from tarry.node.edge.forwarder import Forwarder
 from tarry.node.edge.grpc_status import UNKNOWN_OUTCOME, abort
 from tarry.node.edge.grpc_types import CallContext, M, MethodHandler, metadata_value, parse
 from tarry.node.edge.intake_turns import IntakeTurns

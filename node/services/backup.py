@@ -20,6 +20,7 @@ import grpc
 
 from tarry.node.assembly import Core
 from tarry.node.config import NodeConfig
+from tarry.node.edge.audit import Audit
 from tarry.node.edge.auth import Authorizer, Right
 from tarry.node.edge.grpc_status import abort
 from tarry.node.edge.grpc_types import CallContext, MethodHandler, parse
@@ -47,8 +48,9 @@ TOO_SLOW: Final = (
 class BackupCalls:
     """Answers for the state of the node itself, whoever leads."""
 
-    def __init__(self, core: Core, authorizer: Authorizer) -> None:
+    def __init__(self, core: Core, authorizer: Authorizer, audit: Audit) -> None:
         self._core = core
+        self._audit = audit
         self._settings = core.config.backup
         self._authorizer = authorizer
         self._preparing = 0
@@ -56,7 +58,8 @@ class BackupCalls:
 
     def methods(self) -> dict[str, MethodHandler]:
         """Return the handlers by method name."""
-        return {"Backup": grpc.unary_stream_rpc_method_handler(self._backup)}
+        backup = self._audit.stream("Backup", self._backup)
+        return {"Backup": grpc.unary_stream_rpc_method_handler(backup)}
 
     async def _backup(self, raw: bytes, context: CallContext) -> AsyncIterator[bytes]:
         request = parse(pb.BackupRequest, raw)

@@ -7,6 +7,7 @@ from typing import Any
 
 import grpc
 
+from tarry.node.edge.audit import Audit
 from tarry.node.edge.auth import Authorizer, Right
 from tarry.node.edge.grpc_status import abort
 from tarry.node.edge.grpc_types import CallContext, MethodHandler, parse
@@ -28,14 +29,16 @@ def _reader() -> Any:
 class LedgerCalls:
     """Answers for the ledger of the node itself, whoever leads."""
 
-    def __init__(self, ledger: Ledger, authorizer: Authorizer) -> None:
+    def __init__(self, ledger: Ledger, authorizer: Authorizer, audit: Audit) -> None:
         self._ledger = ledger
+        self._audit = audit
         self._authorizer = authorizer
         self._under_way = 0
 
     def methods(self) -> dict[str, MethodHandler]:
         """Return the handlers by method name."""
-        return {"ExportLedger": grpc.unary_stream_rpc_method_handler(self._export)}
+        export = self._audit.stream("ExportLedger", self._export)
+        return {"ExportLedger": grpc.unary_stream_rpc_method_handler(export)}
 
     async def _export(self, raw: bytes, context: CallContext) -> AsyncIterator[bytes]:
         request = parse(pb.ExportLedgerRequest, raw)

@@ -11,6 +11,7 @@ from typing import Final
 import grpc
 
 from tarry.node.assembly import Core
+from tarry.node.edge.audit import Audit
 from tarry.node.edge.auth import Authorizer, Right
 from tarry.node.edge.grpc_status import abort
 from tarry.node.edge.grpc_types import CallContext, M, ServiceHandler, parse, unknown_field
@@ -39,15 +40,20 @@ ADDRESS: Final = re.compile(r"\S+:\d{1,5}")
 class OperatorService:
     """Answers operators."""
 
-    def __init__(self, core: Core, authorizer: Authorizer, calls: LeaderCalls) -> None:
+    def __init__(
+        self, core: Core, authorizer: Authorizer, calls: LeaderCalls, audit: Audit | None = None
+    ) -> None:
+        """Take `audit`, where calls are recorded; None: nowhere."""
+        self._audit = audit or Audit.none(authorizer)
+        self._audit_status = core.audit
         self._machine, self._driver, self._time = core.machine, core.driver, core.time
         self._damage, self._ledger, self._holds = core.damage, core.ledger, core.holds
         self._leadership, self._blocked, self._reload = core.leadership, core.blocked, core.reload
         self._authorizer, self._calls = authorizer, calls
-        self._ledger_calls = LedgerCalls(core.ledger, authorizer)
-        self._backup_calls = BackupCalls(core, authorizer)
+        self._ledger_calls = LedgerCalls(core.ledger, authorizer, self._audit)
+        self._backup_calls = BackupCalls(core, authorizer, self._audit)
         self._topics = TopicStatuses(core)
-        self._topic_calls = TopicCalls(core, authorizer, calls, self._topics.one)
+        self._topic_calls = TopicCalls(core, authorizer, calls, self._topics.one, self._audit)
 
     def handlers(self) -> ServiceHandler:
         """Return the service's handlers for a grpc.aio server."""
@@ -58,7 +64,10 @@ class OperatorService:
         }
         methods = {
             "ClusterStatus": grpc.unary_unary_rpc_method_handler(self._cluster_status),
-            **{name: self._calls.unary(f"/{SERVICE}/{name}", local) for name, local in unary.items()},
+            **{
+                name: self._calls.unary(f"/{SERVICE}/{name}", self._audit.unary(name, local))
+                for name, local in unary.items()
+            },
             **self._topic_calls.methods(SERVICE),
             **self._ledger_calls.methods(),
             **self._backup_calls.methods(),
@@ -76,14 +85,18 @@ class OperatorService:
         request = parse(pb.ClusterStatusRequest, raw)
         if isinstance(request, Refusal):
             await abort(context, request)
-        refusal = self._authorizer.refusal(context, Right.OPERATE if request.digest else None)
-        if refusal is not None:
+        if request.digest:
+            return await self._audit.answers("ClusterStatus", self._digested_status)(raw, context)
+        if (refusal := self._authorizer.refusal(context, None)) is not None:
             await abort(context, refusal)
         if request.brief:
             return self._brief().SerializeToString()
+        return self._full().SerializeToString() + await self._topics.all(self._authorizer.sees(context))
+
+    async def _digested_status(self, raw: bytes, context: CallContext) -> bytes:
+        if (refusal := self._authorizer.refusal(context, Right.OPERATE)) is not None:
+            await abort(context, refusal)
         topics = await self._topics.all(self._authorizer.sees(context))
-        if not request.digest:
-            return self._full().SerializeToString() + topics
         await in_turns(self._machine.build, self._holds)
         full, digest = self._full(), self._machine.digested()
         full.state_digest = await in_thread(digest)
@@ -117,6 +130,7 @@ class OperatorService:
             ledger=self._ledger.status(),
             turns=turns(self._holds),
             reload=pb.ReloadStatus(**asdict(self._reload)),
+            audit=pb.AuditStatus(**asdict(self._audit_status)),
         )
         full.MergeFrom(self._brief())
         return full

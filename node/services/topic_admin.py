@@ -11,6 +11,7 @@ from google.protobuf.message import Message
 
 from tarry.node.assembly import Core
 from tarry.node.delivery.redrive import redrive
+from tarry.node.edge.audit import Audit
 from tarry.node.edge.auth import Authorizer, Right
 from tarry.node.edge.grpc_status import abort
 from tarry.node.edge.grpc_types import CallContext, M, MethodHandler, parse, unknown_field
@@ -42,12 +43,14 @@ class TopicCalls:
         authorizer: Authorizer,
         calls: LeaderCalls,
         describe: Callable[[ReadyQueue], Awaitable[pb.TopicStatus]],
+        audit: Audit,
     ) -> None:
         self._machine, self._driver, self._time = core.machine, core.driver, core.time
         self._leadership = core.leadership
         self._limits, self._damage = core.config.limits, core.damage
         self._authorizer, self._calls = authorizer, calls
         self._describe = describe
+        self._audit = audit
 
     def methods(self, service: str) -> dict[str, MethodHandler]:
         """Return the handlers by method name."""
@@ -59,8 +62,13 @@ class TopicCalls:
             "DeleteGroup": self._unary(pb.DeleteGroupRequest, self._delete_group),
             "SeekGroup": self._unary(pb.SeekGroupRequest, self._seek_group),
         }
-        handlers = {name: self._calls.unary(f"/{service}/{name}", local) for name, local in unary.items()}
-        handlers["Redrive"] = grpc.unary_stream_rpc_method_handler(self._redrive)
+        handlers = {
+            name: self._calls.unary(f"/{service}/{name}", self._audit.unary(name, local))
+            for name, local in unary.items()
+        }
+        handlers["Redrive"] = grpc.unary_stream_rpc_method_handler(
+            self._audit.stream("Redrive", self._redrive)
+        )
         return handlers
 
     def _unary(self, kind: type[M], answer: Callable[[M], Awaitable[Message | Refusal]]) -> Local:

@@ -448,6 +448,38 @@ CALLS = (
         "        if asked or self._read != found:\n",
         ("tests/node/test_reload.py::test_a_file_that_has_changed_is_read_once_it_stays_as_it_is",),
     ),
+    Mutant(
+        "what_cannot_be_recorded_is_done",
+        "an operator's call leaves no trace where there has to be one",
+        "        if not why or not self._settings.required:\n",
+        "        if True:\n",
+        (
+            "tests/node/edge/test_audit.py::test_where_nothing_can_be_written_a_call_is_refused_or_done_as_it_is_set",
+        ),
+    ),
+    Mutant(
+        "anybody_says_who_has_called",
+        "an operator's call is recorded as another's",
+        "metadata_value(metadata, FORWARDED_KEY) and is_node(context):",
+        "metadata_value(metadata, FORWARDED_KEY):",
+        (
+            "tests/node/edge/test_audit.py::test_a_call_that_a_node_passes_on_is_its_callers_and_others_speak_for_nobody",
+        ),
+    ),
+    Mutant(
+        "who_may_not_operate_fills_the_audit_log",
+        "refused calls push out the record of those that were done",
+        "        if denied and not self._denied.take(self._wall_ms()):\n",
+        "        if False:\n",
+        ("tests/node/edge/test_audit.py::test_a_caller_without_the_right_fills_no_log",),
+    ),
+    Mutant(
+        "half_a_line_stays",
+        "the audit log is no JSON behind a full disk",
+        "                    os.ftruncate(at, size)\n",
+        "                    pass\n",
+        ("tests/node/edge/test_audit_file.py::test_of_lines_for_which_there_is_no_room_none_is_there",),
+    ),
 )
 
 LOGGED = (

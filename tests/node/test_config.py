@@ -53,6 +53,11 @@ def test_flags_win_over_the_environment_and_that_over_the_file(
             "port of peer_listen, a:9, is n2's",
         ),
         ({"peer_listen": "127.0.0.1:1"}, "is n1's"),
+        (
+            {"audit": {"file": "a"}, "tokens": {"x": {"operate": True}}, "peer_token": "p"},
+            "give every token with operate = true a name",
+        ),
+        ({"audit": {"file_bytes_max": 1_000}}, "file_bytes_max"),
         ({"log_level": "verbose"}, "log_level"),
         ({"tls": {"certificate": "none.pem", "key": "none.pem"}}, "certificate"),
         ({"tokens": {"secret": {}}}, "peer_token"),

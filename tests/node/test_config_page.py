@@ -22,6 +22,7 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "[backup]": config.BackupSettings,
     "[connections]": config.Connections,
     "[upgrade]": config.Upgrade,
+    "[audit]": config.AuditSettings,
     "[tls]": config.Tls,
     "[tokens]": config.Token,
 }
