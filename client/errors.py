@@ -103,6 +103,10 @@ class TransferRefused(Refused):
     """Leadership stays where it is. The text says why; choose another target or try later."""
 
 
+class UpgradeRefused(Refused):
+    """The cluster's level is too low for this, or stays. The text names what has to be upgraded first."""
+
+
 class Overloaded(TarryError):
     """The cluster has no room now and did nothing. Try again after ``retry_ms``, and send less at once."""
 
@@ -199,6 +203,7 @@ _REASONS: Final[Mapping[type[TarryError], tuple[Reason, ...]]] = {
     ConsumerReplaced: (Reason.CONSUMER_REPLACED,),
     MembershipRefused: (Reason.MEMBER_INVALID, Reason.MEMBERSHIP_REFUSED),
     TransferRefused: (Reason.TRANSFER_REFUSED,),
+    UpgradeRefused: (Reason.LEVEL_TOO_LOW, Reason.UPGRADE_REFUSED),
     Overloaded: (Reason.OVERLOADED, Reason.TOO_MANY_STREAMS, Reason.CONSUMER_TOO_SLOW),
     Unavailable: (
         Reason.NOT_LEADER,

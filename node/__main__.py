@@ -167,7 +167,7 @@ def restore(
     from tarry.node.recovery.restore import Founder
     from tarry.node.recovery.restore import restore as restore_from
     from tarry.proto.backup_folder import BackupDamaged, BackupRefused, parts_of, stream_of
-    from tarry.replication.state_machine.commands import AnotherVersion
+    from tarry.replication.state_machine.levels import AnotherVersion
 
     done = 0
     with words().status("restoring") as spinner:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
@@ -33,15 +34,18 @@ from tarry.replication.settings import ReplicationSettings
 from tarry.replication.snapshot.state_damage import StateDamage
 from tarry.replication.snapshot.state_files import StateSink, StateSource
 from tarry.replication.snapshot.state_folder import StateFolder
+from tarry.replication.state_machine import levels
 from tarry.replication.state_machine.commands import kinds
 from tarry.replication.state_machine.machine import Machine, MachineSettings
 from tarry.replication.state_machine.outcomes import Outcome
-from tarry.replication.status import Role
+from tarry.replication.status import Hello, Role
 from tarry.replication.transport.interface import Transport
 from tarry.wheel.hour_partition import hour_of
 from tarry.wheel.state import WheelDamaged
 
 log = structlog.get_logger()
+
+VERSION: Final = version("tarry")
 
 SOON_MS: Final = 15_000
 """With something due so soon, the wheel loads ahead with each heartbeat: they come at their usual pace."""
@@ -64,23 +68,26 @@ class Core:
         driver: type[Driver] = Driver,
         closer: Closer | None = None,
         holds: Holds | None = None,
+        applies: int = levels.HIGHEST,
     ) -> None:
-        """Open the data folder and recover.
+        """Open the data folder and recover; ``applies``: the highest level that this node can apply.
 
         Raises:
+            AnotherVersion: the data is of a higher level; nothing was touched.
             CheckpointDamaged, WheelDamaged, QueueDamaged: the node must not start with
                 this data; restore it from a peer.
             StateMismatch: journal and checkpoint do not belong together.
         """
+        levels.demand(f"the journal in {config.data}", journal.level, applies)
         self.config = config
+        self.journal = journal
         self.time = ClusterTime(clock)
         self.reload, self.audit = ReloadStatus(), AuditStatus()
         self.blocked = transport.blocked
         """Peers whose port this node cannot reach."""
         folder = StateFolder(config.data)
-        self.machine = Machine(
-            folder.path, MachineSettings(shard=config.shard), from_start=journal.first_index == 1
-        )
+        settings_of_machine = MachineSettings(shard=config.shard, applies=applies)
+        self.machine = Machine(folder.path, settings_of_machine, from_start=journal.first_index == 1)
         self._clock = clock
         self.holds = holds or Holds()
         self.ledger = Ledger(config, self.machine.applied_index, self.time.now_ms, run_blocking, closer)
@@ -106,12 +113,16 @@ class Core:
             heartbeat=self._heartbeat,
             known=lambda: self.leadership.known().SerializeToString(),
             told_all=lambda: self.leadership.told_all,
+            hello=Hello(applies, VERSION),
+            cluster_level=lambda: self.machine.level,
             on_heartbeat=self._hear,
             on_role=self._on_role,
             snapshot_source=StateSource(
                 self.machine, self.checkpoints.write, run_blocking, self.damage.report_state
             ),
-            snapshot_sink=StateSink(self.machine, folder, self.checkpoints.writing, run_blocking, _refused),
+            snapshot_sink=StateSink(
+                self.machine, folder, self.checkpoints.writing, run_blocking, _refused, applies
+            ),
             run_blocking=run_blocking,
             write_journal=write_journal,
             holds=self.holds,
@@ -181,6 +192,8 @@ class _Observed:
         machine, holds = self._core.machine, self._core.holds
         with holds.by(f"apply {kinds(commands)}"):
             outcomes = machine.apply(index, term, commands)
+        if machine.level > self._core.journal.level:  # the next start looks there first
+            self._core.journal.note_level(machine.level)
         while machine.queues.damaged:
             self._core.damage.queues.report(machine.queues.damaged.pop())
         with holds.by("ledger rows"):

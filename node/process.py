@@ -37,7 +37,7 @@ from tarry.replication.loop_holds import Holds
 from tarry.replication.settings import ReplicationSettings
 from tarry.replication.snapshot.state_folder import PointerDamaged
 from tarry.replication.state_machine.checkpoint import CheckpointDamaged
-from tarry.replication.state_machine.commands import AnotherVersion
+from tarry.replication.state_machine.levels import AnotherVersion
 from tarry.replication.state_machine.ready_queue import QueueDamaged
 from tarry.replication.transport.grpc_options import channel_options
 from tarry.wheel.state import WheelDamaged

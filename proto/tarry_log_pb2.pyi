@@ -335,6 +335,14 @@ class TrimCommand(_message.Message):
     now_ms: int
     def __init__(self, queue: _Optional[bytes] = ..., offset: _Optional[bytes] = ..., hour: _Optional[bytes] = ..., units: _Optional[bytes] = ..., now_ms: _Optional[int] = ...) -> None: ...
 
+class RaiseLevelCommand(_message.Message):
+    __slots__ = ("level", "now_ms")
+    LEVEL_FIELD_NUMBER: _ClassVar[int]
+    NOW_MS_FIELD_NUMBER: _ClassVar[int]
+    level: int
+    now_ms: int
+    def __init__(self, level: _Optional[int] = ..., now_ms: _Optional[int] = ...) -> None: ...
+
 class CancelCommand(_message.Message):
     __slots__ = ("hour", "global_index", "now_ms")
     HOUR_FIELD_NUMBER: _ClassVar[int]

@@ -135,6 +135,16 @@ class MembersResponse(_message.Message):
     members: _containers.RepeatedCompositeFieldContainer[Member]
     def __init__(self, members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ...) -> None: ...
 
+class FinishUpgradeRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class FinishUpgradeResponse(_message.Message):
+    __slots__ = ("level",)
+    LEVEL_FIELD_NUMBER: _ClassVar[int]
+    level: int
+    def __init__(self, level: _Optional[int] = ...) -> None: ...
+
 class TopicSettings(_message.Message):
     __slots__ = ("retention_ms", "body_bytes_max", "release_per_s_max", "pending_max", "misfire", "misfire_after_ms", "catch_up_per_s_max", "retention_bytes", "retention_max_ms")
     RETENTION_MS_FIELD_NUMBER: _ClassVar[int]
@@ -284,7 +294,7 @@ class ClusterStatusRequest(_message.Message):
     def __init__(self, digest: _Optional[bool] = ..., brief: _Optional[bool] = ...) -> None: ...
 
 class ClusterStatusResponse(_message.Message):
-    __slots__ = ("node", "leader", "term", "commit_index", "applied_index", "members", "pending", "ready", "frontier_ms", "tick", "local_index", "now_ms", "topics", "version", "lease", "state_digest", "damaged_found", "damaged_repaired", "damaged_left", "ledger", "turns", "reload", "audit")
+    __slots__ = ("node", "leader", "term", "commit_index", "applied_index", "members", "pending", "ready", "frontier_ms", "tick", "local_index", "now_ms", "topics", "version", "lease", "state_digest", "damaged_found", "damaged_repaired", "damaged_left", "ledger", "turns", "level", "level_max", "upgrade_finish", "reload", "audit")
     NODE_FIELD_NUMBER: _ClassVar[int]
     LEADER_FIELD_NUMBER: _ClassVar[int]
     TERM_FIELD_NUMBER: _ClassVar[int]
@@ -306,6 +316,9 @@ class ClusterStatusResponse(_message.Message):
     DAMAGED_LEFT_FIELD_NUMBER: _ClassVar[int]
     LEDGER_FIELD_NUMBER: _ClassVar[int]
     TURNS_FIELD_NUMBER: _ClassVar[int]
+    LEVEL_FIELD_NUMBER: _ClassVar[int]
+    LEVEL_MAX_FIELD_NUMBER: _ClassVar[int]
+    UPGRADE_FINISH_FIELD_NUMBER: _ClassVar[int]
     RELOAD_FIELD_NUMBER: _ClassVar[int]
     AUDIT_FIELD_NUMBER: _ClassVar[int]
     node: str
@@ -329,9 +342,12 @@ class ClusterStatusResponse(_message.Message):
     damaged_left: int
     ledger: LedgerStatus
     turns: TurnStatus
+    level: int
+    level_max: int
+    upgrade_finish: str
     reload: ReloadStatus
     audit: AuditStatus
-    def __init__(self, node: _Optional[str] = ..., leader: _Optional[str] = ..., term: _Optional[int] = ..., commit_index: _Optional[int] = ..., applied_index: _Optional[int] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., pending: _Optional[int] = ..., ready: _Optional[int] = ..., frontier_ms: _Optional[int] = ..., tick: _Optional[int] = ..., local_index: _Optional[int] = ..., now_ms: _Optional[int] = ..., topics: _Optional[_Iterable[_Union[TopicStatus, _Mapping]]] = ..., version: _Optional[str] = ..., lease: _Optional[bool] = ..., state_digest: _Optional[bytes] = ..., damaged_found: _Optional[int] = ..., damaged_repaired: _Optional[int] = ..., damaged_left: _Optional[int] = ..., ledger: _Optional[_Union[LedgerStatus, _Mapping]] = ..., turns: _Optional[_Union[TurnStatus, _Mapping]] = ..., reload: _Optional[_Union[ReloadStatus, _Mapping]] = ..., audit: _Optional[_Union[AuditStatus, _Mapping]] = ...) -> None: ...
+    def __init__(self, node: _Optional[str] = ..., leader: _Optional[str] = ..., term: _Optional[int] = ..., commit_index: _Optional[int] = ..., applied_index: _Optional[int] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., pending: _Optional[int] = ..., ready: _Optional[int] = ..., frontier_ms: _Optional[int] = ..., tick: _Optional[int] = ..., local_index: _Optional[int] = ..., now_ms: _Optional[int] = ..., topics: _Optional[_Iterable[_Union[TopicStatus, _Mapping]]] = ..., version: _Optional[str] = ..., lease: _Optional[bool] = ..., state_digest: _Optional[bytes] = ..., damaged_found: _Optional[int] = ..., damaged_repaired: _Optional[int] = ..., damaged_left: _Optional[int] = ..., ledger: _Optional[_Union[LedgerStatus, _Mapping]] = ..., turns: _Optional[_Union[TurnStatus, _Mapping]] = ..., level: _Optional[int] = ..., level_max: _Optional[int] = ..., upgrade_finish: _Optional[str] = ..., reload: _Optional[_Union[ReloadStatus, _Mapping]] = ..., audit: _Optional[_Union[AuditStatus, _Mapping]] = ...) -> None: ...
 
 class ReloadStatus(_message.Message):
     __slots__ = ("done", "at_ms", "failure")
@@ -400,20 +416,24 @@ class LedgerStatus(_message.Message):
     def __init__(self, enabled: _Optional[bool] = ..., segments: _Optional[int] = ..., bytes: _Optional[int] = ..., dropped: _Optional[int] = ..., covered_index: _Optional[int] = ..., failure: _Optional[str] = ..., last_segment: _Optional[int] = ...) -> None: ...
 
 class Member(_message.Message):
-    __slots__ = ("node", "address", "connected", "match_index", "clock_offset_ms", "blocked")
+    __slots__ = ("node", "address", "connected", "match_index", "clock_offset_ms", "blocked", "version", "level_max")
     NODE_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     CONNECTED_FIELD_NUMBER: _ClassVar[int]
     MATCH_INDEX_FIELD_NUMBER: _ClassVar[int]
     CLOCK_OFFSET_MS_FIELD_NUMBER: _ClassVar[int]
     BLOCKED_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    LEVEL_MAX_FIELD_NUMBER: _ClassVar[int]
     node: str
     address: str
     connected: bool
     match_index: int
     clock_offset_ms: int
     blocked: str
-    def __init__(self, node: _Optional[str] = ..., address: _Optional[str] = ..., connected: _Optional[bool] = ..., match_index: _Optional[int] = ..., clock_offset_ms: _Optional[int] = ..., blocked: _Optional[str] = ...) -> None: ...
+    version: str
+    level_max: int
+    def __init__(self, node: _Optional[str] = ..., address: _Optional[str] = ..., connected: _Optional[bool] = ..., match_index: _Optional[int] = ..., clock_offset_ms: _Optional[int] = ..., blocked: _Optional[str] = ..., version: _Optional[str] = ..., level_max: _Optional[int] = ...) -> None: ...
 
 class TopicStatus(_message.Message):
     __slots__ = ("topic", "released", "first_offset", "pending", "held_back", "held_until_ms", "misfires_dropped", "groups")

@@ -55,6 +55,11 @@ class OperatorServiceStub:
                 request_serializer=tarry_dot_proto_dot_tarry__operator__pb2.RemoveMemberRequest.SerializeToString,
                 response_deserializer=tarry_dot_proto_dot_tarry__operator__pb2.MembersResponse.FromString,
                 _registered_method=True)
+        self.FinishUpgrade = channel.unary_unary(
+                '/tarry.v1.OperatorService/FinishUpgrade',
+                request_serializer=tarry_dot_proto_dot_tarry__operator__pb2.FinishUpgradeRequest.SerializeToString,
+                response_deserializer=tarry_dot_proto_dot_tarry__operator__pb2.FinishUpgradeResponse.FromString,
+                _registered_method=True)
         self.CreateTopic = channel.unary_unary(
                 '/tarry.v1.OperatorService/CreateTopic',
                 request_serializer=tarry_dot_proto_dot_tarry__operator__pb2.CreateTopicRequest.SerializeToString,
@@ -130,6 +135,13 @@ class OperatorServiceServicer:
 
     def RemoveMember(self, request, context):
         """RemoveMember lets a member go; a leader transfers leadership first.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def FinishUpgrade(self, request, context):
+        """FinishUpgrade raises the cluster's level to the highest that every member can apply; there is no way back.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -222,6 +234,11 @@ def add_OperatorServiceServicer_to_server(servicer, server):
                     servicer.RemoveMember,
                     request_deserializer=tarry_dot_proto_dot_tarry__operator__pb2.RemoveMemberRequest.FromString,
                     response_serializer=tarry_dot_proto_dot_tarry__operator__pb2.MembersResponse.SerializeToString,
+            ),
+            'FinishUpgrade': grpc.unary_unary_rpc_method_handler(
+                    servicer.FinishUpgrade,
+                    request_deserializer=tarry_dot_proto_dot_tarry__operator__pb2.FinishUpgradeRequest.FromString,
+                    response_serializer=tarry_dot_proto_dot_tarry__operator__pb2.FinishUpgradeResponse.SerializeToString,
             ),
             'CreateTopic': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateTopic,
@@ -378,6 +395,33 @@ class OperatorService:
             '/tarry.v1.OperatorService/RemoveMember',
             tarry_dot_proto_dot_tarry__operator__pb2.RemoveMemberRequest.SerializeToString,
             tarry_dot_proto_dot_tarry__operator__pb2.MembersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FinishUpgrade(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tarry.v1.OperatorService/FinishUpgrade',
+            tarry_dot_proto_dot_tarry__operator__pb2.FinishUpgradeRequest.SerializeToString,
+            tarry_dot_proto_dot_tarry__operator__pb2.FinishUpgradeResponse.FromString,
             options,
             channel_credentials,
             insecure,

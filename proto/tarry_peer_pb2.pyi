@@ -230,7 +230,7 @@ class TimeoutNow(_message.Message):
     def __init__(self, term: _Optional[int] = ..., transfer_number: _Optional[int] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
-    __slots__ = ("term", "sent", "wall_ms", "transfer_number", "state", "patience_ms", "address")
+    __slots__ = ("term", "sent", "wall_ms", "transfer_number", "state", "patience_ms", "address", "level")
     TERM_FIELD_NUMBER: _ClassVar[int]
     SENT_FIELD_NUMBER: _ClassVar[int]
     WALL_MS_FIELD_NUMBER: _ClassVar[int]
@@ -238,6 +238,7 @@ class Heartbeat(_message.Message):
     STATE_FIELD_NUMBER: _ClassVar[int]
     PATIENCE_MS_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    LEVEL_FIELD_NUMBER: _ClassVar[int]
     term: int
     sent: float
     wall_ms: int
@@ -245,31 +246,38 @@ class Heartbeat(_message.Message):
     state: bytes
     patience_ms: int
     address: str
-    def __init__(self, term: _Optional[int] = ..., sent: _Optional[float] = ..., wall_ms: _Optional[int] = ..., transfer_number: _Optional[int] = ..., state: _Optional[bytes] = ..., patience_ms: _Optional[int] = ..., address: _Optional[str] = ...) -> None: ...
+    level: int
+    def __init__(self, term: _Optional[int] = ..., sent: _Optional[float] = ..., wall_ms: _Optional[int] = ..., transfer_number: _Optional[int] = ..., state: _Optional[bytes] = ..., patience_ms: _Optional[int] = ..., address: _Optional[str] = ..., level: _Optional[int] = ...) -> None: ...
 
 class HeartbeatReply(_message.Message):
-    __slots__ = ("term", "sent", "wall_ms", "applied_index", "patience_ms")
+    __slots__ = ("term", "sent", "wall_ms", "applied_index", "patience_ms", "level", "version")
     TERM_FIELD_NUMBER: _ClassVar[int]
     SENT_FIELD_NUMBER: _ClassVar[int]
     WALL_MS_FIELD_NUMBER: _ClassVar[int]
     APPLIED_INDEX_FIELD_NUMBER: _ClassVar[int]
     PATIENCE_MS_FIELD_NUMBER: _ClassVar[int]
+    LEVEL_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
     term: int
     sent: float
     wall_ms: int
     applied_index: int
     patience_ms: int
-    def __init__(self, term: _Optional[int] = ..., sent: _Optional[float] = ..., wall_ms: _Optional[int] = ..., applied_index: _Optional[int] = ..., patience_ms: _Optional[int] = ...) -> None: ...
+    level: int
+    version: str
+    def __init__(self, term: _Optional[int] = ..., sent: _Optional[float] = ..., wall_ms: _Optional[int] = ..., applied_index: _Optional[int] = ..., patience_ms: _Optional[int] = ..., level: _Optional[int] = ..., version: _Optional[str] = ...) -> None: ...
 
 class FetchSnapshotRequest(_message.Message):
-    __slots__ = ("cluster", "node", "kept")
+    __slots__ = ("cluster", "node", "kept", "level")
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
     KEPT_FIELD_NUMBER: _ClassVar[int]
+    LEVEL_FIELD_NUMBER: _ClassVar[int]
     cluster: str
     node: str
     kept: _containers.RepeatedCompositeFieldContainer[SnapshotFile]
-    def __init__(self, cluster: _Optional[str] = ..., node: _Optional[str] = ..., kept: _Optional[_Iterable[_Union[SnapshotFile, _Mapping]]] = ...) -> None: ...
+    level: int
+    def __init__(self, cluster: _Optional[str] = ..., node: _Optional[str] = ..., kept: _Optional[_Iterable[_Union[SnapshotFile, _Mapping]]] = ..., level: _Optional[int] = ...) -> None: ...
 
 class FetchSnapshotResponse(_message.Message):
     __slots__ = ("manifest", "chunk")
@@ -438,7 +446,7 @@ class NodeList(_message.Message):
     def __init__(self, nodes: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class JournalHead(_message.Message):
-    __slots__ = ("incarnation", "boot", "term", "voted_for", "commit_index", "first_index", "last_index", "last_chain", "members", "installing", "spoken", "joined", "cluster_incarnation")
+    __slots__ = ("incarnation", "boot", "term", "voted_for", "commit_index", "first_index", "last_index", "last_chain", "members", "installing", "spoken", "joined", "cluster_incarnation", "level")
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     BOOT_FIELD_NUMBER: _ClassVar[int]
     TERM_FIELD_NUMBER: _ClassVar[int]
@@ -452,6 +460,7 @@ class JournalHead(_message.Message):
     SPOKEN_FIELD_NUMBER: _ClassVar[int]
     JOINED_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    LEVEL_FIELD_NUMBER: _ClassVar[int]
     incarnation: int
     boot: int
     term: int
@@ -465,4 +474,5 @@ class JournalHead(_message.Message):
     spoken: NodeList
     joined: bool
     cluster_incarnation: int
-    def __init__(self, incarnation: _Optional[int] = ..., boot: _Optional[int] = ..., term: _Optional[int] = ..., voted_for: _Optional[str] = ..., commit_index: _Optional[int] = ..., first_index: _Optional[int] = ..., last_index: _Optional[int] = ..., last_chain: _Optional[int] = ..., members: _Optional[_Union[MemberList, _Mapping]] = ..., installing: _Optional[_Union[LogPosition, _Mapping]] = ..., spoken: _Optional[_Union[NodeList, _Mapping]] = ..., joined: _Optional[bool] = ..., cluster_incarnation: _Optional[int] = ...) -> None: ...
+    level: int
+    def __init__(self, incarnation: _Optional[int] = ..., boot: _Optional[int] = ..., term: _Optional[int] = ..., voted_for: _Optional[str] = ..., commit_index: _Optional[int] = ..., first_index: _Optional[int] = ..., last_index: _Optional[int] = ..., last_chain: _Optional[int] = ..., members: _Optional[_Union[MemberList, _Mapping]] = ..., installing: _Optional[_Union[LogPosition, _Mapping]] = ..., spoken: _Optional[_Union[NodeList, _Mapping]] = ..., joined: _Optional[bool] = ..., cluster_incarnation: _Optional[int] = ..., level: _Optional[int] = ...) -> None: ...

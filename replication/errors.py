@@ -25,6 +25,10 @@ class MembershipRefused(Exception):
     """Nothing was changed; the message says why. The caller may try again."""
 
 
+class LevelRefused(Exception):
+    """The cluster's level stays; the message names the members that cannot apply the next, or are silent."""
+
+
 class ProposalRefused(Exception):
     """A command was not applied; subclasses say how sure that is."""
 

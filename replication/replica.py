@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tarry.replication.blocking import RunBlocking
@@ -15,7 +15,7 @@ from tarry.replication.loop_holds import Holds
 from tarry.replication.raft.consensus import Consensus
 from tarry.replication.raft.membership import Membership
 from tarry.replication.settings import ReplicationSettings
-from tarry.replication.status import Dropped, PeerStatus, ReplicationStatus, Role
+from tarry.replication.status import Dropped, Hello, PeerStatus, ReplicationStatus, Role
 
 
 @dataclass(slots=True)
@@ -29,6 +29,9 @@ class Replica:
     settings: ReplicationSettings
     run_blocking: RunBlocking
     applied: int
+    hello: Hello = Hello()  # noqa: RUF009 - a value that never changes
+    cluster_level: Callable[[], int] = lambda: 1
+    """The cluster's level, as the machine here has applied it."""
     given_away: set[int] = field(default_factory=set)
     """Indices of states that followers were given, and have not gone on from yet."""
     dropped: Counter[tuple[str, Dropped]] = field(default_factory=Counter)
@@ -104,6 +107,7 @@ class Replica:
             members=self.membership.current(),
             peers={peer: self._peer_status(peer, address) for peer, address in peers.items()},
             may_serve=self.consensus.heartbeats.may_serve(self.now()),
+            hello=self.hello,
         )
 
     def _peer_status(self, peer: str, address: str) -> PeerStatus:
@@ -119,6 +123,7 @@ class Replica:
             clock_error_ms=error_ms,
             rtt_ms=clock.rtt_ms,
             heard_ms_ago=None if clock.heard is None else (self.now() - clock.heard) * 1000,
+            hello=progress.hello if state.role is Role.LEADER else None,
         )
 
     def not_leader(self) -> NotLeader:

@@ -23,6 +23,19 @@ class Role(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class Hello:
+    """Statement of a node on its present start, in each answer to a heartbeat."""
+
+    level: int = 1
+    """The highest that it can apply."""
+    version: str = ""
+    """Empty: of a version that does not say."""
+
+    def __str__(self) -> str:
+        return f"tarry {self.version}" if self.version else "an earlier tarry"
+
+
+@dataclass(frozen=True, slots=True)
 class PeerStatus:
     address: str
     connected: bool
@@ -36,6 +49,8 @@ class PeerStatus:
     rtt_ms: float | None
     """None: not measured (followers measure no round trip)."""
     heard_ms_ago: float | None
+    hello: Hello | None = None
+    """None: not known (not the leader, or it has not answered)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +67,8 @@ class ReplicationStatus:
     """Addresses by node, this one's too."""
     peers: Mapping[str, PeerStatus]
     may_serve: bool
+    hello: Hello
+    """Of this node."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ class Operator:
     transfer = blocking(AsyncOperator.transfer)
     add_member = blocking(AsyncOperator.add_member)
     remove_member = blocking(AsyncOperator.remove_member)
+    finish_upgrade = blocking(AsyncOperator.finish_upgrade)
     create_topic = blocking(AsyncOperator.create_topic)
     change_topic = blocking(AsyncOperator.change_topic)
     describe_topic = blocking(AsyncOperator.describe_topic)

@@ -41,7 +41,8 @@ def print_status(answers: Mapping[str, ClusterStatus | TarryError], output: Outp
     print_topics(best.topics)
     behind_ms = max(0, best.now_ms - best.frontier_ms)
     words().print(
-        f"{best.pending:,} pending, {best.ready:,} ready; released up to {time_text(best.frontier_ms)}"
+        f"level {max(1, best.level)}; {best.pending:,} pending, {best.ready:,} ready; "
+        f"released up to {time_text(best.frontier_ms)}"
         + (f", {duration_text(behind_ms)} ago" if best.pending and behind_ms > 1_000 else "")
     )
 

@@ -146,6 +146,14 @@ class Operator:
         response = await self._calls.call(lambda at: at.operator.RemoveMember, request, once=True)
         return [member.node for member in response.members]
 
+    async def finish_upgrade(self) -> int:
+        """Raise the cluster's level to the highest that every member can apply, and return it.
+
+        No member can go back to an earlier version then. Raises UpgradeRefused, MembershipRefused.
+        """
+        request = operator_pb.FinishUpgradeRequest()
+        return int((await self._calls.call(lambda node: node.operator.FinishUpgrade, request)).level)
+
     async def create_topic(self, topic: str, **options: Unpack[TopicOptions]) -> TopicDescription:
         """Make a topic, or give one that is there these settings and defaults else.
 

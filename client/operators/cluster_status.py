@@ -51,6 +51,10 @@ class Member(Part):
     """Its clock minus the answering node's."""
     blocked: str = ""
     """Its port for streams that the answering node cannot reach, and why; empty: none is known."""
+    version: str = ""
+    """Known to the leader and itself only, as ``level_max``."""
+    level_max: int = 0
+    """The highest level that it can apply; 0: not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,3 +203,9 @@ class ClusterStatus(Part):
     turns: TurnStatus
     reload: ReloadStatus
     audit: AuditStatus
+    level: int
+    """The cluster's, as the answering node has applied it; 0: it is of a version that knows of none."""
+    level_max: int
+    """The highest that the answering node can apply; 0: likewise."""
+    upgrade_finish: str
+    """The answering node's ``upgrade.finish``."""

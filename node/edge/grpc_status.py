@@ -29,6 +29,8 @@ CODES: Final[dict[Reason, grpc.StatusCode]] = {
     Reason.SUBSCRIBED_TWICE: grpc.StatusCode.FAILED_PRECONDITION,
     Reason.MEMBERSHIP_REFUSED: grpc.StatusCode.FAILED_PRECONDITION,
     Reason.TRANSFER_REFUSED: grpc.StatusCode.FAILED_PRECONDITION,
+    Reason.LEVEL_TOO_LOW: grpc.StatusCode.FAILED_PRECONDITION,
+    Reason.UPGRADE_REFUSED: grpc.StatusCode.FAILED_PRECONDITION,
     Reason.SEQUENCE_TOO_OLD: grpc.StatusCode.FAILED_PRECONDITION,
     Reason.NOT_LEADER: grpc.StatusCode.UNAVAILABLE,
     Reason.NO_LEADER: grpc.StatusCode.UNAVAILABLE,

@@ -19,6 +19,7 @@ from tarry.node.edge.grpc_types import CallContext, M, MethodHandler, metadata_v
 from tarry.node.edge.intake_turns import IntakeTurns
 from tarry.proto.reasons import Reason
 from tarry.replication.errors import NotLeader, Overloaded, Unknown
+from tarry.replication.state_machine.levels import LevelTooLow
 from tarry.replication.state_machine.ready_queue import UnitsDamaged
 from tarry.replication.state_machine.refusal import Refusal
 
@@ -34,8 +35,10 @@ TURN_CALLS: Final = 100
 All that wait for a leader go on together, and all that are under way end together when it is lost."""
 
 
-def refusal_of(error: Overloaded | Unknown) -> Refusal:
+def refusal_of(error: Overloaded | Unknown | LevelTooLow) -> Refusal:
     """Return the refusal for what the log says to a proposal."""
+    if isinstance(error, LevelTooLow):
+        return error.refused
     if isinstance(error, Overloaded):
         text = "too much waits to be replicated: try again later"
         return Refusal(Reason.OVERLOADED, text, retry_ms=error.retry_ms)
@@ -100,7 +103,7 @@ class LeaderCalls:
                     return await local(raw, context)
                 except NotLeader:
                     await asyncio.sleep(0)  # certainly not done: the new leader may be asked
-                except (Overloaded, Unknown) as error:
+                except (Overloaded, Unknown, LevelTooLow) as error:
                     return refusal_of(error)
                 except UnitsDamaged as damage:
                     return self.damaged(damage)

@@ -26,6 +26,7 @@ from tarry.node.leader.group_expiry import GroupExpiry
 from tarry.node.leader.group_moves import GroupMoves
 from tarry.node.leader.retention import Retention
 from tarry.node.leader.tasks import LeaderTasks
+from tarry.node.leader.upgrade import Upgrade
 from tarry.node.leader.wait import LeaderWait
 from tarry.node.ledger.ledger import Ledger
 from tarry.node.repair.records import Damage
@@ -34,7 +35,6 @@ from tarry.proto.reasons import Reason
 from tarry.replication.driver.driver import Driver
 from tarry.replication.errors import Overloaded
 from tarry.replication.loop_holds import Holds
-from tarry.replication.state_machine import commands as command_codec
 from tarry.replication.state_machine.command_costs import cost_us
 from tarry.replication.state_machine.machine import Machine
 from tarry.replication.state_machine.ready_queue import UnitsDamaged
@@ -71,6 +71,7 @@ class Leadership:
         self.delivery: Delivery | None = None
         self._dispatcher: Dispatcher | None = None
         self.retention: Retention | None = None
+        self.upgrade = Upgrade(machine, driver, time.now_ms, by_itself=config.upgrade.finish == "auto")
         self._config = config
         self._machine = machine
         self._driver = driver
@@ -250,6 +251,7 @@ class Leadership:
         expiry = GroupExpiry(self._machine, self._time, self._config.dispatch, self._propose, self._is_open)
         tasks.spawn(self._holds.steps("retention", retention.run()))
         tasks.spawn(self._holds.steps("group expiry", expiry.run()))
+        tasks.spawn(self._holds.steps("upgrade", self.upgrade.run()))
         lost = asyncio.ensure_future(self._lost.wait())
         failed: asyncio.Future[Any] = tasks.failed
         try:
@@ -310,7 +312,7 @@ class Leadership:
         copies = isinstance(payload, log_pb.AckCommand | log_pb.RetryCommand) and bool(
             self._machine.queues[payload.queue].group
         )
-        command, cost = command_codec.encode(payload), cost_us(payload, copies=copies)
+        command, cost = self._machine.encode(payload), cost_us(payload, copies=copies)
         coming = self._copies_due_soon(payload) if isinstance(payload, log_pb.RetryCommand) else 0
         self._copies_coming += coming
         try:
@@ -324,4 +326,4 @@ class Leadership:
 
     async def _propose_at_once(self, payload: Message) -> Any:
         """Propose what holds only for the state as it is now. Raises Overloaded."""
-        return await self._driver.propose(command_codec.encode(payload), cost_us(payload))
+        return await self._driver.propose(self._machine.encode(payload), cost_us(payload))

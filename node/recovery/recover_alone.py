@@ -40,7 +40,9 @@ from tarry.replication.raft.guard.votes import is_majority
 from tarry.replication.raft.membership import Membership
 from tarry.replication.snapshot.state_folder import StateFolder
 from tarry.replication.state_machine import commands as command_codec
+from tarry.replication.state_machine import levels
 from tarry.replication.state_machine.checkpoint import CheckpointStore, checkpoint_in
+from tarry.replication.state_machine.levels import AnotherVersion
 from tarry.replication.transport.peer_service import SERVICE
 
 ASK_S: Final = 2.0
@@ -121,7 +123,8 @@ def _settle(config: NodeConfig, journal: Journal) -> None:
     """Finish what a crash may have left half done between journal and state, as a start does."""
     folder = StateFolder(config.data)
     with closing(CheckpointStore(folder.path / "checkpoint")) as store:
-        state = checkpoint_in(folder.path, store, from_start=journal.first_index == 1)
+        from_start = journal.first_index == 1
+        state = checkpoint_in(folder.path, store, from_start=from_start, applies=levels.HIGHEST)
     finish_installing(journal, state.applied_index)
 
 
@@ -134,7 +137,7 @@ def _time_at(journal: Journal, index: int) -> int:
         try:
             commands = log_pb.LogEntry.FromString(entry[0][1:]).commands
             times = [getattr(command_codec.decode(command), "now_ms", 0) for command in commands]
-        except (DecodeError, command_codec.AnotherVersion):
+        except (DecodeError, AnotherVersion):
             continue
         if any(times):
             return max(times)

@@ -17,9 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from google.protobuf.message import DecodeError
-
-from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.backup_folder import BackupDamaged, BackupRefused
 from tarry.proto.files import make_folder, sync_path
 from tarry.proto.tarry_operator_pb2 import BackupManifest, BackupResponse
@@ -36,11 +33,11 @@ from tarry.replication.journal.journal import Journal
 from tarry.replication.journal.lmdb_takeover import open_log
 from tarry.replication.journal.records import JournalDamaged
 from tarry.replication.raft.guard.terms import is_plausible
-from tarry.replication.snapshot.state_files import CHECKPOINT_NAME, StateSink
+from tarry.replication.snapshot.state_files import StateSink
 from tarry.replication.snapshot.state_folder import StateFolder
 from tarry.replication.snapshot.transfer import SnapshotFailed, fetch
 from tarry.replication.state_machine.checkpoint import CheckpointDamaged
-from tarry.replication.state_machine.commands import FAR_LOG_VERSION, AnotherVersion
+from tarry.replication.state_machine.levels import AnotherVersion
 from tarry.replication.state_machine.machine import Machine, MachineSettings
 from tarry.replication.state_machine.ready_queue import QueueDamaged
 from tarry.wheel.state import WheelDamaged
@@ -98,7 +95,7 @@ def _restored(
         folder.remove_others()
         digest = _digest_of(folder.path, told.shard)
     except (*DAMAGE, AnotherVersion) as error:
-        if isinstance(error, AnotherVersion) or _newer_version(folder):
+        if isinstance(error, AnotherVersion):
             text = f"the backup is of tarry {told.version}, and this one cannot read it: use that one"
             raise AnotherVersion(text) from error
         raise BackupDamaged(str(error)) from error
@@ -136,15 +133,6 @@ def _digest_of(state: Path, shard: int) -> bytes:
     """Return the digest of a state, opened as a node opens it. Raises one of DAMAGE, AnotherVersion."""
     with closing(Machine(state, MachineSettings(shard=shard), from_start=False)) as machine:
         return machine.digest()
-
-
-def _newer_version(folder: StateFolder) -> bool:
-    """Return whether what has come cannot be read because a newer tarry wrote it."""
-    try:
-        arrived = (folder.side / CHECKPOINT_NAME).read_bytes()
-        return log_pb.Checkpoint.FromString(arrived).apply_version > FAR_LOG_VERSION
-    except (OSError, DecodeError):
-        return False
 
 
 def _begin_journal(path: Path, told: BackupManifest, founder: Founder) -> None:

@@ -35,6 +35,7 @@ from tarry.replication.snapshot.state_damage import StateDamage
 from tarry.replication.snapshot.state_files import StateSink
 from tarry.replication.snapshot.state_folder import StateFolder
 from tarry.replication.snapshot.transfer import SnapshotFailed, fetch
+from tarry.replication.state_machine import levels
 from tarry.replication.transport.peer_service import SERVICE
 
 log = structlog.get_logger()
@@ -66,7 +67,7 @@ class StateReplacement:
     async def run(self) -> None:
         """Return once the state is replaced; at once where there is no journal that needs one.
 
-        Raises JournalDamaged, PointerDamaged, OSError.
+        Raises JournalDamaged, PointerDamaged, AnotherVersion, OSError.
         """
         config = self._config
         folder = StateFolder(config.data)
@@ -74,6 +75,7 @@ class StateReplacement:
         try:
             journal = Journal(storage, incarnation=1)
             self._cluster = full_name(config.cluster, journal.cluster_incarnation)
+            levels.demand(f"the journal in {config.data}", journal.level, levels.HIGHEST)
             if not journal.empty:
                 await self._take_from_any(folder, journal)
         finally:
@@ -104,7 +106,9 @@ class StateReplacement:
         await in_thread(partial(put_away, folder, damaged))
 
     async def _ask(self, address: str, kept: Sequence[SnapshotFile]) -> AsyncIterator[FetchSnapshotResponse]:
-        request = FetchSnapshotRequest(cluster=self._cluster, node=self._config.node, kept=kept)
+        request = FetchSnapshotRequest(
+            cluster=self._cluster, node=self._config.node, kept=kept, level=levels.HIGHEST
+        )
         ask = self._forwarder.channel(address).unary_stream(
             f"/{SERVICE}/FetchSnapshot",
             FetchSnapshotRequest.SerializeToString,

@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
-from importlib.metadata import version
-from typing import Final
+from typing import Any, Final
 
 import grpc
 
-from tarry.node.assembly import Core
+from tarry.node.assembly import VERSION, Core
 from tarry.node.edge.audit import Audit
 from tarry.node.edge.auth import Authorizer, Right
 from tarry.node.edge.grpc_status import abort
@@ -26,12 +25,11 @@ from tarry.node.services.topic_status import TopicStatuses
 from tarry.proto import tarry_operator_pb2 as pb
 from tarry.proto.reasons import Reason
 from tarry.replication.blocking import in_thread
-from tarry.replication.errors import MembershipRefused, NotLeader, TransferRefused
+from tarry.replication.errors import LevelRefused, MembershipRefused, NotLeader, TransferRefused
 from tarry.replication.state_machine.refusal import Refusal
-from tarry.replication.status import PeerStatus
+from tarry.replication.status import Hello, PeerStatus
 
 SERVICE: Final = "tarry.v1.OperatorService"
-VERSION: Final = version("tarry")
 TRANSFER_DEADLINE_MS: Final = 5_000
 NODE_NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 ADDRESS: Final = re.compile(r"\S+:\d{1,5}")
@@ -49,6 +47,7 @@ class OperatorService:
         self._machine, self._driver, self._time = core.machine, core.driver, core.time
         self._damage, self._ledger, self._holds = core.damage, core.ledger, core.holds
         self._leadership, self._blocked, self._reload = core.leadership, core.blocked, core.reload
+        self._finish = core.config.upgrade.finish
         self._authorizer, self._calls = authorizer, calls
         self._ledger_calls = LedgerCalls(core.ledger, authorizer, self._audit)
         self._backup_calls = BackupCalls(core, authorizer, self._audit)
@@ -61,6 +60,7 @@ class OperatorService:
             "TransferLeadership": self._operated(pb.TransferLeadershipRequest, self._transfer),
             "AddMember": self._operated(pb.AddMemberRequest, self._add_member),
             "RemoveMember": self._operated(pb.RemoveMemberRequest, self._remove_member),
+            "FinishUpgrade": self._operated(pb.FinishUpgradeRequest, self._finish_upgrade),
         }
         methods = {
             "ClusterStatus": grpc.unary_unary_rpc_method_handler(self._cluster_status),
@@ -131,6 +131,9 @@ class OperatorService:
             turns=turns(self._holds),
             reload=pb.ReloadStatus(**asdict(self._reload)),
             audit=pb.AuditStatus(**asdict(self._audit_status)),
+            level=self._machine.level,
+            level_max=self._driver.status().hello.level,
+            upgrade_finish=self._finish,
         )
         full.MergeFrom(self._brief())
         return full
@@ -146,6 +149,7 @@ class OperatorService:
                 match_index=status.last_index if node == status.node else peers[node].match_index,
                 clock_offset_ms=0 if node == status.node else _offset_ms(peers[node]),
                 blocked=f"{blocked[node].address}: {blocked[node].why}" if node in blocked else "",
+                **_said(status.hello if node == status.node else peers[node].hello),
             )
             for node, address in sorted(status.members.items())
         ]
@@ -184,8 +188,21 @@ class OperatorService:
             return Refusal(Reason.MEMBERSHIP_REFUSED, str(refused), retry_ms=1_000)
         return self._members_answer()
 
+    async def _finish_upgrade(self, _: pb.FinishUpgradeRequest) -> Answer:
+        try:
+            level = await self._leadership.upgrade.finish()
+        except LevelRefused as refused:
+            return Refusal(Reason.UPGRADE_REFUSED, str(refused), retry_ms=1_000)
+        except MembershipRefused as refused:
+            return Refusal(Reason.MEMBERSHIP_REFUSED, str(refused), retry_ms=1_000)
+        return pb.FinishUpgradeResponse(level=level).SerializeToString()
+
     def _members_answer(self) -> bytes:
         return pb.MembersResponse(members=self._members()).SerializeToString()
+
+
+def _said(hello: Hello | None) -> dict[str, Any]:
+    return {"version": hello.version, "level_max": hello.level} if hello is not None else {}
 
 
 def _offset_ms(peer: PeerStatus) -> int:

@@ -27,7 +27,6 @@ from tarry.proto import tarry_producer_pb2 as pb
 from tarry.proto.message_id import InvalidMessageId, MessageId, parse_ids
 from tarry.proto.reasons import Reason
 from tarry.proto.tarry_message_pb2 import MessageState, Record, Retried
-from tarry.replication.state_machine import commands as command_codec
 from tarry.replication.state_machine.command_costs import cost_us
 from tarry.replication.state_machine.lanes import queue_of
 from tarry.replication.state_machine.outcomes import Cancelled, Repeated, Scheduled
@@ -128,7 +127,7 @@ class ProducerService:
         if refusal is not None:
             return refusal
         outcome: Scheduled | Repeated | Refusal = await self._driver.propose(
-            command_codec.encode(command), cost_us(command)
+            self._machine.encode(command), cost_us(command)
         )
         if isinstance(outcome, Repeated):
             return await self._repeats.response(outcome.given)
@@ -234,7 +233,7 @@ class ProducerService:
             )
             more_us = int(costs_ns[rows].sum(dtype=np.int64)) // 1_000
             outcome: Cancelled | Refusal = await self._driver.propose(
-                command_codec.encode(command), cost_us(command) + more_us
+                self._machine.encode(command), cost_us(command) + more_us
             )
             if isinstance(outcome, Refusal):
                 return outcome

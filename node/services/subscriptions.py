@@ -17,8 +17,8 @@ from tarry.proto import tarry_consumer_pb2 as pb
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.reasons import Reason
 from tarry.replication.errors import NotLeader, Overloaded, Unknown
-from tarry.replication.state_machine import commands as command_codec
 from tarry.replication.state_machine.command_costs import cost_us
+from tarry.replication.state_machine.levels import LevelTooLow
 from tarry.replication.state_machine.outcomes import Subscribed
 from tarry.replication.state_machine.refusal import Refusal
 
@@ -135,11 +135,11 @@ class Subscriptions:
             )
             try:
                 queues: Subscribed | Refusal = await self._leadership.group_moves.propose(
-                    command_codec.encode(command), cost_us(command)
+                    self._machine.encode(command), cost_us(command)
                 )
             except NotLeader:
                 return self._leadership.not_leader()
-            except (Overloaded, Unknown) as error:
+            except (Overloaded, Unknown, LevelTooLow) as error:
                 return refusal_of(error)
             if isinstance(queues, Refusal):
                 return queues
@@ -157,7 +157,7 @@ class Subscriptions:
             return
         command = log_pb.DeleteGroupCommand(topic=group.topic, group=group.group, now_ms=delivery.now_ms())
         with suppress(NotLeader, Overloaded, Unknown):
-            await self._driver.propose(command_codec.encode(command), cost_us(command))
+            await self._driver.propose(self._machine.encode(command), cost_us(command))
 
     def _check_known(self, consumer: Consumer) -> Refusal | None:
         queue = self._machine.queues.find(consumer.topic)

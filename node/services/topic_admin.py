@@ -22,7 +22,6 @@ from tarry.proto import tarry_operator_pb2 as pb
 from tarry.proto.reasons import Reason
 from tarry.proto.tarry_consumer_pb2 import StartAt
 from tarry.replication.errors import NotLeader, Overloaded, Unknown
-from tarry.replication.state_machine import commands as command_codec
 from tarry.replication.state_machine.command_costs import cost_us
 from tarry.replication.state_machine.outcomes import Changed
 from tarry.replication.state_machine.ready_queue import ReadyQueue, UnitsDamaged
@@ -105,7 +104,7 @@ class TopicCalls:
     async def _propose(self, payload: Message) -> Changed | Refusal:
         moves = isinstance(payload, log_pb.SubscribeCommand | log_pb.SeekCommand)
         propose = self._leadership.group_moves.propose if moves else self._driver.propose
-        outcome: Changed | Refusal = await propose(command_codec.encode(payload), cost_us(payload))
+        outcome: Changed | Refusal = await propose(self._machine.encode(payload), cost_us(payload))
         return outcome
 
     async def _create_topic(self, request: pb.CreateTopicRequest) -> Message | Refusal:

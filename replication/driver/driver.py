@@ -24,6 +24,7 @@ from tarry.replication.driver.adaptive_writes import Writes
 from tarry.replication.driver.apply import Applier, Machine
 from tarry.replication.driver.fast_path import FastPath
 from tarry.replication.driver.install_snapshot import SnapshotInstaller, StateMismatch, finish_installing
+from tarry.replication.driver.level_raise import LevelRaise
 from tarry.replication.driver.membership_change import MembershipChanges
 from tarry.replication.driver.proposals import Proposals
 from tarry.replication.driver.send_barrier import Outgoing, SendBarrier
@@ -38,7 +39,7 @@ from tarry.replication.replica import Replica
 from tarry.replication.settings import ReplicationSettings
 from tarry.replication.snapshot.transfer import SnapshotSink, SnapshotSource
 from tarry.replication.spoken_peers import SpokenPeers
-from tarry.replication.status import Dropped, ReplicationStatus, Role, Transferred
+from tarry.replication.status import Dropped, Hello, ReplicationStatus, Role, Transferred
 from tarry.replication.transport.envelope import Identity
 from tarry.replication.transport.interface import Transport
 
@@ -72,6 +73,8 @@ class Driver:
         snapshot_sink: SnapshotSink | None = None,
         known: Callable[[], bytes] = bytes,
         told_all: Callable[[], bool] = lambda: True,
+        hello: Hello = Hello(),  # noqa: B008 - a value that never changes
+        cluster_level: Callable[[], int] = lambda: 1,
         run_blocking: RunBlocking | None = None,
         write_journal: Writes | None = None,
         holds: Holds | None = None,
@@ -81,6 +84,7 @@ class Driver:
         A node that is to join a running cluster is not among them.
         `heartbeat`: what one sent then, by the monotonic clock, says of the dispatcher's state. `known`: what
         this node knows of it, for whom it elects. `told_all`: the last heartbeat said all of it.
+        `cluster_level`: as the machine has applied it; `hello` says what this node can apply.
         `run_blocking`: how disk work leaves the event loop, else a thread; `write_journal`: how the journal
         is written, else by `run_blocking`.
 
@@ -121,6 +125,8 @@ class Driver:
             heartbeat=heartbeat,
             known=known,
             told_all=told_all,
+            hello=hello,
+            cluster_level=cluster_level,
         )
         self._replica = Replica(
             node=node,
@@ -131,11 +137,14 @@ class Driver:
             settings=settings,
             run_blocking=self._run_blocking,
             applied=machine.applied_index,
+            hello=hello,
+            cluster_level=cluster_level,
             holds=holds or Holds(),
         )
         self._fast_path = FastPath(self._replica, self._barrier, on_heartbeat)
         self._applier = Applier(self._replica, machine, self._proposals)
         self._membership_changes = MembershipChanges(self._replica, self._set_peers)
+        self._level_raise = LevelRaise(self._replica, self._membership_changes, self.propose)
         self._known_peers = self._membership.peers()
         self._voters = self._membership.voters()
         self._peers_by = self._said_of_members()
@@ -217,6 +226,21 @@ class Driver:
         Raises MembershipRefused, NotLeader, Unknown.
         """
         await (self._membership_changes.leave if if_member else self._membership_changes.remove)(node)
+
+    async def raise_level(self, level: int, now_ms: int, deadline_ms: int) -> None:
+        """Raise the cluster's level, once every member has said now that it can apply it.
+
+        Raises LevelRefused, MembershipRefused (a change of members is running), NotLeader, Unknown.
+        """
+        await self._level_raise.run(level, now_ms, deadline_ms)
+
+    def lacking(self, level: int) -> Mapping[str, str]:
+        """Return the members that cannot apply a level by what they have told this leader, with why."""
+        return self._level_raise.lacking(level)
+
+    def unable(self, level: int) -> Mapping[str, str]:
+        """Return the members that have said to this leader that they cannot apply a level, with why."""
+        return self._level_raise.unable(level)
 
     def compact(self, index: int) -> None:
         """Drop entries up to `index`, which the durable state contains; some stay for slow followers."""

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable
 from tarry.proto.tarry_peer_pb2 import Appended, PeerMessage
 from tarry.replication.driver.send_barrier import SendBarrier
 from tarry.replication.replica import Replica
+from tarry.replication.state_machine import levels
+from tarry.replication.state_machine.levels import AnotherVersion
 from tarry.replication.status import Role
 
 
@@ -39,9 +41,18 @@ class FastPath:
         return rest
 
     def pass_on_states(self) -> None:
-        """Pass on the dispatch states of the heartbeats received."""
-        for leader, state in self._replica.consensus.heartbeats.take_received():
+        """Pass on the dispatch states of the heartbeats received; end if the cluster's level is too high."""
+        heartbeats = self._replica.consensus.heartbeats
+        for leader, state in heartbeats.take_received():
             self._on_heartbeat(leader, state)
+        if heartbeats.told_level > self._replica.hello.level:
+            self._refuse(heartbeats.told_level)
+
+    def _refuse(self, level: int) -> None:
+        try:
+            levels.demand("the cluster", level, self._replica.hello.level)
+        except AnotherVersion as refused:
+            self._replica.fail(refused)
 
     def _may_take(self, peer: str, message: PeerMessage) -> bool:
         """Return whether the message causes no write, and nobody waits for its content.

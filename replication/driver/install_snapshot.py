@@ -84,7 +84,8 @@ class SnapshotInstaller:
     async def _fetch(self, peer: str) -> None:
         try:
             if self._sink is not None:
-                ask = partial(self._transport.fetch_snapshot, peer)
+                level = self._replica.hello.level
+                ask = partial(self._transport.fetch_snapshot, peer, level=level)
                 self._arrived = await transfer.fetch(ask, self._sink, self._replica.run_blocking)
                 self._replica.wake.set()
         except SnapshotFailed:

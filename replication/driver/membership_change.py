@@ -7,9 +7,11 @@ Only then does an entry make it a member, so that no majority ever waits for an 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 
 from tarry.proto.tarry_peer_pb2 import MembershipChange
+from tarry.replication.driver import hellos
 from tarry.replication.errors import MembershipRefused, Unknown
 from tarry.replication.replica import Replica
 from tarry.replication.status import Role
@@ -30,18 +32,20 @@ class MembershipChanges:
         """Make a node a member. Raises MembershipRefused, NotLeader, Unknown."""
         if node in self._replica.membership.current():
             raise MembershipRefused(f"{node} is a member")
-        self._begin()
-        self.newcomers[node] = address
-        self._set_peers()
-        try:
-            await self._teach(node, self._replica.now() + deadline_ms / 1000)
-            await self._change(MembershipChange(node=node, address=address, incarnation=self.taught[node]))
-        finally:
-            self._running = False
-            del self.newcomers[node]
-            self.taught.pop(node, None)
-            self._replica.consensus.drop_learner(node)
+        with self.alone():
+            self.newcomers[node] = address
             self._set_peers()
+            try:
+                deadline = self._replica.now() + deadline_ms / 1000
+                await self._teach(node, deadline)
+                await self._demand_level(node, deadline)
+                change = MembershipChange(node=node, address=address, incarnation=self.taught[node])
+                await self._change(change)
+            finally:
+                del self.newcomers[node]
+                self.taught.pop(node, None)
+                self._replica.consensus.drop_learner(node)
+                self._set_peers()
 
     async def remove(self, node: str, *, returns: bool = False) -> None:
         """Remove a member; `returns`: it may ask to be added again.
@@ -52,11 +56,8 @@ class MembershipChanges:
             raise MembershipRefused("a leader cannot remove itself; transfer leadership first")
         if node not in self._replica.membership.current():
             raise MembershipRefused(f"{node} is no member")
-        self._begin()
-        try:
+        with self.alone():
             await self._change(MembershipChange(node=node, remove=True, returns=returns))
-        finally:
-            self._running = False
 
     async def leave(self, node: str) -> None:
         """Remove a member if it is one; return once it is committed that it is none. Raises as `remove` does.
@@ -72,6 +73,15 @@ class MembershipChanges:
                 raise Unknown("leadership was lost while the change was under way")
             await replica.next_turn()
 
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Run no other change of members, or of the level, meanwhile. Raises MembershipRefused, NotLeader."""
+        self._begin()
+        try:
+            yield
+        finally:
+            self._running = False
+
     def _begin(self) -> None:
         if self._replica.consensus.state.role is not Role.LEADER:
             raise self._replica.not_leader()
@@ -83,14 +93,29 @@ class MembershipChanges:
         replica, term = self._replica, self._replica.consensus.state.term
         replica.consensus.add_learner(node)
         replica.wake.set()
-        lag = replica.journal.last_index
+        lag, began = replica.journal.last_index, replica.now()
         while lag > replica.settings.learner_lag_max or replica.consensus.state.match_index(node) == 0:
+            self._refuse_early(node, began)
             if replica.now() >= deadline:
                 raise MembershipRefused(f"{node} has not caught up: it lacks {lag} entries")
             await replica.next_turn()
             if not replica.leads(term):
                 raise replica.not_leader()
             lag = replica.journal.last_index - replica.consensus.state.match_index(node)
+
+    def _refuse_early(self, node: str, since: float) -> None:
+        """Refuse a newcomer that has said that it cannot apply what it would have to learn."""
+        progress, level = self._replica.consensus.progress[node], self._replica.cluster_level()
+        if progress.hello_at >= since and (why := hellos.unable(self._replica, [node], level)):
+            raise _too_old(node, why, level)
+
+    async def _demand_level(self, node: str, deadline: float) -> None:
+        """Refuse a newcomer that cannot apply the cluster's level."""
+        replica = self._replica
+        await replica.read_barrier()  # a leader of before may have raised it
+        level = replica.cluster_level()
+        if refused := await hellos.refused(replica, [node], level, deadline):
+            raise _too_old(node, refused, level)
 
     async def _change(self, change: MembershipChange) -> None:
         replica, term = self._replica, self._replica.consensus.state.term
@@ -104,3 +129,8 @@ class MembershipChanges:
             if not replica.leads(term):
                 raise Unknown("leadership was lost while the change was under way")
             await replica.next_turn()
+
+
+def _too_old(node: str, refused: Mapping[str, str], level: int) -> MembershipRefused:
+    text = f"{node} cannot be added to a cluster of level {level}: {refused[node]}"
+    return MembershipRefused(f"{text}. Start the version that the members run there")

@@ -14,11 +14,19 @@ from tarry.replication.snapshot.transfer import CHUNK_BYTES, OpenSnapshot, Snaps
 
 
 async def serve(
-    replica: Replica, source: SnapshotSource | None, kept: Sequence[SnapshotFile] = ()
+    replica: Replica, source: SnapshotSource | None, kept: Sequence[SnapshotFile] = (), level: int = 1
 ) -> AsyncIterator[FetchSnapshotResponse]:
-    """Yield this leader's state, without what is `kept` already and the same. Raises SnapshotFailed."""
+    """Yield this leader's state, without what is `kept` already and the same.
+
+    Raises SnapshotFailed, also where the state is of a higher level than `level`.
+    """
     if source is None:
         raise SnapshotFailed("this replica serves no snapshots")
+    if replica.cluster_level() > level:
+        raise SnapshotFailed(
+            f"the state is of level {replica.cluster_level()}, and who asks applies {level} at most: "
+            f"start there what {replica.node} runs, {replica.hello}"
+        )
     replica.given_away.add(replica.applied)  # what comes behind it stays in the journal
     opened = await source.open_snapshot()
     try:

@@ -95,6 +95,11 @@ class Journal:
         return self._head.boot
 
     @property
+    def level(self) -> int:
+        """The highest level that the cluster is known to have reached."""
+        return max(1, self._head.level)
+
+    @property
     def first_index(self) -> int:
         return self._first
 
@@ -247,6 +252,11 @@ class Journal:
             self._spoken |= {node}
             self._head.spoken.nodes.append(node)
             self._staged.head = True
+
+    def note_level(self, level: int) -> None:
+        """Note that the cluster has reached a level: what cannot apply it starts with it no more."""
+        self._head.level = level
+        self._staged.head = True
 
     def set_term(self, term: int, voted_for: str | None) -> None:
         if term < self._head.term:

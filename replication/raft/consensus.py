@@ -28,7 +28,7 @@ from tarry.replication.raft.membership import Membership
 from tarry.replication.raft.outbox import Outbox
 from tarry.replication.raft.progress import Peers
 from tarry.replication.settings import ReplicationSettings
-from tarry.replication.status import Role
+from tarry.replication.status import Hello, Role
 
 
 class Consensus:
@@ -45,6 +45,8 @@ class Consensus:
         heartbeat: Callable[[float], bytes],
         known: Callable[[], bytes],
         told_all: Callable[[], bool] = lambda: True,
+        hello: Hello = Hello(),  # noqa: B008 - a value that never changes
+        cluster_level: Callable[[], int] = lambda: 1,
     ) -> None:
         self.node = node
         self._clock = clock
@@ -74,6 +76,8 @@ class Consensus:
             clock=clock,
             rng=rng,
             settings=settings,
+            hello=hello,
+            cluster_level=cluster_level,
         )
         self.elections = Elections(context, known)
         self.log_replication = LogReplication(context, self.elections)

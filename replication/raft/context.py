@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tarry.replication.clock import Clock
@@ -13,6 +14,7 @@ from tarry.replication.raft.membership import Membership
 from tarry.replication.raft.outbox import Outbox
 from tarry.replication.raft.progress import Peers
 from tarry.replication.settings import ReplicationSettings
+from tarry.replication.status import Hello
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,3 +31,6 @@ class Context:
     clock: Clock
     rng: random.Random
     settings: ReplicationSettings
+    hello: Hello
+    cluster_level: Callable[[], int]
+    """The cluster's level, as this replica has applied it."""

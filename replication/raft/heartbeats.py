@@ -9,7 +9,7 @@ from tarry.replication.raft.context import Context
 from tarry.replication.raft.elections import Elections
 from tarry.replication.raft.guard.lease import Lease
 from tarry.replication.raft.guard.transfer import Phase
-from tarry.replication.status import Role
+from tarry.replication.status import Hello, Role
 
 
 class Heartbeats:
@@ -32,6 +32,10 @@ class Heartbeats:
         self._membership = context.membership
         self._clock = context.clock
         self._settings = context.settings
+        self._hello = context.hello
+        self._cluster_level = context.cluster_level
+        self.told_level = 0
+        """Of the cluster, by the latest heartbeat of a leader; 0: by none."""
         self._heartbeat = heartbeat
         self._told_all = told_all
         self._heard: list[tuple[str, bytes]] = []
@@ -98,6 +102,7 @@ class Heartbeats:
             state=state,
             patience_ms=patience_ms,
             address=self._membership.added_at(self._node),
+            level=self._cluster_level(),
         )
         for peer in sorted(self._engine.peers):
             self._outbox.say(peer, heartbeat=beat)
@@ -118,6 +123,7 @@ class Heartbeats:
         self._elections.contact.void_transfers_below(beat.transfer_number)
         self._engine.postpone_election()
         self._peers[peer].clock.hear(self._clock, beat.wall_ms)
+        self.told_level = beat.level
         self._heard.append((peer, beat.state))
         self._membership.hear_from(peer, beat.address, (beat.term, 0))  # its log has an entry of its term
         reply = HeartbeatReply(
@@ -126,6 +132,8 @@ class Heartbeats:
             wall_ms=int(self._clock.wall_ms()),
             applied_index=self.applied,
             patience_ms=patience_ms,
+            level=self._hello.level,
+            version=self._hello.version,
         )
         self._outbox.say(peer, heartbeat_reply=reply)
 
@@ -137,7 +145,10 @@ class Heartbeats:
         self.transfer.hears(peer, now)
         self._peers[peer].clock.answer(self._clock, reply.sent, reply.wall_ms)
         self._engine.heard(peer, reply.patience_ms / 1000)
-        self._peers[peer].applied_index = reply.applied_index
+        progress = self._peers[peer]
+        progress.applied_index = reply.applied_index
+        if reply.sent >= progress.hello_at:
+            progress.hello_at, progress.hello = reply.sent, Hello(max(1, reply.level), reply.version[:100])
 
     def advance_transfer(self, now: float) -> None:
         transfer = self.transfer

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from tarry.replication.raft.guard.flow_control import Flow
 from tarry.replication.raft.guard.peer_clock import PeerClock
 from tarry.replication.settings import ReplicationSettings
+from tarry.replication.status import Hello
 
 
 @dataclass(slots=True)
@@ -23,6 +25,10 @@ class Progress:
     """Commit index in the latest append to it; None: none since the connection, role or term changed."""
     applied_index: int = 0
     """Index that it has applied, by its latest answer to a heartbeat; 0: there was none."""
+    hello: Hello | None = None
+    """What it says of itself in the latest of its answers."""
+    hello_at: float = -math.inf
+    """Time, by this node's monotonic clock, at which the heartbeat that it answered with that was sent."""
 
 
 class Peers(dict[str, Progress]):

@@ -23,6 +23,7 @@ from tarry.replication.blocking import RunBlocking, in_thread
 from tarry.replication.snapshot.state_damage import StateDamage, damage_in
 from tarry.replication.snapshot.state_folder import StateFolder
 from tarry.replication.snapshot.transfer import SnapshotFailed
+from tarry.replication.state_machine import levels
 from tarry.replication.state_machine.checkpoint import CheckpointStore
 from tarry.replication.state_machine.machine import Machine
 from tarry.replication.state_machine.queues import Queues
@@ -115,12 +116,15 @@ class StateSink:
         writing: asyncio.Lock | None = None,
         run_blocking: RunBlocking = in_thread,
         on_damage: Callable[[StateDamage], None] = lambda _: None,
+        applies: int = levels.HIGHEST,
     ) -> None:
         """Take ``machine``; None: no state is open, and ``adopt`` is not called.
 
         ``writing`` is held by whoever writes a checkpoint of the machine.
         ``on_damage`` hears, in a thread, why a state that came is not used.
+        ``applies``: the highest level that this node can apply.
         """
+        self._applies = applies
         self._machine = machine
         self._folder = folder
         self._on_damage = on_damage
@@ -164,10 +168,13 @@ class StateSink:
             target.write(data)
 
     def prove(self) -> None:
-        """Compare what has come with its checkpoint. Raises SnapshotFailed."""
+        """Compare what has come with its checkpoint. Raises SnapshotFailed, AnotherVersion."""
         side = self._folder.side
         try:
-            damage = damage_in(side, (side / CHECKPOINT_NAME).read_bytes())
+            checkpoint = (side / CHECKPOINT_NAME).read_bytes()
+            version = log_pb.Checkpoint.FromString(checkpoint).apply_version
+            levels.demand("the state that came", levels.of_checkpoint(version), self._applies)
+            damage = damage_in(side, checkpoint)
         except (OSError, DecodeError, QueueDamaged) as error:
             raise SnapshotFailed(f"what came is no state: {error}") from error
         if damage:

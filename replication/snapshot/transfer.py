@@ -71,7 +71,7 @@ class SnapshotSink(Protocol):
         """Write a part of a file; anything beyond it in the file is void."""
 
     def prove(self) -> None:
-        """Compare what has come with its own checksums. Raises SnapshotFailed."""
+        """Compare what has come with its own checksums. Raises SnapshotFailed, AnotherVersion."""
 
     def install(self) -> None:
         """Sync the side folder and put it in the place of the machine's, atomically also under a power loss.

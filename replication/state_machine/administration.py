@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
+from google.protobuf.message import Message
 
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.ledger.schema import Kind
@@ -30,21 +31,34 @@ class Administration:
         self._queues = queues
         self._events = events
 
-    def topic(self, command: log_pb.TopicCommand) -> Changed:
-        """Make a topic or change its settings."""
+    def apply(self, command: Message) -> Changed | Refusal:
+        """Apply a command of any of these kinds."""
+        match command:
+            case log_pb.TopicCommand():
+                return self._topic(command)
+            case log_pb.DeleteTopicCommand():
+                return self._delete_topic(command)
+            case log_pb.DeleteGroupCommand():
+                return self._delete_group(command)
+            case log_pb.SeekCommand():
+                return self._seek(command)
+            case log_pb.TrimCommand():
+                return self._trim(command)
+            case _:
+                raise AssertionError(f"nothing applies a {type(command).__name__}")
+
+    def _topic(self, command: log_pb.TopicCommand) -> Changed:
         self._queues.of(command.topic).shape(command.settings, command.now_ms)
         return Changed()
 
-    def delete_topic(self, command: log_pb.DeleteTopicCommand) -> Changed | Refusal:
-        """Delete a topic and all in its ready queue."""
+    def _delete_topic(self, command: log_pb.DeleteTopicCommand) -> Changed | Refusal:
         queue = self._queues.find(command.topic)
         if queue is None:
             return Refusal(Reason.TOPIC_UNKNOWN, f"there is no topic {command.topic!r}")
         held = queue.units - queue.first
         return Changed(held, self._queues.delete_topic(command.topic))
 
-    def delete_group(self, command: log_pb.DeleteGroupCommand) -> Changed | Refusal:
-        """Delete a group of a topic."""
+    def _delete_group(self, command: log_pb.DeleteGroupCommand) -> Changed | Refusal:
         queue = self._group(command.topic, command.group)
         if isinstance(queue, Refusal):
             return queue
@@ -53,8 +67,7 @@ class Administration:
         self._queues.delete_group(command.topic, command.group)
         return Changed(left)
 
-    def seek(self, command: log_pb.SeekCommand) -> Changed | Refusal:
-        """Move a group to an offset."""
+    def _seek(self, command: log_pb.SeekCommand) -> Changed | Refusal:
         queue = self._group(command.topic, command.group)
         if isinstance(queue, Refusal):
             return queue
@@ -63,8 +76,7 @@ class Administration:
         self._queues.uses.settled(command.topic, command.group, command.now_ms)
         return Changed(before)
 
-    def trim(self, command: log_pb.TrimCommand) -> Changed | Refusal:
-        """Forget old offsets and hours."""
+    def _trim(self, command: log_pb.TrimCommand) -> Changed | Refusal:
         queues = np.frombuffer(command.queue, dtype="<u4").tolist()
         offsets = np.frombuffer(command.offset, dtype="<u8").tolist()
         hours = np.frombuffer(command.hour, dtype="<u4").tolist()

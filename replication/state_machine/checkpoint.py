@@ -19,8 +19,8 @@ import google_crc32c
 
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.replication.lmdb_environment import DAMAGE, open_environment
+from tarry.replication.state_machine import levels
 from tarry.replication.state_machine.acknowledgements import Acknowledgements
-from tarry.replication.state_machine.commands import APPLY_VERSION, FAR_LOG_VERSION, AnotherVersion
 from tarry.replication.state_machine.queue_checksums import QueueProof
 from tarry.replication.state_machine.ready_queue import QueueDamaged, ReadyQueue
 from tarry.wheel.state import Cut, FarState, HourState, SegmentState, WheelState
@@ -193,10 +193,13 @@ def _hour_part(state: HourState) -> bytes:
     return log_pb.WheelCheckpoint(hours=[log_pb.HourCheckpoint(**_values(state))]).SerializeToString()
 
 
-def checkpoint_in(folder: Path, store: CheckpointStore, *, from_start: bool) -> log_pb.Checkpoint:
+def checkpoint_in(
+    folder: Path, store: CheckpointStore, *, from_start: bool, applies: int
+) -> log_pb.Checkpoint:
     """Return the checkpoint of a state folder; an empty one where there has never been one.
 
     ``from_start``: the log that is replayed on it is there from its first entry.
+    ``applies``: the highest level that this node can apply.
     Raises CheckpointDamaged, AnotherVersion.
     """
     stored = store.load()
@@ -205,14 +208,9 @@ def checkpoint_in(folder: Path, store: CheckpointStore, *, from_start: bool) -> 
             raise CheckpointDamaged(
                 f"{folder}: there are messages, but no checkpoint, nor a log from its start"
             )
-        return log_pb.Checkpoint(apply_version=APPLY_VERSION)
+        return log_pb.Checkpoint(apply_version=levels.checkpoint_version(levels.FIRST, far=False))
     checkpoint = log_pb.Checkpoint.FromString(stored)
-    if checkpoint.apply_version not in (APPLY_VERSION, FAR_LOG_VERSION):
-        raise AnotherVersion(
-            f"{folder} was written by a tarry of apply version {checkpoint.apply_version}, this one reads "
-            f"{APPLY_VERSION} and {FAR_LOG_VERSION}: start that one, or, where the other nodes run this one, "
-            "use --rejoin"
-        )
+    levels.demand(f"the state in {folder}", levels.of_checkpoint(checkpoint.apply_version), applies)
     return checkpoint
 
 

@@ -13,16 +13,8 @@ from typing import Final
 from google.protobuf.message import DecodeError, Message
 
 from tarry.proto import tarry_log_pb2 as log_pb
-
-APPLY_VERSION: Final = 1
-"""Of what applying does: grows where the same log makes another state, or has a command that is new."""
-
-FAR_LOG_VERSION: Final = 2
-"""Of a state with a far log: a version that knows none would start without its messages."""
-
-
-class AnotherVersion(Exception):
-    """The log or the state is another version's, and is not touched; the message says what to do."""
+from tarry.replication.state_machine import levels
+from tarry.replication.state_machine.levels import AnotherVersion
 
 
 class Opcode(IntEnum):
@@ -39,6 +31,7 @@ class Opcode(IntEnum):
     DELETE_GROUP = 9
     SEEK = 10
     TRIM = 11
+    RAISE_LEVEL = 12
 
 
 PAYLOADS: Final[dict[Opcode, type[Message]]] = {
@@ -53,8 +46,11 @@ PAYLOADS: Final[dict[Opcode, type[Message]]] = {
     Opcode.DELETE_GROUP: log_pb.DeleteGroupCommand,
     Opcode.SEEK: log_pb.SeekCommand,
     Opcode.TRIM: log_pb.TrimCommand,
+    Opcode.RAISE_LEVEL: log_pb.RaiseLevelCommand,
 }
 OPCODE_OF: Final = {payload: opcode for opcode, payload in PAYLOADS.items()}
+_LEVELS: Final = {bytes((opcode,)): levels.OF_COMMANDS[payload] for opcode, payload in PAYLOADS.items()}
+_RAISE: Final = bytes((Opcode.RAISE_LEVEL,))
 
 
 def encode(payload: Message) -> bytes:
@@ -67,10 +63,26 @@ def decode(command: bytes) -> Message:
     try:
         return PAYLOADS[Opcode(command[0])].FromString(command[1:])
     except (IndexError, ValueError, DecodeError) as error:
-        raise AnotherVersion(
-            f"the log has a command that this version does not know ({command[:1].hex() or 'empty'}): "
-            "upgrade this node to the version that the other nodes run"
-        ) from error
+        raise _unknown(command) from error
+
+
+def demand_applicable(commands: Sequence[bytes], applies: int) -> None:
+    """Raise AnotherVersion where one of an entry's commands is above a level: before any is applied."""
+    kinds_there = {command[:1] for command in commands}
+    for kind in sorted(kinds_there):
+        if _LEVELS.get(kind, applies + 1) > applies:
+            raise _unknown(kind)
+    if _RAISE in kinds_there:
+        raises = (decode(command) for command in commands if command[:1] == _RAISE)
+        highest = max(raised.level for raised in raises if isinstance(raised, log_pb.RaiseLevelCommand))
+        levels.demand("the log from here on", highest, applies)
+
+
+def _unknown(command: bytes) -> AnotherVersion:
+    return AnotherVersion(
+        f"the log has a command that this version does not know ({command[:1].hex() or 'empty'}): "
+        "upgrade this node to the version that the other nodes run"
+    )
 
 
 _NAMES: Final = {bytes((opcode,)): opcode.name.lower() for opcode in Opcode}

@@ -26,7 +26,7 @@ from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.files import sync_path
 from tarry.proto.ledger.schema import Kind
 from tarry.proto.reasons import Reason
-from tarry.replication.state_machine import command_validity, event_details
+from tarry.replication.state_machine import command_validity, event_details, levels
 from tarry.replication.state_machine import commands as command_codec
 from tarry.replication.state_machine.administration import Administration
 from tarry.replication.state_machine.checkpoint import (
@@ -37,7 +37,7 @@ from tarry.replication.state_machine.checkpoint import (
     wheel_state,
 )
 from tarry.replication.state_machine.events import Event, Events
-from tarry.replication.state_machine.outcomes import Acked, Cancelled, Outcome, Released, Subscribed
+from tarry.replication.state_machine.outcomes import Acked, Cancelled, Changed, Outcome, Released, Subscribed
 from tarry.replication.state_machine.producer_answers import Producers
 from tarry.replication.state_machine.queues import Queues
 from tarry.replication.state_machine.ready_queue import FileChanges
@@ -56,10 +56,11 @@ KEPT: Final = frozenset(("_settings", "events", "snapshots", "_halfway"))
 
 @dataclass(frozen=True, slots=True)
 class MachineSettings:
-    """Equal on all nodes of a cluster: they decide what applying does."""
+    """Equal on all nodes of a cluster, but for the last: they decide what applying does."""
 
     shard: int = 0
     wheel: WheelSettings = field(default_factory=WheelSettings)
+    applies: int = levels.HIGHEST  # the highest level that this node can apply
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,7 @@ class Machine:
 
         Raises:
             CheckpointDamaged, WheelDamaged, QueueDamaged: restore the node from a peer.
-            AnotherVersion: the state is not this version's.
+            AnotherVersion: the state is of a level that this node cannot apply; nothing was touched.
         """
         self._settings = settings
         self.events = Events() if events is None else events
@@ -101,7 +102,8 @@ class Machine:
         self.folder = folder
         self._obsolete: list[Path] = []  # no durable checkpoint names them
         self._store = CheckpointStore(folder / "checkpoint")
-        checkpoint = checkpoint_in(folder, self._store, from_start=from_start)
+        checkpoint = checkpoint_in(folder, self._store, from_start=from_start, applies=self._settings.applies)
+        self.level = levels.of_checkpoint(checkpoint.apply_version)
         self._wheel_checkpoints = WheelCheckpoints()
         self.wheel = Wheel.recover(folder / "hours", self._settings.wheel, wheel_state(checkpoint))
         (folder / "ready").mkdir(exist_ok=True)
@@ -133,14 +135,31 @@ class Machine:
             setattr(other, name, mine)
         other.close()
 
+    def may_propose(self, level: int) -> bool:
+        """Return whether commands and fields of a level may be proposed: all replicas can apply them."""
+        return level <= self.level
+
+    def encode(self, payload: Message) -> bytes:
+        """Return a command's bytes, to be proposed.
+
+        Raises LevelTooLow where the cluster's level has no such command yet; ``may_propose`` says so before.
+        """
+        if refusal := levels.refusal(payload, self.level):
+            raise levels.LevelTooLow(refusal)
+        return command_codec.encode(payload)
+
     def apply(self, index: int, term: int, commands: Sequence[bytes]) -> list[Outcome]:
-        """Apply one log entry; return an outcome for each of its commands."""
+        """Apply one log entry; return an outcome for each of its commands.
+
+        Raises AnotherVersion, with nothing touched where a command is of a level that this node cannot apply.
+        """
+        command_codec.demand_applicable(commands, self._settings.applies)
         self._halfway = True
         outcomes: list[Outcome] = []
         for is_schedule, run in groupby(commands, key=command_codec.is_schedule):
             if is_schedule:
                 decoded = [cast(log_pb.ScheduleCommand, command_codec.decode(c)) for c in run]
-                outcomes.extend(self._scheduler.apply([command_validity.refusal(c) or c for c in decoded]))
+                outcomes.extend(self._scheduler.apply([self._refusal(c) or c for c in decoded]))
             else:
                 outcomes.extend(self._told(command_codec.decode(c)) for c in run)
         if term != self.applied_term:
@@ -155,11 +174,14 @@ class Machine:
 
     def _told(self, payload: Message) -> Outcome:
         before = len(self.queues.moved)
-        outcome = command_validity.refusal(payload) or self._one(payload)
+        outcome = self._refusal(payload) or self._one(payload)
         if self.events.wanted:
             for topic, group in self.queues.moved[before:]:
                 self.events.add(event_details.moved(payload, self.queues, topic, group))
         return outcome
+
+    def _refusal(self, payload: Message) -> Refusal | None:
+        return levels.refusal(payload, self.level) or command_validity.refusal(payload)
 
     def _one(self, payload: Message) -> Outcome:
         match payload:
@@ -171,24 +193,17 @@ class Machine:
                 return self._retry(payload)
             case log_pb.CancelCommand():
                 return self._cancel(payload)
-            case log_pb.TopicCommand():
-                return self._administration.topic(payload)
-            case log_pb.DeleteTopicCommand():
-                return self._administration.delete_topic(payload)
-            case log_pb.DeleteGroupCommand():
-                return self._administration.delete_group(payload)
-            case log_pb.SeekCommand():
-                return self._administration.seek(payload)
-            case log_pb.TrimCommand():
-                return self._administration.trim(payload)
             case log_pb.SubscribeCommand():
                 if self.queues.subscribe(payload.topic, payload.group, payload.start):
                     self.events.add(event_details.moved(payload, self.queues, payload.topic, payload.group))
                 self.queues.uses.subscribed(payload)
                 queue = self.queues.of(payload.topic).queue
                 return Subscribed(queue, self.queues.of(payload.topic, payload.group).queue)
+            case log_pb.RaiseLevelCommand():
+                self.level = max(self.level, payload.level)
+                return Changed(self.level)
             case _:
-                raise AssertionError(f"nothing applies a {type(payload).__name__}")
+                return self._administration.apply(payload)
 
     def _release(self, command: log_pb.ReleaseCommand) -> Released | Refusal:
         overtaking = _ids(command)
@@ -294,7 +309,7 @@ class Machine:
         applied = log_pb.Checkpoint(
             applied_index=self.applied_index,
             applied_term=self.applied_term,
-            apply_version=command_codec.FAR_LOG_VERSION if far else command_codec.APPLY_VERSION,
+            apply_version=levels.checkpoint_version(self.level, far=far),
         )
         return Captured(
             [applied.SerializeToString(), *self.queues.capture(), *self.queues.capture_proofs()],
@@ -344,10 +359,11 @@ class Machine:
     def digested(self) -> Callable[[], bytes]:
         """Return what works out the digest of the state as it is now, in any thread."""
         wheel, index = self.wheel.digest(), self.applied_index
+        raised = self.level if self.level > levels.FIRST else 0  # 0.2.0 works out the same of the first one
         known, queues = self.producers.capture(), self.queues.capture()
 
         def digest() -> bytes:
-            tables = log_pb.Checkpoint(applied_index=index, producers=known)
+            tables = log_pb.Checkpoint(applied_index=index, producers=known, apply_version=raised)
             return hashlib.blake2b(
                 b"".join((wheel, tables.SerializeToString(), *queues)), digest_size=16
             ).digest()

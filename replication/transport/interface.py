@@ -13,8 +13,8 @@ from tarry.replication.spoken_peers import SpokenPeers
 from tarry.replication.transport.blocked_port import BlockedPort
 from tarry.replication.transport.envelope import Identity
 
-ServeSnapshot: TypeAlias = Callable[[Sequence[SnapshotFile]], AsyncIterator[FetchSnapshotResponse]]
-"""Given what the receiver has already."""
+ServeSnapshot: TypeAlias = Callable[[Sequence[SnapshotFile], int], AsyncIterator[FetchSnapshotResponse]]
+"""Given what the receiver has already, and the highest level that it can apply."""
 
 
 class Transport(Protocol):
@@ -52,8 +52,10 @@ class Transport(Protocol):
     def send(self, peer: str, messages: Sequence[bytes], *, bulk: bool = False) -> bool:
         """Send messages; False: dropped. What is not `bulk` does not wait for what is."""
 
-    def fetch_snapshot(self, peer: str, kept: Sequence[SnapshotFile]) -> AsyncIterator[FetchSnapshotResponse]:
-        """Fetch a peer's state; `kept`: what is here already. Raises SnapshotFailed."""
+    def fetch_snapshot(
+        self, peer: str, kept: Sequence[SnapshotFile], level: int
+    ) -> AsyncIterator[FetchSnapshotResponse]:
+        """Fetch a peer's state, of level `level` at most; `kept`: what is here. Raises SnapshotFailed."""
 
     async def stop(self) -> None: ...
 

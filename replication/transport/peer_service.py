@@ -125,7 +125,7 @@ class PeerServicer:
         if self._serve_snapshot is None:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "the replica is not running")
         try:
-            async for part in self._serve_snapshot(request.kept):
+            async for part in self._serve_snapshot(request.kept, max(1, request.level)):
                 yield part
         except SnapshotFailed as failed:
             await context.abort(grpc.StatusCode.UNAVAILABLE, str(failed))

@@ -134,12 +134,12 @@ class PeerTransport:
             streams.outbound.begin()
 
     async def fetch_snapshot(
-        self, peer: str, kept: Sequence[SnapshotFile] = ()
+        self, peer: str, kept: Sequence[SnapshotFile] = (), level: int = 1
     ) -> AsyncIterator[FetchSnapshotResponse]:
         if peer not in self._channels:
             raise SnapshotFailed(f"{peer} is not a peer")
         identity = self._identity
-        request = FetchSnapshotRequest(cluster=identity.cluster, node=identity.node, kept=kept)
+        request = FetchSnapshotRequest(cluster=identity.cluster, node=identity.node, kept=kept, level=level)
         fetch = self._channels[peer].unary_stream(
             _FETCH, FetchSnapshotRequest.SerializeToString, FetchSnapshotResponse.FromString
         )

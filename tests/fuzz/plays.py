@@ -269,9 +269,13 @@ class RawPlay(Play):
                 hour=column["hour"],
                 now_ms=now_ms,
             ),
+            log_pb.RaiseLevelCommand(level=pick((0, 1, 2)), now_ms=now_ms),
         )
         assert {type(command) for command in candidates} == set(PAYLOADS.values())
-        return mutated(pick, pick(candidates))
+        chosen = pick(candidates)
+        if isinstance(chosen, log_pb.RaiseLevelCommand):
+            return chosen  # any higher level ends a replica that cannot apply it, as it has to
+        return mutated(pick, chosen)
 
 
 def picking(data: st.DataObject) -> Pick:

@@ -238,7 +238,7 @@ MUTANTS = (
         "        if self._halfway:\n            raise CheckpointRefused",
         "        if False:\n            raise CheckpointRefused",
         (
-            "tests/replication/state_machine/test_starting_again.py::test_a_command_that_this_version_does_not_know_ends_the_replica_and_is_not_skipped",
+            "tests/replication/state_machine/test_starting_again.py::test_a_command_that_cannot_be_read_ends_the_replica_and_is_not_skipped",
         ),
     ),
     Mutant(
@@ -253,10 +253,10 @@ MUTANTS = (
     Mutant(
         "another_versions_state_is_opened",
         "replicas of two versions apply differently",
-        "if checkpoint.apply_version not in (APPLY_VERSION, FAR_LOG_VERSION):",
-        "if False:",
+        '    levels.demand(f"the state in {folder}", levels.of_checkpoint(checkpoint.apply_version), applies)\n',
+        "",
         (
-            "tests/replication/state_machine/test_starting_again.py::test_the_state_of_another_apply_version_is_refused_with_what_to_do",
+            "tests/replication/state_machine/test_levels.py::test_a_state_of_a_higher_level_is_refused_before_anything_is_changed",
         ),
     ),
     Mutant(

@@ -302,8 +302,8 @@ LASTING = (
     Mutant(
         "a_far_log_is_told_to_versions_that_know_none",
         "an older node opens the state without its far messages",
-        "apply_version=command_codec.FAR_LOG_VERSION if far else command_codec.APPLY_VERSION,",
-        "apply_version=command_codec.APPLY_VERSION,",
+        "apply_version=levels.checkpoint_version(self.level, far=far),",
+        "apply_version=levels.checkpoint_version(self.level, far=False),",
         (
             "tests/replication/state_machine/test_starting_again.py"
             "::test_a_state_with_a_far_log_is_refused_by_versions_that_know_none",

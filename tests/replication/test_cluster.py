@@ -17,6 +17,7 @@ from tarry.replication.blocking import in_thread
 from tarry.replication.driver.adaptive_writes import Writes
 from tarry.replication.driver.driver import AT_ONCE_BYTES_MAX
 from tarry.replication.errors import MembershipRefused, NotLeader, TransferRefused
+from tarry.replication.snapshot.transfer import SnapshotFailed
 from tarry.replication.status import Role
 from tests.replication.cluster_in_process import Cluster
 
@@ -296,6 +297,18 @@ async def test_a_leader_does_not_remove_itself(tmp_path: Path) -> None:
         leader = await cluster.leader()
         with pytest.raises(MembershipRefused, match="transfer"):
             await leader.driver.remove(leader.name)
+
+
+async def test_a_state_is_not_sent_to_who_cannot_apply_its_level(tmp_path: Path) -> None:
+    async with Cluster(tmp_path) as cluster:
+        leader = await cluster.leader()
+        taker = next(other for other in cluster.replicas.values() if other is not leader)
+        leader.driver._replica.cluster_level = lambda: 2
+        with pytest.raises(SnapshotFailed, match="of level 2, and who asks applies 1 at most"):
+            async for _ in taker.transport.fetch_snapshot(leader.name, (), 1):
+                pass
+        parts = [part async for part in taker.transport.fetch_snapshot(leader.name, (), 2)]
+        assert parts[0].HasField("manifest")
 
 
 async def test_a_follower_that_lacks_what_was_compacted_takes_the_leaders_state(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import inspect
 import math
 import re
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import google_crc32c
@@ -18,9 +18,10 @@ from pysyncobj import SyncObj
 from tarry.node.delivery.ordering import Lanes
 from tarry.node.delivery.reservation import Reservation
 from tarry.proto.tarry_peer_pb2 import Append, PeerMessage
-from tarry.replication.driver import apply, first_start, send_barrier
+from tarry.replication.driver import apply, first_start, hellos, send_barrier
 from tarry.replication.driver.driver import Driver
 from tarry.replication.driver.install_snapshot import SnapshotInstaller
+from tarry.replication.driver.level_raise import LevelRaise
 from tarry.replication.driver.membership_change import MembershipChanges
 from tarry.replication.raft import elections
 from tarry.replication.raft.elections import Elections
@@ -30,6 +31,7 @@ from tarry.replication.raft.guard.appends import Log, Plan
 from tarry.replication.raft.guarded_syncobj import GuardedSyncObj
 from tarry.replication.raft.heartbeats import Heartbeats
 from tarry.replication.raft.membership import Membership, Origin
+from tarry.replication.replica import Replica
 from tarry.replication.snapshot import state_files
 from tarry.replication.snapshot.state_damage import StateDamage
 from tarry.replication.state_machine import event_details, queues
@@ -102,6 +104,16 @@ def _transfer_at_once(self: transfer.Transfer, target: str, deadline: float, now
     self.number += 1
     self.phase, self.target = transfer.Phase.CAMPAIGNING, target
     self.deadline, self.heard_at = deadline, now
+
+
+async def _said_before(
+    replica: Replica, nodes: Collection[str], level: int, deadline: float
+) -> dict[str, str]:
+    return hellos.unable(replica, nodes, level)
+
+
+async def _demand_nothing(self: MembershipChanges, node: str, deadline: float) -> None:
+    """Whatever the newcomer can apply."""
 
 
 def _heard_nobody(election_min_s: float, heard: float) -> votes.Contact:
@@ -180,6 +192,12 @@ ABLATIONS: dict[str, tuple[Replaced, ...]] = {
     "checksums of indices": ((HourPartition, "prove", lambda self: None),),
     "proof of a state": ((state_files, "damage_in", lambda root, written: StateDamage()),),
     "reserve": ((Reservation, "confirm", lambda self, confirmed_s: None),),
+    "every member's level": ((LevelRaise, "_others", lambda self: []),),
+    "levels said anew": ((hellos, "refused", _said_before),),
+    "level of a newcomer": (
+        (MembershipChanges, "_refuse_early", lambda self, node, since: None),
+        (MembershipChanges, "_demand_level", _demand_nothing),
+    ),
     "fsync": ((SimDisk, "syncs", False),),
 }
 

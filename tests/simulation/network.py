@@ -257,12 +257,12 @@ class SimTransport:
             self._network.carry(self._node, peer, self._ways[peer].seal([message]))
 
     async def fetch_snapshot(
-        self, peer: str, kept: Sequence[SnapshotFile]
+        self, peer: str, kept: Sequence[SnapshotFile], level: int
     ) -> AsyncIterator[FetchSnapshotResponse]:
         end = self._network.ends.get(peer)
         if end is None:
             raise SnapshotFailed(f"{peer} is away")
-        async for part in end.serve_snapshot(kept):
+        async for part in end.serve_snapshot(kept, level):
             await asyncio.sleep(self._network.chunk_s)
             if self._network.ends.get(peer) is not end or not self._network.passes(peer, self._node):
                 raise SnapshotFailed(f"{peer} went away")

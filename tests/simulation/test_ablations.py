@@ -11,6 +11,7 @@ import pytest
 
 from tests.simulation import test_hostile_peers as hostile
 from tests.simulation import test_ledger_rows as rows
+from tests.simulation import test_levels as levels
 from tests.simulation import test_order as order
 from tests.simulation import test_rot as rot
 from tests.simulation import test_scenarios as scenarios
@@ -74,6 +75,13 @@ PAIRS: dict[str, Callable[[], None]] = {
     "checksums of indices": rot.test_an_index_that_rots_while_its_node_is_stopped_is_mended,
     "proof of a state": rot.test_a_rotten_index_of_the_leader_is_given_to_nobody_while_none_can_mend_it,
     "reserve": whole.test_what_a_leader_delivers_while_nobody_hears_it_is_marked_when_it_comes_again,
+    "every member's level": levels.test_an_upgrade_is_not_finished_while_one_member_runs_the_version_before,
+    "levels said anew": (
+        levels.test_a_member_that_has_gone_back_to_the_version_before_does_not_count_by_what_it_said_before
+    ),
+    "level of a newcomer": (
+        levels.test_a_node_of_the_version_before_is_not_added_to_a_cluster_of_a_higher_level
+    ),
     "fsync": scenarios.test_r_a_power_loss_of_all_right_after_an_acknowledgement_loses_nothing,
 }
 

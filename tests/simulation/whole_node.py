@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from tarry.node.assembly import Core
-from tarry.node.config import Delivery, Dispatch, LedgerSettings, NodeConfig
+from tarry.node.config import Delivery, Dispatch, LedgerSettings, NodeConfig, Upgrade
 from tarry.node.delivery.batch import DeliveryBatch
 from tarry.node.process import DAMAGED
 from tarry.node.repair.peer_records import index_units, ready_units, whole
@@ -25,8 +25,10 @@ from tarry.replication.driver.driver import Driver
 from tarry.replication.driver.first_start import JournalLost
 from tarry.replication.journal.journal import Journal
 from tarry.replication.journal.records import Batch
+from tarry.replication.state_machine import levels
 from tarry.replication.state_machine.checkpoint import CheckpointRefused
 from tarry.replication.state_machine.events import Event
+from tarry.replication.state_machine.levels import AnotherVersion
 from tarry.replication.state_machine.machine import Captured, Machine
 from tarry.replication.state_machine.queues import Queues
 from tarry.wheel.delay_log import UNIT_BYTES
@@ -90,6 +92,10 @@ class WholeNode(SimNode):
         self.data: Path = world.folder / name
         self.wall = NodeClock(world, self.processor, 1 + world.rng.uniform(-RATE_ERROR, RATE_ERROR), 0)
         self.write_s = 0.002
+        self.applies = levels.HIGHEST
+        """The highest level that the version which its next start runs can apply."""
+        self.too_old: list[AnotherVersion] = []
+        """Why a version could not start, or ended."""
         self.state_fails = False
         self._emptied = False
         self.writing: asyncio.Task[None] | None = None
@@ -113,6 +119,8 @@ class WholeNode(SimNode):
             self._open(members)
         except DAMAGED as damage:
             self.set_aside(damage)
+        except AnotherVersion as refused:
+            self.refuse_version(refused)
         except Exception as error:  # noqa: BLE001 - a node that cannot start is a finding
             self.world.fail(error)
         finally:
@@ -128,6 +136,7 @@ class WholeNode(SimNode):
             delivery=DELIVERY,
             dispatch=DISPATCH.model_copy(update={"retention_ms": world.retention_ms}),
             ledger=LEDGER,
+            upgrade=Upgrade(finish=world.finish),
         ).model_copy(update={"members": members})
         self.journal = Journal(self.disk, incarnation=world.rng.getrandbits(60), tail_entries_max=64)
         world.checker.on_start(self)
@@ -246,6 +255,7 @@ class WholeNode(SimNode):
             run_blocking=run_blocking,
             write_journal=SimWrites(self, run_blocking),
             driver=driver,
+            applies=self.applies,
         )
 
     async def _guard(self, part: Callable[[], Awaitable[object]]) -> None:
@@ -253,6 +263,8 @@ class WholeNode(SimNode):
             await part()
         except JournalLost as lost:
             self.refuse(lost)
+        except AnotherVersion as refused:
+            self.refuse_version(refused)
         except DAMAGED as damage:
             if self.alive:
                 self.set_aside(damage)
@@ -278,6 +290,14 @@ class WholeNode(SimNode):
         self.disk.crash(self._under_way)
         self._under_way = None
         self._buried = asyncio.get_running_loop().create_task(self._bury(self.core, self._tasks))
+
+    def refuse_version(self, refused: AnotherVersion) -> None:
+        """What runs here is too old for the cluster: only a scenario that expects it goes on."""
+        self.world.note(f"{self.name} runs what applies level {self.applies}: {refused}")
+        self.too_old.append(refused)
+        self.crash()
+        if self.applies == levels.HIGHEST:
+            self.world.fail(refused)
 
     def lose_disk(self) -> None:
         """Also the state's files, once all is closed."""

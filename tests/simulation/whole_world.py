@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence, Set
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,6 +88,8 @@ class WholeWorld(World):
         self.asleep_ms = 0
         self.longest_turn_s = 0.0
         self.answers_lost = 0.05
+        self.finish: Literal["auto", "manual"] = "manual"
+        """How the nodes' upgrades end."""
         self.calm = False
         self.cuts: set[tuple[str, str]] = set()
         """(client, node) that do not reach one another."""

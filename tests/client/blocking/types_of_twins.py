@@ -60,6 +60,7 @@ def operator(client: sync.Client) -> None:
     assert_type(operator.transfer("n", deadline_ms=1), sync.Transferred)
     assert_type(operator.add_member("n", "a", deadline_ms=1), list[str])
     assert_type(operator.remove_member("n"), list[str])
+    assert_type(operator.finish_upgrade(), int)
     assert_type(operator.create_topic("t", retention_ms=1, misfire=sync.Misfire.DROP), sync.TopicDescription)
     assert_type(operator.change_topic("t", pending_max=1), sync.TopicDescription)
     assert_type(operator.describe_topic("t"), sync.TopicDescription)

@@ -15,7 +15,7 @@ from tarry.proto.backup_folder import BackupDamaged, BackupRefused
 from tarry.replication.journal.journal import Journal
 from tarry.replication.journal.lmdb_takeover import open_log
 from tarry.replication.loop_holds import Holds
-from tarry.replication.state_machine.commands import AnotherVersion
+from tarry.replication.state_machine.levels import AnotherVersion
 from tests.node.lone_leader import leader
 from tests.node.services.test_backup import all_of, backup
 

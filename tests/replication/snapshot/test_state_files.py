@@ -25,6 +25,7 @@ from tarry.replication.snapshot.state_folder import PointerDamaged, StateFolder
 from tarry.replication.snapshot.transfer import SnapshotFailed
 from tarry.replication.state_machine import commands
 from tarry.replication.state_machine.checkpoint import CheckpointDamaged
+from tarry.replication.state_machine.levels import AnotherVersion
 from tarry.replication.state_machine.machine import Machine, MachineSettings
 from tarry.replication.state_machine.queue_checksums import QueueProof
 from tarry.replication.state_machine.ready_queue import UNIT
@@ -162,6 +163,20 @@ async def test_nothing_of_the_old_state_is_missed_before_the_new_one_is_there(tm
     assert len(taker.take_events()) == 1
     giver.close()
     taker.close()
+
+
+async def test_a_state_of_a_higher_level_than_the_taker_applies_is_not_installed(tmp_path: Path) -> None:
+    _, giver = replica(tmp_path / "a")
+    load(giver)
+    giver.apply(6, 1, [commands.encode(log_pb.RaiseLevelCommand(level=2, now_ms=NOW_MS))])
+    folder, taker = replica(tmp_path / "b")
+    sink = StateSink(taker, folder, applies=1)
+    carry(await opened(giver), sink)
+    with pytest.raises(AnotherVersion, match="the state that came is of level 2"):
+        sink.prove()
+    StateSink(taker, folder).prove()
+    for machine in (giver, taker):
+        machine.close()
 
 
 async def test_who_is_cancelled_while_a_state_is_opened_leaves_nothing_of_it_open(

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from tarry.proto import tarry_log_pb2 as log_pb
-from tarry.replication.state_machine import commands as command_codec
 from tarry.replication.state_machine.checkpoint import CheckpointDamaged, CheckpointRefused
-from tarry.replication.state_machine.commands import AnotherVersion
+from tarry.replication.state_machine.levels import AnotherVersion
 from tarry.replication.state_machine.machine import Machine, MachineSettings
 from tarry.replication.state_machine.outcomes import Released
 from tarry.replication.state_machine.ready_queue import TAIL_UNITS
@@ -75,8 +74,8 @@ def test_without_a_checkpoint_only_a_log_from_its_start_takes_the_place_of_what_
         assert (again.applied_index, again.wheel.pending) == (0, 0)
 
 
-@pytest.mark.parametrize("unknown", [b"", b"\xff\xff", b"\x01\xff", b"\x63hello", b"\x03\x0a\x01"])
-def test_a_command_that_this_version_does_not_know_ends_the_replica_and_is_not_skipped(
+@pytest.mark.parametrize("unknown", [b"\x01\xff", b"\x03\x0a\x01"])
+def test_a_command_that_cannot_be_read_ends_the_replica_and_is_not_skipped(
     fresh: Machine, unknown: bytes
 ) -> None:
     with pytest.raises(AnotherVersion, match="upgrade this node"):
@@ -84,17 +83,6 @@ def test_a_command_that_this_version_does_not_know_ends_the_replica_and_is_not_s
     assert fresh.applied_index == 0
     with pytest.raises(CheckpointRefused):
         fresh.capture()
-
-
-def test_the_state_of_another_apply_version_is_refused_with_what_to_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with machine(tmp_path) as first:
-        run(first, [subscribe()])
-        monkeypatch.setattr(command_codec, "APPLY_VERSION", 3)
-        first.write(first.capture())
-    with pytest.raises(AnotherVersion, match="--rejoin"):
-        Machine(tmp_path, MachineSettings())
 
 
 def test_a_state_with_a_far_log_is_refused_by_versions_that_know_none(tmp_path: Path) -> None:

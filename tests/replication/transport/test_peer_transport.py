@@ -96,7 +96,7 @@ class End:
         self.links.append((peer, up))
         self.changed.set()
 
-    async def _no_snapshot(self, kept: object) -> AsyncIterator[FetchSnapshotResponse]:
+    async def _no_snapshot(self, kept: object, level: int) -> AsyncIterator[FetchSnapshotResponse]:
         if self.name:
             raise SnapshotFailed("none here")
         yield FetchSnapshotResponse()
