@@ -17,12 +17,15 @@ from tests.simulation import virtual_loop, whole_faults
 from tests.simulation.model_producer import ModelProducer
 from tests.simulation.outcome import Outcome, digest
 from tests.simulation.rot import rot
+from tests.simulation.upgrade import until_raised, upgrade
 from tests.simulation.whole_node import DISPATCH
 from tests.simulation.whole_world import BROADCAST, GROUPS, SHAPED, WholeWorld
 from tests.simulation.world import QUIET_AFTER_MS, SLOWNESS, draw_bandwidth
 
 FAR_SHARE = 0.4
 """Of the worlds: producers schedule over many hours, too."""
+UPGRADED_SHARE = 0.4
+"""Of the worlds: all nodes begin with the version before, and are upgraded one at a time."""
 ROTTING_SHARE = 0.5
 """Of the worlds: one node's disk rots."""
 
@@ -70,6 +73,7 @@ async def _simulate(seed: int, seconds: float) -> Outcome:
     world.network.bytes_per_s = draw_bandwidth(draw)
     world.schedules_far = draw.random() < FAR_SHARE
     world.rots = draw.random() < ROTTING_SHARE
+    world.upgrades = draw.random() < UPGRADED_SHARE
     asyncio.get_running_loop().set_exception_handler(world.on_error)
     failure: str | None = None
     try:
@@ -104,6 +108,10 @@ async def _simulate(seed: int, seconds: float) -> Outcome:
 async def _run(world: WholeWorld, seconds: float, policy: int) -> None:
     loop = asyncio.get_running_loop()
     until = loop.time() + seconds
+    if world.upgrades:
+        world.finish = "auto"
+        for node in world.whole:
+            node.applies = 1
     world.start()
     consumers = [asyncio.ensure_future(consumer.run()) for consumer in world.consumers()]
     producers = [ModelProducer(world, f"p{n}") for n in range(3)]
@@ -111,6 +119,8 @@ async def _run(world: WholeWorld, seconds: float, policy: int) -> None:
         async with asyncio.TaskGroup() as writing:
             if world.rots:
                 writing.create_task(rot(world, until))
+            if world.upgrades:
+                writing.create_task(upgrade(world, until))
             if SHAPED in world.groups:
                 writing.create_task(world.shape(policy))
             for producer in producers:
@@ -118,6 +128,8 @@ async def _run(world: WholeWorld, seconds: float, policy: int) -> None:
             await asyncio.gather(*(whole_faults.plague(world, until) for _ in range(2)))
             await world.mend()
         await world.drain()
+        if world.upgrades:
+            await until_raised(world)
     finally:
         for task in consumers:
             task.cancel()

@@ -90,6 +90,8 @@ class WholeWorld(World):
         self.answers_lost = 0.05
         self.finish: Literal["auto", "manual"] = "manual"
         """How the nodes' upgrades end."""
+        self.upgrades = False
+        """Whether its nodes begin with the version before."""
         self.calm = False
         self.cuts: set[tuple[str, str]] = set()
         """(client, node) that do not reach one another."""
