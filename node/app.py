@@ -15,7 +15,7 @@ import structlog
 from grpc_health.v1 import health_pb2
 from grpc_health.v1._async import HealthServicer
 
-from tarry.node.assembly import Core
+from tarry.node.assembly import VERSION, Core
 from tarry.node.clock.guard import ClockGuard
 from tarry.node.config import NodeConfig
 from tarry.node.config_source import ConfigSource
@@ -39,7 +39,7 @@ from tarry.node.reload import Reload
 from tarry.node.repair.peer_records import PeerRecords, RecordService
 from tarry.node.repair.scrubber import Scrub
 from tarry.node.services.consumer import ConsumerService
-from tarry.node.services.operator import VERSION, OperatorService
+from tarry.node.services.operator import OperatorService
 from tarry.node.services.producer import ProducerService
 from tarry.proto.bearer_token import PeerTokens
 from tarry.proto.files import make_folder
