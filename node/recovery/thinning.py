@@ -21,6 +21,7 @@ from tarry.node.recovery.checkpoints import Checkpoints
 from tarry.node.recovery.queue_hours import QueueHours
 from tarry.node.repair.records import Damage
 from tarry.replication.blocking import RunBlocking, in_thread
+from tarry.replication.state_machine import levels
 from tarry.replication.state_machine.machine import Machine
 from tarry.replication.state_machine.ready_queue import UnitsDamaged
 from tarry.wheel.state import HOUR_MS, WheelDamaged
@@ -65,7 +66,8 @@ class Thinning:
         """Run until cancelled. Raises OSError."""
         while True:
             await asyncio.sleep(self._settings.retention_check_ms / 1000)
-            await self.look()
+            if self._machine.level >= levels.THINNED:
+                await self.look()
 
     async def look(self) -> None:
         """Thin what is worth it. Raises OSError."""

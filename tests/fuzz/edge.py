@@ -11,10 +11,13 @@ import grpc
 
 from tarry.node.clock.cluster_time import ClusterTime
 from tarry.node.config import NodeConfig
+from tarry.node.edge.audit import AuditStatus
 from tarry.node.edge.auth import Authorizer
 from tarry.node.edge.grpc_status import DETAILS_KEY, refusal_in
 from tarry.node.edge.leader_calls import LeaderCalls
+from tarry.node.leader.group_moves import GroupMoves
 from tarry.node.ledger.ledger import Ledger
+from tarry.node.reload import ReloadStatus
 from tarry.node.repair.records import Damage
 from tarry.node.services.operator import OperatorService
 from tarry.node.services.producer import ProducerService
@@ -93,7 +96,10 @@ class Edge:
             machine=machine,
             driver=log,
             time=time,
-            leadership=SimpleNamespace(delivery=None),
+            leadership=SimpleNamespace(delivery=None, retention=None, group_moves=GroupMoves(log)),
+            audit=AuditStatus(),
+            reload=ReloadStatus(),
+            blocked=dict,
             damage=Damage(machine, config.shard),
             ledger=ledger,
             holds=Holds(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from tarry.node.repair.records import Damage
 from tarry.node.repair.scrubber import Scrub
 from tarry.replication.loop_holds import Holds
 from tarry.replication.state_machine.machine import Machine, MachineSettings
+from tests.node.lone_leader import until
 from tests.node.repair.test_queues import lose_unit
 from tests.replication.commands import NOW_MS, ack, cancel, record, release, schedule, subscribe, trim
 from tests.turns import Steps, too_long
@@ -102,6 +104,24 @@ async def test_a_forgotten_group_keeps_its_own_messages_and_no_others(replica: R
     assert replica.read("rare") == RARE
     assert replica.machine.digest() == digest
     assert replica.damage.left == 0
+
+
+async def test_hours_are_thinned_from_the_level_on_at_which_all_nodes_know_such_hours(
+    replica: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked = []
+
+    async def look() -> None:
+        looked.append(replica.machine.level)
+
+    monkeypatch.setattr(replica.thinning, "look", look)
+    monkeypatch.setattr(replica.thinning, "_settings", Dispatch(retention_check_ms=1))
+    running = asyncio.ensure_future(replica.thinning.run())
+    await asyncio.sleep(0.05)
+    assert looked == []
+    replica.machine.level = 2
+    await until(lambda: bool(looked))
+    running.cancel()
 
 
 async def test_a_queue_that_is_cut_to_its_end_points_into_no_hour(replica: Replica) -> None:
