@@ -24,7 +24,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from tests.cluster.containers.image import Image
-from tests.cluster.containers.processes import Bind, first_process, started
+from tests.cluster.containers.processes import Bind, first_process, started, wait_for_end
 
 SERVICE_KEYS = {
     "build", "command", "configs", "healthcheck", "image", "ports", "restart", "stop_grace_period", "volumes"
@@ -165,8 +165,11 @@ class Engine:
     def _close(self) -> None:
         for container in self.containers.values():
             if container.process is not None:
+                first = first_process(container.process)
                 container.process.kill()
                 container.process.wait()
+                if first is not None:
+                    wait_for_end(first)
         for forwarder in self._forwarders:
             forwarder.kill()
             forwarder.wait()

@@ -18,7 +18,8 @@ import psutil
 
 # Runs as the first process of its namespace, still outside of the root folder: mounts, enters, gives up root.
 ENTER = """
-import json, os, subprocess, sys
+import ctypes, json, os, signal, subprocess, sys
+libc = ctypes.CDLL(None)  # while its file can be seen
 spec = json.loads(sys.argv[1])
 root = spec["root"]
 
@@ -46,6 +47,7 @@ os.setgroups([])
 os.setgid(spec["gid"])
 os.setuid(spec["uid"])
 os.umask(0o022)
+libc.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG again: a change of user has cleared what unshare had set
 try:
     os.execvpe(spec["command"][0], spec["command"], spec["environment"])
 except OSError as error:
@@ -102,6 +104,16 @@ def first_process(outer: subprocess.Popen[bytes]) -> int | None:
     except psutil.NoSuchProcess:
         return None
     return int(children[0].pid) if children else None
+
+
+def wait_for_end(pid: int, patience_s: float = 10.0) -> None:
+    """Wait until a process that is no child of this one has ended. Raises AssertionError."""
+    try:
+        psutil.Process(pid).wait(patience_s)
+    except psutil.NoSuchProcess:
+        pass
+    except psutil.TimeoutExpired:
+        raise AssertionError(f"process {pid} has outlived its container") from None
 
 
 def started(argv: Sequence[str], log: IO[bytes]) -> subprocess.Popen[bytes]:
