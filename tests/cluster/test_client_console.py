@@ -65,13 +65,14 @@ def test_a_message_is_scheduled_shown_cancelled_and_shown_again(tarry: Any) -> N
 
 def test_due_messages_are_consumed_one_json_object_a_line(tarry: Any) -> None:
     ids = [ok(tarry("schedule", "lines", f"b{n}", "--delay", "0s", "-o", "json"))["id"] for n in range(3)]
-    consumed = tarry("consume", "lines", "--max", "3", "--timeout", "10s", "-o", "json")
+    consume = ("consume", "lines", "--group", "lines", "-o", "json")
+    consumed = tarry(*consume, "--max", "3", "--timeout", "10s")
     assert consumed.exit_code == 0
     messages = [json.loads(line) for line in consumed.stdout.splitlines()]
     assert {message["id"]: message["body"] for message in messages} == dict(
         zip(ids, ("b0", "b1", "b2"), strict=True)
     )
-    again = tarry("consume", "lines", "--timeout", "100ms", "-o", "json")
+    again = tarry(*consume, "--timeout", "100ms")
     assert (again.exit_code, again.stdout) == (0, "")  # all were acknowledged
 
 
