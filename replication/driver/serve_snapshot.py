@@ -10,7 +10,13 @@ import google_crc32c
 from tarry.proto.tarry_peer_pb2 import FetchSnapshotResponse, LogPosition, SnapshotChunk, SnapshotFile
 from tarry.replication.blocking import RunBlocking
 from tarry.replication.replica import Replica
-from tarry.replication.snapshot.transfer import CHUNK_BYTES, OpenSnapshot, SnapshotFailed, SnapshotSource
+from tarry.replication.snapshot.transfer import (
+    CHUNK_BYTES,
+    OpenSnapshot,
+    SnapshotFailed,
+    SnapshotSource,
+    StateTooNew,
+)
 
 
 async def serve(
@@ -18,12 +24,12 @@ async def serve(
 ) -> AsyncIterator[FetchSnapshotResponse]:
     """Yield this leader's state, without what is `kept` already and the same.
 
-    Raises SnapshotFailed, also where the state is of a higher level than `level`.
+    Raises SnapshotFailed; StateTooNew where the state is of a higher level than `level`.
     """
     if source is None:
         raise SnapshotFailed("this replica serves no snapshots")
     if replica.cluster_level() > level:
-        raise SnapshotFailed(
+        raise StateTooNew(
             f"the state is of level {replica.cluster_level()}, and who asks applies {level} at most: "
             f"start there what {replica.node} runs, {replica.hello}"
         )

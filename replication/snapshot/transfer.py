@@ -40,6 +40,10 @@ class SnapshotFailed(Exception):
     """The state could not be brought over. Nothing has changed here; it will be asked for again."""
 
 
+class StateTooNew(SnapshotFailed):
+    """The state is of a higher level than who asks for it can apply."""
+
+
 class OpenSnapshot(Protocol):
     """A state that stays as it is while it is read, whatever happens to the machine."""
 

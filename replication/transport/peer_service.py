@@ -19,7 +19,7 @@ from tarry.proto.tarry_peer_pb2 import (
     RecallRequest,
     RecallResponse,
 )
-from tarry.replication.snapshot.transfer import KEPT_FILES_MAX, SnapshotFailed
+from tarry.replication.snapshot.transfer import KEPT_FILES_MAX, SnapshotFailed, StateTooNew
 from tarry.replication.spoken_peers import SpokenPeers
 from tarry.replication.transport.framing import STREAMS
 from tarry.replication.transport.interface import PeerGate, ServeSnapshot
@@ -127,6 +127,8 @@ class PeerServicer:
         try:
             async for part in self._serve_snapshot(request.kept, max(1, request.level)):
                 yield part
+        except StateTooNew as failed:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(failed))
         except SnapshotFailed as failed:
             await context.abort(grpc.StatusCode.UNAVAILABLE, str(failed))
 

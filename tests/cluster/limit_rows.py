@@ -20,6 +20,7 @@ from tarry.proto import tarry_peer_pb2 as peer_pb
 from tarry.proto import tarry_producer_pb2 as producer_pb
 from tarry.proto.tarry_message_pb2 import Record
 from tarry.replication.snapshot.transfer import KEPT_FILES_MAX
+from tarry.replication.state_machine.levels import HIGHEST
 from tarry.replication.state_machine.queue_checksums import BLOCK_UNITS
 from tests.cluster.floods import floods
 from tests.cluster.limit_play import LIMITS, PATIENCE_S, TINY, Play, hours_from, ids_of
@@ -61,7 +62,11 @@ CALLS: Final = {
     for service in file.DESCRIPTOR.services_by_name.values()
     for method in service.methods
 }
-PLAIN: Final = {grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.INVALID_ARGUMENT}
+PLAIN: Final = {
+    grpc.StatusCode.PERMISSION_DENIED,
+    grpc.StatusCode.INVALID_ARGUMENT,
+    grpc.StatusCode.FAILED_PRECONDITION,
+}
 """What nodes are refused with."""
 CLIENTS: Final = request_bytes.of_clients(LIMITS)
 
@@ -327,6 +332,12 @@ def all_that_there_is_told(play: Play) -> None:
         assert status is not None
 
 
+@row("OperatorService/FinishUpgrade")
+def an_upgrade_that_is_finished(play: Play) -> None:
+    request = operator_pb.FinishUpgradeRequest()
+    assert play.node.operator.FinishUpgrade(request, timeout=PATIENCE_S).level == HIGHEST
+
+
 @row("OperatorService/ExportLedger")
 def a_whole_ledger(play: Play) -> None:
     rows = sum(
@@ -381,7 +392,7 @@ def peers_that_meet(play: Play) -> None:
 @row("PeerService/FetchSnapshot")
 def a_whole_state_given_away(play: Play) -> None:
     kept = [peer_pb.SnapshotFile(name=f"hours/{number}", size_bytes=1) for number in range(KEPT_FILES_MAX)]
-    request = peer_pb.FetchSnapshotRequest(**PEER, kept=kept)
+    request = peer_pb.FetchSnapshotRequest(**PEER, kept=kept, level=HIGHEST)
     assert play.call("PeerService/FetchSnapshot", request.SerializeToString())
 
 

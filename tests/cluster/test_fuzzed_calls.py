@@ -21,6 +21,7 @@ from tarry.proto import tarry_peer_pb2 as peer_pb
 from tarry.proto import tarry_producer_pb2 as producer_pb
 from tarry.proto.message_id import MessageId
 from tarry.proto.tarry_message_pb2 import Record
+from tarry.replication.state_machine.levels import HIGHEST
 from tests.cluster.steady import STEADY
 from tests.cluster.wire import refusal
 from tests.fuzz.mutations import mutated, wire
@@ -107,6 +108,7 @@ VALID: dict[str, list[Message]] = {
             topic="t", group="g", start=consumer_pb.GroupStart(at="START_AT_EARLIEST")
         ),
     ],
+    "OperatorService/FinishUpgrade": [operator_pb.FinishUpgradeRequest()],
     "OperatorService/Redrive": [operator_pb.RedriveRequest(topic="dlq.g.t")],
     "OperatorService/ExportLedger": [operator_pb.ExportLedgerRequest(resume="1.0", open=True, rows_max=9)],
     "OperatorService/Backup": [
@@ -115,7 +117,9 @@ VALID: dict[str, list[Message]] = {
     "PeerService/Meet": [peer_pb.MeetRequest(**PEER)],
     "PeerService/Recall": [peer_pb.RecallRequest(**PEER)],
     "PeerService/FetchSnapshot": [
-        peer_pb.FetchSnapshotRequest(**PEER, kept=[peer_pb.SnapshotFile(name="checkpoint.bin", size_bytes=1)])
+        peer_pb.FetchSnapshotRequest(
+            **PEER, kept=[peer_pb.SnapshotFile(name="checkpoint.bin", size_bytes=1)], level=HIGHEST
+        )
     ],
     "RecordService/FetchRecords": [peer_pb.FetchRecordsRequest(**PEER, hour=498_611, global_index=[0])],
     "RecordService/FetchIndex": [peer_pb.FetchIndexRequest(**PEER, hour=498_611, count=9)],
@@ -201,7 +205,7 @@ def answered(channel: grpc.Channel, path: str, requests: Sequence[bytes]) -> str
         said = refusal(error)
         if said.code is grpc.StatusCode.DEADLINE_EXCEEDED and path in WAITS:
             return "WAITS"
-        plain = {grpc.StatusCode.INVALID_ARGUMENT}
+        plain = {grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.FAILED_PRECONDITION}
         if not path.startswith(("ProducerService", "ConsumerService", "OperatorService")):
             plain.add(grpc.StatusCode.PERMISSION_DENIED)
         assert said.reason or said.code in plain, (path, requests, said)
