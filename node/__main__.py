@@ -14,6 +14,7 @@ from tarry.client.cli.output import Output, print_fields, words
 from tarry.client.cli.times import time_text
 from tarry.node.dev import dev
 from tarry.proto.extras import require
+from tarry.proto.version import VERSION
 
 if TYPE_CHECKING:
     from tarry.node.config import NodeConfig
@@ -22,8 +23,20 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
 
+def _tell_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(VERSION)
+        raise typer.Exit
+
+
 @app.callback(help="A replicated delayed-message service: give it a message and a due time.")
-def tarry() -> None: ...
+def tarry(
+    *,
+    version: Annotated[
+        bool,
+        typer.Option("--version", is_eager=True, callback=_tell_version, help="Print the version, and end."),
+    ] = False,
+) -> None: ...
 
 
 @app.command()

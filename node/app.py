@@ -15,7 +15,7 @@ import structlog
 from grpc_health.v1 import health_pb2
 from grpc_health.v1._async import HealthServicer
 
-from tarry.node.assembly import VERSION, Core
+from tarry.node.assembly import Core
 from tarry.node.clock.guard import ClockGuard
 from tarry.node.config import NodeConfig
 from tarry.node.config_source import ConfigSource
@@ -44,6 +44,7 @@ from tarry.node.services.producer import ProducerService
 from tarry.proto.bearer_token import PeerTokens
 from tarry.proto.files import make_folder
 from tarry.proto.reasons import Reason
+from tarry.proto.version import VERSION
 from tarry.replication.blocking import in_own_thread
 from tarry.replication.clock import Clock, SystemClock, to_next
 from tarry.replication.driver.adaptive_writes import AdaptiveWrites

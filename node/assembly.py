@@ -8,7 +8,6 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +23,7 @@ from tarry.node.recovery.checkpoints import Checkpoints
 from tarry.node.reload import ReloadStatus
 from tarry.node.repair.records import Damage
 from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.proto.version import VERSION
 from tarry.replication.blocking import RunBlocking, in_thread
 from tarry.replication.clock import Clock
 from tarry.replication.driver.adaptive_writes import Writes
@@ -44,8 +44,6 @@ from tarry.wheel.hour_partition import hour_of
 from tarry.wheel.state import WheelDamaged
 
 log = structlog.get_logger()
-
-VERSION: Final = version("tarry")
 
 SOON_MS: Final = 15_000
 """With something due so soon, the wheel loads ahead with each heartbeat: they come at their usual pace."""

@@ -12,6 +12,7 @@ from tarry.chaos.run import Run
 from tarry.chaos.scenario import scenario
 from tarry.client.local.cluster import LocalNode
 from tarry.client.operators.upgrade_status import UpgradeStatus, upgrade_status
+from tarry.proto.version import VERSION
 
 OLD = "0.2.0"
 NEEDS = (partial(releases.lacking, OLD),)
@@ -124,6 +125,8 @@ async def _expect_raised(run: Run) -> None:
     while time.monotonic() < until:
         found = upgrade_status(await run.client.operator().status_of_all())
         if found is not None and found.level > 1 and found.level == found.next_level and not found.missing:
+            versions = {member.version for member in found.members}
+            run.expect(versions == {VERSION}, f"the nodes say that they are {versions}, not {VERSION}")
             return
         await run.during(0.2)
     run.expect(False, f"{RAISED_S:.0f} s after the last node was upgraded the level is not raised: {found}")

@@ -13,7 +13,6 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Mapping
 from functools import partial
-from importlib.metadata import version
 from typing import Final
 
 import grpc
@@ -27,13 +26,13 @@ from tarry.node.edge.grpc_types import CallContext, MethodHandler, parse
 from tarry.proto import tarry_operator_pb2 as pb
 from tarry.proto.reasons import Reason
 from tarry.proto.tarry_peer_pb2 import LogPosition, SnapshotFile
+from tarry.proto.version import VERSION
 from tarry.replication.blocking import in_thread
 from tarry.replication.driver.serve_snapshot import chunks
 from tarry.replication.snapshot.state_files import FilesSnapshot, StateSource
 from tarry.replication.snapshot.transfer import KEPT_FILES_MAX, SnapshotFailed
 from tarry.replication.state_machine.refusal import Refusal
 
-VERSION: Final = version("tarry")
 CATCH_UP_ENTRIES_MAX: Final = 100_000
 CATCH_UP_LOOKS: Final = 250
 LOOK_S: Final = 0.02

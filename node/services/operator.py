@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import grpc
 
-from tarry.node.assembly import VERSION, Core
+from tarry.node.assembly import Core
 from tarry.node.edge.audit import Audit
 from tarry.node.edge.auth import Authorizer, Right
 from tarry.node.edge.grpc_status import abort
@@ -24,6 +24,7 @@ from tarry.node.services.topic_admin import TopicCalls
 from tarry.node.services.topic_status import TopicStatuses
 from tarry.proto import tarry_operator_pb2 as pb
 from tarry.proto.reasons import Reason
+from tarry.proto.version import VERSION
 from tarry.replication.blocking import in_thread
 from tarry.replication.errors import LevelRefused, MembershipRefused, NotLeader, TransferRefused
 from tarry.replication.state_machine.refusal import Refusal

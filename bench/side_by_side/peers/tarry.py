@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from importlib.metadata import version
 from pathlib import Path
 
 from tarry.bench.side_by_side.servers import folder_bytes, memory_bytes
 from tarry.bench.side_by_side.system import DueMs, Durability, System, Take
 from tarry.client.aio import CancelOutcome, Client, ClusterStatus, Producer, ScheduledBatch, connect
 from tarry.client.local.cluster import LocalCluster
+from tarry.proto.version import VERSION
 
 CREDIT = 100_000
 
@@ -28,7 +28,7 @@ class Tarry(System):
         return ""
 
     def version(self) -> str:
-        return version("tarry")
+        return VERSION
 
     async def start(self, folder: Path) -> None:
         self._cluster = LocalCluster(3, folder)
