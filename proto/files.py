@@ -1,10 +1,20 @@
-"""Folders and files that survive a power loss: fsync of a path, durable folders, atomic replacement."""
+"""Folders and files that survive a power loss: fsync, durable folders, atomic replacement; holes in files."""
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import os
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any, Final
+
+PAGE_BYTES: Final = 4_096
+"""Disk space is given back by whole pages."""
+_KEEP_SIZE, _PUNCH_HOLE = 1, 2  # of fallocate
+
+_fallocate: Final[Callable[..., int] | None] = getattr(ctypes.CDLL(None, use_errno=True), "fallocate64", None)
 
 
 def make_folder(folder: Path) -> None:
@@ -39,3 +49,24 @@ def replace_file(path: Path, content: bytes | memoryview) -> None:
             fresh.unlink(missing_ok=True)
         raise
     sync_path(path.parent)
+
+
+def punch(path: Path, holes: Iterable[tuple[int, int]]) -> None:
+    """Give back the disk space between places of a file, begin and end, which become zeros; its size stays.
+
+    Nothing happens where the file is gone, or its file system gives back no parts of files. Raises OSError.
+    """
+    if _fallocate is None:
+        return
+    try:
+        file = path.open("r+b", buffering=0)
+    except FileNotFoundError:
+        return
+    with file:
+        for begin, end in holes:
+            size: Any = ctypes.c_longlong(end - begin)
+            if _fallocate(file.fileno(), _KEEP_SIZE | _PUNCH_HOLE, ctypes.c_longlong(begin), size):
+                number = ctypes.get_errno()
+                if number in (errno.EOPNOTSUPP, errno.ENOSYS):
+                    return
+                raise OSError(number, os.strerror(number), str(path))

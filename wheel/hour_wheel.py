@@ -48,6 +48,7 @@ class HourWheel:
         "counts",
         "dropped",
         "far",
+        "settled",
         "thinned",
         "topics",
     )
@@ -73,6 +74,8 @@ class HourWheel:
         self.dropped: list[int] = []
         self.thinned: dict[int, Thinned] = {}
         """Hours whose thin index has taken the place of the other in memory, and on disk not for good yet."""
+        self.settled: list[Thinned] = []
+        """Hours in whose logs holes have been punched since, but for the last page."""
         self._states = {hour.hour: hour for hour in state.hours}
         self._changed: set[int] = set()  # of those that are open, and some more
         for hour in state.hours:
@@ -234,6 +237,14 @@ class HourWheel:
         self._changed.add(state.hour)
         self.thinned[state.hour] = thinned
         return True
+
+    def punch_tails(self) -> None:
+        """Give back the last pages of logs in which holes were punched. Raises OSError."""
+        settled, self.settled = self.settled, []
+        for one in settled:
+            partition = self._partitions.get(one.state.hour)
+            if partition is not None and partition.log.index_crc == one.index_crc:  # it has not grown
+                thinning.punch_tail(partition.folder, one)
 
     def drop(self, hour: int) -> None:
         """Forget an hour, nothing of which is pending. Its folder goes when no checkpoint names it."""

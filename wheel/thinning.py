@@ -9,16 +9,15 @@ come between:
     thread   delay.index.new    written and forced to disk
     loop     delay.index.thin   renamed: it is the hour's index from now on, with another checksum
     thread   delay.index        renamed once a checkpoint with that checksum is durable; holes are punched
+    loop                        the log's last page, which what comes now would lie in, if nothing has come
 
 A start takes the thin index if it has the checkpoint's checksum, else the old one.
 """
 
 from __future__ import annotations
 
-import ctypes
-import errno
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -26,19 +25,14 @@ import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
-from tarry.proto.files import sync_path
+from tarry.proto.files import PAGE_BYTES, punch, sync_path
 from tarry.wheel.delay_log import INDEX_NAME, LENGTH_BYTES, THIN_NAME, UNIT, UNIT_BYTES, index_path
 from tarry.wheel.index_checksum import checksum
 from tarry.wheel.state import HourState, Numbers, Rows, WheelDamaged
 
-PAGE_BYTES: Final = 4_096
-"""Space is given back by whole pages."""
 _NEW_NAME: Final = f"{INDEX_NAME}.new"
 _BLOCK_UNITS: Final = 65_536
 """640 pages of the index."""
-_KEEP_SIZE, _PUNCH_HOLE = 1, 2  # of fallocate
-
-_fallocate: Final[Callable[..., int] | None] = getattr(ctypes.CDLL(None, use_errno=True), "fallocate64", None)
 
 
 class Thinned(NamedTuple):
@@ -50,6 +44,8 @@ class Thinned(NamedTuple):
     """Of the new index."""
     holes: NDArray[np.int64]
     """Places of the log that may be given back: begin and end, shape (n, 2)."""
+    kept_bytes: int
+    """Place of the log behind which no record is kept."""
 
 
 def allocated_bytes(folder: Path) -> int:
@@ -84,7 +80,9 @@ def write_thin(folder: Path, state: HourState, kept: Numbers) -> Thinned:
         if crc != state.index_crc:
             raise WheelDamaged(source, f"crc32c {crc:08x}, where {state.index_crc:08x} should be")
         os.fsync(target.fileno())
-    return Thinned(state, thin_crc, _holes(np.concatenate(units), state.log_bytes))
+    rows = np.concatenate(units)
+    end = int((rows["offset"] + rows["size"]).max(initial=0))
+    return Thinned(state, thin_crc, _holes(rows, state.log_bytes), end)
 
 
 def _page_runs(begin: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
@@ -126,20 +124,17 @@ def settle(folder: Path, holes: NDArray[np.int64]) -> None:
     except FileNotFoundError:
         return  # the hour was dropped
     (folder / "slots").unlink(missing_ok=True)
-    if _fallocate is None:
-        return
-    with (folder / "delay.log").open("r+b") as log:
-        for begin, end in holes.tolist():
-            if _fallocate(
-                log.fileno(),
-                _KEEP_SIZE | _PUNCH_HOLE,
-                ctypes.c_longlong(begin),
-                ctypes.c_longlong(end - begin),
-            ):
-                number = ctypes.get_errno()
-                if number in (errno.EOPNOTSUPP, errno.ENOSYS):
-                    return  # this file system gives back no parts of files
-                raise OSError(number, os.strerror(number), str(folder))
+    punch(folder / "delay.log", holes.tolist())
+
+
+def punch_tail(folder: Path, thinned: Thinned) -> None:
+    """Give the log's last page back, of a settled hour that has not grown, where nothing is kept in it.
+
+    For the thread that appends, since what came meanwhile would lie in that page. Raises OSError.
+    """
+    begin = thinned.state.log_bytes // PAGE_BYTES * PAGE_BYTES
+    if thinned.kept_bytes <= begin < thinned.state.log_bytes:
+        punch(folder / "delay.log", [(begin, begin + PAGE_BYTES)])
 
 
 def recover(folder: Path, state: HourState) -> None:

@@ -427,7 +427,15 @@ class Wheel:
             thinned = self._hours.thinned.get(hour)
             if thinned is not None and thinned.index_crc == index_crc:
                 settle(self._folder / folder_name(hour), thinned.holes)
+                self._hours.settled.append(thinned)
                 self._hours.thinned.pop(hour, None)
+
+    def punch_tails(self) -> None:
+        """Give back what `committed`, in its thread, could not: the last page of a log may be appended to.
+
+        Costs some 0.05 ms for each hour thinned since. Raises OSError.
+        """
+        self._hours.punch_tails()
 
     def sync_filesystem(self) -> bool:
         """Force all of the folder's file system to disk, from any thread; False where this system cannot.

@@ -23,7 +23,7 @@ from google.protobuf.message import Message
 from numpy.typing import NDArray
 
 from tarry.proto import tarry_log_pb2 as log_pb
-from tarry.proto.files import sync_path
+from tarry.proto.files import punch, sync_path
 from tarry.proto.ledger.schema import Kind
 from tarry.proto.reasons import Reason
 from tarry.replication.state_machine import command_validity, event_details, levels
@@ -101,6 +101,7 @@ class Machine:
     def _open(self, folder: Path, from_start: bool) -> None:
         self.folder = folder
         self._obsolete: list[Path] = []  # no durable checkpoint names them
+        self._holes: list[tuple[Path, tuple[int, int]]] = []  # likewise, of files
         self._store = CheckpointStore(folder / "checkpoint")
         checkpoint = checkpoint_in(folder, self._store, from_start=from_start, applies=self._settings.applies)
         self.level = levels.of_checkpoint(checkpoint.apply_version)
@@ -339,6 +340,10 @@ class Machine:
                 shutil.rmtree(path)
             else:
                 path.unlink(missing_ok=True)
+        self._holes += [changes.hole for changes in captured.queues if changes.hole]
+        while self._holes and self.snapshots == 0:
+            path, hole = self._holes.pop()
+            punch(path, [hole])
         return checkpoint
 
     @property

@@ -79,6 +79,8 @@ class FileChanges(NamedTuple):
     touched: Sequence[int]
     """Segments that have been written."""
     obsolete: Sequence[Path]
+    hole: tuple[Path, tuple[int, int]] | None
+    """Part of a segment that is trimmed: to be given back, as what is obsolete is, with the file's places."""
 
     def write(self) -> list[Path]:
         """Write what is in memory alone; return the files to sync.
@@ -170,6 +172,7 @@ class ReadyQueue:
         "_changes",
         "_files",
         "_obsolete",
+        "_punched",
         "_root",
         "_tail",
         "_touched",
@@ -205,6 +208,7 @@ class ReadyQueue:
         self._tail = b""  # the last units, in memory alone
         self._touched: set[int] = set()
         self._obsolete: list[Path] = []
+        self._punched = 0  # the offset up to which files have given their space back
         self.settings = NO_SETTINGS  # of a topic's queue
         self.pace = Pace()
         self.misfires_dropped = 0
@@ -365,7 +369,18 @@ class ReadyQueue:
         """Return what has become of the files since the last call."""
         touched, self._touched = self._touched, set()
         obsolete, self._obsolete = self._obsolete, []
-        return FileChanges(self.folder, self._tail, self._written, self.first, tuple(touched), obsolete)
+        changes = self.folder, self._tail, self._written, self.first, tuple(touched), obsolete
+        return FileChanges(*changes, self._take_hole())
+
+    def _take_hole(self) -> tuple[Path, tuple[int, int]] | None:
+        """Return what has been trimmed of the segment in which the queue goes on, but for its own block."""
+        end = self.first - self.first % BLOCK_UNITS
+        segment, within = divmod(end, SEGMENT_UNITS)
+        begin = max(self._punched, end - within)
+        if self.deleted or begin == end:
+            return None
+        self._punched = end
+        return self._path(segment), ((begin % SEGMENT_UNITS) * UNIT_BYTES, within * UNIT_BYTES)
 
     def recover(self, first: int, proof: QueueProof, *, deleted: bool = False) -> None:
         """Cut the files back to the end of what a checkpoint proves; a deleted queue's are not looked at.
@@ -374,7 +389,7 @@ class ReadyQueue:
             QueueDamaged: the files hold less than the checkpoint says.
         """
         self.first, self.units, self.proof = first, proof.end, proof
-        self._tail = b""
+        self._tail, self._punched = b"", 0
         self.close()
         if deleted:
             self.delete()  # what a crash left of it goes with the next checkpoint

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 WHEEL = "tests/wheel/test_thinning.py"
+QUEUE = "tests/replication/state_machine/test_ready_queue.py"
 NODE = "tests/node/recovery/test_thinning.py"
 
 MUTANTS = (
@@ -42,6 +43,38 @@ MUTANTS = (
         "if state is None or state.units != units or not len(kept) or self._is_busy():",
         "if state is None or not len(kept) or self._is_busy():",
         (f"{NODE}::test_what_comes_or_is_released_meanwhile_stays",),
+    ),
+    Mutant(
+        "the_last_page_goes_though_something_has_come",
+        "a message that came meanwhile is gone",
+        "if partition is not None and partition.log.index_crc == one.index_crc:",
+        "if partition is not None:",
+        (f"{WHEEL}::test_what_comes_before_the_last_page_goes_keeps_it",),
+    ),
+    Mutant(
+        "the_last_page_goes_though_a_record_lies_in_it",
+        "a message that is kept is gone",
+        "if thinned.kept_bytes <= begin < thinned.state.log_bytes:",
+        "if begin < thinned.state.log_bytes:",
+        (f"{WHEEL}::test_the_last_page_of_a_log_goes_where_nothing_is_kept_in_it_and_nothing_has_come",),
+    ),
+    Mutant(
+        "a_queue_gives_back_the_block_that_it_goes_on_in",
+        "what is left of a ready queue cannot be proven",
+        "        end = self.first - self.first % BLOCK_UNITS\n        segment, within",
+        "        end = self.first\n        segment, within",
+        (
+            f"{QUEUE}::test_a_segment_gives_back_what_a_durable_checkpoint_trims_but_for_the_block_it_goes_on_in",
+        ),
+    ),
+    Mutant(
+        "a_queue_gives_back_what_a_snapshot_sends",
+        "a replica is sent zeros",
+        "while self._holes and self.snapshots == 0:",
+        "while self._holes:",
+        (
+            f"{QUEUE}::test_a_segment_gives_back_what_a_durable_checkpoint_trims_but_for_the_block_it_goes_on_in",
+        ),
     ),
     Mutant(
         "a_new_leader_waits_for_no_consumers",

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tarry.wheel import thinning
+from tarry.proto import files as files_on_disk
 from tarry.wheel.delay_log import INDEX_NAME, THIN_NAME
 from tarry.wheel.hour_partition import folder_name
 from tarry.wheel.state import (
@@ -232,6 +232,39 @@ def test_a_mended_index_keeps_the_sum_of_what_was_thinned_out(wheel: Wheel, tmp_
     assert read(wheel, KEPT) == [record(number) for number in KEPT]
 
 
+def test_the_last_page_of_a_log_goes_where_nothing_is_kept_in_it_and_nothing_has_come(
+    wheel: Wheel, tmp_path: Path
+) -> None:
+    written(wheel)
+    log = tmp_path / "hours" / folder_name(HOUR) / "delay.log"
+    size = log.stat().st_size
+    assert size % 4_096
+    for kept in ([2_000, COUNT - 1], [2_000]):
+        assert thin(wheel, kept)
+        wheel.punch_tails()  # no checkpoint has come between
+        assert read(wheel, kept) == [record(number) for number in kept]
+        written(wheel)
+        before = space(tmp_path / "hours")
+        wheel.punch_tails()
+        assert before - space(tmp_path / "hours") == (4_096 if kept == [2_000] else 0)
+        assert (read(wheel, kept), log.stat().st_size) == ([record(number) for number in kept], size)
+    put(wheel, [HOUR * HOUR_MS])
+    assert read(wheel, [2_000, COUNT]) == [record(2_000), record(0)]
+    assert thin(wheel, [COUNT])
+    written(wheel)
+    put(wheel, [HOUR * HOUR_MS])
+    wheel.punch_tails()
+    assert read(wheel, [COUNT, COUNT + 1]) == [record(0), record(0)]
+
+
+def test_what_comes_before_the_last_page_goes_keeps_it(wheel: Wheel) -> None:
+    assert thin(wheel, [2_000])
+    written(wheel)
+    put(wheel, [HOUR * HOUR_MS])
+    wheel.punch_tails()
+    assert read(wheel, [2_000, COUNT]) == [record(2_000), record(0)]
+
+
 def test_a_file_system_that_gives_no_space_back_keeps_it(
     wheel: Wheel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -239,7 +272,7 @@ def test_a_file_system_that_gives_no_space_back_keeps_it(
         ctypes.set_errno(errno.EOPNOTSUPP)
         return -1
 
-    monkeypatch.setattr(thinning, "_fallocate", refuses)
+    monkeypatch.setattr(files_on_disk, "_fallocate", refuses)
     assert thin(wheel, KEPT)
     written(wheel)
     assert read(wheel, KEPT) == [record(number) for number in KEPT]

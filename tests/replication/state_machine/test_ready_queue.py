@@ -25,7 +25,7 @@ from tarry.replication.state_machine.ready_queue import (
 )
 from tests.node.decay import turn_bit
 from tests.node.test_cost import counted
-from tests.replication.commands import NOW_MS, ack, release, schedule, subscribe
+from tests.replication.commands import NOW_MS, ack, release, schedule, subscribe, trim
 
 UNITS = 5 * BLOCK_UNITS + 7
 MIDDLE = 2 * BLOCK_UNITS + 100
@@ -172,6 +172,51 @@ def test_what_is_trimmed_goes_by_whole_files(tmp_path: Path) -> None:
     queue.trim(SEGMENT_UNITS)
     assert list(queue.take_changes().obsolete) == [segment(queue)]
     assert len(queue.read(SEGMENT_UNITS, 10)) == 10
+
+
+def test_a_segment_gives_back_what_a_durable_checkpoint_trims_but_for_the_block_it_goes_on_in(
+    tmp_path: Path,
+) -> None:
+    machine = machine_with_released(tmp_path)
+    machine.apply(2, 1, [schedule([NOW_MS] * 3_000), release(NOW_MS), ack(range(4_500))])
+    machine.write(machine.capture())
+    queue = machine.queues[0]
+    path, left = segment(queue), queue.read(4_200, 800)
+    assert allocated(path) == -(-5_000 * UNIT_BYTES // 4_096) * 4_096
+    machine.apply(3, 1, [trim([0], [4_200])])
+    captured = machine.capture()
+    assert allocated(path) == -(-5_000 * UNIT_BYTES // 4_096) * 4_096
+    machine.snapshots += 1
+    machine.write(captured)
+    assert allocated(path) == -(-5_000 * UNIT_BYTES // 4_096) * 4_096  # a replica is sent it
+    machine.snapshots -= 1
+    machine.apply(4, 1, [trim([0], [4_300])])
+    machine.write(machine.capture())
+    assert allocated(path) == -(-(5_000 - 4 * BLOCK_UNITS) * UNIT_BYTES // 4_096) * 4_096
+    machine.close()
+    again = Machine(tmp_path, MachineSettings())
+    assert again.queues[0].read(4_300, 700).tolist() == left[100:].tolist()
+    assert not [damaged for _, damaged in scan(queue.folder, 4_300, queue.proof) if damaged]
+    again.close()
+
+
+def allocated(path: Path) -> int:
+    return path.stat().st_blocks * 512
+
+
+def test_what_has_been_given_back_is_not_given_back_again(tmp_path: Path) -> None:
+    queue = filled(tmp_path, SEGMENT_UNITS + 5 * BLOCK_UNITS)
+    block = BLOCK_UNITS * UNIT_BYTES
+    for first, hole in (
+        (BLOCK_UNITS - 1, None),
+        (3 * BLOCK_UNITS + 1, (segment(queue), (0, 3 * block))),
+        (4 * BLOCK_UNITS, (segment(queue), (3 * block, 4 * block))),
+        (4 * BLOCK_UNITS + 1, None),
+        (SEGMENT_UNITS + 2, None),  # the first segment goes whole
+        (SEGMENT_UNITS + 2 * BLOCK_UNITS, (segment(queue, 1), (0, 2 * block))),
+    ):
+        queue.trim(first)
+        assert queue.take_changes().hole == hole
 
 
 def test_damaged_units_are_mended_by_their_own_bytes_and_by_no_others(tmp_path: Path) -> None:
