@@ -15,6 +15,7 @@ from tarry.client.consumers.unsettled import AckOutcome, FailedAcks
 from tarry.client.errors import TarryError
 from tarry.client.operators.cluster_operator import Operator, Redriven, Sought, TopicDescription, Transferred
 from tarry.client.operators.cluster_status import ClusterStatus
+from tarry.client.operators.group_policy import Exponential, GroupDescription
 from tarry.client.operators.topic_settings import Misfire
 from tarry.client.producers.producer import Producer
 from tarry.client.results import CancelOutcome, MessageState, Scheduled, ScheduledBatch, StoredMessage
@@ -27,7 +28,9 @@ __all__ = [
     "Client",
     "ClusterStatus",
     "Consumer",
+    "Exponential",
     "FailedAcks",
+    "GroupDescription",
     "Message",
     "MessageBatch",
     "MessageState",

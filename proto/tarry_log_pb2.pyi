@@ -309,6 +309,20 @@ class DeleteGroupCommand(_message.Message):
     now_ms: int
     def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., now_ms: _Optional[int] = ...) -> None: ...
 
+class GroupPolicyCommand(_message.Message):
+    __slots__ = ("topic", "group", "policy", "unset", "now_ms")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    POLICY_FIELD_NUMBER: _ClassVar[int]
+    UNSET_FIELD_NUMBER: _ClassVar[int]
+    NOW_MS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    group: str
+    policy: _tarry_operator_pb2.GroupPolicy
+    unset: _containers.RepeatedScalarFieldContainer[str]
+    now_ms: int
+    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., policy: _Optional[_Union[_tarry_operator_pb2.GroupPolicy, _Mapping]] = ..., unset: _Optional[_Iterable[str]] = ..., now_ms: _Optional[int] = ...) -> None: ...
+
 class SeekCommand(_message.Message):
     __slots__ = ("topic", "group", "offset", "now_ms")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
@@ -518,7 +532,7 @@ class HourCheckpoint(_message.Message):
     def __init__(self, hour: _Optional[int] = ..., log_bytes: _Optional[int] = ..., units: _Optional[int] = ..., index_crc: _Optional[int] = ..., slots_crc: _Optional[int] = ..., pending: _Optional[int] = ..., cancelled: _Optional[bytes] = ..., overtaken: _Optional[bytes] = ..., message_sum: _Optional[int] = ...) -> None: ...
 
 class QueueCheckpoint(_message.Message):
-    __slots__ = ("queue", "topic", "group", "first", "units", "crc", "deleted", "settings", "misfires_dropped", "pace_anchor", "pace_at_us", "pace_catch_up_end")
+    __slots__ = ("queue", "topic", "group", "first", "units", "crc", "deleted", "settings", "misfires_dropped", "pace_anchor", "pace_at_us", "pace_catch_up_end", "policy")
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
@@ -531,6 +545,7 @@ class QueueCheckpoint(_message.Message):
     PACE_ANCHOR_FIELD_NUMBER: _ClassVar[int]
     PACE_AT_US_FIELD_NUMBER: _ClassVar[int]
     PACE_CATCH_UP_END_FIELD_NUMBER: _ClassVar[int]
+    POLICY_FIELD_NUMBER: _ClassVar[int]
     queue: int
     topic: str
     group: str
@@ -543,7 +558,8 @@ class QueueCheckpoint(_message.Message):
     pace_anchor: int
     pace_at_us: int
     pace_catch_up_end: int
-    def __init__(self, queue: _Optional[int] = ..., topic: _Optional[str] = ..., group: _Optional[str] = ..., first: _Optional[int] = ..., units: _Optional[int] = ..., crc: _Optional[int] = ..., deleted: _Optional[bool] = ..., settings: _Optional[_Union[_tarry_operator_pb2.TopicSettings, _Mapping]] = ..., misfires_dropped: _Optional[int] = ..., pace_anchor: _Optional[int] = ..., pace_at_us: _Optional[int] = ..., pace_catch_up_end: _Optional[int] = ...) -> None: ...
+    policy: _tarry_operator_pb2.GroupPolicy
+    def __init__(self, queue: _Optional[int] = ..., topic: _Optional[str] = ..., group: _Optional[str] = ..., first: _Optional[int] = ..., units: _Optional[int] = ..., crc: _Optional[int] = ..., deleted: _Optional[bool] = ..., settings: _Optional[_Union[_tarry_operator_pb2.TopicSettings, _Mapping]] = ..., misfires_dropped: _Optional[int] = ..., pace_anchor: _Optional[int] = ..., pace_at_us: _Optional[int] = ..., pace_catch_up_end: _Optional[int] = ..., policy: _Optional[_Union[_tarry_operator_pb2.GroupPolicy, _Mapping]] = ...) -> None: ...
 
 class QueueProof(_message.Message):
     __slots__ = ("queue", "base", "crcs")

@@ -146,7 +146,7 @@ class FinishUpgradeResponse(_message.Message):
     def __init__(self, level: _Optional[int] = ...) -> None: ...
 
 class TopicSettings(_message.Message):
-    __slots__ = ("retention_ms", "body_bytes_max", "release_per_s_max", "pending_max", "misfire", "misfire_after_ms", "catch_up_per_s_max", "retention_bytes", "retention_max_ms")
+    __slots__ = ("retention_ms", "body_bytes_max", "release_per_s_max", "pending_max", "misfire", "misfire_after_ms", "catch_up_per_s_max", "retention_bytes", "retention_max_ms", "group_policy")
     RETENTION_MS_FIELD_NUMBER: _ClassVar[int]
     BODY_BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
     RELEASE_PER_S_MAX_FIELD_NUMBER: _ClassVar[int]
@@ -156,6 +156,7 @@ class TopicSettings(_message.Message):
     CATCH_UP_PER_S_MAX_FIELD_NUMBER: _ClassVar[int]
     RETENTION_BYTES_FIELD_NUMBER: _ClassVar[int]
     RETENTION_MAX_MS_FIELD_NUMBER: _ClassVar[int]
+    GROUP_POLICY_FIELD_NUMBER: _ClassVar[int]
     retention_ms: int
     body_bytes_max: int
     release_per_s_max: int
@@ -165,7 +166,44 @@ class TopicSettings(_message.Message):
     catch_up_per_s_max: int
     retention_bytes: int
     retention_max_ms: int
-    def __init__(self, retention_ms: _Optional[int] = ..., body_bytes_max: _Optional[int] = ..., release_per_s_max: _Optional[int] = ..., pending_max: _Optional[int] = ..., misfire: _Optional[_Union[MisfirePolicy, str]] = ..., misfire_after_ms: _Optional[int] = ..., catch_up_per_s_max: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., retention_max_ms: _Optional[int] = ...) -> None: ...
+    group_policy: GroupPolicy
+    def __init__(self, retention_ms: _Optional[int] = ..., body_bytes_max: _Optional[int] = ..., release_per_s_max: _Optional[int] = ..., pending_max: _Optional[int] = ..., misfire: _Optional[_Union[MisfirePolicy, str]] = ..., misfire_after_ms: _Optional[int] = ..., catch_up_per_s_max: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., retention_max_ms: _Optional[int] = ..., group_policy: _Optional[_Union[GroupPolicy, _Mapping]] = ...) -> None: ...
+
+class GroupPolicy(_message.Message):
+    __slots__ = ("attempts_max", "back_off", "lease_ms")
+    ATTEMPTS_MAX_FIELD_NUMBER: _ClassVar[int]
+    BACK_OFF_FIELD_NUMBER: _ClassVar[int]
+    LEASE_MS_FIELD_NUMBER: _ClassVar[int]
+    attempts_max: int
+    back_off: BackOff
+    lease_ms: int
+    def __init__(self, attempts_max: _Optional[int] = ..., back_off: _Optional[_Union[BackOff, _Mapping]] = ..., lease_ms: _Optional[int] = ...) -> None: ...
+
+class BackOff(_message.Message):
+    __slots__ = ("fixed_ms", "exponential", "table")
+    FIXED_MS_FIELD_NUMBER: _ClassVar[int]
+    EXPONENTIAL_FIELD_NUMBER: _ClassVar[int]
+    TABLE_FIELD_NUMBER: _ClassVar[int]
+    fixed_ms: int
+    exponential: ExponentialBackOff
+    table: BackOffTable
+    def __init__(self, fixed_ms: _Optional[int] = ..., exponential: _Optional[_Union[ExponentialBackOff, _Mapping]] = ..., table: _Optional[_Union[BackOffTable, _Mapping]] = ...) -> None: ...
+
+class ExponentialBackOff(_message.Message):
+    __slots__ = ("first_ms", "max_ms", "factor_percent")
+    FIRST_MS_FIELD_NUMBER: _ClassVar[int]
+    MAX_MS_FIELD_NUMBER: _ClassVar[int]
+    FACTOR_PERCENT_FIELD_NUMBER: _ClassVar[int]
+    first_ms: int
+    max_ms: int
+    factor_percent: int
+    def __init__(self, first_ms: _Optional[int] = ..., max_ms: _Optional[int] = ..., factor_percent: _Optional[int] = ...) -> None: ...
+
+class BackOffTable(_message.Message):
+    __slots__ = ("wait_ms",)
+    WAIT_MS_FIELD_NUMBER: _ClassVar[int]
+    wait_ms: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, wait_ms: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class CreateTopicRequest(_message.Message):
     __slots__ = ("topic", "settings")
@@ -234,6 +272,45 @@ class DeleteGroupResponse(_message.Message):
     UNACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
     unacknowledged: int
     def __init__(self, unacknowledged: _Optional[int] = ...) -> None: ...
+
+class SetGroupRequest(_message.Message):
+    __slots__ = ("topic", "group", "policy", "unset")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    POLICY_FIELD_NUMBER: _ClassVar[int]
+    UNSET_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    group: str
+    policy: GroupPolicy
+    unset: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., policy: _Optional[_Union[GroupPolicy, _Mapping]] = ..., unset: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class DescribeGroupRequest(_message.Message):
+    __slots__ = ("topic", "group")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    group: str
+    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ...) -> None: ...
+
+class DescribeGroupResponse(_message.Message):
+    __slots__ = ("group", "policy", "own", "set_by")
+    class SetByEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    POLICY_FIELD_NUMBER: _ClassVar[int]
+    OWN_FIELD_NUMBER: _ClassVar[int]
+    SET_BY_FIELD_NUMBER: _ClassVar[int]
+    group: GroupStatus
+    policy: GroupPolicy
+    own: GroupPolicy
+    set_by: _containers.ScalarMap[str, str]
+    def __init__(self, group: _Optional[_Union[GroupStatus, _Mapping]] = ..., policy: _Optional[_Union[GroupPolicy, _Mapping]] = ..., own: _Optional[_Union[GroupPolicy, _Mapping]] = ..., set_by: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class SeekGroupRequest(_message.Message):
     __slots__ = ("topic", "group", "offset", "start", "dry_run")

@@ -85,6 +85,16 @@ class OperatorServiceStub:
                 request_serializer=tarry_dot_proto_dot_tarry__operator__pb2.DeleteGroupRequest.SerializeToString,
                 response_deserializer=tarry_dot_proto_dot_tarry__operator__pb2.DeleteGroupResponse.FromString,
                 _registered_method=True)
+        self.SetGroup = channel.unary_unary(
+                '/tarry.v1.OperatorService/SetGroup',
+                request_serializer=tarry_dot_proto_dot_tarry__operator__pb2.SetGroupRequest.SerializeToString,
+                response_deserializer=tarry_dot_proto_dot_tarry__operator__pb2.DescribeGroupResponse.FromString,
+                _registered_method=True)
+        self.DescribeGroup = channel.unary_unary(
+                '/tarry.v1.OperatorService/DescribeGroup',
+                request_serializer=tarry_dot_proto_dot_tarry__operator__pb2.DescribeGroupRequest.SerializeToString,
+                response_deserializer=tarry_dot_proto_dot_tarry__operator__pb2.DescribeGroupResponse.FromString,
+                _registered_method=True)
         self.SeekGroup = channel.unary_unary(
                 '/tarry.v1.OperatorService/SeekGroup',
                 request_serializer=tarry_dot_proto_dot_tarry__operator__pb2.SeekGroupRequest.SerializeToString,
@@ -181,6 +191,19 @@ class OperatorServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SetGroup(self, request, context):
+        """SetGroup changes a group's own policy for what is delivered from then on; what it does not name stays.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DescribeGroup(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def SeekGroup(self, request, context):
         """SeekGroup moves a group to another place in its topic: what lies behind is
         delivered again, what is skipped is not delivered to it any more.
@@ -264,6 +287,16 @@ def add_OperatorServiceServicer_to_server(servicer, server):
                     servicer.DeleteGroup,
                     request_deserializer=tarry_dot_proto_dot_tarry__operator__pb2.DeleteGroupRequest.FromString,
                     response_serializer=tarry_dot_proto_dot_tarry__operator__pb2.DeleteGroupResponse.SerializeToString,
+            ),
+            'SetGroup': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetGroup,
+                    request_deserializer=tarry_dot_proto_dot_tarry__operator__pb2.SetGroupRequest.FromString,
+                    response_serializer=tarry_dot_proto_dot_tarry__operator__pb2.DescribeGroupResponse.SerializeToString,
+            ),
+            'DescribeGroup': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeGroup,
+                    request_deserializer=tarry_dot_proto_dot_tarry__operator__pb2.DescribeGroupRequest.FromString,
+                    response_serializer=tarry_dot_proto_dot_tarry__operator__pb2.DescribeGroupResponse.SerializeToString,
             ),
             'SeekGroup': grpc.unary_unary_rpc_method_handler(
                     servicer.SeekGroup,
@@ -557,6 +590,60 @@ class OperatorService:
             '/tarry.v1.OperatorService/DeleteGroup',
             tarry_dot_proto_dot_tarry__operator__pb2.DeleteGroupRequest.SerializeToString,
             tarry_dot_proto_dot_tarry__operator__pb2.DeleteGroupResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetGroup(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tarry.v1.OperatorService/SetGroup',
+            tarry_dot_proto_dot_tarry__operator__pb2.SetGroupRequest.SerializeToString,
+            tarry_dot_proto_dot_tarry__operator__pb2.DescribeGroupResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeGroup(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tarry.v1.OperatorService/DescribeGroup',
+            tarry_dot_proto_dot_tarry__operator__pb2.DescribeGroupRequest.SerializeToString,
+            tarry_dot_proto_dot_tarry__operator__pb2.DescribeGroupResponse.FromString,
             options,
             channel_credentials,
             insecure,

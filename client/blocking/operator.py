@@ -32,6 +32,8 @@ class Operator:
     delete_topic = blocking(AsyncOperator.delete_topic)
     create_group = blocking(AsyncOperator.create_group)
     delete_group = blocking(AsyncOperator.delete_group)
+    set_group = blocking(AsyncOperator.set_group)
+    describe_group = blocking(AsyncOperator.describe_group)
     seek_group = blocking(AsyncOperator.seek_group)
     redrive = blocking(AsyncOperator.redrive)
 

@@ -1,25 +1,24 @@
-"""``tarry topic`` with a topic's settings, ``tarry group`` and ``tarry redrive``."""
+"""``tarry topic`` with a topic's settings, and ``tarry redrive``."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any, cast
+from typing import Annotated, cast
 
 import typer
 
 from tarry.client.aio import Client
 from tarry.client.cli.options import OnCluster, cluster_command
 from tarry.client.cli.output import Output, print_fields, print_json, words
+from tarry.client.cli.policies import TopicPolicyFlags, Unset, json_of, texts_of
 from tarry.client.cli.status import print_topics
-from tarry.client.cli.times import duration_option, duration_text, start_option, time_text
+from tarry.client.cli.times import duration_option, duration_text, time_text
 from tarry.client.operators.cluster_operator import Redriven, TopicDescription
 from tarry.client.operators.topic_settings import Misfire, TopicOptions
 
 topic_app = typer.Typer(no_args_is_help=True, help="Make, change, show and delete topics.")
-group_app = typer.Typer(no_args_is_help=True, help="Make, move and delete groups.")
 
 Topic = Annotated[str, typer.Argument(help="The topic.")]
-Group = Annotated[str, typer.Argument(help="The group.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
@@ -76,15 +75,27 @@ class SettingOptions:
 
 
 @cluster_command(topic_app, "create")
-async def create_topic(client: Client, topic: Topic, *, settings: SettingOptions, cluster: OnCluster) -> None:
+async def create_topic(
+    client: Client, topic: Topic, *, settings: SettingOptions, policy: TopicPolicyFlags, cluster: OnCluster
+) -> None:
     """Make a topic. One that is there gets these settings, and the defaults for all others."""
-    show(await client.operator().create_topic(topic, **settings.given()), cluster.output)
+    options = settings.given() | {"group_policy": policy.given()}
+    show(await client.operator().create_topic(topic, **options), cluster.output)
 
 
 @cluster_command(topic_app, "set")
-async def set_topic(client: Client, topic: Topic, *, settings: SettingOptions, cluster: OnCluster) -> None:
+async def set_topic(
+    client: Client,
+    topic: Topic,
+    unset: Unset = None,
+    *,
+    settings: SettingOptions,
+    policy: TopicPolicyFlags,
+    cluster: OnCluster,
+) -> None:
     """Change settings of a topic; what is not given stays. Another rate counts at once."""
-    show(await client.operator().change_topic(topic, **settings.given()), cluster.output)
+    options = settings.given() | {"group_policy": policy.given()}
+    show(await client.operator().change_topic(topic, unset=unset or (), **options), cluster.output)
 
 
 @cluster_command(topic_app, "show")
@@ -97,7 +108,7 @@ def show(topic: TopicDescription, output: Output) -> None:
     """Print a topic, its settings and groups."""
     status, settings = topic.status, topic.settings
     if output is Output.JSON:
-        print_json({**asdict(status), **settings})
+        print_json({**asdict(status), **settings, "group_policy": json_of(settings["group_policy"])})
         return
     rate, retention, body = (
         settings["release_per_s_max"],
@@ -126,6 +137,8 @@ def show(topic: TopicDescription, output: Output) -> None:
         fields["catch-up rate"] = f"{settings['catch_up_per_s_max']:,} a second"
     if status.misfires_dropped:
         fields["misfires dropped"] = status.misfires_dropped
+    for name, text in texts_of(settings["group_policy"]).items():
+        fields[f"its groups' {name}"] = text
     print_fields(fields, output)
     if status.groups:
         print_topics([status])
@@ -140,62 +153,6 @@ def delete_topic(topic: Topic, yes: Yes = False, *, cluster: OnCluster) -> None:
     async def work(client: Client) -> None:
         released = await client.operator().delete_topic(topic)
         print_fields({"topic": topic, "deleted": True, "released": released}, cluster.output)
-
-    cluster.run(work)
-
-
-@cluster_command(group_app, "create")
-async def create_group(
-    client: Client,
-    topic: Topic,
-    group: Group,
-    start: Annotated[Any, start_option("--from", help="earliest, latest, or a time.")] = "earliest",
-    expiry_ms: Annotated[
-        int, duration_option("--expiry", help="Delete it when nobody has used it for so long; 0s: never.")
-    ] = 0,
-    *,
-    cluster: OnCluster,
-) -> None:
-    """Make a group before its consumers come. It stays until it is deleted, unless it has an expiry."""
-    offset = await client.operator().create_group(topic, group, start, expiry_ms=expiry_ms)
-    print_fields({"topic": topic, "group": group, "offset": offset}, cluster.output)
-
-
-@cluster_command(group_app, "seek")
-def seek_group(
-    topic: Topic,
-    group: Group,
-    to: Annotated[Any, start_option("--to", help="earliest, latest, or a time.")] = None,
-    offset: Annotated[int | None, typer.Option(min=0, help="Or an offset.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would happen.")] = False,
-    yes: Yes = False,
-    *,
-    cluster: OnCluster,
-) -> None:
-    """Move a group in its topic: back to see messages again, ahead to skip them."""
-    if (to is None) == (offset is None):
-        raise typer.BadParameter("give one of --to and --offset")
-    if not (yes or dry_run):
-        typer.confirm(f"Move group {group} of {topic}? --dry-run counts what it means.", abort=True, err=True)
-
-    async def work(client: Client) -> None:
-        sought = await client.operator().seek_group(topic, group, to, offset=offset, dry_run=dry_run)
-        print_fields({"topic": topic, "group": group, **asdict(sought), "dry_run": dry_run}, cluster.output)
-
-    cluster.run(work)
-
-
-@cluster_command(group_app, "delete")
-def delete_group(topic: Topic, group: Group, yes: Yes = False, *, cluster: OnCluster) -> None:
-    """Delete a group: its position and its retries."""
-    if not yes:
-        typer.confirm(f"Delete group {group} of topic {topic}?", abort=True, err=True)
-
-    async def work(client: Client) -> None:
-        left = await client.operator().delete_group(topic, group)
-        print_fields(
-            {"topic": topic, "group": group, "deleted": True, "unacknowledged": left}, cluster.output
-        )
 
     cluster.run(work)
 

@@ -211,6 +211,8 @@ class Subscription:
             self._unsettled.answered(response.acked)
             if not self._unsettled.has_unanswered:
                 self._settled.set()
+        elif kind == "subscribed":
+            self.lease_ms = response.subscribed.lease_ms
         if self._unsettled.owes_credit:
             self.wake()
 

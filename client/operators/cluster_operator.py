@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable, Iterable
 from dataclasses import dataclass
-from typing import Unpack
+from typing import Unpack, cast
 
 from grpc import aio
 
@@ -14,7 +14,9 @@ from tarry.client.cluster.calls import Calls
 from tarry.client.cluster.nodes import Nodes
 from tarry.client.errors import InvalidSetting, TarryError, error_of_call
 from tarry.client.integers import UINT32_MAX, UINT64_MAX, whole
+from tarry.client.operators import group_policy
 from tarry.client.operators.cluster_status import ClusterStatus, TopicStatus
+from tarry.client.operators.group_policy import GroupDescription, PolicyOptions, check_fields
 from tarry.client.operators.ledger_export import LedgerPart, Only
 from tarry.client.operators.topic_settings import TopicOptions, options_of, packed
 from tarry.client.start_position import Start, group_start
@@ -162,10 +164,17 @@ class Operator:
         request = operator_pb.CreateTopicRequest(topic=topic, settings=packed(options))
         return _described(await self._calls.call(lambda node: node.operator.CreateTopic, request))
 
-    async def change_topic(self, topic: str, **options: Unpack[TopicOptions]) -> TopicDescription:
-        """Change only these settings of a topic. Raises NotFound, InvalidSetting."""
-        known = (await self.describe_topic(topic)).settings
-        return await self.create_topic(topic, **(known | options))
+    async def change_topic(
+        self, topic: str, *, unset: Iterable[str] = (), **options: Unpack[TopicOptions]
+    ) -> TopicDescription:
+        """Change only these settings of a topic, of its ``group_policy`` only what is given, too.
+
+        ``unset``: fields of its ``group_policy`` that it sets no more. Raises NotFound, InvalidSetting.
+        """
+        known, gone = (await self.describe_topic(topic)).settings, check_fields(unset)
+        policy = known["group_policy"] | options.get("group_policy", {})
+        left = cast(PolicyOptions, {name: value for name, value in policy.items() if name not in gone})
+        return await self.create_topic(topic, **(known | options | {"group_policy": left}))
 
     async def describe_topic(self, topic: str) -> TopicDescription:
         """Return a topic, its groups and settings. Raises NotFound."""
@@ -203,6 +212,24 @@ class Operator:
         request = operator_pb.DeleteGroupRequest(topic=topic, group=group)
         response = await self._calls.call(lambda node: node.operator.DeleteGroup, request)
         return int(response.unacknowledged)
+
+    async def set_group(
+        self, topic: str, group: str, *, unset: Iterable[str] = (), **options: Unpack[PolicyOptions]
+    ) -> GroupDescription:
+        """Change a group's own policy: only these fields, and ``unset`` those that it sets no more.
+
+        It counts for what is delivered from then on. Raises NotFound, InvalidSetting.
+        """
+        request = operator_pb.SetGroupRequest(
+            topic=topic, group=group, policy=group_policy.packed(options), unset=check_fields(unset)
+        )
+        return GroupDescription.of(await self._calls.call(lambda node: node.operator.SetGroup, request))
+
+    async def describe_group(self, topic: str, group: str) -> GroupDescription:
+        """Return a group, and its policy as it counts. Raises NotFound."""
+        request = operator_pb.DescribeGroupRequest(topic=topic, group=group)
+        call = self._calls.call(lambda node: node.operator.DescribeGroup, request, changes=False)
+        return GroupDescription.of(await call)
 
     async def seek_group(
         self,

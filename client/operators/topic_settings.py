@@ -7,6 +7,8 @@ from typing import TypedDict, cast
 
 from tarry.client.errors import InvalidSetting
 from tarry.client.integers import UINT32_MAX, UINT64_MAX, whole
+from tarry.client.operators import group_policy
+from tarry.client.operators.group_policy import PolicyOptions
 from tarry.proto import tarry_operator_pb2 as operator_pb
 from tarry.proto.reasons import Reason
 
@@ -44,22 +46,28 @@ class TopicOptions(TypedDict, total=False):
     """Of released messages, about, kept for nothing but their retention; 0: no bound."""
     retention_max_ms: int
     """Released longer ago, messages are gone even for groups that have not had them; 0: never."""
+    group_policy: PolicyOptions
+    """Of its groups, where their own policies say nothing."""
 
 
 _POLICIES = list(Misfire)
 
 
 def packed(options: TopicOptions) -> operator_pb.TopicSettings:
-    """Return settings as they are sent. Raises InvalidSetting for a number that none of them can be."""
-    numbers = {**options, "misfire": _POLICIES.index(options.get("misfire", Misfire.LATE))}
-    for name, value in options.items():
-        if name != "misfire":
-            highest = UINT32_MAX if name.endswith("per_s_max") else UINT64_MAX
-            whole(name, value, InvalidSetting, Reason.SETTING_INVALID, highest)  # type: ignore[arg-type]
-    return operator_pb.TopicSettings(**numbers)  # type: ignore[arg-type]
+    """Return settings as they are sent. Raises InvalidSetting for a value that none of them can be."""
+    numbers = {name: value for name, value in options.items() if name not in ("misfire", "group_policy")}
+    for name, value in numbers.items():
+        highest = UINT32_MAX if name.endswith("per_s_max") else UINT64_MAX
+        whole(name, value, InvalidSetting, Reason.SETTING_INVALID, highest)  # type: ignore[arg-type]
+    settings = operator_pb.TopicSettings(**numbers)  # type: ignore[arg-type]
+    settings.misfire = _POLICIES.index(options.get("misfire", Misfire.LATE))  # type: ignore[assignment]
+    if options.get("group_policy"):
+        settings.group_policy.CopyFrom(group_policy.packed(options["group_policy"]))
+    return settings
 
 
 def options_of(settings: operator_pb.TopicSettings) -> TopicOptions:
     """Return settings as they came."""
     options = {name: getattr(settings, name) for name in TopicOptions.__annotations__}
+    options["group_policy"] = group_policy.options_of(settings.group_policy)
     return cast(TopicOptions, options | {"misfire": _POLICIES[settings.misfire]})

@@ -29,6 +29,8 @@ class Consumer:
     credit: int
     tags: frozenset[str] = frozenset()
     in_hand_bytes_max: int = 64 << 20
+    asks_no_lease: bool = False
+    """Its lease is that of the group's policy."""
     temporary: bool = False
     """Its group, if it made it, is to be deleted with it."""
     streams: bool = False
@@ -114,14 +116,14 @@ class PolledFilter:
     """Filter of a group's callers: it counts between two calls too, while nobody is attached."""
 
     def __init__(self, lease_ms: int) -> None:
-        self._lease_ms = lease_ms
+        self.lease_ms = lease_ms
         self._tags: frozenset[str] | None = None
         self._until_ms = 0
 
     def note(self, consumer: Consumer, now_ms: int) -> None:
         """Note that the consumer is attached, or its call over."""
         if consumer.polls:
-            self._tags, self._until_ms = consumer.tags, now_ms + self._lease_ms
+            self._tags, self._until_ms = consumer.tags, now_ms + self.lease_ms
         elif consumer.tags != self._tags:
             self._tags = None
 
@@ -131,7 +133,7 @@ class PolledFilter:
             return None
         text = (
             f"the group was received from with the tags {sorted(self._tags)}: ask for the same, use another "
-            f"group, or wait until all is acknowledged and nobody has called for {self._lease_ms} ms"
+            f"group, or wait until all is acknowledged and nobody has called for {self.lease_ms} ms"
         )
         return Refusal(Reason.FILTER_DIFFERS, text)
 

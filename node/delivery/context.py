@@ -12,6 +12,7 @@ from google.protobuf.message import Message
 from tarry.node.clock.cluster_time import ClusterTime
 from tarry.node.config import NodeConfig
 from tarry.node.delivery.offset_pieces import Pieces
+from tarry.node.delivery.policy import Policy, policy_of
 from tarry.node.delivery.turn_share import TurnShare
 from tarry.node.ledger.ledger import Ledger
 from tarry.node.repair.records import Damage
@@ -43,3 +44,7 @@ class Context:
     pieces: Pieces = field(default_factory=Pieces)
     turn: TurnShare = field(default_factory=TurnShare)
     over: asyncio.Event = field(default_factory=asyncio.Event)  # set: nothing more is read or delivered
+
+    def policy(self, topic: str, group: str) -> Policy:
+        """Return how messages are delivered to a group, now."""
+        return policy_of(self.machine.queues, self.config, topic, group)

@@ -84,7 +84,9 @@ class GroupDelivery:
         self._missing: set[str] = set()  # consumers of the old leader that have not come back
         self._waits_until_ms = 0  # for them, whatever may be in flight to them
         self._leases = Leases()
-        self._polled = PolledFilter(context.config.delivery.lease_ms)
+        self._policy_changes = context.machine.queues.changes_of_policy
+        self._lease_ms = context.policy(topic, group).lease_ms
+        self._polled = PolledFilter(self._lease_ms)
         self._timer: asyncio.TimerHandle | None = None
         self.wakes_at_ms: int | None = None  # by cluster time
         self._turn = 0
@@ -134,10 +136,37 @@ class GroupDelivery:
         its consumers get a moment to come back and say so, before anything is handed to others.
         """
         settings, feed = self._context.config.delivery, self.feeds[cursor.queue]
-        failover_cursors.take_over(feed, self._leases, cursor, begun_ms + settings.lease_ms)
+        failover_cursors.take_over(feed, self._leases, cursor, begun_ms + self.lease_ms)
         self._missing.update(cursor.consumers)
         if cursor.doubtful > cursor.offset:
             self._waits_until_ms = begun_ms + settings.resume_ms
+
+    @property
+    def lease_ms(self) -> int:
+        """Lease of consumers that ask for none, by the group's policy as it is now."""
+        self._renew_policy()
+        return self._lease_ms
+
+    def _renew_policy(self) -> None:
+        """Deliver by the policy as it is now; tell consumers that asked for no lease of another one."""
+        changes = self._context.machine.queues.changes_of_policy
+        if changes == self._policy_changes:
+            return
+        self._policy_changes = changes
+        before, self._lease_ms = self._lease_ms, self._context.policy(self.topic, self.group).lease_ms
+        if self._lease_ms == before:
+            return
+        self._polled.lease_ms = self._lease_ms
+        for consumer in self.consumers:
+            if consumer.asks_no_lease:
+                consumer.lease_ms = self._lease_ms
+                if not consumer.polls:
+                    consumer.send(self._subscribed(consumer))
+
+    def _subscribed(self, consumer: Consumer) -> bytes:
+        node, lease_ms = self._context.config.node, consumer.lease_ms
+        told = log_pb.SubscribedColumns(consumer=consumer.name, lease_ms=lease_ms, node=node, term=self._term)
+        return log_pb.ConsumedColumns(subscribed=told).SerializeToString()
 
     # -- consumers -----------------------------------------------------------------------
 
@@ -203,6 +232,8 @@ class GroupDelivery:
 
     def attach(self, consumer: Consumer) -> None:
         """Add one that takes what is due once and goes again; its leases go on without it."""
+        if consumer.asks_no_lease:
+            consumer.lease_ms = self.lease_ms
         self._set_filter(consumer)
         self._polled.note(consumer, self._context.time.now_ms())
         self.consumers.append(consumer)
@@ -272,7 +303,7 @@ class GroupDelivery:
         """Return whether nobody has been here for a lease, and all that there was to say is in the log."""
         if self.consumers or self.settlement.busy or any(feed.is_out() for feed in self.feeds.values()):
             self._used_ms = now_ms
-        return now_ms >= self._used_ms + self._context.config.delivery.lease_ms
+        return now_ms >= self._used_ms + self.lease_ms
 
     def serialize_cursors(self, sent_s: float | None, leases_max: int) -> None:
         """Set ``cursors`` for a heartbeat sent then; None: nothing more is delivered.
@@ -329,6 +360,7 @@ class GroupDelivery:
             self._wake_in(LEASE_LOOK_S)  # a lease that is back before anybody notices wakes nobody
             return
         self._stir()
+        self._renew_policy()
         now_ms = self._context.time.now_ms()
         self._expire(now_ms)
         if not all(feed.close_held() for feed in self.feeds.values()):

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tarry.node.config import Delivery
+from tarry.node.delivery.policy import Policy, back_off_ms
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.dead_letters import dead_letter_topic
 from tarry.proto.message_id import MessageId
@@ -36,11 +36,6 @@ def within_hours(hour: NDArray[np.uint32]) -> int:
     """Return how many of the first messages, hours of shape (n,), are of no more than HOURS_MAX hours."""
     first = np.sort(np.unique(hour, return_index=True)[1])
     return int(first[HOURS_MAX]) if len(first) > HOURS_MAX else len(hour)
-
-
-def back_off_ms(attempt: int, table: Sequence[int]) -> int:
-    """Return the wait before the next delivery, after delivery number ``attempt`` (from 1)."""
-    return table[min(attempt, len(table)) - 1]
 
 
 def retried(queue: ReadyQueue, group: str, unit: np.void, record: bytes, reason: RetryReason) -> Retried:
@@ -90,21 +85,21 @@ def commands(
     reason: RetryReason,
     delay_ms: int | None,
     now_ms: int,
-    settings: Delivery,
+    policy: Policy,
 ) -> list[log_pb.RetryCommand]:
     """Return the commands that retry the deliveries, or bury those whose attempts are used up.
 
     Args:
         offsets: shape (n,); units and records have one for each.
-        delay_ms: until the next delivery; None: by the back-off table.
+        delay_ms: until the next delivery; None: by the policy's back-off.
     """
     chosen: dict[bool, list[int]] = {False: [], True: []}
     due: list[int] = []
     bodies: list[bytes] = []
     for position, (unit, record) in enumerate(zip(units, records, strict=True)):
         copy = retried(queue, group, unit, record, reason)
-        dead = copy.attempt > settings.attempts_max
-        wait = back_off_ms(copy.attempt - 1, settings.back_off_ms) if delay_ms is None else delay_ms
+        dead = copy.attempt > policy.attempts_max
+        wait = back_off_ms(policy.back_off, copy.attempt - 1) if delay_ms is None else delay_ms
         chosen[dead].append(position)
         due.append(now_ms if dead else now_ms + wait)
         bodies.append(dead_letter(shard, copy) if dead else copy.SerializeToString())

@@ -97,7 +97,7 @@ class Settlement:
         return waiting.answer
 
     def nack(self, consumer: str, queue: int, offsets: Offsets, delay_ms: int | None) -> Stale | Refusal:
-        """Send messages round again after a delay (None: by the back-off table); answer as ``ack``."""
+        """Send messages round again after a delay (None: by the policy's back-off); answer as ``ack``."""
         feed = self._feeds.get(queue)
         if feed is None:
             return self._unknown(queue)
@@ -212,7 +212,7 @@ class Settlement:
             reason,
             delay_ms,
             self._context.time.latest_ms(),
-            self._context.config.delivery,
+            self._context.policy(feed.queue.topic, self._group),
         )
         return whole, commands
 

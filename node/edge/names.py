@@ -47,6 +47,11 @@ def unknown_topic(topic: str) -> Refusal:
     return Refusal(Reason.TOPIC_UNKNOWN, f"there is no topic {topic!r}: create it")
 
 
+def unknown_group(topic: str, group: str) -> Refusal:
+    """Return the refusal for a group that a topic has not got."""
+    return Refusal(Reason.GROUP_UNKNOWN, f"topic {topic!r} has no group {group!r}: create it first")
+
+
 def no_more_queues(queues: Queues, limits: Limits) -> Refusal | None:
     """Return why no topic or group is made any more: each is work for every checkpoint."""
     if queues.live < limits.queues_max:

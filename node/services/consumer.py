@@ -231,7 +231,7 @@ class ConsumerService:
         )
         if refusal is not None:
             return refusal
-        lease_ms = extend.lease_ms or self._config.delivery.lease_ms
+        lease_ms = extend.lease_ms or group.lease_ms
 
         def extended(offsets: Offsets) -> Offsets | Refusal:
             return group.extend(consumer, extend.queue, offsets, lease_ms)

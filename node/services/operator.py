@@ -53,7 +53,7 @@ class OperatorService:
         self._ledger_calls = LedgerCalls(core.ledger, authorizer, self._audit)
         self._backup_calls = BackupCalls(core, authorizer, self._audit)
         self._topics = TopicStatuses(core)
-        self._topic_calls = TopicCalls(core, authorizer, calls, self._topics.one, self._audit)
+        self._topic_calls = TopicCalls(core, authorizer, calls, self._topics, self._audit)
 
     def handlers(self) -> ServiceHandler:
         """Return the service's handlers for a grpc.aio server."""

@@ -9,6 +9,7 @@ from typing import Final
 from tarry.node.assembly import Core
 from tarry.node.delivery.consumer import Consumer
 from tarry.node.delivery.group import GroupDelivery
+from tarry.node.delivery.policy import policy_of
 from tarry.node.edge.auth import Authorizer, Right
 from tarry.node.edge.grpc_types import CallContext
 from tarry.node.edge.leader_calls import refusal_of
@@ -106,11 +107,13 @@ class Subscriptions:
 
     def consumer(self, request: pb.Subscribe | pb.ReceiveRequest, name: str, credit: int) -> Consumer:
         """Return the consumer that the request describes."""
+        policy = policy_of(self._machine.queues, self._config, request.topic, request.group)
         return Consumer(
             name=name,
             topic=request.topic,
             group=request.group,
-            lease_ms=request.lease_ms or self._config.delivery.lease_ms,
+            lease_ms=request.lease_ms or policy.lease_ms,
+            asks_no_lease=not request.lease_ms,
             credit=credit,
             tags=frozenset(request.tags),
             in_hand_bytes_max=self._config.delivery.in_hand_bytes_max,

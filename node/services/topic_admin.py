@@ -3,25 +3,35 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any, Final
 
 import grpc
 from google.protobuf.message import Message
 
 from tarry.node.assembly import Core
+from tarry.node.delivery.policy import described
 from tarry.node.delivery.redrive import redrive
 from tarry.node.edge.audit import Audit
 from tarry.node.edge.auth import Authorizer, Right
 from tarry.node.edge.grpc_status import abort
 from tarry.node.edge.grpc_types import CallContext, M, MethodHandler, parse, unknown_field
 from tarry.node.edge.leader_calls import Answer, LeaderCalls, Local, parsed, refusal_of
-from tarry.node.edge.names import check_group, check_name, check_topic, no_more_queues, unknown_topic
+from tarry.node.edge.names import (
+    check_group,
+    check_name,
+    check_topic,
+    no_more_queues,
+    unknown_group,
+    unknown_topic,
+)
+from tarry.node.services.topic_status import TopicStatuses
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto import tarry_operator_pb2 as pb
 from tarry.proto.reasons import Reason
 from tarry.proto.tarry_consumer_pb2 import StartAt
 from tarry.replication.errors import NotLeader, Overloaded, Unknown
+from tarry.replication.state_machine import group_policies
 from tarry.replication.state_machine.command_costs import cost_us
 from tarry.replication.state_machine.outcomes import Changed
 from tarry.replication.state_machine.ready_queue import ReadyQueue, UnitsDamaged
@@ -41,14 +51,14 @@ class TopicCalls:
         core: Core,
         authorizer: Authorizer,
         calls: LeaderCalls,
-        describe: Callable[[ReadyQueue], Awaitable[pb.TopicStatus]],
+        statuses: TopicStatuses,
         audit: Audit,
     ) -> None:
         self._machine, self._driver, self._time = core.machine, core.driver, core.time
         self._leadership = core.leadership
-        self._limits, self._damage = core.config.limits, core.damage
+        self._config, self._limits, self._damage = core.config, core.config.limits, core.damage
         self._authorizer, self._calls = authorizer, calls
-        self._describe = describe
+        self._statuses = statuses
         self._audit = audit
 
     def methods(self, service: str) -> dict[str, MethodHandler]:
@@ -59,6 +69,8 @@ class TopicCalls:
             "DeleteTopic": self._unary(pb.DeleteTopicRequest, self._delete_topic),
             "CreateGroup": self._unary(pb.CreateGroupRequest, self._create_group),
             "DeleteGroup": self._unary(pb.DeleteGroupRequest, self._delete_group),
+            "SetGroup": self._unary(pb.SetGroupRequest, self._set_group),
+            "DescribeGroup": self._unary(pb.DescribeGroupRequest, self._describe_group),
             "SeekGroup": self._unary(pb.SeekGroupRequest, self._seek_group),
         }
         handlers = {
@@ -114,7 +126,7 @@ class TopicCalls:
             text = f"at most retention_ms and retention_max_ms {RETENTION_MS_MAX}"
             text += f", body_bytes_max {self._limits.body_bytes_max}"
             return Refusal(Reason.SETTING_INVALID, text)
-        if text := _misfire_fault(settings):
+        if text := _misfire_fault(settings) or self._policy_fault(settings.group_policy):
             return Refusal(Reason.SETTING_INVALID, text)
         queues = self._machine.queues
         if queues.find(request.topic) is None and (full := no_more_queues(queues, self._limits)):
@@ -127,7 +139,7 @@ class TopicCalls:
         queue = self._machine.queues.find(request.topic)
         if queue is None:
             return unknown_topic(request.topic)
-        return pb.DescribeTopicResponse(topic=await self._describe(queue), settings=queue.settings)
+        return pb.DescribeTopicResponse(topic=await self._statuses.one(queue), settings=queue.settings)
 
     async def _delete_topic(self, request: pb.DeleteTopicRequest) -> Message | Refusal:
         groups = await self._delete_groups(request.topic)
@@ -182,6 +194,36 @@ class TopicCalls:
         done = await self._propose_now(log_pb.DeleteGroupCommand(topic=request.topic, group=request.group))
         return done if isinstance(done, Refusal) else pb.DeleteGroupResponse(unacknowledged=done.count)
 
+    async def _set_group(self, request: pb.SetGroupRequest) -> Message | Refusal:
+        if text := self._policy_fault(request.policy, request.unset):
+            return Refusal(Reason.SETTING_INVALID, text)
+        done = await self._propose_now(
+            log_pb.GroupPolicyCommand(
+                topic=request.topic, group=request.group, policy=request.policy, unset=request.unset
+            )
+        )
+        return done if isinstance(done, Refusal) else self._described(request.topic, request.group)
+
+    async def _describe_group(self, request: pb.DescribeGroupRequest) -> Message | Refusal:
+        await self._driver.read_barrier()
+        return self._described(request.topic, request.group)
+
+    def _described(self, topic: str, group: str) -> Message | Refusal:
+        queue = self._machine.queues.find(topic)
+        if queue is None:
+            return unknown_topic(topic)
+        status = self._statuses.group(queue, group)
+        if status is None:
+            return unknown_group(topic, group)
+        policy, own, set_by = described(self._machine.queues, self._config, topic, group)
+        return pb.DescribeGroupResponse(group=status, policy=policy, own=own, set_by=set_by)
+
+    def _policy_fault(self, policy: pb.GroupPolicy, unset: Iterable[str] = ()) -> str:
+        low, high = self._config.delivery.lease_ms_min, self._config.delivery.lease_ms_max
+        if policy.HasField("lease_ms") and not low <= policy.lease_ms <= high:
+            return f"lease_ms {policy.lease_ms} is not within {low} to {high}"
+        return group_policies.fault(policy, unset)
+
     async def _seek_group(self, request: pb.SeekGroupRequest) -> Message | Refusal:
         await self._driver.read_barrier()
         queue = self._machine.queues.find(request.topic)
@@ -189,7 +231,7 @@ class TopicCalls:
             return unknown_topic(request.topic)
         known = self._machine.queues.acknowledged.get((request.group, queue.queue))
         if known is None:
-            return Refusal(Reason.GROUP_UNKNOWN, f"topic {request.topic!r} has no group {request.group!r}")
+            return unknown_group(request.topic, request.group)
         offset = _target(queue, request)
         if isinstance(offset, Refusal):
             return offset

@@ -43,6 +43,12 @@ class TopicStatuses:
             told = await self._pieces.alone(partial(next, steps))
         return told[0]
 
+    def group(self, queue: ReadyQueue, group: str) -> pb.GroupStatus | None:
+        """Return a group's status; None where the topic has none of that name."""
+        topic = pb.TopicStatus()
+        self._add(topic, queue, group)
+        return topic.groups[0] if topic.groups else None
+
     def _steps(
         self, queues: Iterable[ReadyQueue], sees: Callable[[str], bool]
     ) -> Iterator[list[pb.TopicStatus]]:

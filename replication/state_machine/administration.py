@@ -10,6 +10,7 @@ from google.protobuf.message import Message
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.ledger.schema import Kind
 from tarry.proto.reasons import Reason
+from tarry.replication.state_machine import group_policies
 from tarry.replication.state_machine.event_details import settled
 from tarry.replication.state_machine.events import Events
 from tarry.replication.state_machine.outcomes import Changed
@@ -40,6 +41,8 @@ class Administration:
                 return self._delete_topic(command)
             case log_pb.DeleteGroupCommand():
                 return self._delete_group(command)
+            case log_pb.GroupPolicyCommand():
+                return self._group_policy(command)
             case log_pb.SeekCommand():
                 return self._seek(command)
             case log_pb.TrimCommand():
@@ -48,7 +51,9 @@ class Administration:
                 raise AssertionError(f"nothing applies a {type(command).__name__}")
 
     def _topic(self, command: log_pb.TopicCommand) -> Changed:
-        self._queues.of(command.topic).shape(command.settings, command.now_ms)
+        queue = self._queues.of(command.topic)
+        queue.shape(command.settings, command.now_ms)
+        self._queues.note_change(queue)
         return Changed()
 
     def _delete_topic(self, command: log_pb.DeleteTopicCommand) -> Changed | Refusal:
@@ -66,6 +71,15 @@ class Administration:
         left = queue.units - done.floor - len(done.acked)
         self._queues.delete_group(command.topic, command.group)
         return Changed(left)
+
+    def _group_policy(self, command: log_pb.GroupPolicyCommand) -> Changed | Refusal:
+        queue = self._group(command.topic, command.group)
+        if isinstance(queue, Refusal):
+            return queue
+        retries = self._queues.of(command.topic, command.group)
+        retries.set_policy(group_policies.changed(retries.policy, command.policy, command.unset))
+        self._queues.note_change(retries)
+        return Changed()
 
     def _seek(self, command: log_pb.SeekCommand) -> Changed | Refusal:
         queue = self._group(command.topic, command.group)
@@ -115,5 +129,6 @@ class Administration:
         if queue is None:
             return Refusal(Reason.TOPIC_UNKNOWN, f"there is no topic {topic!r}")
         if (group, queue.queue) not in self._queues.acknowledged:
-            return Refusal(Reason.GROUP_UNKNOWN, f"topic {topic!r} has no group {group!r}")
+            text = f"topic {topic!r} has no group {group!r}: create it first"
+            return Refusal(Reason.GROUP_UNKNOWN, text)
         return queue

@@ -94,6 +94,7 @@ def _queue_part(queue: ReadyQueue) -> bytes:
         pace_anchor=queue.pace.anchor,
         pace_at_us=queue.pace.at_us,
         pace_catch_up_end=queue.pace.catch_up_end,
+        policy=queue.policy,
     )
     return log_pb.Checkpoint(queues=[checkpoint]).SerializeToString()
 

@@ -12,6 +12,7 @@ from google.protobuf.message import Message
 
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.reasons import Reason
+from tarry.replication.state_machine import group_policies
 from tarry.replication.state_machine.refusal import Refusal
 from tarry.replication.state_machine.schedule import DUE_MS_MAX
 
@@ -36,6 +37,8 @@ def refusal(command: Any) -> Refusal | None:
         return Refusal(Reason.DUE_INVALID, f"nothing can be due at {command.until_ms}")
     if kind in (log_pb.SubscribeCommand, log_pb.DeleteGroupCommand) and not command.group:
         return Refusal(Reason.GROUP_INVALID, "the group is empty")
+    if text := _policy_fault(command):
+        return Refusal(Reason.SETTING_INVALID, text)
     for name, width in WIDTHS.get(kind, {}).items():
         if len(getattr(command, name)) % width:
             return _cut(name)
@@ -44,6 +47,16 @@ def refusal(command: Any) -> Refusal | None:
             if len(getattr(command.request, name)) % width:
                 return _cut(name)
     return None
+
+
+def _policy_fault(command: Any) -> str:
+    match command:
+        case log_pb.GroupPolicyCommand():
+            return group_policies.fault(command.policy, command.unset)
+        case log_pb.TopicCommand():
+            return group_policies.fault(command.settings.group_policy)
+        case _:
+            return ""
 
 
 def _cut(name: str) -> Refusal:

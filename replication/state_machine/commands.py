@@ -32,6 +32,7 @@ class Opcode(IntEnum):
     SEEK = 10
     TRIM = 11
     RAISE_LEVEL = 12
+    GROUP_POLICY = 13
 
 
 PAYLOADS: Final[dict[Opcode, type[Message]]] = {
@@ -47,6 +48,7 @@ PAYLOADS: Final[dict[Opcode, type[Message]]] = {
     Opcode.SEEK: log_pb.SeekCommand,
     Opcode.TRIM: log_pb.TrimCommand,
     Opcode.RAISE_LEVEL: log_pb.RaiseLevelCommand,
+    Opcode.GROUP_POLICY: log_pb.GroupPolicyCommand,
 }
 OPCODE_OF: Final = {payload: opcode for opcode, payload in PAYLOADS.items()}
 _LEVELS: Final = {bytes((opcode,)): levels.OF_COMMANDS[payload] for opcode, payload in PAYLOADS.items()}

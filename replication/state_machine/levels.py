@@ -8,7 +8,7 @@ files is in one of these tables.
 from __future__ import annotations
 
 from operator import attrgetter
-from typing import Final
+from typing import Any, Final
 
 from google.protobuf.message import Message
 
@@ -35,8 +35,11 @@ OF_COMMANDS: Final[dict[type[Message], int]] = {
     log_pb.SeekCommand: 1,
     log_pb.TrimCommand: 1,
     log_pb.RaiseLevelCommand: 2,
+    log_pb.GroupPolicyCommand: 2,
 }
-OF_FIELDS: Final[dict[type[Message], dict[str, int]]] = {}
+OF_FIELDS: Final[dict[type[Message], dict[str, int]]] = {
+    log_pb.TopicCommand: {"settings.group_policy": 2},
+}
 """By command: fields that came later than their command and change how it is applied, such as
 "settings.retention_ms". Where such a field has its default, the command does not need the level."""
 OF_FILES: Final = {
@@ -68,7 +71,16 @@ def needed(command: Message) -> int:
     """Return the level from which on a command may be in the log."""
     kind = type(command)
     fields = OF_FIELDS.get(kind, {})
-    return max([OF_COMMANDS[kind], *(level for name, level in fields.items() if attrgetter(name)(command))])
+    return max([OF_COMMANDS[kind], *(level for name, level in fields.items() if _has(command, name))])
+
+
+def _has(command: Message, name: str) -> bool:
+    """Return whether a field of a command, such as "settings.pending_max", is there or has another value."""
+    *parents, last = name.split(".")
+    part: Any = attrgetter(".".join(parents))(command) if parents else command
+    if part.DESCRIPTOR.fields_by_name[last].has_presence:
+        return bool(part.HasField(last))
+    return bool(getattr(part, last))
 
 
 def refusal(command: Message, level: int) -> Refusal | None:

@@ -53,6 +53,7 @@ class Queues:
         self.blocked = BlockedLanes()
         self.retries_cancelled = 0  # that something waited for, since the start
         self._changed: set[int] = set()
+        self.changes_of_policy = 0  # since the start, of any group's
         self.moved: list[tuple[str, str]] = []  # (topic, group), deleted or moved and not yet taken
         self.damaged: list[UnitsDamaged] = []  # met while applying, where nothing rests on them
 
@@ -215,6 +216,11 @@ class Queues:
             self.retries_cancelled += 1
             self._changed.add(queue)
 
+    def note_change(self, queue: ReadyQueue) -> None:
+        """Note that other settings count for what is delivered from a queue from now on."""
+        self.changes_of_policy += 1
+        self._changed.add(queue.queue)
+
     def take_changed(self) -> set[int]:
         """Return the queues that have had, since the last call, something that may be delivered."""
         changed, self._changed = self._changed, set()
@@ -275,6 +281,7 @@ class Queues:
         for state in checkpoint.queues:
             queue = self._add(state.topic, state.group)
             queue.settings = state.settings
+            queue.policy = state.policy if state.HasField("policy") else None
             queue.misfires_dropped = state.misfires_dropped
             queue.pace = Pace(
                 state.settings.release_per_s_max,

@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tarry.proto.tarry_operator_pb2 import TopicSettings
+from tarry.proto.tarry_operator_pb2 import GroupPolicy, TopicSettings
 from tarry.replication.state_machine.queue_checksums import (
     BLOCK_UNITS,
     UNIT_BYTES,
@@ -181,6 +181,7 @@ class ReadyQueue:
         "group",
         "misfires_dropped",
         "pace",
+        "policy",
         "proof",
         "queue",
         "settings",
@@ -210,6 +211,7 @@ class ReadyQueue:
         self._obsolete: list[Path] = []
         self._punched = 0  # the offset up to which files have given their space back
         self.settings = NO_SETTINGS  # of a topic's queue
+        self.policy: GroupPolicy | None = None  # of a retry queue's group; None: it sets nothing
         self.pace = Pace()
         self.misfires_dropped = 0
         self.deleted = False  # its number is taken for ever; nothing goes in any more
@@ -252,6 +254,11 @@ class ReadyQueue:
         self.settings = settings
         rates = settings.release_per_s_max, settings.catch_up_per_s_max
         self.pace.change(*rates, self.units, now_ms)
+        self._note()
+
+    def set_policy(self, policy: GroupPolicy | None) -> None:
+        """Keep another policy of the group of this retry queue."""
+        self.policy = policy
         self._note()
 
     def take_in(self, first_due_ms: int, now_ms: int, catching_up: int) -> None:
@@ -424,6 +431,7 @@ class ReadyQueue:
         """Close the files: the whole folder is obsolete, and nothing goes in any more."""
         self.close()
         self.deleted = True
+        self.policy = None
         self.first = self.units
         self._tail = b""
         self._touched.clear()

@@ -20,6 +20,7 @@ from tarry.proto import tarry_peer_pb2 as peer_pb
 from tarry.proto import tarry_producer_pb2 as producer_pb
 from tarry.proto.tarry_message_pb2 import Record
 from tarry.replication.snapshot.transfer import KEPT_FILES_MAX
+from tarry.replication.state_machine.group_policies import ATTEMPTS_MAX, TABLE_MAX, WAIT_MS_MAX
 from tarry.replication.state_machine.levels import HIGHEST
 from tarry.replication.state_machine.queue_checksums import BLOCK_UNITS
 from tests.cluster.floods import floods
@@ -271,6 +272,22 @@ def a_group_moved_over_a_million_messages(play: Play) -> None:
     delete = operator_pb.DeleteGroupRequest(topic=topic, group=GROUP)
     play.node.operator.DeleteGroup(delete, timeout=PATIENCE_S)
     taken.end()
+
+
+@row("OperatorService/SetGroup", "OperatorService/DescribeGroup")
+def the_longest_policy_of_a_group_of_a_million_messages(play: Play) -> None:
+    topic = play.of_many(MILLION)
+    named: dict[str, Any] = {"topic": topic, "group": GROUP}
+    play.node.operator.CreateGroup(operator_pb.CreateGroupRequest(**named), timeout=PATIENCE_S)
+    longest = operator_pb.BackOffTable(wait_ms=[WAIT_MS_MAX] * TABLE_MAX)
+    policy = operator_pb.GroupPolicy(attempts_max=ATTEMPTS_MAX, back_off=operator_pb.BackOff(table=longest))
+    taken = play.in_hand(topic, IN_HAND, GROUP)
+    play.node.operator.SetGroup(operator_pb.SetGroupRequest(**named, policy=policy), timeout=PATIENCE_S)
+    describe = operator_pb.DescribeGroupRequest(**named)
+    described = play.node.operator.DescribeGroup(describe, timeout=PATIENCE_S)
+    assert list(described.policy.back_off.table.wait_ms) == list(longest.wait_ms)
+    taken.end()
+    play.node.operator.DeleteGroup(operator_pb.DeleteGroupRequest(**named), timeout=PATIENCE_S)
 
 
 @row("OperatorService/CreateTopic", "OperatorService/DescribeTopic")

@@ -20,6 +20,7 @@ from tarry.proto import tarry_producer_pb2 as producer_pb
 from tarry.proto.message_id import MessageId
 from tarry.proto.tarry_message_pb2 import Record
 from tarry.replication.snapshot.transfer import KEPT_FILES_MAX
+from tarry.replication.state_machine.group_policies import ATTEMPTS_MAX, TABLE_MAX, WAIT_MS_MAX
 from tests.cluster.floods import delimited, tag
 from tests.cluster.limit_play import LIMITS, TINY
 from tests.cluster.limit_rows import CALLS
@@ -131,7 +132,20 @@ def _operators() -> Iterator[Over]:
     for name in ("CreateTopic", "DescribeTopic", "DeleteTopic"):
         request = getattr(operator_pb, f"{name}Request")(topic=TOPIC)
         yield _over(f"OperatorService/{name}", "a topic", request, "TOPIC_INVALID", "more than")
-    for name in ("CreateGroup", "DeleteGroup", "SeekGroup"):
+    table = operator_pb.BackOffTable(wait_ms=[1] * (TABLE_MAX + 1))
+    policies = {
+        "attempts": (operator_pb.GroupPolicy(attempts_max=ATTEMPTS_MAX + 1), f"is 1 to {ATTEMPTS_MAX}"),
+        "a lease": (operator_pb.GroupPolicy(lease_ms=DELIVERY.lease_ms_max + 1), "is not within"),
+        "a wait": (operator_pb.GroupPolicy(back_off={"fixed_ms": WAIT_MS_MAX + 1}), f"{WAIT_MS_MAX} ms"),
+        "waits": (operator_pb.GroupPolicy(back_off={"table": table}), f"{TABLE_MAX} waits at most"),
+    }
+    for what, (policy, says) in policies.items():
+        own = operator_pb.SetGroupRequest(topic="over", group="g", policy=policy)
+        yield _over("OperatorService/SetGroup", what, own, "SETTING_INVALID", says)
+        shaped = operator_pb.TopicSettings(group_policy=policy)
+        of_topic = operator_pb.CreateTopicRequest(topic="over", settings=shaped)
+        yield _over("OperatorService/CreateTopic", f"{what} of groups", of_topic, "SETTING_INVALID", says)
+    for name in ("CreateGroup", "DeleteGroup", "SetGroup", "DescribeGroup", "SeekGroup"):
         request = getattr(operator_pb, f"{name}Request")(topic="over", group=GROUP)
         yield _over(f"OperatorService/{name}", "a group", request, "GROUP_INVALID", "more than")
 

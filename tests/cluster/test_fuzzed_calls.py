@@ -102,6 +102,17 @@ VALID: dict[str, list[Message]] = {
         )
     ],
     "OperatorService/DeleteGroup": [operator_pb.DeleteGroupRequest(topic="t", group="h")],
+    "OperatorService/SetGroup": [
+        operator_pb.SetGroupRequest(
+            topic="t",
+            group="g",
+            policy=operator_pb.GroupPolicy(
+                attempts_max=3, back_off=operator_pb.BackOff(table=operator_pb.BackOffTable(wait_ms=[1, 2]))
+            ),
+            unset=["lease_ms"],
+        )
+    ],
+    "OperatorService/DescribeGroup": [operator_pb.DescribeGroupRequest(topic="t", group="g")],
     "OperatorService/SeekGroup": [
         operator_pb.SeekGroupRequest(topic="t", group="g", offset=1),
         operator_pb.SeekGroupRequest(

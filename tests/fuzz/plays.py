@@ -13,7 +13,6 @@ from google.protobuf.message import Message
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from tarry.node.config import Delivery
 from tarry.node.delivery import retries
 from tarry.node.leader.retention import Kept
 from tarry.proto import tarry_log_pb2 as log_pb
@@ -28,11 +27,14 @@ from tarry.wheel.state import HOUR_MS
 from tests.fuzz.edge import Edge, Ended
 from tests.fuzz.mutations import BYTES, COPIES, EXTREMES, FORGED, Pick, T, mutated, wire
 from tests.fuzz.replicas import Replicas
+from tests.node.policies import exponential, policy
 
 RECORD: Final = Record(body=b"x", tags=["red"], keys=["k"], properties={"p": "v"})
 SETTINGS: Final = operator_pb.TopicSettings(
     retention_ms=1, pending_max=5, misfire=2, misfire_after_ms=1, release_per_s_max=2**32 - 1
 )
+SHAPED: Final = operator_pb.TopicSettings(group_policy={"back_off": {"fixed_ms": 1}})
+POLICY: Final = operator_pb.GroupPolicy(attempts_max=2, back_off=exponential(1, 2**40))
 TIMES: Final = (0, 1, 20, 1_000, HOUR_MS, 30 * 24 * HOUR_MS, 100 * 365 * 24 * HOUR_MS)
 
 
@@ -152,10 +154,13 @@ class EdgePlay(Play):
             (
                 operator_pb.CreateTopicRequest(topic=topic, settings=SETTINGS),
                 operator_pb.CreateTopicRequest(topic=topic),
+                operator_pb.CreateTopicRequest(topic=topic, settings=SHAPED),
                 operator_pb.DescribeTopicRequest(topic=topic),
                 operator_pb.DeleteTopicRequest(topic=topic),
                 operator_pb.CreateGroupRequest(topic=topic, group=group),
                 operator_pb.DeleteGroupRequest(topic=topic, group=group),
+                operator_pb.SetGroupRequest(topic=topic, group=group, policy=POLICY, unset=["lease_ms"]),
+                operator_pb.DescribeGroupRequest(topic=topic, group=group),
                 operator_pb.SeekGroupRequest(topic=topic, group=group, offset=1),
                 operator_pb.SeekGroupRequest(topic=topic, group=group, start=GroupStart(at=3, time_ms=1)),
                 operator_pb.RedriveRequest(topic="dlq.g.t"),
@@ -195,10 +200,10 @@ class EdgePlay(Play):
         assert None not in records
         reason = pick((RetryReason.RETRY_REASON_NACKED, RetryReason.RETRY_REASON_LEASE_EXPIRED))
         delay_ms = pick((None, 0, 1, 2**32 - 1))
-        settings = Delivery(attempts_max=pick((1, 2)))
+        kept = policy(attempts_max=pick((1, 2)))
         whole = [record for record in records if record is not None]
         self.commit(
-            *retries.commands(0, queue, group, offsets, units, whole, reason, delay_ms, now_ms, settings),
+            *retries.commands(0, queue, group, offsets, units, whole, reason, delay_ms, now_ms, kept),
         )
 
     def _groups(self, queue: ReadyQueue) -> list[str]:
@@ -262,6 +267,9 @@ class RawPlay(Play):
             log_pb.TopicCommand(topic=topic, settings=SETTINGS, now_ms=now_ms),
             log_pb.DeleteTopicCommand(topic=topic, now_ms=now_ms),
             log_pb.DeleteGroupCommand(topic=topic, group=group, now_ms=now_ms),
+            log_pb.GroupPolicyCommand(
+                topic=topic, group=group, policy=POLICY, unset=pick(([], ["lease_ms"], ["x"])), now_ms=now_ms
+            ),
             log_pb.SeekCommand(topic=topic, group=group, offset=pick((0, 1, 2**64 - 1)), now_ms=now_ms),
             log_pb.TrimCommand(
                 queue=np.array([0, 1], "<u4").tobytes(),

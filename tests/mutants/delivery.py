@@ -354,7 +354,7 @@ MUTANTS = (
     Mutant(
         "attempts_have_no_end",
         "a message that cannot be handled comes round for ever",
-        "dead = copy.attempt > settings.attempts_max",
+        "dead = copy.attempt > policy.attempts_max",
         "dead = False",
         (
             "tests/node/delivery/test_retries.py::test_after_the_last_attempt_it_is_a_dead_letter_with_its_history",

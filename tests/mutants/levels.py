@@ -21,7 +21,7 @@ MUTANTS = (
     Mutant(
         "fields_have_the_level_of_their_command",
         "an earlier version applies the command without the field",
-        "*(level for name, level in fields.items() if attrgetter(name)(command))",
+        "*(level for name, level in fields.items() if _has(command, name))",
         "",
         (f"{MACHINE}::test_a_field_of_a_higher_level_is_proposed_only_after_the_raise",),
     ),

@@ -67,6 +67,8 @@ def operator(client: sync.Client) -> None:
     assert_type(operator.delete_topic("t"), int)
     assert_type(operator.create_group("t", "g", "latest"), int)
     assert_type(operator.delete_group("t", "g"), int)
+    assert_type(operator.set_group("t", "g", back_off=(1, 2), unset=["lease_ms"]), sync.GroupDescription)
+    assert_type(operator.describe_group("t", "g"), sync.GroupDescription)
     assert_type(operator.seek_group("t", "g", offset=1, dry_run=True), sync.Sought)
     assert_type(operator.redrive("t", tags=["a"], on_progress=print), sync.Redriven)
     assert_type(operator.export_ledger("a", from_ms=1), Iterator[LedgerPart])

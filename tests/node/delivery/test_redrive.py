@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tarry.node.config import Delivery
 from tarry.node.delivery import retries
 from tarry.node.delivery.redrive import BATCH, Letter, believed, read, redrive
 from tarry.node.repair.records import Damage
@@ -18,6 +17,7 @@ from tarry.proto.tarry_operator_pb2 import RedriveRequest, RedriveResponse
 from tarry.replication.state_machine.commands import encode
 from tarry.replication.state_machine.machine import Machine, MachineSettings
 from tarry.wheel.state import HOUR_MS
+from tests.node.policies import policy
 from tests.replication.commands import NOW_MS, release, schedule, subscribe, trim
 
 HOUR = NOW_MS // HOUR_MS
@@ -45,8 +45,8 @@ def given_up(machine: Machine) -> list[bytes]:
     (record,) = machine.wheel.read(unit["hour"], unit["global_index"])
     assert record is not None
     reason = RetryReason.RETRY_REASON_NACKED
-    settings = Delivery(attempts_max=1)
-    made = retries.commands(0, queue, "g", offset, unit, [record], reason, 0, NOW_MS, settings)
+    once = policy(attempts_max=1)
+    made = retries.commands(0, queue, "g", offset, unit, [record], reason, 0, NOW_MS, once)
     return [encode(command) for command in made]
 
 

@@ -8,15 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tarry.node.config import Delivery
 from tarry.node.delivery import batch as batching
 from tarry.node.delivery import retries
 from tarry.node.delivery.feed import WAITING
 from tarry.proto.tarry_consumer_pb2 import ConsumeResponse, DispatchStamp
 from tarry.proto.tarry_message_pb2 import Record, Retried, RetryReason
 from tarry.replication.state_machine.ready_queue import UNIT, ReadyQueue
+from tests.node.policies import policy, table
 
-SETTINGS = Delivery(attempts_max=2, back_off_ms=(10, 70))
+POLICY = policy(attempts_max=2, back_off=table(10, 70))
 FIRST = Record(body=b"hello", properties={"a": "b"}, tags=["red"]).SerializeToString()
 
 
@@ -46,7 +46,7 @@ def build(queue: ReadyQueue, record: bytes, delay_ms: int | None = None) -> list
         RetryReason.RETRY_REASON_NACKED,
         delay_ms,
         1_000,
-        SETTINGS,
+        POLICY,
     )
 
 
@@ -76,10 +76,6 @@ def test_after_the_last_attempt_it_is_a_dead_letter_with_its_history(queues: tup
     assert record.properties["tarry.group"] == "g"
     assert record.properties["tarry.reason"] == "NACKED"
     assert record.properties["tarry.origin_due_ms"] == "78"
-
-
-def test_the_back_off_table_ends_in_its_last_row() -> None:
-    assert [retries.back_off_ms(n, (10, 70, 90)) for n in range(1, 6)] == [10, 70, 90, 90, 90]
 
 
 def waiting(queue: ReadyQueue) -> np.ndarray:

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tarry.node.config import Delivery
 from tarry.node.delivery import retries
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.ledger.schema import GroupMove, Kind
@@ -19,6 +18,7 @@ from tarry.proto.tarry_operator_pb2 import MisfirePolicy, TopicSettings
 from tarry.replication.state_machine.commands import encode
 from tarry.replication.state_machine.events import Event
 from tarry.replication.state_machine.machine import Machine, MachineSettings
+from tests.node.policies import policy
 from tests.replication.commands import NOW_MS, ack, admin, cancel, release, schedule, subscribe, trim
 
 HOUR = NOW_MS // 3_600_000
@@ -64,7 +64,7 @@ def given_up(machine: Machine, queue: int, offset: int, attempts_max: int) -> by
         NACKED,
         0,
         NOW_MS + 2_000,
-        Delivery(attempts_max=attempts_max),
+        policy(attempts_max=attempts_max),
     )
     return encode(command)
 

@@ -11,13 +11,13 @@ import numpy as np
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from tarry.node.config import Delivery
 from tarry.node.delivery import retries
 from tarry.proto.ledger.schema import Kind
 from tarry.proto.lifecycle import TRANSITIONS, Event, State
 from tarry.proto.tarry_message_pb2 import RetryReason
 from tarry.replication.state_machine.commands import encode
 from tarry.replication.state_machine.machine import Machine, MachineSettings
+from tests.node.policies import policy
 from tests.replication.commands import NOW_MS, ack, cancel, release, schedule, subscribe
 
 GROUPS: Final = ("g", "h")
@@ -92,7 +92,7 @@ class Lives:
             unit = queue.at(offset)
             (record,) = self.machine.wheel.read(unit["hour"], unit["global_index"])
             assert record is not None
-            limits = Delivery(attempts_max=2)
+            limits = policy(attempts_max=2)
             where = (0, queue, place.group, offset, unit)
             for command in retries.commands(*where, [record], reason, STEP_MS, self.now_ms, limits):
                 self.apply(encode(command))

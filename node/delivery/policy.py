@@ -1,0 +1,102 @@
+"""Policy of a group as it counts: for each field, what the first of these sets.
+
+    the group's own ─► its topic's, for its groups ─► the leader's configuration
+
+The first two are replicated, and so the same under every leader.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+from tarry.node.config import NodeConfig
+from tarry.proto.tarry_operator_pb2 import BackOff, BackOffTable, ExponentialBackOff, GroupPolicy
+from tarry.replication.state_machine.group_policies import FIELDS
+from tarry.replication.state_machine.queues import Queues
+
+SETTERS: Final = ("group", "topic", "node")
+"""Names of the layers, in the order in which they are asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Policy of a group, whole."""
+
+    attempts_max: int
+    back_off: BackOff
+    lease_ms: int
+
+
+def policy_of(queues: Queues, config: NodeConfig, topic: str, group: str) -> Policy:
+    """Return the policy of a group of a topic, be it there or not."""
+    whole, _ = resolved(_layers(queues, config, topic, group))
+    return Policy(whole.attempts_max, whole.back_off, whole.lease_ms)
+
+
+def described(
+    queues: Queues, config: NodeConfig, topic: str, group: str
+) -> tuple[GroupPolicy, GroupPolicy, dict[str, str]]:
+    """Return a group's policy as it counts, what it sets itself, and who sets each field: one of SETTERS."""
+    layers = _layers(queues, config, topic, group)
+    whole, by = resolved(layers)
+    return whole, layers[0], {name: SETTERS[layer] for name, layer in by.items()}
+
+
+def _layers(queues: Queues, config: NodeConfig, topic: str, group: str) -> list[GroupPolicy]:
+    of_topic, retries = queues.find(topic), queues.find(topic, group)
+    own = retries.policy if retries is not None else None
+    return [
+        own if own is not None else _NOTHING,
+        of_topic.settings.group_policy if of_topic is not None else _NOTHING,
+        configured(config),
+    ]
+
+
+def resolved(layers: list[GroupPolicy]) -> tuple[GroupPolicy, dict[str, int]]:
+    """Return each field as the first layer that has it says, and which one that is, by name."""
+    whole, by = GroupPolicy(), dict[str, int]()
+    for name in FIELDS:
+        for number, layer in enumerate(layers):
+            if layer.HasField(name):
+                part = getattr(layer, name)
+                if name == "back_off":
+                    whole.back_off.CopyFrom(part)
+                else:
+                    setattr(whole, name, part)
+                by[name] = number
+                break
+    return whole, by
+
+
+def configured(config: NodeConfig) -> GroupPolicy:
+    """Return the policy of a node's configuration, with every field."""
+    settings = config.delivery
+    return GroupPolicy(
+        attempts_max=settings.attempts_max,
+        back_off=BackOff(table=BackOffTable(wait_ms=settings.back_off_ms)),
+        lease_ms=settings.lease_ms,
+    )
+
+
+def back_off_ms(back_off: BackOff, attempt: int) -> int:
+    """Return the wait before the next delivery, after delivery number ``attempt`` (from 1)."""
+    match back_off.WhichOneof("kind"):
+        case "fixed_ms":
+            return back_off.fixed_ms
+        case "exponential":
+            return _exponential_ms(back_off.exponential, attempt)
+        case _:
+            waits = back_off.table.wait_ms
+            return waits[min(attempt, len(waits)) - 1]
+
+
+def _exponential_ms(back_off: ExponentialBackOff, attempt: int) -> int:
+    first_ms, max_ms, factor = back_off.first_ms, back_off.max_ms, back_off.factor_percent / 100
+    if (attempt - 1) * math.log(factor) >= math.log(max_ms / first_ms):  # the power may be beyond a float
+        return max_ms
+    return min(max_ms, round(first_ms * factor ** (attempt - 1)))
+
+
+_NOTHING: Final = GroupPolicy()

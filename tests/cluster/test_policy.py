@@ -1,0 +1,98 @@
+"""Policies of groups on real nodes: by the API and the command line, and under every leader."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+from typer.testing import CliRunner
+
+from tarry.client.aio import Client, Exponential, connect
+from tarry.client.cli.main import app
+from tarry.client.local.cluster import LocalCluster
+from tests.cluster.test_upgrade import level
+
+PATIENCE_S = 20
+
+
+def tarry(cluster: LocalCluster, *arguments: str) -> Any:
+    """Return what a command prints for programs."""
+    result = CliRunner().invoke(app, [*arguments, "-o", "json", "-s", cluster.addresses])
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def refused(cluster: LocalCluster, *arguments: str) -> Any:
+    """Return the error of a command that the cluster refuses."""
+    result = CliRunner().invoke(app, [*arguments, "-o", "json", "-s", cluster.addresses])
+    assert result.exit_code == 1, result.output
+    return json.loads(result.stderr)
+
+
+def test_a_policy_is_set_shown_and_unset_by_the_command_line(tmp_path: Path) -> None:
+    with LocalCluster(1, tmp_path) as cluster:
+        cluster.start()
+        asyncio.run(level(cluster, 2))
+        unknown = refused(cluster, "group", "set", "orders", "readers", "--lease", "5s")
+        assert unknown["error"] == "TOPIC_UNKNOWN"
+        tarry(cluster, "topic", "create", "orders", "--attempts", "5", "--lease", "10s")
+        missing = refused(cluster, "group", "set", "orders", "readers", "--lease", "5s")
+        assert (missing["error"], "create it" in missing["text"]) == ("GROUP_UNKNOWN", True)
+        tarry(cluster, "group", "create", "orders", "readers")
+        shown = tarry(cluster, "group", "set", "orders", "readers", "--lease", "5s", "--back-off", "1s..1m")
+        growing = {"first_ms": 1_000, "max_ms": 60_000, "factor": 2}
+        assert shown["policy"] == {"attempts_max": 5, "back_off": growing, "lease_ms": 5_000}
+        assert shown["own"] == {"back_off": growing, "lease_ms": 5_000}
+        assert shown["set_by"] == {"attempts_max": "topic", "back_off": "group", "lease_ms": "group"}
+        assert tarry(cluster, "group", "show", "orders", "readers") == shown
+        shown = tarry(cluster, "group", "set", "orders", "readers", "--attempts", "2", "--unset", "lease_ms")
+        assert shown["set_by"] == {"attempts_max": "group", "back_off": "group", "lease_ms": "topic"}
+        shown = tarry(cluster, "topic", "set", "orders", "--retention", "1h", "--unset", "lease_ms")
+        assert (shown["group_policy"], shown["retention_ms"]) == ({"attempts_max": 5}, 3_600_000)
+        assert tarry(cluster, "group", "show", "orders", "readers")["policy"]["lease_ms"] == 30_000
+        short = refused(cluster, "group", "set", "orders", "readers", "--lease", "1ms")
+        assert (short["error"], "within 100 to" in short["text"]) == ("SETTING_INVALID", True)
+        table = CliRunner().invoke(app, ["group", "show", "orders", "readers", "-s", cluster.addresses])
+        assert "1s..1m (group)" in table.stdout
+
+
+async def attempts(client: Client, topic: str) -> int:
+    """Nack a message until it comes no more; return how often it was delivered."""
+    async with client.consumer(topic, "g") as consumer, client.consumer(f"dlq.g.{topic}", "u") as dead:
+        await client.producer().schedule(topic, b"x", delay_ms=0)
+        count = 0
+
+        async def nacked() -> None:
+            nonlocal count
+            async for message in consumer:
+                count += 1
+                await message.nack()
+
+        nacking = asyncio.create_task(nacked())
+        async with asyncio.timeout(PATIENCE_S):
+            await (await anext(dead)).ack()
+        nacking.cancel()
+        return count
+
+
+def test_the_next_leader_delivers_by_the_same_policy_whatever_its_file_says(tmp_path: Path) -> None:
+    with LocalCluster(3, tmp_path) as cluster:
+        for number, node in enumerate(cluster.nodes.values(), 2):
+            own = f"\n[delivery]\nattempts_max = {10 * number}\nback_off_ms = [3600000]\n"
+            node.config.write_text(node.config.read_text() + own)
+        cluster.start()
+        asyncio.run(level(cluster, 2))
+
+        async def work() -> None:
+            async with connect(cluster.addresses) as client:
+                operator = client.operator()
+                await operator.create_group("t", "g")
+                told = await operator.set_group("t", "g", attempts_max=3, back_off=Exponential(20, 40))
+                assert told.set_by == {"attempts_max": "group", "back_off": "group", "lease_ms": "node"}
+                for _ in cluster.nodes:
+                    assert await attempts(client, "t") == 3
+                    await operator.transfer()
+
+        asyncio.run(work())
