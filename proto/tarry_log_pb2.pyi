@@ -256,7 +256,7 @@ class AckCommand(_message.Message):
     def __init__(self, group: _Optional[str] = ..., queue: _Optional[int] = ..., offset: _Optional[bytes] = ..., now_ms: _Optional[int] = ...) -> None: ...
 
 class RetryCommand(_message.Message):
-    __slots__ = ("group", "queue", "offset", "due_ms", "tag_mask", "records", "target_topic", "target_group", "now_ms", "reason", "lane")
+    __slots__ = ("group", "queue", "offset", "due_ms", "tag_mask", "records", "target_topic", "target_group", "now_ms", "reason", "lane", "dropped")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
@@ -268,6 +268,7 @@ class RetryCommand(_message.Message):
     NOW_MS_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     LANE_FIELD_NUMBER: _ClassVar[int]
+    DROPPED_FIELD_NUMBER: _ClassVar[int]
     group: str
     queue: int
     offset: bytes
@@ -279,7 +280,8 @@ class RetryCommand(_message.Message):
     now_ms: int
     reason: _tarry_message_pb2.RetryReason
     lane: bytes
-    def __init__(self, group: _Optional[str] = ..., queue: _Optional[int] = ..., offset: _Optional[bytes] = ..., due_ms: _Optional[bytes] = ..., tag_mask: _Optional[bytes] = ..., records: _Optional[_Iterable[bytes]] = ..., target_topic: _Optional[str] = ..., target_group: _Optional[str] = ..., now_ms: _Optional[int] = ..., reason: _Optional[_Union[_tarry_message_pb2.RetryReason, str]] = ..., lane: _Optional[bytes] = ...) -> None: ...
+    dropped: bool
+    def __init__(self, group: _Optional[str] = ..., queue: _Optional[int] = ..., offset: _Optional[bytes] = ..., due_ms: _Optional[bytes] = ..., tag_mask: _Optional[bytes] = ..., records: _Optional[_Iterable[bytes]] = ..., target_topic: _Optional[str] = ..., target_group: _Optional[str] = ..., now_ms: _Optional[int] = ..., reason: _Optional[_Union[_tarry_message_pb2.RetryReason, str]] = ..., lane: _Optional[bytes] = ..., dropped: _Optional[bool] = ...) -> None: ...
 
 class TopicCommand(_message.Message):
     __slots__ = ("topic", "settings", "now_ms")
@@ -452,20 +454,22 @@ class Checkpoint(_message.Message):
     def __init__(self, applied_index: _Optional[int] = ..., applied_term: _Optional[int] = ..., wheel: _Optional[bytes] = ..., queues: _Optional[_Iterable[_Union[QueueCheckpoint, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[GroupCheckpoint, _Mapping]]] = ..., producers: _Optional[_Iterable[bytes]] = ..., blocked: _Optional[_Iterable[_Union[BlockedLane, _Mapping]]] = ..., apply_version: _Optional[int] = ..., queue_proofs: _Optional[_Iterable[_Union[QueueProof, _Mapping]]] = ..., group_uses: _Optional[_Iterable[_Union[GroupUse, _Mapping]]] = ...) -> None: ...
 
 class GroupUse(_message.Message):
-    __slots__ = ("topic", "group", "used_ms", "life", "expiry_ms", "expired")
+    __slots__ = ("topic", "group", "used_ms", "life", "expiry_ms", "expired", "dropped")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
     USED_MS_FIELD_NUMBER: _ClassVar[int]
     LIFE_FIELD_NUMBER: _ClassVar[int]
     EXPIRY_MS_FIELD_NUMBER: _ClassVar[int]
     EXPIRED_FIELD_NUMBER: _ClassVar[int]
+    DROPPED_FIELD_NUMBER: _ClassVar[int]
     topic: str
     group: str
     used_ms: int
     life: GroupLife
     expiry_ms: int
     expired: int
-    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., used_ms: _Optional[int] = ..., life: _Optional[_Union[GroupLife, str]] = ..., expiry_ms: _Optional[int] = ..., expired: _Optional[int] = ...) -> None: ...
+    dropped: int
+    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., used_ms: _Optional[int] = ..., life: _Optional[_Union[GroupLife, str]] = ..., expiry_ms: _Optional[int] = ..., expired: _Optional[int] = ..., dropped: _Optional[int] = ...) -> None: ...
 
 class WheelCheckpoint(_message.Message):
     __slots__ = ("hours", "cut_due_ms", "cut_global_index", "local_index", "floor_hour", "topics", "far")
@@ -532,7 +536,7 @@ class HourCheckpoint(_message.Message):
     def __init__(self, hour: _Optional[int] = ..., log_bytes: _Optional[int] = ..., units: _Optional[int] = ..., index_crc: _Optional[int] = ..., slots_crc: _Optional[int] = ..., pending: _Optional[int] = ..., cancelled: _Optional[bytes] = ..., overtaken: _Optional[bytes] = ..., message_sum: _Optional[int] = ...) -> None: ...
 
 class QueueCheckpoint(_message.Message):
-    __slots__ = ("queue", "topic", "group", "first", "units", "crc", "deleted", "settings", "misfires_dropped", "pace_anchor", "pace_at_us", "pace_catch_up_end", "policy")
+    __slots__ = ("queue", "topic", "group", "first", "units", "crc", "deleted", "settings", "misfires_dropped", "pace_anchor", "pace_at_us", "pace_catch_up_end", "policy", "letters")
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
@@ -546,6 +550,7 @@ class QueueCheckpoint(_message.Message):
     PACE_AT_US_FIELD_NUMBER: _ClassVar[int]
     PACE_CATCH_UP_END_FIELD_NUMBER: _ClassVar[int]
     POLICY_FIELD_NUMBER: _ClassVar[int]
+    LETTERS_FIELD_NUMBER: _ClassVar[int]
     queue: int
     topic: str
     group: str
@@ -559,7 +564,8 @@ class QueueCheckpoint(_message.Message):
     pace_at_us: int
     pace_catch_up_end: int
     policy: _tarry_operator_pb2.GroupPolicy
-    def __init__(self, queue: _Optional[int] = ..., topic: _Optional[str] = ..., group: _Optional[str] = ..., first: _Optional[int] = ..., units: _Optional[int] = ..., crc: _Optional[int] = ..., deleted: _Optional[bool] = ..., settings: _Optional[_Union[_tarry_operator_pb2.TopicSettings, _Mapping]] = ..., misfires_dropped: _Optional[int] = ..., pace_anchor: _Optional[int] = ..., pace_at_us: _Optional[int] = ..., pace_catch_up_end: _Optional[int] = ..., policy: _Optional[_Union[_tarry_operator_pb2.GroupPolicy, _Mapping]] = ...) -> None: ...
+    letters: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, queue: _Optional[int] = ..., topic: _Optional[str] = ..., group: _Optional[str] = ..., first: _Optional[int] = ..., units: _Optional[int] = ..., crc: _Optional[int] = ..., deleted: _Optional[bool] = ..., settings: _Optional[_Union[_tarry_operator_pb2.TopicSettings, _Mapping]] = ..., misfires_dropped: _Optional[int] = ..., pace_anchor: _Optional[int] = ..., pace_at_us: _Optional[int] = ..., pace_catch_up_end: _Optional[int] = ..., policy: _Optional[_Union[_tarry_operator_pb2.GroupPolicy, _Mapping]] = ..., letters: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class QueueProof(_message.Message):
     __slots__ = ("queue", "base", "crcs")

@@ -170,14 +170,18 @@ class TopicSettings(_message.Message):
     def __init__(self, retention_ms: _Optional[int] = ..., body_bytes_max: _Optional[int] = ..., release_per_s_max: _Optional[int] = ..., pending_max: _Optional[int] = ..., misfire: _Optional[_Union[MisfirePolicy, str]] = ..., misfire_after_ms: _Optional[int] = ..., catch_up_per_s_max: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., retention_max_ms: _Optional[int] = ..., group_policy: _Optional[_Union[GroupPolicy, _Mapping]] = ...) -> None: ...
 
 class GroupPolicy(_message.Message):
-    __slots__ = ("attempts_max", "back_off", "lease_ms")
+    __slots__ = ("attempts_max", "back_off", "lease_ms", "dead_letter_topic", "dead_letter_retention_ms")
     ATTEMPTS_MAX_FIELD_NUMBER: _ClassVar[int]
     BACK_OFF_FIELD_NUMBER: _ClassVar[int]
     LEASE_MS_FIELD_NUMBER: _ClassVar[int]
+    DEAD_LETTER_TOPIC_FIELD_NUMBER: _ClassVar[int]
+    DEAD_LETTER_RETENTION_MS_FIELD_NUMBER: _ClassVar[int]
     attempts_max: int
     back_off: BackOff
     lease_ms: int
-    def __init__(self, attempts_max: _Optional[int] = ..., back_off: _Optional[_Union[BackOff, _Mapping]] = ..., lease_ms: _Optional[int] = ...) -> None: ...
+    dead_letter_topic: str
+    dead_letter_retention_ms: int
+    def __init__(self, attempts_max: _Optional[int] = ..., back_off: _Optional[_Union[BackOff, _Mapping]] = ..., lease_ms: _Optional[int] = ..., dead_letter_topic: _Optional[str] = ..., dead_letter_retention_ms: _Optional[int] = ...) -> None: ...
 
 class BackOff(_message.Message):
     __slots__ = ("fixed_ms", "exponential", "table")
@@ -533,7 +537,7 @@ class TopicStatus(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., released: _Optional[int] = ..., first_offset: _Optional[int] = ..., pending: _Optional[int] = ..., held_back: _Optional[int] = ..., held_until_ms: _Optional[int] = ..., misfires_dropped: _Optional[int] = ..., groups: _Optional[_Iterable[_Union[GroupStatus, _Mapping]]] = ...) -> None: ...
 
 class GroupStatus(_message.Message):
-    __slots__ = ("group", "floor", "acked_above_floor", "retrying", "consumers", "in_hand", "held_bytes", "used_ms", "expiry_ms", "expired")
+    __slots__ = ("group", "floor", "acked_above_floor", "retrying", "consumers", "in_hand", "held_bytes", "used_ms", "expiry_ms", "expired", "dropped")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     FLOOR_FIELD_NUMBER: _ClassVar[int]
     ACKED_ABOVE_FLOOR_FIELD_NUMBER: _ClassVar[int]
@@ -544,6 +548,7 @@ class GroupStatus(_message.Message):
     USED_MS_FIELD_NUMBER: _ClassVar[int]
     EXPIRY_MS_FIELD_NUMBER: _ClassVar[int]
     EXPIRED_FIELD_NUMBER: _ClassVar[int]
+    DROPPED_FIELD_NUMBER: _ClassVar[int]
     group: str
     floor: int
     acked_above_floor: int
@@ -554,7 +559,8 @@ class GroupStatus(_message.Message):
     used_ms: int
     expiry_ms: int
     expired: int
-    def __init__(self, group: _Optional[str] = ..., floor: _Optional[int] = ..., acked_above_floor: _Optional[int] = ..., retrying: _Optional[int] = ..., consumers: _Optional[int] = ..., in_hand: _Optional[int] = ..., held_bytes: _Optional[int] = ..., used_ms: _Optional[int] = ..., expiry_ms: _Optional[int] = ..., expired: _Optional[int] = ...) -> None: ...
+    dropped: int
+    def __init__(self, group: _Optional[str] = ..., floor: _Optional[int] = ..., acked_above_floor: _Optional[int] = ..., retrying: _Optional[int] = ..., consumers: _Optional[int] = ..., in_hand: _Optional[int] = ..., held_bytes: _Optional[int] = ..., used_ms: _Optional[int] = ..., expiry_ms: _Optional[int] = ..., expired: _Optional[int] = ..., dropped: _Optional[int] = ...) -> None: ...
 
 class TransferLeadershipRequest(_message.Message):
     __slots__ = ("target", "deadline_ms")

@@ -51,6 +51,17 @@ def _options(panel: str | None) -> dict[str, Any]:
             rich_help_panel=panel,
             help="How long a message stays in hand, if nothing else is asked.",
         ),
+        "dead_letter_topic": typer.Option(
+            "--dead-letter-topic",
+            metavar="TOPIC",
+            rich_help_panel=panel,
+            help="Where dead letters go: dlq.NAME; default: dlq.GROUP.TOPIC; none: counted, and gone.",
+        ),
+        "dead_letter_retention_ms": duration_option(
+            "--dead-letter-retention",
+            rich_help_panel=panel,
+            help="How long dead letters are kept, where their topic does not say.",
+        ),
     }
 
 
@@ -74,6 +85,8 @@ class PolicyFlags(_Flags):
     attempts_max: Annotated[int | None, _OWN["attempts_max"]] = None
     back_off: Annotated[Any, _OWN["back_off"]] = None
     lease_ms: Annotated[int | None, _OWN["lease_ms"]] = None
+    dead_letter_topic: Annotated[str | None, _OWN["dead_letter_topic"]] = None
+    dead_letter_retention_ms: Annotated[int | None, _OWN["dead_letter_retention_ms"]] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +96,8 @@ class TopicPolicyFlags(_Flags):
     attempts_max: Annotated[int | None, _OF_TOPIC["attempts_max"]] = None
     back_off: Annotated[Any, _OF_TOPIC["back_off"]] = None
     lease_ms: Annotated[int | None, _OF_TOPIC["lease_ms"]] = None
+    dead_letter_topic: Annotated[str | None, _OF_TOPIC["dead_letter_topic"]] = None
+    dead_letter_retention_ms: Annotated[int | None, _OF_TOPIC["dead_letter_retention_ms"]] = None
 
 
 def json_of(policy: PolicyOptions) -> dict[str, object]:
@@ -104,6 +119,8 @@ def _text(name: str, value: Any) -> str:
         case Exponential():
             text = f"{duration_text(value.first_ms)}..{duration_text(value.max_ms)}"
             return text if value.factor == 2 else f"{text}:{value.factor:g}"
+        case str():
+            return value
         case tuple():
             return ",".join(map(duration_text, value))
         case _:

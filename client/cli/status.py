@@ -55,7 +55,7 @@ def print_topics(topics: Iterable[TopicStatus]) -> None:
         rows += [
             {
                 **of_topic,
-                **fields_of(group, "group", "retrying", "consumers", "in_hand", "held_bytes", "expired"),
+                **fields_of(group, *GROUP_FIELDS),
                 "acked": group.floor + group.acked_above_floor,
             }
             for group in sorted(topic.groups, key=lambda group: group.group)
@@ -67,9 +67,10 @@ def print_topics(topics: Iterable[TopicStatus]) -> None:
 NODE_COLUMNS = ("node", "address", "role", "term", "applied", "pending", "clock_ms", "version")
 OPTIONAL = ("digest", "damaged", "blocked", "not_reloaded", "audit", "ledger", "longest_turn")
 """Columns that are there only where they have something to say."""
+GROUP_FIELDS = ("group", "retrying", "consumers", "in_hand", "held_bytes", "expired", "dropped")
 GROUP_COLUMNS = (
     "topic", "pending", "released", "held_back", "group", "acked", "retrying", "consumers", "in_hand",
-    "held_bytes", "expired",
+    "held_bytes", "expired", "dropped",
 )  # fmt: skip
 
 

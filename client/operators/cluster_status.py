@@ -76,6 +76,8 @@ class GroupStatus(Part):
     """Without use for so long it is deleted; 0: never."""
     expired: int = 0
     """Messages that it had yet to acknowledge after ``retention_max_ms``."""
+    dropped: int = 0
+    """Messages whose attempts were used up, where its dead-letter topic is ``none``."""
 
 
 @dataclass(frozen=True, slots=True)

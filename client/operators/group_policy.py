@@ -35,9 +35,16 @@ class PolicyOptions(TypedDict, total=False):
     """From a nack or the end of a lease to the next delivery."""
     lease_ms: int
     """For which a message stays in hand, where its consumer asks for nothing else."""
+    dead_letter_topic: str
+    """Where messages go whose attempts are used up: a name that begins with ``dlq.``, ``default`` for
+    ``dlq.GROUP.TOPIC``, or ``none``: they are counted, and gone."""
+    dead_letter_retention_ms: int
+    """Of dead letters, where their topic's settings have no retention."""
 
 
 FIELDS: Final = tuple(PolicyOptions.__annotations__)
+TEXTS: Final = frozenset(("dead_letter_topic",))
+"""Of the fields, those that are names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +86,13 @@ def packed(options: PolicyOptions) -> operator_pb.GroupPolicy:
     for name, value in options.items():
         if name == "back_off":
             policy.back_off.CopyFrom(_packed_back_off(cast(BackOff, value)))
+        elif name in TEXTS:
+            if not isinstance(value, str):
+                raise InvalidSetting(Reason.SETTING_INVALID, f"{name} must be a text: {value!r} is none")
+            setattr(policy, name, value)
         else:
-            setattr(policy, name, _number(name, value, UINT32_MAX))
+            highest = UINT64_MAX if name == "dead_letter_retention_ms" else UINT32_MAX
+            setattr(policy, name, _number(name, value, highest))
     return policy
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tarry.node.config import NodeConfig
+from tarry.proto import dead_letters
 from tarry.proto.tarry_operator_pb2 import BackOff, BackOffTable, ExponentialBackOff, GroupPolicy
 from tarry.replication.state_machine.group_policies import FIELDS
 from tarry.replication.state_machine.queues import Queues
@@ -27,12 +28,25 @@ class Policy:
     attempts_max: int
     back_off: BackOff
     lease_ms: int
+    dead_letter_topic: str
+    """Its name; dead_letters.NO_TOPIC: there is none."""
+    dead_letter_retention_ms: int
+
+
+DEAD_LETTER_RETENTION_MS: Final = 14 * 86_400_000
+"""Where nobody says otherwise: it outlasts the retention of the topics that letters come from."""
 
 
 def policy_of(queues: Queues, config: NodeConfig, topic: str, group: str) -> Policy:
     """Return the policy of a group of a topic, be it there or not."""
     whole, _ = resolved(_layers(queues, config, topic, group))
-    return Policy(whole.attempts_max, whole.back_off, whole.lease_ms)
+    return Policy(
+        whole.attempts_max,
+        whole.back_off,
+        whole.lease_ms,
+        dead_letters.target(whole.dead_letter_topic, topic, group),
+        whole.dead_letter_retention_ms,
+    )
 
 
 def described(
@@ -41,6 +55,7 @@ def described(
     """Return a group's policy as it counts, what it sets itself, and who sets each field: one of SETTERS."""
     layers = _layers(queues, config, topic, group)
     whole, by = resolved(layers)
+    whole.dead_letter_topic = dead_letters.target(whole.dead_letter_topic, topic, group)
     return whole, layers[0], {name: SETTERS[layer] for name, layer in by.items()}
 
 
@@ -77,6 +92,8 @@ def configured(config: NodeConfig) -> GroupPolicy:
         attempts_max=settings.attempts_max,
         back_off=BackOff(table=BackOffTable(wait_ms=settings.back_off_ms)),
         lease_ms=settings.lease_ms,
+        dead_letter_topic=dead_letters.BY_NAME,
+        dead_letter_retention_ms=DEAD_LETTER_RETENTION_MS,
     )
 
 

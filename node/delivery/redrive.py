@@ -3,8 +3,9 @@
 What has been redriven is kept as the acknowledged set of a group of its own on
 the dead-letter topic, so that a redrive that was cut off goes on where it was.
 
-What a letter says of itself counts only where the log bears it out: it lies in the topic that applying
-puts the group's letters in, and the message that it names is there, in that topic, or its hour was deleted.
+What a letter says of itself counts only where the log bears it out: it lies in a topic that applying
+puts the group's letters in, or has, and the message that it names is there, in that topic, or its hour was
+deleted.
 Intake lets no producer write into these topics; tarry 0.1.0 did.
 """
 
@@ -83,7 +84,7 @@ def read(record: bytes, offset: int, unit: np.void, request: RedriveRequest) -> 
 
 def believed(letter: Letter, queue: ReadyQueue, machine: Machine) -> bool:
     """Return whether applying can have placed the letter in the queue, rather than a producer."""
-    if queue.topic != dead_letter_topic(letter.topic, letter.group):
+    if not _takes_letters_of(letter, queue, machine):
         return False
     wheel, origin = machine.wheel, letter.copy
     hour, global_index = np.array([[origin.hour], [origin.global_index]], dtype=np.uint32)
@@ -95,6 +96,14 @@ def believed(letter: Letter, queue: ReadyQueue, machine: Machine) -> bool:
         return origin.hour < wheel.floor_hour and not wheel.units_in_hour(origin.hour)
     topic = machine.queues[int(queue_of(of)[0])].topic
     return letter.topic in (topic, dead_letter_topic(topic))
+
+
+def _takes_letters_of(letter: Letter, queue: ReadyQueue, machine: Machine) -> bool:
+    """Return whether letters of a letter's group go to the queue, by their name or a policy, or have."""
+    if queue.topic == dead_letter_topic(letter.topic, letter.group):
+        return True
+    retries = machine.queues.find(letter.topic, letter.group)
+    return retries is not None and queue.queue in retries.letters
 
 
 async def redrive(

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tarry.node.delivery.policy import Policy, back_off_ms
 from tarry.proto import tarry_log_pb2 as log_pb
-from tarry.proto.dead_letters import dead_letter_topic
+from tarry.proto.dead_letters import NO_TOPIC
 from tarry.proto.message_id import MessageId
 from tarry.proto.tarry_message_pb2 import Record, Retried, RetryReason
 from tarry.replication.state_machine.ready_queue import ReadyQueue
@@ -87,7 +87,7 @@ def commands(
     now_ms: int,
     policy: Policy,
 ) -> list[log_pb.RetryCommand]:
-    """Return the commands that retry the deliveries, or bury those whose attempts are used up.
+    """Return the commands that retry the deliveries, or bury or drop those whose attempts are used up.
 
     Args:
         offsets: shape (n,); units and records have one for each.
@@ -103,7 +103,11 @@ def commands(
         chosen[dead].append(position)
         due.append(now_ms if dead else now_ms + wait)
         bodies.append(dead_letter(shard, copy) if dead else copy.SerializeToString())
-    return [
+    dropped = []
+    if policy.dead_letter_topic == NO_TOPIC and (gone := chosen.pop(True)):
+        offset = offsets[gone].astype("<u8").tobytes()
+        dropped.append(_drop(queue, group, offset, now_ms, reason))
+    return dropped + [
         log_pb.RetryCommand(
             group=group,
             queue=queue.queue,
@@ -112,7 +116,7 @@ def commands(
             tag_mask=units["tag_mask"][positions].astype("<u8").tobytes(),
             lane=units["lane"][positions].tobytes() if units["lane"].any() else b"",
             records=[bodies[p] for p in positions],
-            target_topic=dead_letter_topic(queue.topic, group) if dead else queue.topic,
+            target_topic=policy.dead_letter_topic if dead else queue.topic,
             target_group="" if dead else group,
             now_ms=now_ms,
             reason=reason,
@@ -120,3 +124,11 @@ def commands(
         for dead, positions in chosen.items()
         if positions
     ]
+
+
+def _drop(
+    queue: ReadyQueue, group: str, offset: bytes, now_ms: int, reason: RetryReason
+) -> log_pb.RetryCommand:
+    return log_pb.RetryCommand(
+        group=group, queue=queue.queue, offset=offset, now_ms=now_ms, reason=reason, dropped=True
+    )

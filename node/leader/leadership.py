@@ -24,6 +24,7 @@ from tarry.node.delivery.inherited import Inherited, take_over
 from tarry.node.leader.dispatcher import Dispatcher
 from tarry.node.leader.group_expiry import GroupExpiry
 from tarry.node.leader.group_moves import GroupMoves
+from tarry.node.leader.letter_retention import LetterRetention
 from tarry.node.leader.retention import Retention
 from tarry.node.leader.tasks import LeaderTasks
 from tarry.node.leader.upgrade import Upgrade
@@ -245,7 +246,13 @@ class Leadership:
         self._ledger.leadership("leader", term)
         report = self._damage.queues.report
         self.retention = retention = Retention(
-            self._machine, self._time, self._config.dispatch, self._propose_at_once, report, self.group_moves
+            self._machine,
+            self._time,
+            self._config.dispatch,
+            self._propose_at_once,
+            report,
+            self.group_moves,
+            LetterRetention(self._machine, self._config),
         )
         tasks.spawn(self._holds.steps("dispatch", self._dispatcher.run()))
         expiry = GroupExpiry(self._machine, self._time, self._config.dispatch, self._propose, self._is_open)

@@ -17,6 +17,7 @@ from tarry.node.clock.cluster_time import ClusterTime
 from tarry.node.config import Dispatch
 from tarry.node.delivery import redrive
 from tarry.node.leader.group_moves import GroupMoves
+from tarry.node.leader.letter_retention import LetterRetention
 from tarry.node.leader.queue_bytes import QueueBytes
 from tarry.node.recovery.queue_hours import QueueHours
 from tarry.proto import tarry_log_pb2 as log_pb
@@ -42,12 +43,13 @@ class Kept:
     Units never change, so a block is read again only where the cut has come to lie within it.
     """
 
-    def __init__(self, machine: Machine, retention_ms: int) -> None:
-        """Take ``retention_ms`` of topics that say nothing else."""
+    def __init__(self, machine: Machine, retention_ms: int, letters: LetterRetention | None = None) -> None:
+        """Take ``retention_ms`` of topics that say nothing else; ``letters``: of dead-letter topics."""
         self.bytes = QueueBytes(machine)
         """Of what groups have yet to acknowledge, as last measured."""
         self._machine = machine
         self._retention_ms = retention_ms
+        self._letters = letters
         self._hours = QueueHours()
 
     async def measure(self) -> None:
@@ -65,6 +67,8 @@ class Kept:
         pending only where a message came meanwhile: applying finds more units in the hour, and it stays.
         """
         machine, hours = self._machine, await self._passed()
+        if self._letters is not None:
+            await self._letters.read()
         cuts: dict[int, int] = {}
         hard: dict[int, int] = {}
         needed: set[int] = set()
@@ -140,10 +144,14 @@ class Kept:
         hard = self._hard(queue, now_ms)
         if queue.group:
             return max(hard, self._floor(queue, queue.first)), hard
-        kept = queue.find_released(now_ms - (settings.retention_ms or self._retention_ms))
+        kept = queue.find_released(now_ms - (settings.retention_ms or self._default_ms(queue.topic)))
         if settings.retention_bytes:
             kept = max(kept, self.bytes.first_within(queue.queue, settings.retention_bytes))
         return max(hard, min(kept, self._floor(queue, queue.units))), hard
+
+    def _default_ms(self, topic: str) -> int:
+        of_letters = self._letters.of(topic) if self._letters is not None else None
+        return self._retention_ms if of_letters is None else of_letters
 
     def _hard(self, queue: ReadyQueue, now_ms: int) -> int:
         """Return the offset below which a queue must be forgotten, whatever its groups have had."""
@@ -186,8 +194,9 @@ class Retention:
         propose: Callable[[log_pb.TrimCommand], Awaitable[Any]],
         on_damage: Callable[[UnitsDamaged], None],
         moves: GroupMoves,
+        letters: LetterRetention | None = None,
     ) -> None:
-        self._kept = Kept(machine, settings.retention_ms)
+        self._kept = Kept(machine, settings.retention_ms, letters)
         self.bytes = self._kept.bytes
         self._time = time
         self._settings = settings

@@ -28,6 +28,7 @@ from tarry.node.edge.names import (
 from tarry.node.services.topic_status import TopicStatuses
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto import tarry_operator_pb2 as pb
+from tarry.proto.dead_letters import DEAD_LETTERS
 from tarry.proto.reasons import Reason
 from tarry.proto.tarry_consumer_pb2 import StartAt
 from tarry.replication.errors import NotLeader, Overloaded, Unknown
@@ -126,7 +127,7 @@ class TopicCalls:
             text = f"at most retention_ms and retention_max_ms {RETENTION_MS_MAX}"
             text += f", body_bytes_max {self._limits.body_bytes_max}"
             return Refusal(Reason.SETTING_INVALID, text)
-        if text := _misfire_fault(settings) or self._policy_fault(settings.group_policy):
+        if text := _misfire_fault(settings) or self._policy_fault(settings.group_policy, topic=request.topic):
             return Refusal(Reason.SETTING_INVALID, text)
         queues = self._machine.queues
         if queues.find(request.topic) is None and (full := no_more_queues(queues, self._limits)):
@@ -195,7 +196,7 @@ class TopicCalls:
         return done if isinstance(done, Refusal) else pb.DeleteGroupResponse(unacknowledged=done.count)
 
     async def _set_group(self, request: pb.SetGroupRequest) -> Message | Refusal:
-        if text := self._policy_fault(request.policy, request.unset):
+        if text := self._policy_fault(request.policy, request.unset, request.topic):
             return Refusal(Reason.SETTING_INVALID, text)
         done = await self._propose_now(
             log_pb.GroupPolicyCommand(
@@ -218,11 +219,15 @@ class TopicCalls:
         policy, own, set_by = described(self._machine.queues, self._config, topic, group)
         return pb.DescribeGroupResponse(group=status, policy=policy, own=own, set_by=set_by)
 
-    def _policy_fault(self, policy: pb.GroupPolicy, unset: Iterable[str] = ()) -> str:
+    def _policy_fault(self, policy: pb.GroupPolicy, unset: Iterable[str] = (), topic: str = "") -> str:
         low, high = self._config.delivery.lease_ms_min, self._config.delivery.lease_ms_max
         if policy.HasField("lease_ms") and not low <= policy.lease_ms <= high:
             return f"lease_ms {policy.lease_ms} is not within {low} to {high}"
-        return group_policies.fault(policy, unset)
+        if fault := group_policies.fault(policy, unset, topic):
+            return fault
+        named = policy.dead_letter_topic  # whatever it begins with, others must be able to name it too
+        refusal = check_topic(named, self._limits) if named.startswith(DEAD_LETTERS) else None
+        return refusal.text if refusal else ""
 
     async def _seek_group(self, request: pb.SeekGroupRequest) -> Message | Refusal:
         await self._driver.read_barrier()

@@ -106,6 +106,7 @@ class TopicStatuses:
             used_ms=use.used_ms,
             expiry_ms=expiry_ms(use, self._settings),
             expired=use.expired,
+            dropped=use.dropped,
         )
 
 

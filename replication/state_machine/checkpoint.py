@@ -95,6 +95,7 @@ def _queue_part(queue: ReadyQueue) -> bytes:
         pace_at_us=queue.pace.at_us,
         pace_catch_up_end=queue.pace.catch_up_end,
         policy=queue.policy,
+        letters=queue.letters,
     )
     return log_pb.Checkpoint(queues=[checkpoint]).SerializeToString()
 

@@ -54,7 +54,7 @@ def _more_ns(command: Message, *, copies: bool) -> int:
         case log_pb.CancelCommand():
             ids = np.frombuffer(command.hour, dtype="<u4")
             return len(ids) * MESSAGE_NS + HOUR_NS * len(np.unique(ids))
-        case log_pb.AckCommand():
+        case log_pb.AckCommand() | log_pb.RetryCommand(dropped=True):
             offset_ns = COPY_NS if copies else OFFSET_NS
             return offset_ns * (len(command.offset) // 8) + _blocks_ns(command.offset, copies=copies)
         case log_pb.RetryCommand():

@@ -52,9 +52,9 @@ def refusal(command: Any) -> Refusal | None:
 def _policy_fault(command: Any) -> str:
     match command:
         case log_pb.GroupPolicyCommand():
-            return group_policies.fault(command.policy, command.unset)
+            return group_policies.fault(command.policy, command.unset, command.topic)
         case log_pb.TopicCommand():
-            return group_policies.fault(command.settings.group_policy)
+            return group_policies.fault(command.settings.group_policy, topic=command.topic)
         case _:
             return ""
 

@@ -150,14 +150,15 @@ def retried(
 ) -> list[Event]:
     """Return what a retry did to the offsets at the positions kept: next attempts, or dead letters."""
     offset = np.frombuffer(command.offset, dtype="<u8")[keep]
-    redriven = command.reason == RetryReason.RETRY_REASON_UNSPECIFIED and command.target_group != ""
-    kind = Kind.ACKED if redriven else Kind.RETRIED if command.target_group else Kind.DEAD
+    again = command.target_group != "" and not command.dropped
+    redriven = again and command.reason == RetryReason.RETRY_REASON_UNSPECIFIED
+    kind = Kind.ACKED if redriven else Kind.RETRIED if again else Kind.DEAD
     done = settled(kind, wheel, queues, command.queue, command.group, offset, command.now_ms)
     if not redriven:
         reason = REASONS.get(command.reason, "UNKNOWN")
         return [done._replace(detail=reason, due_ms=done.due_ms if kind is Kind.DEAD else due_ms)]
     of = origins_in([command.records[i] for i in keep.tolist()])
-    again = Event(
+    next_attempt = Event(
         Kind.RETRIED,
         len(offset),
         command.now_ms,
@@ -168,7 +169,7 @@ def retried(
         due_ms=due_ms,
         detail="REDRIVEN",
     )
-    return [done, again]
+    return [done, next_attempt]
 
 
 def cancelled(

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from tarry.proto import dead_letters
 from tarry.proto.tarry_operator_pb2 import BackOff, GroupPolicy
 
 ATTEMPTS_MAX: Final = 1_000_000
 WAIT_MS_MAX: Final = 100 * 365 * 86_400_000
 """A back-off's, and a century."""
 LEASE_MS_MAX: Final = 2**32 - 1
+RETENTION_MS_MAX: Final = WAIT_MS_MAX
 TABLE_MAX: Final = 100
 """Waits in a back-off's table."""
 FACTOR_PERCENT_MIN: Final = 100
@@ -22,8 +24,8 @@ FACTOR_PERCENT_MAX: Final = 100_000
 FIELDS: Final = tuple(GroupPolicy.DESCRIPTOR.fields_by_name)
 
 
-def fault(policy: GroupPolicy, unset: Iterable[str] = ()) -> str:
-    """Return what is wrong with a change of a policy, and what would do; empty: nothing."""
+def fault(policy: GroupPolicy, unset: Iterable[str] = (), topic: str = "") -> str:
+    """Return what is wrong with a change of a policy for a topic, and what would do; empty: nothing."""
     if unknown := [name for name in unset if name not in FIELDS]:
         return f"a policy has no {unknown[0][:80]!r} to unset: name some of {', '.join(FIELDS)}"
     if twice := [name for name in unset if policy.HasField(name)]:
@@ -32,6 +34,13 @@ def fault(policy: GroupPolicy, unset: Iterable[str] = ()) -> str:
         return f"attempts_max is 1 to {ATTEMPTS_MAX}"
     if policy.HasField("lease_ms") and not policy.lease_ms:
         return f"lease_ms is 1 to {LEASE_MS_MAX}"
+    kept_ms = policy.dead_letter_retention_ms if policy.HasField("dead_letter_retention_ms") else 1
+    if not 1 <= kept_ms <= RETENTION_MS_MAX:
+        return f"dead_letter_retention_ms is 1 to {RETENTION_MS_MAX}"
+    if policy.HasField("dead_letter_topic") and (
+        wrong := dead_letters.topic_fault(policy.dead_letter_topic, topic)
+    ):
+        return wrong
     return _back_off_fault(policy.back_off) if policy.HasField("back_off") else ""
 
 

@@ -25,6 +25,8 @@ class Use(NamedTuple):
     """0: the cluster's."""
     expired: int = 0
     """Messages trimmed before it had acknowledged them."""
+    dropped: int = 0
+    """Messages given up for good."""
 
 
 UNKNOWN: Final = Use()
@@ -51,7 +53,7 @@ class GroupUses:
         if known is not None and command.life:
             use = known._replace(used_ms=max(known.used_ms, command.now_ms))
         elif known is not None:
-            use = use._replace(expired=known.expired)
+            use = use._replace(expired=known.expired, dropped=known.dropped)
         self._set(name, use)
 
     def settled(self, topic: str, group: str, now_ms: int) -> None:
@@ -65,6 +67,11 @@ class GroupUses:
         """Count messages that are trimmed before the group has acknowledged them."""
         known = self.of(topic, group)
         self._set((topic, group), known._replace(expired=known.expired + messages))
+
+    def dropped(self, topic: str, group: str, messages: int) -> None:
+        """Count messages that the group gives up for good."""
+        known = self.of(topic, group)
+        self._set((topic, group), known._replace(dropped=known.dropped + messages))
 
     def forget(self, topic: str, group: str) -> None:
         """Forget a group that is deleted."""
@@ -97,5 +104,6 @@ class GroupUses:
     def recover(self, checkpoint: log_pb.Checkpoint) -> None:
         """Become what ``capture`` saw."""
         for part in checkpoint.group_uses:
-            self._set((part.topic, part.group), Use(part.used_ms, part.life, part.expiry_ms, part.expired))
+            use = Use(part.used_ms, part.life, part.expiry_ms, part.expired, part.dropped)
+            self._set((part.topic, part.group), use)
         self.capture()

@@ -39,6 +39,7 @@ OF_COMMANDS: Final[dict[type[Message], int]] = {
 }
 OF_FIELDS: Final[dict[type[Message], dict[str, int]]] = {
     log_pb.TopicCommand: {"settings.group_policy": 2},
+    log_pb.RetryCommand: {"dropped": 2},
 }
 """By command: fields that came later than their command and change how it is applied, such as
 "settings.retention_ms". Where such a field has its default, the command does not need the level."""
@@ -53,6 +54,9 @@ OF_FILES: Final = {
 """Of a state folder: another format has another name. The checkpoint, which lists them, has a level too."""
 THINNED: Final = 2
 """From which on nodes thin hours: 0.2.0 would answer `Get` of what was thinned out with an empty message."""
+
+LETTERS: Final = 2
+"""From which on it is noted which dead-letter topics of other names a group's letters went to."""
 
 
 class AnotherVersion(Exception):

@@ -249,13 +249,18 @@ class Machine:
         due_ms = np.frombuffer(command.due_ms, dtype="<i8")
         mask = np.frombuffer(command.tag_mask, dtype="<u8")
         lane = np.frombuffer(command.lane, dtype="<u4") if command.lane else np.zeros(len(mask), np.uint32)
-        if not len(offsets) == len(due_ms) == len(mask) == len(lane) == len(command.records):
+        columns = {len(due_ms), len(mask), len(lane), len(command.records)}
+        if columns != ({0} if command.dropped else {len(offsets)}):
             return Refusal(Reason.COLUMNS_DIFFER, "the command's columns differ in length")
         stale = self._settle(command, offsets)
         if isinstance(stale, Refusal):
             return stale
-        target = self.queues.of(command.target_topic, command.target_group)
         keep = np.flatnonzero(~np.isin(offsets, offsets[stale]))
+        if command.dropped:
+            return self._dropped(command, keep, offsets[stale])
+        target = self.queues.of(command.target_topic, command.target_group)
+        if not target.group and self.level >= levels.LETTERS:
+            self.queues.note_letters(command.queue, command.group, target)
         if len(keep):
             due = np.maximum(due_ms[keep], command.now_ms)
             if self.events.wanted:
@@ -274,6 +279,16 @@ class Machine:
             if command.lane and target.group == command.group:  # not redriven: that comes after its key
                 self.queues.block(target.queue, lane[keep], placed)
         return Acked(offsets[stale])
+
+    def _dropped(
+        self, command: log_pb.RetryCommand, keep: NDArray[np.intp], stale: NDArray[np.uint64]
+    ) -> Acked:
+        """Count what a group gives up for good, and tell of it as of a dead letter."""
+        self.queues.uses.dropped(self.queues[command.queue].topic, command.group, len(keep))
+        if self.events.wanted and len(keep):
+            for event in event_details.retried(self.wheel, self.queues, command, keep, np.empty(0, np.int64)):
+                self.events.add(event)
+        return Acked(stale)
 
     def _cancel(self, command: log_pb.CancelCommand) -> Cancelled | Refusal:
         chosen = _ids(command)

@@ -221,6 +221,18 @@ class Queues:
         self.changes_of_policy += 1
         self._changed.add(queue.queue)
 
+    def note_letters(self, queue: int, group: str, target: ReadyQueue) -> None:
+        """Note that dead letters of a queue's group go to a queue of another name than theirs.
+
+        A redrive believes what lies there only of groups that have brought some.
+        """
+        topic = self._queues[queue].topic
+        retries = self.find(topic, group)
+        known = retries is None or target.queue in retries.letters
+        if retries is not None and not known and target.topic != dead_letter_topic(topic, group):
+            live = (number for number in retries.letters if not self._queues[number].deleted)
+            retries.set_letters((*live, target.queue))
+
     def take_changed(self) -> set[int]:
         """Return the queues that have had, since the last call, something that may be delivered."""
         changed, self._changed = self._changed, set()
@@ -282,6 +294,7 @@ class Queues:
             queue = self._add(state.topic, state.group)
             queue.settings = state.settings
             queue.policy = state.policy if state.HasField("policy") else None
+            queue.letters = tuple(state.letters)
             queue.misfires_dropped = state.misfires_dropped
             queue.pace = Pace(
                 state.settings.release_per_s_max,

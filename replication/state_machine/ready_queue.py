@@ -179,6 +179,7 @@ class ReadyQueue:
         "deleted",
         "first",
         "group",
+        "letters",
         "misfires_dropped",
         "pace",
         "policy",
@@ -212,6 +213,7 @@ class ReadyQueue:
         self._punched = 0  # the offset up to which files have given their space back
         self.settings = NO_SETTINGS  # of a topic's queue
         self.policy: GroupPolicy | None = None  # of a retry queue's group; None: it sets nothing
+        self.letters: tuple[int, ...] = ()  # of a retry queue's group: other queues its dead letters went to
         self.pace = Pace()
         self.misfires_dropped = 0
         self.deleted = False  # its number is taken for ever; nothing goes in any more
@@ -259,6 +261,11 @@ class ReadyQueue:
     def set_policy(self, policy: GroupPolicy | None) -> None:
         """Keep another policy of the group of this retry queue."""
         self.policy = policy
+        self._note()
+
+    def set_letters(self, queues: tuple[int, ...]) -> None:
+        """Keep the numbers of the queues that dead letters of this retry queue's group went to."""
+        self.letters = queues
         self._note()
 
     def take_in(self, first_due_ms: int, now_ms: int, catching_up: int) -> None:
@@ -432,6 +439,7 @@ class ReadyQueue:
         self.close()
         self.deleted = True
         self.policy = None
+        self.letters = ()
         self.first = self.units
         self._tail = b""
         self._touched.clear()

@@ -43,12 +43,18 @@ def test_a_policy_is_set_shown_and_unset_by_the_command_line(tmp_path: Path) -> 
         tarry(cluster, "group", "create", "orders", "readers")
         shown = tarry(cluster, "group", "set", "orders", "readers", "--lease", "5s", "--back-off", "1s..1m")
         growing = {"first_ms": 1_000, "max_ms": 60_000, "factor": 2}
-        assert shown["policy"] == {"attempts_max": 5, "back_off": growing, "lease_ms": 5_000}
+        assert shown["policy"] == {
+            "attempts_max": 5,
+            "back_off": growing,
+            "lease_ms": 5_000,
+            "dead_letter_topic": "dlq.readers.orders",
+            "dead_letter_retention_ms": 14 * 86_400_000,
+        }
         assert shown["own"] == {"back_off": growing, "lease_ms": 5_000}
-        assert shown["set_by"] == {"attempts_max": "topic", "back_off": "group", "lease_ms": "group"}
+        assert by(shown) == {"attempts_max": "topic", "back_off": "group", "lease_ms": "group"}
         assert tarry(cluster, "group", "show", "orders", "readers") == shown
         shown = tarry(cluster, "group", "set", "orders", "readers", "--attempts", "2", "--unset", "lease_ms")
-        assert shown["set_by"] == {"attempts_max": "group", "back_off": "group", "lease_ms": "topic"}
+        assert by(shown) == {"attempts_max": "group", "back_off": "group", "lease_ms": "topic"}
         shown = tarry(cluster, "topic", "set", "orders", "--retention", "1h", "--unset", "lease_ms")
         assert (shown["group_policy"], shown["retention_ms"]) == ({"attempts_max": 5}, 3_600_000)
         assert tarry(cluster, "group", "show", "orders", "readers")["policy"]["lease_ms"] == 30_000
@@ -56,6 +62,11 @@ def test_a_policy_is_set_shown_and_unset_by_the_command_line(tmp_path: Path) -> 
         assert (short["error"], "within 100 to" in short["text"]) == ("SETTING_INVALID", True)
         table = CliRunner().invoke(app, ["group", "show", "orders", "readers", "-s", cluster.addresses])
         assert "1s..1m (group)" in table.stdout
+
+
+def by(shown: Any) -> dict[str, str]:
+    """Return who sets what of a policy, where a group or its topic does."""
+    return {name: layer for name, layer in shown["set_by"].items() if layer in ("group", "topic")}
 
 
 async def attempts(client: Client, topic: str) -> int:
@@ -90,9 +101,45 @@ def test_the_next_leader_delivers_by_the_same_policy_whatever_its_file_says(tmp_
                 operator = client.operator()
                 await operator.create_group("t", "g")
                 told = await operator.set_group("t", "g", attempts_max=3, back_off=Exponential(20, 40))
-                assert told.set_by == {"attempts_max": "group", "back_off": "group", "lease_ms": "node"}
+                assert (told.set_by["attempts_max"], told.set_by["back_off"]) == ("group", "group")
                 for _ in cluster.nodes:
                     assert await attempts(client, "t") == 3
                     await operator.transfer()
 
         asyncio.run(work())
+
+
+def test_letters_go_to_a_shared_topic_and_back_to_their_groups_or_nowhere(tmp_path: Path) -> None:
+    with LocalCluster(1, tmp_path) as cluster:
+        cluster.start()
+        asyncio.run(level(cluster, 2))
+        tarry(cluster, "topic", "create", "orders", "--attempts", "1", "--dead-letter-topic", "dlq.shared")
+        for group in ("a", "b", "c"):
+            tarry(cluster, "group", "create", "orders", group)
+        tarry(cluster, "group", "set", "orders", "c", "--dead-letter-topic", "none")
+        hostile = ("orders", "dlq.", "dlq.misfired.orders", "dlq." + "x" * 400)
+        for name in hostile:
+            wrong = refused(cluster, "group", "set", "orders", "a", "--dead-letter-topic", name)
+            assert wrong["error"] == "SETTING_INVALID"
+
+        async def work() -> None:
+            async with connect(cluster.addresses) as client:
+                await client.producer().schedule("orders", b"x", delay_ms=0)
+                for group in ("a", "b", "c"):
+                    async with client.consumer("orders", group) as consumer, asyncio.timeout(PATIENCE_S):
+                        await (await anext(consumer)).nack()
+                async with client.consumer("dlq.shared", "u") as dead, asyncio.timeout(PATIENCE_S):
+                    letters = [await anext(dead) for _ in range(2)]
+                    assert {one.properties["tarry.group"] for one in letters} == {"a", "b"}
+                done = await client.operator().redrive("dlq.shared")
+                assert (done.looked_at, done.redriven) == (2, 2)
+                for group in ("a", "b"):
+                    async with client.consumer("orders", group) as consumer, asyncio.timeout(PATIENCE_S):
+                        await (await anext(consumer)).ack()
+                topics = (await client.operator().status()).topics
+                (status,) = (one for one in topics if one.topic == "orders")
+                assert {one.group: one.dropped for one in status.groups} == {"a": 0, "b": 0, "c": 1}
+
+        asyncio.run(work())
+        circle = refused(cluster, "topic", "set", "dlq.shared", "--dead-letter-topic", "dlq.other")
+        assert (circle["error"], "in a circle" in circle["text"]) == ("SETTING_INVALID", True)

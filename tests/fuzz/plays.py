@@ -33,8 +33,15 @@ RECORD: Final = Record(body=b"x", tags=["red"], keys=["k"], properties={"p": "v"
 SETTINGS: Final = operator_pb.TopicSettings(
     retention_ms=1, pending_max=5, misfire=2, misfire_after_ms=1, release_per_s_max=2**32 - 1
 )
-SHAPED: Final = operator_pb.TopicSettings(group_policy={"back_off": {"fixed_ms": 1}})
-POLICY: Final = operator_pb.GroupPolicy(attempts_max=2, back_off=exponential(1, 2**40))
+SHAPED: Final = operator_pb.TopicSettings(
+    group_policy={"back_off": {"fixed_ms": 1}, "dead_letter_topic": "none"}
+)
+POLICY: Final = operator_pb.GroupPolicy(
+    attempts_max=2,
+    back_off=exponential(1, 2**40),
+    dead_letter_topic="dlq.a",
+    dead_letter_retention_ms=2**40,
+)
 TIMES: Final = (0, 1, 20, 1_000, HOUR_MS, 30 * 24 * HOUR_MS, 100 * 365 * 24 * HOUR_MS)
 
 
@@ -149,7 +156,7 @@ class EdgePlay(Play):
     @rule(data=st.data())
     def operate(self, data: st.DataObject) -> None:
         pick = picking(data)
-        topic, group = pick(("t", "t", "u", "dlq.g.t")), pick(("g", "g", "h"))
+        topic, group = pick(("t", "t", "u", "dlq.g.t", "dlq.a")), pick(("g", "g", "h"))
         request = pick(
             (
                 operator_pb.CreateTopicRequest(topic=topic, settings=SETTINGS),
@@ -163,7 +170,7 @@ class EdgePlay(Play):
                 operator_pb.DescribeGroupRequest(topic=topic, group=group),
                 operator_pb.SeekGroupRequest(topic=topic, group=group, offset=1),
                 operator_pb.SeekGroupRequest(topic=topic, group=group, start=GroupStart(at=3, time_ms=1)),
-                operator_pb.RedriveRequest(topic="dlq.g.t"),
+                operator_pb.RedriveRequest(topic=pick(("dlq.g.t", "dlq.a"))),
                 operator_pb.RedriveRequest(topic="dlq.g.t", messages_max=1),
             )
         )
@@ -200,7 +207,9 @@ class EdgePlay(Play):
         assert None not in records
         reason = pick((RetryReason.RETRY_REASON_NACKED, RetryReason.RETRY_REASON_LEASE_EXPIRED))
         delay_ms = pick((None, 0, 1, 2**32 - 1))
-        kept = policy(attempts_max=pick((1, 2)))
+        name = pick((f"dlq.{group}.{queue.topic}", "dlq.a", "none"))
+        raised = self.machine.level >= 2
+        kept = policy(attempts_max=pick((1, 2)), dead_letter_topic=name if raised else "dlq.g.t")
         whole = [record for record in records if record is not None]
         self.commit(
             *retries.commands(0, queue, group, offsets, units, whole, reason, delay_ms, now_ms, kept),
@@ -261,6 +270,9 @@ class RawPlay(Play):
                 target_group=group,
                 now_ms=now_ms,
                 reason=pick((0, 1, 99)),
+            ),
+            log_pb.RetryCommand(
+                group="g", queue=pick((0, 1, 2)), offset=column["offset"], now_ms=now_ms, dropped=True
             ),
             log_pb.CancelCommand(**where),
             log_pb.SubscribeCommand(topic=topic, group=group, start=GroupStart(at=pick((0, 2, 3, 99)))),

@@ -523,7 +523,7 @@ LOGGED = (
     Mutant(
         "a_letter_of_another_group_is_believed",
         "a forged letter takes a message to a group of another tenant",
-        "    if queue.topic != dead_letter_topic(letter.topic, letter.group):\n        return False\n",
+        "    if not _takes_letters_of(letter, queue, machine):\n        return False\n",
         "",
         (
             "tests/node/delivery/test_redrive.py::test_a_letter_in_a_topic_that_is_not_its_groups_is_passed_over",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tarry.node.config import Delivery
-from tarry.node.delivery.policy import Policy
+from tarry.node.delivery.policy import DEAD_LETTER_RETENTION_MS, Policy
 from tarry.proto.tarry_operator_pb2 import BackOff, BackOffTable, ExponentialBackOff
 
 
@@ -29,5 +29,7 @@ def policy(**given: Any) -> Policy:
         "attempts_max": built_in.attempts_max,
         "back_off": table(*built_in.back_off_ms),
         "lease_ms": built_in.lease_ms,
+        "dead_letter_topic": "dlq.g.t",
+        "dead_letter_retention_ms": DEAD_LETTER_RETENTION_MS,
     }
     return Policy(**fields | given)

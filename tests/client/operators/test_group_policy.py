@@ -21,7 +21,14 @@ back_offs = st.one_of(
     st.builds(Exponential, waits, waits, st.integers(100, 100_000).map(lambda percent: percent / 100)),
 )
 policies = st.fixed_dictionaries(
-    {}, optional={"attempts_max": st.integers(1, 9), "lease_ms": st.integers(1, 9), "back_off": back_offs}
+    {},
+    optional={
+        "attempts_max": st.integers(1, 9),
+        "lease_ms": st.integers(1, 9),
+        "back_off": back_offs,
+        "dead_letter_topic": st.sampled_from(("", "none", "dlq.a")),
+        "dead_letter_retention_ms": waits,
+    },
 )
 
 
@@ -45,6 +52,8 @@ def test_the_fields_are_those_of_the_protocol() -> None:
         ({"attempts_max": -1}, "attempts_max must be a whole number"),
         ({"attempts_max": 1.5}, "attempts_max must be a whole number"),
         ({"lease_ms": 2**32}, "lease_ms must be a whole number"),
+        ({"dead_letter_topic": 1}, "dead_letter_topic must be a text"),
+        ({"dead_letter_retention_ms": 2**64}, "dead_letter_retention_ms must be a whole number"),
         ({"back_off": -1}, "back_off must be a whole number"),
         ({"back_off": (1, "2")}, "a wait of the back-off must be a whole number"),
         ({"back_off": Exponential(1, 2, 1.001)}, "factor in percent must be a whole number"),

@@ -58,6 +58,27 @@ def test_attempts_and_waits_are_those_of_the_policy_at_the_time_of_the_verdict()
     play(steps)
 
 
+def test_what_a_group_without_dead_letters_gives_up_is_gone_and_lets_its_key_go_on() -> None:
+    async def steps(group: Group) -> None:
+        change(group, attempts_max=1, dead_letter_topic="none")
+        group.join("a")
+        for _ in range(2):
+            group.schedule("key", 0)
+        await pass_ms(group, 1)
+        assert [one.label for one in group.given] == ["m0"]
+        assert group.settle_first("a", 1, nack=True)
+        await group.settle()
+        ((payload, _),) = group.log
+        assert payload.dropped
+        await group.commit()
+        await pass_ms(group, 1)
+        assert [one.label for one in group.given] == ["m0", "m1"]
+        assert group.machine.queues.uses.of(TOPIC, GROUP).dropped == 1
+        assert [queue.topic for queue in group.machine.queues] == [TOPIC, TOPIC]
+
+    play(steps)
+
+
 def told(consumer: Consumer) -> list[int]:
     """Take the leases that a consumer's stream was told of."""
     responses = [pb.ConsumeResponse.FromString(raw) for raw in consumer.take_all()]

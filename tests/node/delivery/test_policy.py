@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tarry.node.config import Delivery, NodeConfig
 from tarry.node.delivery.policy import back_off_ms, configured, described, policy_of, resolved
 from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.proto.dead_letters import target
 from tarry.proto.tarry_operator_pb2 import BackOff, GroupPolicy, TopicSettings
 from tarry.replication.state_machine.group_policies import (
     ATTEMPTS_MAX,
@@ -32,6 +33,7 @@ CONFIG = NodeConfig(
     delivery=Delivery(attempts_max=7, lease_ms=777, back_off_ms=(7, 77)),
 )
 LAST = configured(CONFIG)
+NAMED = ("default", "dlq.shared", "dlq.g.t", "dlq.dlq.g")
 
 
 @given(layers=st.lists(policies, max_size=3))
@@ -61,11 +63,48 @@ def test_a_group_counts_before_its_topic_and_that_before_the_configuration(tmp_p
     assert (found.attempts_max, found.lease_ms, found.back_off) == (3, 555, table(7, 77))
     whole, its, by = described(machine.queues, CONFIG, "t", "g")
     assert (whole.attempts_max, whole.lease_ms, its) == (3, 555, own)
-    assert by == {"attempts_max": "group", "lease_ms": "topic", "back_off": "node"}
+    assert (by["attempts_max"], by["lease_ms"], by["back_off"]) == ("group", "topic", "node")
+    assert by.keys() == set(FIELDS)
     assert policy_of(machine.queues, CONFIG, "t", "other").attempts_max == 5
     assert policy_of(machine.queues, CONFIG, "u", "g").attempts_max == 7
     assert policy_of(machine.queues, CONFIG, "nowhere", "g").attempts_max == 7
     machine.close()
+
+
+@pytest.mark.parametrize(
+    ("given", "topic", "found"),
+    [
+        ("default", "t", "dlq.g.t"),
+        ("dlq.shared", "t", "dlq.shared"),
+        ("none", "t", "none"),
+        ("dlq.shared", "dlq.shared", "dlq.g.dlq.shared"),
+        ("dlq.shared", "dlq.other", "dlq.g.dlq.other"),
+        ("none", "dlq.shared", "none"),
+    ],
+)
+def test_a_given_name_counts_but_for_groups_of_dead_letter_topics_whose_letters_would_go_round(
+    given: str, topic: str, found: str, tmp_path: Path
+) -> None:
+    machine = Machine(tmp_path, MachineSettings())
+    settings = TopicSettings(group_policy=GroupPolicy(dead_letter_topic=given))
+    run = [subscribe(topic), RAISE]
+    if not (topic.startswith("dlq.") and given.startswith("dlq.")):
+        run.append(admin(log_pb.TopicCommand(topic=topic, settings=settings, now_ms=NOW_MS)))
+    machine.apply(1, 1, run)
+    assert target(given, topic, "g") == found
+    if len(run) == 3:
+        assert policy_of(machine.queues, CONFIG, topic, "g").dead_letter_topic == found
+        whole, _, by = described(machine.queues, CONFIG, topic, "g")
+        assert (whole.dead_letter_topic, by["dead_letter_topic"]) == (found, "topic")
+    machine.close()
+
+
+@given(st.lists(st.sampled_from(("g", "dlq", "misfired.x")), min_size=1, max_size=5), st.sampled_from(NAMED))
+def test_no_letter_comes_back_to_a_topic_that_it_has_been_in(groups: list[str], given: str) -> None:
+    topics = ["t"]
+    for group in groups:
+        topics.append(target(given, topics[-1], group))
+    assert len(set(topics)) == len(topics)
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from tarry.replication.state_machine.machine import Machine, MachineSettings
 from tarry.wheel.state import HOUR_MS
 from tests.node.policies import policy
 from tests.replication.commands import NOW_MS, release, schedule, subscribe, trim
+from tests.replication.state_machine.test_levels import RAISE
 
 HOUR = NOW_MS // HOUR_MS
 LETTERS = "dlq.g.t"
@@ -50,10 +51,10 @@ def given_up(machine: Machine) -> list[bytes]:
     return [encode(command) for command in made]
 
 
-def letter(machine: Machine, queue: str = LETTERS, **forged: str) -> Letter | None:
-    """The letter at offset 0 of a queue, as far as it is believed; some of what it says is forged."""
+def letter(machine: Machine, queue: str = LETTERS, offset: int = 0, **forged: str) -> Letter | None:
+    """The letter at an offset of a queue, as far as it is believed; some of what it says is forged."""
     of = machine.queues.of(queue)
-    (unit,) = of.read(0, 1)
+    (unit,) = of.read(offset, 1)
     at = np.array([unit["hour"]]), np.array([unit["global_index"]])
     (stored,) = machine.wheel.read(*at)
     assert stored is not None
@@ -147,3 +148,24 @@ async def test_a_redrive_goes_on_behind_what_retention_trims_meanwhile(machine: 
     *_, last = [step async for step in steps]
     assert isinstance(last, RedriveResponse)
     assert (last.looked_at, last.done) == (BATCH + 3, True)
+
+
+def test_a_letter_in_a_topic_of_another_name_is_believed_of_a_group_whose_letters_went_there(
+    machine: Machine,
+) -> None:
+    said = {name: str(value) for name, value in origin().items()}
+    apply(machine, schedule([NOW_MS], topic="dlq.shared"), release(NOW_MS))  # as 0.1.0 let a producer do
+    assert letter(machine, "dlq.shared", **said) is None
+    apply(machine, RAISE, schedule([NOW_MS]), release(NOW_MS))
+    queue, offset = machine.queues.of("t"), np.array([1], dtype=np.uint64)
+    unit = queue.at(offset)
+    (record,) = machine.wheel.read(unit["hour"], unit["global_index"])
+    assert record is not None
+    once = policy(attempts_max=1, dead_letter_topic="dlq.shared")
+    reason = RetryReason.RETRY_REASON_NACKED
+    made = retries.commands(0, queue, "g", offset, unit, [record], reason, 0, NOW_MS, once)
+    apply(machine, *[encode(command) for command in made], release(NOW_MS))
+    found = letter(machine, "dlq.shared", offset=1)
+    assert found is not None
+    assert (found.topic, found.group) == ("t", "g")
+    assert letter(machine, "dlq.shared", offset=1, origin_topic="u") is None

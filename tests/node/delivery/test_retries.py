@@ -11,6 +11,7 @@ import pytest
 from tarry.node.delivery import batch as batching
 from tarry.node.delivery import retries
 from tarry.node.delivery.feed import WAITING
+from tarry.node.delivery.policy import Policy
 from tarry.proto.tarry_consumer_pb2 import ConsumeResponse, DispatchStamp
 from tarry.proto.tarry_message_pb2 import Record, Retried, RetryReason
 from tarry.replication.state_machine.ready_queue import UNIT, ReadyQueue
@@ -34,7 +35,7 @@ def queues(tmp_path: Path) -> Iterator[tuple[ReadyQueue, ReadyQueue]]:
     again.close()
 
 
-def build(queue: ReadyQueue, record: bytes, delay_ms: int | None = None) -> list:
+def build(queue: ReadyQueue, record: bytes, delay_ms: int | None = None, policy: Policy = POLICY) -> list:
     offset = np.array([1], dtype=np.uint64)
     return retries.commands(
         3,
@@ -46,7 +47,7 @@ def build(queue: ReadyQueue, record: bytes, delay_ms: int | None = None) -> list
         RetryReason.RETRY_REASON_NACKED,
         delay_ms,
         1_000,
-        POLICY,
+        policy,
     )
 
 
@@ -76,6 +77,16 @@ def test_after_the_last_attempt_it_is_a_dead_letter_with_its_history(queues: tup
     assert record.properties["tarry.group"] == "g"
     assert record.properties["tarry.reason"] == "NACKED"
     assert record.properties["tarry.origin_due_ms"] == "78"
+
+
+def test_a_dead_letter_goes_where_the_policy_says_or_nowhere(queues: tuple) -> None:
+    (named,) = build(queues[0], FIRST, policy=policy(attempts_max=1, dead_letter_topic="dlq.shared"))
+    assert (named.target_topic, named.target_group, named.dropped) == ("dlq.shared", "", False)
+    (gone,) = build(queues[0], FIRST, policy=policy(attempts_max=1, dead_letter_topic="none"))
+    assert (gone.dropped, gone.group, gone.offset, len(gone.records)) == (True, "g", named.offset, 0)
+    assert (gone.reason, gone.target_topic) == (named.reason, "")
+    (again,) = build(queues[0], FIRST, policy=policy(attempts_max=2, dead_letter_topic="none"))
+    assert (again.dropped, again.target_group) == (False, "g")
 
 
 def waiting(queue: ReadyQueue) -> np.ndarray:

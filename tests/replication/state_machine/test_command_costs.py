@@ -61,6 +61,10 @@ def test_a_cancel_costs_by_hours_too(hours: int) -> None:
     [
         (log_pb.AckCommand(offset=bytes(8)), log_pb.AckCommand(offset=bytes(8 * COUNT))),
         (log_pb.RetryCommand(records=[b"x"]), log_pb.RetryCommand(records=[b"x"] * COUNT)),
+        (
+            log_pb.RetryCommand(offset=bytes(8), dropped=True),
+            log_pb.RetryCommand(offset=bytes(8 * COUNT), dropped=True),
+        ),
         (log_pb.ReleaseCommand(count=1), log_pb.ReleaseCommand(count=COUNT)),
         (log_pb.ReleaseCommand(hour=bytes(4)), log_pb.ReleaseCommand(hour=bytes(4 * COUNT))),
         (log_pb.TrimCommand(hour=bytes(4)), log_pb.TrimCommand(hour=bytes(4 * COUNT))),

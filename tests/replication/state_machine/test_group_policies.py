@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.proto.ledger.schema import Kind
 from tarry.proto.reasons import Reason
 from tarry.proto.tarry_operator_pb2 import GroupPolicy, TopicSettings
 from tarry.replication.state_machine.commands import encode
@@ -18,6 +19,7 @@ from tarry.replication.state_machine.group_policies import (
     FACTOR_PERCENT_MAX,
     FIELDS,
     LEASE_MS_MAX,
+    RETENTION_MS_MAX,
     TABLE_MAX,
     WAIT_MS_MAX,
     changed,
@@ -25,10 +27,10 @@ from tarry.replication.state_machine.group_policies import (
 )
 from tarry.replication.state_machine.levels import LevelTooLow
 from tarry.replication.state_machine.machine import Machine
-from tarry.replication.state_machine.outcomes import Changed
+from tarry.replication.state_machine.outcomes import Acked, Changed
 from tarry.replication.state_machine.refusal import Refusal
 from tests.node.policies import exponential, fixed, table
-from tests.replication.commands import NOW_MS, admin, subscribe
+from tests.replication.commands import NOW_MS, admin, release, schedule, subscribe
 from tests.replication.state_machine.test_levels import RAISE
 from tests.replication.state_machine.test_machine import fresh, machine, run
 
@@ -59,6 +61,16 @@ def own(machine: Machine, group: str = "g") -> GroupPolicy | None:
         ({"attempts_max": 0}, f"attempts_max is 1 to {ATTEMPTS_MAX}"),
         ({"attempts_max": ATTEMPTS_MAX + 1}, "attempts_max is 1 to"),
         ({"lease_ms": 0}, "lease_ms is 1 to"),
+        ({"dead_letter_retention_ms": 0}, "dead_letter_retention_ms is 1 to"),
+        ({"dead_letter_retention_ms": RETENTION_MS_MAX + 1}, "dead_letter_retention_ms is 1 to"),
+        ({"dead_letter_topic": ""}, "is 'default', 'none', or a name that begins with 'dlq.'"),
+        ({"dead_letter_topic": "orders"}, "a name that begins with 'dlq.'"),
+        ({"dead_letter_topic": "dlq."}, "a name that begins with 'dlq.'"),
+        ({"dead_letter_topic": "dlq.a/b"}, "letters, digits"),
+        ({"dead_letter_topic": "dlq.a\n"}, "letters, digits"),
+        ({"dead_letter_topic": "DLQ.a"}, "a name that begins with 'dlq.'"),
+        ({"dead_letter_topic": "dlq." + "x" * 997}, "1000 characters at most"),
+        ({"dead_letter_topic": "dlq.misfired.t"}, "topics for misfired messages: name another"),
         ({"back_off": {}}, "a fixed wait, an exponential one, or a table"),
         ({"back_off": table()}, "a table with one wait at least"),
         ({"back_off": table(*[1] * (TABLE_MAX + 1))}, f"{TABLE_MAX} waits at most"),
@@ -95,6 +107,10 @@ def test_what_no_leader_can_act_by_is_refused_and_what_would_do_is_said(
         {"attempts_max": ATTEMPTS_MAX, "lease_ms": LEASE_MS_MAX, "back_off": fixed(WAIT_MS_MAX)},
         {"back_off": table(*[WAIT_MS_MAX] * TABLE_MAX)},
         {"back_off": exponential(1, 1, 100)},
+        {"dead_letter_topic": "dlq." + "x" * 996, "dead_letter_retention_ms": RETENTION_MS_MAX},
+        {"dead_letter_topic": "none", "dead_letter_retention_ms": 1},
+        {"dead_letter_topic": "default"},
+        {"dead_letter_topic": "dlq.misfired"},
         {"back_off": exponential(1, WAIT_MS_MAX, FACTOR_PERCENT_MAX)},
         {},
     ],
@@ -116,6 +132,8 @@ policies = st.builds(
         optional={
             "attempts_max": st.integers(1, 3),
             "lease_ms": st.integers(1, 3),
+            "dead_letter_topic": st.sampled_from(("default", "none", "dlq.a")),
+            "dead_letter_retention_ms": st.integers(1, 3),
             "back_off": st.sampled_from(
                 [table(1, 2), table(3), fixed(1), exponential(1, 8), exponential(1, 9, 300)]
             ),
@@ -179,3 +197,81 @@ def test_a_policy_needs_the_level_of_its_command_also_in_a_topic_s_settings(fres
     assert (own(fresh), fresh.queues.of("t").settings) == (None, TopicSettings())
     fresh.apply(3, 1, [RAISE, encode(shaped), encode(command)])
     assert (own(fresh), fresh.queues.of("t").settings.group_policy) == (POLICY, POLICY)
+
+
+def test_groups_of_a_dead_letter_topic_name_no_other(fresh: Machine) -> None:
+    run(fresh, [subscribe("dlq.a"), RAISE])
+    shaped = {"topic": "dlq.a", "settings": TopicSettings(group_policy={"dead_letter_topic": "dlq.b"})}
+    for outcome in fresh.apply(
+        3,
+        1,
+        [
+            change(topic="dlq.a", dead_letter_topic="dlq.b"),
+            admin(log_pb.TopicCommand(**shaped, now_ms=NOW_MS)),
+        ],
+    ):
+        assert isinstance(outcome, Refusal)
+        assert (outcome.reason, "in a circle" in outcome.text) == (Reason.SETTING_INVALID, True)
+    assert fresh.apply(4, 1, [change(topic="dlq.a", dead_letter_topic="none")]) == [Changed()]
+
+
+def bury(group: str = "g", *, offset: int = 0, target: str = "dlq.a") -> log_pb.RetryCommand:
+    return log_pb.RetryCommand(
+        group=group,
+        offset=offset.to_bytes(8, "little"),
+        due_ms=NOW_MS.to_bytes(8, "little"),
+        tag_mask=bytes(8),
+        records=[b""],
+        target_topic=target,
+        reason=1,
+        now_ms=NOW_MS,
+    )
+
+
+def test_where_letters_went_is_noted_with_their_group_once_and_is_of_the_checkpoint(tmp_path: Path) -> None:
+    with machine(tmp_path) as first:
+        run(first, [subscribe(), schedule([NOW_MS] * 4), release(NOW_MS), encode(bury(target="dlq.old"))])
+        assert first.queues.of("t", "g").letters == ()  # an earlier version notes nothing
+        first.apply(5, 1, [RAISE, encode(bury(offset=1, target="dlq.g.t"))])
+        assert first.queues.of("t", "g").letters == ()  # it is named after them
+        before = first.digest()
+        first.apply(6, 1, [encode(bury(offset=2)), encode(bury(offset=3))])
+        noted = (first.queues.of("dlq.a").queue,)
+        assert first.queues.of("t", "g").letters == noted
+        first.write(first.capture())
+        digest = first.digest()
+        assert digest != before
+    with machine(tmp_path) as again:
+        assert (again.queues.of("t", "g").letters, again.digest()) == (noted, digest)
+        again.apply(7, 1, [admin(log_pb.DeleteTopicCommand(topic="dlq.a", now_ms=NOW_MS))])
+        run(again, [schedule([NOW_MS]), release(NOW_MS), encode(bury(offset=4, target="dlq.b"))])
+        assert again.queues.of("t", "g").letters == (again.queues.of("dlq.b").queue,)
+
+
+def test_what_a_group_gives_up_for_good_is_settled_counted_and_told(fresh: Machine) -> None:
+    fresh.events.wanted = True
+    run(fresh, [subscribe(), RAISE, schedule([NOW_MS] * 2), release(NOW_MS)])
+    fresh.take_events()
+    given_up = log_pb.RetryCommand(
+        group="g", offset=bytes(8) + (1).to_bytes(8, "little"), reason=2, now_ms=NOW_MS, dropped=True
+    )
+    (outcome,) = fresh.apply(fresh.applied_index + 1, 1, [encode(given_up)])
+    assert isinstance(outcome, Acked)
+    assert len(outcome.stale) == 0
+    assert fresh.queues.uses.of("t", "g").dropped == 2
+    assert fresh.queues.acknowledged["g", 0].floor == 2
+    (event,) = fresh.take_events()
+    assert (event.kind, event.n, event.group, event.detail) == (Kind.DEAD, 2, "g", "LEASE_EXPIRED")
+    fresh.apply(fresh.applied_index + 1, 1, [encode(given_up)])
+    assert fresh.queues.uses.of("t", "g").dropped == 2
+    assert [queue.topic for queue in fresh.queues] == ["t", "t"]
+    given_up.records.append(b"x")
+    (refused,) = fresh.apply(fresh.applied_index + 1, 1, [encode(given_up)])
+    assert isinstance(refused, Refusal)
+    assert refused.reason is Reason.COLUMNS_DIFFER
+
+
+def test_to_give_up_for_good_needs_the_level(fresh: Machine) -> None:
+    run(fresh, [subscribe()])
+    with pytest.raises(LevelTooLow, match="needs level 2"):
+        fresh.encode(log_pb.RetryCommand(group="g", dropped=True, now_ms=NOW_MS))
