@@ -170,18 +170,20 @@ class TopicSettings(_message.Message):
     def __init__(self, retention_ms: _Optional[int] = ..., body_bytes_max: _Optional[int] = ..., release_per_s_max: _Optional[int] = ..., pending_max: _Optional[int] = ..., misfire: _Optional[_Union[MisfirePolicy, str]] = ..., misfire_after_ms: _Optional[int] = ..., catch_up_per_s_max: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., retention_max_ms: _Optional[int] = ..., group_policy: _Optional[_Union[GroupPolicy, _Mapping]] = ...) -> None: ...
 
 class GroupPolicy(_message.Message):
-    __slots__ = ("attempts_max", "back_off", "lease_ms", "dead_letter_topic", "dead_letter_retention_ms")
+    __slots__ = ("attempts_max", "back_off", "lease_ms", "dead_letter_topic", "dead_letter_retention_ms", "delivery_per_s_max")
     ATTEMPTS_MAX_FIELD_NUMBER: _ClassVar[int]
     BACK_OFF_FIELD_NUMBER: _ClassVar[int]
     LEASE_MS_FIELD_NUMBER: _ClassVar[int]
     DEAD_LETTER_TOPIC_FIELD_NUMBER: _ClassVar[int]
     DEAD_LETTER_RETENTION_MS_FIELD_NUMBER: _ClassVar[int]
+    DELIVERY_PER_S_MAX_FIELD_NUMBER: _ClassVar[int]
     attempts_max: int
     back_off: BackOff
     lease_ms: int
     dead_letter_topic: str
     dead_letter_retention_ms: int
-    def __init__(self, attempts_max: _Optional[int] = ..., back_off: _Optional[_Union[BackOff, _Mapping]] = ..., lease_ms: _Optional[int] = ..., dead_letter_topic: _Optional[str] = ..., dead_letter_retention_ms: _Optional[int] = ...) -> None: ...
+    delivery_per_s_max: int
+    def __init__(self, attempts_max: _Optional[int] = ..., back_off: _Optional[_Union[BackOff, _Mapping]] = ..., lease_ms: _Optional[int] = ..., dead_letter_topic: _Optional[str] = ..., dead_letter_retention_ms: _Optional[int] = ..., delivery_per_s_max: _Optional[int] = ...) -> None: ...
 
 class BackOff(_message.Message):
     __slots__ = ("fixed_ms", "exponential", "table")

@@ -62,6 +62,12 @@ def _options(panel: str | None) -> dict[str, Any]:
             rich_help_panel=panel,
             help="How long dead letters are kept, where their topic does not say.",
         ),
+        "delivery_per_s_max": typer.Option(
+            "--delivery-rate",
+            min=0,
+            rich_help_panel=panel,
+            help="Messages a second for all consumers of a group together; 0: no bound.",
+        ),
     }
 
 
@@ -87,6 +93,7 @@ class PolicyFlags(_Flags):
     lease_ms: Annotated[int | None, _OWN["lease_ms"]] = None
     dead_letter_topic: Annotated[str | None, _OWN["dead_letter_topic"]] = None
     dead_letter_retention_ms: Annotated[int | None, _OWN["dead_letter_retention_ms"]] = None
+    delivery_per_s_max: Annotated[int | None, _OWN["delivery_per_s_max"]] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +105,7 @@ class TopicPolicyFlags(_Flags):
     lease_ms: Annotated[int | None, _OF_TOPIC["lease_ms"]] = None
     dead_letter_topic: Annotated[str | None, _OF_TOPIC["dead_letter_topic"]] = None
     dead_letter_retention_ms: Annotated[int | None, _OF_TOPIC["dead_letter_retention_ms"]] = None
+    delivery_per_s_max: Annotated[int | None, _OF_TOPIC["delivery_per_s_max"]] = None
 
 
 def json_of(policy: PolicyOptions) -> dict[str, object]:

@@ -40,6 +40,8 @@ class PolicyOptions(TypedDict, total=False):
     ``dlq.GROUP.TOPIC``, or ``none``: they are counted, and gone."""
     dead_letter_retention_ms: int
     """Of dead letters, where their topic's settings have no retention."""
+    delivery_per_s_max: int
+    """Messages a second for all consumers of the group together, retries too; 0: no bound."""
 
 
 FIELDS: Final = tuple(PolicyOptions.__annotations__)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from tarry.node.delivery import batch as delivery_batch
 from tarry.node.delivery import failover_cursors
 from tarry.node.delivery.consumer import Consumer, PolledFilter, differs
+from tarry.node.delivery.delivery_rate import DeliveryRate
 from tarry.node.delivery.feed import LOOK_UNITS_MAX, Feed
 from tarry.node.delivery.in_flight import Batch
 from tarry.node.delivery.leases import Leases
@@ -85,7 +86,9 @@ class GroupDelivery:
         self._waits_until_ms = 0  # for them, whatever may be in flight to them
         self._leases = Leases()
         self._policy_changes = context.machine.queues.changes_of_policy
-        self._lease_ms = context.policy(topic, group).lease_ms
+        policy = context.policy(topic, group)
+        self._lease_ms = policy.lease_ms
+        self._rate = DeliveryRate(policy.delivery_per_s_max, context.time.now_ms())
         self._polled = PolledFilter(self._lease_ms)
         self._timer: asyncio.TimerHandle | None = None
         self.wakes_at_ms: int | None = None  # by cluster time
@@ -153,7 +156,9 @@ class GroupDelivery:
         if changes == self._policy_changes:
             return
         self._policy_changes = changes
-        before, self._lease_ms = self._lease_ms, self._context.policy(self.topic, self.group).lease_ms
+        policy = self._context.policy(self.topic, self.group)
+        self._rate.change(policy.delivery_per_s_max, self._context.time.now_ms())
+        before, self._lease_ms = self._lease_ms, policy.lease_ms
         if self._lease_ms == before:
             return
         self._polled.lease_ms = self._lease_ms
@@ -381,7 +386,7 @@ class GroupDelivery:
             looked = feed.next
             end = looked + max(0, LOOK_UNITS_MAX - self.settlement.passing)
             passed = [self._load(feed, end)]
-            due = feed.due(now_ms)
+            due = self._rate.within(feed.due(now_ms), now_ms)
             share = -(-due // max(1, sum(1 for c in self.consumers if self._wants(c)))) if due else 0
             while due and turn.left > 0 and (consumer := self._next_consumer()):
                 most = min(share, consumer.credit, self._context.config.delivery.batch_messages_max)
@@ -389,7 +394,7 @@ class GroupDelivery:
                 most = feed.within(min(most, due), hours, opened + math.ceil(turn.left * TURN_HOURS_MAX))
                 turn.spend((len(hours) - opened) / TURN_HOURS_MAX)
                 passed += [self._deliver(feed, consumer, now_ms, most), self._load(feed, end)]
-                due = feed.due(now_ms)
+                due = self._rate.within(feed.due(now_ms), now_ms)
             turn.spend((feed.next - looked) / TURN_LOOKS_MAX)
             if any(map(len, passed)):
                 self.settlement.pass_over(feed, np.concatenate(passed))
@@ -441,6 +446,7 @@ class GroupDelivery:
             lease = feed.lease(batch.units["offset"], consumer.name, until_ms, batch.size_bytes)
             self._add_lease(feed, lease)
             consumer.credit -= len(batch.units)
+            self._rate.take(len(batch.units))
             stamp = consumer_pb.DispatchStamp(
                 node=self._context.config.node,
                 term=self._term,
@@ -540,7 +546,7 @@ class GroupDelivery:
                 due_ms = feed.next_due_ms()
                 if due_ms is not None and due_ms <= now_ms and not feed.due(now_ms):
                     due_ms = now_ms + ANSWER_LOOK_MS
-                times += [] if due_ms is None else [due_ms]
+                times += [] if due_ms is None else [self._rate.opens_ms(due_ms, now_ms)]
         self.wakes_at_ms = at_ms = min(times, default=None)
         self._wake_in(None if at_ms is None else self._context.time.seconds_until(at_ms))
 

@@ -31,6 +31,8 @@ class Policy:
     dead_letter_topic: str
     """Its name; dead_letters.NO_TOPIC: there is none."""
     dead_letter_retention_ms: int
+    delivery_per_s_max: int
+    """0: no bound."""
 
 
 DEAD_LETTER_RETENTION_MS: Final = 14 * 86_400_000
@@ -46,6 +48,7 @@ def policy_of(queues: Queues, config: NodeConfig, topic: str, group: str) -> Pol
         whole.lease_ms,
         dead_letters.target(whole.dead_letter_topic, topic, group),
         whole.dead_letter_retention_ms,
+        whole.delivery_per_s_max,
     )
 
 
@@ -94,6 +97,7 @@ def configured(config: NodeConfig) -> GroupPolicy:
         lease_ms=settings.lease_ms,
         dead_letter_topic=dead_letters.BY_NAME,
         dead_letter_retention_ms=DEAD_LETTER_RETENTION_MS,
+        delivery_per_s_max=0,
     )
 
 

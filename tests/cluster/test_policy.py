@@ -49,6 +49,7 @@ def test_a_policy_is_set_shown_and_unset_by_the_command_line(tmp_path: Path) -> 
             "lease_ms": 5_000,
             "dead_letter_topic": "dlq.readers.orders",
             "dead_letter_retention_ms": 14 * 86_400_000,
+            "delivery_per_s_max": 0,
         }
         assert shown["own"] == {"back_off": growing, "lease_ms": 5_000}
         assert by(shown) == {"attempts_max": "topic", "back_off": "group", "lease_ms": "group"}
@@ -143,3 +144,41 @@ def test_letters_go_to_a_shared_topic_and_back_to_their_groups_or_nowhere(tmp_pa
         asyncio.run(work())
         circle = refused(cluster, "topic", "set", "dlq.shared", "--dead-letter-topic", "dlq.other")
         assert (circle["error"], "in a circle" in circle["text"]) == ("SETTING_INVALID", True)
+
+
+def test_a_group_gets_its_rate_also_from_the_next_leader_and_another_group_gets_all_at_once(
+    tmp_path: Path,
+) -> None:
+    per_s, count = 200, 800
+    with LocalCluster(3, tmp_path) as cluster:
+        cluster.start()
+        asyncio.run(level(cluster, 2))
+        tarry(cluster, "group", "create", "t", "held")
+        tarry(cluster, "group", "create", "t", "free")
+        shown = tarry(cluster, "group", "set", "t", "held", "--delivery-rate", str(per_s))
+        assert (shown["policy"]["delivery_per_s_max"], by(shown)) == (per_s, {"delivery_per_s_max": "group"})
+
+        async def taken(client: Client, group: str) -> list[float]:
+            loop, times = asyncio.get_running_loop(), list[float]()
+            async with client.consumer("t", group, credit=2 * count) as consumer:
+                async for _ in consumer:  # and is in hand to the end: no ack takes time
+                    times.append(loop.time())
+                    if len(times) == count:
+                        break
+            return times
+
+        async def work() -> None:
+            async with connect(cluster.addresses) as client:
+                producer = client.producer()
+                await asyncio.gather(*(producer.schedule("t", b"x", delay_ms=0) for _ in range(count)))
+                takes = [asyncio.create_task(taken(client, group)) for group in ("held", "free")]
+                await asyncio.sleep(1)
+                await client.operator().transfer()
+                async with asyncio.timeout(PATIENCE_S):
+                    held, free = await asyncio.gather(*takes)
+                whole_s = count / per_s
+                assert 0.9 * whole_s <= held[-1] - held[0] <= 2 * whole_s
+                assert held[count // 2] - held[0] >= 0.4 * whole_s
+                assert free[-1] - free[0] < 0.5 * whole_s
+
+        asyncio.run(work())

@@ -41,6 +41,7 @@ POLICY: Final = operator_pb.GroupPolicy(
     back_off=exponential(1, 2**40),
     dead_letter_topic="dlq.a",
     dead_letter_retention_ms=2**40,
+    delivery_per_s_max=2**32 - 1,
 )
 TIMES: Final = (0, 1, 20, 1_000, HOUR_MS, 30 * 24 * HOUR_MS, 100 * 365 * 24 * HOUR_MS)
 

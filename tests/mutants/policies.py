@@ -6,6 +6,7 @@ from tests.mutants.mutant import Mutant
 
 POLICY = "tests/node/delivery/test_policy.py"
 CHANGED = "tests/node/delivery/test_changed_policy.py"
+RATE = "tests/node/delivery/test_delivery_rate.py"
 LETTERS = "tests/node/leader/test_letter_retention.py"
 MACHINE = "tests/replication/state_machine/test_group_policies.py"
 
@@ -110,5 +111,36 @@ MUTANTS = (
         '    log_pb.RetryCommand: {"dropped": 2},\n',
         "",
         (f"{MACHINE}::test_to_give_up_for_good_needs_the_level",),
+    ),
+    Mutant(
+        "a_new_leader_gives_a_burst_first",
+        "each failover adds a burst to a group's delivery rate",
+        "        self._parts = 0\n",
+        "        self._parts = self._parts_max\n",
+        (f"{RATE}::test_the_next_leader_begins_with_nothing_saved_up",),
+    ),
+    Mutant(
+        "a_delivery_rate_is_saved_up_without_end",
+        "after a quiet hour a group gets an hour's messages at once",
+        "min(self._parts_max, self._parts + come)",
+        "self._parts + come",
+        (
+            f"{RATE}::test_in_any_time_there_come_what_the_rate_says_and_a_burst_at_most_also_over_a_failover",
+            f"{RATE}::test_a_group_is_given_its_rate_by_a_timer_and_what_waits_is_not_in_flight",
+        ),
+    ),
+    Mutant(
+        "what_a_group_is_given_does_not_count",
+        "a group with a delivery rate gets everything at once",
+        "            self._rate.take(len(batch.units))\n",
+        "",
+        (f"{RATE}::test_a_group_is_given_its_rate_by_a_timer_and_what_waits_is_not_in_flight",),
+    ),
+    Mutant(
+        "a_changed_delivery_rate_counts_after_a_failover_only",
+        "an operator who slows a group down to save what is behind it does not",
+        "        self._rate.change(policy.delivery_per_s_max, self._context.time.now_ms())\n",
+        "",
+        (f"{RATE}::test_a_rate_that_is_lifted_lets_all_go_at_once",),
     ),
 )

@@ -31,5 +31,6 @@ def policy(**given: Any) -> Policy:
         "lease_ms": built_in.lease_ms,
         "dead_letter_topic": "dlq.g.t",
         "dead_letter_retention_ms": DEAD_LETTER_RETENTION_MS,
+        "delivery_per_s_max": 0,
     }
     return Policy(**fields | given)

@@ -28,6 +28,7 @@ policies = st.fixed_dictionaries(
         "back_off": back_offs,
         "dead_letter_topic": st.sampled_from(("", "none", "dlq.a")),
         "dead_letter_retention_ms": waits,
+        "delivery_per_s_max": st.integers(0, 9),
     },
 )
 

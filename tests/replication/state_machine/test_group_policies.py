@@ -109,7 +109,8 @@ def test_what_no_leader_can_act_by_is_refused_and_what_would_do_is_said(
         {"back_off": exponential(1, 1, 100)},
         {"dead_letter_topic": "dlq." + "x" * 996, "dead_letter_retention_ms": RETENTION_MS_MAX},
         {"dead_letter_topic": "none", "dead_letter_retention_ms": 1},
-        {"dead_letter_topic": "default"},
+        {"dead_letter_topic": "default", "delivery_per_s_max": 2**32 - 1},
+        {"delivery_per_s_max": 0},
         {"dead_letter_topic": "dlq.misfired"},
         {"back_off": exponential(1, WAIT_MS_MAX, FACTOR_PERCENT_MAX)},
         {},
@@ -134,6 +135,7 @@ policies = st.builds(
             "lease_ms": st.integers(1, 3),
             "dead_letter_topic": st.sampled_from(("default", "none", "dlq.a")),
             "dead_letter_retention_ms": st.integers(1, 3),
+            "delivery_per_s_max": st.integers(0, 3),
             "back_off": st.sampled_from(
                 [table(1, 2), table(3), fixed(1), exponential(1, 8), exponential(1, 9, 300)]
             ),
