@@ -14,6 +14,7 @@ from tarry.client.consumers.puller import Puller
 from tarry.client.consumers.unsettled import AckOutcome, FailedAcks
 from tarry.client.errors import TarryError
 from tarry.client.operators.cluster_operator import Operator, Redriven, Sought, TopicDescription, Transferred
+from tarry.client.operators.cluster_settings import ClusterDescription
 from tarry.client.operators.cluster_status import ClusterStatus
 from tarry.client.operators.group_policy import Exponential, GroupDescription
 from tarry.client.operators.topic_settings import Misfire
@@ -26,6 +27,7 @@ __all__ = [
     "AckOutcome",
     "CancelOutcome",
     "Client",
+    "ClusterDescription",
     "ClusterStatus",
     "Consumer",
     "Exponential",

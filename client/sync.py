@@ -15,6 +15,7 @@ from tarry.client import aio
 from tarry.client.aio import (
     AckOutcome as AckOutcome,
     CancelOutcome as CancelOutcome,
+    ClusterDescription as ClusterDescription,
     ClusterStatus as ClusterStatus,
     Exponential as Exponential,
     FailedAcks as FailedAcks,

@@ -325,6 +325,18 @@ class GroupPolicyCommand(_message.Message):
     now_ms: int
     def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., policy: _Optional[_Union[_tarry_operator_pb2.GroupPolicy, _Mapping]] = ..., unset: _Optional[_Iterable[str]] = ..., now_ms: _Optional[int] = ...) -> None: ...
 
+class ClusterSettingsCommand(_message.Message):
+    __slots__ = ("settings", "unset", "seed", "now_ms")
+    SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    UNSET_FIELD_NUMBER: _ClassVar[int]
+    SEED_FIELD_NUMBER: _ClassVar[int]
+    NOW_MS_FIELD_NUMBER: _ClassVar[int]
+    settings: _tarry_operator_pb2.ClusterSettings
+    unset: _containers.RepeatedScalarFieldContainer[str]
+    seed: bool
+    now_ms: int
+    def __init__(self, settings: _Optional[_Union[_tarry_operator_pb2.ClusterSettings, _Mapping]] = ..., unset: _Optional[_Iterable[str]] = ..., seed: _Optional[bool] = ..., now_ms: _Optional[int] = ...) -> None: ...
+
 class SeekCommand(_message.Message):
     __slots__ = ("topic", "group", "offset", "now_ms")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
@@ -430,7 +442,7 @@ class Lease(_message.Message):
     def __init__(self, consumer: _Optional[str] = ..., offset: _Optional[bytes] = ..., until_ms: _Optional[bytes] = ...) -> None: ...
 
 class Checkpoint(_message.Message):
-    __slots__ = ("applied_index", "applied_term", "wheel", "queues", "groups", "producers", "blocked", "apply_version", "queue_proofs", "group_uses")
+    __slots__ = ("applied_index", "applied_term", "wheel", "queues", "groups", "producers", "blocked", "apply_version", "queue_proofs", "group_uses", "cluster")
     APPLIED_INDEX_FIELD_NUMBER: _ClassVar[int]
     APPLIED_TERM_FIELD_NUMBER: _ClassVar[int]
     WHEEL_FIELD_NUMBER: _ClassVar[int]
@@ -441,6 +453,7 @@ class Checkpoint(_message.Message):
     APPLY_VERSION_FIELD_NUMBER: _ClassVar[int]
     QUEUE_PROOFS_FIELD_NUMBER: _ClassVar[int]
     GROUP_USES_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
     applied_index: int
     applied_term: int
     wheel: bytes
@@ -451,7 +464,16 @@ class Checkpoint(_message.Message):
     apply_version: int
     queue_proofs: _containers.RepeatedCompositeFieldContainer[QueueProof]
     group_uses: _containers.RepeatedCompositeFieldContainer[GroupUse]
-    def __init__(self, applied_index: _Optional[int] = ..., applied_term: _Optional[int] = ..., wheel: _Optional[bytes] = ..., queues: _Optional[_Iterable[_Union[QueueCheckpoint, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[GroupCheckpoint, _Mapping]]] = ..., producers: _Optional[_Iterable[bytes]] = ..., blocked: _Optional[_Iterable[_Union[BlockedLane, _Mapping]]] = ..., apply_version: _Optional[int] = ..., queue_proofs: _Optional[_Iterable[_Union[QueueProof, _Mapping]]] = ..., group_uses: _Optional[_Iterable[_Union[GroupUse, _Mapping]]] = ...) -> None: ...
+    cluster: ClusterCheckpoint
+    def __init__(self, applied_index: _Optional[int] = ..., applied_term: _Optional[int] = ..., wheel: _Optional[bytes] = ..., queues: _Optional[_Iterable[_Union[QueueCheckpoint, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[GroupCheckpoint, _Mapping]]] = ..., producers: _Optional[_Iterable[bytes]] = ..., blocked: _Optional[_Iterable[_Union[BlockedLane, _Mapping]]] = ..., apply_version: _Optional[int] = ..., queue_proofs: _Optional[_Iterable[_Union[QueueProof, _Mapping]]] = ..., group_uses: _Optional[_Iterable[_Union[GroupUse, _Mapping]]] = ..., cluster: _Optional[_Union[ClusterCheckpoint, _Mapping]] = ...) -> None: ...
+
+class ClusterCheckpoint(_message.Message):
+    __slots__ = ("settings", "seeded")
+    SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    SEEDED_FIELD_NUMBER: _ClassVar[int]
+    settings: _tarry_operator_pb2.ClusterSettings
+    seeded: bool
+    def __init__(self, settings: _Optional[_Union[_tarry_operator_pb2.ClusterSettings, _Mapping]] = ..., seeded: _Optional[bool] = ...) -> None: ...
 
 class GroupUse(_message.Message):
     __slots__ = ("topic", "group", "used_ms", "life", "expiry_ms", "expired", "dropped")

@@ -169,6 +169,26 @@ class TopicSettings(_message.Message):
     group_policy: GroupPolicy
     def __init__(self, retention_ms: _Optional[int] = ..., body_bytes_max: _Optional[int] = ..., release_per_s_max: _Optional[int] = ..., pending_max: _Optional[int] = ..., misfire: _Optional[_Union[MisfirePolicy, str]] = ..., misfire_after_ms: _Optional[int] = ..., catch_up_per_s_max: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., retention_max_ms: _Optional[int] = ..., group_policy: _Optional[_Union[GroupPolicy, _Mapping]] = ...) -> None: ...
 
+class ClusterSettings(_message.Message):
+    __slots__ = ("group_policy", "retention_ms", "group_expiry_ms", "temporary_group_ms", "delay_levels")
+    GROUP_POLICY_FIELD_NUMBER: _ClassVar[int]
+    RETENTION_MS_FIELD_NUMBER: _ClassVar[int]
+    GROUP_EXPIRY_MS_FIELD_NUMBER: _ClassVar[int]
+    TEMPORARY_GROUP_MS_FIELD_NUMBER: _ClassVar[int]
+    DELAY_LEVELS_FIELD_NUMBER: _ClassVar[int]
+    group_policy: GroupPolicy
+    retention_ms: int
+    group_expiry_ms: int
+    temporary_group_ms: int
+    delay_levels: DelayLevels
+    def __init__(self, group_policy: _Optional[_Union[GroupPolicy, _Mapping]] = ..., retention_ms: _Optional[int] = ..., group_expiry_ms: _Optional[int] = ..., temporary_group_ms: _Optional[int] = ..., delay_levels: _Optional[_Union[DelayLevels, _Mapping]] = ...) -> None: ...
+
+class DelayLevels(_message.Message):
+    __slots__ = ("delay_ms",)
+    DELAY_MS_FIELD_NUMBER: _ClassVar[int]
+    delay_ms: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, delay_ms: _Optional[_Iterable[int]] = ...) -> None: ...
+
 class GroupPolicy(_message.Message):
     __slots__ = ("attempts_max", "back_off", "lease_ms", "dead_letter_topic", "dead_letter_retention_ms", "delivery_per_s_max")
     ATTEMPTS_MAX_FIELD_NUMBER: _ClassVar[int]
@@ -317,6 +337,35 @@ class DescribeGroupResponse(_message.Message):
     own: GroupPolicy
     set_by: _containers.ScalarMap[str, str]
     def __init__(self, group: _Optional[_Union[GroupStatus, _Mapping]] = ..., policy: _Optional[_Union[GroupPolicy, _Mapping]] = ..., own: _Optional[_Union[GroupPolicy, _Mapping]] = ..., set_by: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class SetClusterRequest(_message.Message):
+    __slots__ = ("settings", "unset")
+    SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    UNSET_FIELD_NUMBER: _ClassVar[int]
+    settings: ClusterSettings
+    unset: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, settings: _Optional[_Union[ClusterSettings, _Mapping]] = ..., unset: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class DescribeClusterRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class DescribeClusterResponse(_message.Message):
+    __slots__ = ("settings", "own", "set_by")
+    class SetByEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    OWN_FIELD_NUMBER: _ClassVar[int]
+    SET_BY_FIELD_NUMBER: _ClassVar[int]
+    settings: ClusterSettings
+    own: ClusterSettings
+    set_by: _containers.ScalarMap[str, str]
+    def __init__(self, settings: _Optional[_Union[ClusterSettings, _Mapping]] = ..., own: _Optional[_Union[ClusterSettings, _Mapping]] = ..., set_by: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class SeekGroupRequest(_message.Message):
     __slots__ = ("topic", "group", "offset", "start", "dry_run")

@@ -95,6 +95,16 @@ class OperatorServiceStub:
                 request_serializer=tarry_dot_proto_dot_tarry__operator__pb2.DescribeGroupRequest.SerializeToString,
                 response_deserializer=tarry_dot_proto_dot_tarry__operator__pb2.DescribeGroupResponse.FromString,
                 _registered_method=True)
+        self.SetCluster = channel.unary_unary(
+                '/tarry.v1.OperatorService/SetCluster',
+                request_serializer=tarry_dot_proto_dot_tarry__operator__pb2.SetClusterRequest.SerializeToString,
+                response_deserializer=tarry_dot_proto_dot_tarry__operator__pb2.DescribeClusterResponse.FromString,
+                _registered_method=True)
+        self.DescribeCluster = channel.unary_unary(
+                '/tarry.v1.OperatorService/DescribeCluster',
+                request_serializer=tarry_dot_proto_dot_tarry__operator__pb2.DescribeClusterRequest.SerializeToString,
+                response_deserializer=tarry_dot_proto_dot_tarry__operator__pb2.DescribeClusterResponse.FromString,
+                _registered_method=True)
         self.SeekGroup = channel.unary_unary(
                 '/tarry.v1.OperatorService/SeekGroup',
                 request_serializer=tarry_dot_proto_dot_tarry__operator__pb2.SeekGroupRequest.SerializeToString,
@@ -204,6 +214,19 @@ class OperatorServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SetCluster(self, request, context):
+        """SetCluster changes what counts for all topics and groups that say nothing else; what it does not name stays.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DescribeCluster(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def SeekGroup(self, request, context):
         """SeekGroup moves a group to another place in its topic: what lies behind is
         delivered again, what is skipped is not delivered to it any more.
@@ -297,6 +320,16 @@ def add_OperatorServiceServicer_to_server(servicer, server):
                     servicer.DescribeGroup,
                     request_deserializer=tarry_dot_proto_dot_tarry__operator__pb2.DescribeGroupRequest.FromString,
                     response_serializer=tarry_dot_proto_dot_tarry__operator__pb2.DescribeGroupResponse.SerializeToString,
+            ),
+            'SetCluster': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetCluster,
+                    request_deserializer=tarry_dot_proto_dot_tarry__operator__pb2.SetClusterRequest.FromString,
+                    response_serializer=tarry_dot_proto_dot_tarry__operator__pb2.DescribeClusterResponse.SerializeToString,
+            ),
+            'DescribeCluster': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeCluster,
+                    request_deserializer=tarry_dot_proto_dot_tarry__operator__pb2.DescribeClusterRequest.FromString,
+                    response_serializer=tarry_dot_proto_dot_tarry__operator__pb2.DescribeClusterResponse.SerializeToString,
             ),
             'SeekGroup': grpc.unary_unary_rpc_method_handler(
                     servicer.SeekGroup,
@@ -644,6 +677,60 @@ class OperatorService:
             '/tarry.v1.OperatorService/DescribeGroup',
             tarry_dot_proto_dot_tarry__operator__pb2.DescribeGroupRequest.SerializeToString,
             tarry_dot_proto_dot_tarry__operator__pb2.DescribeGroupResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetCluster(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tarry.v1.OperatorService/SetCluster',
+            tarry_dot_proto_dot_tarry__operator__pb2.SetClusterRequest.SerializeToString,
+            tarry_dot_proto_dot_tarry__operator__pb2.DescribeClusterResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeCluster(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tarry.v1.OperatorService/DescribeCluster',
+            tarry_dot_proto_dot_tarry__operator__pb2.DescribeClusterRequest.SerializeToString,
+            tarry_dot_proto_dot_tarry__operator__pb2.DescribeClusterResponse.FromString,
             options,
             channel_credentials,
             insecure,

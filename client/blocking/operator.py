@@ -34,6 +34,8 @@ class Operator:
     delete_group = blocking(AsyncOperator.delete_group)
     set_group = blocking(AsyncOperator.set_group)
     describe_group = blocking(AsyncOperator.describe_group)
+    set_cluster = blocking(AsyncOperator.set_cluster)
+    describe_cluster = blocking(AsyncOperator.describe_cluster)
     seek_group = blocking(AsyncOperator.seek_group)
     redrive = blocking(AsyncOperator.redrive)
 

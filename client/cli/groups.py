@@ -41,7 +41,7 @@ async def set_group(
 
 @cluster_command(group_app, "show")
 async def show_group(client: Client, topic: Topic, group: Group, *, cluster: OnCluster) -> None:
-    """Show a group, how messages are delivered to it, and who says so: the group, its topic or the node."""
+    """Show a group, how messages are delivered to it, and who says so: itself, its topic or the cluster."""
     _show(topic, await client.operator().describe_group(topic, group), cluster.output)
 
 

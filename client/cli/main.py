@@ -9,6 +9,7 @@ import typer
 
 from tarry.client.aio import Client
 from tarry.client.cli import backup, consume, groups, ledger, reconcile, schedule, topics, upgrade
+from tarry.client.cli.cluster import cluster_app
 from tarry.client.cli.options import EXIT_CODES, OnCluster, cluster_command
 from tarry.client.cli.output import Output, body_fields, fields_of, print_fields, print_outcomes, words
 from tarry.client.cli.status import print_status
@@ -30,6 +31,7 @@ cluster_command(app)(backup.backup)
 cluster_command(app, epilog=reconcile.EXIT_CODES)(reconcile.reconcile)
 app.add_typer(topics.topic_app, name="topic")
 app.add_typer(groups.group_app, name="group")
+app.add_typer(cluster_app, name="cluster")
 app.add_typer(member_app, name="member")
 app.add_typer(ledger.ledger_app, name="ledger")
 app.add_typer(upgrade.upgrade_app, name="upgrade")

@@ -14,7 +14,8 @@ from tarry.client.cluster.calls import Calls
 from tarry.client.cluster.nodes import Nodes
 from tarry.client.errors import InvalidSetting, TarryError, error_of_call
 from tarry.client.integers import UINT32_MAX, UINT64_MAX, whole
-from tarry.client.operators import group_policy
+from tarry.client.operators import cluster_settings, group_policy
+from tarry.client.operators.cluster_settings import ClusterDescription, ClusterOptions
 from tarry.client.operators.cluster_status import ClusterStatus, TopicStatus
 from tarry.client.operators.group_policy import GroupDescription, PolicyOptions, check_fields
 from tarry.client.operators.ledger_export import LedgerPart, Only
@@ -230,6 +231,24 @@ class Operator:
         request = operator_pb.DescribeGroupRequest(topic=topic, group=group)
         call = self._calls.call(lambda node: node.operator.DescribeGroup, request, changes=False)
         return GroupDescription.of(await call)
+
+    async def set_cluster(
+        self, *, unset: Iterable[str] = (), **options: Unpack[ClusterOptions]
+    ) -> ClusterDescription:
+        """Change the cluster's settings: only these, and ``unset`` those that are set no more.
+
+        They count at once for all topics and groups that set nothing else. Raises InvalidSetting.
+        """
+        request = operator_pb.SetClusterRequest(
+            settings=cluster_settings.packed(options), unset=cluster_settings.sent_names(unset)
+        )
+        return ClusterDescription.of(await self._calls.call(lambda node: node.operator.SetCluster, request))
+
+    async def describe_cluster(self) -> ClusterDescription:
+        """Return the cluster's settings, and who sets each."""
+        request = operator_pb.DescribeClusterRequest()
+        call = self._calls.call(lambda node: node.operator.DescribeCluster, request, changes=False)
+        return ClusterDescription.of(await call)
 
     async def seek_group(
         self,

@@ -59,7 +59,8 @@ class GroupDescription:
     own: PolicyOptions
     """What the group itself sets."""
     set_by: Mapping[str, str]
-    """Who sets each field of the policy: ``group``, ``topic`` or ``node``."""
+    """Who sets each field of the policy: ``group``, ``topic``, ``cluster``, ``default``, or before the
+    cluster's level is 2 ``node``."""
 
     @classmethod
     def of(cls, response: operator_pb.DescribeGroupResponse) -> Self:

@@ -1,8 +1,9 @@
 """Policy of a group as it counts: for each field, what the first of these sets.
 
-    the group's own ─► its topic's, for its groups ─► the leader's configuration
+    the group's own ─► its topic's, for its groups ─► the cluster's ─► what is built in
 
-The first two are replicated, and so the same under every leader.
+The first three are replicated, and so the same under every leader. Instead of the last one, the leader's
+configuration counts until the cluster's have been seeded (`defaults`).
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from tarry.node.config import NodeConfig
+from tarry.node.defaults import last_layer
 from tarry.proto import dead_letters
-from tarry.proto.tarry_operator_pb2 import BackOff, BackOffTable, ExponentialBackOff, GroupPolicy
+from tarry.proto.tarry_operator_pb2 import BackOff, ExponentialBackOff, GroupPolicy
 from tarry.replication.state_machine.group_policies import FIELDS
 from tarry.replication.state_machine.queues import Queues
 
-SETTERS: Final = ("group", "topic", "node")
-"""Names of the layers, in the order in which they are asked."""
+SETTERS: Final = ("group", "topic", "cluster")
+"""Names of the layers, in the order in which they are asked; the last is named by `defaults.last_layer`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +35,6 @@ class Policy:
     dead_letter_retention_ms: int
     delivery_per_s_max: int
     """0: no bound."""
-
-
-DEAD_LETTER_RETENTION_MS: Final = 14 * 86_400_000
-"""Where nobody says otherwise: it outlasts the retention of the topics that letters come from."""
 
 
 def policy_of(queues: Queues, config: NodeConfig, topic: str, group: str) -> Policy:
@@ -55,11 +53,12 @@ def policy_of(queues: Queues, config: NodeConfig, topic: str, group: str) -> Pol
 def described(
     queues: Queues, config: NodeConfig, topic: str, group: str
 ) -> tuple[GroupPolicy, GroupPolicy, dict[str, str]]:
-    """Return a group's policy as it counts, what it sets itself, and who sets each field: one of SETTERS."""
+    """Return a group's policy as it counts, what it sets itself, and who sets each field."""
     layers = _layers(queues, config, topic, group)
+    setters = (*SETTERS, last_layer(queues.defaults, config)[1])
     whole, by = resolved(layers)
     whole.dead_letter_topic = dead_letters.target(whole.dead_letter_topic, topic, group)
-    return whole, layers[0], {name: SETTERS[layer] for name, layer in by.items()}
+    return whole, layers[0], {name: setters[layer] for name, layer in by.items()}
 
 
 def _layers(queues: Queues, config: NodeConfig, topic: str, group: str) -> list[GroupPolicy]:
@@ -68,7 +67,8 @@ def _layers(queues: Queues, config: NodeConfig, topic: str, group: str) -> list[
     return [
         own if own is not None else _NOTHING,
         of_topic.settings.group_policy if of_topic is not None else _NOTHING,
-        configured(config),
+        queues.defaults.settings.group_policy,
+        last_layer(queues.defaults, config)[0],
     ]
 
 
@@ -86,19 +86,6 @@ def resolved(layers: list[GroupPolicy]) -> tuple[GroupPolicy, dict[str, int]]:
                 by[name] = number
                 break
     return whole, by
-
-
-def configured(config: NodeConfig) -> GroupPolicy:
-    """Return the policy of a node's configuration, with every field."""
-    settings = config.delivery
-    return GroupPolicy(
-        attempts_max=settings.attempts_max,
-        back_off=BackOff(table=BackOffTable(wait_ms=settings.back_off_ms)),
-        lease_ms=settings.lease_ms,
-        dead_letter_topic=dead_letters.BY_NAME,
-        dead_letter_retention_ms=DEAD_LETTER_RETENTION_MS,
-        delivery_per_s_max=0,
-    )
 
 
 def back_off_ms(back_off: BackOff, attempt: int) -> int:

@@ -14,6 +14,7 @@ import structlog
 
 from tarry.node.clock.cluster_time import ClusterTime
 from tarry.node.config import Dispatch
+from tarry.node.defaults import dispatch
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.replication.state_machine.group_uses import Use
 from tarry.replication.state_machine.machine import Machine
@@ -96,11 +97,12 @@ class GroupExpiry:
                 await self._change(one)
 
     async def _due(self, names: Iterable[tuple[str, str]]) -> AsyncIterator[Due]:
+        settings = dispatch(self._machine.queues.defaults, self._settings)
         for at, (topic, group) in enumerate(names):
             if at % GROUPS == 0:
                 await asyncio.sleep(0)
             use = self._machine.queues.uses.of(topic, group)
-            expires_ms = expiry_ms(use, self._settings)
+            expires_ms = expiry_ms(use, settings)
             if not expires_ms:
                 continue
             returned_ms = self._begun_ms + min(expires_ms, self._return_ms)

@@ -21,6 +21,7 @@ from tarry.node.config import NodeConfig
 from tarry.node.delivery.context import Context
 from tarry.node.delivery.delivery import Delivery
 from tarry.node.delivery.inherited import Inherited, take_over
+from tarry.node.leader.cluster_seed import ClusterSeed
 from tarry.node.leader.dispatcher import Dispatcher
 from tarry.node.leader.group_expiry import GroupExpiry
 from tarry.node.leader.group_moves import GroupMoves
@@ -71,6 +72,7 @@ class Leadership:
     ) -> None:
         self.delivery: Delivery | None = None
         self._dispatcher: Dispatcher | None = None
+        self._seed: ClusterSeed | None = None
         self.retention: Retention | None = None
         self.upgrade = Upgrade(machine, driver, time.now_ms, by_itself=config.upgrade.finish == "auto")
         self._config = config
@@ -159,6 +161,8 @@ class Leadership:
             self.delivery.released(changed)
         if self._dispatcher is not None:
             self._dispatcher.inserted()
+        if self._seed is not None:
+            self._seed.look()
 
     def serves(self) -> bool:
         """Return whether this node answers as the leader, now."""
@@ -258,6 +262,8 @@ class Leadership:
         expiry = GroupExpiry(self._machine, self._time, self._config.dispatch, self._propose, self._is_open)
         tasks.spawn(self._holds.steps("retention", retention.run()))
         tasks.spawn(self._holds.steps("group expiry", expiry.run()))
+        self._seed = ClusterSeed(self._machine, self._config, self._time.now_ms, self._propose)
+        tasks.spawn(self._holds.steps("cluster settings", self._seed.run()))
         tasks.spawn(self._holds.steps("upgrade", self.upgrade.run()))
         lost = asyncio.ensure_future(self._lost.wait())
         failed: asyncio.Future[Any] = tasks.failed

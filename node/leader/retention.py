@@ -15,6 +15,7 @@ import structlog
 
 from tarry.node.clock.cluster_time import ClusterTime
 from tarry.node.config import Dispatch
+from tarry.node.defaults import dispatch
 from tarry.node.delivery import redrive
 from tarry.node.leader.group_moves import GroupMoves
 from tarry.node.leader.letter_retention import LetterRetention
@@ -48,7 +49,7 @@ class Kept:
         self.bytes = QueueBytes(machine)
         """Of what groups have yet to acknowledge, as last measured."""
         self._machine = machine
-        self._retention_ms = retention_ms
+        self.retention_ms = retention_ms
         self._letters = letters
         self._hours = QueueHours()
 
@@ -151,7 +152,7 @@ class Kept:
 
     def _default_ms(self, topic: str) -> int:
         of_letters = self._letters.of(topic) if self._letters is not None else None
-        return self._retention_ms if of_letters is None else of_letters
+        return self.retention_ms if of_letters is None else of_letters
 
     def _hard(self, queue: ReadyQueue, now_ms: int) -> int:
         """Return the offset below which a queue must be forgotten, whatever its groups have had."""
@@ -197,6 +198,7 @@ class Retention:
         letters: LetterRetention | None = None,
     ) -> None:
         self._kept = Kept(machine, settings.retention_ms, letters)
+        self._machine = machine
         self.bytes = self._kept.bytes
         self._time = time
         self._settings = settings
@@ -209,6 +211,7 @@ class Retention:
         while True:
             await asyncio.sleep(self._settings.retention_check_ms / 1000)
             try:
+                self._kept.retention_ms = dispatch(self._machine.queues.defaults, self._settings).retention_ms
                 await self._kept.measure()
                 await self._delete(await self._kept.plan(self._time.now_ms()))
             except UnitsDamaged as damage:  # whatever its units point into is not known: nothing goes

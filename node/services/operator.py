@@ -19,6 +19,7 @@ from tarry.node.loop_watchdog import turns
 from tarry.node.recovery.checkpoints import in_turns
 from tarry.node.recovery.rejoin_service import ADD_DEADLINE_MS, too_few_left
 from tarry.node.services.backup import BackupCalls
+from tarry.node.services.cluster_settings import ClusterCalls
 from tarry.node.services.ledger_export import LedgerCalls
 from tarry.node.services.topic_admin import TopicCalls
 from tarry.node.services.topic_status import TopicStatuses
@@ -52,6 +53,7 @@ class OperatorService:
         self._authorizer, self._calls = authorizer, calls
         self._ledger_calls = LedgerCalls(core.ledger, authorizer, self._audit)
         self._backup_calls = BackupCalls(core, authorizer, self._audit)
+        self._cluster_calls = ClusterCalls(core)
         self._topics = TopicStatuses(core)
         self._topic_calls = TopicCalls(core, authorizer, calls, self._topics, self._audit)
 
@@ -62,6 +64,8 @@ class OperatorService:
             "AddMember": self._operated(pb.AddMemberRequest, self._add_member),
             "RemoveMember": self._operated(pb.RemoveMemberRequest, self._remove_member),
             "FinishUpgrade": self._operated(pb.FinishUpgradeRequest, self._finish_upgrade),
+            "SetCluster": self._operated(pb.SetClusterRequest, self._cluster_calls.set),
+            "DescribeCluster": self._operated(pb.DescribeClusterRequest, self._cluster_calls.describe),
         }
         methods = {
             "ClusterStatus": grpc.unary_unary_rpc_method_handler(self._cluster_status),

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tarry.node.assembly import Core
+from tarry.node.defaults import delay_levels_ms
 from tarry.node.edge.auth import Authorizer, Right
 from tarry.node.edge.field_count import more_fields
 from tarry.node.edge.grpc_status import abort, status_of
@@ -70,7 +71,7 @@ class ProducerService:
 
     def __init__(self, core: Core, authorizer: Authorizer, calls: LeaderCalls) -> None:
         self._shard = core.config.shard
-        self._intake = Intake(core.config.limits, core.config.delay_levels_ms)
+        self._config = core.config
         self._auto_create = core.config.topics_auto_create
         self._machine, self._driver, self._time = core.machine, core.driver, core.time
         self._damage, self._holds = core.damage, core.holds
@@ -79,6 +80,11 @@ class ProducerService:
         self._turns = IntakeTurns()
         self._errors = CallErrors()
         self._readers: set[asyncio.Task[None]] = set()  # of the schedule streams
+
+    @property
+    def _intake(self) -> Intake:
+        levels = delay_levels_ms(self._machine.queues.defaults, self._config)
+        return Intake(self._config.limits, levels)
 
     def end_streams(self) -> None:
         """Read no more from the schedule streams: each ends after the answers to what it has read."""

@@ -50,7 +50,7 @@ class Intake:
     """Checks requests; knows the limits and the table of delay levels, no clock."""
 
     limits: Limits
-    delay_levels_ms: tuple[int, ...]
+    delay_levels_ms: Sequence[int]
 
     def batch(self, raw: bytes, now_ms: int) -> log_pb.ScheduleCommand | Refusal:
         """Return the command for a serialized ScheduleBatchRequest."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final
 
 import grpc
@@ -25,14 +25,13 @@ from tarry.node.edge.names import (
     unknown_group,
     unknown_topic,
 )
+from tarry.node.services.policy_faults import policy_fault
 from tarry.node.services.topic_status import TopicStatuses
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto import tarry_operator_pb2 as pb
-from tarry.proto.dead_letters import DEAD_LETTERS
 from tarry.proto.reasons import Reason
 from tarry.proto.tarry_consumer_pb2 import StartAt
 from tarry.replication.errors import NotLeader, Overloaded, Unknown
-from tarry.replication.state_machine import group_policies
 from tarry.replication.state_machine.command_costs import cost_us
 from tarry.replication.state_machine.outcomes import Changed
 from tarry.replication.state_machine.ready_queue import ReadyQueue, UnitsDamaged
@@ -127,7 +126,9 @@ class TopicCalls:
             text = f"at most retention_ms and retention_max_ms {RETENTION_MS_MAX}"
             text += f", body_bytes_max {self._limits.body_bytes_max}"
             return Refusal(Reason.SETTING_INVALID, text)
-        if text := _misfire_fault(settings) or self._policy_fault(settings.group_policy, topic=request.topic):
+        if text := _misfire_fault(settings) or policy_fault(
+            self._config, settings.group_policy, topic=request.topic
+        ):
             return Refusal(Reason.SETTING_INVALID, text)
         queues = self._machine.queues
         if queues.find(request.topic) is None and (full := no_more_queues(queues, self._limits)):
@@ -196,7 +197,7 @@ class TopicCalls:
         return done if isinstance(done, Refusal) else pb.DeleteGroupResponse(unacknowledged=done.count)
 
     async def _set_group(self, request: pb.SetGroupRequest) -> Message | Refusal:
-        if text := self._policy_fault(request.policy, request.unset, request.topic):
+        if text := policy_fault(self._config, request.policy, request.unset, request.topic):
             return Refusal(Reason.SETTING_INVALID, text)
         done = await self._propose_now(
             log_pb.GroupPolicyCommand(
@@ -218,16 +219,6 @@ class TopicCalls:
             return unknown_group(topic, group)
         policy, own, set_by = described(self._machine.queues, self._config, topic, group)
         return pb.DescribeGroupResponse(group=status, policy=policy, own=own, set_by=set_by)
-
-    def _policy_fault(self, policy: pb.GroupPolicy, unset: Iterable[str] = (), topic: str = "") -> str:
-        low, high = self._config.delivery.lease_ms_min, self._config.delivery.lease_ms_max
-        if policy.HasField("lease_ms") and not low <= policy.lease_ms <= high:
-            return f"lease_ms {policy.lease_ms} is not within {low} to {high}"
-        if fault := group_policies.fault(policy, unset, topic):
-            return fault
-        named = policy.dead_letter_topic  # whatever it begins with, others must be able to name it too
-        refusal = check_topic(named, self._limits) if named.startswith(DEAD_LETTERS) else None
-        return refusal.text if refusal else ""
 
     async def _seek_group(self, request: pb.SeekGroupRequest) -> Message | Refusal:
         await self._driver.read_barrier()

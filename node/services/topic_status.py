@@ -7,6 +7,8 @@ from functools import partial
 from typing import Final
 
 from tarry.node.assembly import Core
+from tarry.node.config import Dispatch
+from tarry.node.defaults import dispatch
 from tarry.node.delivery.offset_pieces import Pieces
 from tarry.node.leader.group_expiry import expiry_ms
 from tarry.proto import tarry_operator_pb2 as pb
@@ -21,7 +23,8 @@ class TopicStatuses:
 
     def __init__(self, core: Core) -> None:
         self._machine, self._time, self._leadership = core.machine, core.time, core.leadership
-        self._settings = core.config.dispatch
+        self._configured = core.config.dispatch
+        self._settings, self._settings_of = core.config.dispatch, pb.ClusterSettings()
         self._pieces = Pieces()
 
     async def all(self, sees: Callable[[str], bool]) -> bytes:
@@ -84,6 +87,13 @@ class TopicStatuses:
             misfires_dropped=queue.misfires_dropped,
         )
 
+    def _dispatch(self) -> Dispatch:
+        """Return the settings that count, worked out anew where the cluster's are others by now."""
+        defaults = self._machine.queues.defaults
+        if defaults.settings is not self._settings_of:
+            self._settings, self._settings_of = dispatch(defaults, self._configured), defaults.settings
+        return self._settings
+
     def _add(self, topic: pb.TopicStatus, queue: ReadyQueue, group: str) -> None:
         queues, delivery = self._machine.queues, self._leadership.delivery
         main, retry = queues.acknowledged.get((group, queue.queue)), queues.find(queue.topic, group)
@@ -104,7 +114,7 @@ class TopicStatuses:
             if retention
             else 0,
             used_ms=use.used_ms,
-            expiry_ms=expiry_ms(use, self._settings),
+            expiry_ms=expiry_ms(use, self._dispatch()),
             expired=use.expired,
             dropped=use.dropped,
         )

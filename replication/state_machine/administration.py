@@ -43,6 +43,8 @@ class Administration:
                 return self._delete_group(command)
             case log_pb.GroupPolicyCommand():
                 return self._group_policy(command)
+            case log_pb.ClusterSettingsCommand():
+                return self._cluster_settings(command)
             case log_pb.SeekCommand():
                 return self._seek(command)
             case log_pb.TrimCommand():
@@ -79,6 +81,11 @@ class Administration:
         retries = self._queues.of(command.topic, command.group)
         retries.set_policy(group_policies.changed(retries.policy, command.policy, command.unset))
         self._queues.note_change(retries)
+        return Changed()
+
+    def _cluster_settings(self, command: log_pb.ClusterSettingsCommand) -> Changed:
+        self._queues.defaults.change(command)
+        self._queues.note_change()
         return Changed()
 
     def _seek(self, command: log_pb.SeekCommand) -> Changed | Refusal:

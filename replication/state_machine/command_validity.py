@@ -12,7 +12,7 @@ from google.protobuf.message import Message
 
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.reasons import Reason
-from tarry.replication.state_machine import group_policies
+from tarry.replication.state_machine import cluster_settings, group_policies
 from tarry.replication.state_machine.refusal import Refusal
 from tarry.replication.state_machine.schedule import DUE_MS_MAX
 
@@ -53,6 +53,8 @@ def _policy_fault(command: Any) -> str:
     match command:
         case log_pb.GroupPolicyCommand():
             return group_policies.fault(command.policy, command.unset, command.topic)
+        case log_pb.ClusterSettingsCommand():
+            return cluster_settings.fault(command.settings, command.unset)
         case log_pb.TopicCommand():
             return group_policies.fault(command.settings.group_policy, topic=command.topic)
         case _:

@@ -33,6 +33,7 @@ class Opcode(IntEnum):
     TRIM = 11
     RAISE_LEVEL = 12
     GROUP_POLICY = 13
+    CLUSTER_SETTINGS = 16
 
 
 PAYLOADS: Final[dict[Opcode, type[Message]]] = {
@@ -49,6 +50,7 @@ PAYLOADS: Final[dict[Opcode, type[Message]]] = {
     Opcode.TRIM: log_pb.TrimCommand,
     Opcode.RAISE_LEVEL: log_pb.RaiseLevelCommand,
     Opcode.GROUP_POLICY: log_pb.GroupPolicyCommand,
+    Opcode.CLUSTER_SETTINGS: log_pb.ClusterSettingsCommand,
 }
 OPCODE_OF: Final = {payload: opcode for opcode, payload in PAYLOADS.items()}
 _LEVELS: Final = {bytes((opcode,)): levels.OF_COMMANDS[payload] for opcode, payload in PAYLOADS.items()}

@@ -36,6 +36,7 @@ OF_COMMANDS: Final[dict[type[Message], int]] = {
     log_pb.TrimCommand: 1,
     log_pb.RaiseLevelCommand: 2,
     log_pb.GroupPolicyCommand: 2,
+    log_pb.ClusterSettingsCommand: 2,
 }
 OF_FIELDS: Final[dict[type[Message], dict[str, int]]] = {
     log_pb.TopicCommand: {"settings.group_policy": 2},
@@ -57,6 +58,9 @@ THINNED: Final = 2
 
 LETTERS: Final = 2
 """From which on it is noted which dead-letter topics of other names a group's letters went to."""
+
+CLUSTER_SETTINGS: Final = 2
+"""From which on the cluster has settings, and a leader proposes what its configuration says of them."""
 
 
 class AnotherVersion(Exception):

@@ -18,6 +18,7 @@ from tarry.replication.state_machine import lanes
 from tarry.replication.state_machine.acknowledgements import Acknowledgements, Key
 from tarry.replication.state_machine.blocked_lanes import BlockedLanes
 from tarry.replication.state_machine.checkpoint import group_part, queue_parts, queue_proofs
+from tarry.replication.state_machine.cluster_settings import ClusterDefaults
 from tarry.replication.state_machine.events import Event, Events
 from tarry.replication.state_machine.group_uses import GroupUses
 from tarry.replication.state_machine.misfires import divide
@@ -50,6 +51,7 @@ class Queues:
         self.acknowledged: dict[tuple[str, int], Acknowledgements] = {}
         self._groups: dict[int, set[str]] = {}  # by queue: one queue's cost what they are, not what all are
         self.uses = GroupUses()
+        self.defaults = ClusterDefaults()
         self.blocked = BlockedLanes()
         self.retries_cancelled = 0  # that something waited for, since the start
         self._changed: set[int] = set()
@@ -216,10 +218,10 @@ class Queues:
             self.retries_cancelled += 1
             self._changed.add(queue)
 
-    def note_change(self, queue: ReadyQueue) -> None:
-        """Note that other settings count for what is delivered from a queue from now on."""
+    def note_change(self, queue: ReadyQueue | None = None) -> None:
+        """Note that other settings count for what is delivered from a queue from now on; None: from all."""
         self.changes_of_policy += 1
-        self._changed.add(queue.queue)
+        self._changed.update(self._by_name.values() if queue is None else (queue.queue,))
 
     def note_letters(self, queue: int, group: str, target: ReadyQueue) -> None:
         """Note that dead letters of a queue's group go to a queue of another name than theirs.
@@ -275,7 +277,7 @@ class Queues:
         """Return the tables for a checkpoint, in parts: laid end to end they are a Checkpoint, serialized."""
         self.build(len(self._changes.parts) + len(self._groups_changed))
         groups = map(self._group_parts.__getitem__, self._group_keys)
-        return [*self._parts, *groups, *self.blocked.capture()]
+        return [*self._parts, *groups, *self.blocked.capture(), *self.defaults.capture()]
 
     def capture_proofs(self) -> list[bytes]:
         """Return what is of no digest in the same form: the queues' checksums, as ``capture`` has built them,
@@ -313,6 +315,7 @@ class Queues:
         for blocked in checkpoint.blocked:
             self.blocked.add(blocked.queue, blocked.lane, (blocked.hour, blocked.global_index))
         self.uses.recover(checkpoint)
+        self.defaults.recover(checkpoint)
         for path in self._folder.iterdir() if self._folder.exists() else ():
             if path.name.isdigit() and int(path.name) >= len(self._queues):
                 shutil.rmtree(path)  # made after the checkpoint: made again

@@ -20,6 +20,7 @@ from tarry.proto import tarry_peer_pb2 as peer_pb
 from tarry.proto import tarry_producer_pb2 as producer_pb
 from tarry.proto.tarry_message_pb2 import Record
 from tarry.replication.snapshot.transfer import KEPT_FILES_MAX
+from tarry.replication.state_machine.cluster_settings import DELAY_LEVELS_MAX, TIME_MS_MAX
 from tarry.replication.state_machine.group_policies import ATTEMPTS_MAX, TABLE_MAX, WAIT_MS_MAX
 from tarry.replication.state_machine.levels import HIGHEST
 from tarry.replication.state_machine.queue_checksums import BLOCK_UNITS
@@ -288,6 +289,23 @@ def the_longest_policy_of_a_group_of_a_million_messages(play: Play) -> None:
     assert list(described.policy.back_off.table.wait_ms) == list(longest.wait_ms)
     taken.end()
     play.node.operator.DeleteGroup(operator_pb.DeleteGroupRequest(**named), timeout=PATIENCE_S)
+
+
+@row("OperatorService/SetCluster", "OperatorService/DescribeCluster")
+def the_longest_settings_of_a_cluster_with_a_group_of_a_million_messages(play: Play) -> None:
+    taken = play.in_hand(play.of_many(MILLION), IN_HAND, GROUP)
+    table = operator_pb.BackOffTable(wait_ms=[WAIT_MS_MAX] * TABLE_MAX)
+    settings = operator_pb.ClusterSettings(
+        group_policy=operator_pb.GroupPolicy(back_off=operator_pb.BackOff(table=table)),
+        delay_levels=operator_pb.DelayLevels(delay_ms=[TIME_MS_MAX] * DELAY_LEVELS_MAX),
+    )
+    set_all = operator_pb.SetClusterRequest(settings=settings)
+    play.node.operator.SetCluster(set_all, timeout=PATIENCE_S)
+    described = play.node.operator.DescribeCluster(operator_pb.DescribeClusterRequest(), timeout=PATIENCE_S)
+    assert described.own.delay_levels == settings.delay_levels
+    unset = operator_pb.SetClusterRequest(unset=["back_off", "delay_levels"])
+    play.node.operator.SetCluster(unset, timeout=PATIENCE_S)
+    taken.end()
 
 
 @row("OperatorService/CreateTopic", "OperatorService/DescribeTopic")

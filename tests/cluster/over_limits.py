@@ -20,6 +20,7 @@ from tarry.proto import tarry_producer_pb2 as producer_pb
 from tarry.proto.message_id import MessageId
 from tarry.proto.tarry_message_pb2 import Record
 from tarry.replication.snapshot.transfer import KEPT_FILES_MAX
+from tarry.replication.state_machine.cluster_settings import DELAY_LEVELS_MAX
 from tarry.replication.state_machine.group_policies import ATTEMPTS_MAX, TABLE_MAX, WAIT_MS_MAX
 from tests.cluster.floods import delimited, tag
 from tests.cluster.limit_play import LIMITS, TINY
@@ -140,11 +141,17 @@ def _operators() -> Iterator[Over]:
         "waits": (operator_pb.GroupPolicy(back_off={"table": table}), f"{TABLE_MAX} waits at most"),
     }
     for what, (policy, says) in policies.items():
+        cluster = operator_pb.SetClusterRequest(settings=operator_pb.ClusterSettings(group_policy=policy))
+        yield _over("OperatorService/SetCluster", what, cluster, "SETTING_INVALID", says)
         own = operator_pb.SetGroupRequest(topic="over", group="g", policy=policy)
         yield _over("OperatorService/SetGroup", what, own, "SETTING_INVALID", says)
         shaped = operator_pb.TopicSettings(group_policy=policy)
         of_topic = operator_pb.CreateTopicRequest(topic="over", settings=shaped)
         yield _over("OperatorService/CreateTopic", f"{what} of groups", of_topic, "SETTING_INVALID", says)
+    levels = operator_pb.DelayLevels(delay_ms=[1] * (DELAY_LEVELS_MAX + 1))
+    longer = operator_pb.SetClusterRequest(settings=operator_pb.ClusterSettings(delay_levels=levels))
+    says = f"1 to {DELAY_LEVELS_MAX} delays"
+    yield _over("OperatorService/SetCluster", "delay levels", longer, "SETTING_INVALID", says)
     for name in ("CreateGroup", "DeleteGroup", "SetGroup", "DescribeGroup", "SeekGroup"):
         request = getattr(operator_pb, f"{name}Request")(topic="over", group=GROUP)
         yield _over(f"OperatorService/{name}", "a group", request, "GROUP_INVALID", "more than")

@@ -112,6 +112,17 @@ VALID: dict[str, list[Message]] = {
             unset=["lease_ms"],
         )
     ],
+    "OperatorService/SetCluster": [
+        operator_pb.SetClusterRequest(
+            settings=operator_pb.ClusterSettings(
+                group_policy=operator_pb.GroupPolicy(attempts_max=3),
+                retention_ms=1_000_000,
+                delay_levels=operator_pb.DelayLevels(delay_ms=[1, 2]),
+            ),
+            unset=["lease_ms"],
+        )
+    ],
+    "OperatorService/DescribeCluster": [operator_pb.DescribeClusterRequest()],
     "OperatorService/DescribeGroup": [operator_pb.DescribeGroupRequest(topic="t", group="g")],
     "OperatorService/SeekGroup": [
         operator_pb.SeekGroupRequest(topic="t", group="g", offset=1),

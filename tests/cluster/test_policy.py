@@ -182,3 +182,52 @@ def test_a_group_gets_its_rate_also_from_the_next_leader_and_another_group_gets_
                 assert free[-1] - free[0] < 0.5 * whole_s
 
         asyncio.run(work())
+
+
+def test_the_cluster_s_settings_are_seeded_from_the_first_leader_s_file_and_then_set_by_commands(
+    tmp_path: Path,
+) -> None:
+    written = "\ndelay_levels_ms = [1, 2]\n[delivery]\nattempts_max = 5\n[dispatch]\nretention_ms = 7200000\n"
+    with LocalCluster(3, tmp_path) as cluster:
+        for node in cluster.nodes.values():
+            whole = node.config.read_text()
+            top, section, rest = whole.partition("\n[")
+            head, _, tables = written.partition("[delivery]")
+            node.config.write_text(top + head + "[delivery]" + tables + section + rest)
+        cluster.start()
+        asyncio.run(level(cluster, 2))
+        seeded = {"attempts_max": 5, "retention_ms": 7_200_000, "delay_levels_ms": [1, 2]}
+        for _ in range(100):
+            shown = tarry(cluster, "cluster", "show")
+            if shown["own"]:
+                break
+        assert shown["own"] == seeded
+        assert {name for name, layer in shown["set_by"].items() if layer == "cluster"} == set(seeded)
+        assert set(shown["set_by"].values()) == {"cluster", "default"}
+        shown = tarry(
+            cluster, "cluster", "set", "--lease", "7s", "--group-expiry", "0s", "--delay-levels", "3s,4s",
+            "--dead-letter-retention", "3d",
+        )  # fmt: skip
+        assert shown["settings"]["lease_ms"] == 7_000
+        assert shown["own"] == seeded | {
+            "lease_ms": 7_000,
+            "group_expiry_ms": 0,
+            "delay_levels_ms": [3_000, 4_000],
+            "dead_letter_retention_ms": 3 * 86_400_000,
+        }
+        shown = tarry(cluster, "cluster", "unset", "attempts_max", "delay_levels_ms")
+        assert (shown["settings"]["attempts_max"], shown["set_by"]["attempts_max"]) == (16, "default")
+        assert len(shown["settings"]["delay_levels_ms"]) == 18
+        tarry(cluster, "group", "create", "orders", "readers")
+        group = tarry(cluster, "group", "show", "orders", "readers")
+        assert (group["policy"]["lease_ms"], group["set_by"]["lease_ms"]) == (7_000, "cluster")
+        assert (group["policy"]["attempts_max"], group["set_by"]["attempts_max"]) == (16, "default")
+        tarry(cluster, "transfer")
+        assert tarry(cluster, "cluster", "show") == shown
+        wrong = refused(cluster, "cluster", "set", "--lease", "1ms")
+        assert (wrong["error"], "within 100 to" in wrong["text"]) == ("SETTING_INVALID", True)
+        unknown = refused(cluster, "cluster", "unset", "retries")
+        assert (unknown["error"], "name some of" in unknown["text"]) == ("SETTING_INVALID", True)
+        table = CliRunner().invoke(app, ["cluster", "show", "-s", cluster.addresses])
+        assert "lease_ms" in table.stdout
+        assert "7s" in table.stdout

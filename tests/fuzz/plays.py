@@ -43,6 +43,9 @@ POLICY: Final = operator_pb.GroupPolicy(
     dead_letter_retention_ms=2**40,
     delivery_per_s_max=2**32 - 1,
 )
+CLUSTER: Final = operator_pb.ClusterSettings(
+    group_policy=POLICY, group_expiry_ms=0, temporary_group_ms=2**40, delay_levels={"delay_ms": [1, 2]}
+)
 TIMES: Final = (0, 1, 20, 1_000, HOUR_MS, 30 * 24 * HOUR_MS, 100 * 365 * 24 * HOUR_MS)
 
 
@@ -169,6 +172,8 @@ class EdgePlay(Play):
                 operator_pb.DeleteGroupRequest(topic=topic, group=group),
                 operator_pb.SetGroupRequest(topic=topic, group=group, policy=POLICY, unset=["lease_ms"]),
                 operator_pb.DescribeGroupRequest(topic=topic, group=group),
+                operator_pb.SetClusterRequest(settings=CLUSTER, unset=["lease_ms"]),
+                operator_pb.DescribeClusterRequest(),
                 operator_pb.SeekGroupRequest(topic=topic, group=group, offset=1),
                 operator_pb.SeekGroupRequest(topic=topic, group=group, start=GroupStart(at=3, time_ms=1)),
                 operator_pb.RedriveRequest(topic=pick(("dlq.g.t", "dlq.a"))),
@@ -282,6 +287,12 @@ class RawPlay(Play):
             log_pb.DeleteGroupCommand(topic=topic, group=group, now_ms=now_ms),
             log_pb.GroupPolicyCommand(
                 topic=topic, group=group, policy=POLICY, unset=pick(([], ["lease_ms"], ["x"])), now_ms=now_ms
+            ),
+            log_pb.ClusterSettingsCommand(
+                settings=CLUSTER,
+                unset=pick(([], ["lease_ms", "retention_ms"], ["x"])),
+                seed=pick((False, True)),
+                now_ms=now_ms,
             ),
             log_pb.SeekCommand(topic=topic, group=group, offset=pick((0, 1, 2**64 - 1)), now_ms=now_ms),
             log_pb.TrimCommand(

@@ -7,6 +7,8 @@ from tests.mutants.mutant import Mutant
 POLICY = "tests/node/delivery/test_policy.py"
 CHANGED = "tests/node/delivery/test_changed_policy.py"
 RATE = "tests/node/delivery/test_delivery_rate.py"
+DEFAULTS = "tests/node/test_defaults.py"
+CLUSTER = "tests/replication/state_machine/test_cluster_settings.py"
 LETTERS = "tests/node/leader/test_letter_retention.py"
 MACHINE = "tests/replication/state_machine/test_group_policies.py"
 
@@ -142,5 +144,47 @@ MUTANTS = (
         "        self._rate.change(policy.delivery_per_s_max, self._context.time.now_ms())\n",
         "",
         (f"{RATE}::test_a_rate_that_is_lifted_lets_all_go_at_once",),
+    ),
+    Mutant(
+        "the_cluster_s_policy_does_not_count",
+        "a failover changes how groups are delivered to",
+        "        queues.defaults.settings.group_policy,\n",
+        "        _NOTHING,\n",
+        (f"{DEFAULTS}::test_the_seed_is_what_the_configuration_says_itself_and_then_no_file_counts",),
+    ),
+    Mutant(
+        "every_leader_seeds_the_cluster_s_settings",
+        "each failover brings back what an operator has unset",
+        "        if command.seed and self.seeded:\n            return\n",
+        "",
+        (f"{CLUSTER}::test_a_seed_leaves_what_an_operator_has_set_and_only_the_first_counts",),
+    ),
+    Mutant(
+        "a_seed_replaces_what_an_operator_has_set",
+        "a setting made during the raise is lost",
+        "            _set(changed, self.settings)\n",
+        "",
+        (f"{CLUSTER}::test_a_seed_leaves_what_an_operator_has_set_and_only_the_first_counts",),
+    ),
+    Mutant(
+        "files_count_after_the_seed",
+        "a failover changes what nobody has set",
+        "    if defaults.seeded:\n        return BUILT_IN_POLICY",
+        "    if False:\n        return BUILT_IN_POLICY",
+        (f"{DEFAULTS}::test_the_seed_is_what_the_configuration_says_itself_and_then_no_file_counts",),
+    ),
+    Mutant(
+        "nothing_is_seeded",
+        "an upgrade from 0.2.0 loses what operators wrote into files",
+        "    for setting in (setting for setting, key in KEYS.items() if key in names):\n",
+        "    for setting in ():\n",
+        (f"{DEFAULTS}::test_the_seed_is_what_the_configuration_says_itself_and_then_no_file_counts",),
+    ),
+    Mutant(
+        "the_cluster_s_settings_are_in_no_checkpoint",
+        "a restart forgets them, and replicas differ",
+        "*self.blocked.capture(), *self.defaults.capture()]",
+        "*self.blocked.capture()]",
+        (f"{CLUSTER}::test_they_are_of_the_checkpoint_and_of_the_digest_and_nothing_of_level_one_is",),
     ),
 )

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tarry.node.config import Delivery
-from tarry.node.delivery.policy import DEAD_LETTER_RETENTION_MS, Policy
+from tarry.node.defaults import DEAD_LETTER_RETENTION_MS
+from tarry.node.delivery.policy import Policy
 from tarry.proto.tarry_operator_pb2 import BackOff, BackOffTable, ExponentialBackOff
 
 

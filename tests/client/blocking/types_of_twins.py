@@ -69,6 +69,8 @@ def operator(client: sync.Client) -> None:
     assert_type(operator.delete_group("t", "g"), int)
     assert_type(operator.set_group("t", "g", back_off=(1, 2), unset=["lease_ms"]), sync.GroupDescription)
     assert_type(operator.describe_group("t", "g"), sync.GroupDescription)
+    assert_type(operator.set_cluster(retention_ms=1, unset=["lease_ms"]), sync.ClusterDescription)
+    assert_type(operator.describe_cluster(), sync.ClusterDescription)
     assert_type(operator.seek_group("t", "g", offset=1, dry_run=True), sync.Sought)
     assert_type(operator.redrive("t", tags=["a"], on_progress=print), sync.Redriven)
     assert_type(operator.export_ledger("a", from_ms=1), Iterator[LedgerPart])

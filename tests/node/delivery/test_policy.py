@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tarry.node.config import Delivery, NodeConfig
-from tarry.node.delivery.policy import back_off_ms, configured, described, policy_of, resolved
+from tarry.node.defaults import policy_of_configuration
+from tarry.node.delivery.policy import back_off_ms, described, policy_of, resolved
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.dead_letters import target
 from tarry.proto.tarry_operator_pb2 import BackOff, GroupPolicy, TopicSettings
@@ -32,7 +33,7 @@ CONFIG = NodeConfig(
     members={"n1": "127.0.0.1:1"},
     delivery=Delivery(attempts_max=7, lease_ms=777, back_off_ms=(7, 77)),
 )
-LAST = configured(CONFIG)
+LAST = policy_of_configuration(CONFIG.delivery)
 NAMED = ("default", "dlq.shared", "dlq.g.t", "dlq.dlq.g")
 
 

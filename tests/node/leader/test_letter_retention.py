@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tarry.node.config import NodeConfig
-from tarry.node.delivery.policy import DEAD_LETTER_RETENTION_MS
+from tarry.node.defaults import DEAD_LETTER_RETENTION_MS
 from tarry.node.leader.letter_retention import LetterRetention
 from tarry.node.leader.retention import Kept
 from tarry.proto import tarry_log_pb2 as log_pb
