@@ -16,6 +16,7 @@ import structlog
 from tarry.node.clock.cluster_time import ClusterTime
 from tarry.node.config import NodeConfig
 from tarry.node.edge.audit import AuditStatus
+from tarry.node.equal_settings import told
 from tarry.node.leader.leadership import Leadership
 from tarry.node.ledger.closer import Closer
 from tarry.node.ledger.ledger import Ledger
@@ -38,7 +39,7 @@ from tarry.replication.state_machine import levels
 from tarry.replication.state_machine.commands import kinds
 from tarry.replication.state_machine.machine import Machine, MachineSettings
 from tarry.replication.state_machine.outcomes import Outcome
-from tarry.replication.status import Hello, Role
+from tarry.replication.status import Hello, Role, digest_of
 from tarry.replication.transport.interface import Transport
 from tarry.wheel.hour_partition import hour_of
 from tarry.wheel.state import WheelDamaged
@@ -99,6 +100,7 @@ class Core:
             self.holds,
         )
         self.damage = Damage(self.machine, config.shard, run_blocking)
+        equal = told(config)
         self.driver = driver(
             node=config.node,
             members=config.members,
@@ -111,7 +113,7 @@ class Core:
             heartbeat=self._heartbeat,
             known=lambda: self.leadership.known().SerializeToString(),
             told_all=lambda: self.leadership.told_all,
-            hello=Hello(applies, VERSION),
+            hello=Hello(applies, VERSION, equal, digest_of(equal)),
             cluster_level=lambda: self.machine.level,
             on_heartbeat=self._hear,
             on_role=self._on_role,

@@ -230,7 +230,7 @@ class TimeoutNow(_message.Message):
     def __init__(self, term: _Optional[int] = ..., transfer_number: _Optional[int] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
-    __slots__ = ("term", "sent", "wall_ms", "transfer_number", "state", "patience_ms", "address", "level")
+    __slots__ = ("term", "sent", "wall_ms", "transfer_number", "state", "patience_ms", "address", "level", "asks_settings")
     TERM_FIELD_NUMBER: _ClassVar[int]
     SENT_FIELD_NUMBER: _ClassVar[int]
     WALL_MS_FIELD_NUMBER: _ClassVar[int]
@@ -239,6 +239,7 @@ class Heartbeat(_message.Message):
     PATIENCE_MS_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     LEVEL_FIELD_NUMBER: _ClassVar[int]
+    ASKS_SETTINGS_FIELD_NUMBER: _ClassVar[int]
     term: int
     sent: float
     wall_ms: int
@@ -247,10 +248,11 @@ class Heartbeat(_message.Message):
     patience_ms: int
     address: str
     level: int
-    def __init__(self, term: _Optional[int] = ..., sent: _Optional[float] = ..., wall_ms: _Optional[int] = ..., transfer_number: _Optional[int] = ..., state: _Optional[bytes] = ..., patience_ms: _Optional[int] = ..., address: _Optional[str] = ..., level: _Optional[int] = ...) -> None: ...
+    asks_settings: bool
+    def __init__(self, term: _Optional[int] = ..., sent: _Optional[float] = ..., wall_ms: _Optional[int] = ..., transfer_number: _Optional[int] = ..., state: _Optional[bytes] = ..., patience_ms: _Optional[int] = ..., address: _Optional[str] = ..., level: _Optional[int] = ..., asks_settings: _Optional[bool] = ...) -> None: ...
 
 class HeartbeatReply(_message.Message):
-    __slots__ = ("term", "sent", "wall_ms", "applied_index", "patience_ms", "level", "version")
+    __slots__ = ("term", "sent", "wall_ms", "applied_index", "patience_ms", "level", "version", "settings_digest", "settings")
     TERM_FIELD_NUMBER: _ClassVar[int]
     SENT_FIELD_NUMBER: _ClassVar[int]
     WALL_MS_FIELD_NUMBER: _ClassVar[int]
@@ -258,6 +260,8 @@ class HeartbeatReply(_message.Message):
     PATIENCE_MS_FIELD_NUMBER: _ClassVar[int]
     LEVEL_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
+    SETTINGS_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    SETTINGS_FIELD_NUMBER: _ClassVar[int]
     term: int
     sent: float
     wall_ms: int
@@ -265,7 +269,17 @@ class HeartbeatReply(_message.Message):
     patience_ms: int
     level: int
     version: str
-    def __init__(self, term: _Optional[int] = ..., sent: _Optional[float] = ..., wall_ms: _Optional[int] = ..., applied_index: _Optional[int] = ..., patience_ms: _Optional[int] = ..., level: _Optional[int] = ..., version: _Optional[str] = ...) -> None: ...
+    settings_digest: int
+    settings: bytes
+    def __init__(self, term: _Optional[int] = ..., sent: _Optional[float] = ..., wall_ms: _Optional[int] = ..., applied_index: _Optional[int] = ..., patience_ms: _Optional[int] = ..., level: _Optional[int] = ..., version: _Optional[str] = ..., settings_digest: _Optional[int] = ..., settings: _Optional[bytes] = ...) -> None: ...
+
+class SettingList(_message.Message):
+    __slots__ = ("names", "values")
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    names: _containers.RepeatedScalarFieldContainer[str]
+    values: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, names: _Optional[_Iterable[str]] = ..., values: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class FetchSnapshotRequest(_message.Message):
     __slots__ = ("cluster", "node", "kept", "level")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import enum
+import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Final
 
 
 class Dropped(enum.StrEnum):
@@ -22,6 +24,15 @@ class Role(enum.Enum):
     """Elected. Whether it may serve is `Driver.may_serve()`, asked at the moment of use."""
 
 
+SETTINGS_BYTES_MAX: Final = 16 << 10
+"""Of a node's settings, serialized; longer ones are not kept."""
+
+
+def digest_of(settings: bytes) -> int:
+    """Return the digest of a node's settings; 0 of none."""
+    return int.from_bytes(hashlib.blake2b(settings, digest_size=8).digest()) if settings else 0
+
+
 @dataclass(frozen=True, slots=True)
 class Hello:
     """Statement of a node on its present start, in each answer to a heartbeat."""
@@ -30,6 +41,10 @@ class Hello:
     """The highest that it can apply."""
     version: str = ""
     """Empty: of a version that does not say."""
+    settings: bytes = field(default=b"", repr=False)
+    """A SettingList of what has to be equal on all nodes, unparsed; empty: not known, or not told."""
+    settings_digest: int = 0
+    """0: of a version that does not tell them."""
 
     def __str__(self) -> str:
         return f"tarry {self.version}" if self.version else "an earlier tarry"

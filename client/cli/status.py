@@ -39,6 +39,11 @@ def print_status(answers: Mapping[str, ClusterStatus | TarryError], output: Outp
     if best is None:
         return
     print_topics(best.topics)
+    for one in best.differing:
+        words().print(
+            f"settings differ: {one.key} is {one.value} at {one.node} and {one.other_value} at {one.other}",
+            markup=False,
+        )
     behind_ms = max(0, best.now_ms - best.frontier_ms)
     words().print(
         f"level {max(1, best.level)}; {best.pending:,} pending, {best.ready:,} ready; "

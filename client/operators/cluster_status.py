@@ -171,6 +171,18 @@ class TurnStatus(Part):
 
 
 @dataclass(frozen=True, slots=True)
+class SettingDifference(Part):
+    """A key of the configuration that has to be equal on all nodes, and is not."""
+
+    key: str
+    node: str
+    value: str
+    other: str
+    """Another node."""
+    other_value: str
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterStatus(Part):
     """The cluster as one node sees it."""
 
@@ -211,3 +223,5 @@ class ClusterStatus(Part):
     """The highest that the answering node can apply; 0: likewise."""
     upgrade_finish: str
     """The answering node's ``upgrade.finish``."""
+    differing: tuple[SettingDifference, ...] = ()
+    """Known to the leader only; 100 at most."""

@@ -27,6 +27,7 @@ from tarry.node.leader.group_expiry import GroupExpiry
 from tarry.node.leader.group_moves import GroupMoves
 from tarry.node.leader.letter_retention import LetterRetention
 from tarry.node.leader.retention import Retention
+from tarry.node.leader.settings_watch import SettingsWatch
 from tarry.node.leader.tasks import LeaderTasks
 from tarry.node.leader.upgrade import Upgrade
 from tarry.node.leader.wait import LeaderWait
@@ -264,6 +265,7 @@ class Leadership:
         tasks.spawn(self._holds.steps("group expiry", expiry.run()))
         self._seed = ClusterSeed(self._machine, self._config, self._time.now_ms, self._propose)
         tasks.spawn(self._holds.steps("cluster settings", self._seed.run()))
+        tasks.spawn(self._holds.steps("settings", SettingsWatch(self._driver).run()))
         tasks.spawn(self._holds.steps("upgrade", self.upgrade.run()))
         lost = asyncio.ensure_future(self._lost.wait())
         failed: asyncio.Future[Any] = tasks.failed

@@ -15,6 +15,7 @@ from tarry.node.edge.auth import Authorizer, Right
 from tarry.node.edge.grpc_status import abort
 from tarry.node.edge.grpc_types import CallContext, M, ServiceHandler, parse, unknown_field
 from tarry.node.edge.leader_calls import Answer, LeaderCalls, Local, parsed
+from tarry.node.leader.settings_watch import differing
 from tarry.node.loop_watchdog import turns
 from tarry.node.recovery.checkpoints import in_turns
 from tarry.node.recovery.rejoin_service import ADD_DEADLINE_MS, too_few_left
@@ -139,6 +140,7 @@ class OperatorService:
             level=self._machine.level,
             level_max=self._driver.status().hello.level,
             upgrade_finish=self._finish,
+            differing=[pb.SettingDifference(**asdict(one)) for one in differing(self._driver)],
         )
         full.MergeFrom(self._brief())
         return full

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from typing import Final
 
 from tarry.proto.tarry_peer_pb2 import Heartbeat, HeartbeatReply, TimeoutNow
 from tarry.replication.raft.context import Context
 from tarry.replication.raft.elections import Elections
 from tarry.replication.raft.guard.lease import Lease
 from tarry.replication.raft.guard.transfer import Phase
-from tarry.replication.status import Hello, Role
+from tarry.replication.status import SETTINGS_BYTES_MAX, Hello, Role, digest_of
+
+ASK_S: Final = 1.0
+"""Between two questions for settings, at least: a peer may never answer with what its digest is of."""
 
 
 class Heartbeats:
@@ -45,6 +50,7 @@ class Heartbeats:
         self.interval_s = self._settings.heartbeat_ms / 1000
         self._beaten_at = 0.0
         self._stirred_at = 0.0
+        self._asked_at = -math.inf
 
     def has_lease(self, now: float) -> bool:
         """Return whether no other replica can have been elected by now.
@@ -94,6 +100,7 @@ class Heartbeats:
         patience_ms = self._settings.patience_ms if quiet else 0
         self.interval_s = (self._settings.heartbeat_ms + patience_ms) / 1000
         self._beaten_at, self.heartbeat_at = now, now + self.interval_s
+        asks = self._asks_settings(now)
         beat = Heartbeat(
             term=self._engine.term,
             sent=now,
@@ -103,9 +110,20 @@ class Heartbeats:
             patience_ms=patience_ms,
             address=self._membership.added_at(self._node),
             level=self._cluster_level(),
+            asks_settings=asks,
         )
         for peer in sorted(self._engine.peers):
             self._outbox.say(peer, heartbeat=beat)
+
+    def _asks_settings(self, now: float) -> bool:
+        """Return whether a peer has told of other settings than this node's, and not yet of which."""
+        known = (0, self._hello.settings_digest)
+        hellos = (self._peers[peer].hello for peer in self._engine.peers)
+        asks = any(hello and hello.settings_digest not in known and not hello.settings for hello in hellos)
+        if not asks or now - self._asked_at < ASK_S:
+            return False
+        self._asked_at = now
+        return True
 
     def on_heartbeat(self, peer: str, beat: Heartbeat) -> None:
         if self._elections.is_stale(peer, beat.term):
@@ -134,6 +152,8 @@ class Heartbeats:
             patience_ms=patience_ms,
             level=self._hello.level,
             version=self._hello.version,
+            settings_digest=self._hello.settings_digest,
+            settings=self._hello.settings if beat.asks_settings else b"",
         )
         self._outbox.say(peer, heartbeat_reply=reply)
 
@@ -148,7 +168,7 @@ class Heartbeats:
         progress = self._peers[peer]
         progress.applied_index = reply.applied_index
         if reply.sent >= progress.hello_at:
-            progress.hello_at, progress.hello = reply.sent, Hello(max(1, reply.level), reply.version[:100])
+            progress.hello_at, progress.hello = reply.sent, _hello(progress.hello, reply)
 
     def advance_transfer(self, now: float) -> None:
         transfer = self.transfer
@@ -188,3 +208,11 @@ class Heartbeats:
         self.transfer.lead()
         self.stir(self._clock.monotonic_s())
         self.beat()
+
+
+def _hello(before: Hello | None, reply: HeartbeatReply) -> Hello:
+    """Return what a peer says of itself; its settings as before, where the digest is the same."""
+    digest, settings = reply.settings_digest, reply.settings
+    if len(settings) > SETTINGS_BYTES_MAX or digest_of(settings) != digest:
+        settings = before.settings if before is not None and before.settings_digest == digest else b""
+    return Hello(max(1, reply.level), reply.version[:100], settings, digest)

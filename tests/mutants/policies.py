@@ -9,6 +9,7 @@ CHANGED = "tests/node/delivery/test_changed_policy.py"
 RATE = "tests/node/delivery/test_delivery_rate.py"
 DEFAULTS = "tests/node/test_defaults.py"
 CLUSTER = "tests/replication/state_machine/test_cluster_settings.py"
+HEARTBEATS = "tests/replication/raft/test_heartbeats.py"
 LETTERS = "tests/node/leader/test_letter_retention.py"
 MACHINE = "tests/replication/state_machine/test_group_policies.py"
 
@@ -186,5 +187,30 @@ MUTANTS = (
         "*self.blocked.capture(), *self.defaults.capture()]",
         "*self.blocked.capture()]",
         (f"{CLUSTER}::test_they_are_of_the_checkpoint_and_of_the_digest_and_nothing_of_level_one_is",),
+    ),
+    Mutant(
+        "whatever_a_peer_tells_as_its_settings_is_kept",
+        "a hostile peer fills the leader's memory, and tells of settings that are not its own",
+        "if len(settings) > SETTINGS_BYTES_MAX or digest_of(settings) != digest:",
+        "if not settings:",
+        (
+            f"{HEARTBEATS}::test_settings_that_are_no_match_of_their_digest_or_too_long_are_not_kept_nor_asked_for_often",
+        ),
+    ),
+    Mutant(
+        "a_peer_that_tells_nothing_is_asked_with_each_heartbeat",
+        "all members send all of their settings with each answer, for ever",
+        "if not asks or now - self._asked_at < ASK_S:",
+        "if not asks:",
+        (
+            f"{HEARTBEATS}::test_settings_that_are_no_match_of_their_digest_or_too_long_are_not_kept_nor_asked_for_often",
+        ),
+    ),
+    Mutant(
+        "control_characters_of_a_peer_reach_a_terminal",
+        "a hostile peer writes what it likes on an operator's screen",
+        'char if char.isprintable() else "?" for char in value[:VALUE_CHARS_MAX]',
+        "char for char in value[:VALUE_CHARS_MAX]",
+        ("tests/node/test_equal_settings.py::test_of_what_a_hostile_peer_tells_little_is_kept",),
     ),
 )

@@ -19,7 +19,7 @@ from tarry.replication.journal.records import entry_payload
 from tarry.replication.raft.consensus import Consensus
 from tarry.replication.raft.membership import Membership
 from tarry.replication.settings import ReplicationSettings
-from tarry.replication.status import Role
+from tarry.replication.status import Hello, Role
 from tests.replication.journals import MemoryStorage
 
 
@@ -45,6 +45,7 @@ class Lone:
         self.disk = MemoryStorage()
         self.said: list[tuple[str, PeerMessage]] = []
         self.told_all = True
+        self.hello = Hello()
         self.start()
 
     def start(self) -> None:
@@ -61,6 +62,7 @@ class Lone:
             heartbeat=lambda sent: b"state",
             known=lambda: b"known",
             told_all=lambda: self.told_all,
+            hello=self.hello,
         )
         for peer in self.peers:
             self.consensus.log_replication.link(peer, True)

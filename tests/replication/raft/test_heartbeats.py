@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from tarry.proto.tarry_peer_pb2 import Heartbeat, PeerMessage, TimeoutNow
+from itertools import pairwise
+
+from tarry.proto.tarry_peer_pb2 import Heartbeat, HeartbeatReply, PeerMessage, TimeoutNow
 from tarry.replication.journal.records import entry_payload
 from tarry.replication.raft.guard.transfer import Phase
-from tarry.replication.status import Role
+from tarry.replication.status import SETTINGS_BYTES_MAX, Hello, Role, digest_of
 from tests.replication.lone_consensus import Lone, answer_heartbeats, commit_all, kinds, serving, vote_request
 
 
@@ -249,3 +251,80 @@ def test_a_leader_that_led_before_cannot_ask_for_a_transfer_of_that_time() -> No
     assert lone.role() is Role.FOLLOWER
     lone.receive("n2", timeout_now=TimeoutNow(term=2, transfer_number=1))
     assert lone.role() is Role.CANDIDATE
+
+
+OWN, OTHER = b"own settings", b"the settings of another"
+
+
+def told() -> Lone:
+    """It leads, and has settings to tell."""
+    lone = Lone()
+    lone.hello = Hello(2, "9", OWN, digest_of(OWN))
+    lone.start()
+    lone.lead()
+    commit_all(lone)
+    return lone
+
+
+def answer(lone: Lone, digest: int, settings: bytes = b"", peer: str = "n2") -> Hello | None:
+    """Let a peer answer the latest heartbeat so; return what is known of it then."""
+    beat = heartbeats(lone.said)[-1]
+    reply = HeartbeatReply(
+        term=lone.consensus.state.term, sent=beat.sent, settings_digest=digest, settings=settings
+    )
+    lone.receive(peer, heartbeat_reply=reply)
+    return lone.consensus.progress[peer].hello
+
+
+def asked(lone: Lone, after_s: float) -> bool:
+    lone.consensus.heartbeats.beat()
+    return heartbeats(lone.tick(after_s=after_s))[-1].asks_settings
+
+
+def test_a_leader_asks_for_settings_only_where_their_digest_is_another_and_once_they_are_told_no_more() -> (
+    None
+):
+    lone = told()
+    assert not asked(lone, 0.05)  # nobody has said anything
+    answer(lone, 0)
+    answer(lone, digest_of(OWN), peer="n3")
+    assert not asked(lone, 0.05)  # an earlier version, and one with the same
+    assert answer(lone, digest_of(OTHER)) == Hello(1, "", b"", digest_of(OTHER))
+    assert asked(lone, 0.05)
+    assert not asked(lone, 0.05)
+    known = answer(lone, digest_of(OTHER), OTHER)
+    assert known == Hello(1, "", OTHER, digest_of(OTHER))
+    assert not asked(lone, 0.2)
+    assert answer(lone, digest_of(OTHER)) == known
+    lone.clock.now += 1.0
+    answer(lone, digest_of(OTHER))
+    assert not asked(lone, 0.05)
+    assert answer(lone, 77) == Hello(1, "", b"", 77)  # its file has changed: it was started again
+
+
+def test_settings_that_are_no_match_of_their_digest_or_too_long_are_not_kept_nor_asked_for_often() -> None:
+    lone = told()
+    huge = b"x" * (SETTINGS_BYTES_MAX + 1)
+    asked_at = []
+    for step in range(50):
+        answer(lone, *((digest_of(huge), huge) if step % 2 else (5, OTHER)))
+        hello = lone.consensus.progress["n2"].hello
+        assert hello is not None
+        assert hello.settings == b""
+        answer_heartbeats(lone, "n3")
+        if asked(lone, 0.05):
+            asked_at.append(lone.clock.now)
+    assert 2 <= len(asked_at) <= 4
+    assert all(later - earlier >= 1.0 for earlier, later in pairwise(asked_at))
+
+
+def test_a_follower_tells_its_settings_where_it_is_asked_and_always_their_digest() -> None:
+    lone = Lone()
+    lone.hello = Hello(2, "9", OWN, digest_of(OWN))
+    lone.start()
+    lone.follow("n2")
+    for asks, told_settings in ((False, b""), (True, OWN)):
+        beat = Heartbeat(term=1, sent=1.0, asks_settings=asks)
+        [(_, said)] = lone.receive("n2", heartbeat=beat)
+        reply = said.heartbeat_reply
+        assert (reply.settings, reply.settings_digest) == (told_settings, digest_of(OWN))
