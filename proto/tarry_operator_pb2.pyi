@@ -246,12 +246,25 @@ class DescribeTopicRequest(_message.Message):
     def __init__(self, topic: _Optional[str] = ...) -> None: ...
 
 class DescribeTopicResponse(_message.Message):
-    __slots__ = ("topic", "settings")
+    __slots__ = ("topic", "settings", "policy", "retention_ms", "set_by")
+    class SetByEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    POLICY_FIELD_NUMBER: _ClassVar[int]
+    RETENTION_MS_FIELD_NUMBER: _ClassVar[int]
+    SET_BY_FIELD_NUMBER: _ClassVar[int]
     topic: TopicStatus
     settings: TopicSettings
-    def __init__(self, topic: _Optional[_Union[TopicStatus, _Mapping]] = ..., settings: _Optional[_Union[TopicSettings, _Mapping]] = ...) -> None: ...
+    policy: GroupPolicy
+    retention_ms: int
+    set_by: _containers.ScalarMap[str, str]
+    def __init__(self, topic: _Optional[_Union[TopicStatus, _Mapping]] = ..., settings: _Optional[_Union[TopicSettings, _Mapping]] = ..., policy: _Optional[_Union[GroupPolicy, _Mapping]] = ..., retention_ms: _Optional[int] = ..., set_by: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class DeleteTopicRequest(_message.Message):
     __slots__ = ("topic",)

@@ -108,20 +108,18 @@ def show(topic: TopicDescription, output: Output) -> None:
     """Print a topic, its settings and groups."""
     status, settings = topic.status, topic.settings
     if output is Output.JSON:
-        print_json({**asdict(status), **settings, "group_policy": json_of(settings["group_policy"])})
+        own = {**settings, "group_policy": json_of(settings["group_policy"])}
+        counts = {"policy": json_of(topic.policy), "kept_ms": topic.retention_ms, "set_by": topic.set_by}
+        print_json({**asdict(status), **own, **counts})
         return
-    rate, retention, body = (
-        settings["release_per_s_max"],
-        settings["retention_ms"],
-        settings["body_bytes_max"],
-    )
+    rate, body = settings["release_per_s_max"], settings["body_bytes_max"]
     fields: dict[str, object] = {
         "topic": status.topic,
         "pending": f"{status.pending:,}"
         + (f" of {settings['pending_max']:,}" if settings["pending_max"] else ""),
         "released": status.released,
         "first offset": status.first_offset,
-        "retention": duration_text(retention) if retention else "the cluster's",
+        "retention": _retention(topic),
         "largest body": f"{body:,} bytes" if body else "the cluster's",
         "rate": f"{rate:,} a second" if rate else "no bound",
     }
@@ -137,11 +135,17 @@ def show(topic: TopicDescription, output: Output) -> None:
         fields["catch-up rate"] = f"{settings['catch_up_per_s_max']:,} a second"
     if status.misfires_dropped:
         fields["misfires dropped"] = status.misfires_dropped
-    for name, text in texts_of(settings["group_policy"]).items():
-        fields[f"its groups' {name}"] = text
+    for name, text in texts_of(topic.policy).items():
+        fields[f"its groups' {name}"] = f"{text} ({topic.set_by[name]})"
     print_fields(fields, output)
     if status.groups:
         print_topics([status])
+
+
+def _retention(topic: TopicDescription) -> str:
+    if not topic.retention_ms:
+        return "the cluster's"
+    return f"{duration_text(topic.retention_ms)} ({topic.set_by['retention_ms']})"
 
 
 @cluster_command(topic_app, "delete")

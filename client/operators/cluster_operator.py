@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Unpack, cast
 
@@ -41,6 +41,14 @@ class TopicDescription:
 
     status: TopicStatus
     settings: TopicOptions
+    """What the topic itself sets."""
+    policy: PolicyOptions
+    """Of its groups that set nothing: it has every field."""
+    retention_ms: int
+    """As it counts; 0: of a version that does not say."""
+    set_by: Mapping[str, str]
+    """Who sets each field of ``policy``, and ``retention_ms``: ``topic``, ``cluster``, ``default``, before
+    level 2 ``node``; of a dead-letter topic's retention ``groups``, whose letters are there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,4 +356,10 @@ class Operator:
 
 
 def _described(response: operator_pb.DescribeTopicResponse) -> TopicDescription:
-    return TopicDescription(TopicStatus.of(response.topic), options_of(response.settings))
+    return TopicDescription(
+        TopicStatus.of(response.topic),
+        options_of(response.settings),
+        group_policy.options_of(response.policy),
+        response.retention_ms,
+        dict(response.set_by),
+    )

@@ -61,6 +61,13 @@ def described(
     return whole, layers[0], {name: setters[layer] for name, layer in by.items()}
 
 
+def described_of_topic(queues: Queues, config: NodeConfig, topic: str) -> tuple[GroupPolicy, dict[str, str]]:
+    """Return the policy of a topic's groups that set nothing, and who sets each field."""
+    whole, by = resolved(_layers(queues, config, topic, "")[1:])
+    setters = (*SETTERS[1:], last_layer(queues.defaults, config)[1])
+    return whole, {name: setters[layer] for name, layer in by.items()}
+
+
 def _layers(queues: Queues, config: NodeConfig, topic: str, group: str) -> list[GroupPolicy]:
     of_topic, retries = queues.find(topic), queues.find(topic, group)
     own = retries.policy if retries is not None else None

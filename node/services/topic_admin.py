@@ -10,7 +10,8 @@ import grpc
 from google.protobuf.message import Message
 
 from tarry.node.assembly import Core
-from tarry.node.delivery.policy import described
+from tarry.node.defaults import whole
+from tarry.node.delivery.policy import described, described_of_topic
 from tarry.node.delivery.redrive import redrive
 from tarry.node.edge.audit import Audit
 from tarry.node.edge.auth import Authorizer, Right
@@ -25,10 +26,12 @@ from tarry.node.edge.names import (
     unknown_group,
     unknown_topic,
 )
+from tarry.node.leader.letter_retention import LetterRetention
 from tarry.node.services.policy_faults import policy_fault
 from tarry.node.services.topic_status import TopicStatuses
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto import tarry_operator_pb2 as pb
+from tarry.proto.dead_letters import DEAD_LETTERS
 from tarry.proto.reasons import Reason
 from tarry.proto.tarry_consumer_pb2 import StartAt
 from tarry.replication.errors import NotLeader, Overloaded, Unknown
@@ -141,7 +144,24 @@ class TopicCalls:
         queue = self._machine.queues.find(request.topic)
         if queue is None:
             return unknown_topic(request.topic)
-        return pb.DescribeTopicResponse(topic=await self._statuses.one(queue), settings=queue.settings)
+        status = await self._statuses.one(queue)
+        policy, set_by = described_of_topic(self._machine.queues, self._config, request.topic)
+        kept_ms, set_by["retention_ms"] = await self._retention(queue)
+        return pb.DescribeTopicResponse(
+            topic=status, settings=queue.settings, policy=policy, retention_ms=kept_ms, set_by=set_by
+        )
+
+    async def _retention(self, queue: ReadyQueue) -> tuple[int, str]:
+        """Return how long a topic's released messages are kept, and who says so."""
+        if queue.settings.retention_ms:
+            return queue.settings.retention_ms, "topic"
+        if queue.topic.startswith(DEAD_LETTERS):
+            letters = LetterRetention(self._machine, self._config)
+            await letters.read()
+            if (of_letters := letters.of(queue.topic)) is not None:
+                return of_letters, "groups"
+        settings, set_by = whole(self._machine.queues.defaults, self._config)
+        return settings.retention_ms, set_by["retention_ms"]
 
     async def _delete_topic(self, request: pb.DeleteTopicRequest) -> Message | Refusal:
         groups = await self._delete_groups(request.topic)

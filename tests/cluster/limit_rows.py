@@ -293,7 +293,8 @@ def the_longest_policy_of_a_group_of_a_million_messages(play: Play) -> None:
 
 @row("OperatorService/SetCluster", "OperatorService/DescribeCluster")
 def the_longest_settings_of_a_cluster_with_a_group_of_a_million_messages(play: Play) -> None:
-    taken = play.in_hand(play.of_many(MILLION), IN_HAND, GROUP)
+    topic = play.of_many(MILLION)
+    taken = play.in_hand(topic, IN_HAND, GROUP)
     table = operator_pb.BackOffTable(wait_ms=[WAIT_MS_MAX] * TABLE_MAX)
     settings = operator_pb.ClusterSettings(
         group_policy=operator_pb.GroupPolicy(back_off=operator_pb.BackOff(table=table)),
@@ -306,6 +307,8 @@ def the_longest_settings_of_a_cluster_with_a_group_of_a_million_messages(play: P
     unset = operator_pb.SetClusterRequest(unset=["back_off", "delay_levels"])
     play.node.operator.SetCluster(unset, timeout=PATIENCE_S)
     taken.end()
+    gone = operator_pb.DeleteGroupRequest(topic=topic, group=GROUP)
+    play.node.operator.DeleteGroup(gone, timeout=PATIENCE_S)
 
 
 @row("OperatorService/CreateTopic", "OperatorService/DescribeTopic")

@@ -222,6 +222,21 @@ def test_the_cluster_s_settings_are_seeded_from_the_first_leader_s_file_and_then
         group = tarry(cluster, "group", "show", "orders", "readers")
         assert (group["policy"]["lease_ms"], group["set_by"]["lease_ms"]) == (7_000, "cluster")
         assert (group["policy"]["attempts_max"], group["set_by"]["attempts_max"]) == (16, "default")
+        topic = tarry(cluster, "topic", "set", "orders", "--attempts", "4", "--delivery-rate", "9")
+        assert topic["group_policy"] == {"attempts_max": 4, "delivery_per_s_max": 9}
+        assert (topic["policy"]["attempts_max"], topic["policy"]["lease_ms"]) == (4, 7_000)
+        assert (topic["retention_ms"], topic["kept_ms"]) == (0, 7_200_000)
+        layers = {
+            name: topic["set_by"][name] for name in ("attempts_max", "lease_ms", "back_off", "retention_ms")
+        }
+        assert layers == {
+            "attempts_max": "topic", "lease_ms": "cluster", "back_off": "default", "retention_ms": "cluster",
+        }  # fmt: skip
+        tarry(cluster, "topic", "create", "dlq.readers.orders")
+        letters = tarry(cluster, "topic", "show", "dlq.readers.orders")
+        assert (letters["kept_ms"], letters["set_by"]["retention_ms"]) == (3 * 86_400_000, "groups")
+        told = CliRunner().invoke(app, ["topic", "show", "orders", "-s", cluster.addresses])
+        assert "2h (cluster)" in told.stdout
         tarry(cluster, "transfer")
         assert tarry(cluster, "cluster", "show") == shown
         wrong = refused(cluster, "cluster", "set", "--lease", "1ms")

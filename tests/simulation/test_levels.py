@@ -10,10 +10,14 @@ from typing import Literal
 import pytest
 
 from tarry.replication.errors import LevelRefused
+from tarry.replication.state_machine.commands import Opcode
 from tests.simulation.model_producer import ModelProducer
 from tests.simulation.whole_node import WholeNode
 from tests.simulation.whole_scenario import scenario, soon
 from tests.simulation.whole_world import WholeWorld
+
+RAISE = bytes((Opcode.RAISE_LEVEL, 0x08, 2))
+"""Begins the command that raises the level to 2."""
 
 
 def begin(finish: Literal["auto", "manual"], *old: int) -> Callable[[WholeWorld], Awaitable[None]]:
@@ -36,11 +40,11 @@ async def exchange(node: WholeNode, applies: int) -> None:
     await asyncio.sleep(0.5)
 
 
-async def until(world: WholeWorld, is_so: Callable[[], bool]) -> None:
-    for _ in range(400):
+async def until(world: WholeWorld, is_so: Callable[[], bool], step_s: float = 0.02) -> None:
+    for _ in range(round(8 / step_s)):
         if is_so():
             return
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(step_s)
     raise AssertionError(levels_of(world))
 
 
@@ -174,9 +178,9 @@ def test_a_member_that_lacks_the_raise_and_has_gone_back_is_told_by_its_leader()
     async def play(world: WholeWorld, producer: ModelProducer) -> None:
         leader = await world.until_served()
         back = others(world, leader)[0]
-        raised, last = asyncio.ensure_future(finish(world)), leader.journal.last_index
-        await until(world, lambda: leader.journal.last_index > last)
-        back.crash()
+        raised = asyncio.ensure_future(finish(world))
+        await until(world, lambda: RAISE in leader.journal.entry(leader.journal.last_index)[0], 0.0005)
+        back.crash()  # before it can know that the raise is committed
         assert await raised == 2
         await exchange(back, 1)
         assert back.core.machine.level == 1
