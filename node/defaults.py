@@ -14,6 +14,7 @@ from tarry.proto import dead_letters
 from tarry.proto.tarry_operator_pb2 import BackOff, BackOffTable, ClusterSettings, DelayLevels, GroupPolicy
 from tarry.replication.state_machine import cluster_settings
 from tarry.replication.state_machine.cluster_settings import ClusterDefaults
+from tarry.replication.state_machine.group_policies import ATTEMPTS_MAX, LEASE_MS_MAX, WAIT_MS_MAX
 
 DEAD_LETTER_RETENTION_MS: Final = 14 * 86_400_000
 """Where nobody says otherwise: it outlasts the retention of the topics that letters come from."""
@@ -30,23 +31,15 @@ KEYS: Final = {
 
 
 def policy_of_configuration(settings: Delivery) -> GroupPolicy:
-    """Return the policy that a configuration says, with every field."""
+    """Return the policy that a configuration says, with every field, within what a field holds."""
+    waits = [min(wait_ms, WAIT_MS_MAX) for wait_ms in settings.back_off_ms]
     return GroupPolicy(
-        attempts_max=settings.attempts_max,
-        back_off=BackOff(table=BackOffTable(wait_ms=settings.back_off_ms)),
-        lease_ms=settings.lease_ms,
+        attempts_max=min(settings.attempts_max, ATTEMPTS_MAX),
+        back_off=BackOff(table=BackOffTable(wait_ms=waits)),
+        lease_ms=min(settings.lease_ms, LEASE_MS_MAX),
         dead_letter_topic=dead_letters.BY_NAME,
         dead_letter_retention_ms=DEAD_LETTER_RETENTION_MS,
         delivery_per_s_max=0,
-    )
-
-
-def of_configuration(config: NodeConfig) -> ClusterSettings:
-    """Return the settings that a configuration says, with every field."""
-    return ClusterSettings(
-        group_policy=policy_of_configuration(config.delivery),
-        delay_levels=DelayLevels(delay_ms=config.delay_levels_ms),
-        **{name: getattr(config.dispatch, name) for name in TIMES},
     )
 
 
@@ -83,8 +76,8 @@ def whole(defaults: ClusterDefaults, config: NodeConfig) -> tuple[ClusterSetting
     times = dispatch(defaults, config.dispatch)
     found = ClusterSettings(
         group_policy=last,
-        delay_levels=DelayLevels(delay_ms=delay_levels_ms(defaults, config)),
-        **{name: getattr(times, name) for name in TIMES},
+        delay_levels=DelayLevels(delay_ms=map(_held, delay_levels_ms(defaults, config))),
+        **{name: _held(getattr(times, name)) for name in TIMES},
     )
     own = defaults.settings
     for field, value in own.group_policy.ListFields():
@@ -95,6 +88,10 @@ def whole(defaults: ClusterDefaults, config: NodeConfig) -> tuple[ClusterSetting
             getattr(found.group_policy, field.name).CopyFrom(value)
     sets = {field.name for part in (own, own.group_policy) for field, _ in part.ListFields()}
     return found, {name: "cluster" if name in sets else otherwise for name in cluster_settings.FIELDS}
+
+
+def _held(time_ms: int) -> int:
+    return min(time_ms, cluster_settings.TIME_MS_MAX)
 
 
 def written(config: NodeConfig) -> ClusterSettings:

@@ -163,7 +163,9 @@ def delete_topic(topic: Topic, yes: Yes = False, *, cluster: OnCluster) -> None:
 
 async def redrive(
     client: Client,
-    topic: Annotated[str, typer.Argument(help="The dead-letter topic, dlq.GROUP.TOPIC.")],
+    topic: Annotated[
+        str, typer.Argument(help="The dead-letter topic: dlq.GROUP.TOPIC, or as policies name it.")
+    ],
     reason: Annotated[str, typer.Option(help="Only letters with this reason: NACKED or LEASE_EXPIRED.")] = "",
     tag: Annotated[list[str] | None, typer.Option(help="Only letters with any of these.")] = None,
     most: Annotated[int, typer.Option("--max", min=0, help="Give back so many.", show_default="all")] = 0,

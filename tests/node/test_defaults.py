@@ -11,7 +11,8 @@ from tarry.node.config import CLASSIC_DELAY_LEVELS_MS, Delivery, Dispatch, NodeC
 from tarry.node.defaults import BUILT_IN_POLICY, KEYS, delay_levels_ms, dispatch, overruled, whole, written
 from tarry.node.delivery.policy import described, policy_of
 from tarry.proto.tarry_operator_pb2 import ClusterSettings, DelayLevels
-from tarry.replication.state_machine.cluster_settings import FIELDS
+from tarry.replication.state_machine.cluster_settings import FIELDS, TIME_MS_MAX
+from tarry.replication.state_machine.group_policies import ATTEMPTS_MAX
 from tarry.replication.state_machine.machine import Machine, MachineSettings
 from tests.node.policies import fixed, table
 from tests.replication.commands import subscribe
@@ -117,6 +118,9 @@ def test_what_no_setting_can_be_is_not_seeded_and_is_told(machine: Machine) -> N
         dispatch=Dispatch(retention_ms=2**60),
     )
     assert written(beyond) == ClusterSettings(group_policy={"lease_ms": 5})
+    assert policy_of(machine.queues, beyond, "t", "g").attempts_max == ATTEMPTS_MAX
+    absurd = config(dispatch=Dispatch(retention_ms=2**70), delay_levels_ms=(2**70,))
+    assert whole(machine.queues.defaults, absurd)[0].retention_ms == TIME_MS_MAX
     apply(machine, RAISE, change(seed=True, group_policy={"lease_ms": 5}))
     assert set(overruled(beyond, machine.queues.defaults)) == {
         "delivery.attempts_max", "delivery.back_off_ms", "dispatch.retention_ms",
