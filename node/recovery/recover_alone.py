@@ -5,7 +5,7 @@
 The removals are entries of the log as any others, and count at once, so that the node is a majority by
 itself. All entries of its journal stay, also those of which it does not know whether they were acknowledged.
 What the others acknowledged without it is lost; so nothing of theirs may come back: the incarnation keeps it
-out (`replication/cluster_name.py`). It is refused where enough others answer to do without it.
+out (`replication/cluster_name.py`). It is refused where enough others answer, or refuse to, to do without it.
 
     data/recovered-alone   index behind which the hole may be, until the ledger has it
 """
@@ -13,7 +13,7 @@ out (`replication/cluster_name.py`). It is refused where enough others answer to
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Final
@@ -46,6 +46,10 @@ from tarry.replication.state_machine.levels import AnotherVersion
 from tarry.replication.transport.peer_service import SERVICE
 
 ASK_S: Final = 2.0
+REFUSALS: Final = frozenset(
+    (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.INVALID_ARGUMENT)
+)
+"""Of a member that runs, and does not take this node for one of its cluster's."""
 ENTRIES_LOOKED_AT: Final = 1_000
 """For one that says its time."""
 
@@ -149,45 +153,60 @@ def _check_others(config: NodeConfig, membership: Membership, journal: Journal) 
     members = membership.current()
     others = {node: address for node, address in members.items() if node != config.node}
     cluster = full_name(config.cluster, journal.cluster_incarnation)
-    answers = asyncio.run(_recalled(config, cluster, others))
-    there = may_do_without(config.node, members, answers, journal.cluster_incarnation)
+    answers, refusing = asyncio.run(_recalled(config, cluster, others))
+    there = may_do_without(config.node, members, answers, journal.cluster_incarnation, refusing.keys())
     if there:
+        why = "; ".join(f"{peer} refuses to say what it has ({text})" for peer, text in refusing.items())
+        mend = f". {why}: mend the configuration of {config.node}" if why else ""
         raise RecoveryRefused(
-            f"{', '.join(there)} answer: with {config.node}, that is a majority of {len(members)} members. "
-            "Start it without --recover-alone"
+            f"{', '.join(there)} answer: with {config.node}, that is a majority of {len(members)} members"
+            f"{mend}. Start it without --recover-alone"
         )
 
 
 def may_do_without(
-    node: str, members: Mapping[str, str], answers: Mapping[str, RecallResponse], incarnation: int
+    node: str,
+    members: Mapping[str, str],
+    answers: Mapping[str, RecallResponse],
+    incarnation: int,
+    refusing: Collection[str] = (),
 ) -> list[str]:
     """Return the members that are there, if with this one they are a majority: then there is nothing lost.
 
-    One without data, or of another incarnation, has nothing to go on with.
+    One without data, or of another incarnation, has nothing to go on with. Those that refuse to say, as where
+    this node has another peer token, are there.
     """
     there = sorted(
         peer
         for peer, answer in answers.items()
         if not answer.fresh and node in answer.spoken and answer.cluster_incarnation == incarnation
     )
+    there = sorted({*there, *refusing})
     return there if is_majority(1 + len(there), len(members)) else []
 
 
-async def _recalled(config: NodeConfig, cluster: str, others: Mapping[str, str]) -> dict[str, RecallResponse]:
-    """Return what the members that answer say."""
+async def _recalled(
+    config: NodeConfig, cluster: str, others: Mapping[str, str]
+) -> tuple[dict[str, RecallResponse], dict[str, str]]:
+    """Return what the members that answer say, and of those that refuse to, why."""
     forwarder = Forwarder(channel_credentials(read(config.tls)), [], config.dial)
     request = RecallRequest(cluster=cluster, node=config.node).SerializeToString()
     metadata = bearer_token.metadata(config.peer_token)
+    answers: dict[str, RecallResponse] = {}
+    refusing: dict[str, str] = {}
 
-    async def ask(address: str) -> RecallResponse | None:
+    async def ask(peer: str, address: str) -> None:
         call = forwarder.channel(address).unary_unary(f"/{SERVICE}/Recall", None, None)
         try:
-            return RecallResponse.FromString(await call(request, metadata=metadata, timeout=ASK_S))
-        except (grpc.aio.AioRpcError, DecodeError):
-            return None
+            answers[peer] = RecallResponse.FromString(await call(request, metadata=metadata, timeout=ASK_S))
+        except grpc.aio.AioRpcError as error:
+            if error.code() in REFUSALS:
+                refusing[peer] = f"{error.code().name}: {error.details()}"
+        except DecodeError:
+            pass
 
     try:
-        answered = await asyncio.gather(*(ask(address) for address in others.values()))
+        await asyncio.gather(*(ask(peer, address) for peer, address in others.items()))
     finally:
         await forwarder.close()
-    return {peer: answer for peer, answer in zip(others, answered, strict=True) if answer is not None}
+    return answers, dict(sorted(refusing.items()))

@@ -98,3 +98,21 @@ async def test_an_old_majority_that_comes_back_never_mixes_with_the_one_that_wen
         await asyncio.to_thread(cluster.start, survivor)
         # nothing of either has come to the other, not by a restart either
         assert (await client.operator().status_of(cluster.nodes[leader].address)).pending == 130
+
+
+def test_a_survivor_with_another_peer_token_does_not_go_on_beside_members_that_refuse_it(
+    tmp_path: Path,
+) -> None:
+    with LocalCluster(3, tmp_path, {"peer_token": "the token of the cluster"}) as cluster:
+        cluster.start()
+        cluster.wait_until_serving()
+        survivor = "n1"
+        cluster.stop(survivor)
+        config = cluster.nodes[survivor].config
+        config.write_text(config.read_text().replace("of the cluster", "of last year"))
+        code, said = recover(cluster, survivor, survivor)
+        assert (code, "n2 refuses to say what it has (UNAUTHENTICATED" in said) == (2, True), said
+        for name in cluster.nodes.keys() - {survivor}:
+            cluster.kill(name)
+        code, said = recover(cluster, survivor, survivor)
+        assert code == 0, said

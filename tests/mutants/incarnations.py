@@ -69,6 +69,15 @@ MUTANTS = (
         ),
     ),
     Mutant(
+        "a_member_that_refuses_is_taken_for_lost",
+        "a survivor with another peer token goes on beside the majority",
+        "    there = sorted({*there, *refusing})\n",
+        "",
+        (
+            "tests/node/recovery/test_recover_alone.py::test_members_that_refuse_to_say_what_they_have_are_there",
+        ),
+    ),
+    Mutant(
         "a_survivor_keeps_the_term_of_before",
         "its entries and those of an old leader have one index and term",
         "    term = journal.term + 1\n    journal.set_term(term, found.node)\n",

@@ -86,6 +86,14 @@ def test_it_is_refused_where_those_that_answer_are_a_majority() -> None:
     assert may_do_without("n1", five, {"n2": there, "n4": there}, 0) == ["n2", "n4"]
 
 
+def test_members_that_refuse_to_say_what_they_have_are_there() -> None:
+    there = RecallResponse(spoken=["n1", "n3"])
+    assert may_do_without("n1", THREE, {}, 0, ["n3"]) == ["n3"]
+    five = {**THREE, "n4": "d:1", "n5": "e:1"}
+    assert may_do_without("n1", five, {}, 0, ["n3"]) == []
+    assert may_do_without("n1", five, {"n2": there}, 0, ["n3"]) == ["n2", "n3"]
+
+
 def test_a_node_without_a_journal_and_one_that_rejoins_are_refused(tmp_path: Path) -> None:
     config = NodeConfig(node="n1", data=tmp_path, listen="127.0.0.1:1", members={"n1": "127.0.0.1:1"})
     with pytest.raises(RecoveryRefused, match="has no journal"):
