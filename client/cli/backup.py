@@ -32,15 +32,20 @@ async def backup(
         str, typer.Option(metavar="FOLDER", help="A folder, new or of earlier backups; - for stdout.")
     ],
     node: Annotated[
-        str, typer.Option(metavar="NODE", help="The member to take it from; else the follower that has most.")
+        str,
+        typer.Option(
+            metavar="NODE",
+            help="The member to take it from, also while none leads; else the follower that has most.",
+        ),
     ] = "",
     *,
     cluster: OnCluster,
 ) -> None:
     """Back up everything the cluster holds, while it runs, as of one entry of its log.
 
-    It has all that was acknowledged before the command began. Into a folder with an earlier backup only what
-    is new is sent; should it break off, the earlier one stays whole. tarry restore makes a node of it.
+    It has all that was acknowledged before the command began, unless none led and --node was given. Into a
+    folder with an earlier backup only what is new is sent; should it break off, the earlier one stays whole.
+    tarry restore makes a node of it.
     """
     operator = client.operator()
     status = await operator.status()

@@ -10,7 +10,8 @@ from tarry.proto.reasons import Reason
 def source_of(status: ClusterStatus, node: str = "") -> str:
     """Return the address of the node to ask: the named one, or the follower in touch that has most.
 
-    Raises NotFound: no member has that name; Unavailable: no follower is in touch.
+    Raises NotFound: no member has that name; Unavailable: no follower is in touch, or nobody leads, so that
+    the status does not say how much has been acknowledged.
     """
     members = {member.node: member for member in status.members}
     if node:
@@ -18,6 +19,12 @@ def source_of(status: ClusterStatus, node: str = "") -> str:
             text = f"{node!r} is no member: name one of {', '.join(sorted(members))}"
             raise NotFound(Reason.MEMBER_INVALID, text)
         return members[node].address
+    if not status.lease:
+        text = (
+            "no node leads, so nobody knows how much has been acknowledged: wait for a leader, or take what "
+            "one node has, perhaps not all of it, with --node"
+        )
+        raise Unavailable(Reason.BACKUP_UNAVAILABLE, text)
     if list(members) == [status.leader]:
         return members[status.leader].address
     followers = [m for m in members.values() if m.connected and m.node != status.leader]

@@ -209,3 +209,9 @@ async def test_what_cannot_be_backed_up_or_restored_says_why_and_changes_nothing
     assert list(data.iterdir()) == []
     path.write_bytes(whole)
     assert told(await restore(str(to), data))["index"] == backup.index
+    for name in ("n1", "n2"):
+        cluster.kill(name)
+    alone = ("-s", cluster.nodes["n3"].address)
+    done = await asyncio.to_thread(tarry, "backup", "--to", str(tmp_path / "less"), *alone)
+    assert (done.returncode, b"no node leads" in done.stderr) == (3, True), done.stderr
+    assert (await back_up(cluster, tmp_path / "less", "--node", "n3"))["node"] == "n3"

@@ -85,6 +85,15 @@ MUTANTS = (
         ("tests/node/recovery/test_recover_alone.py::test_a_survivor_is_alone_in_a_new_incarnation",),
     ),
     Mutant(
+        "a_backup_is_taken_without_a_leader",
+        "a backup that is said to have all that was acknowledged lacks some of it",
+        "    if not status.lease:\n        text = (",
+        "    if False:\n        text = (",
+        (
+            "tests/client/operators/test_backup_source.py::test_without_a_leader_only_a_node_that_is_named_is_backed_up",
+        ),
+    ),
+    Mutant(
         "a_restored_state_is_not_compared",
         "a backup that is not what was backed up is restored",
         "    if digest != told.digest:\n",
