@@ -73,7 +73,8 @@ class Thinning:
         """Thin what is worth it. Raises OSError."""
         if self._machine.wheel is not self._wheel:  # another state has arrived
             self._wheel, self._hours, self._done = self._machine.wheel, QueueHours(), {}
-        self._wheel.punch_tails()  # of what was thinned at the last look
+        if self._machine.snapshots == 0:  # whose files, with their checksums, are told of already
+            self._wheel.punch_tails()  # of what was thinned at the last look
         try:
             passed = await self._passed()  # before queues are read: all of these hours is in queues by then
             kept = await self._counts()

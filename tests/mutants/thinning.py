@@ -17,6 +17,13 @@ MUTANTS = (
         (f"{WHEEL}::test_a_crash_between_any_two_steps_loses_nothing_that_a_checkpoint_names",),
     ),
     Mutant(
+        "last_pages_go_while_a_state_is_given_away",
+        "a backup, or the state for a follower, ends with a checksum that does not fit",
+        "        if self._machine.snapshots == 0:  # whose files, with their checksums, are told of already\n",
+        "        if True:\n",
+        (f"{NODE}::test_files_that_are_given_away_stay_as_they_are_told_of",),
+    ),
+    Mutant(
         "an_hour_that_has_changed_is_thinned",
         "a message that came meanwhile is gone",
         "            and (partition.units, partition.log.index_crc) == (state.units, state.index_crc)\n",

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+import google_crc32c
 import numpy as np
 import pytest
 
@@ -19,6 +20,7 @@ from tarry.node.repair.peer_records import index_units, whole
 from tarry.node.repair.records import Damage
 from tarry.node.repair.scrubber import Scrub
 from tarry.replication.loop_holds import Holds
+from tarry.replication.snapshot.state_files import StateSource
 from tarry.replication.state_machine.machine import Machine, MachineSettings
 from tests.node.lone_leader import until
 from tests.node.repair.test_queues import lose_unit
@@ -200,6 +202,20 @@ async def test_nothing_is_thinned_while_a_snapshot_is_given_away(replica: Replic
     async with replica.checkpoints.writing:
         await replica.thinning.look()
     assert [replica.machine.wheel.hour_state(HOUR + at) for at in range(HOURS_PLAYED)] == states
+
+
+async def test_files_that_are_given_away_stay_as_they_are_told_of(replica: Replica) -> None:
+    replica.apply(trimmed(replica))
+    await replica.thinning.look()
+    given = await StateSource(replica.machine, replica.checkpoints.write).open_snapshot()
+    before = replica.space()
+    await replica.thinning.look()  # what its checkpoint has punched has last pages, too
+    for place, file in enumerate(given.manifest.files):
+        assert google_crc32c.value(given.read(place, 0, file.size_bytes)) == file.crc32c, file.name
+    given.close()
+    await replica.thinning.look()
+    assert replica.space() < before
+    assert replica.read("rare") == RARE
 
 
 async def test_an_hour_that_is_thinned_while_the_scrub_looks_at_it_is_no_damage(replica: Replica) -> None:
