@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Final
 
 from tarry.replication.replica import Replica
+
+NO_ANSWER: Final = "it does not answer"
+SILENT_BEATS: Final = 4
+"""After so many heartbeats without an answer a member counts as silent."""
 
 
 async def refused(replica: Replica, nodes: Collection[str], level: int, deadline: float) -> dict[str, str]:
@@ -20,8 +25,14 @@ async def refused(replica: Replica, nodes: Collection[str], level: int, deadline
         await replica.next_turn()
         if not replica.leads(term):
             raise replica.not_leader()
-    silent = {node: "it does not answer" for node in nodes if progress[node].hello_at < since}
+    silent = {node: NO_ANSWER for node in nodes if progress[node].hello_at < since}
     return unable(replica, nodes, level) | silent
+
+
+def silent(replica: Replica, nodes: Collection[str]) -> dict[str, str]:
+    """Return the nodes that have answered none of the last heartbeats, at their longest interval."""
+    since = replica.now() - SILENT_BEATS * replica.settings.quiet_heartbeat_ms / 1000
+    return {node: NO_ANSWER for node in nodes if replica.consensus.progress[node].hello_at < since}
 
 
 def unable(replica: Replica, nodes: Collection[str], level: int) -> dict[str, str]:

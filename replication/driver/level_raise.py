@@ -28,9 +28,12 @@ class LevelRaise:
         self._propose = propose
 
     def lacking(self, level: int) -> Mapping[str, str]:
-        """Return the members that cannot apply a level by what they have said so far, with why."""
-        replica = self._replica
-        return self._own(level) | hellos.unable(replica, self._others(), level)
+        """Return the members that cannot apply a level by what they have said so far, with why.
+
+        Who has gone silent lacks it: a raise would wait for its answer, and keep it from being removed.
+        """
+        replica, others = self._replica, self._others()
+        return self._own(level) | hellos.unable(replica, others, level) | hellos.silent(replica, others)
 
     def unable(self, level: int) -> Mapping[str, str]:
         """Return those that have said so."""

@@ -44,9 +44,16 @@ MUTANTS = (
     Mutant(
         "members_that_say_nothing_are_taken_for_able",
         "the level is raised beyond a member that is away",
-        '    silent = {node: "it does not answer" for node in nodes if progress[node].hello_at < since}\n',
+        "    silent = {node: NO_ANSWER for node in nodes if progress[node].hello_at < since}\n",
         "    silent: dict[str, str] = {}\n",
         (f"{SIMULATION}::test_an_upgrade_is_not_finished_while_one_member_does_not_answer",),
+    ),
+    Mutant(
+        "a_raise_waits_for_the_dead",
+        "a member that died in an upgrade cannot be removed, nor rejoin, while raise after raise asks it",
+        "hellos.unable(replica, others, level) | hellos.silent(replica, others)",
+        "hellos.unable(replica, others, level)",
+        ("tests/node/leader/test_upgrade.py::test_a_member_that_died_in_an_upgrade_can_be_removed",),
     ),
     Mutant(
         "any_level_will_do",
