@@ -1,6 +1,6 @@
 """Recovery from a lost majority: a survivor goes on alone, as another incarnation of the cluster.
 
-    survey ─► the operator's word ─► journal: term + 1, every other member removed, a new incarnation
+    survey ─► the operator's word ─► journal: term + 1, every other member removed, a new incarnation, level 2
 
 The removals are entries of the log as any others, and count at once, so that the node is a majority by
 itself. All entries of its journal stay, also those of which it does not know whether they were acknowledged.
@@ -25,7 +25,7 @@ from tarry.node.config import NodeConfig
 from tarry.node.edge.forwarder import Forwarder
 from tarry.node.edge.tls import channel_credentials, read
 from tarry.node.ledger.ledger import RECOVERED
-from tarry.node.recovery import state_replacement
+from tarry.node.recovery import new_incarnation, state_replacement
 from tarry.node.recovery.rejoin import phase
 from tarry.proto import bearer_token
 from tarry.proto import tarry_log_pb2 as log_pb
@@ -116,11 +116,7 @@ def go_alone(journal: Journal, found: Survey, incarnation: int) -> None:
     for index, other in enumerate(found.others, found.last_index + 1):
         change = MembershipChange(remove=True, node=other, returns=True)
         journal.append(membership_payload(change), index, term)
-    journal.begin_cluster(incarnation)
-    batch = journal.stage()
-    assert batch is not None
-    journal.write(batch)
-    journal.mark_durable(batch)
+    new_incarnation.begin(journal, incarnation, found.last_ms)
 
 
 def _settle(config: NodeConfig, journal: Journal) -> None:

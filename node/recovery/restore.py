@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tarry.node.recovery import new_incarnation
 from tarry.proto.backup_folder import BackupDamaged, BackupRefused
 from tarry.proto.files import make_folder, sync_path
 from tarry.proto.tarry_operator_pb2 import BackupManifest, BackupResponse
@@ -144,9 +145,6 @@ def _begin_journal(path: Path, told: BackupManifest, founder: Founder) -> None:
         journal.prepare_reset(
             LogPosition(index=told.index, term=told.term, chain=told.chain, members=members)
         )
-        journal.begin_cluster(founder.cluster_incarnation)
         journal.reset()
-        batch = journal.stage()
-        assert batch is not None
-        journal.write(batch)
-        journal.mark_durable(batch)
+        journal.set_term(told.term + 1, founder.node)  # the old cluster may have gone on in its term
+        new_incarnation.begin(journal, founder.cluster_incarnation, told.now_ms)

@@ -53,6 +53,8 @@ OF_FILES: Final = {
     "ready/*/*.ready": 1,
 }
 """Of a state folder: another format has another name. The checkpoint, which lists them, has a level too."""
+INCARNATIONS: Final = 2
+"""Of each cluster that went on from a backup, or alone: 0.2.0 would mix with the nodes of before."""
 THINNED: Final = 2
 """From which on nodes thin hours: 0.2.0 would answer `Get` of what was thinned out with an empty message."""
 

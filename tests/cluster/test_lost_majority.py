@@ -8,6 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from tarry.chaos.cluster import releases
 from tarry.client.aio import connect
 from tarry.client.local.cluster import LocalCluster, command
 from tests.cluster.test_backup import running, schedule, wait_for_log
@@ -116,3 +119,29 @@ def test_a_survivor_with_another_peer_token_does_not_go_on_beside_members_that_r
             cluster.kill(name)
         code, said = recover(cluster, survivor, survivor)
         assert code == 0, said
+
+
+async def test_a_release_that_knows_of_no_incarnations_refuses_the_survivors_data(tmp_path: Path) -> None:
+    """It would mix with the nodes of before: with them it would elect, and take their entries for its own."""
+    if reason := releases.lacking("0.2.0"):
+        pytest.skip(reason)
+    with LocalCluster(3, tmp_path, {"upgrade": {"finish": "manual"}}) as cluster:
+        cluster.start()
+        await asyncio.to_thread(cluster.wait_until_serving)
+        async with connect(cluster.addresses) as client:
+            await schedule(client, 100)
+        for name in cluster.nodes:
+            cluster.kill(name)
+        survivor = cluster.nodes["n1"]
+        code, said = recover(cluster, "n1", "n1")
+        assert code == 0, said
+        releases.release("0.2.0").put_on(survivor)
+        cluster.start()
+        assert survivor.process is not None
+        assert await asyncio.to_thread(survivor.process.wait, PATIENCE_S) == 3
+        releases.take_off(survivor)
+        cluster.start("n1")
+        async with connect(survivor.address) as client:
+            await schedule(client, 7)
+            alone = await client.operator().status_of(survivor.address)
+            assert (alone.pending, alone.level, len(alone.members)) == (107, 2, 1)

@@ -23,6 +23,8 @@ from tarry.replication.journal.records import entry_payload, membership_payload
 from tarry.replication.journal.write_ahead_log import WriteAheadLog
 from tarry.replication.raft.membership import Membership
 from tarry.replication.state_machine import commands as command_codec
+from tarry.replication.state_machine import levels
+from tests.node.recovery.test_restore import raises
 from tests.replication.journals import fill, sync
 
 THREE = {"n1": "a:1", "n2": "b:1", "n3": "c:1"}
@@ -58,7 +60,9 @@ def test_a_survivor_is_alone_in_a_new_incarnation(journal: Journal, tmp_path: Pa
     assert membership.votes("n1")
     assert membership.peers() >= {"n2", "n3"}  # which may ask to be added again
     assert again.cluster_incarnation == 171
-    assert (again.last_index, again.term, again.term_at(7), again.term_at(8)) == (8, 4, 4, 4)
+    assert (again.term, [again.term_at(index) for index in (6, 7, 8, 9)]) == (4, [3, 4, 4, 4])
+    assert (again.last_index, again.commit_index) == (9, 9)  # it is a majority by itself
+    assert raises(again) == levels.INCARNATIONS  # so 0.2.0, which knows of none, ends at that entry
     assert again.incarnation == 7
     with pytest.raises(RecoveryRefused, match="the only member"):
         survey("n1", membership, again)

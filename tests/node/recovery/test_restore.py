@@ -15,6 +15,8 @@ from tarry.proto.backup_folder import BackupDamaged, BackupRefused
 from tarry.replication.journal.journal import Journal
 from tarry.replication.journal.lmdb_takeover import open_log
 from tarry.replication.loop_holds import Holds
+from tarry.replication.state_machine import commands as command_codec
+from tarry.replication.state_machine import levels
 from tarry.replication.state_machine.levels import AnotherVersion
 from tests.node.lone_leader import leader
 from tests.node.services.test_backup import all_of, backup
@@ -31,6 +33,14 @@ async def parts(tmp_path: Path) -> list[pb.BackupResponse]:
 
 def restored(parts: list[pb.BackupResponse], data: Path) -> pb.BackupManifest:
     return restore(parts, data, N1)
+
+
+def raises(journal: Journal) -> int:
+    """Return the level to which the last entry of a journal raises."""
+    (command,) = log_pb.LogEntry.FromString(journal.entry(journal.last_index)[0][1:]).commands
+    raised = command_codec.decode(command)
+    assert isinstance(raised, log_pb.RaiseLevelCommand)
+    return raised.level
 
 
 def changed(parts: list[pb.BackupResponse], **more: Any) -> list[pb.BackupResponse]:
@@ -62,9 +72,18 @@ def test_a_restored_node_is_alone_in_a_new_incarnation_and_has_the_state(
     assert journal.incarnation == 99
     assert journal.members is not None
     assert dict(journal.members.addresses) == {"n1": "127.0.0.1:1"}
-    assert (journal.first_index, journal.last_index, journal.commit_index) == (told.index,) * 3
+    assert (journal.first_index, journal.last_index, journal.commit_index) == (
+        told.index,
+        told.index + 1,
+        told.index + 1,
+    )
     assert journal.chain_at(told.index) == told.chain
-    assert journal.term == told.term
+    assert (journal.term, journal.term_at(told.index), journal.last_term) == (
+        told.term + 1,
+        told.term,
+        told.term + 1,
+    )
+    assert raises(journal) == levels.INCARNATIONS  # so 0.2.0, which knows of none, ends at that entry
     journal.close()
 
 
