@@ -4,7 +4,8 @@
 
 The journal begins behind the backup's last entry, has this node as the only member, and belongs to a new
 incarnation of the cluster: no node of before can take part, nor any that was restored apart from this one.
-Others join as newcomers. It is written last, so that a node does not start with half a restore.
+Others join as newcomers. It is written last, and until the state is whole nothing points to one, so that a
+node does not start with half a restore, nor empty in its place.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from tarry.replication.journal.lmdb_takeover import open_log
 from tarry.replication.journal.records import JournalDamaged
 from tarry.replication.raft.guard.terms import is_plausible
 from tarry.replication.snapshot.state_files import StateSink
-from tarry.replication.snapshot.state_folder import StateFolder
+from tarry.replication.snapshot.state_folder import POINTER, StateFolder
 from tarry.replication.snapshot.transfer import SnapshotFailed, fetch
 from tarry.replication.state_machine.checkpoint import CheckpointDamaged
 from tarry.replication.state_machine.levels import AnotherVersion
@@ -84,6 +85,9 @@ def _restored(
     parts: Iterable[BackupResponse], data: Path, founder: Founder, on_bytes: Callable[[int], None]
 ) -> BackupManifest:
     folder, told = StateFolder(data), BackupManifest()
+    folder.side.mkdir()
+    (data / POINTER).unlink()  # a node that starts before the end finds states that nothing points to
+    sync_path(data)
 
     async def ask(_: Sequence[SnapshotFile]) -> AsyncIterator[FetchSnapshotResponse]:
         for part in _converted(parts, told, on_bytes):

@@ -94,6 +94,15 @@ MUTANTS = (
         ),
     ),
     Mutant(
+        "an_empty_state_is_there_while_a_restore_runs",
+        "a node that starts after a restore was killed begins an empty cluster",
+        "    (data / POINTER).unlink()  # a node",
+        "    # a node",
+        (
+            "tests/node/recovery/test_restore.py::test_no_node_starts_with_what_a_restore_that_was_killed_has_left",
+        ),
+    ),
+    Mutant(
         "a_restored_state_is_not_compared",
         "a backup that is not what was backed up is restored",
         "    if digest != told.digest:\n",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from tarry.proto.backup_folder import BackupDamaged, BackupRefused
 from tarry.replication.journal.journal import Journal
 from tarry.replication.journal.lmdb_takeover import open_log
 from tarry.replication.loop_holds import Holds
+from tarry.replication.snapshot.state_folder import PointerDamaged, StateFolder
 from tarry.replication.state_machine import commands as command_codec
 from tarry.replication.state_machine import levels
 from tarry.replication.state_machine.levels import AnotherVersion
@@ -98,6 +100,23 @@ def test_only_an_empty_folder_is_filled_and_one_that_cannot_be_is_left_empty(
         with pytest.raises(BackupDamaged):
             restored(broken, tmp_path / "other")
         assert list((tmp_path / "other").iterdir()) == []
+
+
+def test_no_node_starts_with_what_a_restore_that_was_killed_has_left(
+    parts: list[pb.BackupResponse], tmp_path: Path
+) -> None:
+    """Neither with half of it, nor, as a state of before is whole, empty."""
+    left = []
+
+    def killed(_: int) -> None:
+        left.append(tmp_path / f"left-{len(left)}")
+        shutil.copytree(tmp_path / "new", left[-1])
+
+    restore(parts, tmp_path / "new", N1, killed)
+    assert len(left) > 2
+    for data in left:
+        with pytest.raises(PointerDamaged):
+            StateFolder(data)
 
 
 def test_a_backup_of_another_state_than_it_tells_is_refused(
