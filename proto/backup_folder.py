@@ -2,6 +2,7 @@
 
     FOLDER/backup.json        manifest: what the state was, and each file with size and checksum
     FOLDER/files/…            the files; the manifest counts only so many bytes of each
+    FOLDER/backup.begun       until the first backup has ended: the files are its, and may be removed
 
 A file of a state only grows, so the next backup appends to the copy: bytes beyond the manifest's size belong
 to no backup yet. A file that does not continue its copy gets a new one beside it. Replacing the manifest,
@@ -29,6 +30,7 @@ from tarry.proto.tarry_operator_pb2 import BackupChunk, BackupFile, BackupManife
 FORMAT: Final = 1
 MANIFEST: Final = "backup.json"
 FILES: Final = "files"
+BEGUN: Final = "backup.begun"
 STREAM: Final = b"tarry backup 1\n"
 CHUNK_BYTES: Final = 512 << 10
 FRAME_BYTES_MAX: Final = 64 << 20
@@ -269,6 +271,7 @@ class FolderWriter:
         values = asdict(replace(backup, files=())) | {"files": [asdict(copy) for copy in backup.files]}
         text = json.dumps({**values, "crc32c": _crc_of(values)}, indent=1)
         replace_file(self.folder / MANIFEST, text.encode())
+        (self.folder / BEGUN).unlink(missing_ok=True)
         self._remove_others(backup)
         return backup
 
@@ -294,11 +297,14 @@ class FolderWriter:
 def _before(folder: Path) -> Backup | None:
     """Return the backup in a folder, which is made ready for another. Raises BackupDamaged, BackupRefused."""
     if not (folder / MANIFEST).exists():
-        strange = sorted({path.name for path in folder.iterdir()} - {FILES, f".{MANIFEST}.new"})
+        there = {path.name for path in folder.iterdir()}
+        strange = sorted(there - ({FILES, BEGUN, f".{MANIFEST}.new"} if BEGUN in there else set()))
         if strange:
             raise BackupRefused(
                 f"{folder} has {strange[0]} and no backup: name an empty folder, or a new one"
             )
+        (folder / BEGUN).touch()  # before there is anything else: what is not a backup's stays
+        sync_path(folder)
     make_folder(folder / FILES)
     folder.chmod(0o700)  # it holds messages
     return backup_in(folder)

@@ -85,6 +85,13 @@ MUTANTS = (
         ("tests/node/recovery/test_recover_alone.py::test_a_survivor_is_alone_in_a_new_incarnation",),
     ),
     Mutant(
+        "any_folder_of_files_is_a_backup_s",
+        "a backup removes what is somebody's own",
+        'strange = sorted(there - ({FILES, BEGUN, f".{MANIFEST}.new"} if BEGUN in there else set()))',
+        'strange = sorted(there - {FILES, BEGUN, f".{MANIFEST}.new"})',
+        ("tests/proto/test_backup_folder.py::test_what_no_backup_has_written_is_not_removed",),
+    ),
+    Mutant(
         "a_backup_is_taken_without_a_leader",
         "a backup that is said to have all that was acknowledged lacks some of it",
         "    if not status.lease:\n        text = (",

@@ -109,6 +109,26 @@ def test_one_that_breaks_off_leaves_the_one_before_whole_and_the_next_goes_on(
     assert state_in(tmp_path) == SECOND
 
 
+@pytest.mark.parametrize("most", range(6))
+def test_a_folder_whose_first_backup_broke_off_takes_another(tmp_path: Path, most: int) -> None:
+    writer = FolderWriter(tmp_path)
+    send(writer, SECOND, 5, most)
+    writer.close()
+    back_up(tmp_path, FIRST, 6)
+    assert state_in(tmp_path) == FIRST
+    assert {path.name for path in tmp_path.iterdir()} == {MANIFEST, FILES}
+
+
+def test_what_no_backup_has_written_is_not_removed(tmp_path: Path) -> None:
+    """A folder of somebody's that has but the name of a backup's."""
+    own = tmp_path / FILES / "photo"
+    own.parent.mkdir()
+    own.touch()
+    with pytest.raises(BackupRefused, match="has files and no backup: name an empty folder"):
+        back_up(tmp_path, FIRST, 5)
+    assert [*tmp_path.rglob("*")] == [own.parent, own]
+
+
 def test_one_of_which_something_is_missing_does_not_count(tmp_path: Path) -> None:
     writer = FolderWriter(tmp_path)
     send(writer, SECOND, 9, 3)
