@@ -252,6 +252,8 @@ def error_of_call(error: grpc.aio.AioRpcError) -> TarryError:
         return Unavailable("UNREACHABLE", text)
     if code is grpc.StatusCode.RESOURCE_EXHAUSTED and "larger than max" in text:
         return TooLarge("MESSAGE_TOO_LARGE", text)  # gRPC's own limit: waiting would not help
+    if code is grpc.StatusCode.UNIMPLEMENTED:  # gRPC's own words are no help in an upgrade
+        text = "the node runs a version without this call: upgrade it, tarry upgrade status shows them all"
     return _CLASS_OF_CODE.get(code, Refused)(code.name, text)
 
 

@@ -89,6 +89,11 @@ def test_a_status_without_details_says_only_whether_it_may_have_been_done(
     assert type(error_of_call(failed_call(code, details))) is family
 
 
+def test_a_call_that_the_nodes_version_lacks_says_that_it_has_to_be_upgraded() -> None:
+    error = error_of_call(failed_call(grpc.StatusCode.UNIMPLEMENTED, "Method not found!"))
+    assert (error.reason, "tarry upgrade status" in error.text) == ("UNIMPLEMENTED", True)
+
+
 def test_a_redirect_is_followed_at_once_but_not_for_ever() -> None:
     redirect = errors.Unavailable("NOT_LEADER", "ask there", {"leader": "127.0.0.1:9"})
     assert [pause_s(redirect, attempt, 50) for attempt in (1, 2, 3)] == [0.0, 0.0, 0.0]
