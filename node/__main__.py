@@ -177,11 +177,14 @@ def restore(
     """
     require("node")
     from tarry.node.process import DataInUse, hold
-    from tarry.node.recovery.restore import Founder
+    from tarry.node.recovery.restore import Founder, fault
     from tarry.node.recovery.restore import restore as restore_from
     from tarry.proto.backup_folder import BackupDamaged, BackupRefused, parts_of, stream_of
     from tarry.replication.state_machine.levels import AnotherVersion
 
+    if text := fault(name, address):
+        typer.echo(f"not restored: {text}", err=True)
+        raise typer.Exit(2)
     done = 0
     with words().status("restoring") as spinner:
 

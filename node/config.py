@@ -34,6 +34,9 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+NODE_NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+ADDRESS: Final = re.compile(r"\S+:\d{1,5}")
+"""Of a node, as other nodes reach it."""
 CLASSIC_DELAY_LEVELS_MS = tuple(
     seconds * 1000
     for seconds in (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
@@ -261,7 +264,7 @@ class NodeConfig(BaseSettings):
         hide_input_in_errors=True,  # it may be a token
     )
 
-    node: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")
+    node: str = Field(pattern=f"^{NODE_NAME.pattern}$")
     data: Path
     listen: str = Field(pattern=r"^.+:\d{1,5}$")
     peer_ticket_ms: Count = 500  # who connects there shows within it that it is a node

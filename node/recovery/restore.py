@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tarry.node.config import ADDRESS, NODE_NAME
 from tarry.node.recovery import new_incarnation
 from tarry.proto.backup_folder import BackupDamaged, BackupRefused
 from tarry.proto.files import make_folder, sync_path
@@ -57,6 +58,15 @@ class Founder:
     cluster_incarnation: int
     incarnation: int
     """Random numbers, of the cluster and of the node's journal."""
+
+
+def fault(node: str, address: str) -> str:
+    """Return why no node of that name could be started, or reached there; empty: one could."""
+    if NODE_NAME.fullmatch(node) is None:
+        return f"--name {node!r}: give the node's name, of lower-case letters, digits and '-'"
+    if ADDRESS.fullmatch(address) is None:
+        return f"--address {address!r}: give host:port"
+    return ""
 
 
 def restore(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from typing import Any, Final
@@ -10,6 +9,7 @@ from typing import Any, Final
 import grpc
 
 from tarry.node.assembly import Core
+from tarry.node.config import ADDRESS, NODE_NAME
 from tarry.node.edge.audit import Audit
 from tarry.node.edge.auth import Authorizer, Right
 from tarry.node.edge.grpc_status import abort
@@ -34,8 +34,6 @@ from tarry.replication.status import Hello, PeerStatus
 
 SERVICE: Final = "tarry.v1.OperatorService"
 TRANSFER_DEADLINE_MS: Final = 5_000
-NODE_NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
-ADDRESS: Final = re.compile(r"\S+:\d{1,5}")
 
 
 class OperatorService:

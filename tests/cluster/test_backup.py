@@ -193,6 +193,9 @@ async def test_what_cannot_be_backed_up_or_restored_says_why_and_changes_nothing
     done = await restore(str(to), data)
     assert (done.returncode, b"not empty" in done.stderr) == (2, True)
     (data / "something").unlink()
+    wrong = ("restore", "--from", str(to), "--data", str(data), "--name", "N1")
+    done = await asyncio.to_thread(tarry, *wrong)
+    assert (done.returncode, b"--name 'N1': give the node's name" in done.stderr) == (2, True), done.stderr
     held = os.open(data, os.O_RDONLY)
     fcntl.flock(held, fcntl.LOCK_EX)  # as a node does that runs on it
     done = await restore(str(to), data)

@@ -9,7 +9,7 @@ from typing import Any
 import google_crc32c
 import pytest
 
-from tarry.node.recovery.restore import Founder, restore
+from tarry.node.recovery.restore import Founder, fault, restore
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto import tarry_operator_pb2 as pb
 from tarry.proto.backup_folder import BackupDamaged, BackupRefused
@@ -117,6 +117,17 @@ def test_no_node_starts_with_what_a_restore_that_was_killed_has_left(
     for data in left:
         with pytest.raises(PointerDamaged):
             StateFolder(data)
+
+
+@pytest.mark.parametrize(
+    ("node", "address", "said"),
+    [("n1", "host:7001", ""), ("N 1", "host:7001", "lower-case"), ("n1", "host", "give host:port")],
+)
+def test_a_name_that_no_node_can_have_and_an_address_without_a_port_are_refused(
+    node: str, address: str, said: str
+) -> None:
+    assert said in fault(node, address)
+    assert bool(fault(node, address)) is bool(said)
 
 
 def test_a_backup_of_another_state_than_it_tells_is_refused(
