@@ -40,6 +40,7 @@ from tarry.proto import tarry_operator_pb2 as pb
 from tarry.proto.reasons import Reason
 from tarry.replication.blocking import RunBlocking, in_thread
 from tarry.replication.errors import NotLeader, Overloaded, Unknown
+from tarry.replication.state_machine.levels import LevelTooLow
 from tarry.replication.state_machine.refusal import Refusal
 
 log = structlog.get_logger()
@@ -123,7 +124,7 @@ class Audit:
             except NotLeader:
                 result = Reason.NOT_LEADER.value
                 raise
-            except (Overloaded, Unknown) as error:
+            except (Overloaded, Unknown, LevelTooLow) as error:
                 result, text = _result(refusal_of(error))
                 raise
             except Exception as error:

@@ -21,6 +21,7 @@ from tarry.proto import tarry_operator_pb2 as pb
 from tarry.proto.reasons import Reason
 from tarry.replication.blocking import in_thread
 from tarry.replication.errors import NotLeader
+from tarry.replication.state_machine.levels import LevelTooLow
 from tarry.replication.state_machine.refusal import Refusal
 
 TOKENS = {"root": Token(name="ops", operate=True), "shop": Token(produce=["*"])}
@@ -100,6 +101,7 @@ async def test_a_call_is_recorded_before_it_is_done_and_again_with_its_result(tm
     [
         (Refusal(Reason.TOPIC_UNKNOWN, "there is no topic"), ("TOPIC_UNKNOWN", "there is no topic")),
         (NotLeader("n2"), ("NOT_LEADER", None)),
+        (LevelTooLow(Refusal(Reason.LEVEL_TOO_LOW, "upgrade")), ("LEVEL_TOO_LOW", "upgrade")),
         (RuntimeError("broken"), ("RuntimeError", "broken")),
     ],
 )
