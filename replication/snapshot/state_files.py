@@ -151,14 +151,10 @@ class StateSink:
                 path.unlink()
         self._paths = []
         for file in manifest.files:
-            path = side / file.name
-            if not path.resolve().is_relative_to(side.resolve()):
-                raise SnapshotFailed(f"{file.name} leads out of the folder")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.touch()
-            if path.stat().st_size > file.size_bytes:
-                os.truncate(path, 0)
-            self._paths.append(path)
+            try:
+                self._paths.append(_made(side, file))
+            except (ValueError, FileExistsError, NotADirectoryError, IsADirectoryError) as error:
+                raise SnapshotFailed(f"{file.name!r} is no file of a state: {error}") from error
 
     def write(self, file: int, offset: int, data: bytes) -> None:
         """Write a part of a file; nothing comes after it."""
@@ -214,6 +210,23 @@ class StateSink:
         """Free the memory and the files of what the machine was before. For a thread: both take long."""
         replaced.pop().free()
         self._folder.remove_others()
+
+
+def _made(side: Path, file: SnapshotFile) -> Path:
+    """Return the path of an arriving file, which is made, or kept as far as it may be.
+
+    Raises SnapshotFailed, and ValueError or one of OSError where the name is none, or of a folder.
+    """
+    path = side / file.name
+    if not path.resolve().is_relative_to(side.resolve()):
+        raise SnapshotFailed(f"{file.name} leads out of the folder")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch()
+    if path.is_dir():
+        raise IsADirectoryError("it is a folder")
+    if path.stat().st_size > file.size_bytes:
+        os.truncate(path, 0)
+    return path
 
 
 def _listed(written: bytes, root: Path, queues: Queues) -> tuple[SnapshotManifest, bytes]:

@@ -179,10 +179,10 @@ MUTANTS = (
     Mutant(
         "a_file_of_a_state_leads_anywhere",
         "a peer's state overwrites other files of the node",
-        "            if not path.resolve().is_relative_to(side.resolve()):\n",
-        "            if False:\n",
+        "    if not path.resolve().is_relative_to(side.resolve()):\n",
+        "    if False:\n",
         (
-            "tests/replication/snapshot/test_state_files.py::test_a_name_that_leads_out_of_the_folder_is_refused",
+            "tests/replication/snapshot/test_state_files.py::test_a_name_that_is_none_of_a_file_in_the_folder_is_refused",
         ),
     ),
     Mutant(

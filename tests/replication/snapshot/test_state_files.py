@@ -271,13 +271,17 @@ async def test_an_arrival_that_was_interrupted_keeps_what_came_and_no_other_file
         machine.close()
 
 
-def test_a_name_that_leads_out_of_the_folder_is_refused(tmp_path: Path) -> None:
-    folder, taker = replica(tmp_path)
-    with pytest.raises(SnapshotFailed):
-        StateSink(taker, folder).begin(
-            SnapshotManifest(files=[SnapshotFile(name="../../evil", size_bytes=1)])
-        )
-    taker.close()
+@pytest.mark.parametrize(
+    "names", [("../../evil",), ("/evil",), ("",), (".",), ("a\0b",), ("a", "a/b"), ("a/b", "a")]
+)
+def test_a_name_that_is_none_of_a_file_in_the_folder_is_refused(
+    tmp_path: Path, names: tuple[str, ...]
+) -> None:
+    folder, machine = replica(tmp_path)
+    files = [SnapshotFile(name=name, size_bytes=1) for name in names]
+    with pytest.raises(SnapshotFailed, match=r"is no file of a state|leads out of the folder"):
+        StateSink(machine, folder).begin(SnapshotManifest(files=files))
+    machine.close()
 
 
 async def test_a_snapshot_opens_one_file_at_a_time(tmp_path: Path) -> None:
