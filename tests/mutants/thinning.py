@@ -84,6 +84,13 @@ MUTANTS = (
         ),
     ),
     Mutant(
+        "what_expires_of_all_queues_goes_in_one_command",
+        "what many groups have not had in time holds up every replica",
+        "or expired + more > EXPIRED_ALL:",
+        "or False:",
+        ("tests/node/leader/test_retention.py::test_so_do_retries_of_many_groups",),
+    ),
+    Mutant(
         "a_new_leader_waits_for_no_consumers",
         "groups are deleted whose consumers are about to come back",
         "return True if idle_ms >= expires_ms + noted_ms and now_ms >= returned_ms else None",
