@@ -13,10 +13,10 @@ from __future__ import annotations
 import mmap
 import os
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice, repeat
 from pathlib import Path
-from typing import ClassVar, Final, TypeAlias
+from typing import ClassVar, Final, TypeAlias, TypeVar
 
 import google_crc32c
 import numpy as np
@@ -48,6 +48,7 @@ THIN_NAME: Final = "delay.index.thin"
 BLOCK_UNITS: Final = 16_384
 _SINGLE_READS: Final = 4  # so few are read sooner one by one than as runs
 
+T = TypeVar("T")
 Places: TypeAlias = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
@@ -69,9 +70,17 @@ def offsets(sizes: Numbers, head_bytes: int, log_bytes: int) -> tuple[NDArray[np
 
 
 def index_path(folder: Path) -> Path:
-    """Return the path of an hour's index."""
+    """Return the path of an hour's index as it is now; to use the file, see ``on_index``."""
     thin = folder / THIN_NAME
     return thin if thin.exists() else folder / INDEX_NAME
+
+
+def on_index(folder: Path, use: Callable[[Path], T]) -> T:
+    """Use an hour's index, which ``thinning.settle`` may rename in its thread meanwhile. Raises OSError."""
+    try:
+        return use(folder / THIN_NAME)
+    except FileNotFoundError:
+        return use(folder / INDEX_NAME)
 
 
 def is_there(units: Rows) -> Flags:
@@ -141,7 +150,7 @@ class DelayLog:
         if self._index_fd < 0:
             try:
                 self._index_fd = os.open(f"{self.folder}/{THIN_NAME}", flags & ~os.O_CREAT)
-            except FileNotFoundError:
+            except FileNotFoundError:  # as in on_index, which makes none
                 self._index_fd = os.open(f"{self.folder}/{INDEX_NAME}", flags, 0o644)
 
     def close(self) -> None:
@@ -187,7 +196,7 @@ class DelayLog:
 
         Raises OSError, and WheelDamaged where it is not what was written.
         """
-        with self.index_path.open("rb") as file:
+        with on_index(self.folder, lambda path: path.open("rb")) as file:
             index = file.read(self.units * self.unit.itemsize)
         self.check_index(google_crc32c.value(index))
         self._unmap()

@@ -7,7 +7,7 @@ from typing import Final
 
 import google_crc32c
 
-from tarry.wheel.delay_log import DelayLog
+from tarry.wheel.delay_log import DelayLog, on_index
 
 _BLOCK_BYTES: Final = 1 << 20
 
@@ -30,4 +30,5 @@ def prove_index(log: DelayLog) -> None:
 
     For any thread, if the log is its own.
     """
-    log.check_index(checksum(log.index_path, log.units * log.unit.itemsize))
+    size_bytes = log.units * log.unit.itemsize
+    log.check_index(on_index(log.folder, lambda path: checksum(path, size_bytes)))

@@ -13,7 +13,7 @@ import google_crc32c
 import numpy as np
 
 from tarry.wheel.columns import portions
-from tarry.wheel.delay_log import UNIT_BYTES, DelayLog, index_path, is_there
+from tarry.wheel.delay_log import UNIT_BYTES, DelayLog, is_there, on_index
 from tarry.wheel.far_segment import Segment
 from tarry.wheel.index_checksum import prove_index
 from tarry.wheel.page_budget import PageBudget
@@ -87,6 +87,6 @@ def mend_index(folder: Path, state: HourState, index: bytes) -> bool:
     """Write a captured hour's index again; False, and nothing done, where the bytes are not its own."""
     if len(index) != state.units * UNIT_BYTES or google_crc32c.value(index) != state.index_crc:
         return False
-    with index_path(folder).open("r+b") as file:  # what was appended since follows it
+    with on_index(folder, lambda path: path.open("r+b")) as file:  # what was appended since follows it
         file.write(index)
     return True

@@ -16,8 +16,10 @@ A start takes the thin index if it has the checkpoint's checksum, else the old o
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -26,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tarry.proto.files import PAGE_BYTES, punch, sync_path
-from tarry.wheel.delay_log import INDEX_NAME, LENGTH_BYTES, THIN_NAME, UNIT, UNIT_BYTES, index_path
+from tarry.wheel.delay_log import INDEX_NAME, LENGTH_BYTES, THIN_NAME, UNIT, UNIT_BYTES, index_path, on_index
 from tarry.wheel.index_checksum import checksum
 from tarry.wheel.state import HourState, Numbers, Rows, WheelDamaged
 
@@ -50,14 +52,23 @@ class Thinned(NamedTuple):
 
 def allocated_bytes(folder: Path) -> int:
     """Return the disk space of an hour's log and index. Raises OSError."""
-    return sum(path.stat().st_blocks * 512 for path in (folder / "delay.log", index_path(folder)))
+    return sum(file.st_blocks * 512 for file in ((folder / "delay.log").stat(), on_index(folder, Path.stat)))
 
 
 def write_thin(folder: Path, state: HourState, kept: Numbers) -> Thinned:
     """Write an hour's index anew: zeros but for the units kept, ascending. For any thread.
 
-    Raises OSError, WheelDamaged where the index is not what was written.
+    Raises OSError, which leaves nothing of it; WheelDamaged where the index is not what was written.
     """
+    try:
+        return _write_thin(folder, state, kept)
+    except OSError:
+        with suppress(OSError):
+            discard(folder)  # room on a full disk
+        raise
+
+
+def _write_thin(folder: Path, state: HourState, kept: Numbers) -> Thinned:
     source, crc, thin_crc = index_path(folder), 0, 0
     new = folder / _NEW_NAME
     units = []
@@ -75,7 +86,9 @@ def write_thin(folder: Path, state: HourState, kept: Numbers) -> Thinned:
             thin = block.tobytes()
             thin_crc = google_crc32c.extend(thin_crc, thin)
             for begin, end in _page_runs(some.astype(np.int64) * UNIT_BYTES):
-                os.pwrite(target.fileno(), thin[begin:end], start * UNIT_BYTES + begin)
+                pages = thin[begin:end]
+                if os.pwrite(target.fileno(), pages, start * UNIT_BYTES + begin) != len(pages):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(new))
         os.truncate(new, state.units * UNIT_BYTES)
         if crc != state.index_crc:
             raise WheelDamaged(source, f"crc32c {crc:08x}, where {state.index_crc:08x} should be")

@@ -8,6 +8,7 @@ was kept long enough. Replicas may differ in what they have thinned out; no answ
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections import Counter
 from functools import partial
 from typing import Final
@@ -34,6 +35,8 @@ QUEUES: Final = 500
 """Looked at in one turn of the event loop."""
 LOOKED_AT: Final = 100
 """Hours, likewise: to ask for the disk space of one takes some 0.03 ms."""
+_LEFT: Final = (errno.ENOENT, errno.ENOSPC, errno.EDQUOT)
+"""Errors after which an hour stays as it is: it was dropped meanwhile, or the disk is full."""
 GAIN_BYTES_MIN: Final = 16_384
 """Disk space that is worth the work."""
 
@@ -73,7 +76,7 @@ class Thinning:
         """Thin what is worth it. Raises OSError."""
         if self._machine.wheel is not self._wheel:  # another state has arrived
             self._wheel, self._hours, self._done = self._machine.wheel, QueueHours(), {}
-        if self._machine.snapshots == 0:  # whose files, with their checksums, are told of already
+        if not self._is_busy():  # else a snapshot may have told what is in those pages
             self._wheel.punch_tails()  # of what was thinned at the last look
         try:
             passed = await self._passed()  # before queues are read: all of these hours is in queues by then
@@ -149,8 +152,12 @@ class Thinning:
             return
         try:
             thinned = await self._run_blocking(partial(wheel.write_thin, state, kept))
-        except FileNotFoundError:
-            return  # dropped meanwhile
+        except OSError as error:
+            if error.errno not in _LEFT:
+                raise
+            if error.errno != errno.ENOENT:
+                log.warning("hour not thinned", hour=hour, error=str(error))
+            return
         except WheelDamaged as damage:
             if self._machine.wheel is wheel:
                 self._damage.indices.report(hour, str(damage))

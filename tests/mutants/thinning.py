@@ -17,13 +17,6 @@ MUTANTS = (
         (f"{WHEEL}::test_a_crash_between_any_two_steps_loses_nothing_that_a_checkpoint_names",),
     ),
     Mutant(
-        "last_pages_go_while_a_state_is_given_away",
-        "a backup, or the state for a follower, ends with a checksum that does not fit",
-        "        if self._machine.snapshots == 0:  # whose files, with their checksums, are told of already\n",
-        "        if True:\n",
-        (f"{NODE}::test_files_that_are_given_away_stay_as_they_are_told_of",),
-    ),
-    Mutant(
         "an_hour_that_has_changed_is_thinned",
         "a message that came meanwhile is gone",
         "            and (partition.units, partition.log.index_crc) == (state.units, state.index_crc)\n",
@@ -43,6 +36,27 @@ MUTANTS = (
         "return self._checkpoints.writing.locked() or self._machine.snapshots > 0",
         "return False",
         (f"{NODE}::test_nothing_is_thinned_while_a_snapshot_is_given_away",),
+    ),
+    Mutant(
+        "the_last_page_goes_under_a_snapshot",
+        "a backup fails, for a log is not what was told of it",
+        "        if not self._is_busy():  # else a snapshot",
+        "        if True:  # else a snapshot",
+        (f"{NODE}::test_a_snapshot_gives_what_it_has_told_also_of_hours_that_were_thinned_just_before",),
+    ),
+    Mutant(
+        "a_part_of_a_thin_index_is_taken_for_all_of_it",
+        "a full disk damages an index that no peer has",
+        "if os.pwrite(target.fileno(), pages, start * UNIT_BYTES + begin) != len(pages):",
+        "if not os.pwrite(target.fileno(), pages, start * UNIT_BYTES + begin):",
+        (f"{WHEEL}::test_an_index_of_which_a_full_disk_takes_only_a_part_is_not_used",),
+    ),
+    Mutant(
+        "an_index_is_not_found_while_it_gets_its_name",
+        "a node ends, or finds damage that is none",
+        "    except FileNotFoundError:\n        return use(folder / INDEX_NAME)\n",
+        "    except NotADirectoryError:\n        return use(folder / INDEX_NAME)\n",
+        (f"{WHEEL}::test_an_index_is_found_whenever_the_thread_gives_it_its_name",),
     ),
     Mutant(
         "an_hour_is_thinned_with_what_came_since_queues_were_read",

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import os
 import shutil
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +23,7 @@ from tarry.wheel.hour_partition import folder_name
 from tarry.wheel.state import (
     HOUR_MS,
     CancelOutcome,
+    HourState,
     MessageState,
     UnknownMessage,
     WheelDamaged,
@@ -263,6 +270,81 @@ def test_what_comes_before_the_last_page_goes_keeps_it(wheel: Wheel) -> None:
     put(wheel, [HOUR * HOUR_MS])
     wheel.punch_tails()
     assert read(wheel, [2_000, COUNT]) == [record(2_000), record(0)]
+
+
+def hour_state(wheel: Wheel) -> HourState:
+    state = wheel.hour_state(HOUR)
+    assert state is not None
+    return state
+
+
+USES: dict[str, Callable[[Wheel], object]] = {
+    "its space is asked for": lambda wheel: wheel.allocated_bytes(HOUR),
+    "it is read": lambda wheel: read(wheel, [1]),
+    "it is proven": lambda wheel: wheel.cancel(*ids([1])),
+    "it is looked at": lambda wheel: list(wheel.walk(hour_state(wheel))),
+}
+
+
+@pytest.mark.parametrize("use", USES.values(), ids=USES.keys())
+def test_an_index_is_found_whenever_the_thread_gives_it_its_name(
+    tmp_path: Path, use: Callable[[Wheel], object]
+) -> None:
+    """The thread's step comes after each line of what goes on meanwhile, one after the other."""
+    lines, reached = 0, True
+    while reached:
+        wheel = made(tmp_path / str(lines), 20)
+        assert thin(wheel, [1, 2])
+        state = wheel.capture()
+        wheel.sync(state)
+        step = Step(lines, partial(wheel.committed, state))
+        with step.meanwhile():
+            use(wheel)
+        assert read(wheel, [1]) == [record(1)]
+        reached, lines = step.done, lines + 1
+        wheel.close()
+    assert lines > 3
+
+
+class Step:
+    """A step that is taken once so many lines of the wheel's code have been run."""
+
+    def __init__(self, lines: int, work: Callable[[], object]) -> None:
+        self.done = False
+        self._left, self._work = lines, work
+
+    @contextmanager
+    def meanwhile(self) -> Iterator[None]:
+        sys.settrace(self._trace)
+        try:
+            yield
+        finally:
+            sys.settrace(None)
+
+    def _trace(self, frame: FrameType, event: str, _: object) -> Any:
+        if "wheel" not in Path(frame.f_code.co_filename).parts or self.done:
+            return None
+        if event in ("line", "return"):
+            self._left -= 1
+            if self._left < 0:
+                self.done = True
+                self._work()
+        return self._trace
+
+
+def test_an_index_of_which_a_full_disk_takes_only_a_part_is_not_used(
+    wheel: Wheel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pwrite = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, at: pwrite(fd, data[: len(data) // 2], at))
+    with pytest.raises(OSError, match="No space"):
+        thin(wheel, KEPT)
+    monkeypatch.undo()
+    assert files(tmp_path / "hours") == {"delay.log", "delay.index", "slots"}
+    assert read(wheel, [3, *KEPT]) == [record(number) for number in [3, *KEPT]]
+    assert thin(wheel, KEPT)
+    written(wheel)
+    assert read(wheel, KEPT) == [record(number) for number in KEPT]
 
 
 def test_a_file_system_that_gives_no_space_back_keeps_it(

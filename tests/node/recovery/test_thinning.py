@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ from typing import Any
 import google_crc32c
 import numpy as np
 import pytest
+from structlog.testing import capture_logs
 
 from tarry.node.config import Dispatch
 from tarry.node.recovery import thinning
@@ -19,6 +22,7 @@ from tarry.node.recovery.thinning import Thinning, is_worthwhile
 from tarry.node.repair.peer_records import index_units, whole
 from tarry.node.repair.records import Damage
 from tarry.node.repair.scrubber import Scrub
+from tarry.proto.files import PAGE_BYTES
 from tarry.replication.loop_holds import Holds
 from tarry.replication.snapshot.state_files import StateSource
 from tarry.replication.state_machine.machine import Machine, MachineSettings
@@ -204,18 +208,38 @@ async def test_nothing_is_thinned_while_a_snapshot_is_given_away(replica: Replic
     assert [replica.machine.wheel.hour_state(HOUR + at) for at in range(HOURS_PLAYED)] == states
 
 
-async def test_files_that_are_given_away_stay_as_they_are_told_of(replica: Replica) -> None:
+async def test_a_snapshot_gives_what_it_has_told_also_of_hours_that_were_thinned_just_before(
+    replica: Replica,
+) -> None:
     replica.apply(trimmed(replica))
     await replica.thinning.look()
-    given = await StateSource(replica.machine, replica.checkpoints.write).open_snapshot()
+    opened = await StateSource(replica.machine, replica.checkpoints.write).open_snapshot()
     before = replica.space()
-    await replica.thinning.look()  # what its checkpoint has punched has last pages, too
-    for place, file in enumerate(given.manifest.files):
-        assert google_crc32c.value(given.read(place, 0, file.size_bytes)) == file.crc32c, file.name
-    given.close()
     await replica.thinning.look()
-    assert replica.space() < before
-    assert replica.read("rare") == RARE
+    for place, file in enumerate(opened.manifest.files):
+        assert google_crc32c.value(opened.read(place, 0, file.size_bytes)) == file.crc32c, file.name
+    opened.close()
+    await replica.thinning.look()
+    assert replica.space() == before - HOURS_PLAYED * PAGE_BYTES  # the last page of each log
+
+
+async def test_a_full_disk_leaves_hours_as_they_are_and_the_node_goes_on(
+    replica: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replica.apply(trimmed(replica))
+    states = [replica.machine.wheel.hour_state(HOUR + at) for at in range(HOURS_PLAYED)]
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "pwrite", full)
+    with capture_logs() as logged:
+        await replica.thinning.look()
+    assert [one["event"] for one in logged] == ["hour not thinned"] * HOURS_PLAYED
+    monkeypatch.undo()
+    assert [replica.machine.wheel.hour_state(HOUR + at) for at in range(HOURS_PLAYED)] == states
+    await replica.thinning.look()
+    assert replica.thinning._done.keys() == {HOUR + at for at in range(HOURS_PLAYED)}
 
 
 async def test_an_hour_that_is_thinned_while_the_scrub_looks_at_it_is_no_damage(replica: Replica) -> None:
