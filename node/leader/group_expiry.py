@@ -15,7 +15,9 @@ import structlog
 from tarry.node.clock.cluster_time import ClusterTime
 from tarry.node.config import Dispatch
 from tarry.node.defaults import dispatch
+from tarry.node.leader.group_moves import GroupMoves
 from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.replication.errors import Overloaded
 from tarry.replication.state_machine.group_uses import Use
 from tarry.replication.state_machine.machine import Machine
 
@@ -74,10 +76,14 @@ class GroupExpiry:
         settings: Dispatch,
         propose: Callable[[log_pb.AckCommand | log_pb.DeleteGroupCommand], Awaitable[Any]],
         is_open: Callable[[str, str], bool],
+        moves: GroupMoves,
     ) -> None:
-        """Take ``is_open``: whether anybody consumes as a group of a topic, or has just done so."""
+        """Take ``is_open``: whether anybody consumes as a group of a topic, or has just done so.
+
+        ``propose`` is to raise Overloaded, for a group may be used while that is waited out.
+        """
         self._machine, self._time, self._settings = machine, time, settings
-        self._propose, self._is_open = propose, is_open
+        self._propose, self._is_open, self._moves = propose, is_open, moves
         self._begun_ms = time.now_ms()
         # after an outage they have as long as it was
         self._return_ms = max(RETURN_MS, self._begun_ms - machine.frontier_ms)
@@ -93,23 +99,35 @@ class GroupExpiry:
         queues = self._machine.queues
         names = [(queue.topic, queue.group) for queue in queues if queue.group]
         for one in [due async for due in self._due(names)][:CHANGES_MAX]:
-            if not (one.expired and self._is_open(one.topic, one.group)):  # since it was looked at
-                await self._change(one)
+            due = self._step(one.topic, one.group, self._counting())  # it may have been used, or made anew, since
+            if due is None or (due.expired and self._moves.under_way):
+                continue
+            try:
+                await self._change(due)
+            except Overloaded:
+                return
 
     async def _due(self, names: Iterable[tuple[str, str]]) -> AsyncIterator[Due]:
-        settings = dispatch(self._machine.queues.defaults, self._settings)
         for at, (topic, group) in enumerate(names):
             if at % GROUPS == 0:
                 await asyncio.sleep(0)
-            use = self._machine.queues.uses.of(topic, group)
-            expires_ms = expiry_ms(use, settings)
-            if not expires_ms:
-                continue
-            returned_ms = self._begun_ms + min(expires_ms, self._return_ms)
-            now_ms, is_open = self._time.now_ms(), self._is_open(topic, group)
-            expired = is_due(use, expires_ms, now_ms, returned_ms, is_open=is_open)
-            if expired is not None:
-                yield Due(topic, group, use, expired)
+                settings = self._counting()
+            due = self._step(topic, group, settings)
+            if due is not None:
+                yield due
+
+    def _counting(self) -> Dispatch:
+        return dispatch(self._machine.queues.defaults, self._settings)
+
+    def _step(self, topic: str, group: str, settings: Dispatch) -> Due | None:
+        use = self._machine.queues.uses.of(topic, group)
+        expires_ms = expiry_ms(use, settings)
+        if not expires_ms:
+            return None
+        returned_ms = self._begun_ms + min(expires_ms, self._return_ms)
+        now_ms, is_open = self._time.now_ms(), self._is_open(topic, group)
+        expired = is_due(use, expires_ms, now_ms, returned_ms, is_open=is_open)
+        return None if expired is None else Due(topic, group, use, expired)
 
     async def _change(self, due: Due) -> None:
         queue, now_ms = self._machine.queues.find(due.topic), self._time.now_ms()

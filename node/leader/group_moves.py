@@ -1,6 +1,7 @@
 """Commands that make a group or move it back, from their proposal until they are applied.
 
-Retention deletes what all groups are past, by a state in which these are not yet: it waits for them.
+Retention deletes what all groups are past, and expiry deletes groups that nobody uses, by a state in which
+these are not yet: both wait for them.
 """
 
 from __future__ import annotations

@@ -260,7 +260,14 @@ class Leadership:
             LetterRetention(self._machine, self._config),
         )
         tasks.spawn(self._holds.steps("dispatch", self._dispatcher.run()))
-        expiry = GroupExpiry(self._machine, self._time, self._config.dispatch, self._propose, self._is_open)
+        expiry = GroupExpiry(
+            self._machine,
+            self._time,
+            self._config.dispatch,
+            self._propose_at_once,
+            self._is_open,
+            self.group_moves,
+        )
         tasks.spawn(self._holds.steps("retention", retention.run()))
         tasks.spawn(self._holds.steps("group expiry", expiry.run()))
         self._seed = ClusterSeed(self._machine, self._config, self._time.now_ms, self._propose)

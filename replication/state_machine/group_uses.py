@@ -45,16 +45,18 @@ class GroupUses:
         """Return the use of a group."""
         return self._uses.get((topic, group), UNKNOWN)
 
-    def subscribed(self, command: log_pb.SubscribeCommand) -> None:
-        """Note that a group was made or is used; without a life, that one that is there is kept."""
-        name = command.topic, command.group
-        known = self._uses.get(name)
+    def subscribed(self, command: log_pb.SubscribeCommand, *, made: bool) -> None:
+        """Note that a group was made or is used; without a life, one that is there is kept.
+
+        One that is there stays what it was made as; where that is not known, an operator may have made it.
+        """
+        known = self.of(command.topic, command.group)
         use = Use(command.now_ms, command.life, command.expiry_ms)
-        if known is not None and command.life:
+        if not made and command.life:
             use = known._replace(used_ms=max(known.used_ms, command.now_ms))
-        elif known is not None:
+        elif not made:
             use = use._replace(expired=known.expired, dropped=known.dropped)
-        self._set(name, use)
+        self._set((command.topic, command.group), use)
 
     def settled(self, topic: str, group: str, now_ms: int) -> None:
         """Note that a group is used."""

@@ -195,9 +195,10 @@ class Machine:
             case log_pb.CancelCommand():
                 return self._cancel(payload)
             case log_pb.SubscribeCommand():
-                if self.queues.subscribe(payload.topic, payload.group, payload.start):
+                made = self.queues.subscribe(payload.topic, payload.group, payload.start)
+                if made:
                     self.events.add(event_details.moved(payload, self.queues, payload.topic, payload.group))
-                self.queues.uses.subscribed(payload)
+                self.queues.uses.subscribed(payload, made=made)
                 queue = self.queues.of(payload.topic).queue
                 return Subscribed(queue, self.queues.of(payload.topic, payload.group).queue)
             case log_pb.RaiseLevelCommand():

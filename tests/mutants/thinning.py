@@ -6,6 +6,7 @@ from tests.mutants.mutant import Mutant
 
 WHEEL = "tests/wheel/test_thinning.py"
 QUEUE = "tests/replication/state_machine/test_ready_queue.py"
+EXPIRY = "tests/node/leader/test_group_expiry.py"
 NODE = "tests/node/recovery/test_thinning.py"
 
 MUTANTS = (
@@ -110,17 +111,35 @@ MUTANTS = (
         "return True if idle_ms >= expires_ms + noted_ms and now_ms >= returned_ms else None",
         "return True if idle_ms >= expires_ms + noted_ms else None",
         (
-            "tests/node/leader/test_group_expiry.py::test_consumers_have_time_to_come_back_to_a_new_leader",
-            "tests/node/leader/test_group_expiry.py::test_after_the_cluster_was_away_they_have_as_long_as_it_was",
+            f"{EXPIRY}::test_consumers_have_time_to_come_back_to_a_new_leader",
+            f"{EXPIRY}::test_after_the_cluster_was_away_they_have_as_long_as_it_was",
         ),
     ),
     Mutant(
         "a_group_that_opens_meanwhile_is_deleted",
         "a consumer that has just come loses its group",
-        "if not (one.expired and self._is_open(one.topic, one.group)):",
-        "if True:",
+        "due = self._step(one.topic, one.group)  # it may",
+        "due = one  # it may",
         (
-            "tests/node/leader/test_group_expiry.py::test_a_group_that_is_opened_while_others_are_deleted_stays",
+            f"{EXPIRY}::test_a_group_that_is_opened_while_others_are_deleted_stays",
+            f"{EXPIRY}::test_a_group_that_is_used_or_wanted_while_others_are_deleted_stays",
+        ),
+    ),
+    Mutant(
+        "a_group_expires_that_is_being_made",
+        "an operator's new group is gone at once, and what it was to get",
+        "if due is None or (due.expired and self._moves.under_way):",
+        "if due is None:",
+        (f"{EXPIRY}::test_no_group_is_deleted_while_one_is_being_made_or_moved",),
+    ),
+    Mutant(
+        "a_group_of_before_becomes_what_its_consumer_says",
+        "an upgrade has operators' groups deleted",
+        "        if not made and command.life:\n",
+        "        if known.used_ms and command.life:\n",
+        (
+            "tests/replication/state_machine/test_group_uses.py"
+            "::test_a_group_of_before_uses_were_kept_stays_whoever_consumes_as_it",
         ),
     ),
     Mutant(

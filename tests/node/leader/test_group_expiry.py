@@ -14,7 +14,9 @@ from structlog.testing import capture_logs
 from tarry.node.clock.cluster_time import ClusterTime
 from tarry.node.config import Dispatch
 from tarry.node.leader.group_expiry import CHANGES_MAX, RETURN_MS, GroupExpiry, expiry_ms, is_due
+from tarry.node.leader.group_moves import GroupMoves
 from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.replication.errors import Overloaded
 from tarry.replication.loop_holds import Holds
 from tarry.replication.state_machine import commands as command_codec
 from tarry.replication.state_machine.group_uses import Use
@@ -71,6 +73,17 @@ class Clock:
 
 
 @dataclass
+class Slow:
+    """A driver whose commands are applied once the test says so."""
+
+    cluster: Cluster
+
+    async def propose(self, command: bytes, cost_us: int = 0) -> Any:
+        await self.cluster.moving.wait()
+        return self.cluster.apply(command)
+
+
+@dataclass
 class Cluster:
     """A machine whose leader proposes, and what it proposed."""
 
@@ -78,12 +91,22 @@ class Cluster:
     clock: Clock
     opened: set[tuple[str, str]] = field(default_factory=set)
     proposed: list[Message] = field(default_factory=list)
+    moves: GroupMoves = field(init=False)
+    moving: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self.moves = GroupMoves(Slow(self))
 
     def expiry(self) -> GroupExpiry:
         clock: Any = self.clock
         time: ClusterTime = clock
         return GroupExpiry(
-            self.machine, time, SETTINGS, self.propose, lambda topic, group: (topic, group) in self.opened
+            self.machine,
+            time,
+            SETTINGS,
+            self.propose,
+            lambda topic, group: (topic, group) in self.opened,
+            self.moves,
         )
 
     async def propose(self, command: Message) -> Any:
@@ -184,6 +207,53 @@ def test_a_group_that_is_opened_while_others_are_deleted_stays(cluster: Cluster)
     leader._propose = opened_meanwhile
     cluster.look(leader, NOW_MS + 2 * EXPIRY_MS)
     assert cluster.machine.queues.groups_of(0) == ["h"]
+
+
+@pytest.mark.parametrize("life", [EXPIRES, KEPT])
+def test_a_group_that_is_used_or_wanted_while_others_are_deleted_stays(
+    cluster: Cluster, life: log_pb.GroupLife
+) -> None:
+    cluster.apply(made("h", EXPIRES))
+    leader = cluster.expiry()
+    late_ms = NOW_MS + 2 * EXPIRY_MS
+
+    async def used_meanwhile(command: Message) -> Any:
+        again = log_pb.SubscribeCommand(topic="t", group="h", now_ms=late_ms, life=life)
+        return cluster.apply(admin(again), command_codec.encode(command))
+
+    leader._propose = used_meanwhile
+    cluster.look(leader, late_ms)
+    assert cluster.machine.queues.groups_of(0) == ["h"]
+
+
+def test_no_group_is_deleted_while_one_is_being_made_or_moved(cluster: Cluster) -> None:
+    leader = cluster.expiry()
+    cluster.clock.ms = late_ms = NOW_MS + 2 * EXPIRY_MS
+    wanted = log_pb.SubscribeCommand(topic="t", group="g", now_ms=late_ms)
+
+    async def play() -> None:
+        making = asyncio.ensure_future(cluster.moves.propose(admin(wanted), 0))
+        await asyncio.sleep(0)
+        await leader.look()
+        assert cluster.proposed == []
+        cluster.moving.set()
+        await making
+        await leader.look()
+
+    asyncio.run(play())
+    assert cluster.machine.queues.groups_of(0) == ["g"]
+
+
+def test_a_deletion_that_is_refused_for_load_waits_for_the_next_look(cluster: Cluster) -> None:
+    leader, propose = cluster.expiry(), cluster.propose
+
+    async def refuses(command: Message) -> Any:
+        raise Overloaded(100)
+
+    leader._propose = refuses
+    assert cluster.look(leader, NOW_MS + 2 * EXPIRY_MS) == []
+    leader._propose = propose
+    assert cluster.look(leader, NOW_MS + 2 * EXPIRY_MS) == [DELETED]
 
 
 def test_many_groups_are_looked_at_over_many_turns_and_some_change_with_each_look(cluster: Cluster) -> None:

@@ -94,6 +94,15 @@ def test_a_checkpoint_keeps_uses_and_one_without_any_makes_none_up(machine: Mach
     older.close()
 
 
+@pytest.mark.parametrize("life", [EXPIRES, TEMPORARY])
+def test_a_group_of_before_uses_were_kept_stays_whoever_consumes_as_it(
+    machine: Machine, life: log_pb.GroupLife
+) -> None:
+    machine.queues.uses.forget("t", "g")  # as a checkpoint of that version is opened
+    machine.apply(2, 1, [made(life, NOW_MS + 1, 5)])
+    assert machine.queues.uses.of("t", "g") == Use(NOW_MS + 1, KEPT, 0)
+
+
 def test_replicas_that_know_no_uses_have_the_same_digest(machine: Machine, tmp_path: Path) -> None:
     other = Machine(tmp_path / "other", MachineSettings())
     other.apply(1, 1, [made(KEPT, 0), schedule([NOW_MS + 1, NOW_MS + 2]), release(NOW_MS + 10)])
