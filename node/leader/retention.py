@@ -24,6 +24,7 @@ from tarry.node.recovery.queue_hours import QueueHours
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.tarry_operator_pb2 import TopicSettings
 from tarry.replication.errors import Overloaded
+from tarry.replication.state_machine import levels
 from tarry.replication.state_machine.machine import Machine
 from tarry.replication.state_machine.ready_queue import ReadyQueue, UnitsDamaged
 from tarry.wheel.state import HOUR_MS
@@ -181,6 +182,8 @@ class Kept:
     def _hard(self, queue: ReadyQueue, now_ms: int) -> int:
         """Return the offset below which a queue must be forgotten, whatever its groups have had."""
         longest_ms = self._settings(queue).retention_max_ms
+        if queue.group and self._machine.level < levels.RETRIES_EXPIRE:
+            return queue.first
         return queue.find_released(now_ms - longest_ms) if longest_ms else queue.first
 
     def _settings(self, queue: ReadyQueue) -> TopicSettings:

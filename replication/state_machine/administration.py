@@ -10,7 +10,7 @@ from google.protobuf.message import Message
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.ledger.schema import Kind
 from tarry.proto.reasons import Reason
-from tarry.replication.state_machine import group_policies
+from tarry.replication.state_machine import group_policies, levels
 from tarry.replication.state_machine.event_details import settled
 from tarry.replication.state_machine.events import Events
 from tarry.replication.state_machine.outcomes import Changed
@@ -32,8 +32,8 @@ class Administration:
         self._queues = queues
         self._events = events
 
-    def apply(self, command: Message) -> Changed | Refusal:
-        """Apply a command of any of these kinds."""
+    def apply(self, command: Message, level: int) -> Changed | Refusal:
+        """Apply a command of any of these kinds at a level of the cluster."""
         match command:
             case log_pb.TopicCommand():
                 return self._topic(command)
@@ -48,7 +48,7 @@ class Administration:
             case log_pb.SeekCommand():
                 return self._seek(command)
             case log_pb.TrimCommand():
-                return self._trim(command)
+                return self._trim(command, level)
             case _:
                 raise AssertionError(f"nothing applies a {type(command).__name__}")
 
@@ -97,7 +97,7 @@ class Administration:
         self._queues.uses.settled(command.topic, command.group, command.now_ms)
         return Changed(before)
 
-    def _trim(self, command: log_pb.TrimCommand) -> Changed | Refusal:
+    def _trim(self, command: log_pb.TrimCommand, level: int) -> Changed | Refusal:
         queues = np.frombuffer(command.queue, dtype="<u4").tolist()
         offsets = np.frombuffer(command.offset, dtype="<u8").tolist()
         hours = np.frombuffer(command.hour, dtype="<u4").tolist()
@@ -111,7 +111,7 @@ class Administration:
         for number, offset in zip(queues, offsets, strict=True):
             if not self._queues[number].deleted:
                 self._expire(self._queues[number], offset, command.now_ms)
-                self._queues.trim(number, offset)
+                self._queues.trim(number, offset, opens=level >= levels.RETRIES_EXPIRE)
         released_ms = self._wheel.cut.due_ms
         for hour, units in zip(hours, planned, strict=True):
             there = self._wheel.units_in_hour(hour)

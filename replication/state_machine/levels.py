@@ -64,6 +64,9 @@ LETTERS: Final = 2
 CLUSTER_SETTINGS: Final = 2
 """From which on the cluster has settings, and a leader proposes what its configuration says of them."""
 
+RETRIES_EXPIRE: Final = 2
+"""From which on a trim opens lanes that wait for a retry which goes: 0.2.0 keeps them closed for good."""
+
 
 class AnotherVersion(Exception):
     """The log or the state is another version's, and is not touched; the message says what to do."""

@@ -205,7 +205,7 @@ class Machine:
                 self.level = max(self.level, payload.level)
                 return Changed(self.level)
             case _:
-                return self._administration.apply(payload)
+                return self._administration.apply(payload, self.level)
 
     def _release(self, command: log_pb.ReleaseCommand) -> Released | Refusal:
         overtaking = _ids(command)

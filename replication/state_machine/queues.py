@@ -185,8 +185,16 @@ class Queues:
             if known.floor < offset and len(left := known.missing(known.floor, offset)):
                 yield group, left
 
-    def trim(self, queue: int, offset: int) -> None:
-        """Forget a queue's offsets below; a group that is not past them is moved up."""
+    def trim(self, queue: int, offset: int, *, opens: bool) -> None:
+        """Forget a queue's offsets below; a group that is not past them is moved up.
+
+        ``opens``: lanes that wait for a retry which goes are opened. Raises UnitsDamaged.
+        """
+        if opens and self.blocked.any_of(queue):
+            for _, left in self.unacknowledged_below(queue, min(offset, self._queues[queue].units)):
+                self.unblock(queue, left)
+            self.retries_cancelled += 1
+            self._changed.add(queue)
         self._queues[queue].trim(offset)
         first = self._queues[queue].first
         for group in self.groups_of(queue):

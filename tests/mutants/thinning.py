@@ -106,6 +106,20 @@ MUTANTS = (
         ("tests/node/leader/test_retention.py::test_so_do_retries_of_many_groups",),
     ),
     Mutant(
+        "a_retry_that_expires_keeps_its_lane_closed",
+        "what follows it under its key is delivered never",
+        "if opens and self.blocked.any_of(queue):",
+        "if False:",
+        ("tests/replication/state_machine/test_lanes.py::test_a_retry_that_expires_opens_its_lane",),
+    ),
+    Mutant(
+        "retries_expire_while_a_node_of_before_is_there",
+        "a node of 0.2.0 keeps a lane closed that others have opened",
+        "if queue.group and self._machine.level < levels.RETRIES_EXPIRE:",
+        "if False:",
+        ("tests/node/leader/test_retention.py::test_a_retry_that_is_too_old_goes_with_its_topics_setting",),
+    ),
+    Mutant(
         "a_new_leader_waits_for_no_consumers",
         "groups are deleted whose consumers are about to come back",
         "return True if idle_ms >= expires_ms + noted_ms and now_ms >= returned_ms else None",

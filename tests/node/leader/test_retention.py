@@ -126,6 +126,8 @@ def test_a_retry_that_is_too_old_goes_with_its_topics_setting(machine: Machine) 
     machine.apply(machine.applied_index + 1, 1, [retry([0, 1, 2, 3], NOW_MS + 20)])
     machine.apply(machine.applied_index + 1, 1, [release(NOW_MS + 30, now_ms=NOW_MS + 30)])
     assert cuts(only(measured(machine, NOW_MS + 30 + DAY_MS - 1))) == {0: 4}
+    assert cuts(only(measured(machine, at_ms))) == {0: 4}  # 0.2.0 would not open the lanes behind it
+    machine.level = 2
     assert cuts(only(measured(machine, at_ms))) == {0: 4, machine.queues.of("t", "g").queue: 4}
 
 
@@ -167,7 +169,7 @@ def test_so_do_retries_of_many_groups(tmp_path: Path) -> None:
 
 def too_long_to_expire(machine: Machine) -> dict[str, float]:
     """What takes more than a turn may, of retention's work once all of the queues has expired."""
-    machine.events.wanted = True  # for a ledger
+    machine.level, machine.events.wanted = 2, True  # for a ledger
     applied(machine, release(LATE_MS + 2 * DAY_MS))
     kept = Kept(machine, RETENTION_MS)
     planned = iter(asyncio.run(kept.plan(LATE_MS + 2 * DAY_MS)))

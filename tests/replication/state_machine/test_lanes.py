@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tarry.proto.tags import tag_mask
 from tarry.replication.state_machine import lanes
 from tarry.replication.state_machine.machine import Machine, MachineSettings
-from tests.replication.commands import NOW_MS, ack, release, retry, schedule, subscribe
+from tests.replication.commands import NOW_MS, ack, release, retry, schedule, subscribe, trim
 
 column = st.lists(
     st.tuples(st.integers(0, 2**31 - 1), st.integers(0, 2**64 - 1), st.integers(0, 2**32 - 1)), max_size=8
@@ -55,4 +55,26 @@ def test_a_retry_blocks_its_lane_over_a_checkpoint_until_it_is_settled(tmp_path:
     assert machine.due_ms(np.array([hour]), np.array([index])).tolist() == [NOW_MS + 9]
     machine.apply(4, 1, [release(NOW_MS + 9), ack([1], queue=1)])
     assert machine.queues.blocked == {}
+    machine.close()
+
+
+def test_a_retry_that_expires_opens_its_lane(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, MachineSettings())
+    machine.level = 2
+    machine.apply(1, 1, [subscribe(), schedule([NOW_MS, NOW_MS + 1]), release(NOW_MS + 1)])
+    machine.apply(2, 1, [retry([0], NOW_MS + 5, lane=7), retry([1], NOW_MS + 6, lane=8)])
+    machine.apply(3, 1, [release(NOW_MS + 6)])
+    machine.queues.take_changed()
+    machine.apply(4, 1, [trim([1], [1])])
+    assert list(machine.queues.blocked) == [(1, 8)]
+    assert machine.queues.take_changed() == {1}  # what waits behind it is looked at again
+    assert machine.queues.retries_cancelled == 1
+    machine.close()
+
+
+def test_below_its_level_it_keeps_it_closed_as_0_2_0_does(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, MachineSettings())
+    machine.apply(1, 1, [subscribe(), schedule([NOW_MS]), release(NOW_MS)])
+    machine.apply(2, 1, [retry([0], NOW_MS + 5, lane=7), release(NOW_MS + 5), trim([1], [1])])
+    assert list(machine.queues.blocked) == [(1, 7)]
     machine.close()
