@@ -89,6 +89,11 @@ class Delivery:
         known.end(Refusal(Reason.GROUP_UNKNOWN, f"group {group!r} of topic {topic!r} has been deleted"))
         self._forget(known)
 
+    def trimmed(self, topic: str, group: str) -> None:
+        """Let a group, if it is open, forget what its queues have lost before it had that."""
+        if (known := self._groups.get((topic, group))) is not None:
+            known.forget_trimmed()
+
     def find(self, topic: str, group: str) -> GroupDelivery | None:
         """Return the group of the topic if it is open."""
         return self._groups.get((topic, group))

@@ -345,6 +345,34 @@ class Feed:
             self.take_back(consumer, mine)
         return self.lease(offsets, consumer, until_ms)
 
+    def forget_trimmed(self) -> None:
+        """Forget what the queue has lost, wherever it is here; all else goes on as it was."""
+        first, number = self.queue.first, self.queue.queue
+        if first == 0:
+            return
+        self.next = max(self.next, first)
+        self._waiting = self._waiting[self._waiting["offset"] >= np.uint64(first)]
+        if self._parked.count:
+            self._parked.forget(range(first), set(self._parked.lanes()))
+        held, back = (members(some[: some.rank(first - 1)]) for some in (self._held, self._back))
+        self._unhold(held)
+        self.lanes.end_hold(number, held)
+        for some in (self._back, self._resumed, self._ahead):
+            some.remove_range(0, first)
+        lost = [back, *map(self._lose, [batch for one in self.in_flight.values() for batch in one.batches])]
+        self.lanes.leave(number, np.concatenate(lost))
+
+    def _lose(self, batch: Batch) -> NDArray[np.uint64]:
+        """Take what the queue has lost of a batch out of flight; return it."""
+        first = np.uint64(self.queue.first)
+        if batch.offsets.min() >= first:
+            return NONE
+        left = self.left_of(batch)
+        lost = left[left < first]
+        self._batch_at.pop(lost, None)
+        self.in_flight.remove(batch, len(lost))
+        return lost
+
     def refuse(self, taken: NDArray[np.void]) -> None:
         """Put back what ``take`` returned."""
         self.lanes.leave(self.queue.queue, taken["offset"])

@@ -121,6 +121,13 @@ class GroupDelivery:
         self._context.spawn(self._pump_later())
         return True
 
+    def forget_trimmed(self) -> None:
+        """Forget what queues have lost by a trim; the consumers keep what else they have in hand."""
+        for feed in self.feeds.values():
+            feed.forget_trimmed()
+        self._stir()
+        self._context.spawn(self._pump_later())
+
     def _stir(self) -> None:
         self._changed()
         self._context.stir()

@@ -183,7 +183,13 @@ class Settlement:
         while len(offsets) and not feed.queue.deleted:
             part = next(cut(offsets, RETRIES_MAX, blocks_max))
             work = partial(self._copies, feed, part, reason, delay_ms)
-            whole, commands = await self._context.pieces.alone(work)
+            copies = await self._context.pieces.alone(work)
+            if copies is None:
+                gone = offsets < np.uint64(feed.queue.first)
+                self._leave(feed, offsets[gone])
+                offsets = offsets[~gone]
+                continue
+            whole, commands = copies
             for command in commands:
                 await self._context.propose(command)
             done, offsets = offsets[: len(whole)], offsets[len(whole) :]
@@ -193,8 +199,13 @@ class Settlement:
 
     def _copies(
         self, feed: Feed, offsets: Offsets, reason: RetryReason, delay_ms: int | None
-    ) -> tuple[NDArray[np.bool_], list[log_pb.RetryCommand]]:
-        """Return which records are whole, of as many as one turn reads, and the commands that retry these."""
+    ) -> tuple[NDArray[np.bool_], list[log_pb.RetryCommand]] | None:
+        """Return which records are whole, of as many as one turn reads, and the commands that retry these.
+
+        None where some have been trimmed meanwhile: their hours may be gone.
+        """
+        if int(offsets.min()) < feed.queue.first:
+            return None
         wheel, bytes_max = self._context.machine.wheel, self._context.config.limits.retries_bytes_max
         units = feed.queue.at(offsets)
         units = units[: retries.within_hours(units["hour"])]
@@ -225,9 +236,8 @@ class Settlement:
             mended = await damage.mended(units["hour"], units["global_index"])
             if feed not in self._feeds.values():
                 return  # the group has been moved: it begins again with all that is not acknowledged
-            there = mended & (offsets >= np.uint64(feed.queue.first))
-            if there.any():
-                await self.retry(feed, offsets[there], reason, delay_ms)
+            if mended.any():
+                await self.retry(feed, offsets[mended], reason, delay_ms)
             offsets, units = offsets[~mended], units[~mended]
 
     async def _commit_acks(self) -> None:
@@ -268,11 +278,16 @@ class Settlement:
         where = (machine.wheel, machine.queues, queue.queue, self._group)
         now_ms = self._context.time.now_ms()
 
-        def told() -> Event:
+        def told() -> Event | None:
+            if int(offsets.min()) < queue.first:
+                return None
             return settled(Kind.NACKED, *where, offsets[: _readable(queue, offsets)], now_ms)
 
         while ledger.enabled and len(offsets) and not queue.deleted:
             event = await self._context.pieces.alone(told)
+            if event is None:  # some have been trimmed meanwhile
+                offsets = offsets[offsets >= np.uint64(queue.first)]
+                continue
             ledger.nacked(event, consumer, machine.queues)
             offsets = offsets[event.n :]
 

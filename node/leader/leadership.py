@@ -155,8 +155,10 @@ class Leadership:
         """Deliver what an applied entry released; wake the dispatcher if need be."""
         queues = self._machine.queues
         changed: Iterable[int] = queues.take_changed()
-        moved = queues.take_moved()
+        trimmed, moved = queues.take_trimmed(), queues.take_moved()
         if self.delivery is not None:
+            for topic, group in trimmed:
+                self.delivery.trimmed(topic, group)
             for topic, group in moved:
                 self.delivery.moved(topic, group)
             self.delivery.released(changed)

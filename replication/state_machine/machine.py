@@ -174,10 +174,11 @@ class Machine:
         return event_details.of_origins(self.wheel, self.queues, self.events.take())
 
     def _told(self, payload: Message) -> Outcome:
-        before = len(self.queues.moved)
+        queues = self.queues
+        moved, trimmed = len(queues.moved), len(queues.trimmed)
         outcome = self._refusal(payload) or self._one(payload)
         if self.events.wanted:
-            for topic, group in self.queues.moved[before:]:
+            for topic, group in (*queues.moved[moved:], *queues.trimmed[trimmed:]):
                 self.events.add(event_details.moved(payload, self.queues, topic, group))
         return outcome
 

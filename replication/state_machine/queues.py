@@ -57,6 +57,7 @@ class Queues:
         self._changed: set[int] = set()
         self.changes_of_policy = 0  # since the start, of any group's
         self.moved: list[tuple[str, str]] = []  # (topic, group), deleted or moved and not yet taken
+        self.trimmed: list[tuple[str, str]] = []  # likewise, that have lost what they had yet to acknowledge
         self.damaged: list[UnitsDamaged] = []  # met while applying, where nothing rests on them
 
     def __len__(self) -> int:
@@ -127,6 +128,11 @@ class Queues:
         """Return the (topic, group) that were deleted or moved since the last call."""
         moved, self.moved = self.moved, []
         return moved
+
+    def take_trimmed(self) -> list[tuple[str, str]]:
+        """Return the (topic, group) that have lost something by a trim since the last call."""
+        trimmed, self.trimmed = self.trimmed, []
+        return trimmed
 
     def _delete(self, queue: ReadyQueue) -> None:
         del self._by_name[queue.topic, queue.group]
@@ -200,7 +206,7 @@ class Queues:
         for group in self.groups_of(queue):
             if (acknowledged := self.acknowledged[group, queue]).floor < first:
                 acknowledged.seek(first)
-                self.moved.append((self._queues[queue].topic, group))
+                self.trimmed.append((self._queues[queue].topic, group))
 
     def block(self, queue: int, lane: NDArray[np.uint32], placed: Appended) -> None:
         """Block lanes, shape (n,), until the retries that have been placed are settled."""

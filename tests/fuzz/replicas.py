@@ -50,7 +50,8 @@ class Replica:
         outcomes = self.machine.apply(index, 1, commands)
         events = self.machine.take_events()
         self.ledger.applied(index, 1, events, self.machine.queues)
-        self.machine.queues.take_moved(), self.machine.queues.take_changed()
+        queues = self.machine.queues
+        queues.take_trimmed(), queues.take_moved(), queues.take_changed()
         return outcomes, events
 
     async def rows(self) -> int:

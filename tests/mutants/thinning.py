@@ -7,6 +7,7 @@ from tests.mutants.mutant import Mutant
 WHEEL = "tests/wheel/test_thinning.py"
 QUEUE = "tests/replication/state_machine/test_ready_queue.py"
 EXPIRY = "tests/node/leader/test_group_expiry.py"
+TRIMMED = "tests/node/delivery/test_trimmed_groups.py"
 NODE = "tests/node/recovery/test_thinning.py"
 
 MUTANTS = (
@@ -118,6 +119,27 @@ MUTANTS = (
         "if queue.group and self._machine.level < levels.RETRIES_EXPIRE:",
         "if False:",
         ("tests/node/leader/test_retention.py::test_a_retry_that_is_too_old_goes_with_its_topics_setting",),
+    ),
+    Mutant(
+        "a_group_begins_anew_whenever_something_expires",
+        "all that consumers have in hand is delivered twice, unmarked",
+        "            known.forget_trimmed()\n",
+        "            known.begin_again()\n",
+        (f"{TRIMMED}::test_what_is_in_hand_above_the_cut_stays_in_hand_and_can_be_acknowledged",),
+    ),
+    Mutant(
+        "what_expires_in_hand_keeps_its_lease",
+        "a lease ends of what cannot be read any more, and its key waits for ever",
+        "if batch.offsets.min() >= first:",
+        "if True:",
+        (f"{TRIMMED}::test_what_expires_in_hand_is_stale_and_lets_what_waits_for_its_key_out",),
+    ),
+    Mutant(
+        "a_retry_reads_what_has_expired",
+        "the leader ends, for the message's hour is gone",
+        "        if int(offsets.min()) < feed.queue.first:\n",
+        "        if False:\n",
+        (f"{TRIMMED}::test_a_nack_of_what_expires_meanwhile_reads_nothing_of_it",),
     ),
     Mutant(
         "a_new_leader_waits_for_no_consumers",

@@ -123,6 +123,8 @@ class Group:
 
     def show_applied(self) -> None:
         """Tell the delivery what has changed, as the driver does after it has applied."""
+        for topic, group in self.machine.queues.take_trimmed():
+            self.delivery.trimmed(topic, group)
         for topic, group in self.machine.queues.take_moved():
             self.delivery.moved(topic, group)
         self.delivery.released(self.machine.queues.take_changed())
@@ -181,7 +183,8 @@ class Group:
         for payload, _ in self.log[:committed]:
             self.apply(payload)
         self.log.clear()
-        self.machine.queues.take_moved(), self.machine.queues.take_changed()
+        queues = self.machine.queues
+        queues.take_trimmed(), queues.take_moved(), queues.take_changed()
         self._lead(cursors)
 
     async def end(self) -> None:

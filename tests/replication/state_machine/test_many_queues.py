@@ -24,7 +24,7 @@ def life_of(folder: Path, topics: int) -> Counter[str]:
     machine.queues.take_moved()
     with counted(lines, "trim"):
         machine.apply(3, 1, [trim(queues[:10], [1] * 10)])
-    assert machine.queues.take_moved() == [(name, "g") for name in names[:10]]
+    assert machine.queues.take_trimmed() == [(name, "g") for name in names[:10]]
     with counted(lines, "groups"):
         assert machine.queues.groups_of(queues[-1]) == ["g"]
     with counted(lines, "delete"):
@@ -80,7 +80,7 @@ def test_groups_moved_up_by_a_trim_are_told_in_one_order_also_by_a_replica_that_
         machine.close()
         machine = Machine(tmp_path, MachineSettings())
     machine.apply(3, 1, [trim([0], [1])])
-    assert machine.queues.take_moved() == [("t", group) for group in "abc"]
+    assert machine.queues.take_trimmed() == [("t", group) for group in "abc"]
     machine.close()
 
 
