@@ -359,19 +359,13 @@ class Feed:
         self.lanes.end_hold(number, held)
         for some in (self._back, self._resumed, self._ahead):
             some.remove_range(0, first)
-        lost = [back, *map(self._lose, [batch for one in self.in_flight.values() for batch in one.batches])]
-        self.lanes.leave(number, np.concatenate(lost))
-
-    def _lose(self, batch: Batch) -> NDArray[np.uint64]:
-        """Take what the queue has lost of a batch out of flight; return it."""
-        first = np.uint64(self.queue.first)
-        if batch.offsets.min() >= first:
-            return NONE
-        left = self.left_of(batch)
-        lost = left[left < first]
-        self._batch_at.pop(lost, None)
-        self.in_flight.remove(batch, len(lost))
-        return lost
+        cut = [batch for one in self.in_flight.values() for batch in one.batches if batch.lowest < first]
+        left = list(map(self.left_of, cut))
+        lost = [offsets[offsets < np.uint64(first)] for offsets in left]
+        self._batch_at.pop(np.concatenate([NONE, *lost]), None)
+        for batch, offsets in zip(cut, lost, strict=True):
+            self.in_flight.remove(batch, len(offsets))
+        self.lanes.leave(number, np.concatenate([back, *lost]))
 
     def refuse(self, taken: NDArray[np.void]) -> None:
         """Put back what ``take`` returned."""

@@ -17,9 +17,11 @@ class Batch:
     until_ms: int
     bytes_each: float = 0.0  # of the records, on average
     left: int = field(init=False)
+    lowest: int = field(init=False)
+    """Of the offsets: what is trimmed is looked for in all batches at once."""
 
     def __post_init__(self) -> None:
-        self.left = len(self.offsets)
+        self.left, self.lowest = len(self.offsets), int(self.offsets.min())
 
 
 @dataclass(slots=True)

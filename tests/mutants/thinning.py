@@ -130,8 +130,8 @@ MUTANTS = (
     Mutant(
         "what_expires_in_hand_keeps_its_lease",
         "a lease ends of what cannot be read any more, and its key waits for ever",
-        "if batch.offsets.min() >= first:",
-        "if True:",
+        " if batch.lowest < first]",
+        " if batch.lowest < 0]",
         (f"{TRIMMED}::test_what_expires_in_hand_is_stale_and_lets_what_waits_for_its_key_out",),
     ),
     Mutant(
