@@ -19,8 +19,10 @@ import pytest
 import yaml
 
 from tarry.chaos.cluster.network_namespaces import no_namespaces
+from tests.cluster.containers import engine as engine_module
 from tests.cluster.containers.engine import Container, Engine, NotCarriedOut, seconds
 from tests.cluster.containers.image import PYTHON, Builder
+from tests.cluster.containers.processes import started
 
 ROOT = Path(__file__).resolve().parents[2]
 COMPOSE = (ROOT / "docker-compose.yml").read_text()
@@ -99,6 +101,28 @@ def test_a_wrong_dockerfile_is_found(
     assert right in DOCKERFILE
     with pytest.raises((NotCarriedOut, AssertionError), match=told):
         play(QUICK, DOCKERFILE.replace(right, wrong), builder, tmp_path / "run")
+
+
+def test_a_health_check_of_a_container_that_ends_as_it_begins_fails_and_breaks_nothing_off(
+    builder: Builder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (
+        Engine(yaml.safe_load(QUICK), builder.image(DOCKERFILE), tmp_path / "run") as engine,
+        (tmp_path / "log").open("ab") as log,
+    ):
+        outer = started(["sleep", "60"], log)
+        container = Container("n1", engine.services["n1"], "", [], tmp_path / "log", outer)
+        gone = started(["true"], log)
+        gone.wait()
+        there = iter([gone.pid])  # when it is first looked for, and never again
+        monkeypatch.setattr(engine_module, "first_process", lambda _: next(there, None))
+        engine._look_after(container)
+        assert container.check is not None
+        assert container.check.wait() != 0
+        engine._look_after(container)
+        assert (container.failures, container.exits, container.running) == (1, [], True)
+        outer.kill()
+        outer.wait()
 
 
 def play(compose: str, dockerfile: str, builder: Builder, folder: Path) -> None:

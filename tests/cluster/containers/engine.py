@@ -18,6 +18,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -92,14 +93,17 @@ class Container:
         return self.process is not None and self.process.poll() is None
 
     @property
-    def entered(self) -> bool:
-        """True once it has a first process; making its namespaces takes a moment."""
-        return self.process is not None and first_process(self.process) is not None
+    def first(self) -> int | None:
+        """The container's first process, as this machine numbers it; None: it has none.
+
+        So it is after its start, while namespaces are made, and until its end is noticed.
+        """
+        return first_process(self.process) if self.process is not None else None
 
     @property
     def pid(self) -> int:
-        """The container's first process, as this machine numbers it. Raises NotCarriedOut."""
-        pid = first_process(self.process) if self.process is not None else None
+        """The first process of a container that runs. Raises NotCarriedOut."""
+        pid = self.first
         if pid is None:
             raise NotCarriedOut(f"{self.name} does not run, ended with {self.exits}")
         return pid
@@ -199,8 +203,10 @@ class Engine:
     def stop(self, container: Container) -> None:
         """End a container by SIGTERM; after its grace by SIGKILL."""
         container.stopped = True
-        if container.process is not None and container.running:
-            os.kill(container.pid, signal.SIGTERM)
+        if container.process is not None:
+            with suppress(ProcessLookupError):  # it ends by itself
+                if (first := container.first) is not None:
+                    os.kill(first, signal.SIGTERM)
             try:
                 container.process.wait(seconds(container.service.get("stop_grace_period", "10s")))
             except subprocess.TimeoutExpired:
@@ -289,9 +295,9 @@ class Engine:
         health = container.service["healthcheck"]
         now_s = time.monotonic()
         if container.check is None:
-            if now_s >= container.check_s and container.entered:
+            if now_s >= container.check_s and (first := container.first) is not None:
                 container.check_s = now_s
-                container.check = self._checking(container, health["test"])
+                container.check = self._checking(container, first, health["test"])
             return
         code = container.check.poll()
         if code is None:
@@ -307,12 +313,12 @@ class Engine:
             if container.failures >= health["retries"]:
                 container.health = "unhealthy"
 
-    def _checking(self, container: Container, test: Sequence[str]) -> subprocess.Popen[bytes]:
+    def _checking(self, container: Container, first: int, test: Sequence[str]) -> subprocess.Popen[bytes]:
         kind, *command = test
         if kind != "CMD":
             raise NotCarriedOut(f"a health check is taken as CMD only, not {kind}")
         entry = self._image.entry(command)
-        inside = ["--target", str(container.pid), "--mount", "--net", "--pid", "--root", "--wd"]
+        inside = ["--target", str(first), "--mount", "--net", "--pid", "--root", "--wd"]
         user = ["--setuid", str(entry.uid), "--setgid", str(entry.gid)]
         environment = [f"{key}={value}" for key, value in entry.environment.items()]
         with container.log.open("ab") as log:
