@@ -58,6 +58,7 @@ class StateFolder:
         for path in sorted(self.side.rglob("*")):
             sync_path(path)
         sync_path(self.side)
+        sync_path(self._root)  # its name, before `current` has it
         self._number += 1
         self._point()
 

@@ -6,6 +6,15 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        "a_state_is_named_before_its_folder_is",
+        "after a power loss `current` names a folder that is not there, and the node refuses its data",
+        "sync_path(self._root)  # its name, before `current` has it",
+        "pass",
+        (
+            "tests/node/recovery/test_power.py::test_power_lost_at_any_write_of_a_restore_leaves_nothing_that_starts_or_all_of_it",
+        ),
+    ),
+    Mutant(
         "lmdb_does_not_sync",
         "a power loss takes back what was acknowledged",
         "metasync=True, sync=True, **options)",

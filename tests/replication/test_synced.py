@@ -112,8 +112,8 @@ def test_a_state_that_came_is_on_disk_before_it_is_named_and_then_so_is_its_name
 
     monkeypatch.setattr(os, "fsync", note)
     folder.promote()
-    assert set(synced[:-2]) == {"state-2", "state-2/ready", "state-2/ready/units"}
-    assert synced[-2:] == [".current.new", "."]
+    assert set(synced[:-3]) == {"state-2", "state-2/ready", "state-2/ready/units"}
+    assert synced[-3:] == [".", ".current.new", "."]
 
 
 def test_a_checkpoint_forces_queues_that_have_grown_to_disk_and_the_names_that_lead_to_them(

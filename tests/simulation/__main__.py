@@ -9,7 +9,7 @@ import time
 from collections import Counter
 
 from tests.simulation.ablations import ABLATIONS
-from tests.simulation.many import outcomes, summary, world_of
+from tests.simulation.many import classes, outcomes, summary, world_of
 from tests.simulation.outcome import COUNTED, Outcome
 
 PROGRESS_S = 10.0
@@ -55,6 +55,7 @@ def main() -> int:
     for outcome in seen:
         counts.update(outcome.counts)
     print(", ".join(f"{name} {count}" for name, count in sorted(counts.items()) if name not in COUNTED))
+    print(*classes(seen), sep="\n")
     numbers = summary(seen, time.monotonic() - began)
     print(json.dumps(numbers))
     return 1 if numbers["violations"] else 0

@@ -12,9 +12,11 @@ from typing import Final
 
 import pytest
 
-from tarry.replication.journal.records import Batch
-from tarry.replication.journal.wal_frames import SECTOR_BYTES
+from tarry.replication.journal import wal_frames
+from tarry.replication.journal.records import Batch, JournalDamaged
+from tarry.replication.journal.wal_frames import HEADER_BYTES, SECTOR_BYTES
 from tarry.replication.journal.write_ahead_log import WriteAheadLog
+from tarry.wheel import durability
 
 SEGMENT_BYTES: Final = 32 << 10
 Files = dict[str, bytes]
@@ -89,6 +91,25 @@ class SimDisk:
         else:
             self._replace(self._files())
 
+    def turn_bit(self) -> str:
+        """Turn a bit anywhere before the last frame; return where."""
+        *before_last, _ = _proven(self._files())
+        name, begin, end = self._rng.choice(before_last)
+        at = self._rng.randrange(begin, end)
+        data = bytearray((self._folder / name).read_bytes())
+        data[at] ^= 1 << self._rng.randrange(8)
+        (self._folder / name).write_bytes(data)
+        return f"{name} at {at}"
+
+    def is_refused(self) -> bool:
+        """Whether the log, as it is on the disk now, is found to be damaged."""
+        try:
+            with unsynced():
+                WriteAheadLog(self._folder, segment_bytes=SEGMENT_BYTES).close()
+        except JournalDamaged:
+            return True
+        return False
+
     def _tear(self, batch: Batch) -> None:
         synced = self._files()
         with unsynced():
@@ -120,12 +141,29 @@ class SimDisk:
             self._log = WriteAheadLog(self._folder, segment_bytes=SEGMENT_BYTES)
 
 
+def _proven(files: Files) -> list[tuple[str, int, int]]:
+    """Return what has a checksum, in the order of writing: segments' headers and frames, begin and end."""
+    spans = []
+    segments = {name: data for name, data in files.items() if name.endswith(".wal")}
+    headers = [wal_frames.decode_segment(data, len(data)) for data in segments.values()]
+    ends = [*(header.sequence for header in headers[1:]), None]
+    for (name, data), header, end in zip(segments.items(), headers, ends, strict=True):
+        spans.append((name, 0, HEADER_BYTES))
+        begin = HEADER_BYTES
+        for frame in wal_frames.frames(data, header, end):
+            spans.append((name, begin, begin + HEADER_BYTES + frame.fields.body_bytes))
+            begin = frame.end
+    return spans
+
+
 @contextmanager
 def unsynced() -> Iterator[None]:
     """What is written need not reach the disk: what a power loss leaves is played."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(os, "fsync", lambda fd: None)
         patched.setattr(os, "fdatasync", lambda fd: None)
+        if durability._syncfs is not None:
+            patched.setattr(durability, "_syncfs", lambda fd: 0)
         yield
 
 

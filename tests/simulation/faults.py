@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from tarry.replication.errors import MembershipRefused, NotLeader, TransferRefused, Unknown
 from tests.simulation import hostile
+from tests.simulation.checker import Violation
 from tests.simulation.network import Weather
 from tests.simulation.world import SimNode, World
 
@@ -117,6 +118,10 @@ async def fill_disk(world: World) -> None:
     node = world.rng.choice(world.nodes)
     node.disk.room_bytes = world.rng.randrange(5_000)
     world.note(f"the disk of {node.name} has {node.disk.room_bytes} bytes left")
+    if world.rng.random() < 0.3:  # it starts on a full disk
+        node.disk.room_bytes = 0
+        node.crash()
+        restart(world, node)
     await asyncio.sleep(world.rng.uniform(0.1, 2.0))
     node.disk.room_bytes = None
     restart(world, node)
@@ -193,6 +198,24 @@ async def empty(world: World) -> None:
         restart(world, other)
 
 
+async def rot_journal(world: World) -> None:
+    """A bit of a journal turns while its node is down; the others have all that it had.
+
+    The last frame is spared: where its body has a sector of zeros, it is taken for a write that never ended.
+    """
+    if len(world.nodes) < 3 or not world.may_empty():  # of two the other leads nobody
+        return
+    node = world.rng.choice(world.nodes)
+    world.note(f"the journal of {node.name} rots")
+    node.crash()
+    turned = node.disk.turn_bit()
+    if not node.disk.is_refused():
+        raise Violation(f"R2: the journal of {node.name} is opened though it has rotted: {turned}")
+    world.counts["rotten journals"] += 1
+    node.lose_disk()
+    world.rejoin(node)  # as with damaged_data = "rejoin"
+
+
 async def compact(world: World) -> None:
     for node in world.nodes:
         if world.rng.random() < 0.7:
@@ -234,6 +257,7 @@ FAULTS: tuple[Fault, ...] = (
     fill_disk,
     empty,
     empty,
+    rot_journal,
     transfer,
     transfer,
     change_members,

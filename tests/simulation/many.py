@@ -7,6 +7,7 @@ import multiprocessing
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import partial
+from typing import Final
 
 from tests.simulation.ablations import ablated
 from tests.simulation.outcome import COUNTED, Outcome
@@ -34,6 +35,36 @@ def outcomes(seeds: Iterable[int], world: str, seconds: float, ablation: str = "
     with multiprocessing.get_context("spawn").Pool() as pool:
         work = partial(run, world=world, seconds=seconds, ablation=ablation)
         yield from pool.imap_unordered(work, seeds)
+
+
+CLASSES: Final = {
+    "changes of members": "membership_changes",
+    "full disks, journal": "disks full",
+    "full disks, state": "state disks full",
+    "rot, journal": "rotten journals",
+    "rot, state": "rotten",
+    "lost disks": "emptied",
+    "clocks that drift": "clocks drifting",
+    "clocks that drift away": "drifted away",
+    "versions exchanged": "version exchanged",
+    "levels raised": "levels raised",
+    "hours thinned": "hours thinned",
+}
+"""Of faults that no seed is without for which its world has nodes enough, as they are counted."""
+
+
+def classes(seen: Iterable[Outcome]) -> Iterator[str]:
+    """Yield a line for each class of faults and each world: how often, and in how many seeds."""
+    seen = list(seen)
+    for world in ("consensus", "node"):
+        here = [outcome for outcome in seen if outcome.world == world]
+        for told, name in CLASSES.items():
+            hit = [outcome for outcome in here if outcome.counts.get(name)]
+            if hit:
+                least = min(outcome.counts["nodes"] for outcome in hit)
+                able = sum(outcome.counts["nodes"] >= least for outcome in here)
+                times = sum(outcome.counts[name] for outcome in hit)
+                yield f"{world}: {told} {times}, in {len(hit)} of {able} seeds of {least} or more nodes"
 
 
 def summary(seen: Iterable[Outcome], wall_s: float) -> dict[str, float]:

@@ -29,17 +29,23 @@ FAR_KINDS: Final = (FAR_RECORDS, FAR_INDICES)
 
 async def rot(world: WholeWorld, until: float) -> None:
     """Now and then a bit of the one node whose disk rots, which may be stopped; the others have all whole."""
-    loop, node, rng = asyncio.get_running_loop(), world.rotting, world.rng
-    far = rng.choice(FAR_KINDS)
+    loop, rng = asyncio.get_running_loop(), world.rng
+    far, late = rng.choice(FAR_KINDS), (loop.time() + 2 * until) / 3
     while loop.time() < until:
-        await asyncio.sleep(rng.uniform(0.1, 1.5))
+        await asyncio.sleep(rng.uniform(0.1, 1.5 if world.seen("rotten") else 0.5))
+        if world.changes_members or not (world.seen("members changed") or loop.time() > late):
+            continue  # of three, none may go once something rots, and some has to
         # where there are two, there may be nobody to rejoin
-        kinds = (*KINDS, far, far) if len(world.nodes) > 2 else (RECORDS,)
-        gone = any(
-            len(other.driver.status().members) < len(world.nodes) for other in world.nodes if other.alive
-        )
-        if len(world.nodes) > 1 and not gone and all(other.is_whole() for other in world.nodes):
-            turn_bit_of_some(world, node, rng.choice(kinds))
+        rot_once(world, far)
+
+
+def rot_once(world: WholeWorld, far: str) -> None:
+    """Turn a bit of the rotting node's, where the others have all whole. `far`: one of FAR_KINDS."""
+    # where there are two, there may be nobody to rejoin
+    kinds = (*KINDS, far, far) if len(world.nodes) > 2 else (RECORDS,)
+    gone = any(len(other.driver.status().members) < len(world.nodes) for other in world.nodes if other.alive)
+    if len(world.nodes) > 1 and not gone and all(other.is_whole() for other in world.nodes):
+        turn_bit_of_some(world, world.rotting, world.rng.choice(kinds))
 
 
 def turn_bit_of_some(

@@ -7,6 +7,7 @@ import random
 from dataclasses import replace
 
 from tests.simulation import faults, virtual_loop
+from tests.simulation.certain import CERTAIN, among_others, by_themselves, possible
 from tests.simulation.outcome import Outcome, digest
 from tests.simulation.world import LARGE, QUIET_AFTER_MS, SETTINGS, SLOWNESS, World, draw_bandwidth
 
@@ -52,5 +53,7 @@ async def _run(world: World, seconds: float) -> None:
     until = loop.time() + seconds
     world.start()
     work = [world.client(until) for _ in range(4)] + [faults.plague(world, until) for _ in range(2)]
-    await asyncio.gather(*work)
+    certain = possible(world, CERTAIN)
+    await asyncio.gather(*work, among_others(world, until, certain))
+    await by_themselves(world, certain)
     await world.converge()

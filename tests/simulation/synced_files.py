@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import os
+import random
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tarry.replication.snapshot.state_folder import POINTER
 from tarry.wheel import durability
+
+
+class Rename(NamedTuple):
+    """Of a file within a folder."""
+
+    source: str
+    target: str
+    replaced: bytes | None
+    """What was at the target."""
+    kept_bytes: int
+    """How much of that had been synced."""
 
 
 class SyncedFiles:
@@ -19,11 +31,14 @@ class SyncedFiles:
         self._bytes: dict[Path, tuple[int, int]] = {}  # inode, and how many from the beginning
         self._names: dict[Path, dict[str, int]] = {}  # inode by name
         self._pointers: dict[Path, bytes] = {}  # of the folder that it is in
+        self._renames: dict[Path, list[Rename]] = {}  # since the folder was synced
         self._before: tuple[Any, ...] = ()
 
     def watch(self) -> None:
         """Listen."""
-        fsync, truncate, syncfs = self._before = os.fsync, os.truncate, durability._syncfs
+        fsync, truncate, syncfs, rename, replace = self._before = (
+            os.fsync, os.truncate, durability._syncfs, os.rename, os.replace
+        )  # fmt: skip
 
         def heard_fsync(fd: int) -> None:
             fsync(fd)
@@ -43,13 +58,24 @@ class SyncedFiles:
                 self._note(path)
             return done
 
+        def heard_rename(source: Any, target: Any, **more: Any) -> None:
+            replaced = self._replaced(Path(target))
+            rename(source, target, **more)
+            self._move(Path(source).resolve(), Path(target).resolve(), replaced)
+
+        def heard_replace(source: Any, target: Any, **more: Any) -> None:
+            replaced = self._replaced(Path(target))
+            replace(source, target, **more)
+            self._move(Path(source).resolve(), Path(target).resolve(), replaced)
+
+        os.rename, os.replace = heard_rename, heard_replace
         os.fsync, os.truncate = heard_fsync, heard_truncate  # type: ignore[assignment]
         durability._syncfs = None if syncfs is None else heard_syncfs  # type: ignore[misc]
 
     def unwatch(self) -> None:
         """Listen no more."""
         if self._before:
-            os.fsync, os.truncate, durability._syncfs = self._before  # type: ignore[misc]
+            os.fsync, os.truncate, durability._syncfs, os.rename, os.replace = self._before  # type: ignore[misc]
             self._before = ()
 
     def kept_bytes(self, path: Path) -> int:
@@ -67,6 +93,38 @@ class SyncedFiles:
         """Return which state folder a node's data names for certain; None: there may be no name."""
         return self._pointers.get(data.resolve())
 
+    def undo_renames(self, folder: Path, rng: random.Random) -> set[str]:
+        """Of renames in a folder that was not synced since, undo the last; return names that are there."""
+        folder = folder.resolve()
+        renames = self._renames.pop(folder, [])
+        done = rng.randrange(len(renames) + 1)
+        for rename in reversed(renames[done:]):
+            source, target = folder / rename.source, folder / rename.target
+            if target.exists():
+                self._before[3](target, source)
+                if target in self._bytes:
+                    self._bytes[source] = self._bytes.pop(target)
+                if rename.replaced is not None:
+                    target.write_bytes(rename.replaced)
+                    self._bytes[target] = target.stat().st_ino, rename.kept_bytes
+        left = {rename.target for rename in renames[:done]}
+        return left | {rename.target for rename in renames[done:] if rename.replaced is not None}
+
+    def _replaced(self, target: Path) -> tuple[bytes, int] | None:
+        """Return what is at a place that something is renamed to, and how much of it was synced."""
+        if self._disk_of(target.resolve()) is None or not target.is_file():
+            return None
+        return target.read_bytes(), self.kept_bytes(target)
+
+    def _move(self, source: Path, target: Path, replaced: tuple[bytes, int] | None) -> None:
+        if self._disk_of(target) is None or target.name == POINTER:
+            return
+        if source in self._bytes:
+            self._bytes[target] = self._bytes.pop(source)
+        self._renames.setdefault(target.parent, []).append(
+            Rename(source.name, target.name, *(replaced or (None, 0)))
+        )
+
     def _disk_of(self, path: Path) -> Path | None:
         if not path.is_relative_to(self._world) or path == self._world:
             return None
@@ -78,6 +136,7 @@ class SyncedFiles:
         if not path.is_dir():
             self._bytes[path] = path.stat().st_ino, path.stat().st_size
             return
+        self._renames.pop(path, None)
         self._names[path] = {entry.name: entry.inode() for entry in os.scandir(path)}
         if POINTER in self._names[path]:
             self._pointers[path] = (path / POINTER).read_bytes()

@@ -22,6 +22,12 @@ def tear(data: Path, synced: SyncedFiles, rng: random.Random) -> None:
         _tear_folder(state, synced, rng)
 
 
+def tear_all(folder: Path, synced: SyncedFiles, rng: random.Random) -> None:
+    """Of all files below a folder, whose own name stays, lose or damage whatever was not synced."""
+    _tear_pointer(folder, synced, rng)
+    _tear_folder(folder, synced, rng, kept=True)
+
+
 def _tear_pointer(data: Path, synced: SyncedFiles, rng: random.Random) -> None:
     """Let the pointer be again what it was when its folder was last synced, or not."""
     pointer = data / POINTER
@@ -34,18 +40,21 @@ def _tear_pointer(data: Path, synced: SyncedFiles, rng: random.Random) -> None:
         pointer.write_bytes(kept)
 
 
-def _tear_folder(folder: Path, synced: SyncedFiles, rng: random.Random) -> None:
-    if not synced.keeps_name(folder) and rng.random() < 0.3:
+def _tear_folder(folder: Path, synced: SyncedFiles, rng: random.Random, *, kept: bool = False) -> None:
+    if not kept and not synced.keeps_name(folder) and rng.random() < 0.3:
         shutil.rmtree(folder)
         return
+    renamed = synced.undo_renames(folder, rng)
     for path in sorted(folder.iterdir()):
+        if path.name == POINTER:  # see _tear_pointer
+            continue
         if path.name == OWN_SYNCS and synced.keeps_name(path):
             continue
         if path.is_dir():
             _tear_folder(path, synced, rng)
         elif path.name == "slots":
             _tear_slots(path, rng)
-        elif not synced.keeps_name(path) and rng.random() < 0.3:
+        elif path.name not in renamed and not synced.keeps_name(path) and rng.random() < 0.3:
             path.unlink()
         else:
             _tear_tail(path, synced.kept_bytes(path), rng)

@@ -47,6 +47,7 @@ async def until_raised(world: WholeWorld, timeout_s: float = 10.0) -> None:
         if loop.time() - begun > timeout_s:
             raise Violation(f"V7: the level is {[node.core.machine.level for node in world.whole]}")
         await asyncio.sleep(0.05)
+    world.counts["levels raised"] += levels.HIGHEST - levels.FIRST
     refused = {node.name: node.too_old for node in world.whole if node.too_old}
     if refused:
         raise Violation(f"L1: the level was raised beyond a member: {refused}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import cast
 
 from google.protobuf.message import Message
@@ -14,7 +14,8 @@ from tarry.proto.tarry_operator_pb2 import RedriveRequest
 from tarry.replication.errors import ProposalRefused
 from tarry.replication.state_machine.commands import encode
 from tarry.replication.state_machine.refusal import Refusal
-from tests.simulation import faults
+from tests.simulation import certain, faults
+from tests.simulation.rot import RECORDS, rot_once
 from tests.simulation.whole_node import WholeNode
 from tests.simulation.whole_world import HOUR_MS, WholeWorld
 from tests.simulation.world import World
@@ -25,15 +26,49 @@ Fault = Callable[[WholeWorld], Awaitable[None]]
 async def jump_clock(world: WholeWorld) -> None:
     """Of the one node whose clock is wrong, where the others' are a majority."""
     node, rng = world.wrong, world.rng
-    leader = world.leader()
-    whole = all(node.is_whole() for node in world.nodes)
-    if leader is None or len(leader.driver.status().members) < 3 or not whole:
+    if not _may_go_wrong(world):
         return
     node.wall.ahead_ms = rng.choice((-1, 1)) * rng.choice(
         (0, 3_000, 60_000, 2 * HOUR_MS, rng.randrange(20_000))
     )
     world.note(f"the clock of {node.name} is {node.wall.ahead_ms} ms ahead")
     await asyncio.sleep(rng.uniform(0.1, 3.0))
+
+
+async def drift_clock(world: WholeWorld) -> None:
+    """The same clock runs fast or slow, by 2 to 200 %, and stays where it came to."""
+    node, rng = world.wrong, world.rng
+    if world.drifts or not _may_go_wrong(world):
+        return
+    ms_per_s = rng.choice((-1, 1)) * 20 * 100 ** rng.random()
+    world.note(f"the clock of {node.name} drifts by {ms_per_s:.0f} ms a second")
+    world.counts["drifted away"] += 1
+    world.drifts = True
+    for _ in range(rng.randrange(5, 30)):
+        node.wall.ahead_ms += round(ms_per_s / 10)
+        await asyncio.sleep(0.1)
+    world.drifts = False
+
+
+def _may_go_wrong(world: WholeWorld) -> bool:
+    """Whether one clock is one of three or more, and stays so."""
+    leader = world.leader()
+    if leader is None or world.changes_members or not all(node.is_whole() for node in world.nodes):
+        return False
+    return len(leader.driver.status().members) >= 3
+
+
+async def sleep_for_hours(world: WholeWorld) -> None:
+    """All that there is comes due, and its hours are passed: where little of one is kept, it is thinned."""
+    if world.forgets_soon:
+        world.note("sleep for three hours")
+        world.asleep_ms += 3 * HOUR_MS
+    world.counts["slept"] += 1
+
+
+async def rot_by_itself(world: WholeWorld) -> None:
+    """A bit of the state, with nothing else going on."""
+    rot_once(world, RECORDS)
 
 
 async def sleep_all(world: WholeWorld) -> None:
@@ -61,6 +96,8 @@ async def fill_state_disk(world: WholeWorld) -> None:
     node = cast(WholeNode, world.rng.choice(world.nodes))
     world.note(f"the state of {node.name} cannot be written")
     node.state_fails = True
+    if world.rng.random() < 0.5:
+        node.take_checkpoint()
     await asyncio.sleep(world.rng.uniform(0.1, 2.0))
     node.state_fails = False
     faults.restart(world, node)
@@ -144,6 +181,7 @@ FAULTS: tuple[Callable[[World], Awaitable[None]] | Fault, ...] = (
     jump_clock,
     jump_clock,
     jump_clock,
+    drift_clock,
     sleep_all,
     fill_state_disk,
     cut_clients,
@@ -155,6 +193,15 @@ FAULTS: tuple[Callable[[World], Awaitable[None]] | Fault, ...] = (
     crash_while_it_writes,
     crash_while_it_writes,
 )
+
+
+CERTAIN: Mapping[str, Callable[[WholeWorld], Awaitable[None]]] = {
+    **certain.CERTAIN,
+    "state disks full": fill_state_disk,
+    "drifted away": drift_clock,
+    "slept": sleep_for_hours,
+}
+LAST: Mapping[str, Callable[[WholeWorld], Awaitable[None]]] = {**CERTAIN, "rotten": rot_by_itself}
 
 
 async def plague(world: WholeWorld, until: float) -> None:

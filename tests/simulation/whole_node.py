@@ -17,6 +17,7 @@ from tarry.node.assembly import Core
 from tarry.node.config import Delivery, Dispatch, LedgerSettings, NodeConfig, Upgrade
 from tarry.node.delivery.batch import DeliveryBatch
 from tarry.node.process import DAMAGED
+from tarry.node.recovery.thinning import Thinning
 from tarry.node.repair.peer_records import index_units, ready_units, whole
 from tarry.node.repair.records import Numbers
 from tarry.node.repair.scrubber import Scrub
@@ -32,6 +33,7 @@ from tarry.replication.state_machine.levels import AnotherVersion
 from tarry.replication.state_machine.machine import Captured, Machine
 from tarry.replication.state_machine.queues import Queues
 from tarry.wheel.delay_log import UNIT_BYTES
+from tarry.wheel.state import HourState
 from tests.simulation.disk import DiskFailed
 from tests.simulation.edge import Edge
 from tests.simulation.network import SimTransport
@@ -55,11 +57,14 @@ if TYPE_CHECKING:
 RATE_ERROR = 0.0005
 """Of a monotonic clock; ten times that of a bad crystal."""
 
+DRIFT_MS = 3
+"""How far a right wall clock drifts from where it was set."""
+
 DELIVERY = Delivery(lease_ms=1_500, attempts_max=4, back_off_ms=(200, 400, 800), reserved_messages_max=20)
 DISPATCH = Dispatch(
     slice_messages_max=20,
     checkpoint_ms=2_500,
-    retention_check_ms=2_000,
+    retention_check_ms=500,
     scrub_step_ms_max=1_000,
     scrub_bytes_per_s=1 << 50,  # a thread would wait in true time
 )
@@ -71,17 +76,23 @@ LEDGER = LedgerSettings(disk_free_bytes_min=1)
 class NodeClock:
     """A node's clocks: monotonic at its own rate, wall at its own distance from the truth."""
 
-    def __init__(self, world: WholeWorld, processor: Processor, rate: float, ahead_ms: int) -> None:
+    def __init__(
+        self, world: WholeWorld, processor: Processor, rate: float, drift_ms_per_s: float, ahead_ms: int
+    ) -> None:
+        """`drift_ms_per_s`: of the wall clock, to and fro within DRIFT_MS, as one that NTP slews."""
         self._world = world
         self._processor = processor
         self._rate = rate
+        self._drift_ms_per_s = drift_ms_per_s
         self.ahead_ms = ahead_ms
 
     def monotonic_s(self) -> float:
         return (self._processor.now() * self._rate * 1000 + self._world.asleep_ms) / 1000
 
     def wall_ms(self) -> int:
-        return self._world.true_ms(self._processor.now()) + self.ahead_ms
+        now_s = self._processor.now()
+        place_ms = now_s * self._drift_ms_per_s % (4 * DRIFT_MS)
+        return self._world.true_ms(now_s) + self.ahead_ms + round(abs(place_ms - 2 * DRIFT_MS) - DRIFT_MS)
 
 
 class WholeNode(SimNode):
@@ -90,7 +101,8 @@ class WholeNode(SimNode):
     def __init__(self, world: WholeWorld, name: str) -> None:
         super().__init__(world, name)
         self.data: Path = world.folder / name
-        self.wall = NodeClock(world, self.processor, 1 + world.rng.uniform(-RATE_ERROR, RATE_ERROR), 0)
+        rate, drift_ms_per_s = 1 + world.rng.uniform(-RATE_ERROR, RATE_ERROR), world.rng.uniform(1.0, 10.0)
+        self.wall = NodeClock(world, self.processor, rate, drift_ms_per_s, 0)
         self.write_s = 0.002
         self.applies = levels.HIGHEST
         """The highest level that the version which its next start runs can apply."""
@@ -190,6 +202,7 @@ class WholeNode(SimNode):
             partial(damage.indices.run, self._peers, self._fetch_index),
             partial(damage.queues.run, self._peers, self._fetch_ready),
             damage.far.run,
+            Thinning(self.core.machine, self.core.checkpoints, damage, dispatch, run_blocking).run,
             Scrub(self.core.machine, damage, dispatch, run_blocking).run,
         )
         self._tasks = [asyncio.ensure_future(self._guard(part)) for part in work]
@@ -268,8 +281,8 @@ class WholeNode(SimNode):
         except DAMAGED as damage:
             if self.alive:
                 self.set_aside(damage)
-        except DiskFailed:
-            self.world.note(f"{self.name} ends: its disk failed")
+        except DiskFailed as failed:
+            self.note_failure(failed)
             if not self.state_fails:
                 with contextlib.suppress(CheckpointRefused):  # what may still be written is worth writing
                     self.core.machine.write(self.core.machine.capture())
@@ -294,10 +307,27 @@ class WholeNode(SimNode):
     def refuse_version(self, refused: AnotherVersion) -> None:
         """What runs here is too old for the cluster: only a scenario that expects it goes on."""
         self.world.note(f"{self.name} runs what applies level {self.applies}: {refused}")
-        self.too_old.append(refused)
+        if self._is_member():
+            self.too_old.append(refused)
         self.crash()
         if self.applies == levels.HIGHEST:
             self.world.fail(refused)
+
+    def note_failure(self, failed: DiskFailed) -> None:
+        """By which of its disks it ends."""
+        if not self.state_fails:
+            super().note_failure(failed)
+            return
+        self.world.note(f"{self.name} ends: its state cannot be written, {failed}")
+        self.world.counts["state disks full"] += 1
+
+    def _is_member(self) -> bool:
+        """Whether the cluster waits for this node with the level: one that was removed it does not ask."""
+        others = [other for other in self.world.whole if other.alive and other is not self]
+        if not others:
+            return True
+        furthest = max(others, key=lambda other: other.core.machine.applied_index)
+        return self.name in furthest.driver.status().members
 
     def lose_disk(self) -> None:
         """Also the state's files, once all is closed."""
@@ -347,14 +377,16 @@ class WholeNode(SimNode):
         if batch is not None:
             self._under_way = batch
         is_checkpoint = bool(args) and isinstance(args[0], Captured)
+        is_thin = bool(args) and isinstance(args[0], HourState)
         takes_s = self.write_s if is_checkpoint else self.sync_s
         delay_s = takes_s * self.world.rng.uniform(0.5, 2)
         await asyncio.sleep(delay_s / 2)
         if not self.alive or start != self._starts:
             raise asyncio.CancelledError  # the power went first
-        if is_checkpoint and self.state_fails:
+        if (is_checkpoint or is_thin) and self.state_fails:
             raise DiskFailed("ENOSPC")
         done = work()
+        self.world.counts["hours thinned"] += is_thin
         if batch is not None:
             self._under_way = None
         await asyncio.sleep(delay_s / 2)

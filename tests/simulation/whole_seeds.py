@@ -11,9 +11,11 @@ from collections.abc import Iterator
 
 import structlog
 
+from tarry.node.recovery import thinning
 from tarry.proto.tarry_operator_pb2 import MisfirePolicy
 from tarry.wheel import far_log, placement
 from tests.simulation import virtual_loop, whole_faults
+from tests.simulation.certain import among_others, by_themselves, possible
 from tests.simulation.model_producer import ModelProducer
 from tests.simulation.outcome import Outcome, digest
 from tests.simulation.rot import rot
@@ -24,16 +26,15 @@ from tests.simulation.world import QUIET_AFTER_MS, SLOWNESS, draw_bandwidth
 
 FAR_SHARE = 0.4
 """Of the worlds: producers schedule over many hours, too."""
-UPGRADED_SHARE = 0.4
-"""Of the worlds: all nodes begin with the version before, and are upgraded one at a time."""
-ROTTING_SHARE = 0.5
-"""Of the worlds: one node's disk rots."""
 
 
 @contextlib.contextmanager
-def small_far_log() -> Iterator[None]:
-    """The far log has small segments, and hours leave it early: both happen within a run."""
-    constants = (far_log, "SEGMENT_UNITS", 512), (far_log, "_CLEANED_MIN", 16), (placement, "_FULL_UNITS", 8)
+def small_parts() -> Iterator[None]:
+    """Let the far log have small segments, which hours leave early, and any hour be worth thinning."""
+    constants = (
+        (far_log, "SEGMENT_UNITS", 512), (far_log, "_CLEANED_MIN", 16), (placement, "_FULL_UNITS", 8),
+        (thinning, "GAIN_BYTES_MIN", 0),
+    )  # fmt: skip
     before = [getattr(module, name) for module, name, _ in constants]
     for module, name, value in constants:
         setattr(module, name, value)
@@ -67,17 +68,17 @@ async def _simulate(seed: int, seconds: float) -> Outcome:
                 {**GROUPS, SHAPED: [f"{SHAPED}/g1"]},
             )
         ),
-        retention_ms=draw.choice((DISPATCH.retention_ms, DISPATCH.retention_ms, 300)),
+        retention_ms=draw.choice((DISPATCH.retention_ms, 300)),
     )
     policy = draw.choice(MisfirePolicy.values())
     world.network.bytes_per_s = draw_bandwidth(draw)
     world.schedules_far = draw.random() < FAR_SHARE
-    world.rots = draw.random() < ROTTING_SHARE
-    world.upgrades = draw.random() < UPGRADED_SHARE
+    world.rots = names > 1
+    world.upgrades = True
     asyncio.get_running_loop().set_exception_handler(world.on_error)
     failure: str | None = None
     try:
-        with small_far_log():
+        with small_parts():
             await world.during(_run(world, seconds, policy))
     except Exception as error:  # noqa: BLE001 - a finding, to be told with its seed
         while isinstance(error, ExceptionGroup):
@@ -125,8 +126,11 @@ async def _run(world: WholeWorld, seconds: float, policy: int) -> None:
                 writing.create_task(world.shape(policy))
             for producer in producers:
                 writing.create_task(producer.run(until))
-            await asyncio.gather(*(whole_faults.plague(world, until) for _ in range(2)))
+            certain = possible(world, whole_faults.CERTAIN)
+            plagues = (whole_faults.plague(world, until) for _ in range(2))
+            await asyncio.gather(*plagues, among_others(world, until, certain))
             await world.mend()
+        await by_themselves(world, possible(world, whole_faults.LAST))
         await world.drain()
         if world.upgrades:
             await until_raised(world)

@@ -36,7 +36,7 @@ from tests.simulation.model_puller import ModelPuller
 from tests.simulation.rot import rotten
 from tests.simulation.rows import Misfires, Rows
 from tests.simulation.synced_files import SyncedFiles
-from tests.simulation.whole_node import DISPATCH, WholeNode
+from tests.simulation.whole_node import DISPATCH, DRIFT_MS, WholeNode
 from tests.simulation.world import SETTINGS, SimNode, World
 
 HOUR_MS = 3_600_000
@@ -104,7 +104,11 @@ class WholeWorld(World):
         """Whether files of one node rot."""
         self.horizon_ms = math.inf
         """What is due later is not waited for."""
-        self.ledger = Ledger(skew_ms + MEASURING_MS, groups)
+        self.right_ms = skew_ms + MEASURING_MS
+        """How far off a right clock may be set."""
+        self.drifts = False
+        """Whether the wrong clock is drifting away."""
+        self.ledger = Ledger(self.right_ms + DRIFT_MS, groups)
         self.rows = Rows(self.ledger)
         settings = replace(SETTINGS, quiet_after_ms=quiet_after_ms)
         super().__init__(seed, names, settings=settings, slowness=slowness)
@@ -126,16 +130,32 @@ class WholeWorld(World):
 
     def may_remove(self, members: int) -> bool:
         """A wrong clock must stay one of three, and so must a disk that rots: of two none can rejoin."""
-        right = abs(self.wrong.wall.ahead_ms) <= self.ledger.early_ms
-        return super().may_remove(members) and (members > 3 or (right and not self.counts["rotten"]))
+        right = abs(self.wrong.wall.ahead_ms) <= self.right_ms and not self.drifts
+        return super().may_remove(members) and (members > 3 or (right and self.is_sound()))
 
     def may_empty(self) -> bool:
         """What one disk loses the others have whole."""
-        return (
-            super().may_empty()
-            and self.may_remove(len(self.nodes))
-            and not any(rotten(node.core.machine) for node in self.whole)
-        )
+        return super().may_empty() and self.may_remove(len(self.nodes)) and self.is_sound()
+
+    def is_sound(self) -> bool:
+        """Whether all are there, and nothing of theirs is damaged, be it known or not."""
+        return all(node.alive and not rotten(node.core.machine) for node in self.whole)
+
+    async def mend(self) -> None:
+        """All faults end; clocks are set, too."""
+        for node in self.whole:
+            node.wall.ahead_ms = min(max(node.wall.ahead_ms, -self.right_ms), self.right_ms)
+            node.state_fails = False
+        await super().mend()
+
+    async def until_sound(self) -> None:
+        """Return once nothing on any disk is damaged, which the scrub may have to find. Raises Violation."""
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        while not self.is_sound():
+            if loop.time() - begun > 10 + self._scrubbed_s():
+                raise Violation("B4: something has rotted, and nobody knows, or mends it")
+            await asyncio.sleep(0.1)
 
     def relative(self, text: str) -> str:
         """Begin paths below the world's folder, whose name no seed decides."""
@@ -236,13 +256,10 @@ class WholeWorld(World):
         """All faults are over: everything that was acknowledged is delivered, and the queues empty."""
         self.calm = True
         self.cuts.clear()
-        for node in self.whole:
-            node.wall.ahead_ms = min(max(node.wall.ahead_ms, -self.ledger.early_ms), self.ledger.early_ms)
         loop = asyncio.get_running_loop()
         for node in self.whole:
             if node.alive and not rotten(node.core.machine):
                 check_places(node.core.machine, self.ledger.sought)
-            node.state_fails = False
         await self.mend()
         begun = loop.time()
         if self.rots:
@@ -358,7 +375,9 @@ def check_places(machine: Machine, sought: Set[str] = frozenset()) -> None:
             state = wheel.hour_state(hour)
             index = np.arange(state.units if state else 0, dtype=np.uint32)
             hours = np.full(len(index), hour, dtype=np.uint32)
-            mine = np.flatnonzero(queue_of(wheel.units(hours, index)["topic"]) == retries.queue)
+            there = wheel.readable(hours, index)
+            hours, index = hours[there], index[there]
+            mine = index[queue_of(wheel.units(hours, index)["topic"]) == retries.queue]
             pending = [n for n in mine.tolist() if wheel.state(hour, n) is MessageState.PENDING]
             copies += wheel.read(hours[: len(pending)], np.array(pending, dtype=np.uint32))
         places += [(c.hour, c.global_index) for c in (Retried.FromString(copy) for copy in copies if copy)]

@@ -218,13 +218,18 @@ class SimNode:
         value = self.disk.read(index)
         return value is not None and int.from_bytes(value[:8], "little") == term
 
+    def note_failure(self, failed: DiskFailed) -> None:
+        """It ends by an error of its disk."""
+        self.world.note(f"{self.name} ends: its disk failed, {failed}")
+        self.world.counts["disks full"] += str(failed) == "ENOSPC"
+
     async def _run(self) -> None:
         try:
             await self.driver.run()
         except JournalLost as lost:
             self.refuse(lost)
-        except DiskFailed:
-            self.world.note(f"{self.name} ends: its disk failed")
+        except DiskFailed as failed:
+            self.note_failure(failed)
             self.alive = False
             self.transport.kill()
             self.disk.crash(None)
@@ -299,6 +304,9 @@ class World:
         sometimes = self.checker.sometimes
         return {
             **self.counts,
+            "nodes": len(self.nodes),
+            "clocks drifting": len(self.nodes),
+            "version exchanged": sometimes["version exchanged"],
             "faults": self.counts["faults"],
             "elections": len(self.checker.leaders),
             "transfers": sometimes["transferred"],
@@ -340,6 +348,10 @@ class World:
             await work
         except Exception as error:  # noqa: BLE001 - whatever goes wrong is a finding
             self.fail(error)
+
+    def seen(self, name: str) -> int:
+        """Return how often something has come about."""
+        return self.counts[name] + self.checker.sometimes[name]
 
     def note(self, text: str) -> None:
         self.history.append(f"{asyncio.get_running_loop().time():9.4f} {text}")
@@ -463,6 +475,9 @@ class World:
                 node.start(self.members)
         await self._gather_disks()
         await self._gather_members()
+
+    async def until_sound(self) -> None:
+        """Return once nothing on any disk is damaged; here journals are refused and replaced at once."""
 
     async def _gather_disks(self, timeout_s: float = 30.0) -> None:
         """Whoever has lost its disk comes back."""
