@@ -178,6 +178,7 @@ _REASONS: Final[Mapping[type[TarryError], tuple[Reason, ...]]] = {
         Reason.SECOND_FULL,
         Reason.TOPIC_FULL,
         Reason.TOO_MANY_QUEUES,
+        Reason.TOO_MANY_GROUPS,
         Reason.TOO_MANY_PRODUCERS,
         Reason.DISK_FULL,
         Reason.NOT_AUDITED,

@@ -102,14 +102,24 @@ class CancelOutcome(StrEnum):
     """Outcome of a cancel; definite and linearizable."""
 
     CANCELLED = "cancelled"
-    """It will never be delivered; also when it had been cancelled before."""
+    """No consumer gets it any more; with ``remaining_groups``, none of a group that has not had it."""
+    ALREADY_CANCELLED = "already_cancelled"
+    """It was cancelled before; also by this cancel, where its first answer was lost."""
+    ALREADY_DELIVERED = "already_delivered"
+    """A consumer has it, or has had it; nothing was changed."""
+    ALREADY_DONE = "already_done"
+    """Every group is done with it."""
     ALREADY_RELEASED = "already_released"
+    """Of a cluster at level 1: it was due, and may have been delivered."""
     NOT_FOUND = "not_found"
+    UNSPECIFIED = "unspecified"
+    """An outcome this client does not know yet: it was not cancelled."""
 
     @classmethod
     def of(cls, outcome: int) -> CancelOutcome:
         """Return the outcome of its number on the wire."""
-        name = producer_pb.CancelOutcome.Name(outcome)
+        known = producer_pb.CancelOutcome.values()
+        name = producer_pb.CancelOutcome.Name(outcome) if outcome in known else "CANCEL_OUTCOME_UNSPECIFIED"
         return cls[name.removeprefix("CANCEL_OUTCOME_")]
 
 

@@ -11,6 +11,9 @@ DEAD_LETTERS: Final = "dlq."
 RESERVED: Final = "tarry."
 """Prefix of the properties that tell of a dead letter; tarry 0.1.0 took them from producers too."""
 
+REDRIVE_GROUP: Final = "~redrive"
+"""Of a dead-letter topic: it has acknowledged the letters that were sent back to their groups."""
+
 MISFIRED: Final = "misfired"
 """Stands for a group in the name of the topic that misfired messages go to."""
 

@@ -3,11 +3,12 @@
 A property test holds the events of the state machine to it
 (tests/replication/state_machine/test_lifecycle.py), and the reconciliation derives
 its checks from it (spark/checks/lifecycle.py). Moves of a group, redrives, misfires,
-what retention lets expire for a group, the cancelling of a retry and the deletion of a topic are not in it.
+what retention lets expire for a group, the cancelling of a retry or for some groups alone, and the deletion
+of a topic are not in it.
 
     scheduled ─► PENDING ─► RELEASED ─► (each group) READY ─► IN_HAND ─► ACKED
-                    └─► CANCELLED                    ▲ ▲         ├─► RETRYING ─► READY, in the retry queue
-                                                     │ └─────────┤
+                    │           │                    ▲ ▲         ├─► RETRYING ─► READY, in the retry queue
+                    └─► CANCELLED, no group has it   │ └─────────┤
                                                  failover        └─► DEAD ─► its dead-letter topic
 """
 
@@ -48,6 +49,7 @@ TRANSITIONS: Final[dict[tuple[State | None, Event], State]] = {
     (None, Event.SCHEDULE): State.PENDING,
     (State.PENDING, Event.CANCEL): State.CANCELLED,
     (State.PENDING, Event.RELEASE): State.RELEASED,
+    (State.RELEASED, Event.CANCEL): State.CANCELLED,
     (State.READY, Event.DELIVER): State.IN_HAND,
     (State.IN_HAND, Event.ACK): State.ACKED,
     (State.IN_HAND, Event.NACK): State.RETRYING,

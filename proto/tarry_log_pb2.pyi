@@ -381,6 +381,24 @@ class CancelCommand(_message.Message):
     now_ms: int
     def __init__(self, hour: _Optional[bytes] = ..., global_index: _Optional[bytes] = ..., now_ms: _Optional[int] = ...) -> None: ...
 
+class CancelReleasedCommand(_message.Message):
+    __slots__ = ("queue", "offset", "hour", "global_index", "due_ms", "had_by", "now_ms")
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    HOUR_FIELD_NUMBER: _ClassVar[int]
+    GLOBAL_INDEX_FIELD_NUMBER: _ClassVar[int]
+    DUE_MS_FIELD_NUMBER: _ClassVar[int]
+    HAD_BY_FIELD_NUMBER: _ClassVar[int]
+    NOW_MS_FIELD_NUMBER: _ClassVar[int]
+    queue: int
+    offset: bytes
+    hour: bytes
+    global_index: bytes
+    due_ms: bytes
+    had_by: _containers.RepeatedScalarFieldContainer[str]
+    now_ms: int
+    def __init__(self, queue: _Optional[int] = ..., offset: _Optional[bytes] = ..., hour: _Optional[bytes] = ..., global_index: _Optional[bytes] = ..., due_ms: _Optional[bytes] = ..., had_by: _Optional[_Iterable[str]] = ..., now_ms: _Optional[int] = ...) -> None: ...
+
 class SubscribeCommand(_message.Message):
     __slots__ = ("topic", "group", "start", "now_ms", "life", "expiry_ms")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
@@ -442,7 +460,7 @@ class Lease(_message.Message):
     def __init__(self, consumer: _Optional[str] = ..., offset: _Optional[bytes] = ..., until_ms: _Optional[bytes] = ...) -> None: ...
 
 class Checkpoint(_message.Message):
-    __slots__ = ("applied_index", "applied_term", "wheel", "queues", "groups", "producers", "blocked", "apply_version", "queue_proofs", "group_uses", "cluster")
+    __slots__ = ("applied_index", "applied_term", "wheel", "queues", "groups", "producers", "blocked", "apply_version", "queue_proofs", "group_uses", "cancelled", "cluster")
     APPLIED_INDEX_FIELD_NUMBER: _ClassVar[int]
     APPLIED_TERM_FIELD_NUMBER: _ClassVar[int]
     WHEEL_FIELD_NUMBER: _ClassVar[int]
@@ -453,6 +471,7 @@ class Checkpoint(_message.Message):
     APPLY_VERSION_FIELD_NUMBER: _ClassVar[int]
     QUEUE_PROOFS_FIELD_NUMBER: _ClassVar[int]
     GROUP_USES_FIELD_NUMBER: _ClassVar[int]
+    CANCELLED_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
     applied_index: int
     applied_term: int
@@ -464,8 +483,9 @@ class Checkpoint(_message.Message):
     apply_version: int
     queue_proofs: _containers.RepeatedCompositeFieldContainer[QueueProof]
     group_uses: _containers.RepeatedCompositeFieldContainer[GroupUse]
+    cancelled: _containers.RepeatedCompositeFieldContainer[CancelledOffsets]
     cluster: ClusterCheckpoint
-    def __init__(self, applied_index: _Optional[int] = ..., applied_term: _Optional[int] = ..., wheel: _Optional[bytes] = ..., queues: _Optional[_Iterable[_Union[QueueCheckpoint, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[GroupCheckpoint, _Mapping]]] = ..., producers: _Optional[_Iterable[bytes]] = ..., blocked: _Optional[_Iterable[_Union[BlockedLane, _Mapping]]] = ..., apply_version: _Optional[int] = ..., queue_proofs: _Optional[_Iterable[_Union[QueueProof, _Mapping]]] = ..., group_uses: _Optional[_Iterable[_Union[GroupUse, _Mapping]]] = ..., cluster: _Optional[_Union[ClusterCheckpoint, _Mapping]] = ...) -> None: ...
+    def __init__(self, applied_index: _Optional[int] = ..., applied_term: _Optional[int] = ..., wheel: _Optional[bytes] = ..., queues: _Optional[_Iterable[_Union[QueueCheckpoint, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[GroupCheckpoint, _Mapping]]] = ..., producers: _Optional[_Iterable[bytes]] = ..., blocked: _Optional[_Iterable[_Union[BlockedLane, _Mapping]]] = ..., apply_version: _Optional[int] = ..., queue_proofs: _Optional[_Iterable[_Union[QueueProof, _Mapping]]] = ..., group_uses: _Optional[_Iterable[_Union[GroupUse, _Mapping]]] = ..., cancelled: _Optional[_Iterable[_Union[CancelledOffsets, _Mapping]]] = ..., cluster: _Optional[_Union[ClusterCheckpoint, _Mapping]] = ...) -> None: ...
 
 class ClusterCheckpoint(_message.Message):
     __slots__ = ("settings", "seeded")
@@ -474,6 +494,14 @@ class ClusterCheckpoint(_message.Message):
     settings: _tarry_operator_pb2.ClusterSettings
     seeded: bool
     def __init__(self, settings: _Optional[_Union[_tarry_operator_pb2.ClusterSettings, _Mapping]] = ..., seeded: _Optional[bool] = ...) -> None: ...
+
+class CancelledOffsets(_message.Message):
+    __slots__ = ("queue", "offsets")
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    queue: int
+    offsets: bytes
+    def __init__(self, queue: _Optional[int] = ..., offsets: _Optional[bytes] = ...) -> None: ...
 
 class GroupUse(_message.Message):
     __slots__ = ("topic", "group", "used_ms", "life", "expiry_ms", "expired", "dropped")
@@ -536,7 +564,7 @@ class FarSegmentCheckpoint(_message.Message):
     def __init__(self, number: _Optional[int] = ..., log_bytes: _Optional[int] = ..., units: _Optional[int] = ..., index_crc: _Optional[int] = ..., cancelled: _Optional[bytes] = ...) -> None: ...
 
 class HourCheckpoint(_message.Message):
-    __slots__ = ("hour", "log_bytes", "units", "index_crc", "slots_crc", "pending", "cancelled", "overtaken", "message_sum")
+    __slots__ = ("hour", "log_bytes", "units", "index_crc", "slots_crc", "pending", "cancelled", "overtaken", "message_sum", "withdrawn")
     HOUR_FIELD_NUMBER: _ClassVar[int]
     LOG_BYTES_FIELD_NUMBER: _ClassVar[int]
     UNITS_FIELD_NUMBER: _ClassVar[int]
@@ -546,6 +574,7 @@ class HourCheckpoint(_message.Message):
     CANCELLED_FIELD_NUMBER: _ClassVar[int]
     OVERTAKEN_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_SUM_FIELD_NUMBER: _ClassVar[int]
+    WITHDRAWN_FIELD_NUMBER: _ClassVar[int]
     hour: int
     log_bytes: int
     units: int
@@ -555,7 +584,8 @@ class HourCheckpoint(_message.Message):
     cancelled: bytes
     overtaken: bytes
     message_sum: int
-    def __init__(self, hour: _Optional[int] = ..., log_bytes: _Optional[int] = ..., units: _Optional[int] = ..., index_crc: _Optional[int] = ..., slots_crc: _Optional[int] = ..., pending: _Optional[int] = ..., cancelled: _Optional[bytes] = ..., overtaken: _Optional[bytes] = ..., message_sum: _Optional[int] = ...) -> None: ...
+    withdrawn: bytes
+    def __init__(self, hour: _Optional[int] = ..., log_bytes: _Optional[int] = ..., units: _Optional[int] = ..., index_crc: _Optional[int] = ..., slots_crc: _Optional[int] = ..., pending: _Optional[int] = ..., cancelled: _Optional[bytes] = ..., overtaken: _Optional[bytes] = ..., message_sum: _Optional[int] = ..., withdrawn: _Optional[bytes] = ...) -> None: ...
 
 class QueueCheckpoint(_message.Message):
     __slots__ = ("queue", "topic", "group", "first", "units", "crc", "deleted", "settings", "misfires_dropped", "pace_anchor", "pace_at_us", "pace_catch_up_end", "policy", "letters")

@@ -15,10 +15,16 @@ class CancelOutcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     CANCEL_OUTCOME_CANCELLED: _ClassVar[CancelOutcome]
     CANCEL_OUTCOME_ALREADY_RELEASED: _ClassVar[CancelOutcome]
     CANCEL_OUTCOME_NOT_FOUND: _ClassVar[CancelOutcome]
+    CANCEL_OUTCOME_ALREADY_CANCELLED: _ClassVar[CancelOutcome]
+    CANCEL_OUTCOME_ALREADY_DELIVERED: _ClassVar[CancelOutcome]
+    CANCEL_OUTCOME_ALREADY_DONE: _ClassVar[CancelOutcome]
 CANCEL_OUTCOME_UNSPECIFIED: CancelOutcome
 CANCEL_OUTCOME_CANCELLED: CancelOutcome
 CANCEL_OUTCOME_ALREADY_RELEASED: CancelOutcome
 CANCEL_OUTCOME_NOT_FOUND: CancelOutcome
+CANCEL_OUTCOME_ALREADY_CANCELLED: CancelOutcome
+CANCEL_OUTCOME_ALREADY_DELIVERED: CancelOutcome
+CANCEL_OUTCOME_ALREADY_DONE: CancelOutcome
 
 class ScheduleRequest(_message.Message):
     __slots__ = ("topic", "record", "due_ms", "delay_ms", "delay_level", "producer", "sequence", "jitter_ms")
@@ -111,10 +117,14 @@ class ScheduleStreamResponse(_message.Message):
     def __init__(self, request: _Optional[int] = ..., accepted: _Optional[_Union[ScheduleBatchResponse, _Mapping]] = ..., refused: _Optional[_Union[_status_pb2.Status, _Mapping]] = ...) -> None: ...
 
 class CancelRequest(_message.Message):
-    __slots__ = ("ids",)
+    __slots__ = ("ids", "remaining_groups", "every_outcome")
     IDS_FIELD_NUMBER: _ClassVar[int]
+    REMAINING_GROUPS_FIELD_NUMBER: _ClassVar[int]
+    EVERY_OUTCOME_FIELD_NUMBER: _ClassVar[int]
     ids: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, ids: _Optional[_Iterable[str]] = ...) -> None: ...
+    remaining_groups: bool
+    every_outcome: bool
+    def __init__(self, ids: _Optional[_Iterable[str]] = ..., remaining_groups: _Optional[bool] = ..., every_outcome: _Optional[bool] = ...) -> None: ...
 
 class CancelResponse(_message.Message):
     __slots__ = ("outcomes",)

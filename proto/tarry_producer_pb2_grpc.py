@@ -91,7 +91,7 @@ class ProducerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Cancel(self, request, context):
-        """Cancel pending messages by id. The answer is definite and linearizable.
+        """Cancel messages by id until a consumer is given them. The answer is definite and linearizable.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

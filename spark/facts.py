@@ -61,7 +61,8 @@ def facts(events: DataFrame, partitions: int) -> DataFrame:
 
     `<kind>` counts; `<kind>_first`, `<kind>_last` indices; `<kind>_ms` the first time. RELEASED, CANCELLED
     and EXPIRED count what happened to the message, `copies` what ended the waiting of its retries,
-    `trimmed` what retention let expire before the group had acknowledged it.
+    `trimmed` what retention let expire before the group had acknowledged it, `skipped` what was cancelled for
+    the group, and not for others that had had it.
     `retried_due_ms`: of the last retry. `margin_ms`: least time from due to delivered, negative: early.
     """
     number = F.col("number")
@@ -80,14 +81,17 @@ def facts(events: DataFrame, partitions: int) -> DataFrame:
     times = [F.min(F.when(of(kind), F.col("at_ms"))).alias(f"{kind.value}_ms") for kind in TIMED]
     delivered = is_kind(number, Kind.DELIVERED)
     trimmed = is_kind(number, Kind.EXPIRED) & F.col("of_group") & F.col("offset").isNotNull()
+    skipped = is_kind(number, Kind.CANCELLED) & F.col("of_group") & F.col("offset").isNotNull()
+    skipped &= ~F.col("marked")
     seen = is_kind(number, Kind.RECEIVED)
     return (
         events.repartition(partitions, *KEY)
         .groupBy(*KEY)
         .agg(
             *counts, *firsts, *lasts, *times,
-            count(is_kind(number, *OF_COPIES_TOO) & F.col("of_group") & ~trimmed, "copies"),
+            count(is_kind(number, *OF_COPIES_TOO) & F.col("of_group") & ~trimmed & ~skipped, "copies"),
             count(trimmed, "trimmed"),
+            count(skipped, "skipped"),
             count(delivered & ~F.col("marked"), "delivered_unmarked"),
             count(seen & ~F.col("marked"), "received_unmarked"),
             F.max(F.when(of(Kind.RETRIED), F.col("due_ms"))).alias("retried_due_ms"),

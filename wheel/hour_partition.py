@@ -1,4 +1,4 @@
-"""One hour's messages: delay log and index, second wheel, cancelled and overtaken messages.
+"""One hour's messages: delay log and index, second wheel, cancelled, overtaken and withdrawn messages.
 
     2026112107/    delay.log    delay.index    slots
 
@@ -60,6 +60,7 @@ class HourPartition:
         "log",
         "message_sum",
         "overtaken",
+        "withdrawn",
     )
 
     def __init__(
@@ -90,6 +91,7 @@ class HourPartition:
         self._gone_bytes: tuple[bytes, bytes] | None = gone
         cancelled, self.overtaken = map(loaded, gone)
         self.gone = cancelled | self.overtaken
+        self.withdrawn = loaded(state.withdrawn if state else b"")
         self._total = total
         self.message_sum = 0
         if state is not None and state.message_sum is not None:
@@ -106,6 +108,7 @@ class HourPartition:
         """Return the sum of the messages there are, from the index. Raises OSError and WheelDamaged."""
         gone, overtaken = members(self.gone), members(self.overtaken)
         found = message_sum.of_gone(self.hour, gone) + message_sum.of_overtaken(self.hour, overtaken)
+        found += message_sum.of_withdrawn(self.hour, members(self.withdrawn))
         for start in range(0, self.units, BLOCK_UNITS):
             units = self.log.block(start, min(start + BLOCK_UNITS, self.units))
             found += message_sum.of_units(
@@ -209,6 +212,15 @@ class HourPartition:
         self.overtaken.update(global_index)
         self._add(message_sum.of_overtaken(self.hour, global_index))
 
+    def withdraw(self, global_index: Numbers) -> None:
+        """Mark released units as cancelled; they must exist, be distinct and not be marked yet.
+
+        The cut has passed them: neither the slots nor what is pending changes, and no file is read.
+        """
+        self.withdrawn.update(global_index)
+        self._add(message_sum.of_withdrawn(self.hour, global_index))
+        self._captured = None
+
     def is_gone(self, global_index: Numbers) -> Flags:
         """Flag the units, shape (n,), that are cancelled or have overtaken: the cut passes them over."""
         return contains(self.gone, global_index)
@@ -216,6 +228,10 @@ class HourPartition:
     def has_overtaken(self, global_index: Numbers) -> Flags:
         """Flag the units, shape (n,), that were released ahead of the cut."""
         return contains(self.overtaken, global_index)
+
+    def is_withdrawn(self, global_index: Numbers) -> Flags:
+        """Flag the units, shape (n,), that were cancelled after their release."""
+        return contains(self.withdrawn, global_index)
 
     def chain(self, second: int) -> Numbers:
         """Return the global indices of a second's units, ascending. Raises WheelDamaged."""
@@ -248,6 +264,7 @@ class HourPartition:
             pending,
             *self._gone_bytes,
             self.message_sum,
+            serialized(self.withdrawn),
         )
         return self._captured
 

@@ -1,8 +1,8 @@
 """A sum over messages that says whether two replicas have the same ones, in no order and wherever they lie.
 
-Each message adds a hash of its id and its unit, one more when the cut is to pass it over and one more when it
-has overtaken, all modulo 2**64: an append or a cancel changes the sum by its own messages only, and a message
-that moves from the far log to its hour's partition does not change it.
+Each message adds a hash of its id and its unit, one more when the cut is to pass it over, one more when it
+has overtaken and one more when it is withdrawn, all modulo 2**64: an append or a cancel changes the sum by
+its own messages only, and a message that moves from the far log to its hour's partition does not change it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from tarry.wheel.state import Numbers, Rows
 _BITS: Final = (1 << 64) - 1
 _ID, _DUE, _RECORD, _MASK = 0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xD6E8FEB86659FD93
 _STORED, _GONE, _OVERTAKEN = 0x27D4EB2F165667C5, 0x85EBCA77C2B2AE63, 0xFF51AFD7ED558CCD
+_WITHDRAWN: Final = 0xB492B66FBE98F273
 _MIX: Final = 0xBF58476D1CE4E5B9
 
 
@@ -56,6 +57,11 @@ def of_gone(hour: int | Numbers, global_index: Numbers) -> int:
 def of_overtaken(hour: int | Numbers, global_index: Numbers) -> int:
     """Return the addend of ids of shape (n,) that have overtaken."""
     return _of_ids(hour, global_index, _OVERTAKEN)
+
+
+def of_withdrawn(hour: int | Numbers, global_index: Numbers) -> int:
+    """Return the addend of ids of shape (n,) that were cancelled after their release."""
+    return _of_ids(hour, global_index, _WITHDRAWN)
 
 
 def _of_ids(hour: int | Numbers, global_index: Numbers, kind: int) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tarry.wheel.columns import distinct, first_rows, groups, starts_of
 from tarry.wheel.delay_log import UNIT, Places, converted, is_there
@@ -154,7 +155,7 @@ class Messages:
         far = hours.far.find(hour, global_index)
         found = np.flatnonzero(far >= 0)
         if len(found):
-            outcomes[found] = CancelOutcome.CANCELLED  # nothing in the far log has been released
+            outcomes[found] = CancelOutcome.ALREADY_CANCELLED  # nothing in the far log has been released
             rows = found[first_rows(far[found])]
             rows = rows[~hours.far.is_gone(far[rows])]
             units = hours.far.lose(far[rows])
@@ -170,8 +171,10 @@ class Messages:
             some = global_index[found]
             units, gone = _proven(partition, some), partition.is_gone(some)
             pending = ~gone & ~_are_behind(cut, at, units, some)
-            is_cancelled = pending | gone & ~partition.has_overtaken(some)
-            outcomes[found] = np.where(is_cancelled, CancelOutcome.CANCELLED, CancelOutcome.ALREADY_RELEASED)
+            is_cancelled = pending | gone & ~partition.has_overtaken(some) | partition.is_withdrawn(some)
+            outcomes[found] = np.where(
+                is_cancelled, CancelOutcome.ALREADY_CANCELLED, CancelOutcome.ALREADY_RELEASED
+            )
             fresh = np.flatnonzero(pending)
             fresh = fresh[first_rows(some[fresh])]
             if len(fresh):
@@ -181,8 +184,21 @@ class Messages:
                 hours.count(at, -len(fresh))
                 lost.append(rows)
         rows = np.sort(np.concatenate(lost))
+        outcomes[rows] = CancelOutcome.CANCELLED
         hours.topics.add(topic[rows], -1)
         return Cancellation(outcomes, rows, topic[rows], due_in_hour_ms[rows])
+
+    def withdraw(self, hour: Numbers, global_index: Numbers) -> None:
+        """Mark released messages as cancelled; of an hour that has been dropped nothing is kept."""
+        for at, rows in groups(hour):
+            partition = self._hours.partition(at)
+            if partition is None:
+                continue
+            chosen = distinct(global_index[rows])
+            chosen = chosen[chosen < partition.units]
+            chosen = chosen[~partition.is_withdrawn(chosen)]
+            if len(chosen):
+                partition.withdraw(chosen)
 
     def overtake(self, cut: Cut, hour: Numbers, global_index: Numbers) -> Taken:
         """Release pending messages ahead of the cut: hours in the order named, each hour's by due time."""
@@ -207,6 +223,29 @@ class Messages:
 
     # State
 
+    def states(self, cut: Cut, hour: Numbers, global_index: Numbers) -> NDArray[np.uint8]:
+        """Return the MessageState of each message. Raises OSError and WheelDamaged."""
+        states = np.full(len(hour), MessageState.NOT_FOUND, np.uint8)
+        far = self._hours.far.find(hour, global_index)
+        found = np.flatnonzero(far >= 0)
+        if len(found):
+            gone = self._hours.far.is_gone(far[found])
+            states[found] = np.where(gone, MessageState.CANCELLED, MessageState.PENDING)
+        left = np.flatnonzero(far < 0)
+        for at, chosen in groups(hour[left]):
+            partition = self._hours.written(at)
+            if partition is None:
+                continue
+            found = left[chosen]
+            found = found[global_index[found] < partition.units]
+            some = global_index[found]
+            overtaken = partition.has_overtaken(some)
+            released = overtaken | _are_released(partition, cut, some)
+            cancelled = partition.is_gone(some) & ~overtaken | partition.is_withdrawn(some)
+            states[found] = np.where(released, MessageState.RELEASED, MessageState.PENDING)
+            states[found[cancelled]] = MessageState.CANCELLED
+        return states
+
     def state(self, cut: Cut, hour: int, global_index: int) -> MessageState:
         """Return the state of one message."""
         one = np.array([hour]), np.array([global_index], np.uint32)
@@ -217,6 +256,8 @@ class Messages:
         partition = self._hours.written(hour)
         if partition is None or global_index >= partition.units:
             return MessageState.NOT_FOUND
+        if global_index in partition.withdrawn:
+            return MessageState.CANCELLED
         if global_index in partition.gone:
             return MessageState.RELEASED if global_index in partition.overtaken else MessageState.CANCELLED
         released = _are_released(partition, cut, one[1])

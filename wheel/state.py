@@ -78,6 +78,7 @@ class CancelOutcome(IntEnum):
     CANCELLED = 1
     ALREADY_RELEASED = 2
     NOT_FOUND = 3
+    ALREADY_CANCELLED = 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -135,6 +136,8 @@ class HourState:
     """Another, of those released ahead of the cut."""
     message_sum: int | None = None
     """Of its units (see message_sum.py). None: it is summed up, not read."""
+    withdrawn: bytes = b""
+    """Another bitmap, of those cancelled after their release."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -179,8 +179,12 @@ class Wheel:
         return self._release.until_of_hours(until_ms, hours_max)
 
     def cancel(self, hour: Numbers, global_index: Numbers) -> Cancellation:
-        """Cancel messages, ids of shape (n,); the outcome of a repeated cancel is CANCELLED."""
+        """Cancel pending messages, ids of shape (n,); a repeated cancel's outcome is ALREADY_CANCELLED."""
         return self._messages.cancel(self._release.cut, hour, global_index)
+
+    def withdraw(self, hour: Numbers, global_index: Numbers) -> None:
+        """Note that released messages, ids of shape (n,), are cancelled. Reads and writes no file."""
+        self._messages.withdraw(hour, global_index)
 
     def drop_hour(self, hour: int) -> None:
         """Forget an hour. Raises ValueError where it does not lie wholly behind the cut."""
@@ -260,6 +264,10 @@ class Wheel:
     def state(self, hour: int, global_index: int) -> MessageState:
         """Return the state of a message."""
         return self._messages.state(self._release.cut, hour, global_index)
+
+    def states(self, hour: Numbers, global_index: Numbers) -> NDArray[np.uint8]:
+        """Return the MessageState of each message, ids of shape (n,). Raises OSError and WheelDamaged."""
+        return self._messages.states(self._release.cut, hour, global_index)
 
     def units(self, hour: Numbers, global_index: Numbers, *, thinned: bool = False) -> Rows:
         """Return index units, UNIT[n], in the order asked; due_ms = hour * HOUR_MS + due_in_hour_ms.

@@ -60,11 +60,19 @@ async def get(
 async def cancel(
     client: Client,
     message_ids: Annotated[list[str], typer.Argument(metavar="ID...", help="As schedule printed them.")],
+    remaining_groups: Annotated[
+        bool,
+        typer.Option("--remaining-groups", help="Where groups have had a message, cancel it for the others."),
+    ] = False,
     *,
     cluster: OnCluster,
 ) -> None:
-    """Cancel messages before they are due."""
-    outcomes = await client.producer().cancel_many(message_ids)
+    """Cancel messages until a consumer is given them.
+
+    Outcomes: cancelled, already_cancelled, already_delivered (a consumer has it, or has had it), already_done
+    (every group is done with it), not_found.
+    """
+    outcomes = await client.producer().cancel_many(message_ids, remaining_groups=remaining_groups)
     print_outcomes("id", zip(message_ids, outcomes, strict=True), CancelOutcome.CANCELLED, cluster.output)
 
 

@@ -21,6 +21,8 @@ from tarry.proto.message_id import MessageId
 AT_ONCE: Final = 64
 REDRIVEN_FROM: Final = "redriven_from"
 """The property of a copy that names the message it is of."""
+GONE: Final = (CancelOutcome.CANCELLED, CancelOutcome.ALREADY_CANCELLED)
+"""The second also where the first answer to the cancel was lost."""
 
 
 class Fate(StrEnum):
@@ -106,7 +108,7 @@ async def _one(producer: Producer, one: Missing, done: set[str], *, dry_run: boo
         return Redriven(one, Fate.DEAD_LETTER)
     if dry_run:
         return Redriven(one, Fate.REDRIVEN)
-    if pending and await producer.cancel(one.id) is not CancelOutcome.CANCELLED:
+    if pending and await producer.cancel(one.id) not in GONE:
         return Redriven(one, Fate.NOT_MISSING)
     own = {name: value for name, value in stored.properties.items() if not name.startswith(RESERVED)}
     copy = await producer.schedule(

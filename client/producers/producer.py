@@ -116,16 +116,26 @@ class Producer(OneWayErrors):
         )
         return joined([start for start, _ in cuts], pieces)
 
-    async def cancel(self, message_id: str) -> CancelOutcome:
-        """Cancel a pending message. The outcome is definite and linearizable."""
-        return (await self.cancel_many([message_id]))[0]
+    async def cancel(self, message_id: str, *, remaining_groups: bool = False) -> CancelOutcome:
+        """Cancel a message until a consumer is given it. The outcome is definite and linearizable.
 
-    async def cancel_many(self, message_ids: Iterable[str]) -> list[CancelOutcome]:
-        """Cancel pending messages; one outcome for each id, in order."""
+        Args:
+            remaining_groups: where some groups have had it, cancel it for the others.
+        """
+        return (await self.cancel_many([message_id], remaining_groups=remaining_groups))[0]
+
+    async def cancel_many(
+        self, message_ids: Iterable[str], *, remaining_groups: bool = False
+    ) -> list[CancelOutcome]:
+        """Cancel messages as ``cancel`` does; one outcome for each id, in order."""
         ids = list(message_ids)
         outcomes: list[CancelOutcome] = []
         for start in range(0, len(ids), self._settings.batch_messages_max):
-            request = producer_pb.CancelRequest(ids=ids[start : start + self._settings.batch_messages_max])
+            request = producer_pb.CancelRequest(
+                ids=ids[start : start + self._settings.batch_messages_max],
+                remaining_groups=remaining_groups,
+                every_outcome=True,
+            )
             response = await self._calls.call(lambda node: node.producer.Cancel, request)
             outcomes += map(CancelOutcome.of, response.outcomes)
         return outcomes

@@ -11,6 +11,7 @@ from google.protobuf.message import Message
 
 from tarry.node.clock.cluster_time import ClusterTime
 from tarry.node.config import NodeConfig
+from tarry.node.delivery.marks import Marks
 from tarry.node.delivery.offset_pieces import Pieces
 from tarry.node.delivery.policy import Policy, policy_of
 from tarry.node.delivery.turn_share import TurnShare
@@ -42,6 +43,7 @@ class Context:
     ledger: Ledger
     holds: Holds = field(default_factory=Holds)
     pieces: Pieces = field(default_factory=Pieces)
+    marks: Marks = field(default_factory=Marks)
     turn: TurnShare = field(default_factory=TurnShare)
     over: asyncio.Event = field(default_factory=asyncio.Event)  # set: nothing more is read or delivered
 

@@ -9,8 +9,10 @@ from itertools import islice
 from operator import attrgetter
 from typing import Final
 
+from tarry.node.delivery.cancels import Cancels
 from tarry.node.delivery.context import Context
 from tarry.node.delivery.failover_cursors import LEASES_NAMED_MAX
+from tarry.node.delivery.feed import Feed
 from tarry.node.delivery.group import GroupDelivery
 from tarry.node.delivery.inherited import Inherited
 from tarry.node.delivery.turn_share import LOW
@@ -49,6 +51,16 @@ class Delivery:
         self._changed: dict[GroupDelivery, None] = {}  # since they were sent, in the order of their changes
         self._uncovered: dict[GroupDelivery, None] = {}  # those that have delivered more than was reserved
         self._reserves = True  # the heartbeat before reserved what may be delivered
+        self.cancels = Cancels(
+            context, self._feed, self._feeds_on, inherited.end, lambda queue: self.released((queue,))
+        )
+
+    def _feed(self, group: str, queue: int) -> Feed | None:
+        known = self._groups.get((self._context.machine.queues[queue].topic, group))
+        return None if known is None else known.feeds[queue]
+
+    def _feeds_on(self, queue: int) -> list[Feed]:
+        return [group.feeds[queue] for group in self._by_queue.get(queue, ())]
 
     @property
     def consumers(self) -> int:

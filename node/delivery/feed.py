@@ -6,6 +6,7 @@
                       │ └─ its lane is closed ─► parked ─┐
                       └──────── the lane is open ◄───────┘
     after a failover: offsets below the old leader's cursor are held, for they may be in flight
+    marked, for it is being cancelled: set aside until that is known, and waits again where it was not
 
 No clock, no network: times come as arguments, what is to be done goes back as values.
 """
@@ -24,6 +25,7 @@ from pyroaring import BitMap64
 
 from tarry.node.delivery.in_flight import Batch, InFlight
 from tarry.node.delivery.int_table import IntTable
+from tarry.node.delivery.marks import Marks
 from tarry.node.delivery.offset_pieces import PIECE_BLOCKS
 from tarry.node.delivery.ordering import Lanes, Parked
 from tarry.node.delivery.reservation import Reservation
@@ -65,7 +67,15 @@ NONE: Final = np.empty(0, dtype=np.uint64)
 class Feed:
     """One group on one queue; lives as long as the group is open."""
 
-    def __init__(self, queue: ReadyQueue, acknowledged: Acknowledgements, lanes: Lanes) -> None:
+    def __init__(
+        self,
+        queue: ReadyQueue,
+        acknowledged: Acknowledgements,
+        lanes: Lanes,
+        marks: Marks | None = None,
+        had_below: int = 0,
+    ) -> None:
+        """Take ``had_below``: consumers may have what lies below, from before the group was moved."""
         self.queue = queue
         self.lanes = lanes
         self.cursor = acknowledged.floor  # highest offset + 1 ever delivered
@@ -88,6 +98,10 @@ class Feed:
         self._back = BitMap64()  # given back, and to wait again at a pump with room; keeps its lanes
         self._held = BitMap64()
         self._closed = 0  # the lanes of what is held below are closed
+        self._marks = marks or Marks()  # of what is being cancelled
+        self._aside = BitMap64()  # marked, and would wait else; keeps its lanes closed
+        self._mending = BitMap64()  # taken and never delivered, for it is being mended
+        self._had_below = had_below
 
     @property
     def in_flight_messages(self) -> int:
@@ -163,6 +177,7 @@ class Feed:
             if self._ahead:
                 wanted &= ~contains(self._ahead, offsets)
                 self._ahead.remove_range(0, self.next)
+            wanted &= ~self._put_aside(offsets, units["lane"], wanted)
             if self.tag_mask:
                 matches = (units["tag_mask"] & np.uint64(self.tag_mask)) != 0
                 passed.append(offsets[wanted & ~matches])
@@ -324,6 +339,7 @@ class Feed:
         offsets = np.unique(offsets)
         offsets = offsets[offsets < np.uint64(self.queue.units)]
         offsets = offsets[~self._acknowledged.contains(offsets)]
+        offsets = offsets[~contains(self._aside, offsets)]  # never delivered, and being cancelled
         owners = self._batch_at.get(offsets, None)
         free = np.array([owner is None or owner.consumer == consumer for owner in owners], dtype=np.bool_)
         mine = offsets[np.array([owner is not None for owner in owners], dtype=np.bool_) & free]
@@ -379,7 +395,78 @@ class Feed:
         self.lanes.leave(self.queue.queue, offsets)
         gone = self._acknowledged.contains(offsets) | (offsets < np.uint64(self.queue.first))
         gone |= np.isin(offsets, self._waiting["offset"]) | contains(self._held, offsets)
+        self._mending -= BitMap64(offsets.tolist())
+        gone |= contains(self._aside, offsets) | self._put_aside(
+            offsets, taken["lane"], ~gone & (taken["maybe_duplicate"] == 0)
+        )
         self._waiting = self._sorted(np.concatenate([taken[~gone], self._waiting]))
+
+    # -- cancels -------------------------------------------------------------------------
+
+    @property
+    def had_below(self) -> int:
+        """The offset below which consumers may have had anything."""
+        return max(self._had_below, self.cursor, self.doubtful)
+
+    def note_mending(self, taken: NDArray[np.void]) -> None:
+        """Note what ``take`` returned and is not delivered before it is mended."""
+        self._mending |= BitMap64(taken["offset"][taken["maybe_duplicate"] == 0].tolist())
+
+    def set_aside(self, offsets: NDArray[np.uint64], lanes: NDArray[np.uint32]) -> NDArray[np.bool_]:
+        """Return which marked offsets, ascending, with their lanes, no consumer of the group has been given.
+
+        Those are not handed over until ``end_marks``; what follows under their keys waits as well.
+        """
+        fresh = (offsets >= np.uint64(self.next)) & ~contains(self._ahead, offsets)
+        waiting = self._waiting[self._waiting["maybe_duplicate"] == 0]["offset"]
+        fresh |= np.isin(offsets, waiting)
+        fresh |= contains(self._mending, offsets) | contains(self._aside, offsets)
+        keyed = np.flatnonzero(lanes)
+        if len(keyed) and self._parked.count:
+            unmarked = self._parked.unmarked(set(lanes[keyed].tolist()))
+            fresh[keyed] |= np.isin(offsets[keyed], unmarked)
+        fresh &= offsets >= np.uint64(max(self._had_below, self.doubtful))
+        fresh &= ~self._acknowledged.contains(offsets)
+        loaded = fresh & (offsets < np.uint64(self.next)) & ~contains(self._mending, offsets)
+        chosen = offsets[loaded & ~contains(self._aside, offsets)]
+        if len(chosen):
+            self._waiting = self._waiting[~np.isin(self._waiting["offset"], chosen)]
+            self._parked.forget(set(chosen.tolist()), set(lanes[keyed].tolist()))
+            self._close_aside(chosen, lanes[np.searchsorted(offsets, chosen)])
+        return fresh
+
+    def _put_aside(
+        self, offsets: NDArray[np.uint64], lanes: NDArray[np.uint32], wanted: NDArray[np.bool_]
+    ) -> NDArray[np.bool_]:
+        """Return which of the wanted offsets are marked, and set these aside."""
+        marked = self._marks.of(self.queue.queue)
+        if not marked:
+            return np.zeros(len(offsets), dtype=np.bool_)
+        aside = wanted & contains(marked, offsets)
+        self._close_aside(offsets[aside], lanes[aside])
+        return aside
+
+    def _close_aside(self, offsets: NDArray[np.uint64], lanes: NDArray[np.uint32]) -> None:
+        self._aside |= BitMap64(offsets.tolist())
+        self.lanes.hold(self.queue.queue, offsets, lanes)
+
+    def end_marks(self, offsets: NDArray[np.uint64]) -> None:
+        """Let what was set aside of these wait again, unless it was cancelled; their marks are lifted."""
+        listed = BitMap64(offsets.tolist())
+        cancelled = offsets[self._acknowledged.contains(offsets)]
+        done = members(self._mending & BitMap64(cancelled.tolist()))
+        if len(done):  # it is put back no more, and what follows under its key does not wait for that
+            self._mending -= BitMap64(done.tolist())
+            self.lanes.leave(self.queue.queue, done)
+        aside = members(self._aside & listed)
+        if not len(aside):
+            return
+        self._aside -= listed
+        self.lanes.end_hold(self.queue.queue, aside)
+        back = aside[~self._acknowledged.contains(aside) & (aside >= np.uint64(self.queue.first))]
+        for marked in (False, True):
+            chosen = back[(back < np.uint64(self.doubtful)) == marked]
+            self._wait(chosen, maybe_duplicate=marked)
 
     def _claim(self, offsets: NDArray[np.uint64]) -> NDArray[np.bool_]:
         """Return which of these a consumer can have had in flight all along."""

@@ -103,7 +103,9 @@ class GroupDelivery:
         tables = self._context.machine.queues
         lanes = Lanes(tables, queue, retry_queue)
         for number in (queue, retry_queue):
-            self.feeds[number] = Feed(tables[number], tables.acknowledged[self.group, number], lanes)
+            had = self.feeds[number].had_below if number in self.feeds else 0
+            acknowledged = tables.acknowledged[self.group, number]
+            self.feeds[number] = Feed(tables[number], acknowledged, lanes, self._context.marks, had)
 
     def begin_again(self) -> bool:
         """Go on from what the log now says is acknowledged; False where the group is gone.
@@ -440,6 +442,7 @@ class GroupDelivery:
         )
         own = self._belongs(feed, taken, index)
         if not own.all():
+            feed.note_mending(taken[~own])
             self._context.spawn(self._deliver_proven(feed, taken[~own]))
             taken = taken[own]
         if not len(taken):
@@ -447,6 +450,7 @@ class GroupDelivery:
         wheel = self._context.machine.wheel
         batch = delivery_batch.build(self._context.config.shard, feed.queue, taken, wheel.read, consumer.tags)
         if len(batch.damaged):
+            feed.note_mending(batch.damaged)
             self._context.spawn(self._deliver_mended(feed, batch.damaged))
         if len(batch.units):
             until_ms = now_ms + consumer.lease_ms

@@ -43,6 +43,10 @@ class Inherited:
         part = self._parts.get(key)
         return None if part is None else log_pb.DispatchState.FromString(part).cursors[0]
 
+    def end(self, group: str, queue: int) -> int:
+        """Return the offset below which consumers of the group may have had anything, by its cursor."""
+        return self._ends.get((group, queue), 0)
+
     def forget(self, key: Key) -> None:
         """Forget the cursor, if there is one."""
         if self._parts.pop(key, None) is not None:

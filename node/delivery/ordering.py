@@ -151,6 +151,10 @@ class Parked:
         self.count -= len(first)
         return first
 
+    def unmarked(self, lanes: Collection[int]) -> list[int]:
+        """Return the offsets of these lanes that have not been out before."""
+        return [o for lane in self._lanes.keys() & lanes for _, o, marked in self._lanes[lane] if not marked]
+
     def forget(self, offsets: Collection[int], lanes: Collection[int]) -> None:
         """Take out what has these offsets, and one of these lanes."""
         for lane in self._lanes.keys() & lanes:

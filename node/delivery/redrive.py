@@ -21,7 +21,7 @@ from google.protobuf.message import DecodeError, Message
 from tarry.node.delivery.retries import fitting, within_hours
 from tarry.node.repair.records import Damage
 from tarry.proto import tarry_log_pb2 as log_pb
-from tarry.proto.dead_letters import DEAD_LETTERS, RESERVED, dead_letter_topic
+from tarry.proto.dead_letters import DEAD_LETTERS, REDRIVE_GROUP, RESERVED, dead_letter_topic
 from tarry.proto.message_id import InvalidMessageId, MessageId
 from tarry.proto.reasons import Reason
 from tarry.proto.tarry_message_pb2 import Record, Retried
@@ -33,7 +33,7 @@ from tarry.replication.state_machine.refusal import Refusal
 from tarry.replication.state_machine.schedule import DUE_MS_MAX
 from tarry.wheel.state import UnknownMessage
 
-GROUP: Final = "~redrive"
+GROUP: Final = REDRIVE_GROUP
 BATCH: Final = 128
 """Letters read in one turn, some 10 ms: the message that each names is looked up, perhaps in its own hour."""
 
@@ -157,6 +157,7 @@ async def _letters(
     done = machine.queues.acknowledged.get((GROUP, queue.queue))
     if done is not None:
         offsets = offsets[~done.contains(offsets)]
+    offsets = offsets[~machine.queues.cancelled.contains(queue.queue, offsets)]
     units = queue.at(offsets)
     records = await damage.read(units["hour"], units["global_index"])
     letters = [

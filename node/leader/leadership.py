@@ -336,7 +336,10 @@ class Leadership:
         copies = isinstance(payload, log_pb.AckCommand | log_pb.RetryCommand) and bool(
             self._machine.queues[payload.queue].group
         )
-        command, cost = self._machine.encode(payload), cost_us(payload, copies=copies)
+        groups = 0
+        if isinstance(payload, log_pb.CancelReleasedCommand):
+            groups = len(self._machine.queues.groups_of(payload.queue))
+        command, cost = self._machine.encode(payload), cost_us(payload, copies=copies, groups=groups)
         coming = self._copies_due_soon(payload) if isinstance(payload, log_pb.RetryCommand) else 0
         self._copies_coming += coming
         try:

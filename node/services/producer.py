@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from tarry.node.assembly import Core
 from tarry.node.defaults import delay_levels_ms
+from tarry.node.delivery.cancels import Released
 from tarry.node.edge.auth import Authorizer, Right
 from tarry.node.edge.field_count import more_fields
 from tarry.node.edge.grpc_status import abort, status_of
@@ -28,12 +29,14 @@ from tarry.proto import tarry_producer_pb2 as pb
 from tarry.proto.message_id import InvalidMessageId, MessageId, parse_ids
 from tarry.proto.reasons import Reason
 from tarry.proto.tarry_message_pb2 import MessageState, Record, Retried
+from tarry.replication.state_machine import levels
 from tarry.replication.state_machine.command_costs import cost_us
 from tarry.replication.state_machine.lanes import queue_of
 from tarry.replication.state_machine.outcomes import Cancelled, Repeated, Scheduled
 from tarry.replication.state_machine.refusal import Refusal
 from tarry.wheel.columns import portions
-from tarry.wheel.state import CancelOutcome, UnknownMessage
+from tarry.wheel.delay_log import is_there
+from tarry.wheel.state import HOUR_MS, UnknownMessage
 from tarry.wheel.state import MessageState as WheelMessageState
 
 SERVICE: Final = "tarry.v1.ProducerService"
@@ -54,10 +57,18 @@ NOT_FOUND_TEXT: Final = (
     "has been deleted, or the token lacks the right to produce to its topic"
 )
 
-CANCEL_OUTCOMES: Final = np.zeros(8, dtype=np.uint32)
-CANCEL_OUTCOMES[CancelOutcome.CANCELLED] = pb.CANCEL_OUTCOME_CANCELLED
-CANCEL_OUTCOMES[CancelOutcome.ALREADY_RELEASED] = pb.CANCEL_OUTCOME_ALREADY_RELEASED
-CANCEL_OUTCOMES[CancelOutcome.NOT_FOUND] = pb.CANCEL_OUTCOME_NOT_FOUND
+OUTCOMES_OF_0_2_0: Final = np.arange(8, dtype=np.uint32)
+"""By outcome of a cancel, what 0.2.0 answers."""
+OUTCOMES_OF_0_2_0[pb.CANCEL_OUTCOME_ALREADY_CANCELLED] = pb.CANCEL_OUTCOME_CANCELLED
+OUTCOMES_OF_0_2_0[pb.CANCEL_OUTCOME_ALREADY_DELIVERED] = pb.CANCEL_OUTCOME_ALREADY_RELEASED
+OUTCOMES_OF_0_2_0[pb.CANCEL_OUTCOME_ALREADY_DONE] = pb.CANCEL_OUTCOME_ALREADY_RELEASED
+
+OUTCOME_OF_STATE: Final = np.zeros(8, dtype=np.uint32)
+"""Of a cancel, by the wheel's state of the message; of a pending one, what the cancel is to come to."""
+OUTCOME_OF_STATE[WheelMessageState.PENDING] = pb.CANCEL_OUTCOME_CANCELLED
+OUTCOME_OF_STATE[WheelMessageState.RELEASED] = pb.CANCEL_OUTCOME_ALREADY_RELEASED
+OUTCOME_OF_STATE[WheelMessageState.CANCELLED] = pb.CANCEL_OUTCOME_ALREADY_CANCELLED
+OUTCOME_OF_STATE[WheelMessageState.NOT_FOUND] = pb.CANCEL_OUTCOME_NOT_FOUND
 
 STATES: Final = {
     WheelMessageState.PENDING: MessageState.MESSAGE_STATE_PENDING,
@@ -74,7 +85,7 @@ class ProducerService:
         self._config = core.config
         self._auto_create = core.config.topics_auto_create
         self._machine, self._driver, self._time = core.machine, core.driver, core.time
-        self._damage, self._holds = core.damage, core.holds
+        self._damage, self._holds, self._leadership = core.damage, core.holds, core.leadership
         self._authorizer, self._calls = authorizer, calls
         self._repeats = Repeats(core.config.shard, core.machine)
         self._turns = IntakeTurns()
@@ -223,12 +234,40 @@ class ProducerService:
         hour, index = ids
         if self._authorizer.on:
             await self._driver.read_barrier()
+        until_given = self._machine.may_propose(levels.CANCELS_RELEASED)
+        if request.remaining_groups and not until_given:
+            return levels.too_low(levels.CANCELS_RELEASED, self._machine.level)
         outcomes: NDArray[Any] = np.full(len(hour), pb.CANCEL_OUTCOME_NOT_FOUND, dtype=np.uint32)
+        if until_given and not self._authorizer.on:
+            await self._driver.read_barrier()
+        refusal = await self._cancel_pending(context, hour, index, outcomes, until_given=until_given)
+        if refusal is None and until_given:
+            remaining = request.remaining_groups
+            refusal = await self._cancel_released(hour, index, outcomes, remaining=remaining)
+        if refusal is not None:
+            return refusal
+        if not (until_given and request.every_outcome):
+            outcomes = OUTCOMES_OF_0_2_0[outcomes]
+        return pb.CancelResponse(outcomes=outcomes.tolist()).SerializeToString()
+
+    async def _cancel_pending(
+        self,
+        context: CallContext,
+        hour: NDArray[np.uint32],
+        index: NDArray[np.uint32],
+        outcomes: NDArray[np.uint32],
+        *,
+        until_given: bool,
+    ) -> Refusal | None:
+        """Cancel what is pending of messages that the caller may know of; set the outcomes of those."""
         order = np.argsort(hour, kind="stable")
         costs_ns = ID_NS + self._machine.wheel.costs_ns(hour[order], index[order])
         for rows in portions(costs_ns, CANCEL_NS_MAX):
             piece = order[rows]
             piece = piece[self._may_know(context, hour[piece], index[piece])]
+            if until_given:  # what is not pending any more is answered without a commit
+                outcomes[piece] = OUTCOME_OF_STATE[self._machine.wheel.states(hour[piece], index[piece])]
+                piece = piece[outcomes[piece] == pb.CANCEL_OUTCOME_CANCELLED]
             if not len(piece):
                 await asyncio.sleep(0)
                 continue
@@ -243,8 +282,62 @@ class ProducerService:
             )
             if isinstance(outcome, Refusal):
                 return outcome
-            outcomes[piece] = CANCEL_OUTCOMES[outcome.outcomes]
-        return pb.CancelResponse(outcomes=outcomes.tolist()).SerializeToString()
+            outcomes[piece] = outcome.outcomes
+        return None
+
+    async def _cancel_released(
+        self,
+        hour: NDArray[np.uint32],
+        index: NDArray[np.uint32],
+        outcomes: NDArray[np.uint32],
+        *,
+        remaining: bool,
+    ) -> Refusal | None:
+        """Cancel what has been released of the messages, and no consumer has been given; set its outcomes."""
+        (rows,) = np.nonzero(outcomes == pb.CANCEL_OUTCOME_ALREADY_RELEASED)
+        if not len(rows):
+            return None
+        await self._driver.read_barrier()
+        delivery = self._leadership.delivery
+        if delivery is None:
+            return self._leadership.not_leader()
+        outcomes[rows] = pb.CANCEL_OUTCOME_ALREADY_DONE
+        ids = hour[rows].astype(np.uint64) << np.uint64(32) | index[rows]
+        named, first, which = np.unique(ids, return_index=True, return_inverse=True)
+        topic, due_ms = await self._units(hour[rows[first]], index[rows[first]])
+        found = np.full(len(named), pb.CANCEL_OUTCOME_ALREADY_DONE, dtype=np.uint32)
+        for number in np.unique(topic[due_ms >= 0]).tolist():
+            (mine,) = np.nonzero((topic == number) & (due_ms >= 0))
+            at = rows[first[mine]]
+            answer = await delivery.cancels.cancel(
+                number, Released(hour[at], index[at], due_ms[mine]), remaining=remaining
+            )
+            if isinstance(answer, Refusal):
+                return answer
+            found[mine] = answer
+        outcomes[rows] = found[which]
+        again = np.ones(len(rows), dtype=np.bool_)
+        again[first] = False
+        again &= found[which] == pb.CANCEL_OUTCOME_CANCELLED
+        outcomes[rows[again]] = pb.CANCEL_OUTCOME_ALREADY_CANCELLED
+        return None
+
+    async def _units(
+        self, hour: NDArray[np.uint32], index: NDArray[np.uint32]
+    ) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+        """Return the queues and due times of messages, by hour; -1: thinned out, or the hour was deleted."""
+        queue, due_ms = np.zeros(len(hour), np.uint32), np.full(len(hour), -1, np.int64)
+        wheel = self._machine.wheel
+        for rows in portions(ID_NS + wheel.costs_ns(hour, index), CANCEL_NS_MAX):
+            there = np.arange(len(hour))[rows]
+            there = there[wheel.known(hour[there], index[there])]
+            units = wheel.units(hour[there], index[there], thinned=True)
+            whole = is_there(units)
+            there, units = there[whole], units[whole]
+            queue[there] = queue_of(units["topic"])
+            due_ms[there] = hour[there].astype(np.int64) * HOUR_MS + units["due_in_hour_ms"]
+            await asyncio.sleep(0)
+        return queue, due_ms
 
     async def _get(self, request: pb.GetRequest, context: CallContext) -> Answer:
         ids = self._ids([request.id])

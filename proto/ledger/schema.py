@@ -28,6 +28,7 @@ class Kind(StrEnum):
     NACKED = "nacked"
     RETRIED = "retried"  # due_ms: of the next attempt; detail: NACKED, LEASE_EXPIRED or REDRIVEN
     DEAD = "dead"  # detail: as of retried
+    # with a group: the copy that waits for its retry; with attempt 1, for that group alone
     CANCELLED = "cancelled"
     RESCHEDULED = "rescheduled"  # reserved: no command reschedules yet; due_ms: the new one
     # due, and not released; detail: TOPIC_DELETED or MISFIRED. With a group, an offset and RETENTION: trimmed

@@ -53,6 +53,15 @@ class Acknowledgements:
         self._raise_floor()
         return stale
 
+    def include(self, offsets: BitMap64) -> None:
+        """Acknowledge a set, at a cost that does not follow the number of offsets."""
+        before = len(self.acked)
+        self.acked |= offsets
+        self.acked.remove_range(0, self.floor)
+        if len(self.acked) != before:
+            self._changed.add(self._key)
+            self._raise_floor()
+
     def seek(self, offset: int) -> None:
         """Go on at the offset: everything below counts as acknowledged, and nothing else does.
 

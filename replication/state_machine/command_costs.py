@@ -24,6 +24,9 @@ TOPIC_NS: Final = 10_000
 """For each topic that a schedule names: to make it, or to append to its ready queue."""
 HOUR_NS: Final = 2_000
 """For each hour that a schedule or a cancel touches."""
+WITHDRAWN_NS: Final = 2_000
+"""Of a message cancelled after its release, in an hour of its own; each group of its topic costs more."""
+GROUP_NS: Final = 3_000
 OFFSET_NS: Final = 200
 """Of an ack."""
 COPY_NS: Final = 5_000
@@ -38,12 +41,13 @@ TRIM_NS: Final = 2_000
 """Of an hour, or a queue."""
 
 
-def cost_us(command: Message, *, copies: bool = False) -> int:
+def cost_us(command: Message, *, copies: bool = False, groups: int = 0) -> int:
     """Return how long applying the command is thought to take, in microseconds.
 
     ``copies``: it is an ack or a retry of offsets, ascending, of a retry queue.
+    ``groups``: of the queue of which it cancels offsets.
     """
-    return (COMMAND_NS + _more_ns(command, copies=copies)) // 1_000
+    return (COMMAND_NS + _more_ns(command, copies=copies) + GROUP_NS * groups) // 1_000
 
 
 def _more_ns(command: Message, *, copies: bool) -> int:
@@ -54,6 +58,8 @@ def _more_ns(command: Message, *, copies: bool) -> int:
         case log_pb.CancelCommand():
             ids = np.frombuffer(command.hour, dtype="<u4")
             return len(ids) * MESSAGE_NS + HOUR_NS * len(np.unique(ids))
+        case log_pb.CancelReleasedCommand():
+            return WITHDRAWN_NS * (len(command.offset) // 8)
         case log_pb.AckCommand() | log_pb.RetryCommand(dropped=True):
             offset_ns = COPY_NS if copies else OFFSET_NS
             return offset_ns * (len(command.offset) // 8) + _blocks_ns(command.offset, copies=copies)

@@ -22,6 +22,7 @@ WIDTHS: Final[dict[type[Message], dict[str, int]]] = {
     log_pb.AckCommand: {"offset": 8},
     log_pb.RetryCommand: {"offset": 8, "due_ms": 8, "tag_mask": 8, "lane": 4},
     log_pb.CancelCommand: {"hour": 4, "global_index": 4},
+    log_pb.CancelReleasedCommand: {"offset": 8, "hour": 4, "global_index": 4, "due_ms": 8},
     log_pb.TrimCommand: {"queue": 4, "offset": 8, "hour": 4, "units": 8},
 }
 """Bytes of a value of each column."""

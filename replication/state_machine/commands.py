@@ -33,6 +33,7 @@ class Opcode(IntEnum):
     TRIM = 11
     RAISE_LEVEL = 12
     GROUP_POLICY = 13
+    CANCEL_RELEASED = 15
     CLUSTER_SETTINGS = 16
 
 
@@ -50,6 +51,7 @@ PAYLOADS: Final[dict[Opcode, type[Message]]] = {
     Opcode.TRIM: log_pb.TrimCommand,
     Opcode.RAISE_LEVEL: log_pb.RaiseLevelCommand,
     Opcode.GROUP_POLICY: log_pb.GroupPolicyCommand,
+    Opcode.CANCEL_RELEASED: log_pb.CancelReleasedCommand,
     Opcode.CLUSTER_SETTINGS: log_pb.ClusterSettingsCommand,
 }
 OPCODE_OF: Final = {payload: opcode for opcode, payload in PAYLOADS.items()}

@@ -37,6 +37,7 @@ OF_COMMANDS: Final[dict[type[Message], int]] = {
     log_pb.RaiseLevelCommand: 2,
     log_pb.GroupPolicyCommand: 2,
     log_pb.ClusterSettingsCommand: 2,
+    log_pb.CancelReleasedCommand: 2,
 }
 OF_FIELDS: Final[dict[type[Message], dict[str, int]]] = {
     log_pb.TopicCommand: {"settings.group_policy": 2},
@@ -55,6 +56,8 @@ OF_FILES: Final = {
 """Of a state folder: another format has another name. The checkpoint, which lists them, has a level too."""
 INCARNATIONS: Final = 2
 """Of each cluster that went on from a backup, or alone: 0.2.0 would mix with the nodes of before."""
+CANCELS_RELEASED: Final = 2
+"""From which on a message is cancelled until it is handed over; below, only while it is pending."""
 THINNED: Final = 2
 """From which on nodes thin hours: 0.2.0 would answer `Get` of what was thinned out with an empty message."""
 
@@ -104,6 +107,11 @@ def refusal(command: Message, level: int) -> Refusal | None:
     least = needed(command)
     if least <= level or isinstance(command, log_pb.RaiseLevelCommand):
         return None
+    return too_low(least, level)
+
+
+def too_low(least: int, level: int) -> Refusal:
+    """Return the refusal of what needs a level that the cluster does not have."""
     return Refusal(
         Reason.LEVEL_TOO_LOW,
         f"this needs level {least}, and the cluster has {level}: upgrade all nodes, see tarry upgrade status",

@@ -26,7 +26,7 @@ from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.files import punch, sync_path
 from tarry.proto.ledger.schema import Kind
 from tarry.proto.reasons import Reason
-from tarry.replication.state_machine import command_validity, event_details, levels
+from tarry.replication.state_machine import command_validity, event_details, levels, released_cancels
 from tarry.replication.state_machine import commands as command_codec
 from tarry.replication.state_machine.administration import Administration
 from tarry.replication.state_machine.checkpoint import (
@@ -195,6 +195,8 @@ class Machine:
                 return self._retry(payload)
             case log_pb.CancelCommand():
                 return self._cancel(payload)
+            case log_pb.CancelReleasedCommand():
+                return released_cancels.cancel(payload, self.wheel, self.queues, self.events)
             case log_pb.SubscribeCommand():
                 made = self.queues.subscribe(payload.topic, payload.group, payload.start)
                 if made:

@@ -46,7 +46,7 @@ class Acked:
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """Outcome of a cancel: a wheel CancelOutcome for each message, shape (n,)."""
+    """Outcome of a cancel: for each message a CancelOutcome of the protocol, whose first are the wheel's."""
 
     outcomes: NDArray[np.uint8]
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shutil
 from bisect import bisect_left, insort
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from pyroaring import BitMap64
 
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.dead_letters import dead_letter_topic
@@ -17,6 +18,7 @@ from tarry.proto.tarry_consumer_pb2 import GroupStart, StartAt
 from tarry.replication.state_machine import lanes
 from tarry.replication.state_machine.acknowledgements import Acknowledgements, Key
 from tarry.replication.state_machine.blocked_lanes import BlockedLanes
+from tarry.replication.state_machine.cancelled_offsets import CancelledOffsets
 from tarry.replication.state_machine.checkpoint import group_part, queue_parts, queue_proofs
 from tarry.replication.state_machine.cluster_settings import ClusterDefaults
 from tarry.replication.state_machine.events import Event, Events
@@ -53,6 +55,7 @@ class Queues:
         self.uses = GroupUses()
         self.defaults = ClusterDefaults()
         self.blocked = BlockedLanes()
+        self.cancelled = CancelledOffsets()
         self.retries_cancelled = 0  # that something waited for, since the start
         self._changed: set[int] = set()
         self.changes_of_policy = 0  # since the start, of any group's
@@ -121,7 +124,9 @@ class Queues:
         """Let the group go on at another offset of its topic; it must be there."""
         queue = self.of(topic)
         within = max(queue.first, min(offset, queue.units))
-        self.acknowledged[group, queue.queue].seek(within)
+        acknowledged = self.acknowledged[group, queue.queue]
+        acknowledged.seek(within)
+        acknowledged.include(self.cancelled.of(queue.queue))
         self.moved.append((topic, group))
 
     def take_moved(self) -> list[tuple[str, str]]:
@@ -138,6 +143,7 @@ class Queues:
         del self._by_name[queue.topic, queue.group]
         queue.delete()
         self.blocked.delete(queue.queue)
+        self.cancelled.delete(queue.queue)
 
     def subscribe(self, topic: str, group: str, start: GroupStart) -> bool:
         """Make the group of the topic, and its retry queue; False where they are there."""
@@ -148,6 +154,7 @@ class Queues:
         if start.at == StartAt.START_AT_TIME:
             first = queue.find_released(start.time_ms)
         self._consume(group, queue.queue, first)
+        self.acknowledged[group, queue.queue].include(self.cancelled.of(queue.queue))
         self._consume(group, self.of(topic, group).queue)
         return True
 
@@ -203,10 +210,23 @@ class Queues:
             self._changed.add(queue)
         self._queues[queue].trim(offset)
         first = self._queues[queue].first
+        self.cancelled.trim(queue, first)
         for group in self.groups_of(queue):
             if (acknowledged := self.acknowledged[group, queue]).floor < first:
                 acknowledged.seek(first)
                 self.trimmed.append((self._queues[queue].topic, group))
+
+    def cancel(self, queue: int, offsets: BitMap64, had_by: Container[str]) -> list[str]:
+        """Cancel offsets of a queue for its groups, also those made later, but for ``had_by``.
+
+        Return the groups that go on behind them.
+        """
+        self.cancelled.add(queue, offsets)
+        groups = [group for group in self.groups_of(queue) if group not in had_by]
+        for group in groups:
+            self.acknowledged[group, queue].include(offsets)
+        self._changed.add(queue)
+        return groups
 
     def block(self, queue: int, lane: NDArray[np.uint32], placed: Appended) -> None:
         """Block lanes, shape (n,), until the retries that have been placed are settled."""
@@ -276,7 +296,8 @@ class Queues:
             self._build_group(groups.pop())
         built = queues + of_groups
         built += self.uses.build(most - built)
-        return built + self.blocked.build(most - built)
+        built += self.blocked.build(most - built)
+        return built + self.cancelled.build(most - built)
 
     def _build_group(self, key: Key) -> None:
         known = self.acknowledged.get(key)
@@ -291,7 +312,8 @@ class Queues:
         """Return the tables for a checkpoint, in parts: laid end to end they are a Checkpoint, serialized."""
         self.build(len(self._changes.parts) + len(self._groups_changed))
         groups = map(self._group_parts.__getitem__, self._group_keys)
-        return [*self._parts, *groups, *self.blocked.capture(), *self.defaults.capture()]
+        parts = [*self._parts, *groups, *self.blocked.capture()]
+        return [*parts, *self.cancelled.capture(), *self.defaults.capture()]
 
     def capture_proofs(self) -> list[bytes]:
         """Return what is of no digest in the same form: the queues' checksums, as ``capture`` has built them,
@@ -328,6 +350,7 @@ class Queues:
             self._consume(group.group, group.queue, group.floor, group.acked)
         for blocked in checkpoint.blocked:
             self.blocked.add(blocked.queue, blocked.lane, (blocked.hour, blocked.global_index))
+        self.cancelled.recover(checkpoint.cancelled)
         self.uses.recover(checkpoint)
         self.defaults.recover(checkpoint)
         for path in self._folder.iterdir() if self._folder.exists() else ():

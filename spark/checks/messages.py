@@ -69,7 +69,7 @@ def _not_out(span: Span) -> Column:
     claimed &= F.col("released_first") > F.col("behind")
     return (
         claimed & (F.col("released") > 0) & (F.col("out") == 0) & (_settled() == 0)
-        & (F.col("cancelled") == 0) & (F.col("trimmed") == 0)
+        & (F.col("cancelled") == 0) & (F.col("trimmed") == 0) & (F.col("skipped") == 0)
         & (F.greatest("released_ms", "due_ms") <= span.as_of_ms)
     )  # fmt: skip
 
@@ -112,8 +112,13 @@ def early(span: Span) -> Column:
 
 
 def delivered_after_cancel(_: Span) -> Column:
-    """Find cancelled messages that were delivered or received, before or after."""
-    return (F.col("cancelled") > 0) & (F.col("delivered") + F.col("received") > 0)
+    """Find cancelled messages that were delivered or received, before or after.
+
+    A group that was moved back counts as one that has not had what lies ahead of it: of it, only after.
+    """
+    gone, out = F.col("cancelled") + F.col("skipped"), F.col("delivered") + F.col("received")
+    after = F.coalesce(F.col("cancelled_first") < F.col("delivered_last"), F.lit(False))
+    return (gone > 0) & (out > 0) & (~F.col("moved") | after)
 
 
 def duplicate_not_marked(_: Span) -> Column:

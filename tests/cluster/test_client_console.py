@@ -178,12 +178,18 @@ def test_a_refusal_ends_with_one_and_says_why_and_what_to_do(
     assert told["advice"]
 
 
-def test_a_message_that_cannot_be_cancelled_any_more_ends_with_one(tarry: Any) -> None:
+def test_a_message_is_cancelled_once_it_is_released_and_what_is_not_cancelled_ends_with_one(
+    tarry: Any,
+) -> None:
+    assert tarry("upgrade", "finish").exit_code == 0
     scheduled = ok(tarry("schedule", "gone", "", "--due", "2020-01-01T00:00:00Z", "-o", "json"))
     assert scheduled["overdue"]
+    (cancelled,) = ok(tarry("cancel", scheduled["id"], "--remaining-groups", "-o", "json"))
+    assert cancelled == {"id": scheduled["id"], "outcome": "cancelled"}
+    assert ok(tarry("get", scheduled["id"], "-o", "json"))["state"] == "cancelled"
     result = tarry("cancel", scheduled["id"])
     assert result.exit_code == 1
-    assert "already_released" in result.stdout
+    assert "already_cancelled" in result.stdout
 
 
 @pytest.mark.parametrize("command", [("status",), ("schedule", "t", "b", "--delay", "1s"), ("consume", "t")])

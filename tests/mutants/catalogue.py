@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.mutants import (
     background,
+    cancels,
     consensus,
     damage,
     delivery,
@@ -37,5 +38,6 @@ MUTANTS = [
     *producers.MUTANTS,
     *turns.MUTANTS,
     *background.MUTANTS,
+    *cancels.MUTANTS,
     *thinning.MUTANTS,
 ]

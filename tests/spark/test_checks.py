@@ -84,7 +84,11 @@ RIGHT = [
     row(Kind.RETRIED, 3, DUE_MS + 20, 26, due_ms=DUE_MS + 3_600_000),  # not yet
     *life(27, Kind.ACKED),
     row(Kind.RETRIED, 3, DUE_MS + 20, 27),
-    row(Kind.CANCELLED, 4, DUE_MS + 30, 27, group="g"),  # the copy alone
+    row(Kind.CANCELLED, 4, DUE_MS + 30, 27, group="g", offset=None, attempt=2),  # the copy alone
+    *life(28, Kind.DELIVERED, Kind.RECEIVED, Kind.ACKED),
+    row(Kind.CANCELLED, 3, DUE_MS - 20, 28),  # before a consumer was given it
+    *life(29, Kind.DELIVERED, Kind.RECEIVED, Kind.ACKED),
+    row(Kind.CANCELLED, 3, DUE_MS + 20, 29, group="g", attempt=1),  # others have had it
 ]
 
 
@@ -110,6 +114,26 @@ def test_a_check_finds_the_one_planted_violation(found: dict[str, set[int]], che
             PLANTED[other][0]["global_index"] for other in ("released_twice", "delivered_after_cancel")
         }
     assert found[check] == planted
+
+
+@pytest.mark.parametrize(
+    ("cancelled", "moved", "found"),
+    [
+        ({"index": 1}, False, True),
+        ({"index": 3}, False, True),
+        ({"index": 3, "group": "g", "attempt": 1}, False, True),  # that group had had it
+        ({"index": 3}, True, False),  # it was moved back, and had not had it from there on
+        ({"index": 1}, True, True),
+    ],
+)
+def test_a_cancelled_message_is_not_to_come_out(
+    spark: SparkSession, cancelled: dict[str, Any], moved: bool, found: bool
+) -> None:
+    pairs = spark.createDataFrame([(*PAIR[0][:6], moved, *PAIR[0][7:])], PAIRS)
+    rows = frame(spark, [*life(0), {**row(Kind.CANCELLED, 0, DUE_MS, 0), **cancelled}])
+    every = with_pairs(facts(events(rows, pairs), 1), pairs)
+    check = ["delivered_after_cancel"]
+    assert messages.violations(every, check, Span(as_of_ms=DUE_MS + 1_000)).count() == found
 
 
 @pytest.mark.parametrize(
@@ -187,6 +211,8 @@ def test_consumers_whose_clocks_are_apart_do_not_turn_a_retry_round(spark: Spark
 
 
 def test_the_table_of_a_message_s_life_decides_what_may_follow() -> None:
+    assert Kind.CANCELLED not in never_after(Kind.RELEASED)
+    assert Kind.CANCELLED in never_after(Kind.DELIVERED)
     assert never_after(Kind.CANCELLED) >= {Kind.RELEASED, Kind.DELIVERED, Kind.CANCELLED}
     assert Kind.DELIVERED not in never_after(Kind.RETRIED)
     assert Kind.DELIVERED in never_after(Kind.ACKED)

@@ -107,12 +107,17 @@ class SortedList:
                     self.pending = [m for m in self.pending if (m[0] // HOUR_MS, m[1]) != name]
                     outcomes.append(CancelOutcome.CANCELLED)
                 case MessageState.CANCELLED:
-                    outcomes.append(CancelOutcome.CANCELLED)
+                    outcomes.append(CancelOutcome.ALREADY_CANCELLED)
                 case MessageState.RELEASED:
                     outcomes.append(CancelOutcome.ALREADY_RELEASED)
                 case MessageState.NOT_FOUND:
                     outcomes.append(CancelOutcome.NOT_FOUND)
         return outcomes
+
+    def withdraw(self, names: Sequence[tuple[int, int]]) -> None:
+        for name in names:
+            if self.states.get(name) is MessageState.RELEASED:
+                self.states[name] = MessageState.CANCELLED
 
     def drop_hour(self, hour: int) -> None:
         self.floor_hour = max(self.floor_hour, hour + 1)

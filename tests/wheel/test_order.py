@@ -89,6 +89,10 @@ far_times = st.builds(lambda days: START_MS + days * 24 * HOUR_MS - 1, st.intege
 times = near_times | near_times | near_times | far_times
 
 
+HOURS_END = START_MS // HOUR_MS + 10_000
+"""Behind every hour of the test."""
+
+
 class WheelAndList(RuleBasedStateMachine):
     names = Bundle("names")
 
@@ -140,6 +144,14 @@ class WheelAndList(RuleBasedStateMachine):
         self.gone.update(chosen)
         expected = [self.list.cancel([name])[0] for name in chosen]
         assert self.do(lambda wheel: wheel.cancel(*ids(chosen)).outcomes).tolist() == expected
+
+    @rule(chosen=st.lists(names, min_size=1, max_size=6))
+    def withdraw(self, chosen: list[tuple[int, int]]) -> None:
+        chosen = [name for name in chosen if self.list.states.get(name) is MessageState.RELEASED]
+        self.do(lambda wheel: wheel.withdraw(*ids(chosen)))
+        self.list.withdraw(chosen)
+        states = self.wheel.states(*ids([*self.list.states, (HOURS_END, 0)])).tolist()
+        assert states == [*self.list.states.values(), MessageState.NOT_FOUND]
 
     @rule(chosen=st.lists(names, min_size=1, max_size=6))
     def overtake(self, chosen: list[tuple[int, int]]) -> None:

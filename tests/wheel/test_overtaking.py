@@ -87,7 +87,7 @@ def test_what_has_overtaken_is_released_for_good(tmp_path: Path) -> None:
     assert len(wheel.overtake(u4(HOUR), u4(small))) == 0
     assert wheel.cancel(u4(HOUR, HOUR), u4(small, gone)).outcomes.tolist() == [
         CancelOutcome.ALREADY_RELEASED,
-        CancelOutcome.CANCELLED,
+        CancelOutcome.ALREADY_CANCELLED,
     ]
     assert wheel.state(HOUR, small) is MessageState.RELEASED
     assert wheel.state(HOUR, gone) is MessageState.CANCELLED

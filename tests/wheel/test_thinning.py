@@ -129,7 +129,7 @@ def test_what_is_kept_reads_as_before_and_the_rest_is_known_and_not_readable(whe
             wheel.units(*ids([0, 3]))
         assert wheel.cancel(*ids(numbers)).outcomes.tolist() == outcomes
         assert [wheel.state(HOUR, number) for number in numbers] == states
-    assert (states[-1], outcomes[-1]) == (MessageState.CANCELLED, CancelOutcome.CANCELLED)
+    assert (states[-1], outcomes[-1]) == (MessageState.CANCELLED, CancelOutcome.ALREADY_CANCELLED)
 
 
 def test_what_comes_to_a_thinned_hour_is_stored_and_overdue(wheel: Wheel) -> None:

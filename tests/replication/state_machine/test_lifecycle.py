@@ -19,6 +19,7 @@ from tarry.replication.state_machine.commands import encode
 from tarry.replication.state_machine.machine import Machine, MachineSettings
 from tests.node.policies import policy
 from tests.replication.commands import NOW_MS, ack, cancel, release, schedule, subscribe
+from tests.replication.state_machine.test_released_cancels import RAISE, cancel_released
 
 GROUPS: Final = ("g", "h")
 STEP_MS: Final = 100
@@ -54,6 +55,7 @@ class Lives:
         self.current: dict[tuple[Message, str], Place] = {}
         self.delivered: list[Place] = []
         self.seen = set[tuple[State | None, Event]]()
+        self.machine.apply(1, 1, [RAISE])
         for group in GROUPS:
             self.apply(subscribe(group=group))
 
@@ -65,6 +67,22 @@ class Lives:
     def cancel(self, number: int) -> None:
         if self.whole:
             self.apply(cancel([list(self.whole)[number % len(self.whole)]]))
+
+    def withdraw(self, number: int) -> None:
+        """Cancel a released message that no group has had, as the leader finds out."""
+        firsts = [
+            (place.offset, message)
+            for place, message in self.places.items()
+            if place.queue == 0 and place.group == GROUPS[0] and self.whole[message] is State.RELEASED
+        ]
+        fresh = [
+            (offset, message)
+            for offset, message in firsts
+            if all(self.of_group[message, group] is State.READY for group in GROUPS)
+            and not any(self.places[place] == message for place in self.delivered)
+        ]
+        for offset, _ in fresh[number % len(fresh) :][:1] if fresh else ():
+            self.apply(cancel_released(self.machine, [offset]))
 
     def release(self, number: int) -> None:
         self.now_ms += STEP_MS * (number % 4)
@@ -100,7 +118,11 @@ class Lives:
     # -- what only the leader does ---------------------------------------------------------
 
     def deliver(self, number: int) -> None:
-        ready = [key for key, state in self.of_group.items() if state is State.READY]
+        ready = [
+            key
+            for key, state in self.of_group.items()
+            if state is State.READY and self.whole[key[0]] is State.RELEASED
+        ]
         for message, group in ready[number % len(ready) :][:1] if ready else ():
             self._move_in_group(message, group, Event.DELIVER)
             self.delivered.append(self.current[message, group])
@@ -161,7 +183,7 @@ class Lives:
 
 STEPS: Final = (
     Lives.schedule, Lives.cancel, Lives.release, Lives.deliver, Lives.ack, Lives.nack, Lives.lease_end,
-    Lives.failover,
+    Lives.failover, Lives.withdraw,
 )  # fmt: skip
 
 

@@ -123,7 +123,7 @@ def test_a_cancelled_message_is_never_released(fresh: Machine) -> None:
     assert fresh.apply(3, 1, [release(NOW_MS + 1_000)]) == [Released(1)]
     (late,) = fresh.apply(4, 1, [cancel(ids)])
     assert isinstance(late, Cancelled)
-    assert late.outcomes.tolist() == [CancelOutcome.CANCELLED, CancelOutcome.ALREADY_RELEASED]
+    assert late.outcomes.tolist() == [CancelOutcome.ALREADY_CANCELLED, CancelOutcome.ALREADY_RELEASED]
 
 
 def test_a_retry_comes_back_in_the_groups_own_queue_and_nowhere_else(fresh: Machine) -> None:

@@ -1,0 +1,315 @@
+"""Cancelling of released messages at the leader, until a consumer is given them.
+
+    find the offsets ─► mark them ─► ask each group ─► propose ─► committed ─► lift the marks
+                          │             │ one has it, or all are done: answered without a commit
+                          └ no feed hands over what is marked
+
+So between the question and the commit nothing is handed over of what is cancelled. The cancel is in the log
+of one term: a later leader has applied it before it serves, or never will.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tarry.node.delivery.offset_pieces import PIECE_BLOCKS, cut
+from tarry.node.delivery.offset_search import NOT_THERE, OffsetSearch
+from tarry.node.edge.grpc_status import UNKNOWN_OUTCOME
+from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.proto import tarry_producer_pb2 as producer_pb
+from tarry.proto.dead_letters import dead_letter_topic
+from tarry.proto.reasons import Reason
+from tarry.replication.state_machine.outcomes import Cancelled
+from tarry.replication.state_machine.ready_queue import ReadyQueue, UnitsDamaged
+from tarry.replication.state_machine.refusal import Refusal
+
+if TYPE_CHECKING:
+    from tarry.node.delivery.context import Context
+    from tarry.node.delivery.feed import Feed
+
+OFFSETS_MAX: Final = 2_048
+"""Cancelled by one command."""
+GROUPS_MAX: Final = 4_096
+"""Of a topic whose released messages are cancelled: applying goes on behind each, in one turn."""
+TURN_GROUPS: Final = 8
+"""Asked in one turn of the event loop, at up to 1 ms each."""
+DONE: Final = producer_pb.CANCEL_OUTCOME_ALREADY_DONE
+DELIVERED: Final = producer_pb.CANCEL_OUTCOME_ALREADY_DELIVERED
+CANCELLED: Final = producer_pb.CANCEL_OUTCOME_CANCELLED
+REPEATED: Final = producer_pb.CANCEL_OUTCOME_ALREADY_CANCELLED
+
+_MOVED: Final = Refusal(Reason.NO_LEADER, "leadership is moving: nothing was cancelled", retry_ms=100)
+
+Flags: TypeAlias = NDArray[np.bool_]
+Outcomes: TypeAlias = NDArray[np.uint32]
+
+
+class Released(NamedTuple):
+    """Released messages of one queue, each once: columns of shape (n,)."""
+
+    hour: NDArray[np.uint32]
+    global_index: NDArray[np.uint32]
+    due_ms: NDArray[np.int64]
+
+    def rows(self, chosen: NDArray[np.intp]) -> Released:
+        """Return some of them."""
+        return Released(self.hour[chosen], self.global_index[chosen], self.due_ms[chosen])
+
+
+class Found(NamedTuple):
+    """The same, with their offsets, ascending, and lanes."""
+
+    messages: Released
+    offset: NDArray[np.uint64]
+    lane: NDArray[np.uint32]
+
+
+class GroupAnswer(NamedTuple):
+    """Answer of a group about offsets, shape (n,)."""
+
+    fresh: Flags
+    """No consumer of it has been given the message, and none is before the marks are lifted."""
+    done: Flags
+    """It is done with the message for good, or has been moved past it."""
+
+
+class Cancels:
+    """Cancels of released messages, as long as one delivery lasts."""
+
+    def __init__(
+        self,
+        context: Context,
+        feed: Callable[[str, int], Feed | None],
+        feeds: Callable[[int], Iterable[Feed]],
+        inherited: Callable[[str, int], int],
+        pump: Callable[[int], None],
+    ) -> None:
+        """Take what the delivery knows.
+
+        Args:
+            feed: of a group on a queue, if the group is open.
+            feeds: of all open groups on a queue.
+            inherited: the offset below which a group that is not open may have had anything.
+            pump: delivers to the groups of a queue.
+        """
+        self._context = context
+        self._queues = context.machine.queues
+        self._feed, self._feeds, self._inherited, self._pump = feed, feeds, inherited, pump
+
+    async def cancel(self, number: int, messages: Released, *, remaining: bool) -> Outcomes | Refusal:
+        """Return what became of released messages of a queue, by its number; a CancelOutcome each.
+
+        ``remaining``: cancel those that some groups have had for the others. Raises NotLeader, Unknown.
+        """
+        outcomes = np.full(len(messages.hour), DONE, dtype=np.uint32)
+        try:
+            left = np.arange(len(messages.hour))
+            for queue in self._places(number):
+                found = await self._find(queue, messages.rows(left))
+                rows = left[found >= 0]
+                if isinstance(refusal := self._too_many_groups(queue, len(rows)), Refusal):
+                    return refusal
+                offset = found[found >= 0].astype(np.uint64)
+                for piece in self._pieces(offset):
+                    answer = await self._in_queue(
+                        queue, offset[piece], messages.rows(rows[piece]), remaining=remaining
+                    )
+                    if isinstance(answer, Refusal):
+                        return answer
+                    outcomes[rows[piece]] = answer
+                left = left[found == NOT_THERE]
+        except UnitsDamaged as damage:
+            return self._damaged(damage)
+        return outcomes
+
+    def _places(self, number: int) -> Iterator[ReadyQueue]:
+        """Yield the queues in which a message of a queue may be: its own, then where misfires go."""
+        queue = self._queues[number]
+        if not queue.deleted:
+            yield queue
+            target = self._queues.find(dead_letter_topic(queue.topic))
+            if target is not None and not queue.group:
+                yield target
+
+    async def _find(self, queue: ReadyQueue, messages: Released) -> NDArray[np.int64]:
+        if not len(messages.hour):
+            return np.empty(0, np.int64)
+        floors = [self._queues.acknowledged[group, queue.queue].floor for group in self._groups(queue)]
+        search = OffsetSearch(queue, min(floors, default=queue.first), *messages)
+        await search.run(self._context.pieces.alone)
+        return search.found
+
+    @staticmethod
+    def _pieces(offset: NDArray[np.uint64]) -> Iterator[NDArray[np.intp]]:
+        order = np.argsort(offset)
+        start = 0
+        for part in cut(offset[order], OFFSETS_MAX, PIECE_BLOCKS):
+            yield order[start : start + len(part)]
+            start += len(part)
+
+    def _too_many_groups(self, queue: ReadyQueue, count: int) -> Refusal | None:
+        groups = len(self._queues.groups_of(queue.queue))
+        if not count or groups <= GROUPS_MAX:
+            return None
+        text = (
+            f"topic {queue.topic!r} has {groups} groups: released messages are cancelled where a topic has "
+            f"{GROUPS_MAX} at most; delete groups that nobody uses"
+        )
+        return Refusal(Reason.TOO_MANY_GROUPS, text, {"groups": str(groups), "groups_max": str(GROUPS_MAX)})
+
+    def _damaged(self, damage: UnitsDamaged) -> Refusal:
+        self._context.damage.queues.report(damage)
+        text = f"{damage}; a peer's copy is on its way: cancel again in a second"
+        return Refusal(Reason.MESSAGE_DAMAGED, text, retry_ms=1_000)
+
+    def _groups(self, queue: ReadyQueue) -> list[str]:
+        return self._queues.groups_of(queue.queue)
+
+    async def _in_queue(
+        self, queue: ReadyQueue, offset: NDArray[np.uint64], messages: Released, *, remaining: bool
+    ) -> Outcomes | Refusal:
+        """Cancel some offsets of a queue, ascending, in a task that a caller who goes does not end."""
+        if self._context.over.is_set():
+            return _MOVED
+        there = offset >= np.uint64(queue.first)
+        if queue.deleted or not there.all():  # trimmed since they were found: nobody waits for them
+            return np.full(len(offset), DONE, dtype=np.uint32)
+        units = await self._context.pieces.alone(partial(queue.at, offset))
+        found = Found(messages, offset, units["lane"].copy())
+        answer: asyncio.Future[Outcomes | Refusal] = asyncio.get_running_loop().create_future()
+        work = partial(self._cancel, queue, found, remaining=remaining)
+        self._context.spawn(self._told(answer, work))
+        over = asyncio.ensure_future(self._context.over.wait())
+        try:
+            await asyncio.wait((answer, over), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            over.cancel()
+        return answer.result() if answer.done() else UNKNOWN_OUTCOME
+
+    @staticmethod
+    async def _told(
+        answer: asyncio.Future[Outcomes | Refusal], work: Callable[[], Awaitable[Outcomes | Refusal]]
+    ) -> None:
+        try:
+            outcome = await work()
+        except Exception as error:
+            if not answer.done():
+                answer.set_exception(error)
+                answer.exception()  # whoever asked may have gone
+            raise
+        if not answer.done():
+            answer.set_result(outcome)
+
+    async def _cancel(self, queue: ReadyQueue, found: Found, *, remaining: bool) -> Outcomes | Refusal:
+        """Mark, ask, propose, lift. Marks stay where the outcome is not known: the leadership is over."""
+        marks, number = self._context.marks, queue.queue
+        await marks.add(number, found.offset)
+        outcomes = np.full(len(found.offset), REPEATED, dtype=np.uint32)
+        left = ~self._queues.cancelled.contains(number, found.offset)  # by a request that was marked before
+        had = await self._ask(queue, found, remaining=remaining)
+        if not self._context.may_serve():
+            await self._lift(number, found.offset)
+            return _MOVED
+        outcomes[left] = np.where(had.done[left], DONE, DELIVERED)
+        for had_by, rows in had.sets(left & had.chosen):
+            outcome = await self._context.propose(
+                log_pb.CancelReleasedCommand(
+                    queue=number,
+                    offset=found.offset[rows].astype("<u8").tobytes(),
+                    hour=found.messages.hour[rows].astype("<u4").tobytes(),
+                    global_index=found.messages.global_index[rows].astype("<u4").tobytes(),
+                    due_ms=found.messages.due_ms[rows].astype("<i8").tobytes(),
+                    had_by=had_by,
+                    now_ms=self._context.time.now_ms(),
+                )
+            )
+            # a refusal: the topic was deleted meanwhile
+            outcomes[rows] = outcome.outcomes if isinstance(outcome, Cancelled) else DONE
+        await self._lift(number, found.offset)
+        return outcomes
+
+    async def _ask(self, queue: ReadyQueue, found: Found, *, remaining: bool) -> _Had:
+        """Ask each group what it has had, TURN_GROUPS in a turn; what is marked stays as they say."""
+        had = _Had(len(found.offset), remaining=remaining)
+        for position, group in enumerate(self._groups(queue), start=1):
+            if (group, queue.queue) in self._queues.acknowledged:
+                had.add(group, self._answer(queue, group, found))
+            if not position % TURN_GROUPS:
+                await asyncio.sleep(0)
+        return had
+
+    def _answer(self, queue: ReadyQueue, group: str, found: Found) -> GroupAnswer:
+        acknowledged = self._queues.acknowledged[group, queue.queue].contains(found.offset)
+        feed = self._feed(group, queue.queue)
+        if feed is not None:
+            fresh = feed.set_aside(found.offset, found.lane)
+        else:
+            fresh = ~acknowledged & (found.offset >= np.uint64(self._inherited(group, queue.queue)))
+        return GroupAnswer(fresh, acknowledged & (not self._retries(queue, group)))
+
+    def _retries(self, queue: ReadyQueue, group: str) -> bool:
+        """Return whether anything that the group has had may wait for its retry, or be in hand again."""
+        copies = self._queues.find(queue.topic, group)
+        if copies is None or queue.group:
+            return False
+        done = self._queues.acknowledged[group, copies.queue]
+        waiting = done.floor + len(done.acked) < copies.units
+        return waiting or self._context.machine.wheel.pending_of(copies.queue) > 0
+
+    async def _lift(self, number: int, offset: NDArray[np.uint64]) -> None:
+        self._context.marks.lift(number, offset)
+        for position, feed in enumerate(list(self._feeds(number)), start=1):
+            feed.end_marks(offset)
+            if not position % TURN_GROUPS:
+                await asyncio.sleep(0)
+        self._pump(number)
+
+
+class _Had:
+    """Sum of the answers of a queue's groups about n offsets."""
+
+    def __init__(self, n: int, *, remaining: bool) -> None:
+        self._remaining = remaining
+        self.done = np.ones(n, dtype=np.bool_)  # for good, in every group
+        self._fresh_somewhere = np.zeros(n, dtype=np.bool_)
+        self._had_somewhere = np.zeros(n, dtype=np.bool_)
+        self._groups: list[str] = []
+        self._had: list[Flags] = []
+
+    def add(self, group: str, answer: GroupAnswer) -> None:
+        """Take in what a group says."""
+        had = ~answer.fresh
+        self.done &= answer.done
+        self._fresh_somewhere |= answer.fresh
+        self._had_somewhere |= had
+        if self._remaining and had.any():
+            self._groups.append(group)
+            self._had.append(had)
+
+    @property
+    def chosen(self) -> Flags:
+        """The offsets to cancel: no group has had them, or with ``remaining`` some have not."""
+        if self._remaining:
+            return self._fresh_somewhere | ~self._had_somewhere
+        return ~self._had_somewhere
+
+    def sets(self, chosen: Flags) -> Iterator[tuple[list[str], NDArray[np.intp]]]:
+        """Yield the chosen offsets' positions, by the groups that have had them."""
+        (rows,) = np.nonzero(chosen)
+        if not len(rows):
+            return
+        if not self._had:
+            yield [], rows
+            return
+        table = np.packbits(np.array(self._had)[:, rows], axis=0).T
+        _, which = np.unique(table, axis=0, return_inverse=True)
+        which = which.reshape(-1)
+        for one in range(int(which.max()) + 1):
+            mine = rows[which == one]
+            yield [g for g, had in zip(self._groups, self._had, strict=True) if had[mine[0]]], mine

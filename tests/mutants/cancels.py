@@ -1,0 +1,89 @@
+"""Mutants of cancels of released messages: of the leader's question and marks, and of what is applied."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+LEADER = "tests/node/delivery/test_cancels.py"
+MACHINE = "tests/replication/state_machine/test_released_cancels.py"
+
+MUTANTS = (
+    Mutant(
+        "a_cancel_is_proposed_without_marks",
+        "a message that was cancelled is delivered while its cancel is under way",
+        "        self._sets[queue] = self.of(queue) | chosen\n",
+        "        self._sets[queue] = self.of(queue)\n",
+        (f"{LEADER}::test_while_its_cancel_is_under_way_nothing_is_handed_over_to_anybody",),
+    ),
+    Mutant(
+        "what_waits_is_handed_over_though_marked",
+        "a message that was cancelled is delivered while its cancel is under way",
+        '            self._waiting = self._waiting[~np.isin(self._waiting["offset"], chosen)]\n'
+        "            self._parked.forget(set(chosen",
+        "            self._parked.forget(set(chosen",
+        (f"{LEADER}::test_while_its_cancel_is_under_way_nothing_is_handed_over_to_anybody",),
+    ),
+    Mutant(
+        "what_the_leader_before_may_have_delivered_is_cancelled",
+        "a consumer has a message whose cancel was answered with CANCELLED",
+        "        fresh &= offsets >= np.uint64(max(self._had_below, self.doubtful))\n",
+        "",
+        (f"{LEADER}::test_what_the_leader_before_may_have_delivered_counts_as_handed_over",),
+    ),
+    Mutant(
+        "what_consumers_of_a_closed_group_may_have_had_is_cancelled",
+        "a consumer has a message whose cancel was answered with CANCELLED",
+        "fresh = ~acknowledged & (found.offset >= np.uint64(self._inherited(group, queue.queue)))",
+        "fresh = ~acknowledged",
+        (f"{LEADER}::test_what_a_closed_group_s_consumers_may_have_had_counts_as_handed_over",),
+    ),
+    Mutant(
+        "a_cancel_is_decided_without_the_lease",
+        "another leader may have delivered what is answered with CANCELLED",
+        "        if not self._context.may_serve():\n            await self._lift(number, found.offset)\n",
+        "        if False:\n            await self._lift(number, found.offset)\n",
+        (f"{LEADER}::test_without_the_lease_nothing_is_decided",),
+    ),
+    Mutant(
+        "a_consumer_may_claim_what_is_being_cancelled",
+        "a message that was cancelled is in a consumer's hands",
+        "        offsets = offsets[~contains(self._aside, offsets)]  # never delivered, and being cancelled\n",
+        "",
+        (f"{LEADER}::test_a_consumer_that_claims_what_is_being_cancelled_does_not_get_it",),
+    ),
+    Mutant(
+        "what_follows_under_a_key_goes_ahead_of_what_is_marked",
+        "messages of a key are delivered out of order where a cancel comes to nothing",
+        "        self.lanes.hold(self.queue.queue, offsets, lanes)\n\n    def end_marks",
+        "\n    def end_marks",
+        (f"{LEADER}::test_while_its_cancel_is_under_way_nothing_is_handed_over_to_anybody",),
+    ),
+    Mutant(
+        "a_later_group_gets_what_was_cancelled",
+        "a message that was cancelled is delivered to a group made afterwards",
+        "        self.acknowledged[group, queue.queue].include(self.cancelled.of(queue.queue))\n",
+        "",
+        (f"{MACHINE}::test_of_a_topic_without_groups_it_is_cancelled_for_those_that_come",),
+    ),
+    Mutant(
+        "a_group_that_is_moved_back_gets_what_was_cancelled",
+        "a message that was cancelled is delivered to a group that was moved back",
+        "        acknowledged.include(self.cancelled.of(queue.queue))\n",
+        "",
+        (f"{MACHINE}::test_what_is_cancelled_no_group_is_to_get_also_one_made_later_or_moved_back",),
+    ),
+    Mutant(
+        "a_letter_on_its_way_back_is_cancelled",
+        "a dead letter is delivered again though its cancel was answered with CANCELLED",
+        "        outcomes[redriven.contains(offset)] = producer_pb.CANCEL_OUTCOME_ALREADY_DELIVERED\n",
+        "        pass\n",
+        (f"{MACHINE}::test_a_letter_that_is_sent_back_while_its_cancel_is_under_way_is_not_cancelled",),
+    ),
+    Mutant(
+        "a_checkpoint_lacks_what_was_cancelled",
+        "replicas differ after a start, and later groups get what was cancelled",
+        "        self.cancelled.recover(checkpoint.cancelled)\n",
+        "",
+        (f"{MACHINE}::test_the_state_of_a_checkpoint_has_what_was_cancelled",),
+    ),
+)

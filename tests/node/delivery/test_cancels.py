@@ -1,0 +1,359 @@
+"""Cancels of released messages at the leader: what is cancelled is never handed over, whatever happens."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tarry.node.delivery import cancels
+from tarry.node.delivery.cancels import Released
+from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.proto import tarry_producer_pb2 as pb
+from tarry.proto.reasons import Reason
+from tarry.proto.tarry_consumer_pb2 import GroupStart, StartAt
+from tarry.proto.tarry_message_pb2 import Record
+from tarry.replication.state_machine.refusal import Refusal
+from tests.node.delivery.test_group import drain, step, take
+from tests.node.group_in_process import GROUP, TOPIC, Group
+from tests.node.group_play import labels, pass_ms, play
+
+NAMES = {number: name.removeprefix("CANCEL_OUTCOME_") for name, number in pb.CancelOutcome.items()}
+EARLIEST = GroupStart(at=StartAt.START_AT_EARLIEST)
+
+
+def raised(group: Group) -> None:
+    group.apply(log_pb.RaiseLevelCommand(level=2, now_ms=group.time.now_ms()))
+
+
+def released(group: Group, chosen: list[str]) -> Released:
+    """The released messages of the topic that have these labels, in the order of their offsets."""
+    queue = group.machine.queues[group.queue]
+    units = queue.read(queue.first, queue.units)
+    records = group.machine.wheel.read(units["hour"], units["global_index"])
+    found = [Record.FromString(record or b"").body.decode() in chosen for record in records]
+    units = units[np.array(found, dtype=np.bool_)]
+    return Released(units["hour"].copy(), units["global_index"].copy(), units["due_ms"].copy())
+
+
+def cancelling(group: Group, chosen: list[str], *, remaining: bool = False) -> asyncio.Task[Any]:
+    work = group.delivery.cancels.cancel(group.queue, released(group, chosen), remaining=remaining)
+    return asyncio.ensure_future(work)
+
+
+async def cancel(group: Group, *chosen: str, remaining: bool = False) -> list[str]:
+    """Cancel, with all commits that it takes."""
+    task = cancelling(group, list(chosen), remaining=remaining)
+    for _ in range(8):
+        await group.settle()
+        await group.commit()
+    answer = await task
+    assert not isinstance(answer, Refusal), answer
+    return [NAMES[number] for number in answer.tolist()]
+
+
+async def ready(group: Group, *keys: str) -> list[str]:
+    """Schedule messages of these keys, released ahead of their due time."""
+    raised(group)
+    made = [group.schedule(key, 40) for key in keys]
+    await pass_ms(group, 1)
+    return made
+
+
+def test_what_is_released_ahead_is_cancelled_and_what_follows_is_delivered() -> None:
+    async def steps(group: Group) -> None:
+        made = await ready(group, "", "", "")
+        group.join("a")
+        assert await cancel(group, made[1]) == ["CANCELLED"]
+        assert await cancel(group, made[0], made[1]) == ["CANCELLED", "ALREADY_CANCELLED"]
+        await pass_ms(group, 100)
+        assert labels(group) == [made[2]]
+        assert group.settle_first("a", 5, nack=False)
+        await group.settle()
+        await group.commit()
+        assert group.machine.queues.acknowledged[GROUP, group.queue].floor == 3
+
+    play(steps)
+
+
+def test_what_a_consumer_has_or_has_had_is_not_cancelled_and_nothing_is_committed() -> None:
+    async def steps(group: Group) -> None:
+        made = await ready(group, "", "")
+        group.join("a", credit=1)
+        await pass_ms(group, 100)
+        assert labels(group) == [made[0]]
+        before = group.machine.applied_index
+        assert await cancel(group, made[0]) == ["ALREADY_DELIVERED"]
+        assert group.machine.applied_index == before
+        group.settle_first("a", 1, nack=False)
+        await group.settle()
+        await group.commit()
+        assert await cancel(group, made[0]) == ["ALREADY_DONE"]
+        group.add_credit("a", 5)
+        await pass_ms(group, 10)
+        assert labels(group) == made
+
+    play(steps)
+
+
+def test_while_its_cancel_is_under_way_nothing_is_handed_over_to_anybody() -> None:
+    async def steps(group: Group) -> None:
+        made = await ready(group, "", "k", "k")
+        task = cancelling(group, made[:2])
+        await group.settle()
+        group.join("a")
+        late = log_pb.SubscribeCommand(topic=TOPIC, group="late", start=EARLIEST)
+        queues = group.apply(late)
+        opened = group.delivery.group(TOPIC, "late", queues.queue, queues.retry_queue)
+        await pass_ms(group, 200)
+        assert labels(group) == []  # the third waits for its key
+        feed = opened.feeds[group.queue]
+        feed.load(100)
+        assert len(feed.take(group.time.now_ms(), 10)) == 0
+        await group.commit()
+        assert [NAMES[number] for number in await task] == ["CANCELLED"] * 2
+        await pass_ms(group, 10)
+        assert labels(group) == [made[2]]
+        feed.load(100)
+        assert feed.take(group.time.now_ms(), 10)["offset"].tolist() == [2]
+        assert group.machine.queues.acknowledged["late", group.queue].missing(0, 3).tolist() == [2]
+
+    play(steps)
+
+
+def test_where_it_comes_to_nothing_the_marks_are_lifted_and_keys_keep_their_order() -> None:
+    async def steps(group: Group) -> None:
+        made = await ready(group, "k", "k", "")
+        group.join("a", credit=1)
+        await pass_ms(group, 41)
+        assert labels(group) == [made[0]]
+        task = cancelling(group, [made[1], made[2]])
+        await group.settle()
+        (_, answer) = group.log.pop()
+        answer.set_result(Refusal(Reason.QUEUE_UNKNOWN, "the topic was deleted"))
+        await task
+        group.settle_first("a", 1, nack=False)
+        group.add_credit("a", 5)
+        await group.settle()
+        await group.commit()
+        await pass_ms(group, 10)
+        assert sorted(labels(group)) == made
+
+    play(steps)
+
+
+def test_held_keys_are_cancelled_and_the_next_of_the_key_is_delivered() -> None:
+    async def steps(group: Group) -> None:
+        made = await ready(group, "k", "k", "k")
+        group.join("a", credit=5)
+        await pass_ms(group, 60)
+        assert labels(group) == [made[0]]  # the others wait for it
+        assert await cancel(group, made[1]) == ["CANCELLED"]
+        group.settle_first("a", 1, nack=False)
+        await group.settle()
+        await group.commit()
+        await pass_ms(group, 10)
+        assert labels(group) == [made[0], made[2]]
+
+    play(steps)
+
+
+def test_the_rest_of_the_groups_go_on_without_it() -> None:
+    async def steps(group: Group) -> None:
+        made = await ready(group, "", "")
+        group.apply(log_pb.SubscribeCommand(topic=TOPIC, group="other", start=EARLIEST))
+        group.join("a", credit=1)
+        await pass_ms(group, 60)
+        assert await cancel(group, made[0]) == ["ALREADY_DELIVERED"]
+        assert await cancel(group, made[0], remaining=True) == ["CANCELLED"]
+        assert await cancel(group, made[0], remaining=True) == ["ALREADY_CANCELLED"]
+        other = group.machine.queues.acknowledged["other", group.queue]
+        assert other.missing(0, 2).tolist() == [1]
+        group.settle_first("a", 1, nack=True)
+        await group.settle()
+        await group.commit()
+        group.add_credit("a", 5)
+        for _ in range(10):
+            await pass_ms(group, 30)
+        assert labels(group).count(made[0]) == 2  # it goes on where it was
+
+    play(steps)
+
+
+def test_what_the_leader_before_may_have_delivered_counts_as_handed_over() -> None:
+    async def steps(group: Group) -> None:
+        made = await ready(group, "", "")
+        cursor = log_pb.Cursor(group=GROUP, queue=group.queue, offset=0, doubtful=1)
+        await group.fail_over(0, [cursor])
+        group.delivery.find(TOPIC, GROUP)
+        assert await cancel(group, *made) == ["ALREADY_DELIVERED", "CANCELLED"]
+        group.join("a")
+        await pass_ms(group, 100)
+        assert labels(group) == [made[0]]
+
+    play(steps)
+
+
+def test_what_a_closed_group_s_consumers_may_have_had_counts_as_handed_over() -> None:
+    async def steps(group: Group) -> None:
+        made = await ready(group, "", "")
+        group.apply(log_pb.SubscribeCommand(topic=TOPIC, group="closed", start=EARLIEST))
+        await group.fail_over(0, [log_pb.Cursor(group="closed", queue=group.queue, doubtful=1)])
+        assert group.delivery.find(TOPIC, "closed") is None
+        assert await cancel(group, *made) == ["ALREADY_DELIVERED", "CANCELLED"]
+
+    play(steps)
+
+
+def test_a_group_that_was_moved_back_may_still_have_it_in_hand() -> None:
+    async def steps(group: Group) -> None:
+        made = await ready(group, "", "")
+        group.join("a", credit=1)
+        await pass_ms(group, 60)
+        group.apply(log_pb.SeekCommand(topic=TOPIC, group=GROUP, offset=0, now_ms=group.time.now_ms()))
+        group.show_applied()
+        assert await cancel(group, *made) == ["ALREADY_DELIVERED", "CANCELLED"]
+
+    play(steps)
+
+
+def test_without_the_lease_nothing_is_decided() -> None:
+    async def steps(group: Group) -> None:
+        made = await ready(group, "")
+        group.has_lease = False
+        task = cancelling(group, made)
+        await group.settle()
+        answer = await task
+        assert isinstance(answer, Refusal)
+        assert (answer.reason, group.log) == (Reason.NO_LEADER, [])
+        group.has_lease = True
+        group.join("a")
+        await pass_ms(group, 100)
+        assert labels(group) == made
+
+    play(steps)
+
+
+def test_a_caller_that_goes_ends_nothing_and_a_lost_leadership_answers_that_nobody_knows() -> None:
+    async def steps(group: Group) -> None:
+        made = await ready(group, "", "")
+        gone, waiting = cancelling(group, made[:1]), cancelling(group, made[1:])
+        await group.settle()
+        gone.cancel()
+        await group.settle()
+        assert len(group.log) == 2
+        group.delivery.end(Refusal(Reason.NO_LEADER, "over"))
+        assert (await waiting).reason is Reason.OUTCOME_UNKNOWN
+        await group.fail_over(1, group.cursors())
+        group.join("a")
+        await pass_ms(group, 100)
+        assert labels(group) == [made[1]]
+
+    play(steps)
+
+
+def test_two_requests_for_one_message_have_one_commit() -> None:
+    async def steps(group: Group) -> None:
+        made = await ready(group, "")
+        first, second = cancelling(group, made), cancelling(group, made)
+        await group.settle()
+        await group.settle()
+        assert len(group.log) == 1
+        await group.commit()
+        await group.settle()
+        assert group.log == []
+        assert [NAMES[int((await one)[0])] for one in (first, second)] == ["CANCELLED", "ALREADY_CANCELLED"]
+
+    play(steps)
+
+
+def test_a_topic_of_too_many_groups_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cancels, "GROUPS_MAX", 0)
+
+    async def steps(group: Group) -> None:
+        made = await ready(group, "")
+        answer = await cancelling(group, made)
+        assert isinstance(answer, Refusal)
+        assert answer.reason is Reason.TOO_MANY_GROUPS
+
+    play(steps)
+
+
+def test_a_consumer_that_claims_what_is_being_cancelled_does_not_get_it() -> None:
+    async def steps(group: Group) -> None:
+        made = await ready(group, "")
+        assert group.group.feeds[group.queue].load(10).tolist() == []
+        task = cancelling(group, made)
+        await group.settle()
+        offsets = np.array([0], np.uint64)
+        assert group.group.feeds[group.queue].resume("liar", offsets, 10**15) is None
+        await group.commit()
+        assert NAMES[int((await task)[0])] == "CANCELLED"
+
+    play(steps)
+
+
+cancel_step = st.tuples(st.just("cancel"), st.integers(0, 30), st.integers(1, 3))
+
+due_step = st.tuples(st.just("pass"), st.sampled_from([20, 60]))
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(st.one_of(step, cancel_step, due_step), max_size=60))
+def test_whatever_happens_what_is_cancelled_is_never_delivered_and_the_rest_is(steps: list[Any]) -> None:
+    async def whole(group: Group) -> None:
+        raised(group)
+        heard: list[log_pb.Cursor] = []
+        acked: set[str] = set()
+        asked: list[tuple[list[str], asyncio.Task[Any]]] = []
+        certain: set[str] = set()
+        perhaps: set[str] = set()
+        seen = 0
+
+        def look() -> None:
+            nonlocal seen
+            for one in group.given[seen:]:
+                assert one.label not in certain, f"{one} was cancelled"
+            seen = len(group.given)
+            for chosen, task in [one for one in asked if one[1].done()]:
+                asked.remove((chosen, task))
+                answer = task.result()
+                if isinstance(answer, Refusal):
+                    continue
+                for label, number in zip(chosen, answer.tolist(), strict=True):
+                    had = any(one.label == label for one in group.given)
+                    match NAMES[number]:
+                        case "CANCELLED":
+                            assert not had, f"{label} was delivered"
+                            certain.add(label)
+                        case "ALREADY_CANCELLED":
+                            assert label in perhaps
+                        case "ALREADY_DONE":
+                            assert group.places()[label][0] in ("done", "dead")
+
+        for one in steps:
+            if one[0] == "cancel":
+                _, first, count = one
+                queue = group.machine.queues[group.queue]
+                units = queue.read(queue.first, queue.units)[first : first + count]
+                records = group.machine.wheel.read(units["hour"], units["global_index"])
+                chosen = [Record.FromString(record or b"").body.decode() for record in records]
+                if chosen:
+                    perhaps.update(chosen)
+                    asked.append((chosen, cancelling(group, chosen)))
+            else:
+                await take(group, one, heard, acked)
+            await group.settle()
+            look()
+        await group.commit()
+        await drain(group)
+        await group.settle()
+        look()
+        left = {label for *_, label in group.scheduled} - perhaps
+        assert left <= set(labels(group))
+
+    play(whole)
