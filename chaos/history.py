@@ -76,7 +76,7 @@ class Operation:
 
     token: int
     asked: Asked
-    outcome: str  # cancelled, already_released, not_found; pending, released, cancelled; empty: no answer
+    outcome: str  # a CancelOutcome or a MessageState of the client, or not_found; empty: no answer
     sent_mono_ms: int
     answered_mono_ms: int | None
 
@@ -104,7 +104,7 @@ class NodeSeen:
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """A cancel that was answered with CANCELLED, or, if not certain, had no answer."""
+    """A cancel that was answered with CANCELLED or ALREADY_CANCELLED, or, if not certain, had no answer."""
 
     token: int
     answered_ms: int

@@ -1,7 +1,7 @@
 """Check that each message is a linearizable register: some one order explains all answers and deliveries.
 
-    absent ──schedule──► pending ──release──► released
-                            └─────cancel────► cancelled
+    absent ──schedule──► pending ──release──► released ──deliver──► delivered, to any group
+                            └─────cancel─────────┴──────► cancelled, no group is given it
 
 Each call takes effect at one moment between its sending and its answer; one without an answer at any
 later moment or never. Nobody sees the release itself: it may come at any moment from a little ahead of the
@@ -21,19 +21,26 @@ from tarry.chaos.history import Answer, History
 AHEAD_MS = 2_000
 """Greatest time by which a message may be released before it is due: two periods and a commit."""
 
-EFFECTS = {
-    ("schedule", "absent"): ("pending", ""),
-    ("release", "pending"): ("released", ""),
-    ("cancel", "absent"): ("absent", "not_found"),
-    ("cancel", "pending"): ("cancelled", "cancelled"),
-    ("cancel", "cancelled"): ("cancelled", "cancelled"),
-    ("cancel", "released"): ("released", "already_released"),
-    ("get", "absent"): ("absent", "not_found"),
-    ("get", "pending"): ("pending", "pending"),
-    ("get", "released"): ("released", "released"),
-    ("get", "cancelled"): ("cancelled", "cancelled"),
+GONE = ("cancelled", "already_cancelled")
+"""The second also of a cancel whose own first answer was lost; the first, at level 1, of a repeated one."""
+EFFECTS: dict[tuple[str, str], dict[str, tuple[str, ...]]] = {
+    ("schedule", "absent"): {"pending": ()},
+    ("release", "pending"): {"released": ()},
+    ("deliver", "released"): {"delivered": ()},
+    ("deliver", "delivered"): {"delivered": ()},
+    ("cancel", "absent"): {"absent": ("not_found",)},
+    ("cancel", "pending"): {"cancelled": GONE},
+    ("cancel", "cancelled"): {"cancelled": GONE},
+    # not cancelled: at level 1; or a leader before may have delivered it, and nobody knows
+    ("cancel", "released"): {"cancelled": GONE, "released": ("already_released", "already_delivered")},
+    ("cancel", "delivered"): {"delivered": ("already_released", "already_delivered", "already_done")},
+    ("get", "absent"): {"absent": ("not_found",)},
+    ("get", "pending"): {"pending": ("pending",)},
+    ("get", "released"): {"released": ("released",)},
+    ("get", "delivered"): {"delivered": ("released",)},
+    ("get", "cancelled"): {"cancelled": ("cancelled",)},
 }
-"""Operation and state -> the state after it and the answer."""
+"""Operation and state -> each state that may be after it, and the answers with which it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +72,7 @@ def not_linearizable(history: History, ahead_ms: int = AHEAD_MS) -> tuple[int, .
         steps[asked.token].append(Step(asked.asked, asked.outcome, asked.sent_mono_ms, to_ms, known))
     for delivery in history.first_deliveries().values():
         at_ms = delivery.received_mono_ms
-        steps[delivery.token].append(Step("get", "released", at_ms, at_ms))
+        steps[delivery.token].append(Step("deliver", "", at_ms, at_ms))
     return tuple(token for token, of_one in sorted(steps.items()) if not linearizable(of_one))
 
 
@@ -87,6 +94,8 @@ def _next(steps: Sequence[Step], left: Iterable[int], state: str) -> Iterable[tu
     first_end_ms = min(steps[each].to_ms for each in left if steps[each].certain)
     for each in left:
         step = steps[each]
-        effect = EFFECTS.get((step.does, state))
-        if effect and step.from_ms <= first_end_ms and (step.outcome in ("", effect[1])):
-            yield each, effect[0]
+        if step.from_ms > first_end_ms:
+            continue
+        for after, answers in EFFECTS.get((step.does, state), {}).items():
+            if not step.outcome or step.outcome in answers:
+                yield each, after

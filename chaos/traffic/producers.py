@@ -20,8 +20,8 @@ from tarry.chaos.cluster.cluster import mono_ms, now_ms
 from tarry.chaos.history import Answer, Asked, Cancelled, History, Operation, Repeated, Sent
 from tarry.chaos.traffic.load import LATER, LIGHT, MASS, Load, later_due_ms
 from tarry.chaos.traffic.rate import QUICK, Rates, id_of, request_of, stubs_of
-from tarry.chaos.traffic.traffic import TOKEN, answer_of, answered, outcome
-from tarry.client.aio import CancelOutcome, Client, Producer, Scheduled
+from tarry.chaos.traffic.traffic import GONE, TOKEN, answer_of, answered, outcome
+from tarry.client.aio import Client, Producer, Scheduled
 from tarry.client.errors import NotFound, TarryError
 from tarry.proto import tarry_producer_pb2 as pb
 from tarry.proto.tarry_producer_pb2_grpc import ProducerServiceStub
@@ -30,6 +30,7 @@ ATTEMPT_S = 2.0
 AGAIN_S = 0.2
 BATCH = 10
 KEYS = 8  # of each topic
+LATE_MS = 300  # after which some ask, once it is due
 TICK_S = 0.02  # of single messages
 CROWD_AFTER_S = 1.5
 CROWD_DELAY_MS = 1_500
@@ -137,9 +138,9 @@ class Producers:
     async def _ask(
         self, producer: Producer, token: int, found: str, delay_ms: int, chance: random.Random
     ) -> None:
-        """Cancel or look up, a few times, before and about when it is due."""
+        """Cancel or look up, a few times: before it is due, about then, and once it may be delivered."""
         for _ in range(chance.randint(1, 3)):
-            await asyncio.sleep(chance.random() * delay_ms / 1_500)
+            await asyncio.sleep(chance.random() * (delay_ms + LATE_MS) / 1_500)
             asked = Asked.CANCEL if chance.random() < 0.4 else Asked.GET
             at_ms = mono_ms()
             try:
@@ -157,7 +158,7 @@ class Producers:
                         self.history.cancelled.append(Cancelled(token, self._now_ms(), certain=False))
                 continue
             self.history.operations.append(Operation(token, asked, outcome, at_ms, mono_ms()))
-            if asked is Asked.CANCEL and outcome == CancelOutcome.CANCELLED.value:
+            if asked is Asked.CANCEL and outcome in GONE:
                 self.history.cancelled.append(Cancelled(token, self._now_ms()))
 
     async def _batches(self, chance: random.Random) -> None:
@@ -272,7 +273,7 @@ class Producers:
         self.history.cancelled += [
             Cancelled(drafts[place].token, self._now_ms())
             for place, outcome in zip(chosen, outcomes, strict=True)
-            if outcome is CancelOutcome.CANCELLED
+            if outcome in GONE
         ]
 
     async def _drained(self) -> None:

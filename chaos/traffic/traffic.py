@@ -20,6 +20,8 @@ from tarry.client.aio import CancelOutcome, Client, Message, Producer, Scheduled
 from tarry.client.errors import Overloaded, Refused, TarryError, Unavailable
 
 TOKEN = struct.Struct("<Q")
+GONE = (CancelOutcome.CANCELLED, CancelOutcome.ALREADY_CANCELLED)
+"""Outcomes of a cancel after which nobody may be given the message; the second where an answer was lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +124,7 @@ class Traffic:
             if answer_of(error) is Answer.UNKNOWN and answer.exception() is None:
                 self.history.cancelled.append(Cancelled(token, now_ms(), certain=False))
             return
-        if outcome is CancelOutcome.CANCELLED:
+        if outcome in GONE:
             self.history.cancelled.append(Cancelled(token, now_ms()))
 
     async def consume(self, topic: str, group: str, name: str = "") -> None:

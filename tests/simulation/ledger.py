@@ -73,7 +73,7 @@ class Ledger:
     def cancel_answered(self, label: bytes) -> None:
         self.cancelled.add(label)
         groups = self._groups[self.told[label].topic]
-        given = [group for group in groups if (group, label) in self.given]
+        given = [group for group in groups if (group, label) in self.given and group not in self.sought]
         demand(not given, f"L2: {label!r} is cancelled though delivered to {given}")
 
     def delivered(

@@ -1,4 +1,4 @@
-"""A producer that gives up on nothing, and now and then cancels."""
+"""A producer that gives up on nothing, and now and then cancels: what is pending, released or delivered."""
 
 from __future__ import annotations
 
@@ -18,12 +18,18 @@ from tarry.proto.tarry_message_pb2 import Record
 from tarry.replication.state_machine.refusal import Refusal
 from tests.simulation.checker import Violation
 from tests.simulation.edge import StreamEnded
-from tests.simulation.ledger import Told, is_red
+from tests.simulation.ledger import Told, demand, is_red
 
 if TYPE_CHECKING:
     from tests.simulation.whole_world import WholeWorld
 
-TRY_AGAIN = {Reason.NOT_LEADER, Reason.NO_LEADER, Reason.OUTCOME_UNKNOWN, Reason.OVERLOADED}
+TRY_AGAIN = {
+    Reason.NOT_LEADER,
+    Reason.NO_LEADER,
+    Reason.OUTCOME_UNKNOWN,
+    Reason.OVERLOADED,
+    Reason.MESSAGE_DAMAGED,  # a block of a ready queue that is being mended
+}
 
 
 WITHOUT_ROOM = {Reason.TOPIC_FULL, Reason.SECOND_FULL}
@@ -34,6 +40,12 @@ FAR_TOPICS = ("a", "b")
 KEYS = ("", "", *(f"k{n}" for n in range(6)))
 ROUND_TRIP_MS = 120
 """In the worst weather: by so much a leader whose own clock is wrong may think the others' clocks ahead."""
+RECENT = 60
+"""Messages that are cancelled later than at once: they may be released, or with a consumer."""
+GONE = (pb.CANCEL_OUTCOME_CANCELLED, pb.CANCEL_OUTCOME_ALREADY_CANCELLED)
+LATE = (
+    pb.CANCEL_OUTCOME_ALREADY_RELEASED, pb.CANCEL_OUTCOME_ALREADY_DELIVERED, pb.CANCEL_OUTCOME_ALREADY_DONE,
+)  # fmt: skip
 ORDERED_MAX = 5
 """Messages of one request that have a key: one waits for another, and a consumer may think for long."""
 
@@ -46,6 +58,8 @@ class ModelProducer:
         self._rng = random.Random(world.rng.random())
         self._name = name
         self._sequence = 0
+        self._asked_again = False  # the last request, more than once
+        self._recent: list[bytes] = []
         self.repeated = 0
         self.without_room = 0
 
@@ -60,6 +74,10 @@ class ModelProducer:
             if labels and rng.random() < 0.3:
                 await asyncio.sleep(rng.uniform(0, 0.2))
                 await self.cancel(rng.choice(labels))
+            self._recent = [*self._recent, *labels][-RECENT:]
+            if self._recent and rng.random() < 0.2:  # perhaps behind a rate or a key, or with a consumer
+                few = rng.sample(self._recent, min(len(self._recent), rng.choice((1, 1, 3, 10))))
+                await self.cancel_all(few)
             if self._world.schedules_far and rng.random() < 0.15:
                 await self._schedule_far()
             await asyncio.sleep(rng.uniform(0.002, 0.08))
@@ -127,21 +145,27 @@ class ModelProducer:
         """Return, of each, whether the cluster says that it is cancelled."""
         ledger = self._world.ledger
         ids = [str(MessageId(0, *ledger.told[label].message)) for label in labels]
+        request = pb.CancelRequest(ids=ids, every_outcome=True)
+        before = ledger.cancelled | ledger.perhaps_cancelled
         ledger.perhaps_cancelled.update(labels)
-        raw = await self._ask("cancel", pb.CancelRequest(ids=ids).SerializeToString())
+        raw = await self._ask("cancel", request.SerializeToString())
         assert isinstance(raw, bytes)
         answer = pb.CancelResponse.FromString(raw)
         ledger.perhaps_cancelled.difference_update(labels)
         for label, outcome in zip(labels, answer.outcomes, strict=True):
-            if outcome == pb.CANCEL_OUTCOME_CANCELLED:
+            ledger.counts[pb.CancelOutcome.Name(outcome)] += 1
+            if outcome in GONE:
+                if outcome == pb.CANCEL_OUTCOME_ALREADY_CANCELLED and not self._asked_again:
+                    demand(label in before, f"L2: {label!r} is cancelled, and nobody has asked for it before")
                 ledger.cancel_answered(label)
                 continue
             forgotten = outcome == pb.CANCEL_OUTCOME_NOT_FOUND and self._world.forgets_soon
-            if outcome != pb.CANCEL_OUTCOME_ALREADY_RELEASED and not forgotten:
+            if outcome not in LATE and not forgotten:
                 raise Violation(f"{label!r} was acknowledged, and a cancel is answered {outcome}")
-        return [outcome == pb.CANCEL_OUTCOME_CANCELLED for outcome in answer.outcomes]
+        return [outcome in GONE for outcome in answer.outcomes]
 
     async def _ask(self, call: str, raw: bytes) -> bytes | Refusal:
+        self._asked_again = False
         while True:
             answer = await self._once(call, raw)
             if isinstance(answer, bytes) and self._rng.random() >= self._world.answers_lost:
@@ -150,6 +174,7 @@ class ModelProducer:
                 return answer
             if isinstance(answer, Refusal) and answer.reason not in TRY_AGAIN:
                 raise Violation(f"{self._name} is refused: {answer}")
+            self._asked_again = True
             await asyncio.sleep(self._rng.uniform(0.005, 0.05))
 
     async def _once(self, call: str, raw: bytes) -> Answer | None:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tarry.node.delivery.batch import DeliveryBatch
+from tarry.proto.dead_letters import dead_letter_topic
 from tarry.proto.ledger.schema import Kind
 from tarry.replication.state_machine.events import Event
 from tarry.replication.state_machine.machine import Machine
@@ -89,7 +90,12 @@ class Rows:
         ledger = self._ledger
         for label, told in ledger.told.items():
             kinds = [Kind.SCHEDULED, *([Kind.CANCELLED] if label in ledger.cancelled else [])]
-            missing = [kind for kind in kinds if told.message not in self.messages[told.topic, kind]]
+            of_topics = (told.topic, dead_letter_topic(told.topic))  # it may have misfired
+            missing = [
+                kind
+                for kind in kinds
+                if not any(told.message in self.messages[topic, kind] for topic in of_topics)
+            ]
             demand(not missing, f"L9: no row {missing} tells of {label!r}")
         for (group, label), kind in [
             *((place, Kind.DELIVERED) for place in ledger.given),

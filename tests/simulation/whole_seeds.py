@@ -75,6 +75,7 @@ async def _simulate(seed: int, seconds: float) -> Outcome:
     world.schedules_far = draw.random() < FAR_SHARE
     world.rots = names > 1
     world.upgrades = True
+    world.finish = "auto"
     asyncio.get_running_loop().set_exception_handler(world.on_error)
     failure: str | None = None
     try:
@@ -110,7 +111,6 @@ async def _run(world: WholeWorld, seconds: float, policy: int) -> None:
     loop = asyncio.get_running_loop()
     until = loop.time() + seconds
     if world.upgrades:
-        world.finish = "auto"
         for node in world.whole:
             node.applies = 1
     world.start()

@@ -124,6 +124,11 @@ def test_a_repeated_request_with_another_id_was_scheduled_twice() -> None:
         [("get", "not_found", 100, 110)],  # after it was acknowledged
         [("get", "pending", 5_100, 5_110)],  # after it was delivered
         [("cancel", "already_released", 100, 110)],
+        [("cancel", "cancelled", 4_900, 4_910)],  # once it was released, and delivered all the same
+        [("cancel", "cancelled", 5_100, 5_110)],  # once it was delivered
+        [("cancel", "already_cancelled", 5_100, 5_110)],
+        [("cancel", "already_delivered", 100, 110)],  # before it was released
+        [("cancel", "already_done", 4_800, 4_810)],  # before anybody had it
         [("get", "released", 4_800, 4_810), ("get", "pending", 4_820, 4_830)],  # back in time
     ],
 )
@@ -139,6 +144,8 @@ def test_answers_that_no_order_explains_are_found(operations: list[tuple[str, st
         [("get", "pending", 100, 110), ("get", "released", 4_800, 4_810)],
         [("get", "released", 4_800, 4_830), ("get", "pending", 4_810, 4_820)],  # at the same time
         [("cancel", "already_released", 4_800, 4_810)],
+        [("cancel", "already_delivered", 4_800, 4_810)],  # a leader before may have delivered it
+        [("cancel", "already_delivered", 5_100, 5_110), ("cancel", "already_done", 5_200, 5_210)],
         [("cancel", "", 100, None)],  # no answer: never done, or too late
         [("get", "not_found", 2, 12)],  # before the schedule took effect
     ],
@@ -160,6 +167,21 @@ def test_a_cancel_without_an_answer_may_have_been_done() -> None:
     assert linearizability.not_linearizable(history) == ()
     history.operations.append(Operation(2, Asked.GET, "pending", 400, 410))
     assert linearizability.not_linearizable(history) == (2,)
+
+
+@pytest.mark.parametrize("outcome", ["cancelled", "already_cancelled"])
+def test_a_message_that_is_cancelled_once_it_is_released_comes_to_nobody(outcome: str) -> None:
+    history = sound()
+    of_two = [one for one in history.delivered if one.token == 2]
+    history.delivered = [one for one in history.delivered if one.token != 2]
+    history.operations = [
+        Operation(2, Asked.GET, "released", 4_800, 4_810),
+        Operation(2, Asked.CANCEL, outcome, 4_900, 4_910),
+        Operation(2, Asked.GET, "cancelled", 5_200, 5_210),
+    ]
+    assert linearizability.not_linearizable(history, ahead_ms=500) == ()
+    history.delivered.append(replace(of_two[0], attempt=2))  # as a retry
+    assert linearizability.not_linearizable(history, ahead_ms=500) == (2,)
 
 
 def test_an_old_leader_that_delivers_beside_its_successor_is_found() -> None:
