@@ -46,6 +46,7 @@ for name in (
     "abuse",
     "upgrades",
     "recovery",
+    "cancels",
 ):
     import_module(f"tarry.chaos.scenarios.{name}")
 

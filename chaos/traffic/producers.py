@@ -53,7 +53,7 @@ class Producers:
     seed: int
     ahead_ms: int = 0
     load: Load = LIGHT
-    _tokens: Iterator[int] = field(default_factory=lambda: count(1))
+    tokens: Iterator[int] = field(default_factory=lambda: count(1))
     _stopped: asyncio.Event = field(default_factory=asyncio.Event)
     _calls: set[asyncio.Task[Any]] = field(default_factory=set)
     _kinds: list[asyncio.Task[None]] = field(default_factory=list)
@@ -101,7 +101,7 @@ class Producers:
         delay_ms = 0 if chance.random() < 0.1 else chance.randint(0, self.rates.delay_ms_max)
         at_mono_ms, at_ms = mono_ms(), self._now_ms()  # in this order: else what waits seems to wait less
         drawn = chance.choice(self.topics)
-        return Sent(next(self._tokens), topic or drawn, at_ms + delay_ms, at_ms, at_mono_ms)
+        return Sent(next(self.tokens), topic or drawn, at_ms + delay_ms, at_ms, at_mono_ms)
 
     def _answered(self, draft: Sent, error: BaseException | None, found: str = "", due_ms: int = 0) -> None:
         self.history.sent.append(answered(draft, error, found, due_ms, self.ahead_ms))
@@ -203,7 +203,7 @@ class Producers:
     def _drafts(self, topic: str, due_ms: Sequence[int]) -> list[Sent]:
         """Return messages for one topic that have no answer yet."""
         at_mono_ms, at_ms = mono_ms(), self._now_ms()
-        return [Sent(next(self._tokens), topic, each_ms, at_ms, at_mono_ms) for each_ms in due_ms]
+        return [Sent(next(self.tokens), topic, each_ms, at_ms, at_mono_ms) for each_ms in due_ms]
 
     # The load
 
