@@ -149,5 +149,7 @@ class History:
         return tuple(one for one in self.delivered if first[one.group, one.token] is not one)
 
 
+RETRYING = ("rough", "held")
+"""Groups whose consumers give messages back, or let leases end: what they have had may wait for a retry."""
 Span = tuple[int, int]
 """From, to: ms of the monotonic clock, ends included."""

@@ -106,7 +106,7 @@ class CancelOutcome(StrEnum):
     ALREADY_CANCELLED = "already_cancelled"
     """It was cancelled before; also by this cancel, where its first answer was lost."""
     ALREADY_DELIVERED = "already_delivered"
-    """A consumer has it, or has had it; nothing was changed."""
+    """A consumer has it, or has had it and another group has not, or is to have it again."""
     ALREADY_DONE = "already_done"
     """Every group is done with it."""
     ALREADY_RELEASED = "already_released"

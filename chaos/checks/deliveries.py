@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from tarry.chaos.history import Answer, Delivered, History, Sent
+from tarry.chaos.history import RETRYING, Answer, Delivered, History, Sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +65,20 @@ def _is_early(message: Sent, delivery: Delivered, tolerance_ms: int) -> bool:
 
 
 def delivered_after_cancel(history: History) -> tuple[Delivered, ...]:
-    """Return the deliveries of messages whose cancel was answered with CANCELLED, whenever they came."""
-    gone = {cancel.token for cancel in history.cancelled if cancel.certain}
-    return tuple(delivery for delivery in history.delivered if delivery.token in gone)
+    """Return the deliveries of messages whose cancel was answered with CANCELLED, whenever they came.
+
+    Of RETRYING groups, for which a message may have waited for its retry, those after the answer.
+    """
+    gone: dict[int, int] = {}
+    for cancel in history.cancelled:
+        if cancel.certain:
+            gone[cancel.token] = min(cancel.answered_ms, gone.get(cancel.token, cancel.answered_ms))
+    return tuple(
+        delivery
+        for delivery in history.delivered
+        if delivery.token in gone
+        and (delivery.group not in RETRYING or delivery.received_ms > gone[delivery.token])
+    )
 
 
 def unexpected(history: History) -> tuple[Delivered, ...]:

@@ -119,6 +119,8 @@ class Producer(OneWayErrors):
     async def cancel(self, message_id: str, *, remaining_groups: bool = False) -> CancelOutcome:
         """Cancel a message until a consumer is given it. The outcome is definite and linearizable.
 
+        One that waits for its retry is cancelled, too, if no other group has it, or has had it.
+
         Args:
             remaining_groups: where some groups have had it, cancel it for the others.
         """

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from tarry.node.delivery import waiting_retries
 from tarry.node.delivery.offset_pieces import PIECE_BLOCKS, cut
 from tarry.node.delivery.offset_search import NOT_THERE, OffsetSearch
 from tarry.node.edge.grpc_status import UNKNOWN_OUTCOME
@@ -28,6 +29,7 @@ from tarry.proto.reasons import Reason
 from tarry.replication.state_machine.outcomes import Cancelled
 from tarry.replication.state_machine.ready_queue import ReadyQueue, UnitsDamaged
 from tarry.replication.state_machine.refusal import Refusal
+from tarry.wheel.state import WheelDamaged
 
 if TYPE_CHECKING:
     from tarry.node.delivery.context import Context
@@ -124,6 +126,8 @@ class Cancels:
                         return answer
                     outcomes[rows[piece]] = answer
                 left = left[found == NOT_THERE]
+            if len(left) and any(self._retries(self._queues[number], g) for g in self._of(number)):
+                outcomes[left] = DELIVERED  # trimmed, and perhaps waiting for its retry
         except UnitsDamaged as damage:
             return self._damaged(damage)
         return outcomes
@@ -168,6 +172,9 @@ class Cancels:
         text = f"{damage}; a peer's copy is on its way: cancel again in a second"
         return Refusal(Reason.MESSAGE_DAMAGED, text, retry_ms=1_000)
 
+    def _of(self, number: int) -> list[str]:
+        return [] if self._queues[number].deleted else self._queues.groups_of(number)
+
     def _groups(self, queue: ReadyQueue) -> list[str]:
         return self._queues.groups_of(queue.queue)
 
@@ -209,15 +216,20 @@ class Cancels:
     async def _cancel(self, queue: ReadyQueue, found: Found, *, remaining: bool) -> Outcomes | Refusal:
         """Mark, ask, propose, lift. Marks stay where the outcome is not known: the leadership is over."""
         marks, number = self._context.marks, queue.queue
+        waiting = await self._waiting(queue, found)
         await marks.add(number, found.offset)
         outcomes = np.full(len(found.offset), REPEATED, dtype=np.uint32)
         left = ~self._queues.cancelled.contains(number, found.offset)  # by a request that was marked before
-        had = await self._ask(queue, found, remaining=remaining)
+        had = await self._ask(queue, found, waiting, remaining=remaining)
         if not self._context.may_serve():
             await self._lift(number, found.offset)
             return _MOVED
         outcomes[left] = np.where(had.done[left], DONE, DELIVERED)
         for had_by, rows in had.sets(left & had.chosen):
+            gone = await self._without_retries(queue, found, rows, waiting)
+            rows = rows[gone | had.fresh[rows] if remaining else gone]  # noqa: PLW2901 - what is left
+            if not len(rows):
+                continue
             outcome = await self._context.propose(
                 log_pb.CancelReleasedCommand(
                     queue=number,
@@ -234,12 +246,75 @@ class Cancels:
         await self._lift(number, found.offset)
         return outcomes
 
-    async def _ask(self, queue: ReadyQueue, found: Found, *, remaining: bool) -> _Had:
+    async def _waiting(self, queue: ReadyQueue, found: Found) -> dict[str, waiting_retries.Found]:
+        """Return by group which of the messages it has had wait there for a retry."""
+        waiting = {}
+        for group in self._groups(queue) if not queue.group else ():
+            copies = self._queues.find(queue.topic, group)
+            known = self._queues.acknowledged.get((group, queue.queue))
+            if copies is None or known is None or not self._retries(queue, group):
+                continue
+            done = known.contains(found.offset)
+            if done.any():
+                wanted = _keys(found.messages.hour[done], found.messages.global_index[done])
+                try:
+                    waiting[group] = await waiting_retries.find(self._context, copies, group, wanted)
+                except UnitsDamaged as damage:
+                    self._damaged(damage)
+                except WheelDamaged:  # found again by what releases it, and mended
+                    continue
+        return waiting
+
+    async def _without_retries(
+        self,
+        queue: ReadyQueue,
+        found: Found,
+        rows: NDArray[np.intp],
+        waiting: dict[str, waiting_retries.Found],
+    ) -> Flags:
+        """Cancel the copies of some messages; return which no group is given again."""
+        keys = _keys(found.messages.hour[rows], found.messages.global_index[rows]).tolist()
+        gone = np.ones(len(rows), dtype=np.bool_)
+        for group, copies in waiting.items():
+            places = [place for place, key in enumerate(keys) if key in copies]
+            target = self._queues.find(queue.topic, group)
+            if not places:
+                continue
+            if target is None:  # the group was deleted meanwhile, and its copies go nowhere
+                continue
+            ids = np.array([copies[keys[place]] for place in places], np.uint32)
+            gone[places] &= await self._cancel_copies(target, ids[:, 0].copy(), ids[:, 1].copy())
+        return gone
+
+    async def _cancel_copies(
+        self, copies: ReadyQueue, hour: NDArray[np.uint32], index: NDArray[np.uint32]
+    ) -> Flags:
+        """Cancel copies, in the wheel or in their retry queue; return which nobody is given."""
+        outcome = await self._context.propose(
+            log_pb.CancelCommand(
+                hour=hour.tobytes(), global_index=index.tobytes(), now_ms=self._context.time.now_ms()
+            )
+        )
+        gone = np.isin(outcome.outcomes, (CANCELLED, REPEATED))
+        (rows,) = np.nonzero(outcome.outcomes == producer_pb.CANCEL_OUTCOME_ALREADY_RELEASED)
+        if len(rows):
+            due_ms = self._context.machine.due_ms(hour[rows], index[rows])
+            released = Released(hour[rows], index[rows], due_ms)
+            answer = await self.cancel(copies.queue, released, remaining=False)
+            if not isinstance(answer, Refusal):
+                gone[rows] = np.isin(answer, (CANCELLED, REPEATED))
+        return gone
+
+    async def _ask(
+        self, queue: ReadyQueue, found: Found, waiting: dict[str, waiting_retries.Found], *, remaining: bool
+    ) -> _Had:
         """Ask each group what it has had, TURN_GROUPS in a turn; what is marked stays as they say."""
+        keys = _keys(found.messages.hour, found.messages.global_index)
         had = _Had(len(found.offset), remaining=remaining)
         for position, group in enumerate(self._groups(queue), start=1):
             if (group, queue.queue) in self._queues.acknowledged:
-                had.add(group, self._answer(queue, group, found))
+                copies = np.array(list(waiting.get(group, ())), np.uint64)
+                had.add(group, self._answer(queue, group, found), np.isin(keys, copies))
             if not position % TURN_GROUPS:
                 await asyncio.sleep(0)
         return had
@@ -271,32 +346,38 @@ class Cancels:
         self._pump(number)
 
 
+def _keys(hour: NDArray[np.uint32], global_index: NDArray[np.uint32]) -> NDArray[np.uint64]:
+    return hour.astype(np.uint64) << np.uint64(32) | global_index.astype(np.uint64)
+
+
 class _Had:
     """Sum of the answers of a queue's groups about n offsets."""
 
     def __init__(self, n: int, *, remaining: bool) -> None:
         self._remaining = remaining
         self.done = np.ones(n, dtype=np.bool_)  # for good, in every group
-        self._fresh_somewhere = np.zeros(n, dtype=np.bool_)
-        self._had_somewhere = np.zeros(n, dtype=np.bool_)
+        self.fresh = np.zeros(n, dtype=np.bool_)  # in some group
+        self._waits = np.zeros(n, dtype=np.bool_)  # for its retry, in some group
+        self._had_somewhere = np.zeros(n, dtype=np.bool_)  # and do not wait for its retry
         self._groups: list[str] = []
         self._had: list[Flags] = []
 
-    def add(self, group: str, answer: GroupAnswer) -> None:
-        """Take in what a group says."""
+    def add(self, group: str, answer: GroupAnswer, waits: Flags) -> None:
+        """Take in what a group says, and what waits there for its retry."""
         had = ~answer.fresh
         self.done &= answer.done
-        self._fresh_somewhere |= answer.fresh
-        self._had_somewhere |= had
-        if self._remaining and had.any():
+        self.fresh |= answer.fresh
+        self._waits |= had & waits
+        self._had_somewhere |= had & ~waits
+        if had.any():
             self._groups.append(group)
             self._had.append(had)
 
     @property
     def chosen(self) -> Flags:
-        """The offsets to cancel: no group has had them, or with ``remaining`` some have not."""
+        """The offsets to cancel: in every group fresh or waiting for a retry, with ``remaining`` in some."""
         if self._remaining:
-            return self._fresh_somewhere | ~self._had_somewhere
+            return self.fresh | self._waits | ~self._had_somewhere
         return ~self._had_somewhere
 
     def sets(self, chosen: Flags) -> Iterator[tuple[list[str], NDArray[np.intp]]]:

@@ -59,6 +59,20 @@ MUTANTS = (
         (f"{LEADER}::test_while_its_cancel_is_under_way_nothing_is_handed_over_to_anybody",),
     ),
     Mutant(
+        "a_retry_that_is_handed_over_meanwhile_counts_as_cancelled",
+        "a consumer has a message again whose cancel was answered with CANCELLED",
+        "gone[rows] = np.isin(answer, (CANCELLED, REPEATED))",
+        "gone[rows] = True",
+        (f"{LEADER}::test_a_copy_that_is_handed_over_meanwhile_is_not_said_to_be_cancelled",),
+    ),
+    Mutant(
+        "a_retry_is_cancelled_though_another_group_has_it",
+        "what a consumer has in hand is answered with CANCELLED",
+        "        self._had_somewhere |= had & ~waits\n",
+        "        self._had_somewhere |= had & ~waits & False\n",
+        (f"{LEADER}::test_where_another_group_has_it_in_hand_a_retry_is_cancelled_for_the_rest_alone",),
+    ),
+    Mutant(
         "a_later_group_gets_what_was_cancelled",
         "a message that was cancelled is delivered to a group made afterwards",
         "        self.acknowledged[group, queue.queue].include(self.cancelled.of(queue.queue))\n",

@@ -51,8 +51,8 @@ MUTANTS = (
     Mutant(
         "cancelling_goes_by_an_unproven_index",
         "a rotten index cancels what one replica has released",
-        "    partition.prove()\n",
-        "",
+        "    partition.prove()\n    return partition.log.units_at(global_index)",
+        "    return partition.log.units_at(global_index)",
         (
             "tests/wheel/test_damage.py::test_a_message_whose_unit_has_rotted_is_not_taken_for_released_after_a_start",
         ),

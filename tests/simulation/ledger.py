@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from tests.simulation.checker import Violation
@@ -52,6 +53,8 @@ class Ledger:
         self.told: dict[bytes, Told] = {}
         self.cancelled: set[bytes] = set()
         self.perhaps_cancelled: set[bytes] = set()
+        self.retry_cancelled: set[tuple[str, bytes]] = set()
+        """Groups that had been given the message before, and were to be given it again."""
         self.given: defaultdict[tuple[str, bytes], list[Given]] = defaultdict(list)
         self.settled: set[tuple[str, bytes]] = set()
         """Whose acknowledgement was answered with OK."""
@@ -70,10 +73,16 @@ class Ledger:
         demand(before.message == told.message, f"L1: {label!r} is scheduled as {before} and {told}")
         self._is(label, told.message)
 
-    def cancel_answered(self, label: bytes) -> None:
+    def cancel_answered(self, label: bytes, retried: Collection[str] = ()) -> None:
+        """``retried``: the groups for which it has been put back for a retry."""
         self.cancelled.add(label)
         groups = self._groups[self.told[label].topic]
-        given = [group for group in groups if (group, label) in self.given and group not in self.sought]
+        self.retry_cancelled |= {(group, label) for group in retried}
+        given = [
+            group
+            for group in groups
+            if (group, label) in self.given and group not in self.sought and group not in retried
+        ]
         demand(not given, f"L2: {label!r} is cancelled though delivered to {given}")
 
     def delivered(
@@ -81,7 +90,9 @@ class Ledger:
     ) -> None:
         self._is(label, message)
         demand(is_for(group, label), f"L5: {label!r} is delivered to {group}")
-        demand(label not in self.cancelled, f"L2: {label!r} is delivered though cancelled")
+        had = max((one.attempt for one in self.given[group, label]), default=1)  # that one may come late
+        late = (group, label) in self.retry_cancelled and given.attempt <= had
+        demand(label not in self.cancelled or late, f"L2: {label!r} is delivered though cancelled")
         early = due_ms - true_ms
         demand(early <= self.early_ms, f"L3: {label!r} is delivered {early} ms early in term {given.term}")
         told = self.told.get(label)

@@ -157,7 +157,7 @@ class ModelProducer:
             if outcome in GONE:
                 if outcome == pb.CANCEL_OUTCOME_ALREADY_CANCELLED and not self._asked_again:
                     demand(label in before, f"L2: {label!r} is cancelled, and nobody has asked for it before")
-                ledger.cancel_answered(label)
+                ledger.cancel_answered(label, self._world.rows.retried(ledger.told[label]))
                 continue
             forgotten = outcome == pb.CANCEL_OUTCOME_NOT_FOUND and self._world.forgets_soon
             if outcome not in LATE and not forgotten:

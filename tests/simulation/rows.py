@@ -16,7 +16,7 @@ from tarry.replication.state_machine.events import Event
 from tarry.replication.state_machine.machine import Machine
 from tarry.replication.state_machine.queues import Queues
 from tests.simulation.checker import Violation
-from tests.simulation.ledger import UNKNOWN, Id, Ledger, demand
+from tests.simulation.ledger import UNKNOWN, Id, Ledger, Told, demand
 from tests.simulation.order import Order
 
 OF_QUEUE = ("due_ms", "attempt")
@@ -85,12 +85,21 @@ class Rows:
                 )
         self.messages[f"{topic}/{group}", Kind.DELIVERED] |= given
 
+    def retried(self, told: Told) -> list[str]:
+        """Return the groups, as `topic/group`, for which a message has been put back for a retry."""
+        return [
+            place
+            for (place, kind), messages in self.messages.items()
+            if kind is Kind.RETRIED and place.split("/")[0] == told.topic and told.message in messages
+        ]
+
     def check(self) -> None:
         """Nothing that a client knows of may be missing in the rows."""
         ledger = self._ledger
         for label, told in ledger.told.items():
             kinds = [Kind.SCHEDULED, *([Kind.CANCELLED] if label in ledger.cancelled else [])]
-            of_topics = (told.topic, dead_letter_topic(told.topic))  # it may have misfired
+            # it may have misfired, or have waited for its retry
+            of_topics = (told.topic, dead_letter_topic(told.topic), *self.retried(told))
             missing = [
                 kind
                 for kind in kinds

@@ -215,6 +215,16 @@ class WheelAndList(RuleBasedStateMachine):
             counted = ahead[second - at * 3600 + 5]
             assert counted == pending if second > self.list.cut.due_ms // 1000 else counted >= pending
 
+    @rule(hour=st.integers(-1, 1), topic=st.integers(0, 6), step=st.sampled_from([1, 3, 1000]))
+    def search_topic(self, hour: int, topic: int, step: int) -> None:
+        at = START_MS // HOUR_MS + hour
+        parts = [
+            self.wheel.pending_ids_of(topic, at, start, step).tolist()
+            for start in range(0, max(1, self.wheel.units_in_hour(at)), step)
+        ]
+        pending = [index for due, index in self.list.pending if (due // HOUR_MS, due % 7) == (at, topic)]
+        assert sorted(index for part in parts for index in part) == sorted(pending)
+
     @rule(name=names)
     def look(self, name: tuple[int, int]) -> None:
         if name in self.list.states:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tarry.chaos.checks import duplicates, failovers, leaders, linearizability, stuck
+from tarry.chaos.checks import deliveries, duplicates, failovers, leaders, linearizability, stuck
 from tarry.chaos.history import (
     Answer,
     Asked,
@@ -181,6 +181,22 @@ def test_a_message_that_is_cancelled_once_it_is_released_comes_to_nobody(outcome
     ]
     assert linearizability.not_linearizable(history, ahead_ms=500) == ()
     history.delivered.append(replace(of_two[0], attempt=2))  # as a retry
+    assert linearizability.not_linearizable(history, ahead_ms=500) == (2,)
+
+
+def test_what_a_group_gives_back_may_be_cancelled_and_does_not_come_again() -> None:
+    history = sound()
+    (of_two,) = [one for one in history.delivered if one.token == 2]
+    history.delivered = [one for one in history.delivered if one.token != 2]
+    history.delivered.append(replace(of_two, group="rough"))
+    history.operations = [Operation(2, Asked.CANCEL, "cancelled", 5_100, 5_110)]
+    assert linearizability.not_linearizable(history, ahead_ms=500) == ()
+    history.cancelled.append(Cancelled(2, of_two.received_ms + 10))
+    assert deliveries.delivered_after_cancel(history) == ()
+    again = replace(of_two, group="rough", attempt=2, received_ms=of_two.received_ms + 20)
+    history.delivered.append(again)
+    assert deliveries.delivered_after_cancel(history) == (again,)
+    history.delivered[-1] = replace(of_two, received_mono_ms=of_two.received_mono_ms + 500)
     assert linearizability.not_linearizable(history, ahead_ms=500) == (2,)
 
 

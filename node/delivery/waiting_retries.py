@@ -1,0 +1,97 @@
+"""Search for the copies that wait for their retry, by the messages that they are of.
+
+A copy is pending in the wheel until it is due, and then waits in the group's retry queue. Nothing but its
+record says of which message it is, so the group's copies are read: so many, and no more, for one request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tarry.node.delivery.context import Context
+from tarry.node.delivery.offset_pieces import cut
+from tarry.node.delivery.retries import within_hours
+from tarry.replication.state_machine.event_details import origins
+from tarry.replication.state_machine.ready_queue import ReadyQueue
+from tarry.wheel.state import HOUR_MS
+
+COPIES_MAX: Final = 32_768
+"""Read for one request and group, at some 5 us each; those beyond are not found."""
+UNITS_MAX: Final = 4 << 20
+"""Of the wheel's indices that are looked through for them."""
+STEP_UNITS: Final = 65_536
+"""Looked through in one turn of the event loop: some 0.5 ms."""
+STEP_COPIES: Final = 512
+"""Read in one turn."""
+STEP_BLOCKS: Final = 64
+
+Found = dict[int, tuple[int, int]]
+"""By message, hour << 32 | global index: hour and global index of its copy."""
+
+
+async def find(context: Context, copies: ReadyQueue, group: str, wanted: NDArray[np.uint64]) -> Found:
+    """Return the waiting copies of the messages wanted, keys of shape (n,). Raises UnitsDamaged.
+
+    A message that is not in it may still have one: its copy came meanwhile, or there are too many.
+    """
+    search = _Search(context, np.sort(wanted))
+    for hour, start in _places(context, copies.queue):
+        if search.is_over or search.read >= context.machine.wheel.pending_of(copies.queue):
+            break
+        index = await context.pieces.alone(
+            partial(context.machine.wheel.pending_ids_of, copies.queue, hour, start, STEP_UNITS)
+        )
+        await search.look(np.full(len(index), hour, np.uint32), index)
+    known = context.machine.queues.acknowledged.get((group, copies.queue))
+    left = known.missing(known.floor, copies.units) if known is not None else np.empty(0, np.uint64)
+    for part in cut(left[:COPIES_MAX], STEP_COPIES, STEP_BLOCKS):
+        there = part[part >= np.uint64(copies.first)]
+        if search.is_over or copies.deleted:
+            break
+        units = await context.pieces.alone(partial(copies.at, there))
+        await search.look(units["hour"].copy(), units["global_index"].copy())
+    return search.found
+
+
+def _places(context: Context, queue: int) -> Iterator[tuple[int, int]]:
+    """Yield the hours, and where to go on in each, in which copies of a retry queue may be pending."""
+    wheel, looked = context.machine.wheel, 0
+    for hour in wheel.hours():
+        if hour < wheel.cut.due_ms // HOUR_MS or not wheel.pending_in_hour(hour):
+            continue
+        for start in range(0, max(1, wheel.units_in_hour(hour)), STEP_UNITS):
+            if looked >= UNITS_MAX or not wheel.pending_of(queue):
+                return
+            looked += STEP_UNITS
+            yield hour, start
+
+
+class _Search:
+    def __init__(self, context: Context, wanted: NDArray[np.uint64]) -> None:
+        self._context, self._wanted = context, wanted
+        self.found: Found = {}
+        self.read = 0
+
+    @property
+    def is_over(self) -> bool:
+        """True if all are found, or enough has been read."""
+        return len(self.found) == len(self._wanted) or self.read >= COPIES_MAX
+
+    async def look(self, hour: NDArray[np.uint32], index: NDArray[np.uint32]) -> None:
+        """Read of which messages these copies are."""
+        while len(hour) and not self.is_over:
+            count = min(STEP_COPIES, within_hours(hour))
+            of = await self._context.pieces.alone(
+                partial(origins, self._context.machine.wheel, hour[:count], index[:count])
+            )
+            keys = of.hour.astype(np.int64) << 32 | of.global_index
+            known = np.flatnonzero((of.hour >= 0) & np.isin(keys, self._wanted.astype(np.int64)))
+            for place in known.tolist():
+                self.found[int(keys[place])] = int(hour[place]), int(index[place])
+            self.read += count
+            hour, index = hour[count:], index[count:]
