@@ -99,9 +99,8 @@ class GroupExpiry:
         queues = self._machine.queues
         names = [(queue.topic, queue.group) for queue in queues if queue.group]
         for one in [due async for due in self._due(names)][:CHANGES_MAX]:
-            due = self._step(
-                one.topic, one.group, self._counting()
-            )  # it may have been used, or made anew, since
+            # it may have been used, or made anew, since
+            due = self._step(one.topic, one.group, self._counting())
             if due is None or (due.expired and self._moves.under_way):
                 continue
             try:

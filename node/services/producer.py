@@ -82,7 +82,7 @@ class ProducerService:
 
     def __init__(self, core: Core, authorizer: Authorizer, calls: LeaderCalls) -> None:
         self._shard = core.config.shard
-        self._config = core.config
+        self._config, self._limits = core.config, core.config.limits
         self._auto_create = core.config.topics_auto_create
         self._machine, self._driver, self._time = core.machine, core.driver, core.time
         self._damage, self._holds, self._leadership = core.damage, core.holds, core.leadership
@@ -95,7 +95,7 @@ class ProducerService:
     @property
     def _intake(self) -> Intake:
         levels = delay_levels_ms(self._machine.queues.defaults, self._config)
-        return Intake(self._config.limits, levels)
+        return Intake(self._limits, levels)
 
     def end_streams(self) -> None:
         """Read no more from the schedule streams: each ends after the answers to what it has read."""
@@ -155,14 +155,14 @@ class ProducerService:
         if None in queues:
             if not self._auto_create:
                 return unknown_topic(request.topics[queues.index(None)])
-            if refusal := no_more_queues(self._machine.queues, self._intake.limits):
+            if refusal := no_more_queues(self._machine.queues, self._limits):
                 return refusal
         most = [0 if queue is None else queue.settings.body_bytes_max for queue in queues]
         return body_too_large(request, most) if any(most) else None
 
     def _disk_allows(self) -> Refusal | None:
         """Refuse while there is still room for what delivering and acknowledging write."""
-        disk, least = os.statvfs(self._machine.folder), self._intake.limits.disk_free_bytes_min
+        disk, least = os.statvfs(self._machine.folder), self._limits.disk_free_bytes_min
         free = disk.f_bavail * disk.f_frsize
         if free >= least:
             return None
@@ -176,7 +176,7 @@ class ProducerService:
         """Answer in order; read on only while few enough requests are in flight."""
         path = f"/{SERVICE}/ScheduleBatch"
         flying: asyncio.Queue[tuple[int, Awaitable[Answer | Exception]] | Refusal | None] = asyncio.Queue()
-        room = asyncio.Semaphore(self._intake.limits.stream_requests_max)
+        room = asyncio.Semaphore(self._limits.stream_requests_max)
 
         async def read() -> None:
             async for raw in requests:
@@ -223,7 +223,7 @@ class ProducerService:
             return error
 
     async def _cancel(self, request: pb.CancelRequest, context: CallContext) -> Answer:
-        limit = self._intake.limits.cancel_ids_max
+        limit = self._limits.cancel_ids_max
         if not request.ids or len(request.ids) > limit:
             reason = Reason.BATCH_TOO_LARGE if request.ids else Reason.REQUEST_EMPTY
             return Refusal(reason, f"{len(request.ids)} ids: give 1 to {limit}")

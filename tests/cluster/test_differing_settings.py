@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from pathlib import Path
+from typing import Any
 
 from typer.testing import CliRunner
 
@@ -23,6 +25,18 @@ async def until_told(cluster: LocalCluster, *, differs: bool) -> ClusterStatus:
                 if isinstance(status, ClusterStatus) and status.lease and bool(status.differing) is differs:
                     return status
             await asyncio.sleep(0.1)
+
+
+def logged(cluster: LocalCluster, event: str) -> dict[str, Any]:
+    """Return the first line that a node logs with an event, once one does."""
+    ends = time.monotonic() + PATIENCE_S
+    while time.monotonic() < ends:
+        for node in cluster.nodes.values():
+            for line in node.log.read_text().splitlines():
+                if event in line:
+                    return dict(json.loads(line))
+        time.sleep(0.1)
+    raise AssertionError(f"nobody logs {event!r}")
 
 
 def test_another_limit_in_one_file_is_told_by_the_leader_with_both_values(tmp_path: Path) -> None:
@@ -46,10 +60,7 @@ def test_another_limit_in_one_file_is_told_by_the_leader_with_both_values(tmp_pa
             asyncio.run(until_told(cluster, differs=True))
         assert "settings differ: limits.keys_max is" in shown.stderr
         assert told[0][0]["key"] == "limits.keys_max"
-        log = "".join(node.log.read_text() for node in cluster.nodes.values())
-        (line, *_) = [
-            json.loads(line) for line in log.splitlines() if "settings differ between nodes" in line
-        ]
+        line = logged(cluster, "settings differ between nodes")
         assert (line["key"], line["values"]["n2"]) == ("limits.keys_max", "3")
         cluster.kill("n2")
         odd.write_text(whole)

@@ -184,8 +184,8 @@ MUTANTS = (
     Mutant(
         "the_cluster_s_settings_are_in_no_checkpoint",
         "a restart forgets them, and replicas differ",
-        "*self.blocked.capture(), *self.defaults.capture()]",
-        "*self.blocked.capture()]",
+        "*self.cancelled.capture(), *self.defaults.capture()]",
+        "*self.cancelled.capture()]",
         (f"{CLUSTER}::test_they_are_of_the_checkpoint_and_of_the_digest_and_nothing_of_level_one_is",),
     ),
     Mutant(

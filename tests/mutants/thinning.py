@@ -154,8 +154,8 @@ MUTANTS = (
     Mutant(
         "a_group_that_opens_meanwhile_is_deleted",
         "a consumer that has just come loses its group",
-        "due = self._step(one.topic, one.group)  # it may",
-        "due = one  # it may",
+        "due = self._step(one.topic, one.group, self._counting())",
+        "due = one",
         (
             f"{EXPIRY}::test_a_group_that_is_opened_while_others_are_deleted_stays",
             f"{EXPIRY}::test_a_group_that_is_used_or_wanted_while_others_are_deleted_stays",
