@@ -156,6 +156,13 @@ class HourWheel:
         self.counts.add(hour, pending)
         self._changed.add(hour)
 
+    def note_withdrawn(self, hour: int) -> None:
+        """Note that units of an hour, open or closed, are withdrawn: the next checkpoint has to say so."""
+        if hour in self._open:
+            self._changed.add(hour)
+        else:
+            self._note(hour)  # now, as of an hour that is closed
+
     def settle(self, hour: int) -> int:
         """Move an hour's units from the far log behind its partition's; return the bytes of the records."""
         rows, units = self.far.rows_of(hour)

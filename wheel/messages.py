@@ -202,6 +202,7 @@ class Messages:
             chosen = chosen[~partition.is_withdrawn(chosen)]
             if len(chosen):
                 partition.withdraw(chosen)
+                self._hours.note_withdrawn(at)
 
     def overtake(self, cut: Cut, hour: Numbers, global_index: Numbers) -> Taken:
         """Release pending messages ahead of the cut: hours in the order named, each hour's by due time."""

@@ -6,8 +6,18 @@ from tests.mutants.mutant import Mutant
 
 LEADER = "tests/node/delivery/test_cancels.py"
 MACHINE = "tests/replication/state_machine/test_released_cancels.py"
+WHEEL = "tests/wheel/test_recovery.py"
 
 MUTANTS = (
+    Mutant(
+        "a_checkpoint_forgets_what_was_withdrawn_of_a_closed_hour",
+        "after a restart a cancelled message is a released one, and replicas differ",
+        "                self._hours.note_withdrawn(at)\n",
+        "",
+        (
+            f"{WHEEL}::test_a_message_that_is_cancelled_after_its_release_is_so_also_in_an_hour_that_is_closed",
+        ),
+    ),
     Mutant(
         "a_cancel_is_proposed_without_marks",
         "a message that was cancelled is delivered while its cancel is under way",

@@ -411,3 +411,18 @@ def test_a_large_hour_that_is_damaged_is_left_by_the_preparation_to_its_first_us
     assert len(mended.take(START_MS + HOUR_MS, 1_000)) == 100
     assert mended.pending == 0
     assert Wheel.recover(tmp_path, SETTINGS, state).digest() == digest
+
+
+def test_a_message_that_is_cancelled_after_its_release_is_so_also_in_an_hour_that_is_closed(
+    tmp_path: Path,
+) -> None:
+    wheel = Wheel(tmp_path, replace(SETTINGS, hours_open_max=1))
+    due_ms = [START_MS + hour * HOUR_MS for hour in range(3)]
+    names = append(wheel, due_ms)
+    wheel.take(due_ms[-1] + 1, 10)
+    checkpoint(wheel)  # and nothing touches the first hour any more
+    wheel.withdraw(*ids(names[:1]))
+    digest = wheel.digest()
+    again = Wheel.recover(tmp_path, SETTINGS, checkpoint(wheel))
+    assert again.state(*names[0]) == MessageState.CANCELLED
+    assert again.digest() == digest
