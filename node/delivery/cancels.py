@@ -39,6 +39,8 @@ OFFSETS_MAX: Final = 2_048
 """Cancelled by one command."""
 GROUPS_MAX: Final = 4_096
 """Of a topic whose released messages are cancelled: applying goes on behind each, in one turn."""
+HAD_BY_BYTES_MAX: Final = 1 << 19
+"""Of the names of groups that have had a message, in one command; with more it stays delivered."""
 TURN_GROUPS: Final = 8
 """Asked in one turn of the event loop, at up to 1 ms each."""
 DONE: Final = producer_pb.CANCEL_OUTCOME_ALREADY_DONE
@@ -226,6 +228,8 @@ class Cancels:
             return _MOVED
         outcomes[left] = np.where(had.done[left], DONE, DELIVERED)
         for had_by, rows in had.sets(left & had.chosen):
+            if sum(len(group.encode()) for group in had_by) > HAD_BY_BYTES_MAX:
+                continue
             gone = await self._without_retries(queue, found, rows, waiting)
             rows = rows[gone | had.fresh[rows] if remaining else gone]  # noqa: PLW2901 - what is left
             if not len(rows):

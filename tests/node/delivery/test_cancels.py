@@ -283,6 +283,24 @@ def test_a_topic_of_too_many_groups_is_refused(monkeypatch: pytest.MonkeyPatch) 
     play(steps)
 
 
+def test_where_too_many_groups_to_be_named_have_had_it_it_stays_as_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cancels, "HAD_BY_BYTES_MAX", 0)
+
+    async def steps(group: Group) -> None:
+        made = await ready(group, "", "")
+        group.apply(log_pb.SubscribeCommand(topic=TOPIC, group="other", start=EARLIEST))
+        group.join("a", credit=1)
+        await pass_ms(group, 60)
+        before = group.machine.applied_index
+        assert await cancel(group, made[0], remaining=True) == ["ALREADY_DELIVERED"]
+        assert group.machine.applied_index == before
+        assert await cancel(group, made[1], remaining=True) == ["CANCELLED"]
+
+    play(steps)
+
+
 def test_a_consumer_that_claims_what_is_being_cancelled_does_not_get_it() -> None:
     async def steps(group: Group) -> None:
         made = await ready(group, "")
