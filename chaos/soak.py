@@ -41,10 +41,11 @@ SAMPLE_S = 1.0
 PROGRESS_S = 60.0
 PATIENCE_S = 60.0
 GROWTH_MAX: Final = 1.1  # of memory, from the first window to the last
-LEDGER_GROWTH_MAX: Final = 1.5  # its segments go one by one; a few, however small it is
-LEDGER_SPARE_BYTES: Final = 4 << 20
+FILES_GROWTH_MAX: Final = 1.5  # the ledger's segments go one by one; pages of a checkpoint are used again
+FILES_SPARE_BYTES: Final = 4 << 20
 JOURNAL_SEGMENT_BYTES: Final = 16 << 20
 READY_UNIT_BYTES: Final = 32
+MESSAGE_BYTES_MAX: Final = 256  # of a message of 100 bytes: its record and its index unit
 READY_SEGMENT_BYTES: Final = READY_UNIT_BYTES << 20
 MIB: Final = 1 << 20
 
@@ -103,6 +104,7 @@ class Plan:
         return {
             "journal": self.journal_bytes + 4 * JOURNAL_SEGMENT_BYTES,  # begun, made ahead, not yet dropped
             "ready": int(late_s * self.rate) * READY_UNIT_BYTES + READY_SEGMENT_BYTES,
+            "hours": int((3_600 + late_s) * self.rate) * MESSAGE_BYTES_MAX,  # an hour goes whole
         }
 
     def hours_overdue(self, data: Path, at_s: float) -> list[str]:
@@ -181,7 +183,8 @@ def broken(plan: Plan, first: Window, last: Window) -> list[str]:
         before = first[name]
         for figure, most in (
             ("rss", GROWTH_MAX * before.rss),
-            ("ledger", LEDGER_GROWTH_MAX * before.ledger + LEDGER_SPARE_BYTES),
+            ("ledger", FILES_GROWTH_MAX * before.ledger + FILES_SPARE_BYTES),
+            ("checkpoint", FILES_GROWTH_MAX * before.checkpoint + FILES_SPARE_BYTES),
         ):
             low, high = getattr(before, figure), getattr(after, figure)
             if high > most:

@@ -35,6 +35,8 @@ def test_a_node_that_does_not_grow_keeps_its_promises() -> None:
         ({"ledger": 20 * MIB}, "n2: ledger grew"),
         ({"journal": 129 * MIB}, "n2: journal takes"),
         ({"ready": 100 * MIB}, "n2: ready takes"),
+        ({"hours": 2_100 * MIB}, "n2: hours takes"),
+        ({"checkpoint": 6 * MIB}, "n2: checkpoint grew"),
     ],
 )
 def test_what_grows_is_found_with_the_node(more: Mapping[str, int], told: str) -> None:

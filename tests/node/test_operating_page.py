@@ -77,6 +77,13 @@ def test_events_are_found_wherever_they_are_logged() -> None:
     assert set(events_in(source)) == {"bad", "no", None}
 
 
+def test_no_module_logs_by_another_name() -> None:
+    folders = ("node", "replication", "wheel", "proto")
+    sources = [path.read_text() for folder in folders for path in (ROOT / folder).rglob("*.py")]
+    made = re.findall(r"^.*\bget_?[lL]ogger\(.*$", "\n".join(sources), re.MULTILINE)
+    assert set(made) == {"log = structlog.get_logger()"}
+
+
 def test_every_reason_is_named_once_and_those_that_are_no_fault_of_a_request_have_an_entry() -> None:
     tabled = entries("## What is refused")
     rest = set(re.findall(r"`([A-Z_]+)`", PAGE.partition("\nAll other reasons")[2]))
