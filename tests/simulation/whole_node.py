@@ -57,9 +57,6 @@ if TYPE_CHECKING:
 RATE_ERROR = 0.0005
 """Of a monotonic clock; ten times that of a bad crystal."""
 
-DRIFT_MS = 3
-"""How far a right wall clock drifts from where it was set."""
-
 DELIVERY = Delivery(lease_ms=1_500, attempts_max=4, back_off_ms=(200, 400, 800), reserved_messages_max=20)
 DISPATCH = Dispatch(
     slice_messages_max=20,
@@ -79,7 +76,7 @@ class NodeClock:
     def __init__(
         self, world: WholeWorld, processor: Processor, rate: float, drift_ms_per_s: float, ahead_ms: int
     ) -> None:
-        """`drift_ms_per_s`: of the wall clock, to and fro within DRIFT_MS, as one that NTP slews."""
+        """`drift_ms_per_s`: of the wall clock, to and fro within the world's bound, as one that NTP slews."""
         self._world = world
         self._processor = processor
         self._rate = rate
@@ -91,8 +88,13 @@ class NodeClock:
 
     def wall_ms(self) -> int:
         now_s = self._processor.now()
-        place_ms = now_s * self._drift_ms_per_s % (4 * DRIFT_MS)
-        return self._world.true_ms(now_s) + self.ahead_ms + round(abs(place_ms - 2 * DRIFT_MS) - DRIFT_MS)
+        return self._world.true_ms(now_s) + self.ahead_ms + self._drifted_ms(now_s)
+
+    def _drifted_ms(self, now_s: float) -> int:
+        most_ms = self._world.drift_ms
+        if not most_ms:
+            return 0
+        return round(abs(now_s * self._drift_ms_per_s % (4 * most_ms) - 2 * most_ms) - most_ms)
 
 
 class WholeNode(SimNode):

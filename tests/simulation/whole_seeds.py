@@ -24,6 +24,7 @@ from tests.simulation.whole_node import DISPATCH
 from tests.simulation.whole_world import BROADCAST, GROUPS, SHAPED, WholeWorld
 from tests.simulation.world import QUIET_AFTER_MS, SLOWNESS, draw_bandwidth
 
+DRIFT_MS = 3
 FAR_SHARE = 0.4
 """Of the worlds: producers schedule over many hours, too."""
 
@@ -69,6 +70,7 @@ async def _simulate(seed: int, seconds: float) -> Outcome:
             )
         ),
         retention_ms=draw.choice((DISPATCH.retention_ms, 300)),
+        drift_ms=DRIFT_MS,
     )
     policy = draw.choice(MisfirePolicy.values())
     world.network.bytes_per_s = draw_bandwidth(draw)

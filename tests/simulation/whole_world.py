@@ -36,7 +36,7 @@ from tests.simulation.model_puller import ModelPuller
 from tests.simulation.rot import rotten
 from tests.simulation.rows import Misfires, Rows
 from tests.simulation.synced_files import SyncedFiles
-from tests.simulation.whole_node import DISPATCH, DRIFT_MS, WholeNode
+from tests.simulation.whole_node import DISPATCH, WholeNode
 from tests.simulation.world import SETTINGS, SimNode, World
 
 HOUR_MS = 3_600_000
@@ -79,7 +79,9 @@ class WholeWorld(World):
         slowness: float = 0.0,
         groups: dict[str, list[str]] = GROUPS,
         retention_ms: int = DISPATCH.retention_ms,
+        drift_ms: int = 0,
     ) -> None:
+        """`drift_ms`: how far a wall clock drifts to and fro from where it was set."""
         rng = random.Random(f"whole {seed}")
         memory = Path("/dev/shm")
         self.folder = Path(tempfile.mkdtemp(dir=memory if memory.is_dir() else None))
@@ -106,9 +108,10 @@ class WholeWorld(World):
         """What is due later is not waited for."""
         self.right_ms = skew_ms + MEASURING_MS
         """How far off a right clock may be set."""
+        self.drift_ms = drift_ms
         self.drifts = False
         """Whether the wrong clock is drifting away."""
-        self.ledger = Ledger(self.right_ms + DRIFT_MS, groups)
+        self.ledger = Ledger(self.right_ms + drift_ms, groups)
         self.rows = Rows(self.ledger)
         settings = replace(SETTINGS, quiet_after_ms=quiet_after_ms)
         super().__init__(seed, names, settings=settings, slowness=slowness)
