@@ -281,6 +281,13 @@ class RawPlay(Play):
                 group="g", queue=pick((0, 1, 2)), offset=column["offset"], now_ms=now_ms, dropped=True
             ),
             log_pb.CancelCommand(**where),
+            log_pb.CancelReleasedCommand(
+                queue=pick((0, 1, 2, 2**32 - 1)),
+                offset=column["offset"],
+                due_ms=column["due_ms"],
+                had_by=pick(([], ["g"], [""])),
+                **where,
+            ),
             log_pb.SubscribeCommand(topic=topic, group=group, start=GroupStart(at=pick((0, 2, 3, 99)))),
             log_pb.TopicCommand(topic=topic, settings=SETTINGS, now_ms=now_ms),
             log_pb.DeleteTopicCommand(topic=topic, now_ms=now_ms),
