@@ -135,7 +135,7 @@ class Kept:
     async def _passed(self) -> dict[int, int]:
         """Return how many units there are in each of the hours that nothing is pending of any more."""
         wheel, units = self._machine.wheel, {}
-        for at, hour in enumerate(wheel.hours(max(0, self._machine.frontier_ms // HOUR_MS - 1))):
+        for at, hour in enumerate(wheel.hours(max(0, self._machine.frontier_ms // HOUR_MS))):
             if at % TRIMMED_MAX == 0:
                 await asyncio.sleep(0)
             if not wheel.pending_in_hour(hour):

@@ -229,6 +229,19 @@ def test_an_hour_goes_whole_once_nothing_points_into_it(machine: Machine) -> Non
     assert plan(machine, late, RETENTION_MS) is None
 
 
+def test_an_hour_goes_as_soon_as_the_release_is_past_its_end(machine: Machine) -> None:
+    end_ms = (FIRST_HOUR + 1) * HOUR_MS
+    settings(machine, retention_ms=1)
+    machine.apply(machine.applied_index + 1, 1, [ack([0, 1, 2, 3]), release(end_ms - 1)])
+    assert hours(plan(machine, end_ms, RETENTION_MS)) == []
+    machine.apply(machine.applied_index + 1, 1, [release(end_ms)])
+    planned = plan(machine, end_ms, RETENTION_MS)
+    assert hours(planned) == [FIRST_HOUR]
+    assert planned is not None
+    machine.apply(machine.applied_index + 1, 1, [command.encode(planned)])
+    assert machine.wheel.hours() == ()
+
+
 def test_an_hour_that_has_got_more_since_it_was_planned_stays(machine: Machine) -> None:
     machine.apply(2, 1, [ack([0, 1, 2, 3]), release(LATE_MS)])
     planned = plan(machine, LATE_MS, RETENTION_MS)
