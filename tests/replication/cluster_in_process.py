@@ -236,3 +236,12 @@ class Cluster:
                 await asyncio.sleep(0.005)
 
         await asyncio.wait_for(equal(), 30)
+
+    async def until_role(self, name: str, role: Role) -> None:
+        """Return once a replica has told its role: at the end of a turn, which may apply before it writes."""
+
+        async def told() -> None:
+            while self.replicas[name].roles[-1] is not role:  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+
+        await asyncio.wait_for(told(), 30)

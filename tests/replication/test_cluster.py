@@ -106,7 +106,7 @@ async def test_a_transfer_under_load_loses_nothing(tmp_path: Path) -> None:
         refused = {b"%d" % i for i, result in enumerate(results) if not isinstance(result, int)}
         assert acknowledged <= set(successor.machine.commands)
         assert not refused & set(successor.machine.commands)
-        assert leader.roles[-1] is Role.FOLLOWER
+        await cluster.until_role(leader.name, Role.FOLLOWER)
 
 
 async def test_a_target_with_much_to_apply_is_not_transferred_to_and_the_leader_serves_on(
