@@ -52,6 +52,7 @@ AT_ONCE_BYTES_MAX = 64 << 10
 SHARED_TURN_S = 0.001
 """A turn of consensus that took longer shares no turn of the event loop with applying."""
 _TIMER_SLACK_S = 0.0001  # the engine's comparisons are strict: at its deadline it is not yet due
+_TIMER_LATE_S = 2 * _TIMER_SLACK_S  # two clocks are read one after the other
 
 
 class Driver:
@@ -108,7 +109,6 @@ class Driver:
         self._writing: asyncio.Future[Any] | None = None
         self._upkeep: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = 0.0
         self._node = node
         self._membership = Membership(journal, members)
         if journal.empty and node not in members:
@@ -295,7 +295,7 @@ class Driver:
         if wake.is_set() or deadline <= now:
             await asyncio.sleep(0)  # others' turn, even under load
             return
-        if self._timer is None or not now < self._timer_at <= deadline:  # the machine may have slept
+        if self._timer is None or self._timer.when() - _loop_s() > deadline - now + _TIMER_LATE_S:
             self._set_timer()
         await wake.wait()
 
@@ -303,8 +303,8 @@ class Driver:
         """Wake up at the deadline; a timer that is too early, for the deadline has moved, is set again."""
         if self._timer is not None:
             self._timer.cancel()
-        self._timer, self._timer_at = None, self._replica.consensus.next_deadline()
-        timeout_s = self._timer_at - self._clock.monotonic_s()
+        self._timer = None
+        timeout_s = self._replica.consensus.next_deadline() - self._clock.monotonic_s()
         if timeout_s <= 0:
             self._replica.wake.set()
         else:
@@ -500,3 +500,8 @@ class Driver:
     def _peers(self) -> dict[str, str]:
         named = {**self._membership.named(), **self._membership_changes.newcomers}
         return {peer: address for peer, address in named.items() if peer != self._node}
+
+
+def _loop_s() -> float:
+    """Return the time of the event loop's timers: it stands while the machine sleeps; deadlines do not."""
+    return asyncio.get_running_loop().time()

@@ -567,6 +567,16 @@ SENDING = (
         "if len(self._waiting) >= settings.waiting_commands_max:",
         ("tests/replication/driver/test_proposals.py::test_too_much_is_refused_before_memory_grows",),
     ),
+    Mutant(
+        "a_timer_of_before_the_machine_slept_is_early_enough",
+        "a leader's heartbeats wait for the end of what was once an election timeout",
+        "if self._timer is None or self._timer.when() - _loop_s() > deadline - now + _TIMER_LATE_S:",
+        "if self._timer is None:",
+        (
+            "tests/replication/driver/test_timer.py"
+            "::test_a_timer_that_was_set_before_the_machine_slept_holds_no_nearer_deadline_up",
+        ),
+    ),
 )
 
 MUTANTS = (
