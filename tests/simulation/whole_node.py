@@ -285,7 +285,7 @@ class WholeNode(SimNode):
                 self.set_aside(damage)
         except DiskFailed as failed:
             self.note_failure(failed)
-            if not self.state_fails:
+            if not (self.state_fails or self.core.checkpoints.writing.locked()):  # one at a time
                 with contextlib.suppress(CheckpointRefused):  # what may still be written is worth writing
                     self.core.machine.write(self.core.machine.capture())
             self.crash()
