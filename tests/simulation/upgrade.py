@@ -6,6 +6,7 @@ import asyncio
 import random
 
 from tarry.replication.state_machine import levels
+from tarry.replication.state_machine.machine import Machine
 from tests.simulation import faults
 from tests.simulation.checker import Violation
 from tests.simulation.whole_node import WholeNode
@@ -40,15 +41,21 @@ async def _exchange(world: WholeWorld, node: WholeNode, applies: int) -> None:
 
 
 async def until_raised(world: WholeWorld, timeout_s: float = 10.0) -> None:
-    """Return once the level is raised everywhere: all nodes can, and answer."""
+    """Return once the level is raised everywhere, and what the leader then logs applied: all nodes answer."""
     loop = asyncio.get_running_loop()
     begun = loop.time()
-    while {node.core.machine.level for node in world.whole} != {levels.HIGHEST}:
+    while not _settled(machines := [node.core.machine for node in world.whole]):
         if loop.time() - begun > timeout_s:
-            raise Violation(f"V7: the level is {[node.core.machine.level for node in world.whole]}")
+            raise Violation(f"V7: the level is {[(one.level, one.applied_index) for one in machines]}")
         await asyncio.sleep(0.05)
     world.counts["levels raised"] += levels.HIGHEST - levels.FIRST
     refused = {node.name: node.too_old for node in world.whole if node.too_old}
     if refused:
         raise Violation(f"L1: the level was raised beyond a member: {refused}")
     world.check_states()
+
+
+def _settled(machines: list[Machine]) -> bool:
+    """Return whether all have the highest level, the cluster's settings, and one applied index."""
+    raised = all(one.level == levels.HIGHEST and one.queues.defaults.seeded for one in machines)
+    return raised and len({one.applied_index for one in machines}) == 1
