@@ -39,7 +39,6 @@ class SimDisk:
         self.fails = False
         self.room_bytes: int | None = None
         self._before: Files | None = None
-        self._failed: Batch | None = None
         self._open()
 
     def read_head(self) -> bytes | None:
@@ -66,13 +65,11 @@ class SimDisk:
 
     def write(self, batch: Batch) -> None:
         if self.fails:
-            self._failed = batch
             self._leave_something(batch)
             raise DiskFailed("EIO")
         if self.room_bytes is not None:
             self.room_bytes -= sum(len(value) for _, value in batch.puts)
             if self.room_bytes < 0:
-                self._failed = batch
                 raise DiskFailed("ENOSPC")
         if not self.syncs and self._before is None:
             self._before = self._files()
@@ -82,11 +79,11 @@ class SimDisk:
     def close(self) -> None: ...
 
     def crash(self, under_way: Batch | None) -> None:
-        """Power is lost while `under_way` is being written, if that has not failed already."""
+        """Power is lost while `under_way` is being written."""
         if self._before is not None:
             self._replace(self._before)
             self._before = None
-        if under_way is not None and under_way is not self._failed:
+        if under_way is not None:
             self._tear(under_way)
         else:
             self._replace(self._files())

@@ -11,7 +11,7 @@ from tests.simulation.model_producer import ModelProducer
 from tests.simulation.playing import followers, scenario, write
 from tests.simulation.whole_scenario import soon
 from tests.simulation.whole_world import WholeWorld
-from tests.simulation.world import World
+from tests.simulation.world import SimNode, World
 
 
 def test_a_cluster_of_one_acknowledges_nothing_that_its_disk_has_not() -> None:
@@ -22,6 +22,32 @@ def test_a_cluster_of_one_acknowledges_nothing_that_its_disk_has_not() -> None:
         node.crash()
         await asyncio.sleep(0.1)
         node.start(world.members)
+
+    scenario(play, names=1)
+
+
+def test_a_batch_that_a_full_disk_refused_is_not_written_by_a_later_power_loss() -> None:
+    async def refuse_two_writes(world: World, node: SimNode) -> None:
+        world.at_once = 0.0
+        node.disk.room_bytes = 0
+        await world.propose(node)
+        world.at_once = 1.0
+        node.start(world.members)
+        await asyncio.sleep(1)
+        assert not node.alive
+        node.disk.room_bytes = None
+
+    async def play(world: World) -> None:
+        (node,) = world.nodes
+        for _ in range(8):  # a power loss may leave nothing
+            await refuse_two_writes(world, node)
+            node.start(world.members)
+            before = node.disk.read_head()
+            node.crash()
+            assert node.disk.read_head() == before
+            node.start(world.members)
+            await write(world, 1)
+        assert world.counts["disks full"] == 16
 
     scenario(play, names=1)
 

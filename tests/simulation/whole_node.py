@@ -387,9 +387,7 @@ class WholeNode(SimNode):
             raise asyncio.CancelledError  # the power went first
         if (is_checkpoint or is_thin) and self.state_fails:
             raise DiskFailed("ENOSPC")
-        done = work()
+        done = self._finish(work, batch)
         self.world.counts["hours thinned"] += is_thin
-        if batch is not None:
-            self._under_way = None
         await asyncio.sleep(delay_s / 2)
         return done

@@ -250,11 +250,17 @@ class SimNode:
         await asyncio.sleep(delay_s / 2)
         if not self.alive or start != self._starts:
             raise asyncio.CancelledError  # the power went first
-        done = work()
-        if batch is not None:
-            self._under_way = None
+        done = self._finish(work, batch)
         await asyncio.sleep(delay_s / 2)
         return done
+
+    def _finish(self, work: Callable[[], Any], batch: Batch | None) -> Any:
+        """Do it. A batch that fails is not under way any more: a later crash must not write it again."""
+        try:
+            return work()
+        finally:
+            if batch is not None:
+                self._under_way = None
 
     def _store(self, checkpoint: Checkpoint) -> None:
         self.checkpoint = checkpoint
