@@ -65,6 +65,8 @@ class Ledger:
         """Groups, and the dead letters that were given back to them: as if for the first time."""
         self.expired: defaultdict[str, set[Id]] = defaultdict(set)
         """By topic: what came due too late for its topic's settings."""
+        self.forgotten: defaultdict[str, set[Id]] = defaultdict(set)
+        """By group: what retention took before the group was made."""
         self._ids: dict[bytes, Id] = {}
         self._groups = groups
 
@@ -125,7 +127,12 @@ class Ledger:
             if label not in gone and told.due_ms <= until_ms and told.message not in self.expired[told.topic]
             for group in self._groups[told.topic]
             if (group, label) not in self.given and is_for(group, label)
+            if told.message not in self.forgotten[group]
         ]
+
+    def groups_of(self, topic: str) -> set[str]:
+        """Return the groups, as `topic/group`, that are to be given what a topic gets."""
+        return set(self._groups.get(topic, ()))
 
     def id_of(self, label: bytes) -> Id:
         return self._ids[label]

@@ -50,6 +50,8 @@ class Rows:
         self._ledger = ledger
         self.messages: defaultdict[tuple[str, Kind], set[Id]] = defaultdict(set)
         """By topic, or `topic/group`, and kind."""
+        self.released: defaultdict[str, dict[Id, tuple[int, int]]] = defaultdict(dict)
+        """By topic: the offset of each message, and when it was released."""
         self.order = Order(self.messages)
         self._of_entries: dict[int, list[Event]] = {}
 
@@ -132,6 +134,7 @@ class Rows:
             if event.kind is Kind.RELEASED and not group:
                 unknown = found - self.messages[f"{topic}", Kind.SCHEDULED]
                 demand(not unknown, f"L7: {unknown} of {topic} are released, and no row says scheduled")
+                self._note_offsets(f"{topic}", event, mine)
             self.messages[place] |= found
             if event.detail == "REDRIVEN":
                 self._ledger.redriven |= {(place[0], message) for message in found}
@@ -139,6 +142,17 @@ class Rows:
                 self._ledger.expired[f"{topic}"] |= found
             if self.misfires is not None and topic == self.misfires.topic and not group:
                 self.misfires.check(index, event)
+
+    def _note_offsets(self, topic: str, event: Event, mine: NDArray[np.bool_]) -> None:
+        assert event.hour is not None and event.global_index is not None and event.offset is not None
+        columns = zip(
+            event.hour[mine].tolist(),
+            event.global_index[mine].tolist(),
+            event.offset[mine].tolist(),
+            strict=True,
+        )
+        for hour, index, offset in columns:
+            self.released[topic][hour, index] = (offset, event.at_ms)
 
 
 def _ids(hour: NDArray[np.generic], global_index: NDArray[np.generic]) -> set[Id]:

@@ -11,6 +11,7 @@ import structlog
 from tests.simulation import virtual_loop
 from tests.simulation.model_consumer import ModelConsumer
 from tests.simulation.model_producer import ModelProducer
+from tests.simulation.whole_node import DISPATCH
 from tests.simulation.whole_world import GROUPS, WholeWorld
 
 Play = Callable[[WholeWorld, ModelProducer], Awaitable[None]]
@@ -23,6 +24,7 @@ def scenario(
     groups: dict[str, list[str]] = GROUPS,
     consumers: bool = True,
     begin: Callable[[WholeWorld], Awaitable[None]] | None = None,
+    retention_ms: int = DISPATCH.retention_ms,
 ) -> WholeWorld:
     """Played on a fresh cluster that delivers; drained and checked at the end."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
@@ -45,7 +47,8 @@ def scenario(
         await world.drain()
 
     async def whole() -> WholeWorld:
-        world, tasks = WholeWorld(seed=1, names=names, groups=groups), list[asyncio.Task[None]]()
+        world = WholeWorld(seed=1, names=names, groups=groups, retention_ms=retention_ms)
+        tasks = list[asyncio.Task[None]]()
         world.answers_lost = 0.0
         asyncio.get_running_loop().set_exception_handler(world.on_error)
         try:

@@ -30,6 +30,7 @@ from tarry.replication.state_machine.machine import Machine
 from tarry.replication.state_machine.ready_queue import ReadyQueue
 from tarry.wheel.state import MessageState
 from tests.simulation.checker import Violation
+from tests.simulation.forgotten import Forgotten
 from tests.simulation.ledger import Ledger, demand
 from tests.simulation.model_consumer import ModelConsumer
 from tests.simulation.model_puller import ModelPuller
@@ -113,6 +114,7 @@ class WholeWorld(World):
         """Whether the wrong clock is drifting away."""
         self.ledger = Ledger(self.right_ms + drift_ms, groups)
         self.rows = Rows(self.ledger)
+        self.forgotten = Forgotten(self.ledger, self.rows, retention_ms)
         settings = replace(SETTINGS, quiet_after_ms=quiet_after_ms)
         super().__init__(seed, names, settings=settings, slowness=slowness)
         self.wrong = cast(WholeNode, self.rng.choice(self.nodes))
@@ -194,6 +196,7 @@ class WholeWorld(World):
         if first != entry:
             what = "has another state at" if first[:2] == entry[:2] else "applies another entry at"
             raise Violation(f"C5: {node.name} {what} {index}")
+        self.forgotten.applied(index, commands, node.core.machine.queues)
 
     def after_turn(self, node: WholeNode) -> None:
         busy_s = node.processor.free_at - asyncio.get_running_loop().time()
