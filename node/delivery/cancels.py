@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from tarry.node.delivery import waiting_retries
 from tarry.node.delivery.offset_pieces import PIECE_BLOCKS, cut
-from tarry.node.delivery.offset_search import NOT_THERE, OffsetSearch
+from tarry.node.delivery.offset_search import NOT_THERE, OffsetSearch, keys_of
 from tarry.node.edge.grpc_status import UNKNOWN_OUTCOME
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto import tarry_producer_pb2 as producer_pb
@@ -260,7 +260,7 @@ class Cancels:
                 continue
             done = known.contains(found.offset)
             if done.any():
-                wanted = _keys(found.messages.hour[done], found.messages.global_index[done])
+                wanted = keys_of(found.messages.hour[done], found.messages.global_index[done])
                 try:
                     waiting[group] = await waiting_retries.find(self._context, copies, group, wanted)
                 except UnitsDamaged as damage:
@@ -277,7 +277,7 @@ class Cancels:
         waiting: dict[str, waiting_retries.Found],
     ) -> Flags:
         """Cancel the copies of some messages; return which no group is given again."""
-        keys = _keys(found.messages.hour[rows], found.messages.global_index[rows]).tolist()
+        keys = keys_of(found.messages.hour[rows], found.messages.global_index[rows]).tolist()
         gone = np.ones(len(rows), dtype=np.bool_)
         for group, copies in waiting.items():
             places = [place for place, key in enumerate(keys) if key in copies]
@@ -313,7 +313,7 @@ class Cancels:
         self, queue: ReadyQueue, found: Found, waiting: dict[str, waiting_retries.Found], *, remaining: bool
     ) -> _Had:
         """Ask each group what it has had, TURN_GROUPS in a turn; what is marked stays as they say."""
-        keys = _keys(found.messages.hour, found.messages.global_index)
+        keys = keys_of(found.messages.hour, found.messages.global_index)
         had = _Had(len(found.offset), remaining=remaining)
         for position, group in enumerate(self._groups(queue), start=1):
             if (group, queue.queue) in self._queues.acknowledged:
@@ -348,10 +348,6 @@ class Cancels:
             if not position % TURN_GROUPS:
                 await asyncio.sleep(0)
         self._pump(number)
-
-
-def _keys(hour: NDArray[np.uint32], global_index: NDArray[np.uint32]) -> NDArray[np.uint64]:
-    return hour.astype(np.uint64) << np.uint64(32) | global_index.astype(np.uint64)
 
 
 class _Had:

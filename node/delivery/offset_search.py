@@ -45,7 +45,7 @@ class OffsetSearch:
         self._queue, self._end = queue, queue.units
         self._floor = min(max(floor, queue.first), self._end)
         self._order = np.lexsort((global_index, hour))
-        self._keys = _joined(hour, global_index)[self._order]
+        self._keys = keys_of(hour, global_index)[self._order]
         self._due_ms = due_ms[self._order]
         self.found = np.full(len(hour), NOT_THERE, dtype=np.int64)
         """The offset of each message, in the order given; NOT_THERE: it is not there from the floor on."""
@@ -110,11 +110,12 @@ class OffsetSearch:
         if self._queue.deleted or begin >= end:
             return
         units = self._queue.read(begin, min(end, self._end) - begin)
-        keys = _joined(units["hour"], units["global_index"])
+        keys = keys_of(units["hour"], units["global_index"])
         places = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
         (mine,) = np.nonzero(self._keys[places] == keys)
         self._at[places[mine]] = begin + mine
 
 
-def _joined(hour: NDArray[np.uint32], global_index: NDArray[np.uint32]) -> Keys:
+def keys_of(hour: NDArray[np.uint32], global_index: NDArray[np.uint32]) -> Keys:
+    """Return one number for each message, by its id: hour << 32 | global index."""
     return hour.astype(np.uint64) << np.uint64(32) | global_index.astype(np.uint64)

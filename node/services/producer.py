@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from tarry.node.assembly import Core
 from tarry.node.defaults import delay_levels_ms
 from tarry.node.delivery.cancels import Released
+from tarry.node.delivery.offset_search import keys_of
 from tarry.node.edge.auth import Authorizer, Right
 from tarry.node.edge.field_count import more_fields
 from tarry.node.edge.grpc_status import abort, status_of
@@ -302,7 +303,7 @@ class ProducerService:
         if delivery is None:
             return self._leadership.not_leader()
         outcomes[rows] = pb.CANCEL_OUTCOME_ALREADY_DONE
-        ids = hour[rows].astype(np.uint64) << np.uint64(32) | index[rows]
+        ids = keys_of(hour[rows], index[rows])
         named, first, which = np.unique(ids, return_index=True, return_inverse=True)
         topic, due_ms = await self._units(hour[rows[first]], index[rows[first]])
         found = np.full(len(named), pb.CANCEL_OUTCOME_ALREADY_DONE, dtype=np.uint32)
