@@ -43,6 +43,12 @@ def lone_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalClus
 
 
 @pytest.fixture
+def unused_cluster(tmp_path: Path) -> Iterator[LocalCluster]:
+    """One node that no other test asked anything, for tests of what a node counts of itself."""
+    yield from started(1, tmp_path)
+
+
+@pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
     """Three nodes of the test's own, to be killed as it likes."""
     yield from started(3, tmp_path)

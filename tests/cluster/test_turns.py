@@ -11,9 +11,9 @@ from tarry.proto.tarry_producer_pb2 import ScheduleRequest
 from tests.cluster.wire import TIMEOUT_S, wire
 
 
-def test_a_node_says_what_held_its_event_loop_and_when(lone_cluster: LocalCluster) -> None:
+def test_a_node_says_what_held_its_event_loop_and_when(unused_cluster: LocalCluster) -> None:
     began_ms = time.time_ns() // 1_000_000 - 3_600_000
-    with wire(next(iter(lone_cluster.nodes.values())).address) as node:
+    with wire(next(iter(unused_cluster.nodes.values())).address) as node:
         record = Record(body=b"hello")
         node.producer.Schedule(
             ScheduleRequest(topic="turns", delay_ms=60_000, record=record), timeout=TIMEOUT_S
