@@ -270,7 +270,8 @@ class DelayLog:
         """Return a view of the units from `start` to `end`, to be read at once."""
         rows = self.index()[start:end]
         if self._map is not None:
-            self._budget.consecutive(self._map, len(rows) * self.unit.itemsize)
+            size = self.unit.itemsize
+            self._budget.consecutive(self._map, start * size, len(rows) * size)
         return rows
 
     def due_columns(self) -> Iterator[tuple[int, Numbers]]:

@@ -2,7 +2,8 @@
 
 A page read through a mapping counts as this process's memory until it is unmapped, although the page cache
 could take it back. So that memory stays flat, however many messages are looked at, all mappings share one
-bound: past it their pages are let go. The data stays in the page cache.
+bound: past it their pages are let go. What a scan has read it does not come back to: that is let go at once.
+The data stays in the page cache.
 """
 
 from __future__ import annotations
@@ -22,12 +23,13 @@ class PageBudget:
     touched.
     """
 
-    __slots__ = ("_maps", "_max", "_touched")
+    __slots__ = ("_maps", "_max", "_scanned", "_touched")
 
     def __init__(self, bytes_max: int) -> None:
         self._max = bytes_max // _AROUND_BYTES
         self._touched = 0
         self._maps: set[mmap.mmap] = set()
+        self._scanned: dict[mmap.mmap, tuple[int, int]] = {}  # where the last stretch begins, and its size
 
     def scattered(self, pages: mmap.mmap, rows: Numbers, row_bytes: int) -> None:
         """Count rows of a mapping that have been read."""
@@ -36,13 +38,21 @@ class PageBudget:
         around = rows // np.uint32(_AROUND_BYTES // row_bytes)
         self.touch(pages, 1 + int(np.count_nonzero(around[1:] != around[:-1])))
 
-    def consecutive(self, pages: mmap.mmap, length_bytes: int) -> None:
-        """Count a stretch of a mapping that has been read."""
-        self.touch(pages, 1 + length_bytes // _AROUND_BYTES)
+    def consecutive(self, pages: mmap.mmap, start_byte: int, length_bytes: int) -> None:
+        """Count a stretch of a mapping that is read; let go of the one that was before it."""
+        begin, length = self._scanned.pop(pages, (0, 0))
+        if length:
+            pages.madvise(mmap.MADV_DONTNEED, begin, length)
+            self._touched = max(0, self._touched - _around(length))
+        begin = start_byte - start_byte % mmap.PAGESIZE
+        length = start_byte + length_bytes - begin
+        self._scanned[pages] = begin, length
+        self.touch(pages, _around(length))
 
     def forget(self, pages: mmap.mmap) -> None:
         """Forget a mapping that is going to be unmapped."""
         self._maps.discard(pages)
+        self._scanned.pop(pages, None)
 
     def touch(self, pages: mmap.mmap, count: int) -> None:
         """Count pages of a mapping, or what Linux maps around each, that have been read."""
@@ -52,4 +62,9 @@ class PageBudget:
             for mapped in self._maps:
                 mapped.madvise(mmap.MADV_DONTNEED)
             self._maps.clear()
+            self._scanned.clear()
             self._touched = 0
+
+
+def _around(length_bytes: int) -> int:
+    return 1 + length_bytes // _AROUND_BYTES
