@@ -2,8 +2,8 @@
 
 A page read through a mapping counts as this process's memory until it is unmapped, although the page cache
 could take it back. So that memory stays flat, however many messages are looked at, all mappings share one
-bound: past it their pages are let go. What a scan has read it does not come back to: that is let go at once.
-The data stays in the page cache.
+bound: past it their pages are let go. A scan does not come back to what it has read: each stretch of it is
+let go when the next is read. The data stays in the page cache.
 """
 
 from __future__ import annotations
