@@ -4,6 +4,9 @@
 
 Raft's engine cannot bear a message twice or late, and a broken stream's leftovers may arrive after its
 successor has begun. So a frame counts only if it is newer than every one let through before on its stream.
+Of two incarnations of a sender nothing here says which is the later: a node whose disk was replaced may be
+heard before what its old disk said arrives, or its old disk may be started again. So each incarnation has
+streams of its own, and which one's answers count is for the membership to say.
 
 A sender has two streams to a receiver, opened and closed together, in one epoch. What order holds:
 
@@ -28,7 +31,8 @@ from google.protobuf.message import DecodeError
 from tarry.proto.tarry_peer_pb2 import PeerFrame, PeerMessage
 from tarry.replication.raft.membership import Origin
 
-RETIRED_MAX = 16
+INCARNATIONS_MAX = 16
+"""Of one sender; of more, the one that was heard first is forgotten."""
 
 
 class FrameRefused(Exception):
@@ -95,19 +99,27 @@ class Outbound:
 
 @dataclass(slots=True)
 class _Streams:
-    """State of one sender's frames: of its latest incarnation, boot and epoch."""
+    """State of the frames of one sender's incarnation: of its latest boot and epoch."""
 
-    origin: Origin
     start: tuple[int, int] = (-1, -1)  # boot, epoch
-    sequences: dict[bool, int] = field(default_factory=dict)
-    pieces: dict[bool, list[bytes]] = field(default_factory=dict)
+    sequences: dict[bool, int] = field(default_factory=lambda: {False: 0, True: 0})
+    pieces: dict[bool, list[bytes]] = field(default_factory=lambda: {False: [], True: []})
     """Of the message that is on its way on each stream."""
-    retired: list[int] = field(default_factory=list)
 
-    def begin(self, start: tuple[int, int]) -> None:
-        self.start = start
-        self.sequences = {False: 0, True: 0}
-        self.pieces = {False: [], True: []}
+    def take(self, frame: PeerFrame) -> bool:
+        """Return whether the frame is newer than all before on its stream; if so, none before it counts."""
+        start = frame.boot, frame.epoch
+        if start > self.start:
+            self.start = start
+            self.sequences = {False: 0, True: 0}
+            self.pieces = {False: [], True: []}
+        before = self.sequences[frame.bulk]
+        if start < self.start or frame.sequence <= before:
+            return False
+        if frame.sequence > before + 1:
+            self.pieces[frame.bulk].clear()
+        self.sequences[frame.bulk] = frame.sequence
+        return True
 
 
 class Inbound:
@@ -117,10 +129,10 @@ class Inbound:
         self.cluster = cluster
         self._node = node
         self._message_bytes_max = message_bytes_max
-        self._heard: dict[str, _Streams] = {}
+        self._heard: dict[str, dict[int, _Streams]] = {}
 
-    def open(self, sealed: bytes, certified: Set[str] | None = None) -> tuple[str, list[PeerMessage]]:
-        """Return the sender and its messages that are whole; none if the frame is out of date.
+    def open(self, sealed: bytes, certified: Set[str] | None = None) -> tuple[str, list[PeerMessage], Origin]:
+        """Return the sender, its messages that are whole, none if the frame is out of date, and their origin.
 
         `certified`: names that the caller has proven; None: none were asked for. Raises FrameRefused.
         """
@@ -136,15 +148,21 @@ class Inbound:
             raise SenderNotCertified(frame.sender)
         if frame.crc32c != _crc32c(frame.messages):
             raise FrameRefused("checksum")
-        if not self._is_newer(frame):
-            return frame.sender, []
+        streams, origin = self._streams(frame), Origin(frame.incarnation, frame.joined)
+        if not streams.take(frame):
+            return frame.sender, [], origin
         if in_pieces:
-            messages = self._joined(frame, self._heard[frame.sender].pieces[frame.bulk])
-        return frame.sender, messages
+            messages = self._joined(frame, streams.pieces[frame.bulk])
+        return frame.sender, messages, origin
 
-    def origin(self, sender: str) -> Origin:
-        """Return the origin of the sender's frames that are let through now."""
-        return self._heard[sender].origin
+    def _streams(self, frame: PeerFrame) -> _Streams:
+        """Return the streams of the frame's sender in its incarnation."""
+        heard = self._heard.setdefault(frame.sender, {})
+        if frame.incarnation not in heard:
+            heard[frame.incarnation] = _Streams()
+            if len(heard) > INCARNATIONS_MAX:
+                del heard[next(iter(heard))]
+        return heard[frame.incarnation]
 
     def _joined(self, frame: PeerFrame, pieces: list[bytes]) -> list[PeerMessage]:
         """Return the message whose last piece this is; none: it goes on, or its beginning was lost."""
@@ -165,27 +183,6 @@ class Inbound:
             return [PeerMessage.FromString(whole)]
         except DecodeError as error:
             raise FrameRefused("not a message") from error
-
-    def _is_newer(self, frame: PeerFrame) -> bool:
-        start = frame.boot, frame.epoch
-        heard = self._heard.get(frame.sender)
-        if heard is None:
-            heard = self._heard[frame.sender] = _Streams(Origin(frame.incarnation, frame.joined))
-        if frame.incarnation in heard.retired:
-            return False
-        if frame.incarnation != heard.origin.incarnation:
-            heard.retired = [*heard.retired, heard.origin.incarnation][-RETIRED_MAX:]
-            heard.origin = Origin(frame.incarnation, frame.joined)
-            heard.begin(start)
-        elif start > heard.start:
-            heard.begin(start)
-        before = heard.sequences[frame.bulk]
-        if start < heard.start or frame.sequence <= before:
-            return False
-        if frame.sequence > before + 1:
-            heard.pieces[frame.bulk].clear()
-        heard.sequences[frame.bulk] = frame.sequence
-        return True
 
 
 def _crc32c(messages: Iterable[bytes]) -> int:

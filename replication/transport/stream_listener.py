@@ -163,9 +163,9 @@ class _Stream(Entrant):
                 if listener.inbound is None:
                     self.end()
                     break
-                peer, messages = listener.inbound.open(frame, {self._peer})
+                peer, messages, origin = listener.inbound.open(frame, {self._peer})
                 if messages:
-                    listener.receive(peer, messages, listener.inbound.origin(peer))
+                    listener.receive(peer, messages, origin)
         except (StreamBroken, FrameRefused):
             listener.acceptor.count("no frames of a peer" if self._peer else "no good ticket")
             self.end()

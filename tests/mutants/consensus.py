@@ -125,6 +125,15 @@ VOTES = (
         ),
     ),
     Mutant(
+        "a_newcomer_is_taught_by_an_earlier_term",
+        "a newcomer cannot be added for what another journal said late",
+        "if peer in self._membership_changes.newcomers and message.appended.term == term:",
+        'if peer in self._membership_changes.newcomers and message.HasField("appended"):',
+        (
+            "tests/simulation/test_state_and_members.py::test_a_newcomer_is_not_taken_for_the_journal_that_answered_an_earlier_leadership",
+        ),
+    ),
+    Mutant(
         "a_newcomer_is_taught_in_two_journals",
         "a newcomer is added for entries that it has lost",
         "return self._membership_changes.taught.get(peer, origin.incarnation) == origin.incarnation",
@@ -452,19 +461,28 @@ FRAMES = (
     Mutant(
         "frames_of_before_count",
         "a message of a broken stream counts a second time",
-        "if start < heard.start or frame.sequence <= before:",
+        "if start < self.start or frame.sequence <= before:",
         "if False:",
         (
             "tests/replication/transport/test_envelope.py::test_what_is_left_of_an_earlier_stream_brings_nothing",
         ),
     ),
     Mutant(
-        "frames_of_a_replaced_disk_count",
-        "a vote of a disk that is gone counts",
-        "        if frame.incarnation in heard.retired:\n            return False\n",
-        "",
+        "repeated_frames_of_a_replaced_disk_count",
+        "what a disk that is gone has said counts a second time",
+        "if frame.incarnation not in heard:",
+        "if frame.incarnation != next(reversed(heard), 0):",
         (
-            "tests/replication/transport/test_envelope.py::test_a_replaced_disk_is_a_new_sender_and_the_old_one_is_over",
+            "tests/replication/transport/test_envelope.py::test_a_replaced_disk_is_a_new_sender_and_what_is_repeated_of_the_old_one_brings_nothing",
+        ),
+    ),
+    Mutant(
+        "a_sender_of_many_incarnations_takes_memory",
+        "memory grows with each replaced disk",
+        "if len(heard) > INCARNATIONS_MAX:",
+        "if False:",
+        (
+            "tests/replication/transport/test_envelope.py::test_a_sender_of_ever_new_incarnations_takes_no_more_memory",
         ),
     ),
     Mutant(

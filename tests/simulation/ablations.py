@@ -17,7 +17,7 @@ from pysyncobj import SyncObj
 
 from tarry.node.delivery.ordering import Lanes
 from tarry.node.delivery.reservation import Reservation
-from tarry.proto.tarry_peer_pb2 import Append, PeerMessage
+from tarry.proto.tarry_peer_pb2 import Append, PeerFrame, PeerMessage
 from tarry.replication.driver import apply, first_start, hellos, send_barrier
 from tarry.replication.driver.driver import Driver
 from tarry.replication.driver.install_snapshot import SnapshotInstaller
@@ -39,7 +39,7 @@ from tarry.replication.state_machine.misfires import Parts
 from tarry.replication.state_machine.queue_checksums import UNIT_BYTES, Stretch
 from tarry.replication.state_machine.queues import Queues
 from tarry.replication.status import Role
-from tarry.replication.transport.envelope import Inbound
+from tarry.replication.transport import envelope
 from tarry.wheel.hour_partition import HourPartition
 from tests.simulation.disk import SimDisk
 
@@ -122,7 +122,15 @@ def _heard_nobody(election_min_s: float, heard: float) -> votes.Contact:
 
 Replaced = tuple[Any, str, Any]
 
-UNFILTERED: Replaced = (Inbound, "_is_newer", lambda self, frame: True)
+
+def _streams_of_the_latest(self: envelope.Inbound, frame: PeerFrame) -> envelope._Streams:
+    """Those of the incarnation that was heard last for the first time; of the others nothing counts."""
+    heard = self._heard.setdefault(frame.sender, {})
+    streams = heard.setdefault(frame.incarnation, envelope._Streams())
+    return streams if streams is next(reversed(heard.values())) else envelope._Streams(start=(1 << 64, 0))
+
+
+UNFILTERED: Replaced = (envelope._Streams, "take", lambda self, frame: True)
 """The first of two guards against what is repeated: taken out together with the second."""
 
 ABLATIONS: dict[str, tuple[Replaced, ...]] = {
@@ -130,6 +138,7 @@ ABLATIONS: dict[str, tuple[Replaced, ...]] = {
     "append normaliser (and duplicate filter)": ((appends, "plan", _stock_plan), UNFILTERED),
     "back-off": ((appends, "plan", _slow_plan),),
     "duplicate filter": (UNFILTERED,),
+    "incarnations apart": ((envelope.Inbound, "_streams", _streams_of_the_latest),),
     "voter set (and duplicate filter)": (
         (votes.Ballot, "counts", lambda self, peer, term, members: True),
         UNFILTERED,

@@ -84,8 +84,12 @@ class Network:
         self._held[sender, receiver] = []
 
     def let_go(self, sender: str, receiver: str) -> None:
-        for frame in self._held.pop((sender, receiver)):
+        for frame in self.take(sender, receiver):
             self.carry(sender, receiver, frame)
+
+    def take(self, sender: str, receiver: str) -> list[bytes]:
+        """Hold no more frames of that way; return those that have waited."""
+        return self._held.pop((sender, receiver))
 
     def heal(self) -> None:
         self._cuts.clear()
@@ -286,12 +290,12 @@ class SimTransport:
 
     def arrive(self, frame: bytes) -> None:
         try:
-            peer, messages = self._inbound.open(frame)
+            peer, messages, origin = self._inbound.open(frame)
         except FrameRefused:
             self._network.refused += 1
             return
         if messages:
-            self._receive(peer, messages, self._inbound.origin(peer))
+            self._receive(peer, messages, origin)
 
     def refresh(self) -> None:
         """Links follow what can be noticed of the network, after a while."""

@@ -29,6 +29,7 @@ PAIRS: dict[str, Callable[[], None]] = {
     ),
     "back-off": scenarios.test_h_hundreds_of_divergent_entries_are_replaced_within_a_second,
     "duplicate filter": answers.test_heartbeats_of_a_dead_leader_that_come_again_do_not_hold_up_the_election,
+    "incarnations apart": members.test_what_comes_late_of_a_replaced_disk_leaves_its_successor_heard,
     "voter set (and duplicate filter)": answers.test_i_a_vote_that_arrives_twice_elects_nobody,
     "ack term": answers.test_j_an_answer_to_an_earlier_leadership_does_not_count_for_a_later_one,
     "window": scenarios.test_t_a_follower_that_stands_still_is_sent_no_more_than_a_window,

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tarry.proto.tarry_peer_pb2 import HeartbeatReply, PeerMessage, VoteRequest
+from tarry.proto.tarry_peer_pb2 import Appended, HeartbeatReply, PeerMessage, VoteRequest
 from tarry.replication.driver.serve_snapshot import serve
 from tarry.replication.errors import MembershipRefused, NotLeader
 from tarry.replication.raft.membership import Origin
@@ -315,6 +315,52 @@ def begin_anew_as_a_newcomer(*, added: bool) -> None:
         world.rejoin(victim)
         await asyncio.sleep(3)
         assert victim.phase is None
+        await write(world, 5)
+
+    scenario(play)
+
+
+def test_what_comes_late_of_a_replaced_disk_leaves_its_successor_heard() -> None:
+    """Found by seed 1509: who began anew, and heard the old disk last, was deaf to the new one for good."""
+
+    async def play(world: World) -> None:
+        leader = await world.until_led()
+        replaced, third = followers(world, leader)
+        world.network.hold(replaced.name, leader.name)
+        await write(world, 5)
+        late = world.network.take(replaced.name, leader.name)
+        assert late
+        replaced.lose_disk()
+        world.rejoin(replaced)
+        await asyncio.sleep(3)
+        assert replaced.phase is None
+        await leader.driver.transfer(replaced.name, 1_000)
+        leader.crash()
+        leader.start(world.members)
+        await asyncio.sleep(1)
+        for frame in late:
+            world.network.carry(replaced.name, leader.name, frame)
+        await asyncio.sleep(0.1)
+        third.crash()
+        await write(world, 5)
+
+    scenario(play)
+
+
+def test_a_newcomer_is_not_taken_for_the_journal_that_answered_an_earlier_leadership() -> None:
+    async def play(world: World) -> None:
+        leader, newcomer = await world.until_led(), SimNode(world, "n4")
+        term = leader.driver._replica.consensus.state.term
+        adding = asyncio.ensure_future(leader.driver.add(newcomer.name, "new", 3000))
+        await asyncio.sleep(0.1)
+        late = PeerMessage(appended=Appended(term=term - 1, success=True))
+        leader.driver._spoken_peers.note(newcomer.name)
+        leader.driver._receive(newcomer.name, [late], Origin(9, joined=True))
+        await asyncio.sleep(0.1)
+        world.nodes.append(newcomer)
+        newcomer.start(dict(world.members))
+        await adding
+        world.members[newcomer.name] = "new"
         await write(world, 5)
 
     scenario(play)
