@@ -228,11 +228,11 @@ async def strangers(world: World) -> None:
     for node in world.nodes:
         if node.name in world.network.ends and node.running.is_set():
             for frame in hostile.frames(world, node, world.rng):
+                if world.network.ends.get(node.name) is not node.transport:  # it has crashed meanwhile
+                    break
                 node.processor.context.run(node.transport.arrive, frame)
                 if world.rng.random() < 0.2:
                     await asyncio.sleep(world.rng.uniform(0.0, 0.01))
-                if not node.alive:
-                    break
     speaker = world.rng.choice(world.nodes)
     if speaker.name in world.network.ends:
         hostile.speak_absurdly(world, speaker, world.rng)

@@ -119,11 +119,15 @@ class ModelProducer:
             return []
         answer = log_pb.ScheduledColumns.FromString(raw)
         self.repeated += answer.repeated
+        hours = np.frombuffer(answer.hour, dtype="<u4")
+        due = np.frombuffer(answer.due_ms, dtype="<i8")
+        if answer.repeated and self._world.is_deleted(hours) and (due == hours * np.int64(HOUR_MS)).all():
+            dues_ms, jitter_ms = due.tolist(), HOUR_MS  # one that is repeated so late says the hours only
         columns = zip(
             labels,
-            np.frombuffer(answer.hour, dtype="<u4").tolist(),
+            hours.tolist(),
             np.frombuffer(answer.global_index, dtype="<u4").tolist(),
-            np.frombuffer(answer.due_ms, dtype="<i8").tolist(),
+            due.tolist(),
             strict=True,
         )
         latest_ms = self._world.true_ms() + self._world.ledger.early_ms

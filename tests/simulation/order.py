@@ -13,7 +13,8 @@ from tarry.replication.state_machine.ready_queue import UnitsDamaged
 from tests.simulation.checker import Violation
 from tests.simulation.ledger import UNKNOWN, Id
 
-SETTLED = (Kind.ACKED, Kind.DEAD)
+SETTLED = (Kind.ACKED, Kind.DEAD, Kind.CANCELLED)
+"""Of what is cancelled for a group the copy that waits for its retry is gone."""
 
 
 class Order:

@@ -189,6 +189,10 @@ class WholeWorld(World):
         nodes = alive if rng.random() < 0.1 else serving or alive
         return rng.choice(nodes) if nodes else None
 
+    def is_deleted(self, hours: NDArray[np.uint32]) -> bool:
+        """Return whether a node has deleted one of the hours."""
+        return any(node.core.machine.wheel.floor_hour > hours.min() for node in self.whole if node.alive)
+
     def on_apply(self, node: WholeNode, index: int, term: int, commands: Sequence[bytes]) -> None:
         digest = node.core.machine.digest() if index % DIGEST_EVERY == 0 else b""
         entry = (term, list(commands), digest)
