@@ -464,13 +464,10 @@ class Driver:
             self._replica.wake.set()
 
     def _counts(self, peer: str, origin: Origin, message: PeerMessage) -> bool:
-        """Return whether the message counts. Of a newcomer, answers of one journal count.
-
-        It is the first that answers in this term: what came late from a journal of before is no teaching.
-        """
-        term = self._replica.consensus.state.term
-        if peer in self._membership_changes.newcomers and message.appended.term == term:
-            self._membership_changes.taught.setdefault(peer, origin.incarnation)
+        """Return whether the message counts. Of a newcomer, answers of one journal count."""
+        changes = self._membership_changes
+        if peer in changes.newcomers and message.HasField("appended"):
+            return changes.is_taught(peer, origin.incarnation, message.appended)
         return self._is_expected(peer, origin) or message.WhichOneof("body") not in _ANSWERS
 
     def _is_expected(self, peer: str, origin: Origin) -> bool:

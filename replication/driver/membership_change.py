@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
-from tarry.proto.tarry_peer_pb2 import MembershipChange
+from tarry.proto.tarry_peer_pb2 import Appended, MembershipChange
 from tarry.replication.driver import hellos
 from tarry.replication.errors import MembershipRefused, Unknown
 from tarry.replication.replica import Replica
@@ -27,6 +27,8 @@ class MembershipChanges:
         """Addresses by node, of learners that are not in the log yet."""
         self.taught: dict[str, int] = {}
         """Incarnations by node: of the journals that those of them have answered from first."""
+        self._sent_before: dict[str, int] = {}
+        """Numbers by node: of the last appends to them before their addition was begun."""
 
     async def add(self, node: str, address: str, deadline_ms: int) -> None:
         """Make a node a member. Raises MembershipRefused, NotLeader, Unknown."""
@@ -34,6 +36,7 @@ class MembershipChanges:
             raise MembershipRefused(f"{node} is a member")
         with self.alone():
             self.newcomers[node] = address
+            self._sent_before[node] = self._replica.consensus.progress[node].flow.sequence
             self._set_peers()
             try:
                 deadline = self._replica.now() + deadline_ms / 1000
@@ -42,10 +45,20 @@ class MembershipChanges:
                 change = MembershipChange(node=node, address=address, incarnation=self.taught[node])
                 await self._change(change)
             finally:
-                del self.newcomers[node]
+                del self.newcomers[node], self._sent_before[node]
                 self.taught.pop(node, None)
                 self._replica.consensus.drop_learner(node)
                 self._set_peers()
+
+    def is_taught(self, node: str, incarnation: int, answer: Appended) -> bool:
+        """Return whether it is a newcomer's answer that counts: of the journal that answers first.
+
+        What answers an append from before the addition is of another journal, maybe of one that is lost.
+        """
+        in_time = answer.sequence > self._sent_before[node]
+        if in_time and answer.term == self._replica.consensus.state.term:
+            self.taught.setdefault(node, incarnation)
+        return in_time and self.taught.get(node) == incarnation
 
     async def remove(self, node: str, *, returns: bool = False) -> None:
         """Remove a member; `returns`: it may ask to be added again.

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 from tarry.proto.tarry_peer_pb2 import PreVote, PreVoteRequest, TermNotice, TimeoutNow, Vote, VoteRequest
 from tarry.replication.raft.context import Context
 from tarry.replication.raft.guard.votes import Ballot, Contact, PreVotes, up_to_date
 from tarry.replication.status import Role
+
+_ROUNDS: Final = (1 << 48) - 1
+"""Of a journal's incarnation, the part that its rounds of pre-votes are numbered from.
+
+A grant that an earlier journal of the node asked for is for none of them."""
 
 
 class ConsensusViolated(Exception):
@@ -29,7 +34,7 @@ class Elections:
         self._settings = context.settings
         promised_s = self._clock.monotonic_s() + self._settings.patience_ms / 1000
         self.contact = Contact(self._settings.election_min_ms / 1000, heard=promised_s)
-        self._pre_votes = PreVotes()
+        self._pre_votes = PreVotes(round=self._journal.incarnation & _ROUNDS)
         self._ballot = Ballot()
         self._campaign_transfer: int | None = None
         self._known = known
@@ -93,7 +98,10 @@ class Elections:
         if request.term < self._engine.term:
             self.notice(peer)
         elif request.term == self._engine.term and self._journal.voted_for == peer:
-            self.vote_for(peer, self._engine.term)  # the first answer may have been lost
+            last = self._journal
+            # The first answer may have been lost, or the vote was for a journal that the peer has lost.
+            if up_to_date(request.last_term, request.last_index, last.last_term, last.last_index):
+                self.vote_for(peer, self._engine.term)
         elif self._may_elect(request):
             self._engine.deliver(
                 peer,

@@ -6,7 +6,8 @@ Raft's engine cannot bear a message twice or late, and a broken stream's leftove
 successor has begun. So a frame counts only if it is newer than every one let through before on its stream.
 Of two incarnations of a sender nothing here says which is the later: a node whose disk was replaced may be
 heard before what its old disk said arrives, or its old disk may be started again. So each incarnation has
-streams of its own, and which one's answers count is for the membership to say.
+streams of its own. Of a member that was added, membership says whose answers count; a founder may have begun
+anew without a word of it, so consensus takes no answer to one of its journals for an answer to another.
 
 A sender has two streams to a receiver, opened and closed together, in one epoch. What order holds:
 
@@ -106,6 +107,10 @@ class _Streams:
     pieces: dict[bool, list[bytes]] = field(default_factory=lambda: {False: [], True: []})
     """Of the message that is on its way on each stream."""
 
+    def void(self) -> None:
+        """Forget the pieces of what is on its way."""
+        self.pieces = {False: [], True: []}
+
     def take(self, frame: PeerFrame) -> bool:
         """Return whether the frame is newer than all before on its stream; if so, none before it counts."""
         start = frame.boot, frame.epoch
@@ -159,6 +164,8 @@ class Inbound:
         """Return the streams of the frame's sender in its incarnation."""
         heard = self._heard.setdefault(frame.sender, {})
         if frame.incarnation not in heard:
+            for other in heard.values():  # what they have begun is not worth its memory
+                other.void()
             heard[frame.incarnation] = _Streams()
             if len(heard) > INCARNATIONS_MAX:
                 del heard[next(iter(heard))]

@@ -127,10 +127,38 @@ VOTES = (
     Mutant(
         "a_newcomer_is_taught_by_an_earlier_term",
         "a newcomer cannot be added for what another journal said late",
-        "if peer in self._membership_changes.newcomers and message.appended.term == term:",
-        'if peer in self._membership_changes.newcomers and message.HasField("appended"):',
+        "if in_time and answer.term == self._replica.consensus.state.term:",
+        "if in_time:",
         (
-            "tests/simulation/test_state_and_members.py::test_a_newcomer_is_not_taken_for_the_journal_that_answered_an_earlier_leadership",
+            "tests/simulation/test_state_and_members.py::test_a_newcomer_is_not_taken_for_the_journal_that_answered_before_it_was_added",
+        ),
+    ),
+    Mutant(
+        "a_newcomer_is_taught_by_what_was_sent_before",
+        "a newcomer is taken to have what its lost journal had",
+        "in_time = answer.sequence > self._sent_before[node]",
+        "in_time = True",
+        (
+            "tests/simulation/test_state_and_members.py::test_a_newcomer_is_not_taken_for_the_journal_that_answered_before_it_was_added",
+        ),
+    ),
+    Mutant(
+        "a_vote_is_repeated_to_any_journal",
+        "a founder that lost its log is elected by a vote for its lost journal",
+        "            if up_to_date(request.last_term, request.last_index, last.last_term, last.last_index):\n"
+        "                self.vote_for(peer, self._engine.term)",
+        "            self.vote_for(peer, self._engine.term)",
+        (
+            "tests/replication/raft/test_consensus.py::test_a_vote_for_a_journal_that_the_peer_has_lost_is_not_given_to_its_empty_one",
+        ),
+    ),
+    Mutant(
+        "rounds_of_pre_votes_begin_at_one",
+        "a grant to a lost journal lets its successor campaign",
+        "PreVotes(round=self._journal.incarnation & _ROUNDS)",
+        "PreVotes()",
+        (
+            "tests/replication/raft/test_consensus.py::test_a_grant_to_another_journal_of_the_node_is_for_no_round_of_this_one",
         ),
     ),
     Mutant(

@@ -37,7 +37,8 @@ class HandClock:
 class Lone:
     """n1 of n1 … n`size`; what it says is in `said`, newest last."""
 
-    def __init__(self, size: int = 3, **numbers: int) -> None:
+    def __init__(self, size: int = 3, incarnation: int = 1, **numbers: int) -> None:
+        self.incarnation = incarnation
         self.clock = HandClock()
         self.settings = ReplicationSettings(**numbers)  # type: ignore[arg-type]
         self.members = {f"n{i}": f"n{i}:1" for i in range(1, size + 1)}
@@ -49,7 +50,7 @@ class Lone:
         self.start()
 
     def start(self) -> None:
-        self.journal = Journal(self.disk, incarnation=1)
+        self.journal = Journal(self.disk, incarnation=self.incarnation)
         self.membership = Membership(self.journal, self.members)
         self.consensus = Consensus(
             node="n1",

@@ -122,7 +122,8 @@ class ModelProducer:
         hours = np.frombuffer(answer.hour, dtype="<u4")
         due = np.frombuffer(answer.due_ms, dtype="<i8")
         if answer.repeated and self._world.is_deleted(hours) and (due == hours * np.int64(HOUR_MS)).all():
-            dues_ms, jitter_ms = due.tolist(), HOUR_MS  # one that is repeated so late says the hours only
+            # one that is repeated so late tells of a due time its hour alone
+            dues_ms, jitter_ms = [asked_ms // HOUR_MS * HOUR_MS for asked_ms in dues_ms], jitter_ms + HOUR_MS
         columns = zip(
             labels,
             hours.tolist(),

@@ -347,16 +347,21 @@ def test_what_comes_late_of_a_replaced_disk_leaves_its_successor_heard() -> None
     scenario(play)
 
 
-def test_a_newcomer_is_not_taken_for_the_journal_that_answered_an_earlier_leadership() -> None:
+@pytest.mark.parametrize("terms_ago", [0, 1])
+def test_a_newcomer_is_not_taken_for_the_journal_that_answered_before_it_was_added(terms_ago: int) -> None:
     async def play(world: World) -> None:
         leader, newcomer = await world.until_led(), SimNode(world, "n4")
-        term = leader.driver._replica.consensus.state.term
+        consensus = leader.driver._replica.consensus
+        consensus.progress[newcomer.name].flow.sequence = 3  # it was a member in this term
+        term, end = consensus.state.term, leader.journal.last_index + 1
         adding = asyncio.ensure_future(leader.driver.add(newcomer.name, "new", 3000))
         await asyncio.sleep(0.1)
-        late = PeerMessage(appended=Appended(term=term - 1, success=True))
+        sequence = 3 if terms_ago == 0 else 1_000  # of another leader, which may have sent it more
+        late = Appended(term=term - terms_ago, sequence=sequence, next_index=end, success=True)
         leader.driver._spoken_peers.note(newcomer.name)
-        leader.driver._receive(newcomer.name, [late], Origin(9, joined=True))
+        leader.driver._receive(newcomer.name, [PeerMessage(appended=late)], Origin(9, joined=True))
         await asyncio.sleep(0.1)
+        assert consensus.state.match_index(newcomer.name) == 0
         world.nodes.append(newcomer)
         newcomer.start(dict(world.members))
         await adding

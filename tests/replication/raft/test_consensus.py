@@ -45,9 +45,9 @@ def test_a_majority_of_pre_votes_lets_it_campaign_and_of_votes_lead() -> None:
 def test_a_vote_given_twice_counts_once() -> None:
     """Or two leaders of one term are elected (i)."""
     lone = Lone(size=5)
-    lone.tick(after_s=1.0)
+    round_ = lone.tick(after_s=1.0)[0][1].pre_vote_request.round
     for peer in ("n2", "n3"):
-        lone.receive(peer, pre_vote=PreVote(round=1))
+        lone.receive(peer, pre_vote=PreVote(round=round_))
     assert lone.role() is Role.CANDIDATE
     for _ in range(3):
         lone.receive("n2", vote=Vote(term=1))
@@ -67,6 +67,17 @@ def test_a_vote_of_an_earlier_term_neither_counts_nor_lets_another_count_twice()
         lone.receive("n2", vote=Vote(term=term, state=b"of %d" % term))
     assert lone.role() is Role.CANDIDATE
     assert lone.consensus.elections.elected_by == [b"known", b"of 2"]
+
+
+def test_a_grant_to_another_journal_of_the_node_is_for_no_round_of_this_one() -> None:
+    """Or what answers a founder's lost journal lets its empty one campaign."""
+    for incarnation in (7 << 40, (7 << 40) + 1_000_000):
+        lone = Lone(incarnation=incarnation)
+        asked = lone.tick(after_s=1.0)[0][1].pre_vote_request.round
+        lone.receive("n2", pre_vote=PreVote(round=1))
+        assert lone.role() is Role.FOLLOWER
+        lone.receive("n2", pre_vote=PreVote(round=asked))
+        assert lone.role() is Role.CANDIDATE
 
 
 def test_who_elects_tells_what_it_knows() -> None:
@@ -121,6 +132,15 @@ def test_a_vote_that_was_lost_is_given_again_and_to_nobody_else() -> None:
     assert kinds(lone.receive("n3", vote_request=vote_request(term=5))) == [("n3", "vote")]
     lone.clock.now += 0.6
     assert lone.receive("n2", vote_request=vote_request(term=5)) == []
+
+
+def test_a_vote_for_a_journal_that_the_peer_has_lost_is_not_given_to_its_empty_one() -> None:
+    """A founder of two may begin anew; what its lost journal asked for may arrive late."""
+    lone = Lone(size=2)
+    lone.follow("n2")
+    lone.clock.now += 0.6
+    assert kinds(lone.receive("n2", vote_request=vote_request(term=5))) == [("n2", "vote")]
+    assert kinds(lone.receive("n2", vote_request=VoteRequest(term=5))) == []
 
 
 def test_a_vote_outlives_a_restart() -> None:

@@ -175,6 +175,15 @@ def test_what_comes_late_of_an_old_disk_does_not_make_its_successor_deaf() -> No
     assert arrivals.open(new.seal([MESSAGE]))[1:] == (arrivals_of(MESSAGE), Origin(8))
 
 
+def test_what_an_old_disk_began_to_say_takes_no_memory_beside_its_successor() -> None:
+    old, new, arrivals = outbound(incarnation=7), outbound(incarnation=8), inbound()
+    first, *rest = in_pieces(old, MESSAGE * 9, len(MESSAGE))
+    arrivals.open(first)
+    arrivals.open(new.seal([MESSAGE]))
+    assert not any(any(streams.pieces.values()) for streams in arrivals._heard["n1"].values())
+    assert [arrivals.open(frame)[1] for frame in rest] == [[]] * len(rest)
+
+
 def arrivals_of(*sealed: bytes) -> list[PeerMessage]:
     return [PeerMessage.FromString(message) for message in sealed]
 
