@@ -40,19 +40,27 @@ class PageBudget:
 
     def consecutive(self, pages: mmap.mmap, start_byte: int, length_bytes: int) -> None:
         """Count a stretch of a mapping that is read; let go of the one that was before it."""
-        begin, length = self._scanned.pop(pages, (0, 0))
+        begin, length = self._uncount_scanned(pages)
         if length:
-            pages.madvise(mmap.MADV_DONTNEED, begin, length)
-            self._touched = max(0, self._touched - _around(length))
+            around = min(begin, _AROUND_BYTES)  # mapped again as this stretch was begun
+            pages.madvise(mmap.MADV_DONTNEED, begin - around, around + length)
         begin = start_byte - start_byte % mmap.PAGESIZE
         length = start_byte + length_bytes - begin
-        self._scanned[pages] = begin, length
         self.touch(pages, _around(length))
+        self._scanned[pages] = begin, length
+        if not self._touched:  # all was let go; the stretch is read now
+            self._maps.add(pages)
+            self._touched = _around(length)
 
     def forget(self, pages: mmap.mmap) -> None:
         """Forget a mapping that is going to be unmapped."""
         self._maps.discard(pages)
-        self._scanned.pop(pages, None)
+        self._uncount_scanned(pages)
+
+    def _uncount_scanned(self, pages: mmap.mmap) -> tuple[int, int]:
+        begin, length = self._scanned.pop(pages, (0, 0))
+        self._touched -= _around(length) if length else 0
+        return begin, length
 
     def touch(self, pages: mmap.mmap, count: int) -> None:
         """Count pages of a mapping, or what Linux maps around each, that have been read."""
