@@ -366,4 +366,58 @@ MUTANTS = (
             "tests/client/consumers/test_consumer.py::test_an_error_of_the_application_where_it_is_told_of_an_ack_ends_no_stream",
         ),
     ),
+    Mutant(
+        "frames_of_before_count",
+        "a message of a broken stream counts a second time",
+        "if start < self.start or frame.sequence <= before:",
+        "if False:",
+        (
+            "tests/replication/transport/test_envelope.py::test_what_is_left_of_an_earlier_stream_brings_nothing",
+        ),
+    ),
+    Mutant(
+        "repeated_frames_of_a_replaced_disk_count",
+        "what a disk that is gone has said counts a second time",
+        "if frame.incarnation not in heard:",
+        "if frame.incarnation != next(reversed(heard), 0):",
+        (
+            "tests/replication/transport/test_envelope.py::test_a_replaced_disk_is_a_new_sender_and_what_is_repeated_of_the_old_one_brings_nothing",
+        ),
+    ),
+    Mutant(
+        "a_sender_of_many_incarnations_takes_memory",
+        "memory grows with each replaced disk",
+        "if len(heard) > INCARNATIONS_MAX:",
+        "if False:",
+        (
+            "tests/replication/transport/test_envelope.py::test_a_sender_of_ever_new_incarnations_takes_no_more_memory",
+        ),
+    ),
+    Mutant(
+        "frames_for_another_cluster_count",
+        "a node of another cluster is obeyed",
+        "if (frame.cluster, frame.receiver) != (self.cluster, self._node) or not frame.sender:",
+        "if frame.receiver != self._node or not frame.sender:",
+        (
+            "tests/replication/transport/test_envelope.py::test_a_frame_of_another_cluster_for_another_node_or_with_a_wrong_checksum_is_refused",
+        ),
+    ),
+    Mutant(
+        "frames_are_not_checked",
+        "a frame that the network has damaged is obeyed",
+        "if frame.crc32c != _crc32c(frame.messages):",
+        "if False:",
+        (
+            "tests/replication/transport/test_envelope.py::test_a_frame_of_another_cluster_for_another_node_or_with_a_wrong_checksum_is_refused",
+        ),
+    ),
+    Mutant(
+        "an_uncertified_sender_counts",
+        "a client's certificate speaks for a node",
+        "if certified is not None and frame.sender not in certified:",
+        "if False:",
+        (
+            "tests/replication/transport/test_envelope.py::test_who_may_not_speak_for_the_sender_is_refused_and_leaves_no_trace",
+        ),
+    ),
 )
