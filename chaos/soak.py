@@ -6,14 +6,15 @@
 A producer sends messages of 100 bytes with delays at random, two consumers of one group acknowledge them.
 Kept for a twelfth of the time, released messages and the ledger are deleted in all windows alike. Broken is:
 a message not taken, lost or early, an election, a node whose highest memory of the last window exceeds that
-of the first by a tenth, a disk beyond what retention explains. Exit code 1 where anything is.
-The last line is JSON.
+of the first by a tenth, a disk beyond what retention explains. Exit code 1 where anything is, and the nodes'
+logs stay below `out/`. The last line is JSON.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import sys
 import tempfile
 import time
@@ -48,6 +49,7 @@ READY_UNIT_BYTES: Final = 32
 MESSAGE_BYTES_MAX: Final = 256  # of a message of 100 bytes: its record and its index unit
 READY_SEGMENT_BYTES: Final = READY_UNIT_BYTES << 20
 MIB: Final = 1 << 20
+OUT: Final = Path("out")
 
 Window: TypeAlias = Mapping[str, Footprint]
 """Of each node, the highest of each figure in a window."""
@@ -361,6 +363,13 @@ def judge(
     )
 
 
+def keep_logs(folder: Path) -> list[Path]:
+    """Copy the nodes' logs to where a run's results go; return their paths."""
+    to = OUT / time.strftime("soak-%Y%m%d-%H%M%S")
+    to.mkdir(parents=True)
+    return [Path(shutil.copy(log, to)) for log in sorted(folder.rglob("*.log")) if log.parent == folder]
+
+
 def main(
     minutes: Annotated[float, typer.Option(min=0.1, help="How long messages are sent.")] = 60.0,
     rate: Annotated[int, typer.Option(min=1, help="Messages a second.")] = 2_000,
@@ -371,8 +380,11 @@ def main(
     """Run three nodes under a steady load; exit code 1 where a promise is broken."""
     with tempfile.TemporaryDirectory(prefix="tarry-soak-") as folder:
         result = asyncio.run(run(Plan(minutes * 60, rate), Path(folder), with_heap=heap))
+        kept = [] if result.kept else keep_logs(Path(folder))
     for line in result.broken:
         console.print(f"[bold red]broken[/]: {line}", highlight=False)
+    for path in kept:
+        console.print(f"log: {path}", highlight=False)
     print(json.dumps(asdict(result)))
     sys.exit(0 if result.kept else 1)
 

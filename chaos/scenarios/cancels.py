@@ -35,5 +35,9 @@ async def cancel_held(run: Run) -> None:
     finally:
         await held.end()
     run.say(", ".join(f"{count} {name}" for name, count in sorted(held.outcomes.items())))
+    run.say(", ".join(f"{count} {name} of released" for name, count in sorted(held.of_released.items())))
+    run.expect(
+        held.of_released["cancelled"] > 0, f"no released message was cancelled: {dict(held.of_released)}"
+    )
     several = held.outcomes["cancelled"] >= CANCELLED_MIN and held.outcomes["already_delivered"] > 0
     run.expect(several, f"cancels came to {dict(held.outcomes)}", timed=True)

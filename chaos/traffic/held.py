@@ -16,6 +16,7 @@ from tarry.chaos.history import Answer, Asked, Cancelled, History, Operation, Se
 from tarry.chaos.traffic.traffic import GONE, TOKEN, answer_of, answered, received
 from tarry.client.aio import AckOutcome, Client, Producer
 from tarry.client.errors import OutcomeUnknown, Overloaded, TarryError, Unavailable
+from tarry.client.results import MessageState
 
 TOPIC, GROUP = "held", "held"
 RELEASE_PER_S = 120
@@ -37,6 +38,8 @@ class Held:
     seed: int
     outcomes: Counter[str] = field(default_factory=Counter)
     """Of cancels, by name."""
+    of_released: Counter[str] = field(default_factory=Counter)
+    """Of them, those of messages that were released when it was looked just before."""
     _stopped: asyncio.Event = field(default_factory=asyncio.Event)
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
@@ -116,6 +119,7 @@ class Held:
         return {draft.token: found for draft, found in zip(drafts, answer.ids, strict=True)}
 
     async def _cancel(self, producer: Producer, ids: dict[int, str]) -> None:
+        released = {token for token, found in ids.items() if await self._is_released(producer, token, found)}
         at_ms = mono_ms()
         try:
             outcomes = await producer.cancel_many(ids.values())
@@ -126,9 +130,19 @@ class Held:
             return
         for token, outcome in zip(ids, outcomes, strict=True):
             self.outcomes[outcome.value] += 1
+            self.of_released[outcome.value] += token in released
             self.history.operations.append(Operation(token, Asked.CANCEL, outcome.value, at_ms, mono_ms()))
             if outcome in GONE:
                 self.history.cancelled.append(Cancelled(token, now_ms()))
+
+    async def _is_released(self, producer: Producer, token: int, found: str) -> bool:
+        at_ms = mono_ms()
+        try:
+            state = (await producer.get(found)).state
+        except TarryError:
+            return False
+        self.history.operations.append(Operation(token, Asked.GET, state.value, at_ms, mono_ms()))
+        return state is MessageState.RELEASED
 
     async def _consume(self, chance: random.Random) -> None:
         while True:

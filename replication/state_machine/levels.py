@@ -50,6 +50,7 @@ OF_FILES: Final = {
     "checkpoint/lock.mdb": 1,
     "hours/*/delay.log": 1,
     "hours/*/delay.index": 1,
+    "hours/*/delay.index.thin": 2,  # it takes the other's name, which is of level 2 then: see THINNED
     "hours/*/slots": 1,
     "ready/*/*.ready": 1,
 }

@@ -13,7 +13,9 @@ import pytest
 from tarry.chaos.cluster import releases
 from tarry.client.aio import connect
 from tarry.client.local.cluster import LocalCluster, command
+from tarry.proto.ledger.schema import Kind
 from tests.cluster.test_backup import running, schedule, wait_for_log
+from tests.cluster.test_ledger import read
 from tests.cluster.test_rejoining import agree
 
 PATIENCE_S = 60
@@ -63,8 +65,11 @@ async def test_the_leader_that_is_left_of_three_goes_on_with_all_that_was_acknow
             ids += await schedule(client, 10)
             assert len(set(ids)) == 2_010
             assert (await client.operator().status()).pending == 2_010
-    ledger = cluster.nodes[survivor].log.read_text()
-    assert "RECOVERED_ALONE" in ledger
+    assert "RECOVERED_ALONE" in cluster.nodes[survivor].log.read_text()
+    await asyncio.to_thread(cluster.stop, survivor)
+    _, rows = read(cluster.nodes[survivor].folder / "ledger")
+    [hole] = [row for row in rows if row["kind"] == Kind.GAP and "RECOVERED_ALONE" in row["detail"]]
+    assert hole["source"] == survivor
     assert not (cluster.nodes[survivor].folder / "recovered-alone").exists()
 
 

@@ -9,7 +9,7 @@ import time
 from collections import Counter
 
 from tests.simulation.ablations import ABLATIONS
-from tests.simulation.many import classes, outcomes, summary, world_of
+from tests.simulation.many import SEEDS_ENOUGH, classes, missing, outcomes, summary, world_of
 from tests.simulation.outcome import COUNTED, Outcome
 
 PROGRESS_S = 10.0
@@ -58,7 +58,10 @@ def main() -> int:
     print(*classes(seen), sep="\n")
     numbers = summary(seen, time.monotonic() - began)
     print(json.dumps(numbers))
-    return 1 if numbers["violations"] else 0
+    lacking = missing(seen) if len(seen) >= SEEDS_ENOUGH and not asked.ablate else []
+    if lacking:
+        print(f"no seed had: {'; '.join(lacking)}", file=sys.stderr)
+    return 1 if numbers["violations"] or lacking else 0
 
 
 if __name__ == "__main__":

@@ -51,6 +51,15 @@ CLASSES: Final = {
     "hours thinned": "hours thinned",
 }
 """Of faults that no seed is without for which its world has nodes enough, as they are counted."""
+OF_WHOLE_NODES: Final = frozenset(
+    (
+        *("full disks, state", "rot, state", "clocks that drift away"),
+        *("versions exchanged", "levels raised", "hours thinned"),
+    )
+)
+"""Of them, those that the other world does not have: a toy state has no files, no times and no levels."""
+SEEDS_ENOUGH: Final = 200
+"""That have every class among them."""
 
 
 def classes(seen: Iterable[Outcome]) -> Iterator[str]:
@@ -65,6 +74,19 @@ def classes(seen: Iterable[Outcome]) -> Iterator[str]:
                 able = sum(outcome.counts["nodes"] >= least for outcome in here)
                 times = sum(outcome.counts[name] for outcome in hit)
                 yield f"{world}: {told} {times}, in {len(hit)} of {able} seeds of {least} or more nodes"
+
+
+def missing(seen: Iterable[Outcome]) -> list[str]:
+    """Return the classes of faults that no seed of a world has had, of the worlds that have them at all."""
+    seen = list(seen)
+    return [
+        f"{world}: {told}"
+        for told, name in CLASSES.items()
+        for world in ("consensus", "node")
+        if not (world == "consensus" and told in OF_WHOLE_NODES)
+        and any(outcome.world == world for outcome in seen)
+        and not any(outcome.counts.get(name) for outcome in seen if outcome.world == world)
+    ]
 
 
 def summary(seen: Iterable[Outcome], wall_s: float) -> dict[str, float]:

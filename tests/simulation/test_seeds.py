@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation.many import outcomes, run, summary
+from tests.simulation.many import CLASSES, missing, outcomes, run, summary
 from tests.simulation.outcome import Outcome
 
 COUNTED = ("acknowledged", "faults", "elections", "transfers")
@@ -40,3 +40,15 @@ def test_a_seed_gives_the_same_history_every_time_in_every_process(seed: int) ->
         text=True,
     )
     assert run(seed, "both", 2.0, "").history_hash == other.stdout.strip()
+
+
+def test_a_class_of_faults_that_no_seed_of_a_world_had_is_named() -> None:
+    def outcome(world: str, without: str = "") -> Outcome:
+        counts = {name: 1 for told, name in CLASSES.items() if told != without}
+        return Outcome(world, 1, None, 0, 0, 0.0, "", counts)
+
+    assert missing([outcome("consensus"), outcome("node")]) == []
+    assert missing([outcome("node", "lost disks")]) == ["node: lost disks"]
+    assert missing([outcome("node", "lost disks"), outcome("node")]) == []
+    without = [outcome(world, "rot, state") for world in ("consensus", "node")]
+    assert missing(without) == ["node: rot, state"]

@@ -17,6 +17,7 @@ from tarry.replication.state_machine.levels import AnotherVersion, LevelTooLow
 from tarry.replication.state_machine.machine import Machine, MachineSettings
 from tarry.replication.state_machine.outcomes import Changed
 from tarry.replication.state_machine.refusal import Refusal
+from tarry.wheel.delay_log import THIN_NAME
 from tests.replication.commands import NOW_MS, ack, far_due, release, schedule, subscribe
 from tests.replication.state_machine.test_machine import fresh, machine, run
 
@@ -51,6 +52,7 @@ def test_every_kind_of_command_and_every_file_of_a_state_has_a_level(fresh: Mach
     names = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
     assert len(names) > 5
     assert [name for name in names if not any(fnmatch(name, known) for known in levels.OF_FILES)] == []
+    assert levels.OF_FILES[f"hours/*/{THIN_NAME}"] == levels.THINNED
 
 
 def test_a_raise_is_of_the_state_of_its_checkpoint_and_of_its_digest(tmp_path: Path) -> None:
