@@ -400,20 +400,22 @@ class CancelReleasedCommand(_message.Message):
     def __init__(self, queue: _Optional[int] = ..., offset: _Optional[bytes] = ..., hour: _Optional[bytes] = ..., global_index: _Optional[bytes] = ..., due_ms: _Optional[bytes] = ..., had_by: _Optional[_Iterable[str]] = ..., now_ms: _Optional[int] = ...) -> None: ...
 
 class SubscribeCommand(_message.Message):
-    __slots__ = ("topic", "group", "start", "now_ms", "life", "expiry_ms")
+    __slots__ = ("topic", "group", "start", "now_ms", "life", "expiry_ms", "asked")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
     NOW_MS_FIELD_NUMBER: _ClassVar[int]
     LIFE_FIELD_NUMBER: _ClassVar[int]
     EXPIRY_MS_FIELD_NUMBER: _ClassVar[int]
+    ASKED_FIELD_NUMBER: _ClassVar[int]
     topic: str
     group: str
     start: _tarry_consumer_pb2.GroupStart
     now_ms: int
     life: GroupLife
     expiry_ms: int
-    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., start: _Optional[_Union[_tarry_consumer_pb2.GroupStart, _Mapping]] = ..., now_ms: _Optional[int] = ..., life: _Optional[_Union[GroupLife, str]] = ..., expiry_ms: _Optional[int] = ...) -> None: ...
+    asked: bool
+    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., start: _Optional[_Union[_tarry_consumer_pb2.GroupStart, _Mapping]] = ..., now_ms: _Optional[int] = ..., life: _Optional[_Union[GroupLife, str]] = ..., expiry_ms: _Optional[int] = ..., asked: _Optional[bool] = ...) -> None: ...
 
 class DispatchState(_message.Message):
     __slots__ = ("term", "tick", "local_index", "frontier_ms", "cursors", "now_ms", "sequence")

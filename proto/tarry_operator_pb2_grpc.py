@@ -189,7 +189,8 @@ class OperatorServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def CreateGroup(self, request, context):
-        """CreateGroup makes a group of a topic, for consumers to come.
+        """CreateGroup makes a group of a topic, for consumers to come; one that is there gets the expiry, and stays where
+        it is.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -67,7 +67,10 @@ async def create_group(
     *,
     cluster: OnCluster,
 ) -> None:
-    """Make a group before its consumers come. It stays until it is deleted, unless it has an expiry."""
+    """Make a group before its consumers come. It stays until it is deleted, unless it has an expiry.
+
+    One that is there, whoever made it, gets the expiry, or none; else it stays as it is.
+    """
     offset = await client.operator().create_group(topic, group, start, expiry_ms=expiry_ms)
     print_fields({"topic": topic, "group": group, "offset": offset}, cluster.output)
 

@@ -205,7 +205,8 @@ class Operator:
     ) -> int:
         """Make a group for consumers to come; return the offset where it begins, or is if it was there.
 
-        ``expiry_ms``: it is deleted when nobody has used it for so long; 0: never, also if consumers made it.
+        ``expiry_ms``: it is deleted when nobody has used it for so long; 0: never. Of a group that is there
+        only that changes, whoever made it.
         """
         request = operator_pb.CreateGroupRequest(
             topic=topic,

@@ -201,6 +201,7 @@ class TopicCalls:
                 start=request.start,
                 life=log_pb.GROUP_LIFE_EXPIRES if request.expiry_ms else log_pb.GROUP_LIFE_UNSPECIFIED,
                 expiry_ms=request.expiry_ms,
+                asked=True,
             )
         )
         queues = self._machine.queues

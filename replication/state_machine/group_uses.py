@@ -48,11 +48,12 @@ class GroupUses:
     def subscribed(self, command: log_pb.SubscribeCommand, *, made: bool) -> None:
         """Note that a group was made or is used; without a life, one that is there is kept.
 
-        One that is there stays what it was made as; where that is not known, an operator may have made it.
+        One that is there stays what it was made as, unless an operator asks for something else; where that is
+        not known, an operator may have made it.
         """
         known = self.of(command.topic, command.group)
         use = Use(command.now_ms, command.life, command.expiry_ms)
-        if not made and command.life:
+        if not made and command.life and not command.asked:
             use = known._replace(used_ms=max(known.used_ms, command.now_ms))
         elif not made:
             use = use._replace(expired=known.expired, dropped=known.dropped)

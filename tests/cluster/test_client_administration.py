@@ -132,6 +132,18 @@ async def test_a_group_is_deleted_with_what_it_had_not_acked(client: Client) -> 
         await operator.delete_group("leave", "lazy")
 
 
+async def test_an_operator_gives_a_group_that_is_there_an_expiry_and_takes_it_back(client: Client) -> None:
+    await released(client, "forgotten", [b"x"])
+    operator = client.operator()
+    for expiry_ms in (0, 86_400_000, 60_000, 0):  # the first makes it
+        await operator.create_group("forgotten", "reports", expiry_ms=expiry_ms)
+        described = await operator.describe_group("forgotten", "reports")
+        assert described.status.expiry_ms == expiry_ms
+    async with client.consumer("forgotten", "reports") as consumer:  # and consumers change nothing of it
+        assert [message.body for message in await take(consumer, 1)] == [b"x"]
+        assert (await operator.describe_group("forgotten", "reports")).status.expiry_ms == 0
+
+
 async def test_broadcast_consumers_each_see_every_message(client: Client) -> None:
     async with (
         client.consumer("news", "g", broadcast=True, name="one") as one,

@@ -171,11 +171,21 @@ MUTANTS = (
     Mutant(
         "a_group_of_before_becomes_what_its_consumer_says",
         "an upgrade has operators' groups deleted",
-        "        if not made and command.life:\n",
-        "        if known.used_ms and command.life:\n",
+        "        if not made and command.life and not command.asked:\n",
+        "        if known.used_ms and command.life and not command.asked:\n",
         (
             "tests/replication/state_machine/test_group_uses.py"
             "::test_a_group_of_before_uses_were_kept_stays_whoever_consumes_as_it",
+        ),
+    ),
+    Mutant(
+        "an_expiry_for_a_group_that_is_there_is_forgotten",
+        "an operator's expiry of a group that is there is answered with success, and the group stays for ever",
+        "        if not made and command.life and not command.asked:\n",
+        "        if not made and command.life:\n",
+        (
+            "tests/replication/state_machine/test_group_uses.py"
+            "::test_an_operator_gives_a_group_that_is_there_another_life_and_it_keeps_its_counts",
         ),
     ),
     Mutant(

@@ -70,6 +70,22 @@ def test_a_group_is_what_it_was_made_as_unless_somebody_keeps_it(machine: Machin
     assert uses.of("t", "g") == Use(NOW_MS + 4, EXPIRES, 5)
 
 
+def test_an_operator_gives_a_group_that_is_there_another_life_and_it_keeps_its_counts(
+    machine: Machine,
+) -> None:
+    uses = machine.queues.uses
+    uses.expired("t", "g", 3)
+    uses.dropped("t", "g", 4)
+    for index, (life, expiry_ms) in enumerate([(EXPIRES, 9), (KEPT, 0), (EXPIRES, 7)], 2):
+        command = log_pb.SubscribeCommand(
+            topic="t", group="g", now_ms=NOW_MS + index, life=life, expiry_ms=expiry_ms, asked=True
+        )
+        machine.apply(index, 1, [admin(command)])
+        assert uses.of("t", "g") == Use(NOW_MS + index, life, expiry_ms, expired=3, dropped=4)
+    machine.apply(5, 1, [made(TEMPORARY, NOW_MS + 5, 5)])  # a consumer's
+    assert uses.of("t", "g") == Use(NOW_MS + 5, EXPIRES, 7, expired=3, dropped=4)
+
+
 def test_a_deleted_topic_takes_its_groups_uses_with_it(machine: Machine) -> None:
     machine.apply(2, 1, [admin(log_pb.DeleteTopicCommand(topic="t", now_ms=NOW_MS))])
     assert machine.queues.uses.of("t", "g") == UNKNOWN
